@@ -1,0 +1,78 @@
+# `make` lists the targets. Needs make and Python 3.11 or newer; everything else goes into .venv.
+
+PORT ?=
+T ?= tests
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+# A stamp is named after the contents of its requirements: a changed file makes it missing.
+hash = $(firstword $(shell cksum < $(1)))
+RUN_STAMP := .venv/.run-$(call hash,requirements.txt)
+TEST_STAMP := .venv/.test-$(call hash,requirements-dev.txt)
+INSTALL := .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r
+
+.DEFAULT_GOAL := help
+.PHONY: help venv run test services check lint format docs
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="	" read -r name text; do \
+		printf '  make %-8s %s\n' "$$name" "$$text"; done
+	@echo '  PORT=n is the port of make run; T=tests/store/test_wallet.py::test_name picks tests.'
+
+venv: $(RUN_STAMP) ## make .venv with what the gateway needs
+
+run: $(RUN_STAMP) ## make a gateway in ./run with a first key, and run it
+	@exec .venv/bin/python app.py quickstart $(if $(PORT),--port $(PORT))
+
+test: $(TEST_STAMP) services ## run the tests (T=… for some of them)
+	.venv/bin/python -m pytest -q $(T)
+
+check: lint test ## format, lint, types, tests
+
+lint: $(TEST_STAMP)
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+
+format: $(TEST_STAMP) ## format the code
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+
+docs: $(RUN_STAMP) ## write docs/settings.md, docs/cli.md and conf/gateway.toml from the code
+	.venv/bin/python app.py docs
+
+$(RUN_STAMP): .venv/bin/python
+	@$(INSTALL) requirements.txt
+	@rm -f .venv/.run-* && touch $@
+
+$(TEST_STAMP): .venv/bin/python
+	@$(INSTALL) requirements-dev.txt
+	@rm -f .venv/.run-* .venv/.test-* && touch $@ $(RUN_STAMP)
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo 'Python 3.11 or newer is needed: install python3' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(call apt_install,python3-venv) || { \
+		echo 'The venv module of Python is missing; on Debian and Ubuntu:' \
+			'apt-get install python3-venv' >&2; exit 1; }
+	@$(PYTHON) -m venv .venv
+
+# Programs the tests start for themselves. Where they may not be installed, their tests are skipped
+# and say so; with CI=true that is a failure.
+services:
+	@$(call have,mariadbd) || $(call apt_install,mariadb-server) || true
+	@$(call have,nginx) || $(call apt_install,nginx) || true
+	@missing=; \
+	for program in mariadbd nginx; do \
+		$(call have,$$program) || missing="$$missing $$program"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+		echo "Not installed, so their tests are skipped:$$missing" >&2; \
+		[ "$${CI:-}" != true ] || exit 1; \
+	fi
+
+have = { PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v $(1) >/dev/null; }
+# RUNLEVEL=1: the package shall not start a service of its own on this machine
+apt_get = RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -y -qq >/dev/null 2>&1
+apt_install = { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	{ $(apt_get) install --no-install-recommends $(1) || \
+	{ $(apt_get) update && $(apt_get) install --no-install-recommends $(1); }; }; }

@@ -1,0 +1,123 @@
+"""Joins the family of the client with the family of the channel.
+
+Here: ``NativeStream``, for the same family on both sides: bytes pass, a tap reads and edits.
+Sans-io, made for one answer; it takes any cut of the stream. Imported by the relay's pump.
+"""
+
+import re
+
+from adapters.family import StreamTap
+from adapters.faults import Condition, Fault
+from adapters.sse import EventSplitter, RawPiece, event_fields
+
+PREAMBLE_LIMIT_BYTES = 4096  # comments and blank lines held before the first data event
+
+_LF = 10
+_DATA_LINE = re.compile(rb"(?:\A|[\r\n])(?:\xef\xbb\xbf)?data:")
+
+
+class NativeStream:
+    """A streamed answer on its way from upstream to client.
+
+    ``feed`` and ``close`` return the bytes to send now. Nothing is returned until the answer is
+    accepted (its first data event that is no error), then what was held comes first. After the
+    terminal marker or a fault (``tap.fault``) everything is ignored.
+    """
+
+    __slots__ = ("_at_start", "_held", "_max_event_bytes", "_splitter", "tap")
+
+    def __init__(self, tap: StreamTap, max_event_bytes: int) -> None:
+        self.tap = tap
+        self._splitter = EventSplitter(max_event_bytes)
+        self._max_event_bytes = max_event_bytes
+        self._held = b""
+        self._at_start = False  # the next byte begins an event of an accepted stream
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the answer may be relayed; no other channel is asked from then on."""
+        return self.tap.accepted
+
+    @property
+    def whole(self) -> bool:
+        """Whether the stream may end here: terminal marker seen, or finished by the family's
+        rule."""
+        return self.tap.whole
+
+    @property
+    def at_boundary(self) -> bool:
+        """Whether something of our own (heartbeat, error event) may be written now."""
+        return not self._splitter.oversized
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take a piece of the upstream's stream; return all that is complete in it, edited."""
+        tap = self.tap
+        if tap.ended:
+            return b""
+        # Most chunks are exactly one event; those need not go through the splitter.
+        size = len(chunk)
+        if (
+            self._at_start
+            and 2 < size <= self._max_event_bytes
+            and chunk.find(b"\n\n") == size - 2
+            and chunk[0] != _LF
+            and b"\r" not in chunk
+        ):
+            return tap.feed(chunk) or b""
+        return self._feed_any(chunk)
+
+    def close(self) -> bytes:
+        """The upstream ended: return a last event that lacks only its blank line, if it can be
+        read."""
+        tap = self.tap
+        rest = self._splitter.rest
+        if tap.ended or self._splitter.oversized or event_fields(rest)[1] is None:
+            return b""
+        last = self._pass(rest)
+        if tap.fault is not None and tap.fault.condition is Condition.UPSTREAM_INVALID:
+            # Half an event is a cut, not garbage: the end of the stream is judged by ``whole``.
+            tap.fault, tap.ended = None, False
+            return b""
+        if last and not tap.whole:
+            # Our error event will follow and must not run into this one.
+            last += b"\n" if rest.endswith((b"\n", b"\r")) else b"\n\n"
+        return last
+
+    def _feed_any(self, chunk: bytes) -> bytes:
+        sent: list[bytes] = []
+        for event in self._splitter.feed(chunk):
+            sent.append(self._pass(event))
+            if self.tap.ended:
+                break
+        self._at_start = self.tap.accepted and self._splitter.empty
+        return b"".join(sent)
+
+    def _pass(self, event: bytes) -> bytes:
+        """Show one event to the tap; return what may go down now."""
+        tap = self.tap
+        if type(event) is RawPiece:
+            if not tap.accepted:
+                self._accept_unread(event)
+            passed: bytes | None = event
+        else:
+            passed = tap.feed(event)
+        if tap.accepted:
+            held, self._held = self._held, b""
+            return held + (passed or b"")
+        if not tap.ended:
+            self._held += passed or b""
+            if len(self._held) > PREAMBLE_LIMIT_BYTES:
+                self._fail()
+        return b""
+
+    def _accept_unread(self, piece: bytes) -> None:
+        """An event over the limit is not read; one with data is an answer, anything else is
+        garbage."""
+        if _DATA_LINE.search(piece):
+            self.tap.accepted = True
+        else:
+            self._fail()
+
+    def _fail(self) -> None:
+        self.tap.fault = Fault(Condition.UPSTREAM_INVALID)
+        self.tap.ended = True

@@ -1,0 +1,96 @@
+"""The chat completions family: ``POST /v1/chat/completions``.
+
+Source of its facts: the types and behaviour of the official OpenAI SDKs. Imported by ``registry``
+only.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adapters import fields
+from adapters.chat_completions import reply, request
+from adapters.chat_completions.fault import encode_fault, encode_stream_fault
+from adapters.chat_completions.stream import ChatTap
+from adapters.family import Answer, Envelope, ModelEntry, Peek, StreamTap, Vendor
+from adapters.faults import Fault
+from adapters.jsonio import Spans, dumps
+
+
+class ChatCompletions:
+    """See ``family.Family`` for what each method means."""
+
+    name = "chat_completions"
+    endpoint = "/v1/chat/completions"
+    counting_endpoint: str | None = None
+    answer_headers = frozenset({"openai-processing-ms", "openai-version"})
+
+    credentials: tuple[str, ...] = ("authorization",)
+
+    def model_name(self, spans: Spans) -> str:
+        """The model that is asked for."""
+        return fields.model_name(spans)
+
+    def peek(self, spans: Spans, counting: bool = False) -> Peek:
+        """Read the few fields; the family has no token counts, so ``counting`` changes nothing."""
+        return request.peek(spans)
+
+    def upstream_path(self, counting: bool) -> str:
+        """Where the upstream takes the call."""
+        return self.endpoint
+
+    def request_headers(self, client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
+        """Header lines for the upstream."""
+        return request.headers(client, vendor, key)
+
+    def edit_request(
+        self,
+        body: bytes,
+        spans: Spans,
+        peek: Peek,
+        upstream_model: str,
+        vendor: Vendor | None = None,
+    ) -> bytes:
+        """The body for the upstream."""
+        return request.edit(body, spans, peek, upstream_model, vendor)
+
+    def read_answer(
+        self, body: bytes, public: str, upstream_model: str, counting: bool = False
+    ) -> Answer:
+        """Read a whole answer."""
+        return reply.read(body, public, upstream_model)
+
+    def stream_tap(self, public: str, upstream_model: str, drop_usage: bool) -> StreamTap:
+        """A tap for one streamed answer."""
+        return ChatTap(public, upstream_model, drop_usage)
+
+    def encode_fault(self, fault: Fault, request_id: str) -> Envelope:
+        """A refusal or failure; the request id travels in headers only."""
+        return encode_fault(fault)
+
+    def encode_stream_fault(self, fault: Fault, request_id: str) -> bytes:
+        """The last event of a stream that failed."""
+        return encode_stream_fault(fault)
+
+    def keep_alive(self, started: bool) -> bytes:
+        """A comment: every client of the family skips it."""
+        return b": keep-alive\n\n"
+
+    def model_list(self, models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
+        """The whole list on one page."""
+        return dumps({"object": "list", "data": [_model(model) for model in models]})
+
+    def model_entry(self, model: ModelEntry) -> bytes:
+        """One model."""
+        return dumps(_model(model))
+
+
+def _model(model: ModelEntry) -> dict[str, Any]:
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": model.created_s,
+        "owned_by": "gateway",
+    }
+
+
+FAMILY = ChatCompletions()

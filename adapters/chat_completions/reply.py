@@ -1,0 +1,157 @@
+"""Whole answers of the chat completions family, and what they share with the stream: usage and
+text.
+
+``prompt_tokens`` includes cache reads and writes, ``completion_tokens`` includes reasoning; the
+hub's counts are disjoint. Imported by this folder's ``stream`` and ``__init__``.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from adapters.estimate import output_weight, tokens_of_weight
+from adapters.family import Answer
+from adapters.faults import Condition, Fault, read_embedded_error
+from adapters.ir import Usage, token_count
+from adapters.jsonio import (
+    DECODE_ERRORS,
+    Raw,
+    Struct,
+    decoder,
+    dumps,
+    loads_loose,
+    locate,
+    replace,
+)
+
+
+class _Reply(Struct):
+    """The fields that are read of a whole answer; the choices stay undecoded."""
+
+    id: Any = None
+    error: Any = None
+    choices: list[Raw] | None = None
+    usage: Any = None
+
+
+_decode = decoder(_Reply)
+
+
+def read(body: bytes, public: str, upstream_model: str) -> Answer:
+    """Read a whole answer: usage, id, and the model's public name in place of the upstream's.
+
+    Raises Fault E30 when it is no answer, or the condition of an error that stands in its place.
+    """
+    upstream_id, usage, choices = _fields(body)
+    units = 0
+    counts = read_usage(usage)
+    if counts is None:
+        units = tokens_of_weight(sum(_weight_of_choice(choice) for choice in choices))
+    if public != upstream_model:
+        place = locate(body, "model")
+        if place is not None and body.startswith(b'"', place.start):
+            body = replace(body, {place: dumps(public)})
+    return Answer(body, counts, usage, upstream_id if isinstance(upstream_id, str) else None, units)
+
+
+def _fields(body: bytes) -> tuple[object, object | None, list[Any]]:
+    """Id, usage and choices; a choice is a Raw, or decoded when the body was odd."""
+    try:
+        if not body.isascii():
+            body.decode()  # what is skipped is not checked by the decoder
+        reply = _decode(body)
+    except DECODE_ERRORS:
+        return _odd_fields(body)
+    if not reply.choices:
+        return _odd_fields(body)
+    return reply.id, reply.usage, list(reply.choices)
+
+
+def _odd_fields(body: bytes) -> tuple[object, object | None, list[Any]]:
+    try:
+        answer = loads_loose(body)
+    except ValueError:
+        raise Fault(Condition.UPSTREAM_INVALID) from None
+    choices = answer.get("choices") if isinstance(answer, dict) else None
+    if not isinstance(choices, list) or not choices:
+        raise read_embedded_error(answer).fault
+    return answer.get("id"), answer.get("usage"), choices
+
+
+def _weight_of_choice(choice: Any) -> int:
+    try:
+        if isinstance(choice, Raw):
+            choice = loads_loose(bytes(choice))
+    except ValueError:  # nested deeper than the loose reader goes
+        return 0
+    return weight_of_message(choice.get("message")) if isinstance(choice, dict) else 0
+
+
+def weight_of_message(message: object) -> int:
+    """The output weight of a message or a delta, whatever of it is there and readable."""
+    if not isinstance(message, dict):
+        return 0
+    return sum(output_weight(text) for text in _texts(message))
+
+
+def _texts(message: dict[str, Any]) -> Iterator[str]:
+    yield from _strings(message.get("content"))
+    # Some vendors send the same thoughts under both names.
+    yield from _strings(message.get("reasoning_content") or message.get("reasoning"))
+    yield from _strings(message.get("refusal"))
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call, dict):
+            yield from _arguments(call.get("function"))
+            yield from _arguments(call.get("custom"))
+    yield from _arguments(message.get("function_call"))
+
+
+def _arguments(function: object) -> Iterator[str]:
+    if isinstance(function, dict):
+        yield from _strings(function.get("arguments"))
+        yield from _strings(function.get("input"))
+
+
+def _strings(value: object) -> Iterator[str]:
+    """The text of a string, of a list of parts, or of an object where a string should be."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        texts = (part.get("text") if isinstance(part, dict) else part for part in value)
+        yield from (text for text in texts if isinstance(text, str))
+    elif isinstance(value, dict):
+        try:
+            yield dumps(value).decode("ascii")
+        except OverflowError:  # an infinity or a depth that cannot be written
+            return
+
+
+def read_usage(usage: object) -> Usage | None:
+    """The counts of a usage object; None when prompt or completion cannot be read.
+
+    Details that are missing or cannot be meant count as 0, and a part is never larger than its
+    whole.
+    """
+    if not isinstance(usage, dict):
+        return None
+    prompt = token_count(usage.get("prompt_tokens"))
+    completion = token_count(usage.get("completion_tokens"))
+    if prompt is None or completion is None:
+        return None
+    cached = min(_detail(usage, "prompt_tokens_details", "cached_tokens"), prompt)
+    written = _detail(usage, "prompt_tokens_details", "cache_write_tokens")
+    written = min(written, prompt - cached)
+    reasoning = _detail(usage, "completion_tokens_details", "reasoning_tokens")
+    reasoning = min(reasoning, completion)
+    return Usage(
+        input_tokens=prompt - cached - written,
+        output_tokens=completion - reasoning,
+        cache_read_tokens=cached,
+        cache_write_tokens=written,
+        reasoning_tokens=reasoning,
+    )
+
+
+def _detail(usage: dict[str, Any], group: str, name: str) -> int:
+    details = usage.get(group)
+    return (token_count(details.get(name)) or 0) if isinstance(details, dict) else 0

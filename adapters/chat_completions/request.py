@@ -1,0 +1,61 @@
+"""Requests of the chat completions family: what is read, edited and sent along.
+
+The body passes as the client sent it but for the model's name and, in streams, the wish for
+usage; fields that are not read here are the vendor's to judge. Imported by this folder's
+``__init__``.
+"""
+
+from collections.abc import Mapping
+
+from adapters.family import Peek, Vendor
+from adapters.faults import wrong_type
+from adapters.fields import count, flag, model_name, optional_object, required_array
+from adapters.headers import base_lines, forwarded
+from adapters.jsonio import Span, Spans, dumps, replace
+
+_FIRST_PARTY_HEADERS = ("openai-organization", "openai-project", "openai-beta")
+_WITH_USAGE = b'"stream_options":{"include_usage":true}'
+
+
+def peek(spans: Spans) -> Peek:
+    """Read the few fields; raises Fault E10, E12, E13 with the field's name."""
+    model = model_name(spans)
+    required_array(spans, "messages")
+    bounds = [count(spans, "max_completion_tokens"), count(spans, "max_tokens")]
+    include_usage = optional_object(spans, "stream_options").get("include_usage")
+    if include_usage is not None and not isinstance(include_usage, bool):
+        raise wrong_type("stream_options.include_usage", "expected a boolean")
+    return Peek(
+        model=model,
+        stream=flag(spans, "stream"),
+        # Vendors differ in which of the two they obey when both are sent: hold for the larger.
+        max_output_tokens=max((n for n in bounds if n is not None), default=None),
+        choices=max(count(spans, "n") or 1, 1),
+        include_usage=bool(include_usage),
+    )
+
+
+def edit(
+    body: bytes, spans: Spans, read: Peek, upstream_model: str, vendor: Vendor | None
+) -> bytes:
+    """The body for the upstream; the same object when nothing has to change."""
+    edits: dict[Span, bytes] = {}
+    model = spans.get("model")
+    if model is not None and read.model != upstream_model:
+        edits[model] = dumps(upstream_model)
+    if read.stream and not read.include_usage and (vendor is None or vendor.stream_options):
+        options = spans.get("stream_options")
+        if options is None:
+            edits[Span(spans.opening, spans.opening)] = _WITH_USAGE + b","
+        else:
+            wanted = {**optional_object(spans, "stream_options"), "include_usage": True}
+            edits[options] = dumps(wanted)
+    return replace(body, edits) if edits else body
+
+
+def headers(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
+    """Header lines for the upstream: our credential, and little of what the client sent."""
+    lines = base_lines(vendor, key)
+    if vendor.forward_openai_headers:
+        lines += forwarded(client, _FIRST_PARTY_HEADERS)
+    return lines

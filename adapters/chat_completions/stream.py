@@ -1,0 +1,238 @@
+"""Streams of the chat completions family: reading events as they pass, editing the few that need
+it.
+
+The tap reads leniently what vendors really send (comments, no [DONE], usage in many places, null
+deltas) and changes nothing but the model's name and, where the client had not asked, the event
+that carries only usage. Imported by this folder's ``__init__``.
+"""
+
+from typing import Any
+
+from adapters.chat_completions.reply import read_usage, weight_of_message
+from adapters.estimate import output_weight, tokens_of_weight
+from adapters.faults import Condition, Fault, read_embedded_error
+from adapters.ir import Usage
+from adapters.jsonio import DECODE_ERRORS, Struct, decoder, dumps, loads_loose, locate
+from adapters.sse import event_fields, place_in_event
+
+
+class _Function(Struct, gc=False):
+    arguments: str | None = None
+
+
+class _Call(Struct, gc=False):
+    function: _Function | None = None
+
+
+class _Delta(Struct, gc=False):
+    content: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[_Call] | None = None
+    # Rare: their presence sends the event the general way.
+    reasoning: Any = None
+    refusal: Any = None
+    function_call: Any = None
+
+
+class _Choice(Struct, gc=False):
+    index: int | None = 0
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+    usage: Any = None
+
+
+class _Chunk(Struct, gc=False):
+    choices: list[_Choice]
+    usage: Any = None
+    error: Any = None
+    x_groq: Any = None
+
+
+_decode = decoder(_Chunk)
+_PREFIX = b"data: {"
+_ERROR_WORDS = frozenset({"message", "msg", "detail", "title", "code"})
+
+
+class ChatTap:
+    """The tap of one chat completions stream (see ``family.StreamTap``)."""
+
+    __slots__ = (
+        "_drop_usage",
+        "_finished_choices",
+        "_last_choice",
+        "_new_head",
+        "_old_head",
+        "_public",
+        "_renaming",
+        "_weight",
+        "accepted",
+        "ended",
+        "fault",
+        "finished",
+        "reported",
+        "started",
+        "terminal",
+        "upstream_id",
+        "usage",
+    )
+
+    def __init__(self, public: str, upstream_model: str, drop_usage: bool) -> None:
+        self._public = dumps(public)
+        self._renaming = public != upstream_model
+        self._drop_usage = drop_usage
+        self._old_head = b""  # of the last renamed event: everything up to the model's value
+        self._new_head = b""
+        self._weight = 0
+        self._last_choice = 0
+        self._finished_choices: set[int] = set()
+        self.accepted = False
+        self.started = False
+        self.finished = False
+        self.terminal = False
+        self.ended = False
+        self.fault: Fault | None = None
+        self.usage: Usage | None = None
+        self.reported: object | None = None
+        self.upstream_id: str | None = None
+
+    @property
+    def whole(self) -> bool:
+        """[DONE] was seen, or every choice had its finish reason: the marker may be missing."""
+        return self.fault is None and (self.terminal or self.finished)
+
+    @property
+    def output_units(self) -> int:
+        """Estimated output tokens so far."""
+        return tokens_of_weight(self._weight)
+
+    def feed(self, event: bytes) -> bytes | None:
+        """Read one event; return what to send of it (see ``family.StreamTap``)."""
+        # The way of nearly all events: one line, a plain delta. Everything else goes the general
+        # way.
+        if not (
+            self.accepted
+            and event.startswith(_PREFIX)
+            and event.find(b"\n") == len(event) - 2
+            and self._read_delta(event)
+        ):
+            return self._feed_any(event)
+        return self._renamed(event) if self._renaming else event
+
+    def _read_delta(self, event: bytes) -> bool:
+        """Count the text of a plain delta; False when the event is anything else."""
+        try:
+            chunk = _decode(event[6:])
+        except DECODE_ERRORS:
+            return False
+        if len(chunk.choices) != 1 or not (chunk.usage is chunk.error is chunk.x_groq is None):
+            return False
+        choice = chunk.choices[0]
+        delta = choice.delta
+        if choice.finish_reason or choice.index or delta is None or choice.usage is not None:
+            return False
+        if not (delta.reasoning is delta.refusal is delta.function_call is None):
+            return False
+        if delta.content:
+            self._weight += output_weight(delta.content)
+        if delta.reasoning_content:
+            self._weight += output_weight(delta.reasoning_content)
+        if delta.tool_calls:
+            for call in delta.tool_calls:
+                if call.function is not None and call.function.arguments:
+                    self._weight += output_weight(call.function.arguments)
+        return True
+
+    def _feed_any(self, event: bytes) -> bytes | None:
+        name, data = event_fields(event)
+        if data is None or not data.strip():
+            return event  # a comment, a blank line, an event without data
+        if data.strip() == b"[DONE]":
+            return self._end(event)
+        try:
+            chunk = loads_loose(data)
+        except ValueError:
+            chunk = None
+        if not isinstance(chunk, dict):
+            return self._failed(Fault(Condition.UPSTREAM_INVALID))
+        if _is_error(chunk, name) or (not self.accepted and _is_other_error(chunk)):
+            return self._failed(read_embedded_error(chunk).fault)
+        self.accepted = self.started = True
+        self._read(chunk)
+        if self._drop_usage and chunk.get("choices") == [] and chunk.get("usage") is not None:
+            return None
+        return self._renamed(event) if self._renaming else event
+
+    def _read(self, chunk: dict[str, Any]) -> None:
+        if self.upstream_id is None and isinstance(chunk.get("id"), str):
+            self.upstream_id = chunk["id"]
+        usage = chunk.get("usage")
+        choices = chunk.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict):
+                self._read_choice(choice)
+                usage = usage if usage is not None else choice.get("usage")
+        groq = chunk.get("x_groq")
+        if usage is None and isinstance(groq, dict):
+            usage = groq.get("usage")
+        if usage is not None:
+            self._read_usage(usage)
+
+    def _read_choice(self, choice: dict[str, Any]) -> None:
+        self._weight += weight_of_message(choice.get("delta"))
+        index = choice.get("index")
+        if not isinstance(index, int):
+            index = 0
+        self._last_choice = max(self._last_choice, index)
+        if choice.get("finish_reason"):
+            self._finished_choices.add(index)
+        self.finished = len(self._finished_choices) > self._last_choice
+
+    def _read_usage(self, usage: object) -> None:
+        # Cumulative where it is repeated: the last readable one counts, once.
+        counts = read_usage(usage)
+        if counts is not None:
+            self.usage = counts
+        if counts is not None or self.usage is None:
+            self.reported = usage
+
+    def _end(self, event: bytes) -> bytes | None:
+        if not self.accepted:
+            return self._failed(Fault(Condition.UPSTREAM_INVALID))  # an answer of nothing
+        self.terminal = self.ended = True
+        return event
+
+    def _failed(self, fault: Fault) -> bytes | None:
+        self.fault = fault
+        self.ended = True
+        return None
+
+    def _renamed(self, event: bytes) -> bytes | None:
+        """The event with the model's public name; every other byte stays."""
+        old = self._old_head
+        # The same bytes up to and with the value mean the same place; a second "model" behind it
+        # (in strings its quotes are escaped) would be a doubled key: then the event is walked
+        # again.
+        if old and event.startswith(old) and event.find(b'"model"', len(old)) < 0:
+            return self._new_head + event[len(old) :]
+        data = event_fields(event)[1] or b""
+        try:
+            place = locate(data, "model")
+        except Fault as fault:
+            return self._failed(fault)
+        if place is None or not data.startswith(b'"', place.start):
+            return event
+        start = place_in_event(event, place.start)
+        end = start + place.end - place.start
+        self._old_head = event[:end]
+        self._new_head = event[:start] + self._public
+        return self._new_head + event[end:]
+
+
+def _is_error(chunk: dict[str, Any], name: str | None) -> bool:
+    """Whether an event says that the upstream failed, in the family's way."""
+    return bool(chunk.get("error")) or name == "error"
+
+
+def _is_other_error(chunk: dict[str, Any]) -> bool:
+    """Whether a first event is an error of some other shape, not the beginning of an answer."""
+    return "choices" not in chunk and not _ERROR_WORDS.isdisjoint(chunk)

@@ -1,0 +1,179 @@
+"""What a wire family offers to the relay, and the values that pass between them.
+
+Only shapes: the Protocol ``Family``, the Protocol ``StreamTap`` and frozen values. A family
+implements them in a folder of its own and is named in ``registry.py``; handlers and the relay
+know nothing else of it. Names of headers in mappings are lower case (or the mapping does not mind
+case).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from adapters.faults import Fault
+from adapters.ir import Usage
+from adapters.jsonio import Spans
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """A row of the table of vendors: what they speak and what is odd about them."""
+
+    name: str
+    families: frozenset[str]
+    auth: Literal["bearer", "x-api-key", "x-goog-api-key"]
+    forward_openai_headers: bool = False  # OpenAI-Organization, -Project, -Beta of the client
+    stream_options: bool = True  # false: refuses the field, so usage is not asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """The few fields of a request that the gateway reads."""
+
+    model: str
+    stream: bool
+    max_output_tokens: int | None  # None: the client set no bound
+    choices: int  # answers asked for, each is billed
+    include_usage: bool  # whether the client's stream is to show usage
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """An answer made by the gateway itself."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer of an upstream, ready for the client.
+
+    ``usage`` is None when the vendor reported none that can be read; ``output_units`` is then the
+    estimate of its output tokens (else 0). ``reported`` is the vendor's usage as it stands.
+    """
+
+    body: bytes
+    usage: Usage | None
+    reported: object | None
+    upstream_id: str | None
+    output_units: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A model as lists show it; None where a number is not known."""
+
+    name: str
+    created_s: int
+    context_tokens: int | None
+    max_output_tokens: int | None
+
+
+class StreamTap(Protocol):
+    """Reads the events of one streamed answer as they pass, and edits the few that need it.
+
+    ``feed`` takes one complete event and returns the bytes to send: the same object when
+    untouched, None when the event is left out. Once ``ended`` is true (terminal marker or fault)
+    it is fed no more.
+    """
+
+    accepted: bool  # a data event that is no error was seen
+    started: bool  # the client's reader is inside an answer (M: message_start was seen)
+    finished: bool  # every choice has its finish reason
+    terminal: bool  # the family's last event was seen
+    ended: bool  # terminal, or fault is set
+    fault: Fault | None  # error event of the vendor, or an unreadable one; it was not passed on
+    upstream_id: str | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the upstream may end here with nothing missing."""
+        ...  # pragma: no cover
+
+    @property
+    def usage(self) -> Usage | None:
+        """The usage reported so far, disjoint."""
+        ...  # pragma: no cover
+
+    @property
+    def reported(self) -> object | None:
+        """Usage as the vendor said it."""
+        ...  # pragma: no cover
+
+    @property
+    def output_units(self) -> int:
+        """Estimated output tokens so far: text, reasoning and tool arguments."""
+        ...  # pragma: no cover
+
+    def feed(self, event: bytes) -> bytes | None:
+        """Read one event; return what to send of it."""
+        ...  # pragma: no cover
+
+
+class Family(Protocol):
+    """One wire format on its own ground: no conversion, bytes pass as they are."""
+
+    name: str
+    endpoint: str  # path of records and of the upstream
+    counting_endpoint: str | None  # path of token counts, None when the family has none
+    answer_headers: frozenset[str]  # of the upstream, that may go down to the client
+    credentials: tuple[str, ...]  # headers that may carry the key; the first one present decides
+
+    def model_name(self, spans: Spans) -> str:
+        """The model that is asked for; raises Fault E10, E12."""
+        ...  # pragma: no cover
+
+    def peek(self, spans: Spans, counting: bool = False) -> Peek:
+        """Read the few fields; raises Fault E10, E12, E13."""
+        ...  # pragma: no cover
+
+    def upstream_path(self, counting: bool) -> str:
+        """Where the upstream takes the call, behind its base URL."""
+        ...  # pragma: no cover
+
+    def request_headers(self, client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
+        """Header lines for the upstream; E24 when the key cannot stand in a header."""
+        ...  # pragma: no cover
+
+    def edit_request(
+        self,
+        body: bytes,
+        spans: Spans,
+        peek: Peek,
+        upstream_model: str,
+        vendor: Vendor | None = None,
+    ) -> bytes:
+        """The body for the upstream: model name and, in streams, the wish for usage."""
+        ...  # pragma: no cover
+
+    def read_answer(
+        self, body: bytes, public: str, upstream_model: str, counting: bool = False
+    ) -> Answer:
+        """Read a whole answer; raises Fault E30 or the condition of an error inside it."""
+        ...  # pragma: no cover
+
+    def stream_tap(self, public: str, upstream_model: str, drop_usage: bool) -> StreamTap:
+        """A tap for one streamed answer; ``drop_usage``: the client did not ask for usage."""
+        ...  # pragma: no cover
+
+    def encode_fault(self, fault: Fault, request_id: str) -> Envelope:
+        """A refusal or failure before the answer began."""
+        ...  # pragma: no cover
+
+    def encode_stream_fault(self, fault: Fault, request_id: str) -> bytes:
+        """The last event of a stream that failed."""
+        ...  # pragma: no cover
+
+    def keep_alive(self, started: bool) -> bytes:
+        """Bytes between two events that keep the connection alive and mean nothing."""
+        ...  # pragma: no cover
+
+    def model_list(self, models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
+        """The body of a list of models; raises Fault E12 for a bad query."""
+        ...  # pragma: no cover
+
+    def model_entry(self, model: ModelEntry) -> bytes:
+        """The body that shows one model."""
+        ...  # pragma: no cover

@@ -1,0 +1,428 @@
+"""Reading what an upstream said when it failed, and the names of ``conditions`` for everybody
+else.
+
+Here: status and body of an upstream's error, in whatever shape, become a Fault and the advice
+what to do with the channel. Not here: how a family tells the client (its ``fault.py``). Imported
+by all. Source: the error shapes of the four families as their official SDKs and public documents
+show them.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from adapters.conditions import (
+    CODES,
+    MAX_RETRY_AFTER_S,
+    Condition,
+    Fault,
+    wrong_type,
+    wrong_value,
+)
+from adapters.jsonio import loads_loose
+from adapters.masking import MAX_MESSAGE_CHARS, clean_message
+
+__all__ = [
+    "CODES",
+    "MAX_MESSAGE_CHARS",
+    "MAX_RETRY_AFTER_S",
+    "Condition",
+    "Fault",
+    "UpstreamFault",
+    "clean_message",
+    "read_embedded_error",
+    "read_upstream_error",
+    "wrong_type",
+    "wrong_value",
+]
+
+MAX_ERROR_BYTES = 65536  # of an error body; what is longer is a page for people
+
+RetryWithout = Literal["reasoning", "beta", "stream_options"]
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamFault:
+    """What an upstream's failure means.
+
+    ``fail_over``: another channel may be asked. ``set_key_aside``: the upstream key of this
+    channel is of no use for now. ``retry_without``: what the same channel may be asked again
+    without, once: opaque reasoning (signatures), the retired beta value, or the
+    ``stream_options`` that the gateway added.
+    """
+
+    fault: Fault
+    fail_over: bool
+    set_key_aside: bool = False
+    retry_without: RetryWithout | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What could be read of an error body: words for rules are lower case."""
+
+    message: str = ""  # as written
+    names: frozenset[str] = frozenset()  # its type, code, status and reason
+    status: int | None = None  # an HTTP status inside the body
+    words: str = ""  # names and message in one, for rules about wording
+
+
+_CONTEXT = re.compile(
+    r"context[ _]length|prompt is too long|context window|maximum context"
+    r"|too many (?:input )?tokens"
+    r"|input (?:is )?too long|exceeds? the (?:maximum|max) (?:number of )?(?:input )?tokens"
+)
+_POLICY = re.compile(
+    r"content[ _-]?policy|content[ _-]?filter|content management policy|usage polic(?:y|ies)"
+    r"|safety (?:system|polic|reason)|data_inspection_failed|moderation"
+)
+_BROKEN_KEY = re.compile(
+    r"api_key_invalid|api key not valid|invalid[ _]api[ _]key|incorrect api key"
+    r"|authentication_error"
+    r"|credit balance is too low|permission_error"
+    r"|insufficient[ _]+(?:\w+[ _]+){0,2}?(?:balance|quota|credit|fund)"
+)
+_QUOTA = re.compile(
+    r"insufficient_quota|billing|credit balance|credit_balance"
+    r"|insufficient[ _]+(?:\w+[ _]+){0,2}?(?:balance|quota|credit|fund)"
+    r"|exceeded your current quota|out of credits|quota[ _]exhausted"
+)
+_FOREIGN_ID = re.compile(
+    r"\b(?:file|response|conversation|previous_response|container|item|batch|upload|vector store)"
+    r"(?:_id)?\b|\b(?:file|resp|conv|rs|msg|fc|batch|cntr)[-_][a-z0-9]{4,}"
+)
+_OPAQUE = re.compile(r"signature|encrypted[ _]content|thoughtsignature|thought_signature")
+_BETA = re.compile(r"anthropic-beta|beta header|beta (?:value|flag|feature)")
+
+# The condition by the vendors' own words, most telling first.
+_BY_NAME: tuple[tuple[Condition, frozenset[str]], ...] = (
+    (
+        Condition.CONTEXT_LENGTH,
+        frozenset({"context_length_exceeded", "model_context_window_exceeded"}),
+    ),
+    (
+        Condition.CONTENT_POLICY,
+        frozenset(
+            {
+                "content_policy_violation",
+                "content_filter",
+                "content_policy",
+                "data_inspection_failed",
+                "responsibleaipolicyviolation",
+            }
+        ),
+    ),
+    (
+        Condition.CHANNEL_MISCONFIGURED,
+        frozenset(
+            {
+                "insufficient_quota",
+                "credit_balance_exhausted",
+                "billing_error",
+                "billing_hard_limit_reached",
+                "authentication_error",
+                "permission_error",
+                "permission_denied_error",
+                "invalid_api_key",
+                "api_key_invalid",
+                "account_deactivated",
+                "unauthenticated",
+                "permission_denied",
+                "model_not_found",
+                "not_found_error",
+                "not_found",
+            }
+        ),
+    ),
+    (
+        Condition.UPSTREAM_OVERLOADED,
+        frozenset(
+            {
+                "overloaded_error",
+                "overloaded",
+                "server_is_overloaded",
+                "service_unavailable",
+                "service_unavailable_error",
+                "slow_down",
+                "unavailable",
+                "engine_overloaded",
+                "engine_overloaded_error",
+            }
+        ),
+    ),
+    (
+        Condition.UPSTREAM_RATE_LIMITED,
+        frozenset(
+            {
+                "rate_limit_error",
+                "rate_limit_exceeded",
+                "rate_limit_reached",
+                "rate_limit_reached_error",
+                "too_many_requests",
+                "requests",
+                "tokens",
+                "resource_exhausted",
+            }
+        ),
+    ),
+    (
+        Condition.UPSTREAM_TIMEOUT,
+        frozenset({"timeout_error", "timeout", "upstream_timeout", "deadline_exceeded"}),
+    ),
+    (
+        Condition.UPSTREAM_FAILED,
+        frozenset(
+            {
+                "server_error",
+                "internal_error",
+                "internal_server_error",
+                "internal",
+                "api_error",
+                "upstream_error",
+                "conflict_error",
+                "aborted",
+                "unknown",
+            }
+        ),
+    ),
+    (
+        Condition.UPSTREAM_REFUSED,
+        frozenset(
+            {
+                "invalid_request_error",
+                "invalid_request",
+                "invalid_argument",
+                "failed_precondition",
+                "out_of_range",
+                "request_too_large",
+                "unprocessable_entity_error",
+                "bad_request",
+            }
+        ),
+    ),
+)
+
+_FAILED_STATUSES = frozenset({408, 409, 425, 499})
+_MISCONFIGURED_STATUSES = frozenset({405, 407, 410, 421})  # the base URL or the model is wrong
+_KEY_STATUSES = frozenset({401, 402, 403})
+
+_FAIL_OVER = frozenset(
+    {
+        Condition.CHANNEL_MISCONFIGURED,
+        Condition.UPSTREAM_RATE_LIMITED,
+        Condition.UPSTREAM_FAILED,
+        Condition.UPSTREAM_OVERLOADED,
+        Condition.UPSTREAM_INVALID,
+    }
+)
+
+# Inside an answer there is no status to tell, so the vendor's sentence is all there is. Not E24:
+# its words are about our account, and clients would take them for words about their own.
+_FROM_STREAM = frozenset(
+    {
+        Condition.UPSTREAM_FAILED,
+        Condition.UPSTREAM_OVERLOADED,
+        Condition.UPSTREAM_RATE_LIMITED,
+        Condition.UPSTREAM_TIMEOUT,
+    }
+)
+
+
+def read_upstream_error(
+    status: int, headers: Mapping[str, str], body: bytes, secrets: Sequence[str] = ()
+) -> UpstreamFault:
+    """What an upstream's answer with an error status (3xx, 4xx, 5xx) means.
+
+    ``headers`` are looked up in lower case. ``secrets`` are exact strings (upstream key, host) to
+    mask in the message, besides what is masked by its shape. The client's status is never the
+    upstream's: a user must not be told that the own key is wrong when ours is.
+    """
+    said = _read_body(body)
+    condition = _condition_of(status, said)
+    wait_s = _retry_after_s(headers)
+    fault = _fault(condition, said, secrets, status=status)
+    fault.retry_after_s = wait_s
+    aside = condition is Condition.CHANNEL_MISCONFIGURED and (
+        status in _KEY_STATUSES or status in {400, 429}
+    )
+    return UpstreamFault(
+        fault,
+        fail_over=condition in _FAIL_OVER,
+        set_key_aside=aside,
+        retry_without=_retry_without(status, said),
+    )
+
+
+def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamFault:
+    """What an error inside an answer with status 200, plain or in a stream, means.
+
+    ``error`` is the decoded body or event. E30 when no condition can be read from it. Another
+    channel may always be asked, as long as nothing was relayed and the request itself was not
+    refused.
+    """
+    said = _read_error(error)
+    status = said.status if said.status is not None and 400 <= said.status <= 599 else None
+    condition = _condition_by_name(said)
+    if condition is None and status is not None:
+        condition = _condition_of(status, said)
+    if condition in {None, Condition.UPSTREAM_REFUSED}:
+        condition = _condition_by_wording(said) or condition
+    condition = condition or Condition.UPSTREAM_INVALID
+    fault = _fault(condition, said, secrets, status=None)
+    key_words = said.names & {"model_not_found", "not_found_error", "not_found"}
+    aside = condition is Condition.CHANNEL_MISCONFIGURED and not key_words and status != 404
+    return UpstreamFault(fault, fail_over=True, set_key_aside=aside)
+
+
+def _condition_of(status: int, said: _Said) -> Condition:
+    """The condition of an error status, with the words of its body."""
+    if status < 400:
+        return Condition.UPSTREAM_INVALID  # a redirect is never followed with credentials
+    if status in _KEY_STATUSES or status in _MISCONFIGURED_STATUSES:
+        return Condition.CHANNEL_MISCONFIGURED
+    if status == 404:
+        foreign = _FOREIGN_ID.search(said.words) and "model" not in said.words
+        return Condition.ID_NOT_FOUND if foreign else Condition.CHANNEL_MISCONFIGURED
+    if status == 429:
+        return _condition_of_429(said)
+    if status in _FAILED_STATUSES:
+        return Condition.UPSTREAM_FAILED
+    if status < 500:
+        return _condition_by_wording(said) or Condition.UPSTREAM_REFUSED
+    if status in {503, 529} or said.names & {"overloaded_error", "unavailable"}:
+        return Condition.UPSTREAM_OVERLOADED
+    if status == 504 or "deadline_exceeded" in said.names:
+        return Condition.UPSTREAM_TIMEOUT
+    return Condition.UPSTREAM_FAILED
+
+
+def _condition_of_429(said: _Said) -> Condition:
+    # RESOURCE_EXHAUSTED speaks of quota, plan and billing even for a limit of requests per minute.
+    if _QUOTA.search(said.words) and "resource_exhausted" not in said.names:
+        return Condition.CHANNEL_MISCONFIGURED
+    return Condition.UPSTREAM_RATE_LIMITED
+
+
+def _condition_by_wording(said: _Said) -> Condition | None:
+    """The condition hidden in a refusal of the request, by what its message speaks of."""
+    if _BROKEN_KEY.search(said.words):
+        return Condition.CHANNEL_MISCONFIGURED
+    if _CONTEXT.search(said.words):
+        return Condition.CONTEXT_LENGTH
+    if _POLICY.search(said.words):
+        return Condition.CONTENT_POLICY
+    return None
+
+
+def _condition_by_name(said: _Said) -> Condition | None:
+    for condition, names in _BY_NAME:
+        if said.names & names:
+            return condition
+    return None
+
+
+def _fault(condition: Condition, said: _Said, secrets: Sequence[str], status: int | None) -> Fault:
+    """The Fault of a condition, with the vendor's words where the client may read them."""
+    cleaned = clean_message(said.message, secrets)
+    fault = Fault(condition)
+    if condition is Condition.UPSTREAM_REFUSED and cleaned:
+        fault.message = f"The upstream refused the request: {cleaned}"
+    elif condition is Condition.ID_NOT_FOUND and cleaned:
+        fault.message = f"The upstream does not know an id of the request: {cleaned}"
+    elif condition is Condition.CONTEXT_LENGTH:
+        fault.detail = cleaned or None
+    elif condition is Condition.UPSTREAM_FAILED and status is not None:
+        fault.message = f"The upstream failed with status {status}."
+    elif status is None and cleaned and condition in _FROM_STREAM:
+        fault.message = cleaned
+    return fault
+
+
+def _retry_without(status: int, said: _Said) -> RetryWithout | None:
+    if status not in {400, 422}:
+        return None
+    if "stream_options" in said.words or "include_usage" in said.words:
+        return "stream_options"
+    if _BETA.search(said.words):
+        return "beta"
+    return "reasoning" if _OPAQUE.search(said.words) else None
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> int | None:
+    """Whole seconds, 1 to 60, of ``retry-after-ms`` or ``retry-after``; None when neither is a
+    number."""
+    for name, per_second in (("retry-after-ms", 1000), ("retry-after", 1)):
+        try:
+            seconds = float(headers.get(name, "")) / per_second
+        except ValueError:
+            continue  # a date: upstreams for programs do not send one
+        if math.isfinite(seconds) and seconds >= 0:
+            return min(max(math.ceil(seconds), 1), MAX_RETRY_AFTER_S)
+    return None
+
+
+def _read_body(body: bytes) -> _Said:
+    text = body[:MAX_ERROR_BYTES].decode(errors="replace").strip()
+    try:
+        return _read_error(loads_loose(body) if len(body) <= MAX_ERROR_BYTES else None)
+    except ValueError:
+        pass
+    # An event stream whose first frame is an error may come with an error status, too.
+    if text.startswith("data:") or "\ndata:" in text:
+        line = text[text.index("data:") + 5 :].split("\n", 1)[0]
+        try:
+            return _read_error(loads_loose(line.encode()))
+        except ValueError:
+            return _Said()
+    if text.startswith("<"):
+        return _Said()  # a page for people says nothing that a client could use
+    return _said(text, [], None)
+
+
+def _read_error(error: object) -> _Said:
+    """Read any of the shapes: {"error":{…}}, [{"error":{…}}], {"detail"}, {"message"},
+    {"error":"…"}."""
+    if isinstance(error, list):
+        error = error[0] if error else None
+    if not isinstance(error, dict):
+        return _said(error if isinstance(error, str) else "", [], None)
+    inner: Any = error.get("error")
+    if not isinstance(inner, dict):
+        # A responses stream may end in response.failed with the error one floor deeper.
+        response = error.get("response")
+        inner = response.get("error") if isinstance(response, dict) else None
+    places: list[dict[str, Any]] = [inner, error] if isinstance(inner, dict) else [error]
+    message = ""
+    for place in places:
+        for name in ("message", "msg", "detail", "error"):
+            if not message and isinstance(place.get(name), str):
+                message = place[name]
+    names: list[object] = []
+    status: int | None = None
+    for place in places:
+        for name in ("type", "code", "status", "reason"):
+            value = place.get(name)
+            if isinstance(value, str) and value.isdecimal():
+                value = int(value[:4])
+            if isinstance(value, int) and not isinstance(value, bool) and status is None:
+                status = value
+            names.append(value)
+        names += _reasons(place.get("details"))
+    return _said(message, names, status)
+
+
+def _reasons(details: object) -> list[object]:
+    """The machine-readable reasons in Google's list of details or in one object of them."""
+    entries = details if isinstance(details, list) else [details]
+    found: list[object] = []
+    for entry in entries[:20]:
+        if isinstance(entry, dict):
+            found += (entry.get("reason"), entry.get("error_code"))
+    return found
+
+
+def _said(message: str, names: list[object], status: int | None) -> _Said:
+    words = frozenset(name.lower() for name in names if isinstance(name, str))
+    return _Said(message, words, status, " ".join((*sorted(words), message.lower())))

@@ -1,0 +1,54 @@
+"""Headers: the lines that go to upstreams, and those of our own refusals.
+
+Upstreams get only what is on a list and can stand in a header line. Imported by the families.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from adapters.family import Vendor
+from adapters.faults import Condition, Fault
+
+# Visible ASCII, blanks and tabs: no CR, LF or NUL that would begin a header or end the request.
+_SAFE = re.compile(r"[\x20-\x7e\t]+")
+_MAX_VALUE_CHARS = 8192
+
+
+def base_lines(vendor: Vendor, key: str) -> list[str]:
+    """Credential, content type and accept; E24 when the key cannot stand in a header."""
+    if not is_safe(key):
+        raise Fault(Condition.CHANNEL_MISCONFIGURED)
+    if vendor.auth == "bearer":
+        credential = f"authorization: Bearer {key}"
+    else:
+        credential = f"{vendor.auth}: {key}"
+    return [
+        credential,
+        "content-type: application/json",
+        "accept: application/json, text/event-stream",
+    ]
+
+
+def forwarded(client: Mapping[str, str], names: Iterable[str]) -> list[str]:
+    """Lines for those of the client's headers that are named; unsafe values are left out."""
+    found = ((name, client.get(name, "")) for name in names)
+    return [f"{name}: {value}" for name, value in found if is_safe(value)]
+
+
+def is_safe(value: str) -> bool:
+    """Whether ``value`` can stand in a header line and is not empty."""
+    return len(value) <= _MAX_VALUE_CHARS and _SAFE.fullmatch(value) is not None
+
+
+def refusal_headers(fault: Fault) -> dict[str, str]:
+    """The headers of a refusal or failure, the same in every family."""
+    headers = {"content-type": "application/json"}
+    if fault.condition in {Condition.MISSING_KEY, Condition.MALFORMED_AUTHORIZATION}:
+        headers["www-authenticate"] = "Bearer"
+    if fault.should_retry_header is not None:
+        headers["x-should-retry"] = fault.should_retry_header
+    if fault.wait_s is not None:
+        headers["retry-after"] = str(fault.wait_s)
+    if fault.condition is Condition.METHOD_NOT_ALLOWED:
+        headers["allow"] = fault.allow or "POST"
+    return headers

@@ -1,0 +1,30 @@
+"""The hub's vocabulary: what families have in common, free of any wire format.
+
+Standard library only; imported by every family, the relay and (by shape, not by import) pricing.
+"""
+
+from dataclasses import dataclass
+
+MAX_TOKENS = 2**31 - 1  # a count above it is a fault of the vendor, not a bill
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call, disjoint: input without cache, output without reasoning."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+def token_count(value: object) -> int | None:
+    """``value`` as a count of tokens; None when it is not a whole number from 0 to MAX_TOKENS.
+
+    A reported zero is a number; what cannot be meant (true, -1, 1.5, "3", 10**30) was not reported.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS:
+        return value
+    return None

@@ -1,0 +1,86 @@
+"""The messages family: ``POST /v1/messages`` and ``POST /v1/messages/count_tokens``.
+
+Source of its facts: the types and behaviour of the official Anthropic SDKs. Imported by
+``registry`` only.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from adapters.family import Answer, Envelope, ModelEntry, Peek, StreamTap, Vendor
+from adapters.faults import Fault
+from adapters.jsonio import Spans
+from adapters import fields
+from adapters.messages import lists, reply, request
+from adapters.messages.fault import encode_fault, encode_stream_fault
+from adapters.messages.stream import MessagesTap
+
+
+class Messages:
+    """See ``family.Family`` for what each method means."""
+
+    name = "messages"
+    endpoint = "/v1/messages"
+    counting_endpoint: str | None = "/v1/messages/count_tokens"
+    answer_headers: frozenset[str] = frozenset()  # the vendor's describe our account
+
+    credentials: tuple[str, ...] = ("authorization", "x-api-key")
+
+    def model_name(self, spans: Spans) -> str:
+        """The model that is asked for."""
+        return fields.model_name(spans)
+
+    def peek(self, spans: Spans, counting: bool = False) -> Peek:
+        """Read the few fields."""
+        return request.peek(spans, counting)
+
+    def upstream_path(self, counting: bool) -> str:
+        """Where the upstream takes the call."""
+        return "/v1/messages/count_tokens" if counting else self.endpoint
+
+    def request_headers(self, client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
+        """Header lines for the upstream."""
+        return request.headers(client, vendor, key)
+
+    def edit_request(
+        self,
+        body: bytes,
+        spans: Spans,
+        peek: Peek,
+        upstream_model: str,
+        vendor: Vendor | None = None,
+    ) -> bytes:
+        """The body for the upstream; usage needs no asking in this family."""
+        return request.edit(body, spans, peek, upstream_model)
+
+    def read_answer(
+        self, body: bytes, public: str, upstream_model: str, counting: bool = False
+    ) -> Answer:
+        """Read a whole answer."""
+        return reply.read_count(body) if counting else reply.read(body, public, upstream_model)
+
+    def stream_tap(self, public: str, upstream_model: str, drop_usage: bool) -> StreamTap:
+        """A tap for one streamed answer; usage is part of every stream and never dropped."""
+        return MessagesTap(public, upstream_model)
+
+    def encode_fault(self, fault: Fault, request_id: str) -> Envelope:
+        """A refusal or failure."""
+        return encode_fault(fault, request_id)
+
+    def encode_stream_fault(self, fault: Fault, request_id: str) -> bytes:
+        """The last event of a stream that failed."""
+        return encode_stream_fault(fault, request_id)
+
+    def keep_alive(self, started: bool) -> bytes:
+        """A ping inside a message; before it a comment, since ping comes after message_start."""
+        return b'event: ping\ndata: {"type": "ping"}\n\n' if started else b": keep-alive\n\n"
+
+    def model_list(self, models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
+        """One page of the list."""
+        return lists.page(models, query)
+
+    def model_entry(self, model: ModelEntry) -> bytes:
+        """One model."""
+        return lists.entry(model)
+
+
+FAMILY = Messages()

@@ -1,0 +1,66 @@
+"""Requests of the messages family: what is read, edited and sent along.
+
+Two versions of the interface are alive; the client's version and betas travel with the body they
+belong to. Imported by this folder's ``__init__``.
+"""
+
+from collections.abc import Mapping
+
+from adapters.family import Peek, Vendor
+from adapters.faults import Condition, Fault
+from adapters.fields import count, flag, model_name, required_array
+from adapters.headers import base_lines, is_safe
+from adapters.jsonio import Spans, dumps, replace
+
+KNOWN_VERSIONS = ("2023-06-01", "2026-10-21")  # oldest first
+_VERSION_OF_NO_HEADER = KNOWN_VERSIONS[0]
+
+
+def peek(spans: Spans, counting: bool) -> Peek:
+    """Read the few fields; raises Fault E10, E12, E13 with the field's name.
+
+    A request to count tokens needs no ``max_tokens``.
+    """
+    model = model_name(spans)
+    required_array(spans, "messages")
+    if "max_tokens" in spans:
+        bound = count(spans, "max_tokens")
+    elif counting:
+        bound = None
+    else:
+        raise Fault(Condition.FIELD_MISSING, param="max_tokens")
+    return Peek(
+        model=model,
+        stream=flag(spans, "stream"),
+        max_output_tokens=bound,
+        choices=1,
+        include_usage=True,  # streams of the family always show it
+    )
+
+
+def edit(body: bytes, spans: Spans, read: Peek, upstream_model: str) -> bytes:
+    """The body for the upstream; the same object when nothing has to change."""
+    model = spans.get("model")
+    if model is None or read.model == upstream_model:
+        return body
+    return replace(body, {model: dumps(upstream_model)})
+
+
+def headers(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
+    """Header lines for the upstream: our credential, the client's version and betas."""
+    lines = base_lines(vendor, key)
+    lines.append(f"anthropic-version: {version(client)}")
+    betas = [beta.strip() for beta in client.get("anthropic-beta", "").split(",")]
+    joined = ",".join(beta for beta in betas if beta)
+    if is_safe(joined):
+        lines.append(f"anthropic-beta: {joined}")
+    return lines
+
+
+def version(client: Mapping[str, str]) -> str:
+    """The version to ask the upstream for: the client's if it is known, else the newest known."""
+    asked = client.get("anthropic-version") or client.get("compat-version")
+    if not asked:
+        return _VERSION_OF_NO_HEADER
+    asked = asked.strip()
+    return asked if asked in KNOWN_VERSIONS else KNOWN_VERSIONS[-1]

@@ -1,0 +1,191 @@
+"""Streams of the messages family: reading events as they pass, renaming the model in the first.
+
+Numbers of ``message_delta`` are totals that overwrite those of ``message_start``; absent ones
+keep theirs. Imported by this folder's ``__init__``.
+"""
+
+from dataclasses import replace as changed
+from typing import Any
+
+from adapters.estimate import output_weight, tokens_of_weight
+from adapters.faults import Condition, Fault, read_embedded_error
+from adapters.ir import Usage
+from adapters.jsonio import DECODE_ERRORS, Struct, decoder, dumps, loads_loose, locate
+from adapters.messages.reply import read_usage
+from adapters.sse import event_fields, place_in_event
+
+
+class _Delta(Struct, gc=False):
+    text: str | None = None
+    thinking: str | None = None
+    partial_json: str | None = None
+
+
+class _Block(Struct, gc=False):
+    """A content_block_delta event."""
+
+    type: str
+    delta: _Delta
+
+
+_decode = decoder(_Block)
+_DELTA = "content_block_delta"
+_PREFIX = b"event: content_block_delta\ndata: {"
+_DATA = len(_PREFIX) - 1
+
+
+class MessagesTap:
+    """The tap of one messages stream (see ``family.StreamTap``)."""
+
+    __slots__ = (
+        "_public",
+        "_renaming",
+        "_reported",
+        "_usage_final",
+        "_weight",
+        "accepted",
+        "ended",
+        "fault",
+        "finished",
+        "started",
+        "terminal",
+        "upstream_id",
+    )
+
+    def __init__(self, public: str, upstream_model: str) -> None:
+        self._public = dumps(public)
+        self._renaming = public != upstream_model
+        self._reported: dict[str, Any] = {}
+        self._usage_final = False
+        self._weight = 0
+        self.accepted = False
+        self.started = False
+        self.finished = False
+        self.terminal = False
+        self.ended = False
+        self.fault: Fault | None = None
+        self.upstream_id: str | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Only message_stop ends a message."""
+        return self.fault is None and self.terminal
+
+    @property
+    def output_units(self) -> int:
+        """Estimated output tokens so far."""
+        return tokens_of_weight(self._weight)
+
+    @property
+    def reported(self) -> object | None:
+        """What the vendor said, later numbers in place of earlier ones; None when nothing."""
+        return self._reported or None
+
+    @property
+    def usage(self) -> Usage | None:
+        """The usage so far. Until message_delta came the output is what was counted, when that is
+        more: message_start only knows the first token or two."""
+        usage = read_usage(self._reported)
+        if usage is None or self._usage_final:
+            return usage
+        return changed(usage, output_tokens=max(usage.output_tokens, self.output_units))
+
+    def feed(self, event: bytes) -> bytes | None:
+        """Read one event; return what to send of it (see ``family.StreamTap``)."""
+        # The way of nearly all events: a content_block_delta on two lines. The rest goes the
+        # general way.
+        if (
+            self.started
+            and event.startswith(_PREFIX)
+            and event.find(b"\n", _DATA) == len(event) - 2
+            and self._read_delta(event)
+        ):
+            return event
+        return self._feed_any(event)
+
+    def _read_delta(self, event: bytes) -> bool:
+        """Count the text of a delta; False when the event is anything else."""
+        try:
+            block = _decode(event[_DATA:])
+        except DECODE_ERRORS:
+            return False
+        if block.type != _DELTA:
+            return False
+        delta = block.delta
+        text = delta.text or delta.thinking or delta.partial_json
+        if text:
+            self._weight += output_weight(text)
+        return True
+
+    def _feed_any(self, event: bytes) -> bytes | None:
+        name, data = event_fields(event)
+        if data is None or not data.strip():
+            return event  # a comment, a blank line, an event without data
+        try:
+            said = loads_loose(data)
+        except ValueError:
+            said = None
+        if not isinstance(said, dict):
+            return self._failed(Fault(Condition.UPSTREAM_INVALID))
+        kind = said.get("type")
+        if kind == "error" or name == "error" or (said.get("error") and not isinstance(kind, str)):
+            return self._failed(read_embedded_error(said).fault)
+        if not self.accepted and not isinstance(kind, str):
+            return self._failed(read_embedded_error(said).fault)
+        self.accepted = True
+        return self._read(kind, said, event)
+
+    def _read(self, kind: object, said: dict[str, Any], event: bytes) -> bytes | None:
+        if kind == "message_start":
+            return self._start(said, event)
+        if kind == _DELTA:
+            self._weight += _weight_of_delta(said.get("delta"))
+        elif kind == "message_delta":
+            self._merge(said.get("usage"))
+            self._usage_final = self._usage_final or isinstance(said.get("usage"), dict)
+            delta = said.get("delta")
+            if isinstance(delta, dict) and delta.get("stop_reason"):
+                self.finished = True
+        elif kind == "message_stop":
+            if not self.started:
+                return self._failed(Fault(Condition.UPSTREAM_INVALID))  # an answer of nothing
+            self.terminal = self.ended = True
+        return event
+
+    def _start(self, said: dict[str, Any], event: bytes) -> bytes | None:
+        self.started = True
+        message = said.get("message")
+        if not isinstance(message, dict):
+            return event
+        if isinstance(message.get("id"), str):
+            self.upstream_id = message["id"]
+        self._merge(message.get("usage"))
+        return self._renamed(event) if self._renaming else event
+
+    def _merge(self, usage: object) -> None:
+        if isinstance(usage, dict):
+            self._reported.update((k, v) for k, v in usage.items() if v is not None)
+
+    def _failed(self, fault: Fault) -> bytes | None:
+        self.fault = fault
+        self.ended = True
+        return None
+
+    def _renamed(self, event: bytes) -> bytes | None:
+        """The event with the model's public name; every other byte stays."""
+        data = event_fields(event)[1] or b""
+        try:
+            place = locate(data, "message", "model")
+        except Fault as fault:
+            return self._failed(fault)
+        if place is None or not data.startswith(b'"', place.start):
+            return event
+        start = place_in_event(event, place.start)
+        return event[:start] + self._public + event[start + place.end - place.start :]
+
+
+def _weight_of_delta(delta: object) -> int:
+    if not isinstance(delta, dict):
+        return 0
+    texts = (delta.get(name) for name in ("text", "thinking", "partial_json"))
+    return sum(output_weight(text) for text in texts if isinstance(text, str))

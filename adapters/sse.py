@@ -1,0 +1,159 @@
+"""Framing of server-sent events: where an event ends, and what its lines say.
+
+A sans-io splitter that takes any cut and keeps every byte; it knows no family. Lines end with LF,
+CR LF or CR, also mixed, as the standard says. Imported by the bridge and by the families'
+streams.
+"""
+
+import re
+
+BOM = b"\xef\xbb\xbf"
+_CR, _LF = 13, 10
+
+# Atomic groups: CR LF is one line end and must not be taken apart into a blank line.
+_BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_CONTEXT_BYTES = 3  # as much of the past as a blank line that is being completed may begin in
+
+
+class RawPiece(bytes):
+    """A piece of an event that is larger than the limit: to be passed on as it is, not to be
+    read."""
+
+    __slots__ = ()
+
+
+class EventSplitter:
+    """Cuts a stream of bytes into events, each with the blank line that ends it.
+
+    What ``feed`` returned, joined, plus ``rest`` is what was fed. An event of more than
+    ``max_event_bytes`` comes in ``RawPiece`` s as it arrives; ``oversized`` is true until it ends.
+    A blank line that ends no event (a heartbeat) is an event of its own.
+    """
+
+    __slots__ = ("_edge", "_max_event_bytes", "_tail", "oversized")
+
+    def __init__(self, max_event_bytes: int) -> None:
+        self._max_event_bytes = max_event_bytes
+        self._tail = bytearray()
+        self._edge = b""  # last bytes of an oversized event that were passed on
+        self.oversized = False
+
+    @property
+    def rest(self) -> bytes:
+        """The beginning of an event that has not ended yet."""
+        return bytes(self._tail)
+
+    @property
+    def empty(self) -> bool:
+        """Whether the next byte begins an event."""
+        return not self._tail and not self.oversized
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Take any piece of the stream; return the events that are complete now, bytes exact."""
+        pieces: list[bytes] = []
+        if self.oversized:
+            chunk = self._feed_oversized(chunk, pieces)
+            if self.oversized:
+                return pieces
+        tail = self._tail
+        scan_from = max(0, len(tail) - _CONTEXT_BYTES)
+        tail += chunk
+        start = 0
+        while start < len(tail):
+            if tail[start] in (_CR, _LF):
+                end = start + (2 if tail[start : start + 2] == b"\r\n" else 1)
+            else:
+                end = _end_of_event(tail, max(start, scan_from))
+                if end < 0:
+                    break
+            event = bytes(tail[start:end])
+            pieces.append(event if end - start <= self._max_event_bytes else RawPiece(event))
+            start = end
+        del tail[:start]
+        if len(tail) > self._max_event_bytes:
+            self.oversized = True
+            self._edge = bytes(tail[-_CONTEXT_BYTES:])
+            pieces.append(RawPiece(tail))
+            tail.clear()
+        return pieces
+
+    def _feed_oversized(self, chunk: bytes, pieces: list[bytes]) -> bytes:
+        """Pass on what belongs to the oversized event; return what comes after it."""
+        edge = self._edge
+        seen = edge + chunk
+        end = _end_of_event(seen, 0)
+        if end < 0:
+            self._edge = seen[-_CONTEXT_BYTES:]
+            after = b""
+        else:
+            self.oversized = False
+            after = seen[end:]
+        piece = chunk[: len(chunk) - len(after)]
+        if piece:
+            pieces.append(RawPiece(piece))
+        return after
+
+
+def _end_of_event(data: bytes | bytearray, scan_from: int) -> int:
+    """The offset behind the first blank line, -1 when there is none yet."""
+    found = _BLANK_LINE.search(data, scan_from)
+    if found is None:
+        return -1
+    end = found.end()
+    # A lone CR at the very end after a line that ended with LF is half of a CR LF: its LF belongs
+    # to this event. In a stream of CRs only nothing waits.
+    if end == len(data) and data[end - 1] == _CR and data[end - 2] == _LF:
+        return -1
+    return end
+
+
+def data_lines(event: bytes) -> list[tuple[int, bytes]]:
+    """The values of the ``data`` lines of one event, each with its offset in the event."""
+    lines: list[tuple[int, bytes]] = []
+    for start, line in _lines(event):
+        if line.startswith(b"data:"):
+            skip = 6 if line[5:6] == b" " else 5
+            lines.append((start + skip, line[skip:]))
+        elif line == b"data":
+            lines.append((start + 4, b""))
+    return lines
+
+
+def event_fields(event: bytes) -> tuple[str | None, bytes | None]:
+    """The name and the data of one event; None for what it does not have.
+
+    Several data lines are joined by LF; comments and unknown fields are skipped.
+    """
+    name: str | None = None
+    data: list[bytes] = []
+    for _, line in _lines(event):
+        field, colon, value = line.partition(b":")
+        if value.startswith(b" "):
+            value = value[1:]
+        if field == b"data":
+            data.append(value)
+        elif field == b"event" and colon:
+            name = value.decode(errors="replace")
+    return name, b"\n".join(data) if data else None
+
+
+def place_in_event(event: bytes, offset: int) -> int:
+    """The offset in ``event`` of the byte at ``offset`` of its joined data."""
+    for start, line in data_lines(event):
+        if offset <= len(line):
+            return start + offset
+        offset -= len(line) + 1
+    raise ValueError("offset behind the end of the data")
+
+
+def _lines(event: bytes) -> list[tuple[int, bytes]]:
+    """The lines of an event without their ends, each with its offset."""
+    start = len(BOM) if event.startswith(BOM) else 0
+    lines: list[tuple[int, bytes]] = []
+    for found in _LINE_END.finditer(event, start):
+        lines.append((start, event[start : found.start()]))
+        start = found.end()
+    if start < len(event):
+        lines.append((start, event[start:]))
+    return lines

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""The entry: finds the command by its name and imports nothing but that command's module.
+
+A module commands/<name>.py holds `command` (click), or `main(args) -> exit code` when it does not
+want click in its process. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 configuration refused.
+"""
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+
+COMMANDS: Mapping[str, str] = {
+    "init": "make the files and the schema of a new gateway",
+    "quickstart": "make a gateway with a first key and run it",
+    "serve": "run the gateway",
+    "check": "check the configuration, without network and database",
+    "migrate": "show or bring up to date the database schema",
+    "apply": "make users, groups, models, channels and keys as a document says",
+    "export": "print that document from the store",
+    "user": "list, show and edit users",
+    "group": "list, show and edit groups",
+    "model": "list, show and edit models",
+    "channel": "list, show and edit channels",
+    "key": "make, list, disable and revoke API keys",
+    "wallet": "show, credit and debit wallets",
+    "usage": "show, export and verify usage records",
+    "books": "verify wallets, ledger and records against each other",
+    "client-config": "print the settings for a client program",
+    "version": "print the version",
+}
+HIDDEN = ("worker", "demo", "docs")
+
+SEE_HELP = "'sluice --help' lists the commands."
+
+
+def main(args: Sequence[str]) -> int:
+    """Run one command line; the exit code."""
+    if not args:
+        sys.stderr.write(_help())
+        return 2
+    name, *rest = args
+    if name in ("--help", "-h", "help"):
+        sys.stdout.write(_help())
+        return 0
+    if name == "--version":
+        name = "version"
+    if name not in COMMANDS and name not in HIDDEN:
+        sys.stderr.write(f"error: no command {name!r}{_nearest(name)}\n{SEE_HELP}\n")
+        return 2
+    try:
+        return _run(name, rest)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(name: str, args: Sequence[str]) -> int:
+    module_name = name.replace("-", "_")
+    if name == "serve" and "--help" not in args:
+        module_name = "supervisor"  # click would stay in the memory of the first process
+    module = importlib.import_module(f"commands.{module_name}")
+    if hasattr(module, "main"):
+        return int(module.main(args))
+    output = importlib.import_module("commands.output")
+    return int(output.run(module.command, args, f"sluice {name}"))
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name.ljust(width)}  {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(
+        [
+            "Usage: sluice COMMAND [OPTIONS]",
+            "",
+            "A streaming-first gateway to language models.",
+            "",
+            *lines,
+            "",
+            "'sluice COMMAND --help' explains one. All take --config FILE; those that print data",
+            "take --json. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 configuration refused.",
+            "",
+        ]
+    )
+
+
+def _nearest(name: str) -> str:
+    difflib = importlib.import_module("difflib")
+    close = difflib.get_close_matches(name, COMMANDS, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,231 @@
+"""One child process of the supervisor: started by exec, spoken to over pipes, ended for sure.
+
+Standard library only. The child's standard input stays open for its life: end of file there means
+that the supervisor died, however that happened. A worker also reports over a pipe of its own.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+STOP_S = 2.5  # from "stop" to SIGKILL: all is over within 3 s
+REPORT_STALE_S = 5.0  # workers report every second
+MAX_REPORT_BYTES = 65536
+
+EARLY_DEATH_S = 5.0
+FIRST_BACK_OFF_S = 0.5
+MAX_BACK_OFF_S = 30.0
+
+COMPANION_END_S = 0.4
+
+_OURS = (signal.SIGINT, signal.SIGHUP)
+
+
+class BackOff:
+    """How long to wait before a process that died is started again."""
+
+    def __init__(self) -> None:
+        self._next_s = FIRST_BACK_OFF_S
+
+    def died(self, lived_s: float) -> float:
+        """Nothing after a life; after an early death longer each time."""
+        if lived_s >= EARLY_DEATH_S:
+            self._next_s = FIRST_BACK_OFF_S
+            return 0.0
+        delay_s = self._next_s
+        self._next_s = min(2 * delay_s, MAX_BACK_OFF_S)
+        return delay_s
+
+
+class Child:
+    """A running process. Times are of time.monotonic, in seconds."""
+
+    def __init__(self, command: Sequence[str], descriptors: Sequence[int] = ()) -> None:
+        # Ctrl-C and the end of a terminal reach every process of the group; what follows from them
+        # is the supervisor's to say. A blocked signal stays blocked over exec: no gap at the start.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, pass_fds=descriptors, bufsize=0
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
+        assert self._process.stdin is not None
+        self._stdin = self._process.stdin
+        os.set_blocking(self._stdin.fileno(), False)
+        self.pid = self._process.pid
+        self.started_at = time.monotonic()
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative: the signal that ended it."""
+        return self._process.poll()
+
+    def send(self, message: Mapping[str, object]) -> None:
+        """One JSON line to its standard input; a child that has gone or hangs misses it."""
+        try:
+            self._stdin.write(json.dumps(message).encode() + b"\n")
+        except (BrokenPipeError, BlockingIOError):
+            pass
+
+    def close(self) -> None:
+        """Close our ends of the pipes."""
+        try:
+            self._stdin.close()
+        except BrokenPipeError:
+            pass
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self, timeout_s: float) -> None:
+        """Until it has ended, at most so long."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            pass
+
+
+class Worker(Child):
+    """A relay worker on a listening socket that the supervisor keeps."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        slot: int,
+        listener: socket.socket,
+        start: Mapping[str, object],
+    ) -> None:
+        self.slot = slot
+        self.report: Mapping[str, object] = {}
+        self.was_ready = False
+        self.leaving = False
+        self.forced = False
+        self._buffer = b""
+        self._reported_at = 0.0
+        self._stop_at: float | None = None
+        self._kill_at: float | None = None
+        self.report_end, given = os.pipe()
+        try:
+            os.set_blocking(self.report_end, False)
+            os.set_blocking(given, False)  # a worker must never wait for its supervisor
+            super().__init__(command, (listener.fileno(), given))
+        except OSError:
+            os.close(self.report_end)
+            raise
+        finally:
+            os.close(given)
+        self.send({**start, "slot": slot, "listen_fd": listener.fileno(), "report_fd": given})
+
+    def close(self) -> None:
+        super().close()
+        os.close(self.report_end)
+
+    def read_reports(self) -> bool:
+        """Take what it reported; False when its end of the pipe is closed."""
+        try:
+            chunk = os.read(self.report_end, MAX_REPORT_BYTES)
+        except BlockingIOError:
+            return True
+        *lines, rest = (self._buffer + chunk).split(b"\n")
+        self._buffer = rest[-MAX_REPORT_BYTES:]
+        for line in lines:
+            try:
+                report = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(report, dict):
+                self.report = report
+                self._reported_at = time.monotonic()
+                self.was_ready = self.was_ready or report.get("ready") is True
+        return bool(chunk)
+
+    def not_ready_because(self, now: float) -> str | None:
+        """None: it takes calls."""
+        if not self.report:
+            return "starting"
+        if now - self._reported_at > REPORT_STALE_S:
+            return f"no report for {now - self._reported_at:.0f} s"
+        if self.report.get("ready") is True:
+            return None
+        return str(self.report.get("why") or "not ready")
+
+    def drain(self, limit_s: float) -> None:
+        """Let it finish its calls and go; it is stopped when that takes longer."""
+        self.leaving = True
+        self._stop_at = time.monotonic() + limit_s
+        self.send({"cmd": "drain"})
+
+    def stop(self) -> None:
+        """End it within 3 s."""
+        if self._kill_at is None:
+            self.leaving = self.forced = True
+            self._kill_at = time.monotonic() + STOP_S
+            self.send({"cmd": "stop"})
+
+    def enforce(self, now: float) -> None:
+        """What was said to it earlier becomes force when its time is over."""
+        if self._stop_at is not None and now >= self._stop_at:
+            self.stop()
+        if self._kill_at is not None and now >= self._kill_at:
+            self.kill()
+
+
+class Slot:
+    """One place for a worker: a socket that outlives it, the worker, and when to start the next."""
+
+    def __init__(self, number: int, listener: socket.socket) -> None:
+        self.number = number
+        self.listener = listener
+        self.worker: Worker | None = None
+        self.successor: Worker | None = None  # after a reload, until it is ready
+        self.start_at = 0.0
+        self._back_off = BackOff()
+
+    def died(self, worker: Worker, now: float) -> float:
+        """Its worker has gone unasked: seconds until the next one starts."""
+        delay_s = self._back_off.died(now - worker.started_at)
+        self.worker = None
+        self.start_at = now + delay_s
+        return delay_s
+
+
+class Companion:
+    """A child without reports that is kept alive beside the workers, the demo vendor for one."""
+
+    def __init__(self, name: str, command: Sequence[str]) -> None:
+        self.name = name
+        self._command = command
+        self._child: Child | None = None
+        self._back_off = BackOff()
+        self._start_at = 0.0
+
+    def tend(self, now: float, died: Callable[[str, int], None]) -> None:
+        """Start it when it does not run and its time has come; `died(name, exit code)` is told."""
+        if self._child is not None and (code := self._child.exit_code) is not None:
+            died(self.name, code)
+            self._start_at = now + self._back_off.died(now - self._child.started_at)
+            self._child.close()
+            self._child = None
+        if self._child is None and now >= self._start_at:
+            try:
+                self._child = Child(self._command)
+            except OSError as error:
+                died(self.name, error.errno or 0)
+                self._start_at = now + MAX_BACK_OFF_S
+
+    def end(self) -> None:
+        """Its work is over: ask, then force."""
+        if self._child is not None:
+            self._child.close()
+            self._child.terminate()
+            self._child.wait(COMPANION_END_S)
+            self._child.kill()
+            self._child.wait(COMPANION_END_S)

@@ -1,0 +1,65 @@
+"""Administrative changes from the command line: who makes them, and how their outcome is shown.
+
+Imported by the commands that change users, groups, models, channels and keys.
+"""
+
+import os
+from collections.abc import Sequence
+
+import click
+
+from adapters.registry import VENDORS
+from commands.output import print_json
+from commands.store_access import Access, actor
+from store.apply import Editor, Outcome
+from store.cipher import Cipher
+from store.objects import Sealing
+
+DONE = {"create": "created", "update": "changed", "remove": "removed"}
+
+
+def editor(access: Access) -> Editor:
+    """What makes changes in the name of the user of this terminal."""
+    secrets = access.secrets()
+    sealing = Sealing(Cipher(secrets.cipher_keys), secrets.peppers)
+    vendors = {name: vendor.families for name, vendor in VENDORS.items()}
+    return Editor(access.db, sealing, vendors, actor(), os.environ)
+
+
+def words_of(assignments: Sequence[str]) -> dict[str, str]:
+    """Arguments `field=value` by field; UsageError for anything else and for a doubled field."""
+    words: dict[str, str] = {}
+    for assignment in assignments:
+        field, separator, value = assignment.partition("=")
+        if not separator or not field:
+            raise click.UsageError(f"{assignment!r}: write it as FIELD=VALUE")
+        if field in words:
+            raise click.UsageError(f"the field {field} is given twice")
+        words[field] = value
+    return words
+
+
+def print_outcome(outcome: Outcome, as_json: bool, *, dry_run: bool = False) -> None:
+    """What an edit did, or would do; secrets that were made are shown here and never again."""
+    if as_json:
+        print_json(
+            {
+                "changes": [
+                    {"kind": change.kind, "name": change.name, "action": change.action}
+                    for change in outcome.changes
+                ],
+                "keys": [
+                    {"id": key.id, "user": key.user, "name": key.name, "secret": key.secret}
+                    for key in outcome.keys
+                ],
+            }
+        )
+        return
+    for change in outcome.changes:
+        done = f"would be {DONE[change.action]}" if dry_run else DONE[change.action]
+        click.echo(f'{change.kind} "{change.name}" {done}')
+    if not outcome.changes:
+        click.echo("nothing to change")
+    for key in outcome.keys:
+        if key.secret is not None:
+            click.echo(f'secret of key "{key.user}/{key.name}", shown once: {key.secret}')

@@ -1,0 +1,79 @@
+"""`migrate`: the database schema. `store/migrate.py` does the work."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import peewee
+
+from commands.output import config_option, configuration, json_option, print_json, print_table
+from store import migrate
+from store.database import discard, open_database
+
+READ_TIMEOUT_S = 3600  # altering a large table takes its time
+
+
+@click.group()
+def command() -> None:
+    """Show the database schema's state, or bring it up to date."""
+
+
+@command.command()
+@config_option
+@json_option
+def status(config: Path | None, as_json: bool) -> None:
+    """List the migrations and when each was applied."""
+    with _database(config) as db:
+        steps = migrate.status(db)
+    rows = [{"name": step.name, "applied_at": _time(step.applied_ms)} for step in steps]
+    if as_json:
+        print_json({"pending": sum(step.applied_ms is None for step in steps), "migrations": rows})
+    else:
+        print_table(rows, ("name", "applied_at"))
+
+
+@command.command()
+@config_option
+@json_option
+def plan(config: Path | None, as_json: bool) -> None:
+    """Print the SQL that `up` would run."""
+    with _database(config) as db:
+        statements = migrate.plan(db)
+    if as_json:
+        print_json({"statements": statements})
+    else:
+        click.echo(
+            "".join(f"{statement.rstrip().rstrip(';')};\n" for statement in statements), nl=False
+        )
+
+
+@command.command()
+@config_option
+@json_option
+def up(config: Path | None, as_json: bool) -> None:
+    """Apply what is pending; safe when several run it at once."""
+    with _database(config) as db:
+        applied = migrate.up(db)
+    if as_json:
+        print_json({"applied": applied})
+    else:
+        click.echo("\n".join(f"applied {name}" for name in applied) or "nothing was pending")
+
+
+@contextmanager
+def _database(config: Path | None) -> Iterator[peewee.Database]:
+    # not store_access.opened_store: that one wants the schema up to date
+    db = open_database(configuration(config).settings.store.url, read_timeout_s=READ_TIMEOUT_S)
+    try:
+        yield db
+    finally:
+        discard(db)
+
+
+def _time(at_ms: int | None) -> str | None:
+    if at_ms is None:
+        return None
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,142 @@
+"""What every command shares: its options, what it prints, how it ends. Imported by commands only.
+
+Data go to standard output, everything else to standard error. Exit codes: 0 done, 1 failed, 2 wrong
+usage, 3 configuration refused, 130 ended by Ctrl-C.
+"""
+
+import errno
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from conf.settings import ConfigError, Loaded, find_config, load
+from store.errors import Refused, StoreError
+
+FAILED = 1
+WRONG_USAGE = 2
+CONFIG_REFUSED = 3
+INTERRUPTED = 130
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# user and password of an address; anything that looks like a secret key
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@|\bsk-[A-Za-z0-9._-]{8,}")
+
+
+def config_option(command: F) -> F:
+    """--config FILE, given to the command as `config: Path | None`."""
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Configuration file.  [default: gateway.toml, conf/gateway.toml]",
+    )(command)
+
+
+def json_option(command: F) -> F:
+    """--json, given to the command as `as_json: bool`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
+
+
+def set_option(command: F) -> F:
+    """--set k=v, given to the command as `overrides: tuple[str, ...]`."""
+    return click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="SECTION.KEY=VALUE",
+        help="A setting that counts before environment and file; may be repeated.",
+    )(command)
+
+
+def configuration(config: Path | None, overrides: Sequence[str] = ()) -> Loaded:
+    """The settings in force for a command; ConfigError ends it with exit code 3."""
+    return load(find_config(config), overrides, os.environ)
+
+
+def print_json(data: object) -> None:
+    """One JSON document on standard output."""
+    click.echo(json.dumps(data, ensure_ascii=False, default=str))
+
+
+def print_table(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> None:
+    """Rows under a line of column names; None is shown as -, lists with commas."""
+    lines = [[*columns]] + [[_cell(row.get(column)) for column in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def print_fields(data: Mapping[str, object]) -> None:
+    """One name and value a line."""
+    width = max(map(len, data), default=0)
+    for name, value in data.items():
+        click.echo(f"{name.ljust(width)}  {_cell(value)}".rstrip())
+
+
+def _cell(value: object) -> str:
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={_cell(item)}" for name, item in value.items()) or "-"
+    if isinstance(value, (list, tuple, frozenset)):
+        return ",".join(map(_cell, value)) or "-"
+    # what came from a store or a client must not steer the terminal
+    return "".join(char if char.isprintable() else "�" for char in str(value))
+
+
+def note(text: str) -> None:
+    """A remark for people, on standard error."""
+    click.echo(mask(text), err=True)
+
+
+def mask(text: str) -> str:
+    """The text without passwords of addresses and without secret keys."""
+    return _CREDENTIALS.sub(lambda match: "***@" if match[0].endswith("@") else "sk-***", text)
+
+
+def run(command: click.Command, args: Sequence[str], name: str) -> int:
+    """Run one command; the exit code. What may well go wrong is told without a traceback."""
+    try:
+        result = command.main(list(args), prog_name=name, standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.UsageError as error:
+        error.show()
+        return WRONG_USAGE
+    except click.ClickException as error:
+        return _failed([error.format_message()])
+    except ConfigError as error:
+        for fault in error.faults:  # each begins with its place, as editors want it
+            note(fault)
+        return CONFIG_REFUSED
+    except Refused as error:
+        return _failed(error.faults)
+    except StoreError as error:
+        return _failed([f"the store: {error}"])
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except OSError as error:
+        return _os_error(error)
+
+
+def _os_error(error: OSError) -> int:
+    if error.errno == errno.EPIPE:
+        # the reader has gone, `| head` for one; the interpreter flushes once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return _failed([f"{error.filename}: {error.strerror}" if error.filename else str(error)])
+
+
+def _failed(faults: Iterable[str]) -> int:
+    for fault in faults:
+        note(f"error: {fault}")
+    return FAILED

@@ -1,0 +1,89 @@
+"""Opens the store that the configuration names, for one command. Imported by commands only.
+
+A command works on the database alone: no gateway has to run, and a running one takes changes in by
+itself within 2 s. Nothing is made here: a missing database is a mistake in the configuration.
+"""
+
+import getpass
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import peewee
+
+from commands.output import configuration
+from conf import secrets
+from conf.settings import ConfigError, Loaded
+from store import migrate
+from store.database import discard, open_database
+from store.errors import NotFound, Refused, StoreUnavailable
+
+SQLITE_PREFIX = "sqlite:///"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An open store and the configuration that led to it."""
+
+    db: peewee.Database
+    loaded: Loaded
+
+    @property
+    def currency(self) -> str:
+        """The currency of all wallets."""
+        return self.loaded.settings.money.currency
+
+    def secrets(self) -> secrets.Secrets:
+        """Peppers and cipher keys; ConfigError when the file is missing or bad."""
+        return secrets.load(self.loaded.secrets_path)
+
+
+@contextmanager
+def opened_store(config: Path | None) -> Iterator[Access]:
+    """The store of a configuration file, closed at the end.
+
+    ConfigError: no such store can be meant. StoreUnavailable: away, or its schema is not made yet.
+    A name that is not found inside comes out as Refused.
+    """
+    loaded = configuration(config)
+    url = loaded.settings.store.url
+    if url.startswith(SQLITE_PREFIX):
+        _require_file(Path(url.removeprefix(SQLITE_PREFIX)), loaded)
+    try:
+        db = open_database(url)
+    except ValueError as error:
+        raise ConfigError([f"{loaded.origins['store.url']}: {error}"]) from None
+    try:
+        _require_schema(migrate.pending(db))
+        yield Access(db, loaded)
+    except NotFound as error:
+        # a name that somebody mistyped; the store itself is well
+        raise Refused([str(error)]) from None
+    finally:
+        discard(db)
+
+
+def actor() -> str:
+    """Who acts, as the audit log names it: the user of the operating system."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a container's user need not have a name
+        name = str(os.geteuid())
+    return f"cli:{name}"
+
+
+def _require_file(path: Path, loaded: Loaded) -> None:
+    # SQLite would make an empty file, and the next message would be a riddle
+    if not path.is_file():
+        raise StoreUnavailable(
+            f"{path} (store.url) does not exist; make it: ./sluice init {loaded.config_dir}"
+        )
+
+
+def _require_schema(pending: Sequence[str]) -> None:
+    if pending:
+        raise StoreUnavailable(
+            f"the schema is behind (pending: {', '.join(pending)}); run: ./sluice migrate up"
+        )

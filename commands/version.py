@@ -1,0 +1,20 @@
+"""`version`: imports nothing heavy, for it has to answer at once."""
+
+import platform
+
+import click
+
+from commands.output import config_option, json_option, print_json
+
+VERSION = "0.1.0"
+
+
+@click.command()
+@config_option
+@json_option
+def command(config: object, as_json: bool) -> None:
+    """Print the version."""
+    if as_json:
+        print_json({"version": VERSION, "python": platform.python_version()})
+    else:
+        click.echo(f"sluice {VERSION}")

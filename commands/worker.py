@@ -1,0 +1,296 @@
+"""`app.py worker`: one relay process, started by the supervisor. The composition root of the relay.
+
+Reads its orders from stdin (one JSON line first, commands after it), builds store, catalog, relay
+and server, and runs until it has drained. The end of stdin means that the supervisor died.
+"""
+
+import asyncio
+import io
+import ipaddress
+import logging
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+from tornado.ioloop import IOLoop, PeriodicCallback
+
+from conf import secrets
+from conf.settings import ConfigError, Settings, from_plain
+from handlers.base import Deadlines, Site
+from handlers.logs import LogThread
+from handlers.relay.live import LiveCalls
+from handlers.relay.memory import MemoryPolicy
+from handlers.relay.pipeline import Relay
+from handlers.relay.upstream import UpstreamClient
+from handlers.server import RelayServer
+from handlers.telemetry import Telemetry
+from store import migrate, wallet
+from store.catalog import Snapshot
+from store.cipher import Cipher
+from store.database import open_database
+from store.errors import StoreError, StoreUnavailable
+from store.funds import Funds
+from store.journal import Journal
+from store.key_cache import KeyCache
+from store.keys import find_key
+from store.refresh import Refresh
+from store.writer import Hooks, Writer
+
+log = logging.getLogger("sluice.worker")
+
+SWEEP_MS = 1000
+LOOKUP_THREADS = 4  # database threads for keys and balances that are not in memory
+REFUSED_EXIT = 3  # the supervisor gives up instead of starting the worker again and again
+STOP_WITHIN_S = 2.0
+WRITER_STOP_S = 10.0  # for the last records, while the database answers
+DRAIN_POLL_S = 0.05
+STDIN_CHUNK_BYTES = 65536
+
+
+class Orders(msgspec.Struct):
+    """What the supervisor tells a worker first."""
+
+    settings: dict[str, dict[str, object]]
+    config_dir: str
+    secrets_path: str
+    slot: int
+    listen_fd: int
+    report_fd: int
+    node: str
+
+
+class Command(msgspec.Struct):
+    """What it tells it later: drain, stop."""
+
+    cmd: str
+
+
+def main(args: Sequence[str]) -> int:
+    """`worker` without click: the exit code."""
+    # Signals go to the supervisor; it tells the workers by their stdin.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # Unbuffered: what follows the first line is read by the loop.
+    orders = msgspec.json.decode(io.FileIO(0, closefd=False).readline(), type=Orders)
+    settings = from_plain(orders.settings)
+    logs = LogThread(settings.log.format == "json")
+    logs.start(settings.log.level)
+    try:
+        keys = secrets.load(Path(orders.secrets_path))
+        refusal = _schema_fault(settings)
+        if refusal:
+            log.error(refusal)
+            return REFUSED_EXIT
+        return asyncio.run(_serve(orders, settings, keys, logs))
+    except (ConfigError, StoreError) as error:
+        log.error("%s", error)
+        return REFUSED_EXIT
+    finally:
+        logs.stop()
+
+
+def _schema_fault(settings: Settings) -> str | None:
+    """Why this store cannot be served; None when it can, or is away and may come back."""
+    db = open_database(settings.store.url)
+    try:
+        pending = migrate.pending(db)
+    except StoreUnavailable:
+        return None
+    finally:
+        db.close()
+    if pending:
+        return f"the schema is behind (pending: {', '.join(pending)}); run: ./sluice migrate up"
+    return None
+
+
+async def _serve(orders: Orders, settings: Settings, keys: secrets.Secrets, logs: LogThread) -> int:
+    worker = Worker(orders, settings, keys, logs)
+    return await worker.run()
+
+
+class Worker:
+    """Everything of one relay process, wired together."""
+
+    def __init__(
+        self, orders: Orders, settings: Settings, keys: secrets.Secrets, logs: LogThread
+    ) -> None:
+        self._orders, self._settings = orders, settings
+        self._loop = IOLoop.current()
+        self._threads = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="lookup")
+        self._db = open_database(settings.store.url)
+        self._telemetry = Telemetry(
+            report_fd=orders.report_fd,
+            write=logs.write if settings.log.level in ("debug", "info") else None,
+            json_lines=settings.log.format == "json",
+        )
+        self._journal = Journal(
+            Path(settings.journal.dir),
+            sync_ms=settings.journal.sync_ms,
+            refused_per_minute=settings.journal.refused_per_minute,
+        )
+        self._relay = self._make_relay(keys)
+        self._site = self._make_site()
+        self._server = RelayServer(self._site)
+        self._writer = self._make_writer(keys)
+        self._memory = MemoryPolicy(lambda: self._relay.live.streams)
+        self._drained: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._draining_task: asyncio.Task[None] | None = None
+        self._catalog_seen = False
+
+    def _make_relay(self, keys: secrets.Secrets) -> Relay:
+        live = LiveCalls(self._settings.upstream, lambda call, units: self._relay.mark(call, units))
+        return Relay(
+            settings=self._settings,
+            keys=KeyCache(lambda wanted: find_key(self._db, wanted), self._threads, keys.peppers),
+            funds=Funds(lambda user_id: wallet.balance_of(self._db, user_id), self._threads),
+            journal=self._journal,
+            client=UpstreamClient(force_instance=True),
+            live=live,
+            telemetry=self._telemetry,
+            node=self._orders.node,
+        )
+
+    def _make_site(self) -> Site:
+        server = self._settings.server
+        return Site(
+            settings=self._settings,
+            relay=self._relay,
+            bodies=Deadlines(),
+            trusted=tuple(
+                ipaddress.ip_network(net, strict=False) for net in server.trusted_proxies
+            ),
+            base_url=server.public_url or f"http://{server.host}:{server.port}",
+        )
+
+    def _make_writer(self, keys: secrets.Secrets) -> Writer:
+        refresh = Refresh(
+            Cipher(keys.cipher_keys),
+            self._loop.add_callback,
+            self._take_snapshot,
+            self._relay.keys.apply_changes,
+        )
+        funds = self._relay.funds
+
+        def post(balances: dict[str, int], charged: dict[str, int]) -> None:
+            self._loop.add_callback(funds.applied, balances, charged)
+
+        hooks = Hooks(post=post, active_users=funds.active_users, poll=refresh.poll)
+        return Writer(self._db, self._journal, self._orders.node, hooks)
+
+    def _take_snapshot(self, snapshot: Snapshot) -> None:
+        self._relay.snapshot = snapshot
+        for fault in snapshot.faults:
+            log.error("%s", fault)
+        self._catalog_seen = True
+        self._report()
+
+    async def run(self) -> int:
+        """Serves until drained; the exit code."""
+        self._writer.start()
+        listener = socket.socket(fileno=self._orders.listen_fd)
+        listener.setblocking(False)
+        self._server.listen_on(listener)
+        self._listen_to_supervisor()
+        sweeping = PeriodicCallback(self._sweep, SWEEP_MS)
+        sweeping.start()
+        self._memory.start(self._loop)
+        code = await self._drained
+        sweeping.stop()
+        await self._close()
+        return code
+
+    def _sweep(self) -> None:
+        now_s = int(self._loop.time())
+        self._server.sweep(now_s)
+        self._site.bodies.sweep(now_s)
+        self._relay.live.sweep(now_s)
+        self._journal.sweep()
+        self._telemetry.flush()
+        self._report()
+
+    def _report(self) -> None:
+        why = self._not_ready_because()
+        self._telemetry.report(
+            {
+                "ready": not why,
+                "why": why,
+                "streams": self._relay.live.streams,
+                "calls": self._relay.live.calls,
+                "connections": self._server.connections,
+                "store": self._writer.state,
+                "journal_backlog_bytes": self._journal.backlog_bytes,
+                "draining": self._site.draining,
+            }
+        )
+
+    def _not_ready_because(self) -> str:
+        if self._site.draining:
+            return "draining"
+        if not self._catalog_seen:
+            return "the store has not been read yet"
+        if not self._journal.accepting:
+            return "the journal cannot be written"
+        return ""
+
+    # ---- the supervisor's words ------------------------------------------------------------------
+
+    def _listen_to_supervisor(self) -> None:
+        os.set_blocking(0, False)
+        self._loop.add_handler(0, self._hear, IOLoop.READ)
+
+    def _hear(self, fd: int, events: int) -> None:
+        try:
+            data = os.read(0, STDIN_CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            self._loop.remove_handler(0)
+            log.error("the supervisor is gone; draining")
+            self._begin_drain()
+            return
+        for line in data.splitlines():
+            if msgspec.json.decode(line, type=Command).cmd == "stop":
+                self._relay.live.force_end()
+                self._begin_drain()
+                self._loop.call_later(STOP_WITHIN_S, self._end, 1)
+            else:
+                self._begin_drain()
+
+    def _begin_drain(self) -> None:
+        if self._draining_task is None:
+            self._draining_task = asyncio.create_task(self._drain())
+
+    async def _drain(self) -> None:
+        """No new connections; running calls and kept connections end in their time."""
+        self._server.drain()
+        self._report()
+        loop, limit_s = self._loop, self._settings.server.drain_timeout_s
+        force_at = loop.time() + limit_s
+        while self._relay.live.calls or self._server.connections:
+            if loop.time() >= force_at:
+                self._relay.live.force_end()
+                force_at = loop.time() + STOP_WITHIN_S
+                if not self._relay.live.calls:
+                    break
+            await asyncio.sleep(DRAIN_POLL_S)
+        self._end(0)
+
+    def _end(self, code: int) -> None:
+        if not self._drained.done():
+            self._drained.set_result(code)
+
+    async def _close(self) -> None:
+        """Everything recorded, then everything given back."""
+        loop = asyncio.get_running_loop()
+        if not await loop.run_in_executor(None, self._writer.stop, WRITER_STOP_S):
+            log.warning(
+                "the store did not take all records; the next start goes on from the journal"
+            )
+        self._telemetry.flush()
+        self._relay.client.close()
+        self._memory.stop()
+        self._threads.shutdown(wait=False, cancel_futures=True)

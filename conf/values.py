@@ -1,0 +1,177 @@
+"""The value of one setting: read from text, checked against its row of the table, explained.
+
+Pure functions. Messages say what is expected; a value is quoted only where it cannot be a secret.
+"""
+
+import ipaddress
+import tomllib
+import typing
+import urllib.parse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+MAX_SHOWN_CHARS = 60
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One row: `name` is section.key, `annotated` a type that msgspec can check."""
+
+    name: str
+    annotated: Any
+    default: object
+    description: str
+    unit: str | None
+    kind: type[object]
+    choices: tuple[str, ...]
+    low: int | None
+    high: int | None
+
+    @property
+    def section(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def key(self) -> str:
+        return self.name.partition(".")[2]
+
+    @property
+    def expected(self) -> str:
+        """What a value has to be, in words."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if self.kind is bool:
+            return "true or false"
+        if self.kind is tuple:
+            return "a list of strings"
+        if self.kind is str:
+            return "a string"
+        return f"an integer from {self.low} to {self.high}"
+
+
+def describe(name: str, annotated: object, default: object) -> Setting:
+    """The row for one field of a section: Annotated[type, msgspec.Meta(…)]."""
+    base, meta = typing.get_args(annotated)
+    choices = typing.get_args(base) if typing.get_origin(base) is typing.Literal else ()
+    return Setting(
+        name=name,
+        annotated=annotated,
+        default=default,
+        description=meta.description,
+        unit=(meta.extra or {}).get("unit"),
+        kind=type(default),
+        choices=choices,
+        low=meta.ge,
+        high=meta.le,
+    )
+
+
+def from_text(setting: Setting, text: str) -> object:
+    """What --set or the environment says without quotes, as TOML would; not checked yet."""
+    if setting.kind is str:
+        return text
+    try:
+        return tomllib.loads("value = " + text)["value"]
+    except (tomllib.TOMLDecodeError, KeyError):
+        return text
+
+
+def checked(setting: Setting, raw: object) -> object:
+    """The value in its own type; ValueError with the reason."""
+    try:
+        value: Any = msgspec.convert(raw, setting.annotated)
+    except msgspec.ValidationError:
+        raise ValueError(f"{setting.expected} expected{_given(setting, raw)}") from None
+    check = _CHECKS.get(setting.name)
+    return check(value) if check else value
+
+
+def _given(setting: Setting, raw: object) -> str:
+    if setting.name == "store.url":
+        return ""  # it may hold a password
+    if isinstance(raw, (str, int, float)):
+        return f", {repr(raw)[:MAX_SHOWN_CHARS]} given"
+    return f", a {type(raw).__name__} given"
+
+
+def toml(value: object) -> str:
+    """A value of a setting as TOML text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        # a basic string of TOML escapes as JSON does
+        return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(toml(item) for item in value) + "]"
+    return str(value)
+
+
+def _networks(value: Any) -> tuple[str, ...]:
+    for network in value:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:
+            raise ValueError(f"networks like 10.0.0.0/8 expected: {error}") from None
+    return tuple(value)
+
+
+def _public_url(value: Any) -> str:
+    if not value:
+        return ""
+    url = _split(value)
+    if url is None or url.scheme not in ("http", "https") or not url.hostname:
+        raise ValueError("an address like https://gateway.example expected")
+    if url.username is not None or url.query or url.fragment:
+        raise ValueError("an address without user, query and fragment expected")
+    if url.path.rstrip("/").endswith(("/v1", "/v1/messages")):
+        raise ValueError("the address without /v1 expected: clients append their own path")
+    return str(value).rstrip("/")
+
+
+def _store_url(value: Any) -> str:
+    url = _split(value)
+    if url is not None and url.scheme == "sqlite" and not url.netloc and len(url.path) > 1:
+        if url.path == "/:memory:":
+            raise ValueError("a file is needed: several processes share the store")
+        return str(value)
+    if url is not None and url.scheme == "mysql" and url.hostname and len(url.path) > 1:
+        return str(value)
+    raise ValueError(
+        "sqlite:///FILE or mysql://host:port/database expected, with user:password@ before the host"
+        " (special characters of the password percent-encoded)"
+    )
+
+
+def _split(value: str) -> urllib.parse.SplitResult | None:
+    try:
+        url = urllib.parse.urlsplit(value)
+        _ = url.port  # raises for a port that is no number
+    except ValueError:
+        return None
+    return url
+
+
+def _currency(value: Any) -> str:
+    if len(value) == 3 and value.isascii() and value.isalpha() and value.isupper():
+        return str(value)
+    raise ValueError("three capital letters expected, like USD")
+
+
+_CHECKS: Mapping[str, Callable[[object], object]] = {
+    "server.trusted_proxies": _networks,
+    "server.public_url": _public_url,
+    "store.url": _store_url,
+    "money.currency": _currency,
+}
+
+
+def absolute(name: str, value: object, folder: Path) -> object:
+    """The value with a relative path of it starting at `folder`."""
+    if name == "journal.dir":
+        return str(folder / str(value))
+    if name == "store.url" and str(value).startswith("sqlite:///"):
+        path = folder / str(value).removeprefix("sqlite:///")
+        return f"sqlite:///{path}"
+    return value

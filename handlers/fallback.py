@@ -1,0 +1,100 @@
+"""Paths that are no endpoint: what is wrong with the base URL, and the probes of clients."""
+
+from collections.abc import Mapping
+
+from adapters.family import Family
+from adapters.faults import Condition, Fault
+from adapters.registry import FAMILIES
+from handlers.base import BodyHandler, RelayHandler
+
+# last part of a path -> family whose clients build it
+_ENDS: Mapping[str, str] = {
+    "/chat/completions": "chat_completions",
+    "/messages": "messages",
+    "/messages/count_tokens": "messages",
+}
+# what clients of a family are given as base URL (specification §1 rules 1 to 4)
+_BASES: Mapping[str, str] = {"chat_completions": "/v1", "messages": ""}
+_VERSIONS = ("/v1", "/v1beta")
+_PATH_SHOWN_MAX = 200
+
+
+class RootHandler(RelayHandler):
+    """GET and HEAD /: coding clients probe it before their first call."""
+
+    ALLOW = "GET, HEAD"
+
+    def get(self) -> None:
+        """Says what this is."""
+        self.finish(b'{"service":"sluice"}')
+
+    head = get
+
+
+class LivezHandler(RelayHandler):
+    """GET /livez: the loop runs."""
+
+    ALLOW = "GET, HEAD"
+
+    def get(self) -> None:
+        """Alive."""
+        self.finish(b'{"live":true}')
+
+    head = get
+
+
+class FallbackHandler(BodyHandler):
+    """Every other path: 404 with the base URL that would be right."""
+
+    @property
+    def dialect(self) -> Family:
+        """The shape of the family the path ends with, else the one the headers show."""
+        family = _family_of(self.request.path)
+        return FAMILIES[family] if family else super().dialect
+
+    def check_head(self) -> None:
+        """Nothing is found here."""
+        request = self.request
+        path = request.path
+        family = _family_of(path)
+        base = self.site.base_url
+        if family is None:
+            shown = path[:_PATH_SHOWN_MAX]
+            raise Fault(Condition.UNKNOWN_PATH, f"No such endpoint: {request.method} {shown}.")
+        right = base + _BASES[family]
+        doubled = _doubled_part(path, family)
+        if doubled:
+            message = f"the base URL already contains {doubled}; set it to {right}."
+            raise Fault(Condition.DUPLICATED_PATH, "No such endpoint: " + message)
+        shown = path[:_PATH_SHOWN_MAX]
+        raise Fault(
+            Condition.UNKNOWN_PATH,
+            f"No such endpoint: {request.method} {shown}; set the base URL to {right}.",
+        )
+
+    def complete(self, body: bytes) -> None:
+        """Never: the head is always refused."""
+        raise AssertionError
+
+
+def _family_of(path: str) -> str | None:
+    trimmed = path.rstrip("/")
+    for end, family in _ENDS.items():
+        if trimmed.endswith(end):
+            return family
+    return None
+
+
+def _doubled_part(path: str, family: str) -> str | None:
+    """The part that the base URL has in excess: what stands before the path the client appends."""
+    trimmed = path.rstrip("/")
+    end = max((e for e in _ENDS if trimmed.endswith(e)), key=len)
+    before = trimmed[: -len(end)]
+    appended = "/v1" if family == "messages" else ""
+    if appended and before.endswith(appended):
+        before = before[: -len(appended)]
+    elif not appended and before in _VERSIONS:
+        return None
+    if before.endswith(tuple(_ENDS)) or before.endswith(_VERSIONS):
+        return before if len(before) <= _PATH_SHOWN_MAX else before[:_PATH_SHOWN_MAX]
+    return None

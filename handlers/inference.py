@@ -1,0 +1,122 @@
+"""An endpoint that relays calls: checks of the head, then the body into the relay."""
+
+from collections.abc import Awaitable
+
+from adapters.family import Family
+from adapters.faults import Condition, Fault
+from adapters.jsonio import top_level
+from handlers.base import BodyHandler, Site
+from handlers.relay import admit
+from handlers.relay.call import Call, ClientGone, Ending
+from handlers.relay.downstream import Downstream
+from store.key_cache import MISS
+from store.keys import KeyEntry
+
+_JSON = "application/json"
+# Refusals of the head after which a small body is read for the model's name, so that the record
+# carries it (specification: model, endpoint and error of each failed call).
+_LOOKED_INTO = frozenset({Condition.KEY_DISABLED, Condition.KEY_EXPIRED,
+                          Condition.IP_NOT_ALLOWED, Condition.ENTRY_NOT_ALLOWED})  # fmt: skip
+
+
+class InferenceHandler(BodyHandler):
+    """POST of one entry. Subclasses name family, endpoint, and whether it only counts tokens."""
+
+    FAMILY: Family
+    ENDPOINT: str
+    COUNTING = False
+    KEEP_OF_REFUSED_BYTES = 65536
+
+    def initialize(self, site: Site) -> None:
+        """Takes what the URL table passes."""
+        super().initialize(site)
+        self._call: Call | None = None
+        self._running = False
+
+    @property
+    def dialect(self) -> Family:
+        """Errors of an entry come in its family's shape, whoever calls."""
+        return self.FAMILY
+
+    def check_head(self) -> Awaitable[None] | None:
+        """Method, key, entry point, content type, size, encoding, in this order."""
+        if self.request.method != "POST":
+            raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
+        secret = admit.credential(self.request.headers.get, self.FAMILY.credentials)
+        keys = self.site.relay.keys
+        entry = keys.peek(secret)
+        if entry is MISS:
+            return self._check_later(secret)
+        if entry is None:
+            raise Fault(Condition.INVALID_KEY)
+        self._check_key(entry)
+        return None
+
+    async def _check_later(self, secret: str) -> None:
+        self._check_key(await admit.find_key(self.site.relay.keys, secret))
+
+    def _check_key(self, key: KeyEntry) -> None:
+        headers = self.request.headers
+        arrival = self.arrival()
+        snapshot = self.site.relay.snapshot
+        self._call = call = Call(
+            arrival=arrival,
+            family=self.FAMILY,
+            endpoint=self.ENDPOINT,
+            counting=self.COUNTING,
+            key=key,
+            client_headers=headers,
+            snapshot=snapshot,
+        )
+        admit.check_key(key, arrival.client_ip, arrival.started_ms)
+        call.group = admit.check_entry(snapshot, key, self.FAMILY)
+        if headers.get("Content-Type", "").partition(";")[0].strip().lower() != _JSON:
+            raise Fault(Condition.CONTENT_TYPE)
+        self.check_size()
+        if headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise Fault(Condition.CONTENT_ENCODING)
+
+    async def complete(self, body: bytes) -> None:
+        """Relays the call."""
+        assert self._call is not None
+        self._running = True
+        downstream = Downstream(self, self.site.settings.server.stream_buffer_bytes)
+        await self.site.relay.run(self._call, body, downstream)
+
+    def refused(self, fault: Fault, body: bytes) -> None:
+        """A refusal of the head: recorded when the key is known, then answered."""
+        if self._call is None:
+            self.answer_fault(fault)
+            return
+        if fault.condition in _LOOKED_INTO:
+            _note_model(self._call, body)
+        downstream = Downstream(self, self.site.settings.server.stream_buffer_bytes)
+        self.site.relay.end(self._call, Ending("refused", fault), downstream)
+
+    def note_refusal(self, fault: Fault, status: int, body: bytes) -> None:
+        """The refusal is out already, ahead of the body."""
+        if self._call is not None:
+            self.site.relay.record_refusal(self._call, fault, status)
+
+    def client_left(self) -> None:
+        """The client left while it was sending the body."""
+        if self._call is not None:
+            self.site.relay.record_gone(self._call)
+
+    def on_connection_close(self) -> None:
+        """The client left; a running call ends with it."""
+        super().on_connection_close()
+        if self._running and self._call is not None:
+            self._call.interrupt(ClientGone())
+
+
+def _note_model(call: Call, body: bytes) -> None:
+    """Puts the model's name of a refused call into its record, when the body tells it."""
+    try:
+        spans = top_level(body)
+        name, stream = spans.value("model"), spans.value("stream")
+    except Fault:
+        return
+    if isinstance(name, str) and name:
+        call.model_name = name[: admit.MODEL_NAME_MAX_CHARS]
+        call.stream = stream if isinstance(stream, bool) else False

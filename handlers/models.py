@@ -1,0 +1,75 @@
+"""GET /v1/models and /v1/models/{model}: what this key can call, in the shape of the caller.
+
+No usage record: nothing is called.
+"""
+
+from collections.abc import Awaitable
+from urllib.parse import unquote
+
+from adapters.family import ModelEntry
+from adapters.faults import Condition, Fault
+from handlers.base import BodyHandler
+from handlers.relay import admit
+from store.catalog import Model
+from store.key_cache import MISS
+from store.keys import KeyEntry
+
+PREFIX = "/v1/models"
+
+
+class ModelsHandler(BodyHandler):
+    """The list, and one model of it."""
+
+    ALLOW = "GET"
+
+    def check_head(self) -> Awaitable[None] | None:
+        """Method and key."""
+        if self.request.method not in ("GET", "HEAD"):
+            raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
+        secret = admit.credential(self.request.headers.get, self.dialect.credentials)
+        entry = self.site.relay.keys.peek(secret)
+        if entry is MISS:
+            return self._check_later(secret)
+        if entry is None:
+            raise Fault(Condition.INVALID_KEY)
+        self._check_key(entry)
+        return None
+
+    async def _check_later(self, secret: str) -> None:
+        self._check_key(await admit.find_key(self.site.relay.keys, secret))
+
+    def _check_key(self, key: KeyEntry) -> None:
+        arrival = self.arrival()
+        admit.check_key(key, arrival.client_ip, arrival.started_ms)
+        self._key = key
+
+    def complete(self, body: bytes) -> None:
+        """Answers the list, or one entry."""
+        family = self.dialect
+        entries = {
+            model.name: _entry(model)
+            for model in self.site.relay.snapshot.listed(self._key, family.name)
+        }
+        name = unquote(self.request.path[len(PREFIX) :].lstrip("/"))
+        try:
+            if not name:
+                query = {key: values[-1].decode() for key, values in self._query().items()}
+                self.finish(family.model_list(list(entries.values()), query))
+            elif name in entries:
+                self.finish(family.model_entry(entries[name]))
+            else:
+                raise Fault(Condition.MODEL_NOT_FOUND, model=name)
+        except Fault as fault:
+            self.answer_fault(fault)
+
+    def _query(self) -> dict[str, list[bytes]]:
+        return self.request.query_arguments
+
+
+def _entry(model: Model) -> ModelEntry:
+    return ModelEntry(
+        name=model.name,
+        created_s=model.created_ms // 1000,
+        context_tokens=model.context_tokens,
+        max_output_tokens=model.max_output_tokens,
+    )

@@ -1,0 +1,1 @@
+"""One call from admission to settlement; knows wire families only through `adapters.family`."""

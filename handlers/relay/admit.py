@@ -1,0 +1,186 @@
+"""Who calls, and may they: credential, key, entry, model, bounds of the cost. From memory only.
+
+The order of the checks is the callers' promise: credential, key, entry point, then (with the body)
+JSON, model, fields. The only wait is for a key nobody has used lately.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_address
+
+from adapters.estimate import input_bound_tokens, output_weight, tokens_of_weight
+from adapters.family import Family
+from adapters.faults import Condition, Fault
+from adapters.ir import Usage
+from adapters.jsonio import top_level
+from handlers.relay.call import Call
+from store.catalog import Channel, Group, Snapshot
+from store.errors import StoreUnavailable
+from store.key_cache import KeyCache
+from store.keys import KeyEntry
+from store.pricing import Prices, cost_nanos
+
+Network = IPv4Network | IPv6Network
+
+_BEARER = re.compile(r"bearer ([^\s,]+)", re.IGNORECASE)
+_FORWARDED_MAX = 64  # addresses of X-Forwarded-For that are looked at, from the right
+DEFAULT_OUTPUT_BOUND_TOKENS = 8192  # when neither the client nor the model says a bound
+MODEL_NAME_MAX_CHARS = 128  # of a name in a record; no model has a longer one
+LEAST_OUTPUT_TOKENS = 256  # an answer worth starting when little money is left
+
+
+def client_address(peer: str, forwarded: str | None, trusted: Sequence[Network]) -> str:
+    """The caller's address: `peer`, or what a trusted proxy says it is.
+
+    The first address from the right of X-Forwarded-For that is no trusted proxy itself; an
+    unreadable one ends the walk, for whoever wrote it can be anybody.
+    """
+    if not trusted or forwarded is None or not _within(peer, trusted):
+        return peer
+    found = peer
+    for part in reversed(forwarded.split(",")[-_FORWARDED_MAX:]):
+        candidate = part.strip()
+        try:
+            ip_address(candidate)
+        except ValueError:
+            return found
+        found = candidate
+        if not _within(candidate, trusted):
+            return found
+    return found
+
+
+def _within(address: str, networks: Sequence[Network]) -> bool:
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return False
+    return any(parsed in network for network in networks)
+
+
+def credential(header: Callable[[str], str | None], sources: Sequence[str]) -> str:
+    """The API key of a request: the first source that is present decides, alone.
+
+    `header` gives a header's value by its lower-case name. Raises Fault E01, E02.
+    """
+    for source in sources:
+        value = header(source)
+        if value is None:
+            continue
+        if source != "authorization":
+            if not value:
+                raise Fault(Condition.MISSING_KEY)
+            return value
+        match = _BEARER.fullmatch(value)
+        if match is None:
+            raise Fault(Condition.MALFORMED_AUTHORIZATION)
+        return match[1]
+    raise Fault(Condition.MISSING_KEY)
+
+
+async def find_key(keys: KeyCache, secret: str) -> KeyEntry:
+    """The key of a secret, from the store when it is not in memory. Raises Fault E03, E38."""
+    try:
+        entry = await keys.get(secret)
+    except StoreUnavailable:
+        raise Fault(Condition.UNAVAILABLE) from None
+    if entry is None:
+        raise Fault(Condition.INVALID_KEY)
+    return entry
+
+
+def check_key(key: KeyEntry, client_ip: str, now_ms: int) -> None:
+    """Raises Fault E04, E05, E06 when the key may not be used now from this address."""
+    if key.disabled or key.revoked:
+        raise Fault(Condition.KEY_DISABLED)
+    for until_ms in (key.expires_ms, key.valid_until_ms):
+        if until_ms is not None and until_ms <= now_ms:
+            raise Fault(Condition.KEY_EXPIRED)
+    if key.networks and not _within(client_ip, key.networks):
+        raise Fault(Condition.IP_NOT_ALLOWED)
+
+
+def check_entry(snapshot: Snapshot, key: KeyEntry, family: Family) -> Group:
+    """The key's group, when it has the family's entry point. Raises Fault E07."""
+    group = snapshot.groups.get(key.group)
+    if group is None or group.disabled or family.name not in group.entries:
+        raise Fault(Condition.ENTRY_NOT_ALLOWED, detail=key.group)
+    return group
+
+
+def read_body(call: Call, body: bytes) -> None:
+    """JSON, model and fields of the body into the call. Raises Fault E08, E10 to E13."""
+    call.spans = spans = top_level(body)
+    name = call.family.model_name(spans)
+    call.model_name = name[:MODEL_NAME_MAX_CHARS]
+    check_model(call, name)
+    call.peek = peek = call.family.peek(spans, call.counting)
+    call.stream = peek.stream
+    call.body = body
+    set_bounds(call)
+
+
+def check_model(call: Call, name: str) -> None:
+    """Finds the model for this key and its current prices. Raises Fault E08."""
+    model = call.snapshot.models.get(name)
+    narrowed = call.key.models is not None and name not in call.key.models
+    if model is None or narrowed or not candidates(call, name):
+        raise Fault(Condition.MODEL_NOT_FOUND, model=name)
+    prices = model.prices_at(call.arrival.started_ms)
+    if prices is None:
+        raise Fault(Condition.MODEL_NOT_FOUND, model=name)
+    call.model, call.prices = model, prices
+
+
+def candidates(call: Call, name: str) -> tuple[Channel, ...]:
+    """Channels that may serve the model to the call's group, best priority first."""
+    assert call.group is not None
+    return call.snapshot.candidates(call.group.name, name, call.family.name)
+
+
+def set_bounds(call: Call) -> None:
+    """Upper bounds of the tokens the call can cost, for the hold and for absurd reports."""
+    model, peek = call.model, call.peek
+    assert model is not None and peek is not None
+    bound = input_bound_tokens(call.body)
+    call.input_bound_tokens = min(bound, model.context_tokens or bound)
+    # The body is freed when an answer is accepted, and whether usage comes is only known at the
+    # end: so the estimate is made now, by the cheap rule.
+    estimate = tokens_of_weight(output_weight(call.body.decode()))
+    call.input_estimate_tokens = min(estimate, call.input_bound_tokens)
+    limits = [n for n in (peek.max_output_tokens, model.max_output_tokens) if n is not None]
+    call.output_bound_tokens = (min(limits) if limits else DEFAULT_OUTPUT_BOUND_TOKENS) * (
+        peek.choices
+    )
+
+
+def hold_amounts(call: Call) -> tuple[int, int]:
+    """(wanted, least) nanos to hold: the whole bound, and what a short answer would cost."""
+    prices, group = call.prices, call.group
+    assert prices is not None and group is not None
+    dearest = _dearest(prices)
+    least_output = min(LEAST_OUTPUT_TOKENS, call.output_bound_tokens)
+    wanted, least = (
+        cost_nanos(
+            Usage(input_tokens=call.input_bound_tokens, output_tokens=output),
+            dearest,
+            group.multiplier_ppm,
+        )
+        for output in (call.output_bound_tokens, least_output)
+    )
+    return wanted, least
+
+
+@lru_cache(maxsize=1024)
+def _dearest(prices: Prices) -> Prices:
+    """The same prices with input and output at the dearest of their kinds."""
+    return Prices(
+        input=max(prices.input, prices.cache_read, prices.cache_write, prices.cache_write_1h),
+        output=max(prices.output, prices.reasoning),
+        cache_read=0,
+        cache_write=0,
+        cache_write_1h=0,
+        reasoning=0,
+        call=prices.call,
+    )

@@ -1,0 +1,134 @@
+"""One call while it runs: what is known of it, and how whoever waits for it is interrupted.
+
+Belongs here: plain state of a call. Not here: decisions (admit, plan), bytes (pump, downstream),
+money (settle). Imported by the relay's modules and the inference handlers.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from adapters.family import Envelope, Family, Peek
+from adapters.faults import Fault
+from adapters.ir import Usage
+from adapters.jsonio import Spans
+from store.catalog import Channel, Group, Model, Snapshot
+from store.funds import Hold
+from store.keys import KeyEntry
+from store.pricing import Prices
+
+
+class Interrupt(Exception):
+    """Ends a running call from outside; the subclass says why."""
+
+
+class ClientGone(Interrupt):
+    """The client closed its connection."""
+
+
+class DrainForced(Interrupt):
+    """The drain's time is up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What the head of a request says about the caller, before anything is decided."""
+
+    call_id: str
+    started_ms: int
+    client_ip: str
+    user_agent: str | None
+    client_request_id: str | None
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One try at one channel; `error` is None when the channel's answer was accepted."""
+
+    channel: str
+    started_ms: int
+    status: int | None = None
+    error: str | None = None
+    duration_ms: int = 0
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a call ended, before anything of it is written.
+
+    `outcome` is a word of the usage record. `fault` is what the client is told, None when the
+    answer is whole (or nobody is there to be told). `envelope` is a whole answer of the upstream;
+    `tail` the last bytes of a stream. `at_boundary` False: the last event went down in part, so
+    that no event of ours may follow it.
+    """
+
+    outcome: str
+    fault: Fault | None = None
+    envelope: Envelope | None = None
+    tail: bytes = b""
+    at_boundary: bool = True
+
+
+@dataclass(slots=True)
+class Delivery:
+    """What the client got of the upstream's answer, as far as the bill needs it."""
+
+    relayed: bool = False  # something of an accepted answer went down
+    whole: bool = False
+    usage: Usage | None = None  # what the vendor reported last
+    reported: object = None  # the same as the vendor spelt it
+    output_units: int = 0  # estimated output tokens of what was relayed
+    upstream_id: str | None = None
+
+
+@dataclass(slots=True)
+class Call:
+    """A call of a known key at a known endpoint; grows phase by phase."""
+
+    arrival: Arrival
+    family: Family
+    endpoint: str
+    counting: bool
+    key: KeyEntry
+    client_headers: Mapping[str, str]
+    snapshot: Snapshot
+    body: bytes = b""
+    spans: Spans | None = None
+    peek: Peek | None = None
+    model_name: str | None = None
+    stream: bool | None = None
+    group: Group | None = None
+    model: Model | None = None
+    prices: Prices | None = None
+    input_estimate_tokens: int = 0
+    input_bound_tokens: int = 0
+    output_bound_tokens: int = 0
+    hold: Hold | None = None
+    opened: bool = False
+    channel: Channel | None = None
+    upstream_model: str | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    delivery: Delivery = field(default_factory=Delivery)
+    status: int | None = None
+    first_byte_ms: int | None = None
+    interrupted: Interrupt | None = None
+    waiter: "asyncio.Future[Any] | None" = None
+
+    async def wait(self, future: "asyncio.Future[Any]") -> None:
+        """Waits for `future`, which `interrupt` may end with an Interrupt."""
+        if self.interrupted is not None:
+            raise self.interrupted
+        self.waiter = future
+        try:
+            await future
+        finally:
+            self.waiter = None
+
+    def interrupt(self, reason: Interrupt) -> None:
+        """Makes whoever waits, now or next, get `reason`; the first one counts."""
+        if self.interrupted is not None:
+            return
+        self.interrupted = reason
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_exception(reason)

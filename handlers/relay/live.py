@@ -1,0 +1,82 @@
+"""The calls that are running now: what must happen to them each second, and at the end of a drain.
+
+One sweep a second serves all of them, so that an open stream costs no timer of its own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from conf.settings import UpstreamSettings
+from handlers.relay.call import Call, DrainForced
+from handlers.relay.downstream import Downstream
+from handlers.relay.pump import StreamPump
+
+
+@dataclass(frozen=True, slots=True)
+class LiveStream:
+    """A streaming call's moving parts."""
+
+    call: Call
+    pump: StreamPump
+    downstream: Downstream
+
+
+class LiveCalls:
+    """Registry of running calls; `sweep` is called once a second with a monotonic clock in s."""
+
+    def __init__(self, limits: UpstreamSettings, mark: Callable[[Call, int], None]) -> None:
+        self._limits = limits
+        self._mark = mark
+        self._calls: dict[str, Call] = {}
+        self._streams: dict[str, LiveStream] = {}
+        self.now_s = 0
+
+    @property
+    def calls(self) -> int:
+        """Calls that are running, streams among them."""
+        return len(self._calls)
+
+    @property
+    def streams(self) -> int:
+        """Streaming calls that are running."""
+        return len(self._streams)
+
+    def enter(self, call: Call) -> None:
+        """The call runs from now on."""
+        self._calls[call.arrival.call_id] = call
+
+    def stream(self, stream: LiveStream) -> None:
+        """The call streams: heartbeats, commit and marks are due from now on."""
+        stream.pump.started_s = self.now_s
+        self._streams[stream.call.arrival.call_id] = stream
+
+    def leave(self, call: Call) -> None:
+        """The call is over. Idempotent."""
+        self._calls.pop(call.arrival.call_id, None)
+        self._streams.pop(call.arrival.call_id, None)
+
+    def force_end(self) -> None:
+        """Ends every running call: the drain's time is up."""
+        for call in list(self._calls.values()):
+            call.interrupt(DrainForced())
+
+    def sweep(self, now_s: int) -> None:
+        """Commits, heartbeats and journal marks that are due at `now_s`."""
+        self.now_s = now_s
+        for stream in list(self._streams.values()):
+            self._sweep_stream(stream, now_s)
+
+    def _sweep_stream(self, stream: LiveStream, now_s: int) -> None:
+        pump, limits = stream.pump, self._limits
+        if pump.last_sent_s < 0:
+            pump.last_sent_s = now_s
+        if not stream.downstream.head_sent:
+            if limits.commit_after_s and now_s - pump.started_s >= limits.commit_after_s:
+                pump.commit()
+                pump.last_sent_s = now_s
+        elif limits.heartbeat_s:
+            pump.heartbeat(now_s, limits.heartbeat_s)
+        units = pump.output_units
+        if units > pump.marked_units:
+            pump.marked_units = units
+            self._mark(stream.call, units)

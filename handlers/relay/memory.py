@@ -1,0 +1,74 @@
+"""The process's memory policy: no long stops by the garbage collector, freed memory given back.
+
+Belongs here: when to collect and when to trim. Does not belong here: what is freed. Imported by the
+command that composes the relay.
+
+Why: with 5,000 open streams one full collection stops the process for 0.3 s, while the relay leaves
+nearly no cyclic garbage; and the C library keeps the holes that request bodies of long streams
+leave behind unless it is asked to return them (0.05 to 6 ms a time).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+from collections.abc import Callable
+from typing import cast
+
+from tornado.ioloop import IOLoop
+from tornado.platform.asyncio import BaseAsyncIOLoop
+
+YOUNG_INTERVAL_S = 1.0  # short, so that what was made since the last time is little
+TRIM_EVERY_TICKS = 5
+FULL_EVERY_TICKS = 600
+FULL_MAX_STREAMS = 50  # with more open a full collection would hold them up noticeably
+
+
+def _find_malloc_trim() -> Callable[[int], int] | None:
+    """glibc's malloc_trim; None where the C library has none (musl, macOS)."""
+    try:
+        return cast("Callable[[int], int]", ctypes.CDLL(None).malloc_trim)
+    except (OSError, AttributeError):
+        return None
+
+
+class MemoryPolicy:
+    """Runs from `start` to `stop` on one loop; `streams` says how many are open."""
+
+    def __init__(self, streams: Callable[[], int]) -> None:
+        self._streams = streams
+        self._trim = _find_malloc_trim()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._ticks = 0
+        self._last_full = 0
+
+    def start(self, io_loop: IOLoop) -> None:
+        """To be called when everything long-lived has been made: it is never looked at again."""
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        self._loop = cast(BaseAsyncIOLoop, io_loop).asyncio_loop
+        self._timer = self._loop.call_later(YOUNG_INTERVAL_S, self._tick)
+
+    def stop(self) -> None:
+        """Back to Python's own policy. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            gc.enable()
+            gc.unfreeze()
+
+    def _tick(self) -> None:
+        assert self._loop is not None
+        self._timer = self._loop.call_later(YOUNG_INTERVAL_S, self._tick)
+        self._ticks += 1
+        due = self._ticks - self._last_full >= FULL_EVERY_TICKS
+        if due and self._streams() <= FULL_MAX_STREAMS:
+            self._last_full = self._ticks
+            gc.collect()
+        else:
+            gc.collect(0)
+        if self._trim is not None and self._ticks % TRIM_EVERY_TICKS == 0:
+            self._trim(0)

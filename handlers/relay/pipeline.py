@@ -1,0 +1,368 @@
+"""A call from its body to its record, phase by phase; the last phase always runs.
+
+`Relay.run` reads top to bottom: admit, plan, hold, open, attempts, settle, reply. Nothing here
+knows a wire format, a database or pycurl.
+"""
+
+import logging
+import time
+from dataclasses import dataclass, field
+from random import random
+from urllib.parse import urlsplit
+
+from adapters.bridge import NativeStream
+from adapters.family import Envelope
+from adapters.faults import Condition, Fault, read_upstream_error
+from adapters.registry import VENDORS
+from conf.settings import Settings
+from handlers.relay import admit, faults, settle
+from handlers.relay.call import (
+    Attempt,
+    Call,
+    ClientGone,
+    DrainForced,
+    Ending,
+    Interrupt,
+)
+from handlers.relay.downstream import Downstream, Header
+from handlers.relay.live import LiveCalls, LiveStream
+from handlers.relay.plan import ordered
+from handlers.relay.pump import PumpEnd, StreamPump
+from handlers.relay.upstream import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
+from handlers.telemetry import Telemetry
+from store.catalog import EMPTY, Channel, Snapshot
+from store.errors import StoreUnavailable
+from store.funds import Funds, WalletEmpty
+from store.journal import Journal, JournalFull
+from store.journal_lines import OpenLine, Sent
+from store.key_cache import KeyCache
+
+log = logging.getLogger("sluice.relay")
+
+FINISH_WITHIN_S = 1.0  # how long the upstream may take to end a body whose terminal marker was seen
+
+
+def wall_ms() -> int:
+    """Wall clock in ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class AttemptEnd:
+    """Outcome of one try: `ending` when the call is over with it, else the fault that it met."""
+
+    ending: Ending | None = None
+    fault: Fault | None = None
+    fail_over: bool = False
+
+
+@dataclass(slots=True)
+class Relay:
+    """What every call needs; one object a worker."""
+
+    settings: Settings
+    keys: KeyCache
+    funds: Funds
+    journal: Journal
+    client: UpstreamClient
+    live: LiveCalls
+    telemetry: Telemetry
+    node: str
+    snapshot: Snapshot = EMPTY
+    # channel id -> calls so far: its upstream keys are used in turn
+    turns: dict[str, int] = field(default_factory=dict)
+
+    async def run(self, call: Call, body: bytes, downstream: Downstream) -> None:
+        """Relays one call whose head was admitted; whatever happens, it is settled and answered."""
+        self.live.enter(call)
+        try:
+            admit.read_body(call, body)
+            candidates = self._plan(call)
+            await self._hold(call)
+            self._open(call)
+            ending = await self._attempts(call, candidates, downstream)
+        except Fault as fault:
+            ending = Ending("refused", fault)
+        except Interrupt as interrupt:
+            ending = _interrupted(interrupt)
+        except Exception:
+            log.exception("call %s failed inside the gateway", call.arrival.call_id)
+            ending = Ending("internal_error", Fault(Condition.INTERNAL))
+        self.end(call, ending, downstream)
+
+    def end(self, call: Call, ending: Ending, downstream: Downstream) -> None:
+        """Settles the call, then writes its last bytes. For refusals of the head, too."""
+        self.live.leave(call)
+        if downstream.gone and ending.outcome == "refused":
+            ending = Ending("client_gone")
+        envelope = ending.envelope
+        if envelope is None and ending.fault is not None and not downstream.head_sent:
+            envelope = call.family.encode_fault(ending.fault, call.arrival.call_id)
+        if downstream.head_sent:
+            call.status = 200
+        elif envelope is not None and not downstream.gone:
+            call.status = envelope.status
+        self._settle(call, ending)
+        if downstream.head_sent:
+            self._end_stream(call, ending, downstream)
+        elif envelope is not None:
+            downstream.send(envelope.status, tuple(envelope.headers.items()), envelope.body)
+
+    def _plan(self, call: Call) -> list[Channel]:
+        assert call.model is not None
+        found = ordered(admit.candidates(call, call.model.name), random)
+        if not found:
+            raise Fault(Condition.NO_CHANNEL, model=call.model.name)
+        return found
+
+    async def _hold(self, call: Call) -> None:
+        if call.counting:
+            return
+        wanted, least = admit.hold_amounts(call)
+        if wanted == 0:
+            return
+        accounts = (("wallet", call.key.user_id),)
+        try:
+            call.hold = self.funds.try_hold(accounts, wanted, least)
+            if call.hold is None:
+                call.hold = await self.funds.hold(accounts, wanted, least)
+        except (WalletEmpty, StoreUnavailable) as error:
+            raise faults.from_store(error) from None
+
+    def _open(self, call: Call) -> None:
+        """The journal knows of the call before any upstream does."""
+        arrival, key = call.arrival, call.key
+        line = OpenLine(
+            id=arrival.call_id,
+            started_ms=arrival.started_ms,
+            user_id=key.user_id,
+            user=key.user,
+            key_id=key.id,
+            key_name=key.name,
+            group=key.group,
+            endpoint=call.endpoint,
+            family=call.family.name,
+            model=call.model_name,
+            stream=call.stream,
+            prices=call.prices.json if call.prices and not call.counting else None,
+            multiplier_ppm=call.group.multiplier_ppm if call.group else None,
+            input_tokens=call.input_estimate_tokens,
+            client_request_id=arrival.client_request_id,
+            client_ip=arrival.client_ip,
+            user_agent=arrival.user_agent,
+        )
+        try:
+            self.journal.open_call(line)
+        except JournalFull as error:
+            raise faults.from_store(error) from None
+        call.opened = True
+
+    async def _attempts(
+        self, call: Call, candidates: list[Channel], downstream: Downstream
+    ) -> Ending:
+        """Tries channels until one answer is accepted, or none is left that may be tried."""
+        routing = self.settings.routing
+        last_start = time.monotonic() + routing.total_time_s
+        pump = self._pump(call, downstream) if call.stream else None
+        end = AttemptEnd()
+        for channel in candidates[: routing.max_attempts]:
+            if call.attempts and (time.monotonic() > last_start or downstream.head_sent):
+                break
+            end = await self._attempt(call, channel, pump)
+            if end.ending is not None:
+                return end.ending
+            if not end.fail_over:
+                break
+        outcome = "upstream_error"
+        if end.fault is not None and end.fault.condition is Condition.UPSTREAM_TIMEOUT:
+            outcome = "timeout"
+        return Ending(outcome, end.fault)
+
+    def _pump(self, call: Call, downstream: Downstream) -> StreamPump:
+        pump = StreamPump(call, downstream, self._accepted)
+        self.live.stream(LiveStream(call, pump, downstream))
+        return pump
+
+    async def _attempt(self, call: Call, channel: Channel, pump: StreamPump | None) -> AttemptEnd:
+        assert call.peek is not None
+        call.channel, call.upstream_model = channel, channel.models[call.peek.model]
+        attempt = Attempt(channel.name, wall_ms())
+        call.attempts.append(attempt)
+        exchange = self.client.start(self._request(call, channel))
+        try:
+            await call.wait(exchange.head)
+            attempt.status = exchange.status
+            end = await self._answer(call, exchange, pump)
+        except UpstreamError as error:
+            fail_over = faults.may_fail_over(error, self.settings.routing.retry_timeouts)
+            end = AttemptEnd(fault=faults.from_upstream(error), fail_over=fail_over)
+            attempt.error = error.kind
+        finally:
+            attempt.duration_ms = wall_ms() - attempt.started_ms
+            if not exchange.head.done() or call.interrupted is not None:
+                exchange.cancel()
+        if end.fault is not None:
+            attempt.error = attempt.error or end.fault.code
+            end.fault.model = call.model_name
+            end.fault.mask((*channel.keys, urlsplit(channel.base_url).netloc))
+        return end
+
+    def _request(self, call: Call, channel: Channel) -> UpstreamRequest:
+        assert call.spans is not None and call.peek is not None and call.upstream_model is not None
+        family, limits = call.family, self.settings.upstream
+        turn = self.turns[channel.id] = self.turns.get(channel.id, -1) + 1
+        vendor = VENDORS[channel.vendor]
+        return UpstreamRequest(
+            method="POST",
+            url=channel.base_url + family.upstream_path(call.counting),
+            headers=family.request_headers(
+                call.client_headers, vendor, channel.keys[turn % len(channel.keys)]
+            ),
+            body=family.edit_request(call.body, call.spans, call.peek, call.upstream_model, vendor),
+            connect_timeout_s=limits.connect_timeout_s,
+            first_byte_timeout_s=limits.first_byte_timeout_s,
+            idle_timeout_s=limits.idle_timeout_s,
+            max_answer_bytes=limits.max_answer_bytes,
+            stream=bool(call.stream),
+        )
+
+    async def _answer(self, call: Call, exchange: Exchange, pump: StreamPump | None) -> AttemptEnd:
+        """Reads the head that has come, and the answer behind it."""
+        if not exchange.streaming:
+            return self._whole_answer(call, exchange)
+        if pump is None:
+            return AttemptEnd(fault=Fault(Condition.UPSTREAM_INVALID), fail_over=True)
+        return await self._streamed_answer(call, exchange, pump)
+
+    def _whole_answer(self, call: Call, exchange: Exchange) -> AttemptEnd:
+        family = call.family
+        if exchange.status != 200:
+            read = read_upstream_error(exchange.status, _wait_headers(exchange), exchange.body)
+            return AttemptEnd(fault=read.fault, fail_over=read.fail_over)
+        if call.stream:
+            return AttemptEnd(fault=Fault(Condition.UPSTREAM_INVALID), fail_over=True)
+        assert call.peek is not None and call.upstream_model is not None
+        try:
+            answer = family.read_answer(
+                exchange.body, call.peek.model, call.upstream_model, call.counting
+            )
+        except Fault as fault:
+            return AttemptEnd(fault=fault, fail_over=True)
+        exchange.accept()
+        delivery = call.delivery
+        delivery.relayed = delivery.whole = True
+        delivery.usage, delivery.reported = answer.usage, answer.reported
+        delivery.output_units, delivery.upstream_id = answer.output_units, answer.upstream_id
+        call.first_byte_ms = wall_ms()
+        headers = dict(_passed_headers(call, exchange))
+        return AttemptEnd(ending=Ending("ok", envelope=Envelope(200, headers, answer.body)))
+
+    async def _streamed_answer(
+        self, call: Call, exchange: Exchange, pump: StreamPump
+    ) -> AttemptEnd:
+        assert call.peek is not None and call.upstream_model is not None
+        tap = call.family.stream_tap(
+            call.peek.model, call.upstream_model, drop_usage=not call.peek.include_usage
+        )
+        bridge = NativeStream(tap, self.settings.upstream.max_event_bytes)
+        ended = pump.attach(exchange, bridge, _passed_headers(call, exchange))
+        try:
+            await call.wait(ended)
+        except Interrupt as interrupt:
+            exchange.cancel()
+            pump.note_delivery()
+            ending = _interrupted(interrupt)
+            ending.at_boundary = pump.at_boundary
+            return AttemptEnd(ending=ending)
+        end = ended.result()
+        pump.note_delivery()
+        if end.fault is None:
+            exchange.finish_within(FINISH_WITHIN_S)
+            return AttemptEnd(ending=Ending("ok", tail=end.tail))
+        exchange.cancel()
+        if not pump.accepted:
+            return AttemptEnd(fault=end.fault, fail_over=True)
+        ending = Ending(_stream_outcome(end), end.fault, tail=end.tail)
+        ending.at_boundary = pump.at_boundary
+        return AttemptEnd(ending=ending)
+
+    def _accepted(self, call: Call) -> None:
+        """The answer of a stream was accepted: the body is not needed again, the journal told."""
+        call.body, call.spans = b"", None
+        call.first_byte_ms = wall_ms()
+        self.mark(call, 0)
+
+    def record_refusal(self, call: Call, fault: Fault, status: int) -> None:
+        """A refusal that has gone out already."""
+        call.status = status
+        self._settle(call, Ending("refused", fault))
+
+    def record_gone(self, call: Call) -> None:
+        """The client left before its body was here."""
+        self._settle(call, Ending("client_gone"))
+
+    def _settle(self, call: Call, ending: Ending) -> None:
+        """Cost, hold and record of a call that is over; in the journal before any last byte."""
+        counts = settle.charged_counts(call)
+        cost = settle.cost_of(call, counts)
+        charges = self.funds.settle(call.hold, cost) if call.hold is not None else ()
+        bill = settle.Bill(counts, charges)
+        record = settle.record_of(call, ending, bill, self.node, wall_ms())
+        if call.opened:
+            self.journal.close_call(record)
+        else:
+            self.journal.refused(record)
+        self.telemetry.call_ended(record)
+
+    def mark(self, call: Call, output_tokens: int) -> None:
+        """The journal knows how far a stream has come."""
+        assert call.channel is not None
+        sent = Sent(
+            status=200,
+            upstream_family=call.channel.family,
+            upstream_model=call.upstream_model,
+            channel=call.channel.name,
+        )
+        self.journal.mark(call.arrival.call_id, output_tokens, relayed=True, sent=sent)
+
+    def _end_stream(self, call: Call, ending: Ending, downstream: Downstream) -> None:
+        """The last bytes of a stream whose head is out."""
+        if ending.fault is None or downstream.gone:
+            downstream.finish(ending.tail)
+            return
+        if not ending.at_boundary:
+            # An error event inside a half sent one would be read as a part of it.
+            downstream.drop()
+            return
+        event = call.family.encode_stream_fault(ending.fault, call.arrival.call_id)
+        downstream.finish(ending.tail + event)
+
+
+def _passed_headers(call: Call, exchange: Exchange) -> tuple[Header, ...]:
+    """The upstream's headers that may go down: the content type and the family's allow-list."""
+    passed = [("Content-Type", exchange.content_type or "application/json")]
+    for name in call.family.answer_headers:
+        value = exchange.header(name)
+        if value is not None:
+            passed.append((name, value))
+    return tuple(passed)
+
+
+def _wait_headers(exchange: Exchange) -> dict[str, str]:
+    """What an error answer says about when to come again."""
+    found = ((name, exchange.header(name)) for name in ("retry-after-ms", "retry-after"))
+    return {name: value for name, value in found if value is not None}
+
+
+def _interrupted(interrupt: Interrupt) -> Ending:
+    if isinstance(interrupt, ClientGone):
+        return Ending("client_gone")
+    assert isinstance(interrupt, DrainForced)
+    return Ending("drained", Fault(Condition.UNAVAILABLE))
+
+
+def _stream_outcome(end: PumpEnd) -> str:
+    """The record's word for a stream that broke after it was accepted."""
+    if end.error is None:
+        return "upstream_error"
+    return "timeout" if end.error.kind.startswith("timeout") else "upstream_truncated"

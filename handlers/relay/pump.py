@@ -1,0 +1,166 @@
+"""Carries a streamed answer from the upstream to the client, event by event.
+
+One pump serves a streaming call through all its attempts: before an answer is accepted nothing of
+it goes down; after that every complete event goes down in the loop turn that completed it. Faults
+of the upstream end the pump, never the client's stream: the pipeline writes the ending.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from adapters.bridge import NativeStream
+from adapters.faults import Condition, Fault
+from handlers.relay.call import Call
+from handlers.relay.downstream import Downstream, Header
+from handlers.relay.faults import from_upstream
+from handlers.relay.upstream import Exchange, UpstreamError
+
+EVENT_STREAM = "text/event-stream"
+EVENT_STREAM_HEADERS: tuple[Header, ...] = (
+    ("Cache-Control", "no-cache, no-transform"),
+    # nginx with its default settings would hold the whole answer back without this
+    ("X-Accel-Buffering", "no"),
+)
+
+
+_STOPPED = "The upstream channel stopped answering."
+
+
+@dataclass(frozen=True, slots=True)
+class PumpEnd:
+    """Why a pump stopped: `fault` None means that the answer is whole.
+
+    `error` is the upstream client's, when that is what ended it; `tail` are the last bytes for the
+    client, not sent yet.
+    """
+
+    fault: Fault | None
+    error: UpstreamError | None = None
+    tail: bytes = b""
+
+
+class StreamPump:
+    """The streamed answer of one call."""
+
+    __slots__ = ("_bridge", "_call", "_downstream", "_exchange", "_headers", "_on_accepted",
+                 "accepted", "ended", "last_sent_s", "marked_units", "started_s")  # fmt: skip
+
+    def __init__(
+        self, call: Call, downstream: Downstream, on_accepted: Callable[[Call], None]
+    ) -> None:
+        self._call = call
+        self._downstream = downstream
+        self._on_accepted = on_accepted
+        self._bridge: NativeStream | None = None
+        self._exchange: Exchange | None = None
+        self._headers: tuple[Header, ...] = EVENT_STREAM_HEADERS
+        self.accepted = False
+        self.ended: asyncio.Future[PumpEnd] | None = None
+        self.started_s = 0
+        self.last_sent_s = 0
+        self.marked_units = 0
+
+    def attach(
+        self, exchange: Exchange, bridge: NativeStream, headers: tuple[Header, ...]
+    ) -> "asyncio.Future[PumpEnd]":
+        """Begins to carry the answer of `exchange`; the future says when it is over."""
+        self._exchange, self._bridge = exchange, bridge
+        self._headers = headers + EVENT_STREAM_HEADERS
+        self.ended = asyncio.get_running_loop().create_future()
+        self._downstream.on_drained = exchange.resume
+        exchange.pipe(self._data, self._end)
+        return self.ended
+
+    def commit(self) -> None:
+        """Sends the head and a heartbeat although nothing is accepted yet."""
+        beat = self._call.family.keep_alive(started=False)
+        headers = (("Content-Type", EVENT_STREAM), *EVENT_STREAM_HEADERS)
+        self._downstream.start(200, headers, beat)
+
+    def heartbeat(self, now_s: int, silent_s: int) -> None:
+        """Writes the family's keep-alive when nothing went down for `silent_s` seconds."""
+        downstream, bridge = self._downstream, self._bridge
+        if not downstream.head_sent or now_s - self.last_sent_s < silent_s or downstream.blocked:
+            return
+        if bridge is not None and not bridge.at_boundary:
+            return
+        started = self.accepted and bridge is not None and bridge.tap.started
+        downstream.write(self._call.family.keep_alive(started=started))
+        self.last_sent_s = now_s
+
+    @property
+    def output_units(self) -> int:
+        """Estimated output tokens of the accepted answer so far."""
+        return self._bridge.tap.output_units if self.accepted and self._bridge else 0
+
+    @property
+    def at_boundary(self) -> bool:
+        """Whether an event of our own would stand between the vendor's events."""
+        return self._bridge is None or self._bridge.at_boundary
+
+    def note_delivery(self) -> None:
+        """Copies what the tap has read into the call, for the bill."""
+        delivery, bridge = self._call.delivery, self._bridge
+        if bridge is None or not self.accepted:
+            return
+        tap = bridge.tap
+        delivery.relayed = True
+        delivery.usage, delivery.reported = tap.usage, tap.reported
+        delivery.output_units = tap.output_units
+        delivery.upstream_id = tap.upstream_id
+        delivery.whole = bridge.whole
+
+    def _data(self, chunk: bytes) -> bool:
+        """A piece of the upstream's body; False: the client's buffer is full."""
+        bridge, ended = self._bridge, self.ended
+        assert bridge is not None and ended is not None
+        if ended.done():
+            return True
+        out = bridge.feed(chunk)
+        tap = bridge.tap
+        if not self.accepted:
+            if not tap.accepted:
+                if tap.fault is not None:
+                    ended.set_result(PumpEnd(tap.fault))
+                return True
+            self._accept()
+        if tap.terminal or tap.fault is not None:
+            ended.set_result(PumpEnd(tap.fault, tail=out))
+            return True
+        return self._send(out) if out else True
+
+    def _accept(self) -> None:
+        self.accepted = True
+        assert self._exchange is not None
+        self._exchange.accept()
+        self._on_accepted(self._call)
+
+    def _send(self, out: bytes) -> bool:
+        downstream = self._downstream
+        self.last_sent_s = -1  # the sweep stamps it: no clock is read for an event
+        if downstream.head_sent:
+            return downstream.write(out)
+        return downstream.start(200, self._headers, out)
+
+    def _end(self, error: UpstreamError | None) -> None:
+        """The upstream's body is over."""
+        bridge, ended = self._bridge, self.ended
+        assert bridge is not None and ended is not None
+        if ended.done():
+            return
+        tail = bridge.close() if error is None else b""
+        tap = bridge.tap
+        if not self.accepted and tap.accepted:
+            self._accept()
+        if error is None and bridge.whole and tap.fault is None:
+            ended.set_result(PumpEnd(None, tail=tail))
+            return
+        fault = tap.fault
+        if fault is None and error is not None:
+            fault = from_upstream(error)
+        elif fault is None:
+            unfinished = Condition.UPSTREAM_FAILED if self.accepted else Condition.UPSTREAM_INVALID
+            fault = Fault(unfinished, _STOPPED if self.accepted else None)
+            error = UpstreamError("truncated", "end of the body before the end of the answer")
+        ended.set_result(PumpEnd(fault, error=error, tail=tail))

@@ -1,0 +1,160 @@
+"""What a call costs and what its usage record says. Runs always, once, before the last bytes.
+
+Pure apart from the clock that is passed in: a call and its ending in, counts and a record out.
+"""
+
+from dataclasses import dataclass
+
+from adapters.faults import Fault
+from adapters.ir import Usage
+from adapters.jsonio import dumps
+from handlers.relay.call import Call, Ending
+from store.pricing import cost_nanos
+from store.usage import Attempt, Charge, UsageRecord
+
+# A vendor may count more than our bound of the request (its own prompts, tools, media), so that
+# only what no model can take is called absurd when the model's window is not configured.
+ABSURD_INPUT_TOKENS = 10_000_000
+UPSTREAM_ID_MAX = 128
+
+# outcomes whose error_code is the outcome word itself
+_WORDS = frozenset({"client_gone", "upstream_truncated", "drained"})
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Charged token counts, where they come from, and the vendor's report when it differs."""
+
+    usage: Usage
+    source: str  # reported | estimated | none
+    reported: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What was counted, and who pays."""
+
+    counts: Counts
+    charges: tuple[Charge, ...]
+
+
+NOTHING = Counts(Usage(), "none")
+
+
+def charged_counts(call: Call) -> Counts:
+    """The counts to charge: delivered output and its input; nothing when nothing was delivered."""
+    delivery = call.delivery
+    if call.counting or not delivery.relayed:
+        return NOTHING
+    usage = delivery.usage
+    if usage is None:
+        output = min(delivery.output_units, max(call.output_bound_tokens, 1))
+        return Counts(Usage(input_tokens=call.input_estimate_tokens, output_tokens=output),
+                      "estimated")  # fmt: skip
+    bounded = _bounded(usage, call)
+    if not delivery.whole:
+        return _partial(bounded, usage, delivery.output_units, delivery.reported)
+    return Counts(bounded, "reported", None if bounded == usage else delivery.reported)
+
+
+def _partial(bounded: Usage, usage: Usage, output_units: int, reported: object) -> Counts:
+    """Counts of a broken stream: its last report may be older than what was delivered since."""
+    seen = bounded.output_tokens + bounded.reasoning_tokens
+    if output_units <= seen:
+        return Counts(bounded, "reported", None if bounded == usage else reported)
+    grown = Usage(
+        bounded.input_tokens,
+        bounded.output_tokens + output_units - seen,
+        bounded.cache_read_tokens,
+        bounded.cache_write_tokens,
+        bounded.cache_write_1h_tokens,
+        bounded.reasoning_tokens,
+    )
+    return Counts(grown, "estimated", reported)
+
+
+def _bounded(usage: Usage, call: Call) -> Usage:
+    """`usage` with counts beyond reason cut to the bounds of the call."""
+    assert call.model is not None
+    input_bound = max(call.model.context_tokens or ABSURD_INPUT_TOKENS, call.input_bound_tokens)
+    output_bound = max(call.output_bound_tokens, call.model.max_output_tokens or 0)
+    inputs = _cut(
+        (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens,
+         usage.cache_write_1h_tokens), input_bound)  # fmt: skip
+    outputs = _cut((usage.output_tokens, usage.reasoning_tokens), output_bound)
+    return Usage(inputs[0], outputs[0], inputs[1], inputs[2], inputs[3], outputs[1])
+
+
+def _cut(counts: tuple[int, ...], bound: int) -> list[int]:
+    """The counts, cut from the right so that their sum keeps to `bound`."""
+    out, left = [], bound
+    for count in counts:
+        out.append(min(count, left))
+        left -= out[-1]
+    return out
+
+
+def cost_of(call: Call, counts: Counts) -> int:
+    """Nanos that the call costs: 0 unless something was delivered."""
+    if counts.source == "none" or call.prices is None or call.group is None:
+        return 0
+    return cost_nanos(counts.usage, call.prices, call.group.multiplier_ppm)
+
+
+def record_of(call: Call, ending: Ending, bill: Bill, node: str, now_ms: int) -> UsageRecord:
+    """The usage record of a call that is over."""
+    counts, charges = bill.counts, bill.charges
+    arrival, key, usage = call.arrival, call.key, counts.usage
+    code, message = _error_of(ending)
+    started_ms = arrival.started_ms
+    return UsageRecord(
+        id=arrival.call_id,
+        started_ms=started_ms,
+        user_id=key.user_id,
+        user=key.user,
+        key_id=key.id,
+        key_name=key.name,
+        group=key.group,
+        endpoint=call.endpoint,
+        family=call.family.name,
+        upstream_family=call.channel.family if call.channel else None,
+        model=call.model_name,
+        upstream_model=call.upstream_model,
+        channel=call.channel.name if call.channel else None,
+        stream=call.stream,
+        status=call.status,
+        outcome=ending.outcome,
+        error_code=code,
+        error_message=message,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cache_write_1h_tokens=usage.cache_write_1h_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        usage_source=counts.source,
+        prices=call.prices.json if call.prices else None,
+        multiplier_ppm=call.group.multiplier_ppm if call.prices and call.group else None,
+        cost_nanos=sum(charge.amount_nanos for charge in charges),
+        billed_to=charges[0].to if charges else None,
+        charges=charges,
+        reported_usage=dumps(counts.reported).decode() if counts.reported is not None else None,
+        ttft_ms=call.first_byte_ms - started_ms if call.first_byte_ms is not None else None,
+        duration_ms=max(0, now_ms - started_ms),
+        attempts=tuple(Attempt(a.channel, a.status, a.error, a.duration_ms) for a in call.attempts),
+        client_request_id=arrival.client_request_id,
+        upstream_request_id=(call.delivery.upstream_id or "")[:UPSTREAM_ID_MAX] or None,
+        client_ip=arrival.client_ip,
+        user_agent=arrival.user_agent,
+        node=node,
+    )
+
+
+def _error_of(ending: Ending) -> tuple[str | None, str | None]:
+    if ending.outcome == "ok":
+        return None, None
+    fault: Fault | None = ending.fault
+    message = fault.message if fault is not None else None
+    if ending.outcome in _WORDS:
+        return ending.outcome, message
+    return (fault.code if fault is not None else ending.outcome), message

@@ -1,0 +1,351 @@
+"""The upstream client: pycurl on Tornado's loop, made for a relay. The only file that knows pycurl.
+
+Belongs here: one multi handle driven by a private epoll set, its options, sockets and timers, what
+its errors mean. Does not belong here: what an exchange does with its bytes (upstream_exchange.py),
+retries, what an error means to a client. Imported by handlers.relay and by the command that
+composes the relay.
+
+Facts behind the shape, each seen in a run with libcurl 8.23:
+
+- Inside a callback libcurl refuses most calls, and an exception in the socket or timer callback
+  aborts all transfers: so callbacks only append, and work is done after `socket_action` returned.
+- The loop watches one descriptor, the epoll set, whatever libcurl opens and closes: no registration
+  with the loop for each request, and a reused descriptor number cannot confuse it.
+- `remove_handle` in the middle of a transfer closes an HTTP/1 connection at once: that is cancel.
+- Names are resolved in libcurl's threads; only `close()` waits for those that still run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import select
+import ssl
+from collections import deque
+from typing import Any, cast
+
+import pycurl
+from tornado.curl_httpclient import CurlAsyncHTTPClient
+from tornado.ioloop import IOLoop
+from tornado.log import app_log
+from tornado.platform.asyncio import BaseAsyncIOLoop
+
+from handlers.relay.upstream_exchange import HEAD_MAX_BYTES, Exchange
+from handlers.relay.upstream_request import (
+    UpstreamError,
+    UpstreamErrorKind,
+    UpstreamRequest,
+    encode_header_lines,
+)
+
+__all__ = ["Exchange", "UpstreamClient", "UpstreamError", "UpstreamErrorKind", "UpstreamRequest"]
+
+FETCH_CLIENTS = 4  # parallel `fetch()` calls: probes
+HANDLES_MAX = 256  # easy handles kept for reuse
+CONNECTIONS_MAX = 1_000  # idle connections kept; libcurl's own default shrinks in quiet times
+CONNECTION_LIFETIME_S = 300  # so that changes of DNS are followed
+KEEP_ALIVE_IDLE_S = 60
+UPLOAD_BUFFER_BYTES = 16_384  # libcurl's minimum; it stays with the transfer to its end
+UPLOAD_BUFFER_LARGE_BYTES = 65_536
+SWEEP_INTERVAL_S = 1.0
+SOCKETS_PER_TURN = 128
+
+_ENGINE_HEADER_LINES = [b"Expect:", b"Accept-Encoding: identity"]
+_USER_AGENT = "sluice"
+
+_EPOLL_MASKS = {
+    pycurl.POLL_IN: select.EPOLLIN,
+    pycurl.POLL_OUT: select.EPOLLOUT,
+    pycurl.POLL_INOUT: select.EPOLLIN | select.EPOLLOUT,
+}
+
+
+def _action_of(events: int) -> int:
+    action = 0
+    if events & (select.EPOLLIN | select.EPOLLHUP):
+        action |= pycurl.CSELECT_IN
+    if events & select.EPOLLOUT:
+        action |= pycurl.CSELECT_OUT
+    if events & select.EPOLLERR:
+        action |= pycurl.CSELECT_ERR
+    return action
+
+
+# Indexed by what epoll reports: a look-up costs less than three tests for each event.
+_ACTIONS = tuple(_action_of(events) for events in range(32))
+
+_ERROR_KINDS: dict[int, UpstreamErrorKind] = {
+    pycurl.E_COULDNT_RESOLVE_HOST: "connect",
+    pycurl.E_COULDNT_CONNECT: "connect",
+    # No limit is set for the whole transfer, so this can only be the connection's.
+    pycurl.E_OPERATION_TIMEDOUT: "timeout_connect",
+    pycurl.E_SSL_CONNECT_ERROR: "tls",
+    pycurl.E_PEER_FAILED_VERIFICATION: "tls",
+    pycurl.E_SSL_CERTPROBLEM: "tls",
+    pycurl.E_SSL_CIPHER: "tls",
+    pycurl.E_SSL_CACERT_BADFILE: "tls",
+    pycurl.E_SSL_ISSUER_ERROR: "tls",
+    pycurl.E_SSL_INVALIDCERTSTATUS: "tls",
+}
+_BROKEN_CONNECTION_ERRORS = frozenset(
+    {pycurl.E_GOT_NOTHING, pycurl.E_RECV_ERROR, pycurl.E_SEND_ERROR, pycurl.E_PARTIAL_FILE}
+)
+
+
+def _error_of(exchange: Exchange, code: int, message: str) -> UpstreamError:
+    if code in _BROKEN_CONNECTION_ERRORS and len(exchange.raw_head) <= HEAD_MAX_BYTES:
+        return UpstreamError("truncated" if exchange.has_head else "reset_before_head", message)
+    return UpstreamError(_ERROR_KINDS.get(code, "protocol"), message)
+
+
+def _configure(exchange: Exchange, request: UpstreamRequest, header_lines: list[bytes]) -> None:
+    setopt = exchange.handle.setopt
+    setopt(pycurl.URL, request.url)
+    setopt(pycurl.HTTPHEADER, header_lines + _ENGINE_HEADER_LINES)
+    setopt(pycurl.USERAGENT, _USER_AGENT)
+    setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
+    setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+    setopt(pycurl.PROXY, "")  # empty, not absent: the environment's are not asked
+    setopt(pycurl.NOSIGNAL, 1)
+    # 0 would be libcurl's default of five minutes.
+    setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(request.connect_timeout_s * 1000)))
+    setopt(pycurl.MAXLIFETIME_CONN, CONNECTION_LIFETIME_S)
+    setopt(pycurl.TCP_KEEPALIVE, 1)
+    setopt(pycurl.TCP_KEEPIDLE, KEEP_ALIVE_IDLE_S)
+    setopt(pycurl.HEADERFUNCTION, exchange.raw_head.extend)  # no Python for each line
+    setopt(pycurl.WRITEFUNCTION, exchange.write)
+    source = exchange.source
+    if source is not None:
+        setopt(pycurl.POST, 1)
+        setopt(pycurl.POSTFIELDSIZE, exchange.body_bytes)
+        setopt(pycurl.READFUNCTION, source.read)
+        # For the second sending when a kept connection turns out to be dead. It only ever goes
+        # back to 0; that is what `seek` then returns, and 0 is SEEKFUNC_OK.
+        setopt(pycurl.SEEKFUNCTION, source.seek)
+        # A larger one makes a large upload some 10 % cheaper, but stays as long as the stream.
+        large = exchange.body_bytes > UPLOAD_BUFFER_BYTES and not request.stream
+        buffer_bytes = UPLOAD_BUFFER_LARGE_BYTES if large else UPLOAD_BUFFER_BYTES
+        setopt(pycurl.UPLOAD_BUFFERSIZE, buffer_bytes)
+
+
+class UpstreamClient(CurlAsyncHTTPClient):
+    """Starts exchanges; `fetch()` of Tornado's client works beside them on the same multi handle.
+
+    To be made and used in one loop, with force_instance=True.
+    """
+
+    def initialize(self) -> None:  # type: ignore[override]
+        self.loop: asyncio.AbstractEventLoop = cast(BaseAsyncIOLoop, IOLoop.current()).asyncio_loop
+        self.tick = 0
+        self.dirty: deque[Exchange] = deque()
+        self.hold_back: int = pycurl.WRITEFUNC_PAUSE
+        self._closing = False
+        self._epoll = select.epoll()
+        self._watched: set[int] = set()
+        self._exchanges: dict[Any, Exchange] = {}
+        self._idle_handles: list[Any] = []
+        self._flushing = False
+        self._acting_now = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+        super().initialize(max_clients=FETCH_CLIENTS)
+        self._multi.setopt(pycurl.M_MAXCONNECTS, CONNECTIONS_MAX)
+        # The environment's (SSL_CERT_FILE) or OpenSSL's own places: the wheel's libcurl was built
+        # elsewhere and does not know this system's.
+        trust = ssl.get_default_verify_paths()
+        self._ca_file, self._ca_dir = trust.cafile, trust.capath
+        self.loop.add_reader(self._epoll.fileno(), self._drain)
+        self._sweeper = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
+    def close(self) -> None:
+        """Fail what runs and close every connection. May wait for a silent name server."""
+        if self._closing:
+            return
+        self._closing = True
+        for exchange in list(self._exchanges.values()):
+            kind: UpstreamErrorKind = "truncated" if exchange.streaming else "reset_before_head"
+            exchange.fail(kind, "the upstream client was closed")
+        self._sweeper.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.loop.remove_reader(self._epoll.fileno())
+        for curl in self._idle_handles:
+            curl.close()
+        super().close()
+        self._epoll.close()
+
+    def start(self, request: UpstreamRequest) -> Exchange:
+        """Begin at once, without waiting. ValueError for lines or methods that cannot be sent."""
+        if self._closing:
+            raise RuntimeError("the upstream client is closed")
+        if request.method != ("GET" if request.body is None else "POST"):
+            raise ValueError("a GET without a body or a POST with one, nothing else")
+        header_lines = encode_header_lines(request.headers)
+        if not request.url.isascii():
+            raise ValueError("a URL must be ASCII")
+        curl = self._idle_handles.pop() if self._idle_handles else pycurl.Curl()
+        exchange = Exchange(self, curl, request)
+        _configure(exchange, request, header_lines)
+        if request.url.startswith("https:"):
+            self._configure_trust(curl)
+        self._exchanges[curl] = exchange
+        self._acting_now = True  # add_handle asks for a turn in 0 ms: it gets one right here
+        self._multi.add_handle(curl)
+        self._acting_now = False
+        self._act(pycurl.SOCKET_TIMEOUT, 0)
+        return exchange
+
+    def _configure_trust(self, curl: Any) -> None:
+        if self._ca_file is not None:
+            curl.setopt(pycurl.CAINFO, self._ca_file)
+        if self._ca_dir is not None:
+            curl.setopt(pycurl.CAPATH, self._ca_dir)
+
+    # For exchanges.
+
+    def flush_dirty(self) -> None:
+        """Let those act that took something; until none is left, however often that leads here."""
+        if self._flushing:
+            return
+        self._flushing = True
+        dirty = self.dirty
+        try:
+            while dirty:
+                dirty.popleft().flush()
+        finally:
+            self._flushing = False
+            if dirty:  # a sink raised: the others shall not wait for the next event
+                self.loop.call_soon(self.flush_dirty)
+
+    def set_reading(self, exchange: Exchange, reading: bool) -> None:
+        """Let libcurl read the exchange's socket or not; nothing when it is done with it."""
+        if exchange.handle is not None:
+            try:
+                exchange.handle.pause(pycurl.PAUSE_CONT if reading else pycurl.PAUSE_RECV)
+            except pycurl.error:
+                pass  # the transfer has failed meanwhile: libcurl reports that by itself
+
+    def release(self, exchange: Exchange) -> None:
+        """Take the exchange from libcurl, whatever it does with it just now. Idempotent."""
+        curl = exchange.handle
+        if curl is None:
+            return
+        exchange.released(
+            int(curl.getinfo(pycurl.CONNECT_TIME) * 1000), curl.getinfo(pycurl.REQUEST_SIZE)
+        )
+        self._exchanges.pop(curl, None)
+        self._multi.remove_handle(curl)
+        curl.reset()  # lets go of the callbacks, too, and so of the exchange
+        if len(self._idle_handles) < HANDLES_MAX and not self._closing:
+            self._idle_handles.append(curl)
+        else:
+            curl.close()
+
+    # The next two are called by libcurl: they must neither raise nor call it.
+
+    def _handle_socket(self, event: int, fd: int, multi: Any, data: Any) -> None:
+        try:
+            self._watch(fd, _EPOLL_MASKS.get(event))
+        except OSError as error:
+            app_log.error("cannot watch an upstream socket: %s", error)
+
+    def _watch(self, fd: int, mask: int | None) -> None:
+        """Without interest it is taken out: epoll reports a hang-up whatever the mask is."""
+        if mask is None:
+            if fd in self._watched:
+                self._watched.discard(fd)
+                with contextlib.suppress(FileNotFoundError):
+                    self._epoll.unregister(fd)
+            return
+        if fd in self._watched:
+            try:
+                self._epoll.modify(fd, mask)
+                return
+            except FileNotFoundError:
+                pass  # closed and opened again in between: the kernel has forgotten it
+        self._epoll.register(fd, mask)
+        self._watched.add(fd)
+
+    def _set_timeout(self, msecs: int) -> None:
+        """One loop timer at most: a later wish only moves the mark it looks at when it fires."""
+        if self._closing or (self._acting_now and msecs == 0):
+            return
+        if msecs < 0:
+            self._timer_at = math.inf
+            return
+        self._timer_at = self.loop.time() + msecs / 1000
+        if self._timer is not None:
+            if self._timer.when() <= self._timer_at:
+                return
+            self._timer.cancel()
+        self._timer = self.loop.call_at(self._timer_at, self._on_timer)
+
+    # The loop's callbacks, and what follows each turn of libcurl.
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._timer_at > self.loop.time():
+            if self._timer_at < math.inf:
+                self._timer = self.loop.call_at(self._timer_at, self._on_timer)
+            return
+        self._timer_at = math.inf
+        self._act(pycurl.SOCKET_TIMEOUT, 0)
+        if self._timer_at < math.inf or self._closing:
+            return
+        # libcurl's clock is not the loop's: where it finds nothing due it does not ask again.
+        msecs = self._multi.timeout()
+        if msecs >= 0:
+            self._set_timeout(max(1, msecs))
+
+    def _drain(self) -> None:
+        """Sockets are ready: libcurl's turn for each, then ours for all."""
+        running = -1
+        act = self._multi.socket_action
+        try:
+            for fd, events in self._epoll.poll(0, SOCKETS_PER_TURN):
+                running = act(fd, _ACTIONS[events])[1]
+        except pycurl.error as error:
+            app_log.error("libcurl: %s", error)
+        self._after_action(running)
+
+    def _act(self, fd: int, action: int) -> None:
+        running = -1
+        try:
+            running = self._multi.socket_action(fd, action)[1]
+        except pycurl.error as error:
+            app_log.error("libcurl: %s", error)
+        self._after_action(running)
+
+    def _after_action(self, running: int) -> None:
+        try:
+            if self.dirty:
+                self.flush_dirty()
+        finally:  # a sink that raises must not hide the end of other exchanges
+            fetches = len(self._curls) - len(self._free_list)
+            if running != len(self._exchanges) + fetches:
+                self._finish_pending_requests()
+
+    def _finish_pending_requests(self) -> None:
+        ended: list[tuple[Exchange, int, str]] = []
+        left = 1
+        while left:
+            left, done, failed = self._multi.info_read()
+            for curl, code, message in [(curl, 0, "") for curl in done] + failed:
+                exchange = self._exchanges.pop(curl, None)
+                if exchange is not None:
+                    ended.append((exchange, code, message))
+                else:  # one of fetch()
+                    self._finish(curl, *((code, message) if code else ()))
+        # Only now: a callback may cancel another one of these, and its handle be used again.
+        for exchange, code, message in ended:
+            if exchange.handle is not None:
+                self.release(exchange)
+                exchange.complete(_error_of(exchange, code, message) if code else None)
+        self._process_queue()
+
+    def _sweep(self) -> None:
+        self._sweeper = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+        self.tick += 1
+        for exchange in list(self._exchanges.values()):
+            exchange.sweep(self.tick)

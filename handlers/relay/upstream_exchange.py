@@ -1,0 +1,415 @@
+"""One exchange with an upstream: takes what libcurl gives, passes it on while the sink has room.
+
+Belongs here: the life of one request and its answer, between the relay and the engine (upstream.py,
+which alone knows pycurl; seen here as the `Engine` protocol). Does not belong here: sockets,
+libcurl, wire families. Imported by upstream.py; other modules import the names from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any, Protocol
+
+from handlers.relay.upstream_request import (
+    AnswerHead,
+    Unpacker,
+    UpstreamError,
+    UpstreamErrorKind,
+    UpstreamRequest,
+    unpacker_for,
+)
+
+Sink = Callable[[bytes], bool]
+OnEnd = Callable[[UpstreamError | None], None]
+
+STREAM_BUFFER_BYTES = 262_144  # of one exchange in Python; then libcurl stops reading its socket
+HEAD_MAX_BYTES = 65_536
+DISCARD_MAX_BYTES = 65_536  # behind a terminal marker; more is not an end but a flood
+
+
+class Engine(Protocol):
+    """What an exchange needs of the client that drives it."""
+
+    loop: asyncio.AbstractEventLoop
+    tick: int  # seconds, counted coarsely
+    dirty: deque[Exchange]  # those that took something in libcurl's present turn
+    hold_back: int  # `Exchange.write` returns it to be given the same piece again later
+
+    def flush_dirty(self) -> None: ...
+    def set_reading(self, exchange: Exchange, reading: bool) -> None: ...
+    def release(self, exchange: Exchange) -> None: ...
+
+
+class Exchange:
+    """One request and its answer; made by `UpstreamClient.start`.
+
+    `head` resolves when it is known what the answer is. An event stream (asked for, and status
+    < 400): with the first bytes of its body; `streaming` is True and `pipe` gives the body.
+    Anything else: when the body is complete, in `body`. It raises UpstreamError; `cancel` cancels
+    it. From then on `status`, `content_type`, `header`, `first_byte_ms`, `connected_ms` (0 for a
+    connection that was there) and `request_sent` (libcurl has taken the request whole) say what is
+    known. Sinks and end callbacks must not raise.
+    """
+
+    __slots__ = (
+        "_blocked",
+        "_buffer",
+        "_discarding",
+        "_ended",
+        "_engine",
+        "_error",
+        "_head",
+        "_idle_ticks",
+        "_in_dirty",
+        "_limit_bytes",
+        "_max_answer_bytes",
+        "_on_end",
+        "_patience_kind",
+        "_patience_ticks",
+        "_paused",
+        "_sink",
+        "_size",
+        "_started_at",
+        "_stream_wanted",
+        "_tick",
+        "_unpacked",
+        "_unpacker",
+        "body",
+        "body_bytes",
+        "connected_ms",
+        "content_type",
+        "first_byte_ms",
+        "handle",
+        "head",
+        "raw_head",
+        "request_sent",
+        "source",
+        "status",
+        "streaming",
+    )
+
+    def __init__(self, engine: Engine, handle: Any, request: UpstreamRequest) -> None:
+        self.head: asyncio.Future[None] = engine.loop.create_future()
+        self.status = 0
+        self.content_type = ""
+        self.streaming = False
+        self.body = b""
+        self.first_byte_ms: int | None = None
+        self.connected_ms = 0
+        self.request_sent = False
+        self._engine = engine
+        self.handle: Any = handle  # the engine's; None as soon as libcurl is done with it
+        self.raw_head = bytearray()  # the engine's, too
+        # Only the body is kept of the request, and it can be freed early: streams last long.
+        self.source = None if request.body is None else BytesIO(request.body)
+        self.body_bytes = 0 if request.body is None else len(request.body)
+        self._stream_wanted = request.stream
+        self._max_answer_bytes = request.max_answer_bytes
+        self._started_at = engine.loop.time()
+        self._tick = engine.tick
+        self._patience_kind: UpstreamErrorKind = "timeout_first_byte"
+        self._patience_ticks = math.ceil(request.first_byte_timeout_s)
+        self._idle_ticks = math.ceil(request.idle_timeout_s)
+        self._head: AnswerHead | None = None
+        self._unpacker: Unpacker | None = None
+        self._unpacked: list[bytes] = []
+        self._buffer: list[bytes] = []
+        self._size = 0
+        # Until the head is read the smaller bound holds for both kinds of answers.
+        self._limit_bytes = STREAM_BUFFER_BYTES
+        self._in_dirty = False
+        self._paused = False  # libcurl does not read: our bound or the sink's
+        self._blocked = False  # the sink said that it is full
+        self._discarding = False
+        self._ended = False
+        self._error: UpstreamError | None = None
+        self._sink: Sink | None = None
+        self._on_end: OnEnd | None = None
+
+    # For the relay.
+
+    def header(self, name: str) -> str | None:
+        """A field of the answer's head; None when absent or while `head` has not resolved."""
+        return None if self._head is None else self._head.get(name)
+
+    def pipe(self, sink: Sink, on_end: OnEnd) -> None:
+        """Give a streaming body to `sink`, what has arrived at once, then call `on_end` once.
+
+        The sink takes all it is given; False says that it is full and promises a `resume()` after
+        it has returned. The end waits for that too. Both may be called before `pipe` returns.
+        """
+        self._sink = sink
+        self._on_end = on_end
+        self._deliver()
+        self._engine.flush_dirty()
+
+    def resume(self) -> None:
+        """The sink has room again."""
+        if self._blocked:
+            self._blocked = False
+            self._tick = self._engine.tick
+            self._deliver()
+            self._engine.flush_dirty()
+
+    def accept(self) -> None:
+        """The answer is good, there will be no other attempt: free the request's body.
+
+        When the upstream answered before it had all of it, it is freed at the end instead.
+        """
+        if self.source is not None and self.source.tell() == self.body_bytes:
+            self.source.close()
+            self.source = None
+
+    def cancel(self) -> None:
+        """End now, in any phase: an unfinished connection is closed, no callback comes any more."""
+        self._sink = self._on_end = None
+        self._buffer.clear()
+        if not self.head.done():
+            self.head.cancel()
+        self._engine.release(self)
+
+    def finish_within(self, seconds: float) -> None:
+        """The answer is whole, only its formal end is missing: throw away what comes, give the
+        connection back if the end comes in time, else drop it. No callback comes any more."""
+        self._sink = self._on_end = None
+        self._buffer.clear()
+        self._size = 0
+        self._blocked = False
+        self._discarding = True
+        self._tick = self._engine.tick
+        self._patience_ticks = max(0, math.ceil(seconds) - 1)
+        if self._paused:
+            self._unpause()
+            self._engine.flush_dirty()
+
+    # For the engine.
+
+    def write(self, data: bytes) -> int | None:
+        """WRITEFUNCTION. At the limit libcurl keeps the piece and stops reading its socket."""
+        if not self._in_dirty:
+            self._in_dirty = True
+            self._engine.dirty.append(self)
+        size = self._size + len(data)
+        if size > self._limit_bytes:
+            self._paused = True
+            return self._engine.hold_back
+        self._size = size
+        self._buffer.append(data)
+        return None
+
+    def flush(self) -> None:
+        """After libcurl's turn: act on what `write` took."""
+        self._in_dirty = False
+        if self._discarding:
+            if self._size > DISCARD_MAX_BYTES:
+                self._engine.release(self)
+            self._buffer.clear()
+            return
+        self._tick = self._engine.tick
+        if self._head is None:
+            self._begin()
+        elif self.streaming:
+            self._deliver()
+        elif self._paused:
+            self._fail_too_large()
+        elif self._unpacker is not None:
+            self._unpack_whole(self._unpacker)
+
+    def complete(self, error: UpstreamError | None) -> None:
+        """libcurl is done with it and the handle released; what it gave was flushed before."""
+        if self._discarding:
+            return
+        if error is not None:
+            self.status = self._read_head().status
+        elif self._head is None:
+            self._begin()
+        if not self._ended:
+            self._end(error)
+
+    def fail(self, kind: UpstreamErrorKind, detail: str) -> None:
+        """Our own verdict: stop the transfer and end."""
+        self._engine.release(self)
+        self._buffer.clear()
+        self._end(UpstreamError(kind, detail))
+
+    def sweep(self, tick: int) -> None:
+        """Once a second: the deadlines. A stream that waits for its client is not idle."""
+        if self._blocked or (self._paused and self.streaming):
+            self._tick = tick
+        elif self._head is None and self.raw_head:
+            if len(self.raw_head) > HEAD_MAX_BYTES:
+                self.fail("protocol", f"no head within {HEAD_MAX_BYTES} bytes")
+                return
+            first = self._patience_kind == "timeout_first_byte"
+            if first and not self._stream_wanted and AnswerHead(self.raw_head).complete:
+                # The head is the first byte of a whole answer; of a stream it is the body's.
+                self._tick = tick
+                self._wait_for_more()
+        if tick - self._tick <= self._patience_ticks:
+            return
+        if self._discarding:
+            self._engine.release(self)
+        else:
+            self.fail(self._patience_kind, f"nothing came for {self._patience_ticks} s")
+
+    @property
+    def has_head(self) -> bool:
+        """A whole head (not only 1xx ones) has come."""
+        return self._read_head().complete
+
+    def released(self, connected_ms: int, sent_bytes: int) -> None:
+        """The engine has taken the handle away; `sent_bytes` of the request were sent."""
+        self.handle = None
+        self.connected_ms = connected_ms
+        source = self.source
+        whole = source is None or source.tell() == self.body_bytes
+        self.request_sent = whole and sent_bytes > 0
+        self.source = None
+
+    # Inside.
+
+    def _read_head(self) -> AnswerHead:
+        return self._head or AnswerHead(self.raw_head)
+
+    def _begin(self) -> None:
+        """The first bytes of the body are here, or its end: read the head and decide."""
+        head = self._head = AnswerHead(self.raw_head)
+        if self._size or self._paused:
+            self.first_byte_ms = int((self._engine.loop.time() - self._started_at) * 1000)
+        self._wait_for_more()
+        self.status = head.status
+        self.content_type = head.get("content-type") or ""
+        if len(self.raw_head) > HEAD_MAX_BYTES:
+            self.fail("protocol", f"no head within {HEAD_MAX_BYTES} bytes")
+            return
+        if not head.complete:  # libcurl takes a connection's end within the head for a good one
+            self.fail("reset_before_head", "the connection ended within the head")
+            return
+        try:
+            self._unpacker = unpacker_for(head)
+        except UpstreamError as error:
+            self.fail(error.kind, error.detail)
+            return
+        event_stream = self.content_type.lower().startswith("text/event-stream")
+        if event_stream and self._stream_wanted and self.status < 400:
+            self.streaming = True
+            if not self.head.done():
+                self.head.set_result(None)
+        else:
+            self._begin_whole()
+
+    def _begin_whole(self) -> None:
+        self._limit_bytes = self._max_answer_bytes
+        if self._size > self._limit_bytes:
+            self._fail_too_large()
+            return
+        if self._unpacker is not None:
+            self._unpack_whole(self._unpacker)
+        if self._paused:
+            self._unpause()
+
+    def _wait_for_more(self) -> None:
+        self._patience_kind = "timeout_idle"
+        self._patience_ticks = self._idle_ticks
+
+    def _deliver(self) -> None:
+        """Give the sink what there is while it has room; then let more come, or end."""
+        sink = self._sink
+        if sink is None or self._blocked:
+            return
+        buffer = self._buffer
+        room = True
+        if self._unpacker is not None:
+            room = self._deliver_unpacked(sink, self._unpacker)
+        elif buffer:
+            data = buffer[0] if len(buffer) == 1 else b"".join(buffer)
+            buffer.clear()
+            self._size = 0
+            room = sink(data)
+        if self._sink is None:  # the sink has cancelled, or it was failed in between
+            return
+        if not room:
+            self._blocked = True
+            if not self._paused:
+                self._paused = True
+                self._engine.set_reading(self, False)
+        elif self._ended:
+            on_end = self._on_end
+            self._sink = self._on_end = None
+            if on_end is not None:
+                on_end(self._error)
+        elif self._paused:
+            self._unpause()
+
+    def _deliver_unpacked(self, sink: Sink, unpacker: Unpacker) -> bool:
+        try:
+            unpacker.feed(self._take())
+            for piece in unpacker.pieces():
+                if not sink(piece):
+                    return False
+                if self._sink is None:
+                    return True
+            if self._ended and self._error is None:
+                unpacker.close()
+        except UpstreamError as error:
+            self._unpacker = None
+            self.fail(error.kind, error.detail)
+        return True
+
+    def _unpack_whole(self, unpacker: Unpacker) -> None:
+        """Unpack as it comes: a large answer at once would hold the loop."""
+        size = sum(map(len, self._unpacked))
+        try:
+            unpacker.feed(self._take())
+            for piece in unpacker.pieces():
+                size += len(piece)
+                if size > self._max_answer_bytes:
+                    self._fail_too_large()
+                    return
+                self._unpacked.append(piece)
+        except UpstreamError as error:
+            self.fail(error.kind, error.detail)
+
+    def _take(self) -> bytes:
+        data = b"".join(self._buffer)
+        self._buffer.clear()
+        self._size = 0
+        return data
+
+    def _unpause(self) -> None:
+        self._paused = False
+        self._engine.set_reading(self, True)  # may call `write` at once
+
+    def _fail_too_large(self) -> None:
+        self.fail("too_large", f"more than {self._max_answer_bytes} bytes")
+
+    def _end(self, error: UpstreamError | None) -> None:
+        """Nothing more comes from upstream; the sink may still have to take the rest."""
+        self._ended = True
+        self._error = error
+        if self.streaming:
+            self._deliver()
+        elif self.head.done():
+            return
+        elif error is None:
+            self._end_whole()
+        else:
+            self.head.set_exception(error)
+            self.head.exception()  # marks it as seen: that nobody waits any more is no fault
+
+    def _end_whole(self) -> None:
+        parts = self._buffer
+        if self._unpacker is not None:
+            parts = self._unpacked
+            try:
+                self._unpacker.close()
+            except UpstreamError as error:
+                self._end(error)
+                return
+        self.body = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        self.head.set_result(None)

@@ -1,0 +1,159 @@
+"""The pure part of the upstream client: what is asked for, how it fails, how its answer is read.
+
+Belongs here: the request and error types of the seam, safe header lines, the reader of a raw answer
+head, the bounded unpacker of compressed answers. Does not belong here: sockets, the loop, pycurl
+(upstream.py is its only home). Imported by upstream.py; other modules import the names from there.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+UpstreamErrorKind = Literal[
+    "connect",
+    "tls",
+    "timeout_connect",
+    "timeout_first_byte",
+    "timeout_idle",
+    "reset_before_head",
+    "truncated",
+    "too_large",
+    "protocol",
+]
+
+UNPACKED_PIECE_BYTES = 65_536
+
+# zlib's window arguments: 31 takes only gzip, 15 only zlib, -15 raw deflate.
+_WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+_RAW_DEFLATE_BITS = -15
+_ZLIB_METHOD_DEFLATE = 8
+
+
+class UpstreamError(Exception):
+    """An exchange failed. `detail` is for the operator: it may name hosts and ports."""
+
+    def __init__(self, kind: UpstreamErrorKind, detail: str) -> None:
+        super().__init__(kind, detail)
+        self.kind: UpstreamErrorKind = kind
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamRequest:
+    """One request to an upstream; a GET has no body (None), a POST always has one.
+
+    `stream` says that an event stream is wanted: only then may the answer be handed over piece by
+    piece. `max_answer_bytes` bounds every answer that is read whole, before and after unpacking.
+    """
+
+    method: str
+    url: str
+    headers: list[str]
+    body: bytes | None
+    connect_timeout_s: float
+    first_byte_timeout_s: float
+    idle_timeout_s: float
+    max_answer_bytes: int
+    stream: bool
+
+
+def encode_header_lines(lines: Sequence[str]) -> list[bytes]:
+    """The lines as libcurl wants them; ValueError when one could begin another line or is not
+    Latin-1. One pass over the joined text: this runs for every request."""
+    text = "\n".join(lines)
+    if text.count("\n") != len(lines) - 1 or "\r" in text or "\0" in text:
+        raise ValueError("a header line holds CR, LF or NUL, or there is none")
+    return text.encode("latin-1").split(b"\n")
+
+
+class AnswerHead:
+    """The last header block of an answer, kept raw; fields are looked up when asked for.
+
+    `raw` may hold 1xx blocks before it and trailers behind it; both are left out. `complete` is
+    False while the blank line has not arrived (then `status` is 0). libcurl has accepted what is
+    read here, so only what it lets through is cared for.
+    """
+
+    __slots__ = ("_block", "_lower", "complete", "status")
+
+    def __init__(self, raw: bytes | bytearray) -> None:
+        text = bytes(raw)
+        if b"\r" not in text:
+            text = text.replace(b"\n", b"\r\n")
+        self.status = 0
+        self._block = b""
+        begin = 0
+        while self.status < 200 and (end := text.find(b"\r\n\r\n", begin)) >= 0:
+            digits = text[begin + 9 : begin + 12]  # HTTP/1.1 200
+            self.status = int(digits) if digits.isdigit() else 0
+            self._block = text[begin : end + 2]
+            begin = end + 4
+        self.complete = self.status >= 200
+        if not self.complete:
+            self.status = 0
+        self._lower = self._block.lower()
+
+    def get(self, name: str) -> str | None:
+        """The first field of that name (any case), stripped; None when there is none."""
+        begin = self._lower.find(f"\n{name.lower()}:".encode("latin-1"))
+        if begin < 0:
+            return None
+        begin += len(name) + 2
+        return self._block[begin : self._block.find(b"\n", begin)].strip().decode("latin-1")
+
+
+class Unpacker:
+    """Undoes the content-encoding that was not asked for, a bounded piece at a time.
+
+    `feed` takes packed bytes, `pieces` gives what they unpack to, never more than
+    UNPACKED_PIECE_BYTES at once; it may be left and called again, nothing is lost. All methods
+    raise UpstreamError("protocol") for bytes that are not what the encoding says.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        if encoding not in _WINDOW_BITS:
+            raise UpstreamError("protocol", f"unknown content-encoding {encoding[:40]!r}")
+        self._bits = _WINDOW_BITS[encoding]
+        self._machine = zlib.decompressobj(self._bits)
+        self._packed = b""
+        self._begun = False
+
+    def feed(self, packed: bytes) -> None:
+        if not self._begun and packed:
+            self._begun = True
+            # "deflate" is zlib by the standard and raw deflate in many servers.
+            if self._bits == _WINDOW_BITS["deflate"] and packed[0] & 15 != _ZLIB_METHOD_DEFLATE:
+                self._machine = zlib.decompressobj(_RAW_DEFLATE_BITS)
+        self._packed = self._packed + packed if self._packed else packed
+
+    def pieces(self) -> Iterator[bytes]:
+        while True:
+            try:
+                piece = self._machine.decompress(self._packed, UNPACKED_PIECE_BYTES)
+            except zlib.error as error:
+                raise UpstreamError("protocol", f"the answer does not unpack: {error}") from error
+            self._packed = self._machine.unconsumed_tail
+            if self._machine.unused_data:
+                raise UpstreamError("protocol", "bytes behind the end of the packed answer")
+            if piece:
+                yield piece
+            # A full piece may have left output inside zlib although all input was taken.
+            if not self._packed and len(piece) < UNPACKED_PIECE_BYTES:
+                return
+
+    def close(self) -> None:
+        """The body has ended; UpstreamError("truncated") when that was too early."""
+        if self._begun and not self._machine.eof:
+            raise UpstreamError("truncated", "the packed answer ends too early")
+
+
+def unpacker_for(head: AnswerHead) -> Unpacker | None:
+    """The unpacker an answer needs, None for plain bytes; UpstreamError for unknown encodings."""
+    encoding = (head.get("content-encoding") or "").lower()
+    return None if encoding in ("", "identity") else Unpacker(encoding)

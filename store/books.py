@@ -1,0 +1,264 @@
+"""The books: bringing closed calls into them, and proving that they are right.
+
+A batch of records, what they take from wallets, the day lines of the ledger and the journal's
+offset change in one transaction: that is what makes each record count exactly once. For the
+writer; `verify` is for commands.
+
+A record whose user has no wallet any more (a removed user) is kept with its cost and charges, but
+nobody is charged: there is no ledger left that could show it.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import peewee
+
+from store.database import execute, executemany, is_mysql, snapshot_read
+from store.errors import StoreError
+from store.ids import day_of, new_ulid
+from store.pricing import format_money
+from store.usage import COLUMNS, WALLET, UsageRecord, charges_from_json, row_of
+from store.usage_queries import next_day
+
+log = logging.getLogger(__name__)
+
+CHARGES = "charges"
+"""Kind of the ledger line that sums up the charges of one user and UTC day."""
+
+PAGE_ROWS = 1000
+USERS_PER_QUERY = 500
+FAULTS_MAX = 1000
+
+_NAMES = ", ".join(f'"{name}"' for name in COLUMNS)
+_PLACES = ", ".join("?" * len(COLUMNS))
+_INSERT_RECORD = f'INSERT INTO "usage_records" ({_NAMES}) VALUES ({_PLACES})'
+_MOVE_OFFSET = 'UPDATE "journals" SET "offset" = ? WHERE "id" = ? AND "offset" = ?'
+# One statement for all users of a batch: a statement for each costs a round trip for each.
+_SET_BALANCE = 'INSERT INTO "wallets" ("user_id", "balance") VALUES (?, ?)'
+_ADD_CHARGES = (
+    'INSERT INTO "ledger" ("id", "user_id", "kind", "amount", "balance_after",'
+    ' "idempotency_id", "reason", "at_ms", "day") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)'
+)
+_ON_WALLET = {
+    True: ' ON DUPLICATE KEY UPDATE "balance" = VALUES("balance")',
+    False: ' ON CONFLICT ("user_id") DO UPDATE SET "balance" = excluded."balance"',
+}
+_ON_CHARGES = {
+    True: ' ON DUPLICATE KEY UPDATE "amount" = "amount" + VALUES("amount"),'
+    ' "balance_after" = VALUES("balance_after"), "at_ms" = VALUES("at_ms")',
+    False: ' ON CONFLICT ("idempotency_id") DO UPDATE SET "amount" = "amount" + excluded."amount",'
+    ' "balance_after" = excluded."balance_after", "at_ms" = excluded."at_ms"',
+}
+
+
+class OffsetMoved(StoreError):
+    """The journal's offset in the store is not what the writer took it for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records of one journal between two of its offsets."""
+
+    journal_id: str
+    old_offset: int
+    new_offset: int
+    records: Sequence[UsageRecord]
+
+
+def apply_batch(db: peewee.Database, batch: Batch, recorded_ms: int) -> dict[str, int]:
+    """Bring a batch into the books, inside the caller's transaction: `apply_records`.
+
+    Raises OffsetMoved when it has been applied already; driver errors pass to the transaction.
+    """
+    moved = execute(db, _MOVE_OFFSET, (batch.new_offset, batch.journal_id, batch.old_offset))
+    if moved.rowcount != 1:
+        raise OffsetMoved(f"the offset of journal {batch.journal_id} is not {batch.old_offset}")
+    return apply_records(db, batch.records, recorded_ms)
+
+
+def apply_records(
+    db: peewee.Database, records: Sequence[UsageRecord], recorded_ms: int
+) -> dict[str, int]:
+    """Insert records and charge their wallets, inside the caller's transaction.
+
+    Returns the balances after it of all who were charged, by user id; 0 without a wallet. Passes
+    the driver's error when a record cannot be booked, after which the transaction must end.
+    """
+    rows = [row_of(record, recorded_ms) for record in records]
+    if rows:
+        executemany(db, _INSERT_RECORD, rows)
+    return _charge_wallets(db, _day_charges(records), recorded_ms)
+
+
+def wallet_charges(records: Iterable[UsageRecord]) -> dict[str, int]:
+    """By user id, what records take from wallets."""
+    charged: defaultdict[str, int] = defaultdict(int)
+    for (user_id, _), amount in _day_charges(records).items():
+        charged[user_id] += amount
+    return dict(charged)
+
+
+def read_balances(db: peewee.Database, user_ids: Sequence[str]) -> dict[str, int]:
+    """The balances of users now; 0 for a user without a wallet."""
+
+    def read() -> dict[str, int]:
+        found = dict.fromkeys(user_ids, 0)
+        for some, places in _in_parts(user_ids):
+            query = f'SELECT "user_id", "balance" FROM "wallets" WHERE "user_id" IN ({places})'
+            found.update(execute(db, query, some).fetchall())
+        return found
+
+    return snapshot_read(db, read)
+
+
+def charges_id(user_id: str, day: int) -> str:
+    """The idempotency id of the charges line of a user and day."""
+    return f"{CHARGES}:{user_id}:{day}"
+
+
+def _day_charges(records: Iterable[UsageRecord]) -> dict[tuple[str, int], int]:
+    sums: defaultdict[tuple[str, int], int] = defaultdict(int)
+    for record in records:
+        for charge in record.charges:
+            if charge.to == WALLET:
+                sums[record.user_id, day_of(record.id)] += charge.amount_nanos
+    return sums
+
+
+def _charge_wallets(
+    db: peewee.Database, sums: dict[tuple[str, int], int], at_ms: int
+) -> dict[str, int]:
+    if not sums:
+        return {}
+    mysql = is_mysql(db)
+    user_ids = sorted({user_id for user_id, _ in sums})
+    # The row locks of the wallets, taken in order of id, also guard their ledgers' day lines.
+    balances = _locked_balances(db, user_ids)
+    lines = []
+    # Days in order, so that the later day's line shows the later balance.
+    for (user_id, day), amount in sorted(sums.items()):
+        if user_id not in balances:
+            log.warning("user %s has no wallet: %s not charged", user_id, format_money(amount))
+            continue
+        balances[user_id] -= amount
+        key = charges_id(user_id, day)
+        reason = f"usage of {day // 10_000}-{day // 100 % 100:02d}-{day % 100:02d}"
+        after = balances[user_id]
+        lines.append((new_ulid(), user_id, CHARGES, -amount, after, key, reason, at_ms, day))
+    if lines:
+        executemany(db, _SET_BALANCE + _ON_WALLET[mysql], list(balances.items()))
+        executemany(db, _ADD_CHARGES + _ON_CHARGES[mysql], lines)
+    return dict.fromkeys(user_ids, 0) | balances
+
+
+def _locked_balances(db: peewee.Database, user_ids: Sequence[str]) -> dict[str, int]:
+    lock = " FOR UPDATE" if is_mysql(db) else ""
+    found: dict[str, int] = {}
+    for some, places in _in_parts(user_ids):
+        query = (
+            f'SELECT "user_id", "balance" FROM "wallets" WHERE "user_id" IN ({places})'
+            f' ORDER BY "user_id"{lock}'
+        )
+        found.update(execute(db, query, some).fetchall())
+    return found
+
+
+def _in_parts(values: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
+    for start in range(0, len(values), USERS_PER_QUERY):
+        some = values[start : start + USERS_PER_QUERY]
+        yield some, ", ".join("?" * len(some))
+
+
+def verify(db: peewee.Database) -> list[str]:
+    """What is wrong with the books, one sentence each, at most FAULTS_MAX; empty: nothing.
+
+    Every wallet: sum of its ledger lines = balance. Every UTC day that still has records: the
+    charges line of each user = the sum of what those records took from the wallet. All is read in
+    one snapshot, so a running gateway does not disturb it. Memory: the users of one day.
+    """
+
+    def read() -> list[str]:
+        faults = _wallet_faults(db)
+        totals = _ledger_days(db)
+        day: int | None = 0
+        while day is not None and len(faults) < FAULTS_MAX:
+            day = next_day(db, day)
+            if day is not None:
+                faults += _day_faults(db, day, totals.get(day, (0, 0)))
+        return faults[:FAULTS_MAX]
+
+    return snapshot_read(db, read)
+
+
+def _wallet_faults(db: peewee.Database) -> list[str]:
+    query = (
+        'SELECT w."user_id", u."name", w."balance", COALESCE(SUM(l."amount"), 0) AS "total"'
+        ' FROM "wallets" w LEFT JOIN "ledger" l ON l."user_id" = w."user_id"'
+        ' LEFT JOIN "users" u ON u."id" = w."user_id"'
+        ' GROUP BY w."user_id", u."name", w."balance" HAVING "total" <> w."balance"'
+        ' ORDER BY w."user_id" LIMIT ?'
+    )
+    return [
+        f"wallet of {name or user_id}: the balance is {format_money(balance)},"
+        f" its ledger lines sum up to {format_money(int(total))}"
+        for user_id, name, balance, total in execute(db, query, (FAULTS_MAX,)).fetchall()
+    ]
+
+
+def _ledger_days(db: peewee.Database) -> dict[int, tuple[int, int]]:
+    query = 'SELECT "day", COUNT(*), SUM("amount") FROM "ledger" WHERE "kind" = ? GROUP BY "day"'
+    return {day: (n, int(total)) for day, n, total in execute(db, query, (CHARGES,)).fetchall()}
+
+
+def _day_faults(db: peewee.Database, day: int, total: tuple[int, int]) -> list[str]:
+    users: dict[str, str] = {}
+    spent: defaultdict[str, int] = defaultdict(int)
+    for user_id, user, charges in _charged_rows(db, day):
+        users[user_id] = user
+        for charge in charges_from_json(charges):
+            if charge.to == WALLET:
+                spent[user_id] += charge.amount_nanos
+    lines = _day_lines(db, day, list(spent))
+    wallets = _with_wallet(db, list(spent))
+    faults = [
+        f"wallet of {users[user_id]}: its charges line of {day} says"
+        f" {format_money(-lines.get(user_id, 0))}, the records of that day {format_money(amount)}"
+        for user_id, amount in spent.items()
+        if user_id in wallets and lines.get(user_id, 0) != -amount
+    ]
+    if total != (len(lines), sum(lines.values())):
+        faults.append(
+            f"day {day}: {total[0] - len(lines)} charges lines of the ledger, together"
+            f" {format_money(sum(lines.values()) - total[1])}, have no records"
+        )
+    return faults
+
+
+def _charged_rows(db: peewee.Database, day: int) -> Iterator[tuple[str, str, str]]:
+    query = (
+        'SELECT "id", "user_id", "user", "charges" FROM "usage_records"'
+        ' WHERE "day" = ? AND "id" > ? AND "charges" <> \'[]\' ORDER BY "id" LIMIT ?'
+    )
+    after = ""
+    while rows := execute(db, query, (day, after, PAGE_ROWS)).fetchall():
+        for _, user_id, user, charges in rows:
+            yield user_id, user, charges
+        after = rows[-1][0]
+
+
+def _day_lines(db: peewee.Database, day: int, user_ids: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for some, places in _in_parts([charges_id(user_id, day) for user_id in user_ids]):
+        query = f'SELECT "user_id", "amount" FROM "ledger" WHERE "idempotency_id" IN ({places})'
+        found.update(execute(db, query, some).fetchall())
+    return found
+
+
+def _with_wallet(db: peewee.Database, user_ids: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    for some, places in _in_parts(user_ids):
+        query = f'SELECT "user_id" FROM "wallets" WHERE "user_id" IN ({places})'
+        found.update(user_id for (user_id,) in execute(db, query, some).fetchall())
+    return found

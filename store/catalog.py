@@ -1,0 +1,235 @@
+"""Groups, models, prices and channels as one immutable picture that a worker swaps whole.
+
+Reading it never waits. It holds upstream keys in clear, in memory only: their fields are left
+out of every repr. Loading is blocking and belongs in a thread.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import peewee
+
+from store.changes import current_version
+from store.cipher import Cipher, Unreadable
+from store.database import execute, snapshot_read
+from store.keys import KeyEntry
+from store.pricing import Prices
+
+EVERYTHING = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What keys of a group may use; models None: all. Limits of 0: none."""
+
+    name: str
+    multiplier_ppm: int
+    models: frozenset[str] | None
+    entries: frozenset[str]
+    disabled: bool
+    rpm: int = 0
+    tpm: int = 0
+    concurrency: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A public model; `prices` are (effective_ms, Prices) in order of time."""
+
+    name: str
+    context_tokens: int | None
+    max_output_tokens: int | None
+    disabled: bool
+    created_ms: int
+    prices: tuple[tuple[int, Prices], ...]
+
+    def prices_at(self, now_ms: int) -> Prices | None:
+        """The prices in force; before the first the first ones, None when it has none at all.
+
+        The first ones, so that a clock a little behind the operator's makes no model vanish.
+        """
+        if not self.prices:
+            return None
+        past = [prices for effective_ms, prices in self.prices if effective_ms <= now_ms]
+        return past[-1] if past else self.prices[0][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One upstream account; `models` maps public to upstream names, keys may be empty."""
+
+    id: str
+    name: str
+    vendor: str
+    family: str
+    base_url: str
+    keys: tuple[str, ...] = field(repr=False)
+    groups: frozenset[str]
+    models: Mapping[str, str]
+    priority: int
+    weight: int
+    enabled: bool
+    rpm: int = 0
+    tpm: int = 0
+    concurrency: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All of it at one moment; `version` is the change log's, `faults` what was left out."""
+
+    version: int
+    groups: Mapping[str, Group]
+    models: Mapping[str, Model]
+    channels: tuple[Channel, ...]
+    faults: tuple[str, ...] = ()
+    _memo: dict[tuple[str, str, str], tuple[Channel, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def candidates(self, group: str, model: str, family: str) -> tuple[Channel, ...]:
+        """Enabled channels that serve a model to a group in a family, highest priority first.
+
+        Empty when the group may not use the model, or it is disabled or has no prices.
+        """
+        key = (group, model, family)
+        found = self._memo.get(key)
+        if found is None:
+            if not self._permits(group, model):
+                # Not remembered: clients make these names up.
+                return ()
+            found = self._memo[key] = self._search(key)
+        return found
+
+    def offers(self, group: str, model: str) -> bool:
+        """True when some enabled channel serves the model to the group, in whatever family."""
+        families = {channel.family for channel in self.channels}
+        return any(self.candidates(group, model, family) for family in families)
+
+    def listed(self, key: KeyEntry, family: str) -> list[Model]:
+        """The models this key can call by the entry of this family now, in order of name."""
+        group = self.groups.get(key.group)
+        if group is None or family not in group.entries:
+            return []
+        names = self.models if key.models is None else key.models & self.models.keys()
+        return [self.models[n] for n in sorted(names) if self.candidates(key.group, n, family)]
+
+    def _permits(self, group_name: str, model_name: str) -> bool:
+        group, model = self.groups.get(group_name), self.models.get(model_name)
+        if group is None or model is None or group.disabled or model.disabled:
+            return False
+        return bool(model.prices) and (group.models is None or model_name in group.models)
+
+    def _search(self, key: tuple[str, str, str]) -> tuple[Channel, ...]:
+        group, model, family = key
+        fit = [
+            channel
+            for channel in self.channels
+            if channel.enabled
+            and channel.family == family
+            and group in channel.groups
+            and model in channel.models
+        ]
+        return tuple(sorted(fit, key=lambda channel: (-channel.priority, channel.name)))
+
+
+EMPTY = Snapshot(version=-1, groups={}, models={}, channels=())
+"""What a worker has before the store was read for the first time."""
+
+
+def load_snapshot(db: peewee.Database, cipher: Cipher) -> Snapshot:
+    """Read everything at one moment. Blocking. Raises StoreUnavailable."""
+
+    def read() -> Snapshot:
+        faults: list[str] = []
+        return Snapshot(
+            version=current_version(db),
+            groups={group.name: group for group in _groups(db)},
+            models={model.name: model for model in _models(db)},
+            channels=tuple(_channels(db, cipher, faults)),
+            faults=tuple(faults),
+        )
+
+    return snapshot_read(db, read)
+
+
+def _groups(db: peewee.Database) -> list[Group]:
+    query = """SELECT "name", "multiplier_ppm", "models", "entries", "disabled",
+      "rpm", "tpm", "concurrency" FROM "groups" """
+    groups = []
+    for name, multiplier_ppm, models, entries, disabled, *limits in execute(db, query).fetchall():
+        names = frozenset(json.loads(models))
+        permitted = None if EVERYTHING in names else names
+        entries = frozenset(json.loads(entries))
+        groups.append(Group(name, multiplier_ppm, permitted, entries, bool(disabled), *limits))
+    return groups
+
+
+def _models(db: peewee.Database) -> list[Model]:
+    prices: dict[str, list[tuple[int, Prices]]] = {}
+    query = """SELECT "model_id", "effective_ms", "input", "output", "cache_read", "cache_write",
+      "cache_write_1h", "reasoning", "call" FROM "prices" ORDER BY "effective_ms" """
+    for model_id, effective_ms, *amounts in execute(db, query).fetchall():
+        prices.setdefault(model_id, []).append((effective_ms, prices_of(amounts)))
+    query = """SELECT "id", "name", "context_tokens", "max_output_tokens", "disabled", "created_ms"
+      FROM "models" """
+    return [
+        Model(name, context, output, bool(disabled), created, tuple(prices.get(model_id, ())))
+        for model_id, name, context, output, disabled, created in execute(db, query).fetchall()
+    ]
+
+
+def prices_of(amounts: Sequence[int | None]) -> Prices:
+    """Prices of a row of the prices table, in its order, with the defaults filled in."""
+    given_input, given_output, cache_read, cache_write, cache_write_1h, reasoning, call = amounts
+    if given_input is None or given_output is None:
+        raise ValueError("a price row has no input or output price")
+    write = given_input if cache_write is None else cache_write
+    return Prices(
+        input=given_input,
+        output=given_output,
+        cache_read=given_input if cache_read is None else cache_read,
+        cache_write=write,
+        cache_write_1h=write if cache_write_1h is None else cache_write_1h,
+        reasoning=given_output if reasoning is None else reasoning,
+        call=call or 0,
+    )
+
+
+def _channels(db: peewee.Database, cipher: Cipher, faults: list[str]) -> list[Channel]:
+    sealed: dict[str, list[str]] = {}
+    query = 'SELECT "channel_id", "cipher" FROM "channel_keys" ORDER BY "channel_id", "position"'
+    for channel_id, token in execute(db, query).fetchall():
+        sealed.setdefault(channel_id, []).append(token)
+    query = """SELECT "id", "name", "vendor", "family", "base_url", "groups", "models",
+      "priority", "weight", "enabled", "rpm", "tpm", "concurrency" FROM "channels" """
+    channels = []
+    for row in execute(db, query).fetchall():
+        try:
+            keys = tuple(cipher.decrypt(token) for token in sealed.get(row[0], ()))
+        except Unreadable as error:
+            faults.append(f'channel "{row[1]}" is left out: {error}')
+            continue
+        channels.append(_channel(row, keys))
+    return channels
+
+
+def _channel(row: Sequence[Any], keys: tuple[str, ...]) -> Channel:
+    return Channel(
+        id=row[0],
+        name=row[1],
+        vendor=row[2],
+        family=row[3],
+        base_url=row[4],
+        keys=keys,
+        groups=frozenset(json.loads(row[5])),
+        models=json.loads(row[6]),
+        priority=row[7],
+        weight=row[8],
+        enabled=bool(row[9]),
+        rpm=row[10],
+        tpm=row[11],
+        concurrency=row[12],
+    )

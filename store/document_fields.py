@@ -1,0 +1,238 @@
+"""Types of the fields of the operator's document: text and numbers in, checked values out.
+
+Each type turns a document value (TOML or JSON) into what the store keeps, back into a document
+value, and a command-line word into a document value. All raise ValueError with the fact and the
+cure, never with the value of a secret. Pure. For the document modules of store/.
+"""
+
+import datetime
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from store import document_texts as texts
+from store.document_texts import nearest
+from store.pricing import PRICE_NAMES, format_money, parse_price
+
+MAX_DECIMAL_EXPONENT = 30
+MAX_LIST_LENGTH = 10_000
+
+_RFC_3339 = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+
+
+class FieldType:
+    """How one kind of value is checked, shown and read from the command line."""
+
+    def parse(self, value: object) -> Any:
+        """The value as the store keeps it; ValueError."""
+        raise NotImplementedError
+
+    def plain(self, value: Any) -> Any:
+        """A kept value as a document value."""
+        return value
+
+    def from_text(self, text: str) -> object:
+        """A word of the command line as a document value."""
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Text(FieldType):
+    """A string that passes a check; the check may normalise it."""
+
+    check: Callable[[str], str]
+
+    def parse(self, value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError("must be a string")
+        return self.check(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(FieldType):
+    """One of some words."""
+
+    options: Collection[str]
+
+    def parse(self, value: object) -> str:
+        if isinstance(value, str) and value in self.options:
+            return value
+        hint = nearest(value, self.options) if isinstance(value, str) else ""
+        raise ValueError(f"must be one of {', '.join(self.options)}{hint}")
+
+
+@dataclass(frozen=True, slots=True)
+class Integer(FieldType):
+    """A whole number between two bounds."""
+
+    least: int
+    most: int
+
+    def parse(self, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError("must be a whole number")
+        if not self.least <= value <= self.most:
+            raise ValueError(f"must be between {self.least} and {self.most}")
+        return value
+
+    def from_text(self, text: str) -> object:
+        return int(text) if re.fullmatch(r"-?[0-9]{1,19}", text, re.ASCII) else text
+
+
+@dataclass(frozen=True, slots=True)
+class Boolean(FieldType):
+    """true or false."""
+
+    def parse(self, value: object) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError("must be true or false")
+        return value
+
+    def from_text(self, text: str) -> object:
+        return {"true": True, "false": False}.get(text, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Number(FieldType):
+    """A decimal string (a plain number is taken too) kept as a scaled integer."""
+
+    read: Callable[[str], int]
+    write: Callable[[int], str]
+
+    def parse(self, value: object) -> int:
+        return self.read(_decimal_text(value))
+
+    def plain(self, value: Any) -> str:
+        return self.write(value)
+
+
+def _decimal_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Decimal) and value.is_finite():
+        # Bounded first: the text of 1e999999 would be a million characters long.
+        if abs(value.adjusted()) > MAX_DECIMAL_EXPONENT:
+            raise ValueError("is out of range")
+        return format(value, "f")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise ValueError('must be a decimal string like "2.50"')
+
+
+@dataclass(frozen=True, slots=True)
+class Optional(FieldType):
+    """Another type, or null (on the command line: nothing) for 'not set'."""
+
+    inner: FieldType
+
+    def parse(self, value: object) -> Any:
+        return None if value is None else self.inner.parse(value)
+
+    def plain(self, value: Any) -> Any:
+        return None if value is None else self.inner.plain(value)
+
+    def from_text(self, text: str) -> object:
+        return None if text == "" else self.inner.from_text(text)
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf(FieldType):
+    """A list without repetitions, in the order given; commas on the command line."""
+
+    item: FieldType
+
+    def parse(self, value: object) -> list[Any]:
+        if not isinstance(value, list):
+            raise ValueError("must be a list")
+        if len(value) > MAX_LIST_LENGTH:
+            raise ValueError(f"has more than {MAX_LIST_LENGTH} elements")
+        items = []
+        for index, element in enumerate(value):
+            try:
+                items.append(self.item.parse(element))
+            except ValueError as error:
+                raise ValueError(f"element {index + 1} {error}") from None
+        return list(dict.fromkeys(items))
+
+    def plain(self, value: Any) -> list[Any]:
+        return [self.item.plain(element) for element in value]
+
+    def from_text(self, text: str) -> object:
+        return [self.item.from_text(part.strip()) for part in text.split(",") if part.strip()]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMap(FieldType):
+    """Public model name -> upstream name; `a=b,c` on the command line (c goes by its own name)."""
+
+    def parse(self, value: object) -> dict[str, str]:
+        if not isinstance(value, dict):
+            raise ValueError('must be a table of public name = "upstream name"')
+        if len(value) > MAX_LIST_LENGTH:
+            raise ValueError(f"has more than {MAX_LIST_LENGTH} entries")
+        names = {}
+        for public, upstream in value.items():
+            try:
+                names[texts.model_name(public)] = UPSTREAM_NAME.parse(upstream)
+            except ValueError as error:
+                raise ValueError(f'entry "{public}" {error}') from None
+        return names
+
+    def from_text(self, text: str) -> object:
+        pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+        return {public: upstream or public for public, _, upstream in pairs}
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTable(FieldType):
+    """The prices that are given, in nanos; null takes one back to its default."""
+
+    def parse(self, value: object) -> dict[str, int | None]:
+        if not isinstance(value, dict):
+            raise ValueError("must be a table")
+        prices: dict[str, int | None] = {}
+        for name, amount in value.items():
+            if name not in PRICE_NAMES:
+                raise ValueError(f'has no field "{name}"{nearest(name, PRICE_NAMES)}')
+            if amount is None and name in ("input", "output"):
+                raise ValueError(f"{name} is always needed")
+            try:
+                prices[name] = None if amount is None else parse_price(_decimal_text(amount))
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        return prices
+
+    def plain(self, value: Any) -> dict[str, str]:
+        return {name: format_money(value[name]) for name in PRICE_NAMES if name in value}
+
+
+@dataclass(frozen=True, slots=True)
+class Instant(FieldType):
+    """A moment with its time zone, kept in milliseconds since 1970 UTC."""
+
+    def parse(self, value: object) -> int:
+        if isinstance(value, str) and _RFC_3339.fullmatch(value):
+            value = datetime.datetime.fromisoformat(value.upper())
+        if not isinstance(value, datetime.datetime) or value.tzinfo is None:
+            raise ValueError('must be a time like "2027-01-01T00:00:00Z"')
+        return round(value.timestamp() * 1000)
+
+    def plain(self, value: Any) -> str:
+        moment = datetime.datetime.fromtimestamp(value / 1000, datetime.UTC)
+        precision = "milliseconds" if value % 1000 else "seconds"
+        return moment.isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+NAME = Text(texts.name)
+MODEL_NAME = Text(texts.model_name)
+MODEL_OR_ALL = Text(texts.model_or_all)
+UPSTREAM_NAME = Text(texts.upstream_name)
+UPSTREAM_KEY = Text(texts.upstream_key)
+PASSWORD = Text(texts.password)
+SECRET = Text(texts.given_secret)
+NETWORK = Text(texts.network)
+BASE_URL = Text(texts.base_url)

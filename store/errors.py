@@ -1,0 +1,36 @@
+"""What can go wrong in the store, in the store's own words.
+
+Every public function of store/ raises only these (and ValueError for impossible arguments).
+Driver errors are turned into them in one place, `database.classify`. Status codes and wire
+envelopes are the business of handlers. Anyone may import this module; it imports nothing.
+"""
+
+from collections.abc import Sequence
+
+
+class StoreError(Exception):
+    """The store did not do what was asked; the message says the fact and, if known, the cure."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached or used now; nothing of the transaction has happened."""
+
+
+class OutcomeUnknown(StoreUnavailable):
+    """The connection ended during COMMIT: the transaction may or may not have happened."""
+
+
+class Conflict(StoreError):
+    """A row with the same identity is already there."""
+
+
+class NotFound(StoreError):
+    """No object of that kind has that name or id."""
+
+
+class Refused(StoreError):
+    """Input that was not accepted: `faults` holds every reason, one sentence each."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = list(faults)

@@ -1,0 +1,55 @@
+"""Identifiers made by the application: ULIDs (48 bits of milliseconds, 80 random bits).
+
+Ids of calls, ledger lines and all administered objects. No monotonic mode: order within a
+millisecond has no meaning anywhere in the store. Pure, except `now_ms` and `new_ulid`.
+"""
+
+import datetime
+import secrets
+import time
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+ULID_CHARS = 26
+RANDOM_BYTES = 10
+_TIME_CHARS = 10
+_TIME_LIMIT_MS = 1 << 48
+_VALUES = {char: value for value, char in enumerate(ALPHABET)}
+
+
+def now_ms() -> int:
+    """Wall-clock time in milliseconds since 1970, UTC."""
+    return time.time_ns() // 1_000_000
+
+
+def ulid(at_ms: int, random_bytes: bytes) -> str:
+    """26 characters of Crockford base 32 for a time and 10 random bytes; ValueError beyond."""
+    if not 0 <= at_ms < _TIME_LIMIT_MS or len(random_bytes) != RANDOM_BYTES:
+        raise ValueError("a ULID is made of 48 bits of milliseconds and 10 random bytes")
+    number = at_ms << 80 | int.from_bytes(random_bytes)
+    return "".join([ALPHABET[number >> shift & 31] for shift in range(125, -1, -5)])
+
+
+def new_ulid() -> str:
+    """A ULID of this moment."""
+    return ulid(now_ms(), secrets.token_bytes(RANDOM_BYTES))
+
+
+def ulid_ms(text: str) -> int:
+    """The milliseconds in a ULID; ValueError when the text is none."""
+    if len(text) != ULID_CHARS or text[0] > "7" or any(c not in _VALUES for c in text):
+        raise ValueError(f"{text!r} is not a ULID")
+    value = 0
+    for char in text[:_TIME_CHARS]:
+        value = value << 5 | _VALUES[char]
+    return value
+
+
+def day_at(at_ms: int) -> int:
+    """The UTC day of a time in milliseconds, as the number yyyymmdd."""
+    date = datetime.datetime.fromtimestamp(at_ms // 1000, datetime.UTC)
+    return date.year * 10_000 + date.month * 100 + date.day
+
+
+def day_of(text: str) -> int:
+    """The UTC day of a ULID as the number yyyymmdd: the `day` of its record."""
+    return day_at(ulid_ms(text))

@@ -1,0 +1,221 @@
+"""What the files of a journal hold, and how they are read.
+
+A journal is one file in parts: segments of SEGMENT_BYTES, each named by the journal's id and the
+offset at which it starts, allocated whole beforehand and so ending in NUL bytes. A line is one
+JSON array: `["o",id,…]` when a call begins, `["m",id,…]` while it relays, `["c",id,…]` when it has
+ended (the usage record). No line crosses into the next segment; a line without its line end was
+torn by a power loss and is ignored, with all that follows it in the segment.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from store.pricing import cost_nanos, prices_from_json
+from store.usage import CLOSE_TAG, WALLET, Charge, UsageRecord
+
+SEGMENT_BYTES = 4 * 1024 * 1024
+LINE_MAX_BYTES = 8 * 1024
+READ_BYTES = 256 * 1024
+
+OPEN_TAG = "o"
+MARK_TAG = "m"
+OPEN = OPEN_TAG.encode()
+MARK = MARK_TAG.encode()
+CLOSE = CLOSE_TAG.encode()
+
+LOST_OUTCOME = "gateway_lost"
+LOST_MESSAGE = "The gateway process ended before this call did."
+
+
+class OpenLine(msgspec.Struct, array_like=True, kw_only=True, frozen=True, tag=OPEN_TAG, gc=False):
+    """A call that begins: what its record needs if the process dies.
+
+    `input_tokens` is the estimate that is charged then; `prices` is `Prices.json`.
+    """
+
+    id: str
+    started_ms: int
+    user_id: str
+    user: str
+    key_id: str
+    key_name: str
+    group: str
+    endpoint: str
+    family: str
+    model: str | None = None
+    stream: bool | None = None
+    prices: str | None = None
+    multiplier_ppm: int | None = None
+    input_tokens: int = 0
+    client_request_id: str | None = None
+    client_ip: str | None = None
+    user_agent: str | None = None
+
+
+class Sent(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What the client has got so far and from where."""
+
+    status: int | None = None
+    upstream_family: str | None = None
+    upstream_model: str | None = None
+    channel: str | None = None
+    upstream_request_id: str | None = None
+
+
+class MarkLine(msgspec.Struct, array_like=True, frozen=True, tag=MARK_TAG, gc=False):
+    """How far a running call has come; the last one of a call counts, alone."""
+
+    id: str
+    at_ms: int
+    output_tokens: int
+    relayed: bool
+    sent: Sent
+
+
+def line_kind(line: bytes) -> bytes:
+    """OPEN, MARK or CLOSE, by position: lines are written by this program only."""
+    return line[2:3]
+
+
+def line_call_id(line: bytes) -> bytes:
+    """The id of the call a line is about."""
+    return line[6:32]
+
+
+def lost_record(opened: OpenLine, mark: MarkLine | None, node: str) -> UsageRecord:
+    """The record of a call whose process died.
+
+    Charged for its input and the output of the last mark when anything was relayed to the client,
+    else not at all.
+    """
+    sent = Sent() if mark is None else mark.sent
+    record = UsageRecord(
+        **{name: getattr(opened, name) for name in _OPEN_FIELDS},
+        upstream_family=sent.upstream_family,
+        upstream_model=sent.upstream_model,
+        channel=sent.channel,
+        status=sent.status,
+        outcome=LOST_OUTCOME,
+        error_code=LOST_OUTCOME,
+        error_message=LOST_MESSAGE,
+        duration_ms=None if mark is None else max(0, mark.at_ms - opened.started_ms),
+        upstream_request_id=sent.upstream_request_id,
+        node=node,
+    )
+    if mark is not None and mark.relayed:
+        record.input_tokens = opened.input_tokens
+        record.output_tokens = mark.output_tokens
+        record.usage_source = "estimated"
+        _charge(record)
+    return record
+
+
+_OPEN_FIELDS = tuple(name for name in OpenLine.__struct_fields__ if name != "input_tokens")
+
+
+def _charge(record: UsageRecord) -> None:
+    if record.prices is None or record.multiplier_ppm is None:
+        return
+    try:
+        prices = prices_from_json(record.prices)
+        cost = cost_nanos(record, prices, record.multiplier_ppm)
+    except (OverflowError, ValueError) as error:
+        # Nobody is asked for money that cannot be computed, and the other calls must go on.
+        record.usage_source = "none"
+        record.error_message = f"{LOST_MESSAGE} Not charged: {error}"
+        return
+    if cost:
+        record.cost_nanos = cost
+        record.billed_to = WALLET
+        record.charges = (Charge(WALLET, cost),)
+
+
+def segment_path(directory: Path, journal_id: str, start: int) -> Path:
+    """Where the segment that starts at an offset lies."""
+    return directory / f"{journal_id}-{start:016d}.log"
+
+
+def segment_starts(directory: Path, journal_id: str) -> list[int]:
+    """The offsets at which the segments there are start, ascending."""
+    name = re.compile(rf"{re.escape(journal_id)}-([0-9]{{16}})\.log")
+    matches = map(name.fullmatch, os.listdir(directory))
+    return sorted(int(match[1]) for match in matches if match)
+
+
+@dataclass(slots=True)
+class Closed:
+    """Records read from a journal: `offset` is behind the last line that was looked at."""
+
+    offset: int
+    records: list[UsageRecord] = field(default_factory=list)
+    unreadable: list[bytes] = field(default_factory=list)
+
+
+class JournalReader:
+    """Reads the lines of one journal by offset; one thread, one open file."""
+
+    def __init__(self, directory: Path, journal_id: str) -> None:
+        self.directory = directory
+        self.journal_id = journal_id
+        self._fd = -1
+        self._start = -1
+        self._decode = msgspec.json.Decoder(UsageRecord).decode
+
+    def close(self) -> None:
+        """Give the file back; reading again opens it again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = self._start = -1
+
+    def read_closed(self, offset: int, limit: int, max_records: int) -> Closed:
+        """Up to `max_records` records of close lines between two offsets; OSError when unread."""
+        found = Closed(offset)
+        for end, line in self.lines(offset, limit):
+            found.offset = end
+            if line_kind(line) != CLOSE:
+                continue
+            try:
+                found.records.append(self._decode(line))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                found.unreadable.append(line)
+            if len(found.records) + len(found.unreadable) >= max_records:
+                break
+        return found
+
+    def lines(self, offset: int, limit: int) -> Iterator[tuple[int, bytes]]:
+        """Each whole line from an offset on that ends at or before `limit`, with its end offset.
+
+        Segments that are gone (applied and deleted) are passed over.
+        """
+        while offset < limit:
+            start = offset - offset % SEGMENT_BYTES
+            chunk = self._chunk(start, offset, limit)
+            end = chunk.rfind(b"\n", 0, _length_before_nul(chunk))
+            if end < 0:
+                offset = start + SEGMENT_BYTES
+                continue
+            for line in chunk[:end].split(b"\n"):
+                offset += len(line) + 1
+                yield offset, line
+
+    def _chunk(self, start: int, offset: int, limit: int) -> bytes:
+        if start != self._start:
+            self.close()
+            path = segment_path(self.directory, self.journal_id, start)
+            try:
+                self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return b""
+            self._start = start
+        length = min(READ_BYTES, limit - offset, start + SEGMENT_BYTES - offset)
+        return os.pread(self._fd, length, offset - start)
+
+
+def _length_before_nul(chunk: bytes) -> int:
+    nul = chunk.find(0)
+    return len(chunk) if nul < 0 else nul

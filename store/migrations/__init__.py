@@ -1,0 +1,11 @@
+"""The schema's history: numbered migrations, in order; `migrate.py` runs them.
+
+A released migration is never edited. A change of a table is a new file mNNNN_subject.py and a
+line in ALL, written so that processes of the version before go on working (new columns carry a
+DEFAULT in the table), and so that every MySQL statement can be run twice.
+"""
+
+from store.migrations import m0001_core
+from store.migrations.ddl import Migration
+
+ALL: tuple[Migration, ...] = (m0001_core.MIGRATION,)

@@ -1,0 +1,218 @@
+"""What a document would change: compares it with the store and judges every reference.
+
+Pure: no database, nothing is written. `apply.py` loads the state and carries a plan out.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from store.document import Document, Entry, Identity, label
+from store.document_kinds import KINDS, REQUIRED
+from store.document_texts import nearest
+from store.errors import Refused
+from store.keys import digests, make_secret
+from store.objects import Sealing, State, Stored
+
+CREATE = "create"
+UPDATE = "update"
+REMOVE = "remove"
+
+Vendors = Mapping[str, frozenset[str]]
+"""Vendor name -> the families its upstreams speak."""
+_Final = dict[tuple[str, Identity], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change: `fields` is what is written (a new object: all of them), stored what was."""
+
+    action: str
+    kind: str
+    identity: Identity
+    stored: Stored | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    made_secret: bool = False
+
+
+def make_plan(
+    state: State, document: Document, sealing: Sealing, vendors: Vendors, *, prune: bool = False
+) -> list[Step]:
+    """The steps from the state to what the document says, removals first; Refused with all faults.
+
+    `prune`: what the document does not name goes, except revoked keys of users that stay.
+    """
+    faults: list[str] = []
+    steps = _removals(state, document) if prune else []
+    for entry in document:
+        step = _step(state[entry.kind].get(entry.identity), entry, sealing, faults)
+        if step is not None:
+            steps.append(step)
+    judge(state, steps, vendors, faults)
+    _judge_secrets(state, steps, sealing, faults)
+    if faults:
+        raise Refused(faults)
+    return steps
+
+
+def judge(state: State, steps: list[Step], vendors: Vendors, faults: list[str]) -> None:
+    """Add a fault for every reference that the steps would leave or make dangling."""
+    final = _final(state, steps)
+    removed = {(step.kind, step.identity) for step in steps if step.action == REMOVE}
+    touched = {(step.kind, step.identity) for step in steps if step.action != REMOVE}
+    names: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for kind, identity in final:
+        names[kind].append(identity[-1])
+    for (kind, identity), fields in final.items():
+        for where, target, name in _references(kind, identity, fields):
+            goal = (target, (name,))
+            if goal in final:
+                continue
+            if goal in removed:
+                user = label(kind, identity)
+                faults.append(f"{label(*goal)} cannot be removed: {user} refers to it")
+            elif (kind, identity) in touched:
+                hint = nearest(name, names[target])
+                faults.append(
+                    f'{label(kind, identity)}: {where}: there is no {target} "{name}"{hint}'
+                )
+    for kind, identity in touched:
+        if kind == "channel":
+            _judge_vendor(identity, final[kind, identity], vendors, faults)
+
+
+def _removals(state: State, document: Document) -> list[Step]:
+    named = {(entry.kind, entry.identity) for entry in document}
+    return [
+        Step(REMOVE, kind, identity, stored)
+        for kind in reversed(list(KINDS))
+        for identity, stored in state[kind].items()
+        if (kind, identity) not in named and not stored.revoked
+    ]
+
+
+def _step(stored: Stored | None, entry: Entry, sealing: Sealing, faults: list[str]) -> Step | None:
+    if stored is None:
+        return _creation(entry, sealing, faults)
+    if stored.revoked:
+        # Revoking is for good; a document that still names the key does not bring it back.
+        return None
+    given = {name: value for name, value in entry.fields.items() if not _once(entry.kind, name)}
+    if "price" in given:
+        given["price"] = _merged_price(stored.fields["price"], given["price"])
+        _judge_price(entry, given["price"], faults)
+    changed = {
+        name: value
+        for name, value in given.items()
+        if not sealing.same(name, stored.fields[name], value)
+    }
+    if not changed:
+        return None
+    _seal_password(changed, sealing)
+    return Step(UPDATE, entry.kind, entry.identity, stored, changed)
+
+
+def _creation(entry: Entry, sealing: Sealing, faults: list[str]) -> Step:
+    fields: dict[str, Any] = {}
+    for name, spec in KINDS[entry.kind].fields.items():
+        if name in entry.fields:
+            fields[name] = entry.fields[name]
+        elif spec.default is REQUIRED:
+            faults.append(f"{label(entry.kind, entry.identity)}: {name} is missing")
+        else:
+            fields[name] = spec.default
+    if "price" in fields:
+        fields["price"] = _merged_price({}, fields["price"])
+        _judge_price(entry, fields["price"], faults)
+    _seal_password(fields, sealing)
+    made = entry.kind == "key" and fields["secret"] is None
+    if made:
+        fields["secret"] = make_secret()
+    return Step(CREATE, entry.kind, entry.identity, None, fields, made)
+
+
+def _once(kind: str, name: str) -> bool:
+    return KINDS[kind].fields[name].once
+
+
+def _merged_price(stored: Mapping[str, int], given: Mapping[str, int | None]) -> dict[str, int]:
+    merged = {"call": 0, **stored, **given}
+    return {name: nanos for name, nanos in merged.items() if nanos is not None}
+
+
+def _judge_price(entry: Entry, price: Mapping[str, int], faults: list[str]) -> None:
+    missing = [name for name in ("input", "output") if name not in price]
+    where = label(entry.kind, entry.identity)
+    faults.extend(f"{where}: price: {name} is missing" for name in missing)
+
+
+def _seal_password(fields: dict[str, Any], sealing: Sealing) -> None:
+    if "password" in fields:
+        fields["password"] = sealing.password_hash(fields["password"])
+
+
+def _final(state: State, steps: list[Step]) -> _Final:
+    """The fields of every object as the steps would leave them; revoked keys refer to nothing."""
+    final: _Final = {
+        (kind, identity): stored.fields
+        for kind, objects in state.items()
+        for identity, stored in objects.items()
+        if not stored.revoked
+    }
+    for step in steps:
+        key = (step.kind, step.identity)
+        if step.action == REMOVE:
+            final.pop(key, None)
+        else:
+            final[key] = {**final.get(key, {}), **step.fields}
+    return final
+
+
+def _references(
+    kind: str, identity: Identity, fields: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    """(field, kind, name) of everything an object refers to."""
+    if kind == "key":
+        yield "user", "user", identity[0]
+        yield "group", "group", fields["group"]
+    if kind == "channel":
+        for group in fields["groups"]:
+            yield "groups", "group", group
+    if kind in ("channel", "group", "key"):
+        for model in fields["models"]:
+            if model != "*":
+                yield "models", "model", model
+
+
+def _judge_vendor(
+    identity: Identity, fields: Mapping[str, Any], vendors: Vendors, faults: list[str]
+) -> None:
+    vendor, family = fields.get("vendor"), fields.get("family")
+    if vendor is None or family is None:
+        # Missing in a new channel, which is a fault already.
+        return
+    where = label("channel", identity)
+    if vendor not in vendors:
+        known = ", ".join(vendors)
+        hint = nearest(vendor, vendors)
+        faults.append(f'{where}: vendor: there is no vendor "{vendor}" (known: {known}){hint}')
+    elif family not in vendors[vendor]:
+        spoken = ", ".join(sorted(vendors[vendor]))
+        faults.append(f"{where}: family: channels of vendor {vendor} speak {spoken}, not {family}")
+
+
+def _judge_secrets(state: State, steps: list[Step], sealing: Sealing, faults: list[str]) -> None:
+    removed = {step.identity for step in steps if step.kind == "key" and step.action == REMOVE}
+    owners = {
+        mark: identity
+        for identity, stored in state["key"].items()
+        if identity not in removed
+        for mark in stored.fields["secret"]
+    }
+    for step in steps:
+        if step.kind != "key" or "secret" not in step.fields:
+            continue
+        marks = digests(step.fields["secret"], sealing.peppers)
+        if any(owners.get(mark, step.identity) != step.identity for mark in marks):
+            faults.append(f"{label('key', step.identity)}: secret: it is in use by another key")
+        owners |= dict.fromkeys(marks, step.identity)

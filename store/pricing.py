@@ -1,0 +1,163 @@
+"""Money arithmetic: amounts, prices, multipliers and the cost of a call.
+
+Pure functions on Python integers: no database, no clock, no rounding but the one at the end of
+`cost_nanos`. Money is nano-units of the account currency, a price is nano-units for a million
+tokens, a multiplier is parts per million. Outside the process all three are decimal strings,
+canonical and without exponent. Everybody may import this module.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+NANOS_PER_UNIT = 10**9
+PPM_PER_ONE = 10**6
+TOKENS_PER_PRICE = 10**6
+MONEY_DECIMALS = 9
+MULTIPLIER_DECIMALS = 6
+
+MAX_BIGINT = 2**63 - 1
+"""The greatest amount, price or multiplier: what a BIGINT column carries."""
+
+PRICE_NAMES = (
+    "input",
+    "output",
+    "cache_read",
+    "cache_write",
+    "cache_write_1h",
+    "reasoning",
+    "call",
+)
+
+_DECIMAL = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,30}))?", re.ASCII)
+_COST_DIVISOR = TOKENS_PER_PRICE * PPM_PER_ONE
+
+
+class AmountError(ValueError):
+    """A decimal string is no amount, price or multiplier; the message says what is wrong."""
+
+
+class Counts(Protocol):
+    """The six disjoint token counts of a call, as a usage record or the hub's Usage has them."""
+
+    @property
+    def input_tokens(self) -> int: ...
+    @property
+    def output_tokens(self) -> int: ...
+    @property
+    def cache_read_tokens(self) -> int: ...
+    @property
+    def cache_write_tokens(self) -> int: ...
+    @property
+    def cache_write_1h_tokens(self) -> int: ...
+    @property
+    def reasoning_tokens(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices of one model from one moment on: nanos per million tokens, `call` nanos per call.
+
+    `json` is the same as the text that goes into a usage record, made once.
+    """
+
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+    cache_write_1h: int
+    reasoning: int
+    call: int
+    json: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        amounts = {name: getattr(self, name) for name in PRICE_NAMES}
+        for name, nanos in amounts.items():
+            if not 0 <= nanos <= MAX_BIGINT:
+                raise AmountError(f"price {name} is out of range: {nanos}")
+        text = msgspec.json.encode({name: format_money(nanos) for name, nanos in amounts.items()})
+        object.__setattr__(self, "json", text.decode())
+
+
+def prices_from_json(text: str) -> Prices:
+    """Read back what `Prices.json` wrote; raises AmountError when it is anything else."""
+    try:
+        amounts = msgspec.json.decode(text, type=dict[str, str])
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise AmountError(f"prices are no object of decimal strings: {error}") from error
+    if sorted(amounts) != sorted(PRICE_NAMES):
+        raise AmountError(f"prices need exactly the names {', '.join(PRICE_NAMES)}")
+    return Prices(**{name: parse_price(amounts[name]) for name in PRICE_NAMES})
+
+
+def cost_nanos(counts: Counts, prices: Prices, multiplier_ppm: int) -> int:
+    """Return the cost of a call in nanos, rounded up once.
+
+    Raises OverflowError when the cost does not fit a BIGINT and ValueError when it is negative,
+    which only negative counts or a negative multiplier can make it.
+    """
+    price_units = (
+        counts.input_tokens * prices.input
+        + counts.output_tokens * prices.output
+        + counts.cache_read_tokens * prices.cache_read
+        + counts.cache_write_tokens * prices.cache_write
+        + counts.cache_write_1h_tokens * prices.cache_write_1h
+        + counts.reasoning_tokens * prices.reasoning
+        + prices.call * TOKENS_PER_PRICE
+    )
+    cost = -(-price_units * multiplier_ppm // _COST_DIVISOR)
+    if cost > MAX_BIGINT:
+        raise OverflowError(f"the cost of a call is beyond a BIGINT: {cost} nanos")
+    if cost < 0:
+        raise ValueError(f"the cost of a call is negative: {cost} nanos")
+    return cost
+
+
+def parse_money(text: str) -> int:
+    """Return the nanos of an amount such as "12.5": at most 9 decimals, never negative.
+
+    Raises AmountError.
+    """
+    return _parse_decimal(text, MONEY_DECIMALS, "amount")
+
+
+def parse_price(text: str) -> int:
+    """Return the nanos (per million tokens, or per call) of a price; raises AmountError."""
+    return _parse_decimal(text, MONEY_DECIMALS, "price")
+
+
+def parse_multiplier(text: str) -> int:
+    """Return the parts per million of a multiplier: at most 6 decimals; raises AmountError."""
+    return _parse_decimal(text, MULTIPLIER_DECIMALS, "multiplier")
+
+
+def format_money(nanos: int) -> str:
+    """Return the canonical decimal string of an amount or a price: no exponent, no spare zeros."""
+    return _format_decimal(nanos, MONEY_DECIMALS)
+
+
+def format_multiplier(ppm: int) -> str:
+    """Return the canonical decimal string of a multiplier."""
+    return _format_decimal(ppm, MULTIPLIER_DECIMALS)
+
+
+def _parse_decimal(text: str, decimals: int, what: str) -> int:
+    match = _DECIMAL.fullmatch(text)
+    if match is None:
+        raise AmountError(f"{text!r} is no {what}: write digits and at most one point, like 12.50")
+    whole, fraction = match[1], match[2] or ""
+    if len(fraction) > decimals:
+        raise AmountError(f"{what} {text} has more than {decimals} decimals")
+    value = int(whole + fraction.ljust(decimals, "0"))
+    if value > MAX_BIGINT:
+        raise AmountError(f"{what} {text} is too large")
+    return value
+
+
+def _format_decimal(value: int, decimals: int) -> str:
+    whole, fraction = divmod(abs(value), 10**decimals)
+    sign = "-" if value < 0 else ""
+    digits = f"{fraction:0{decimals}d}".rstrip("0")
+    return f"{sign}{whole}.{digits}" if digits else f"{sign}{whole}"

@@ -1,0 +1,237 @@
+"""The usage record: its fields inside the gateway, as a table row and as the public sees it.
+
+Inside, times are milliseconds and money is nanos; `UsageRecord` is also the `close` line of a
+journal, so fields may only be added at the end and with a default. Outside, times are RFC 3339,
+money is decimal strings (interface: "A usage record"). Pure: queries are in usage_queries.
+"""
+
+import csv
+import datetime
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from store.ids import day_of
+from store.pricing import format_money, format_multiplier, parse_money
+
+WALLET = "wallet"
+"""The `to` of a charge that the user's wallet pays, and the `billed_to` of its record."""
+
+CLOSE_TAG = "c"
+
+
+class Charge(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Part of a cost and who pays it: `wallet`, later also a subscription."""
+
+    to: str
+    amount_nanos: int
+
+
+class Attempt(msgspec.Struct, frozen=True, gc=False):
+    """One try of a call at one channel; error is None when it was accepted."""
+
+    channel: str
+    status: int | None
+    error: str | None
+    ms: int
+
+
+class UsageRecord(msgspec.Struct, array_like=True, kw_only=True, tag=CLOSE_TAG, gc=False):
+    """What became of one call. Counts are disjoint; None means unknown or not there.
+
+    `prices` is `Prices.json`, `reported_usage` JSON text of what the vendor said. A record with
+    usage_source `none` was not charged, whatever its prices say.
+    """
+
+    id: str
+    started_ms: int
+    user_id: str
+    user: str
+    key_id: str
+    key_name: str
+    group: str
+    endpoint: str
+    family: str
+    upstream_family: str | None = None
+    model: str | None = None
+    upstream_model: str | None = None
+    channel: str | None = None
+    stream: bool | None = None
+    status: int | None = None
+    outcome: str = "ok"
+    error_code: str | None = None
+    error_message: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    reasoning_tokens: int = 0
+    usage_source: str = "none"
+    prices: str | None = None
+    multiplier_ppm: int | None = None
+    cost_nanos: int = 0
+    billed_to: str | None = None
+    charges: tuple[Charge, ...] = ()
+    reported_usage: str | None = None
+    ttft_ms: int | None = None
+    duration_ms: int | None = None
+    attempts: tuple[Attempt, ...] = ()
+    client_request_id: str | None = None
+    upstream_request_id: str | None = None
+    client_ip: str | None = None
+    user_agent: str | None = None
+    node: str | None = None
+
+
+COLUMNS = (
+    "day",
+    "id",
+    "started_ms",
+    "recorded_ms",
+    *(name for name in UsageRecord.__struct_fields__ if name not in ("id", "started_ms")),
+)
+"""The columns of usage_records in the order of `row_of`."""
+
+FIELDS = (
+    *("id", "started_at", "recorded_at", "user", "key_id", "key_name", "group", "endpoint"),
+    *("family", "upstream_family", "model", "upstream_model", "channel", "stream", "status"),
+    *("outcome", "error_code", "error_message", "input_tokens", "output_tokens"),
+    *("cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens", "reasoning_tokens"),
+    *("usage_source", "prices", "multiplier", "cost", "billed_to", "charges", "reported_usage"),
+    *("ttft_ms", "duration_ms", "attempts", "client_request_id", "upstream_request_id"),
+    *("client_ip", "user_agent", "node"),
+)
+"""The public fields in the order of interface §6, also the header of the CSV form."""
+
+TEXT_LIMITS_CHARS = {
+    **dict.fromkeys(("user", "key_name", "group", "channel", "node"), 128),
+    **dict.fromkeys(("family", "upstream_family", "outcome", "usage_source"), 32),
+    **dict.fromkeys(("model", "upstream_model", "endpoint", "user_agent"), 256),
+    **dict.fromkeys(("client_request_id", "upstream_request_id"), 128),
+    **{"error_code": 64, "error_message": 1000, "billed_to": 255, "client_ip": 64},
+}
+REPORTED_USAGE_LIMIT_CHARS = 2_048
+ATTEMPTS_LIMIT = 16
+
+_encode_json = msgspec.json.Encoder().encode
+
+
+def sound_text(text: str, limit_chars: int) -> str:
+    """The text cut to a limit, with `?` for lone surrogates, which UTF-8 cannot carry."""
+    return text[:limit_chars].encode("utf-8", "replace").decode()
+
+
+def clipped(record: UsageRecord) -> UsageRecord:
+    """A copy whose texts fit their columns and are valid UTF-8; numbers and money are kept."""
+    changed: dict[str, Any] = {
+        name: sound_text(text, limit)
+        for name, limit in TEXT_LIMITS_CHARS.items()
+        if (text := getattr(record, name)) is not None
+    }
+    if record.reported_usage is not None:
+        # Cut JSON would be no JSON.
+        short = len(record.reported_usage) <= REPORTED_USAGE_LIMIT_CHARS
+        changed["reported_usage"] = (
+            sound_text(record.reported_usage, REPORTED_USAGE_LIMIT_CHARS) if short else None
+        )
+    changed["attempts"] = tuple(
+        Attempt(
+            sound_text(attempt.channel, TEXT_LIMITS_CHARS["channel"]),
+            attempt.status,
+            attempt.error and sound_text(attempt.error, TEXT_LIMITS_CHARS["error_message"]),
+            attempt.ms,
+        )
+        for attempt in record.attempts[:ATTEMPTS_LIMIT]
+    )
+    return msgspec.structs.replace(record, **changed)
+
+
+def row_of(record: UsageRecord, recorded_ms: int) -> tuple[Any, ...]:
+    """The row of usage_records for a record, in the order of COLUMNS."""
+    values = list(msgspec.structs.astuple(record))
+    values[_CHARGES] = charges_json(record.charges)
+    values[_ATTEMPTS] = _encode_json(record.attempts).decode()
+    call_id, started_ms = values[0], values[1]
+    return (day_of(call_id), call_id, started_ms, recorded_ms, *values[2:])
+
+
+_CHARGES = UsageRecord.__struct_fields__.index("charges")
+_ATTEMPTS = UsageRecord.__struct_fields__.index("attempts")
+
+
+def charges_json(charges: tuple[Charge, ...]) -> str:
+    """The text of the charges column: a list of objects with `to` and `amount` (decimal)."""
+    if not charges:
+        return "[]"
+    amounts = [{"to": charge.to, "amount": format_money(charge.amount_nanos)} for charge in charges]
+    return _encode_json(amounts).decode()
+
+
+def charges_from_json(text: str) -> tuple[Charge, ...]:
+    """Read back what `charges_json` wrote; ValueError when it is anything else."""
+    return tuple(Charge(entry.to, parse_money(entry.amount)) for entry in _decode_charges(text))
+
+
+class _PublicCharge(msgspec.Struct, gc=False):
+    to: str
+    amount: str
+
+
+_decode_charges = msgspec.json.Decoder(list[_PublicCharge]).decode
+
+
+def to_public(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The public form of a row of usage_records (column name to value): FIELDS in order."""
+    public: dict[str, Any] = dict.fromkeys(FIELDS)
+    for name in FIELDS:
+        if name in row:
+            public[name] = row[name]
+    public["started_at"] = rfc3339(row["started_ms"])
+    public["recorded_at"] = rfc3339(row["recorded_ms"])
+    public["stream"] = None if row["stream"] is None else bool(row["stream"])
+    public["cost"] = format_money(row["cost_nanos"])
+    if row["multiplier_ppm"] is not None:
+        public["multiplier"] = format_multiplier(row["multiplier_ppm"])
+    for name in ("prices", "charges", "reported_usage", "attempts"):
+        if row[name] is not None:
+            public[name] = msgspec.json.decode(row[name])
+    return public
+
+
+def rfc3339(at_ms: int) -> str:
+    """A time in milliseconds as RFC 3339 UTC with milliseconds."""
+    seconds, ms = divmod(at_ms, 1000)
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+
+
+def csv_header() -> str:
+    """The first line of the CSV form, with its line end."""
+    return _csv_text(FIELDS)
+
+
+def csv_line(public: Mapping[str, Any]) -> str:
+    """One public record as a line of CSV: unknown is empty, lists and objects are JSON text."""
+    return _csv_text([_csv_cell(public[name]) for name in FIELDS])
+
+
+def _csv_text(cells: Any) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow(cells)
+    return line.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, dict)):
+        return _encode_json(value).decode()
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        # A spreadsheet would run it as a formula: clients choose some of these texts.
+        return f"'{value}"
+    return value

@@ -1,0 +1,61 @@
+"""Single edits: words of the command line (`field=value`) as an entry of the document.
+
+Pure but for env: and file: values. Only apply.py needs it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from store.document import Entry, parse_entry, resolver
+from store.document_fields import ModelMap, PriceTable
+from store.document_kinds import KINDS
+from store.errors import Refused
+from store.objects import Stored
+
+
+def entry_from_words(
+    kind: str, words: Mapping[str, str], stored: Stored | None, environ: Mapping[str, str]
+) -> Entry:
+    """An entry with the fields that the words give; Refused with all faults.
+
+    `stored`: the object they change, whose identity the entry takes; None for a new one, then
+    the words hold the identity. `price.input=2` and `models.PUBLIC=UPSTREAM` reach inside.
+    """
+    raw: dict[str, Any] = {}
+    faults: list[str] = []
+    for name, text in words.items():
+        if stored is not None and name in KINDS[kind].identity:
+            faults.append(f"{name} cannot be changed: it is the identity of a {kind}")
+            continue
+        _take_word(kind, raw, (name, text), stored)
+    if stored is not None:
+        raw |= zip(KINDS[kind].identity, stored.identity, strict=True)
+    where = f"{kind} without a name"
+    entry = parse_entry(kind, raw, (faults, where), resolver(environ, Path()))
+    if faults or entry is None:
+        raise Refused(faults)
+    return entry
+
+
+def _take_word(
+    kind: str, raw: dict[str, Any], word: tuple[str, str], stored: Stored | None
+) -> None:
+    name, text = word
+    fields = KINDS[kind].fields
+    if name in fields:
+        raw[name] = fields[name].type.from_text(text)
+        return
+    outer, point, inner = name.partition(".")
+    spec = fields.get(outer) if point else None
+    if spec is not None and isinstance(spec.type, PriceTable):
+        raw.setdefault(outer, {})[inner] = text or None
+    elif spec is not None and isinstance(spec.type, ModelMap):
+        table = raw.setdefault(outer, dict(stored.fields[outer]) if stored else {})
+        if text:
+            table[inner] = text
+        else:
+            table.pop(inner, None)
+    else:
+        # An identity, or unknown: parse_entry tells which.
+        raw[name] = text

@@ -1,0 +1,349 @@
+"""The writer thread of a worker: brings journals into the store, and news to the loop.
+
+It reads closed calls from the files of its own journal and of adopted ones, from the offset the
+store has applied to the offset that is synced: the same way in normal work, when it catches up
+after an outage, and for the dead. It alone writes for its process. It also reads, once a second,
+what the process must know: changes (a function given to it) and the balances of active users.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import peewee
+
+from store.adoption import Orphan, find_orphans
+from store.books import (
+    Batch,
+    apply_batch,
+    apply_records,
+    read_balances,
+    wallet_charges,
+)
+from store.database import (
+    DRIVER_ERRORS,
+    discard,
+    execute,
+    snapshot_read,
+    transaction,
+)
+from store.errors import StoreError, StoreUnavailable
+from store.ids import now_ms, ulid_ms
+from store.journal import Journal
+from store.journal_lines import Closed, JournalReader
+from store.usage import UsageRecord, clipped
+
+log = logging.getLogger(__name__)
+
+WRITE_INTERVAL_S = 0.1
+BATCH_RECORDS = 500
+POLL_INTERVAL_S = 1.0
+ADOPT_INTERVAL_S = 2.0
+RETRY_FIRST_S = 0.1
+RETRY_MAX_S = 1.0
+PARKED_FILE = "parked.ndjson"
+
+UP = "up"
+DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What the writer's thread calls; the loop's functions must be handed over thread-safely.
+
+    `post` gets balances and charged of `Funds.applied`, in order; `poll` is called once a second
+    and may read the database.
+    """
+
+    post: Callable[[dict[str, int], dict[str, int]], None]
+    active_users: Callable[[], list[str]]
+    poll: Callable[[peewee.Database], None]
+
+
+class _Source:
+    """A journal that is being applied: how far it was read and how far the store has it."""
+
+    def __init__(self, journal_id: str, reader: JournalReader, orphan: Orphan | None) -> None:
+        self.id = journal_id
+        self.reader = reader
+        self.orphan = orphan
+        self.end = 0
+        self.position = 0
+        # None: not known yet.
+        self.committed: int | None = None
+        # Read, but not known to be in the store.
+        self.pending: Closed | None = None
+
+
+class Writer:
+    """The one thread of a process that writes closed calls into the store.
+
+    `state` is UP or DOWN: whether the store answered when it was last asked.
+    """
+
+    def __init__(self, db: peewee.Database, journal: Journal, node: str, hooks: Hooks) -> None:
+        self.state = DOWN
+        self._db = db
+        self._journal = journal
+        self._node = node
+        self._hooks = hooks
+        self._own = _Source(journal.id, JournalReader(journal.directory, journal.id), None)
+        self._adopted: list[_Source] = []
+        self._poll_at = 0.0
+        self._adopt_at = 0.0
+        self._retry_s = RETRY_FIRST_S
+        self._stop_at: float | None = None
+        self._drained = False
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+
+    def start(self) -> None:
+        """Begin to work; the database may still be away."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """End the journal, apply what it holds and end; whether all of it was applied in time.
+
+        Then the journal's files are removed; else they stay for adoption. Blocks. Nothing is
+        posted any more. To be called once, when the loop has ended all calls.
+        """
+        self._journal.finish()
+        self._stop_at = time.monotonic() + timeout_s
+        self._wake.set()
+        self._thread.join(timeout_s)
+        self._journal.close(remove=self._drained)
+        return self._drained
+
+    def _run(self) -> None:
+        while not self._drained and not self._is_late():
+            wait_s = self._guarded_round()
+            self._wake.wait(0 if self._drained else wait_s)
+            self._wake.clear()
+        self._own.reader.close()
+        for source in self._adopted:
+            self._let_go(source)
+        discard(self._db)
+
+    def _is_late(self) -> bool:
+        return self._stop_at is not None and time.monotonic() >= self._stop_at
+
+    def _guarded_round(self) -> float:
+        """One round of work, whatever happens in it; how long to wait before the next."""
+        try:
+            more = self._round()
+        except Exception as error:
+            if not isinstance(error, StoreUnavailable):
+                log.exception("the writer cannot go on and tries again")
+            else:
+                # The next round asks the store before it does anything.
+                self._poll_at = 0.0
+                if self.state == UP:
+                    log.error("the store is away: %s", error)
+            self.state = DOWN
+            discard(self._db)
+            self._retry_s = min(RETRY_MAX_S, self._retry_s * 2)
+            return self._retry_s
+        if self.state == DOWN:
+            log.info("the store is up")
+        self.state, self._retry_s = UP, RETRY_FIRST_S
+        return 0.0 if more else WRITE_INTERVAL_S
+
+    def _round(self) -> bool:
+        """Poll, apply, adopt, each when it is due; whether there is more to apply at once."""
+        stopping, now = self._stop_at is not None, time.monotonic()
+        if stopping or now >= self._poll_at:
+            self._poll_at = now + POLL_INTERVAL_S
+            # First, since the balances read next may contain a batch whose outcome is unknown.
+            self._resolve(self._own)
+            if not stopping:
+                self._poll()
+        more = self._apply(self._own, self._journal.synced_offset)
+        self._journal.applied_offset = self._own.position
+        if stopping:
+            # A call still open here was not ended by the loop: its journal is left for adoption.
+            if not more and not self._journal.open_calls:
+                self._mark_finished(self._own)
+                self._drained = True
+            return more
+        if now >= self._adopt_at:
+            self._adopt_at = now + ADOPT_INTERVAL_S
+            self._find_orphans()
+        for source in list(self._adopted):
+            more |= self._apply_adopted(source)
+        return more
+
+    def _poll(self) -> None:
+        if users := self._hooks.active_users():
+            self._hooks.post(read_balances(self._db, users), {})
+        self._hooks.poll(self._db)
+
+    def _resolve(self, source: _Source) -> bool:
+        """Learn from the store how far a journal is applied; False when it was finished.
+
+        A batch whose transaction ended in an unknown way has happened if the offset says so.
+        """
+        offset, finished = self._journal_row(source)
+        if source.committed is None:
+            source.committed = source.position = offset
+        elif source.pending is not None and offset == source.pending.offset:
+            charged = wallet_charges(source.pending.records)
+            self._landed(source, source.pending, read_balances(self._db, list(charged)))
+        elif offset != source.committed:
+            raise StoreError(
+                f"the store says that journal {source.id} is applied up to {offset}, not"
+                f" {source.committed}: was the database restored? Restart this gateway"
+            )
+        return not finished
+
+    def _journal_row(self, source: _Source) -> tuple[int, bool]:
+        query = 'SELECT "offset", "finished_ms" FROM "journals" WHERE "id" = ?'
+        insert = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, ?)'
+        row = snapshot_read(self._db, lambda: execute(self._db, query, (source.id,)).fetchone())
+        if row is not None:
+            return row[0], row[1] is not None
+        values = (source.id, self._node, ulid_ms(source.id))
+        transaction(self._db, lambda: execute(self._db, insert, values))
+        return 0, False
+
+    def _apply(self, source: _Source, limit: int) -> bool:
+        """Bring one batch into the store; whether there may be more before the limit."""
+        if source.pending is None:
+            closed = source.reader.read_closed(source.position, limit, BATCH_RECORDS)
+            for line in closed.unreadable:
+                self._park(line.decode(errors="replace"), "the journal line is unreadable")
+            if not closed.records:
+                source.position = closed.offset
+                return bool(closed.unreadable)
+            source.pending = closed
+        batch = source.pending
+        self._landed(source, batch, self._book(source, batch))
+        return len(batch.records) + len(batch.unreadable) >= BATCH_RECORDS
+
+    def _book(self, source: _Source, closed: Closed) -> dict[str, int]:
+        old = source.committed or 0
+        try:
+            return self._transact(Batch(source.id, old, closed.offset, closed.records))
+        except _UNBOOKABLE as error:
+            if not _blames_record(error):
+                raise
+            log.error("journal %s: a batch cannot be booked as it is: %s", source.id, error)
+        return self._transact(Batch(source.id, old, closed.offset, self._bookable(closed.records)))
+
+    def _transact(self, batch: Batch) -> dict[str, int]:
+        return transaction(self._db, lambda: apply_batch(self._db, batch, now_ms()))
+
+    def _landed(self, source: _Source, closed: Closed, balances: dict[str, int]) -> None:
+        source.committed = source.position = closed.offset
+        source.pending = None
+        if self._stop_at is None and balances:
+            # Charges of the dead were never counted as this process's own.
+            charged = {} if source.orphan else wallet_charges(closed.records)
+            self._hooks.post(balances, charged)
+
+    def _bookable(self, records: list[UsageRecord]) -> list[UsageRecord]:
+        """Try each record alone; those that can be booked, if need be with their texts cut.
+
+        The others are parked before anything is committed.
+        """
+        bookable: list[UsageRecord] = []
+        refused: list[tuple[UsageRecord, str]] = []
+
+        def work() -> None:
+            bookable.clear()
+            refused.clear()
+            for record in records:
+                reason = self._try_booking(record)
+                if reason is not None:
+                    record = clipped(record)
+                    reason = self._try_booking(record)
+                if reason is None:
+                    bookable.append(record)
+                else:
+                    refused.append((record, reason))
+            raise _TriedOut
+
+        try:
+            transaction(self._db, work)
+        except _TriedOut:
+            pass
+        for record, reason in refused:
+            self._park(record, reason)
+        return bookable
+
+    def _try_booking(self, record: UsageRecord) -> str | None:
+        try:
+            apply_records(self._db, [record], now_ms())
+        except (*DRIVER_ERRORS, *_UNBOOKABLE) as error:
+            if not _blames_record(error):
+                raise
+            return str(error)
+        return None
+
+    def _park(self, record: UsageRecord | str, reason: str) -> None:
+        """Put aside what can never be booked, so that an operator can; the rest goes on."""
+        log.error("a record is parked in %s: %s", PARKED_FILE, reason)
+        data = msgspec.json.encode({"at_ms": now_ms(), "reason": reason, "record": record}) + b"\n"
+        path = self._journal.directory / PARKED_FILE
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _mark_finished(self, source: _Source) -> None:
+        update = 'UPDATE "journals" SET "finished_ms" = ? WHERE "id" = ?'
+        transaction(self._db, lambda: execute(self._db, update, (now_ms(), source.id)))
+
+    def _find_orphans(self) -> None:
+        known = {self._own.id, *(source.id for source in self._adopted)}
+        for orphan in find_orphans(self._journal.directory, known):
+            log.info("adopting journal %s, whose process is gone", orphan.id)
+            self._adopted.append(_Source(orphan.id, orphan.reader, orphan))
+
+    def _apply_adopted(self, source: _Source) -> bool:
+        orphan = source.orphan
+        assert orphan is not None
+        try:
+            if source.committed is None and self._resolve(source):
+                source.end = orphan.close_open_calls(source.position, self._node)
+            elif source.pending is not None:
+                self._resolve(source)
+            if self._apply(source, source.end):
+                return True
+            self._mark_finished(source)
+            orphan.remove()
+            self._adopted.remove(source)
+        except StoreUnavailable:
+            raise
+        except (OSError, StoreError) as error:
+            log.error("journal %s cannot be adopted now: %s", source.id, error)
+            self._let_go(source)
+        return False
+
+    def _let_go(self, source: _Source) -> None:
+        if source.orphan is not None:
+            source.orphan.release()
+        self._adopted = [other for other in self._adopted if other is not source]
+
+
+class _TriedOut(Exception):
+    """Rolls back a transaction in which everything was only tried."""
+
+
+_UNBOOKABLE = (StoreError, ArithmeticError, ValueError, TypeError)
+
+
+def _blames_record(error: BaseException) -> bool:
+    """Whether an error comes from what a record holds; all others are waited out.
+
+    The names are those of PEP 249, the same in peewee and in both drivers.
+    """
+    if isinstance(error, (ArithmeticError, ValueError, TypeError)):
+        return True
+    origins = (error, error.__cause__)
+    return any(type(origin).__name__ in ("DataError", "IntegrityError") for origin in origins)

@@ -1,0 +1,290 @@
+"""What every registered family must do, run over all its samples in tests/wire/<family>/."""
+
+import json
+import pathlib
+import random
+import re
+
+import pytest
+
+from adapters.bridge import NativeStream
+from adapters.family import Family, Peek
+from adapters.faults import Condition, Fault, read_upstream_error
+from adapters.jsonio import top_level
+from adapters.registry import FAMILIES, VENDORS
+
+WIRE = pathlib.Path(__file__).parent.parent / "wire"
+MAX_EVENT_BYTES = 65536
+MODEL = "demo-large"
+PUBLIC = "public/name:1"
+MODEL_VALUE = re.compile(rb'("(?:model|modelVersion)":\s*)"demo-large"')
+
+STREAMS = [
+    (family, path)
+    for family in FAMILIES.values()
+    for path in sorted((WIRE / family.name).glob("*.sse"))
+]
+GOOD_STREAMS = [(f, p) for f, p in STREAMS if p.stem != "midstream_error"]
+ANSWERS = [
+    (family, path)
+    for family in FAMILIES.values()
+    for path in sorted((WIRE / family.name).glob("*.json"))
+    if not path.stem.startswith(("error_", "models", "count_tokens"))
+]
+ERRORS = [
+    (family, path)
+    for family in FAMILIES.values()
+    for path in sorted((WIRE / family.name).glob("error_*.json"))
+]
+LINE_ENDS = [b"\n", b"\r\n", b"\r"]
+
+
+def name_of(value: object) -> str:
+    return value.stem if isinstance(value, pathlib.Path) else getattr(value, "name", repr(value))
+
+
+def cuts(data: bytes, rng: random.Random) -> list[list[bytes]]:
+    """The data whole, byte by byte and cut at random."""
+    ways = [[data], [data[i : i + 1] for i in range(len(data))]]
+    for _ in range(20):
+        at = sorted(rng.sample(range(1, len(data)), rng.randint(1, 12)))
+        ways.append([data[a:b] for a, b in zip([0, *at], [*at, len(data)], strict=True)])
+    return ways
+
+
+def run(
+    family: Family, chunks: list[bytes], public: str = MODEL, drop: bool = False
+) -> tuple[bytes, NativeStream]:
+    stream = NativeStream(family.stream_tap(public, MODEL, drop), MAX_EVENT_BYTES)
+    sent = b"".join([stream.feed(chunk) for chunk in chunks])
+    return sent + stream.close(), stream
+
+
+@pytest.mark.parametrize("ends", LINE_ENDS)
+@pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_of)
+def test_stream_is_byte_exact_however_it_is_cut(family, path, ends):
+    data = path.read_bytes().replace(b"\n", ends)
+    for chunks in cuts(data, random.Random(7)):
+        sent, stream = run(family, chunks)
+        assert sent == data
+        assert stream.accepted and stream.whole and stream.tap.terminal
+        assert stream.tap.fault is None and stream.at_boundary
+        assert stream.tap.usage is not None and stream.tap.upstream_id
+        assert stream.tap.output_units > 0 or path.stem == "refusal"
+
+
+@pytest.mark.parametrize("ends", LINE_ENDS)
+@pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_of)
+def test_only_the_model_value_differs_when_names_differ(family, path, ends):
+    data = path.read_bytes().replace(b"\n", ends)
+    expected, times = MODEL_VALUE.subn(rb'\1"' + PUBLIC.encode() + b'"', data)
+    assert times > 0
+    for chunks in cuts(data, random.Random(8)):
+        assert run(family, chunks, public=PUBLIC)[0] == expected
+
+
+@pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_of)
+def test_a_comment_and_blank_lines_and_a_bom_pass(family, path):
+    data = b"\xef\xbb\xbf: hello\n\n\n" + path.read_bytes().replace(b"\n\n", b"\n\n\n: x\n\n", 2)
+    for chunks in cuts(data, random.Random(9)):
+        sent, stream = run(family, chunks)
+        assert sent == data and stream.whole
+
+
+@pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_of)
+def test_a_cut_stream_is_never_whole_before_its_finish(family, path):
+    data = path.read_bytes()
+    finish = re.search(rb'"(finish_reason|stop_reason)":"', data)
+    assert finish is not None
+    for end in range(0, finish.start(), 7):
+        sent, stream = run(family, [data[:end]])
+        assert not stream.whole
+        assert data.startswith(sent) or data.startswith(sent.rstrip(b"\n"))
+        assert sent == b"" or sent.endswith(b"\n\n")
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+def test_an_error_event_of_the_vendor_is_not_passed(family):
+    data = (WIRE / family.name / "midstream_error.sse").read_bytes()
+    for chunks in cuts(data, random.Random(10)):
+        sent, stream = run(family, chunks)
+        assert sent and data.startswith(sent) and b"stopped answering" not in sent
+        fault = stream.tap.fault
+        assert fault is not None and fault.message == "The upstream channel stopped answering."
+        assert not stream.whole and stream.feed(b"data: {}\n\n") == b""
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+def test_our_own_stream_fault_is_read_back_as_an_error(family):
+    """What one gateway writes, another must understand."""
+    first = next(p for f, p in GOOD_STREAMS if f is family).read_bytes().split(b"\n\n")[0] + b"\n\n"
+    for condition in Condition:
+        event = family.encode_stream_fault(Fault(condition, model="m", param="p"), "req_1")
+        sent, stream = run(family, [first + event])
+        assert sent == first and stream.tap.fault is not None
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+@pytest.mark.parametrize("started", [False, True])
+def test_heartbeats_disturb_nobody(family, started):
+    data = next(p for f, p in GOOD_STREAMS if f is family).read_bytes()
+    first, rest = data.split(b"\n\n", 1)
+    beat = family.keep_alive(started)
+    data = first + b"\n\n" + beat + rest if started else beat + data
+    sent, stream = run(family, [data])
+    assert sent == data and stream.whole
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+def test_every_condition_has_an_envelope(family):
+    for condition in Condition:
+        fault = Fault(condition, param="messages[0].content", model=MODEL)
+        envelope = family.encode_fault(fault, "req_1")
+        body = json.loads(envelope.body)
+        assert 400 <= envelope.status <= 599
+        assert envelope.headers["content-type"] == "application/json"
+        assert body["error"]["message"]
+        assert b"None" not in envelope.body
+        assert (envelope.headers.get("x-should-retry") == "false") == (
+            fault.should_retry_header is not None
+        )
+        wait = envelope.headers.get("retry-after")
+        assert wait is None or 1 <= int(wait) <= 60
+
+
+@pytest.mark.parametrize(("family", "path"), ANSWERS, ids=name_of)
+def test_a_whole_answer_is_byte_exact_but_for_the_model(family, path):
+    body = path.read_bytes()
+    same = family.read_answer(body, MODEL, MODEL)
+    assert same.body is body and same.usage is not None and same.upstream_id
+    renamed = family.read_answer(body, PUBLIC, MODEL)
+    expected, times = MODEL_VALUE.subn(rb'\1"' + PUBLIC.encode() + b'"', body)
+    assert times == 1 and renamed.body == expected and renamed.usage == same.usage
+
+
+@pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_of)
+def test_stream_and_whole_answer_report_the_same_usage(family, path):
+    whole = path.with_suffix(".json")
+    stream = run(family, [path.read_bytes()])[1]
+    answer = family.read_answer(whole.read_bytes(), MODEL, MODEL)
+    assert stream.tap.usage == answer.usage
+
+
+@pytest.mark.parametrize(("family", "path"), ERRORS, ids=name_of)
+def test_error_bodies_in_place_of_an_answer(family, path):
+    with pytest.raises(Fault) as caught:
+        family.read_answer(path.read_bytes(), MODEL, MODEL)
+    assert caught.value.condition is not Condition.UPSTREAM_INVALID
+    status = int(path.stem.split("_")[1])
+    read = read_upstream_error(status, {}, path.read_bytes())
+    assert read.fail_over and read.fault.condition is caught.value.condition
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b"{}", b"\xff", b'"x"', b"1"])
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+def test_no_answer_at_all_is_e30(family, body):
+    with pytest.raises(Fault) as caught:
+        family.read_answer(body, PUBLIC, MODEL)
+    assert caught.value.condition is Condition.UPSTREAM_INVALID
+
+
+@pytest.mark.parametrize("data", [b"nonsense", b"[1]", b'{"a":', b"<html>", b"7"])
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+def test_an_unreadable_event_is_e30(family, data):
+    good = next(p for f, p in GOOD_STREAMS if f is family).read_bytes()
+    for before in (b"", good.split(b"\n\n")[0] + b"\n\n"):
+        sent, stream = run(family, [before + b"data: " + data + b"\n\n"])
+        assert sent == before
+        assert stream.tap.fault.condition is Condition.UPSTREAM_INVALID
+
+
+def request_of(family: Family) -> bytes:
+    return b'{"model":"m", "messages":[{"role":"user","content":"x"}],"max_tokens":5,"stream":true}'
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+def test_a_request_passes_when_nothing_needs_editing(family):
+    body = request_of(family)
+    spans = top_level(body)
+    peek = family.peek(spans)
+    assert (peek.model, peek.stream, peek.max_output_tokens, peek.choices) == ("m", True, 5, 1)
+    told = Peek("m", True, 5, 1, include_usage=True)
+    assert family.edit_request(body, spans, told, "m") is body
+    renamed = family.edit_request(body, spans, told, "up/stream")
+    assert renamed == body.replace(b'"m"', b'"up/stream"')
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+@pytest.mark.parametrize("vendor", VENDORS.values(), ids=name_of)
+def test_header_lines_are_safe(family, vendor):
+    client = {
+        "authorization": "Bearer client-secret",
+        "x-api-key": "client-secret",
+        "cookie": "a=b",
+        "x-forwarded-for": "1.2.3.4",
+        "anthropic-version": "2023-06-01\r\nx-evil: 1",
+        "anthropic-beta": "a\r\nx-evil: 1",
+        "openai-organization": "org\nx-evil: 1",
+    }
+    lines = family.request_headers(client, vendor, "upstream-key")
+    text = "\n".join(lines)
+    assert "client-secret" not in text and "cookie" not in text and "forwarded" not in text
+    assert all(re.fullmatch(r"[a-z-]+: [\x20-\x7e]+", line) for line in lines), lines
+    assert sum("upstream-key" in line for line in lines) == 1
+    assert "content-type: application/json" in lines
+    with pytest.raises(Fault) as caught:
+        family.request_headers(client, vendor, "key\nx-evil: 1")
+    assert caught.value.condition is Condition.CHANNEL_MISCONFIGURED
+
+
+def mutant(data: bytes, rng: random.Random) -> bytes:
+    """The data with a few bytes flipped, cut out, doubled or put in."""
+    out = bytearray(data)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(out) or 1)
+        length = rng.randint(1, 30)
+        kind = rng.randrange(5)
+        if kind == 0 and out:
+            out[at] = rng.randrange(256)
+        elif kind == 1:
+            del out[at : at + length]
+        elif kind == 2:
+            out[at:at] = out[at : at + length]
+        elif kind == 3:
+            out[at:at] = rng.choice(
+                [b"\xff", b"\\ud800", b"null", b"[" * 2000, b'"', b"}", b"-1", b"1e999", b"\r", b"NaN"]
+            )
+        else:
+            place = bytes(out).find(rng.choice([b'":', b"data:", b"[", b"{", b"\n"]), at)
+            if place >= 0:
+                out[place : place + 1] = rng.choice([b"", b"7", b'":[]', b"\x00", b'{"a":'])
+    return bytes(out)
+
+
+def survives(action) -> None:
+    try:
+        action()
+    except Fault:
+        pass
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+def test_mutants_raise_nothing_but_faults(family):
+    rng = random.Random(2026)
+    samples = [path for path in sorted((WIRE / family.name).iterdir())]
+    for number in range(2000):
+        path = samples[number % len(samples)]
+        data = mutant(path.read_bytes(), rng)
+        cut = rng.randrange(len(data) + 1)
+        for public in (MODEL, PUBLIC):
+            run(family, [data[:cut], data[cut:]], public, drop=True)[1].tap.usage  # noqa: B018
+            survives(lambda: family.read_answer(data, public, MODEL))
+            survives(lambda: family.read_answer(data, public, MODEL, counting=True))
+        read_upstream_error(rng.choice([200, 302, 400, 401, 404, 429, 500, 503]), {}, data)
+        body = mutant(request_of(family), rng)
+
+        def edit() -> None:
+            spans = top_level(body)
+            family.edit_request(body, spans, family.peek(spans), "other")
+
+        survives(edit)

@@ -1,0 +1,93 @@
+"""The secrets file: made once with mode 0600, refused when it is weak, open or missing."""
+
+import os
+import stat
+
+import pytest
+
+from conf import secrets
+from conf.settings import ConfigError
+
+STRONG = "A" * 43 + "="
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "secrets.toml"
+
+
+def refused(path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        secrets.load(path)
+    return str(caught.value)
+
+
+def write(path, **lists):
+    every = {"peppers": [STRONG], "cipher_keys": [STRONG], "cookie_secrets": [STRONG], **lists}
+    path.write_text("".join(f"{name} = {values!r}\n" for name, values in every.items()))
+    path.chmod(0o600)
+
+
+def test_a_made_file_is_private_and_loads(path):
+    old = os.umask(0)
+    try:
+        secrets.create(path)
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    made = secrets.load(path)
+    every = [*made.peppers, *made.cipher_keys, *made.cookie_secrets]
+    assert len(set(every)) == 3
+    assert not any(secret in repr(made) for secret in every)
+
+
+def test_an_existing_file_is_never_replaced(path):
+    secrets.create(path)
+    before = path.read_bytes()
+    with pytest.raises(FileExistsError):
+        secrets.create(path)
+    assert path.read_bytes() == before
+
+
+def test_two_installations_differ(path, tmp_path):
+    secrets.create(path)
+    secrets.create(tmp_path / "other.toml")
+    assert secrets.load(path).peppers != secrets.load(tmp_path / "other.toml").peppers
+
+
+def test_a_missing_file_comes_with_a_cure(path):
+    assert "./sluice init" in refused(path)
+
+
+def test_a_file_everybody_may_read_is_refused(path):
+    secrets.create(path)
+    path.chmod(0o644)
+    assert f"chmod 600 {path}" in refused(path)
+
+
+@pytest.mark.parametrize(
+    ("lists", "said"),
+    [
+        ({"peppers": []}, "peppers is empty"),
+        ({"cipher_keys": ["short"]}, "cipher_keys: 32 bytes"),
+        ({"cookie_secrets": ["é" * 40]}, "cookie_secrets: 32 bytes"),
+        ({"pepers": [STRONG]}, "unknown field"),
+        ({"peppers": "x"}, "Expected `array`"),
+    ],
+)
+def test_bad_contents(path, lists, said):
+    write(path, **lists)
+    assert said in refused(path)
+    assert STRONG not in refused(path)
+
+
+def test_rotated_secrets_keep_their_order(path):
+    other = "B" * 43 + "="
+    write(path, peppers=[other, STRONG])
+    assert secrets.load(path).peppers == [other, STRONG]
+
+
+def test_broken_toml_quotes_nothing(path):
+    write(path)
+    path.write_text(path.read_text() + f'x = "{STRONG}\n')
+    assert refused(path) == f"{path}: not a TOML file"

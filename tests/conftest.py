@@ -1,0 +1,53 @@
+"""Fixtures of all tests: an event loop of the test's own, and coroutine tests without a mark."""
+
+import asyncio
+import inspect
+
+import pytest
+from tornado.ioloop import IOLoop
+from tornado.simple_httpclient import SimpleAsyncHTTPClient
+
+CLIENTS_AT_ONCE = 200
+LARGEST_ANSWER_BYTES = 1 << 30
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if inspect.iscoroutinefunction(getattr(item, "obj", None)):
+            if item.get_closest_marker("gen_test") is None:
+                item.add_marker("gen_test")
+            if "io_loop" not in item.fixturenames:
+                item.fixturenames.append("io_loop")
+
+
+@pytest.fixture
+def io_loop():
+    """A loop that is closed with everything still running on it cancelled."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    tornado_loop = IOLoop(asyncio_loop=loop, make_current=False)
+    yield tornado_loop
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    asyncio.set_event_loop(None)
+    tornado_loop.close(all_fds=True)
+
+
+@pytest.fixture
+def http_client(io_loop):
+    """A client that shares nothing with the gateway's own upstream client."""
+
+    async def build():
+        return SimpleAsyncHTTPClient(
+            force_instance=True,
+            max_clients=CLIENTS_AT_ONCE,
+            max_body_size=LARGEST_ANSWER_BYTES,
+        )
+
+    client = io_loop.run_sync(build)
+    yield client
+    client.close()

@@ -1,0 +1,221 @@
+"""A scripted upstream on a real socket, and the client under test."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import struct
+
+import pytest
+
+from handlers.relay.upstream import UpstreamClient, UpstreamRequest
+
+
+class Peer:
+    """The upstream's end of one connection."""
+
+    def __init__(self, reader, writer):
+        self.reader = reader
+        self.writer = writer
+        self.closing = False
+
+    async def read_head(self):
+        """The raw head of the next request; None when the connection has ended."""
+        try:
+            return await self.reader.readuntil(b"\r\n\r\n")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+
+    async def read_body(self, head):
+        for line in head.split(b"\r\n"):
+            name, _, value = line.partition(b":")
+            if name.lower() == b"content-length":
+                return await self.reader.readexactly(int(value))
+        return b""
+
+    async def send(self, data):
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(self, body=b"{}", status="200 OK", headers=()):
+        lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers]
+        await self.send("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+
+    async def begin_stream(self, *headers):
+        lines = ["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", *headers]
+        if not any(line.lower().startswith("content-type") for line in headers):
+            lines.append("Content-Type: text/event-stream; charset=utf-8")
+        await self.send("\r\n".join(lines).encode() + b"\r\n\r\n")
+
+    async def chunk(self, data):
+        await self.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    async def end_stream(self):
+        await self.send(b"0\r\n\r\n")
+
+    def reset(self):
+        """RST instead of FIN."""
+        self.closing = True
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+    async def wait_closed_by_client(self):
+        with contextlib.suppress(ConnectionError):
+            while await self.reader.read(65536):
+                pass
+        self.closing = True
+
+
+class Upstream:
+    """Runs `script(peer, head, body)` for each request; counts what reached it."""
+
+    def __init__(self, script, read_body=True):
+        self.script = script
+        self.read_body = read_body
+        self.connections = 0
+        self.requests = []
+        self.server = None
+        self.url = ""
+
+    async def start(self, **options):
+        self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0, **options)
+        port = self.server.sockets[0].getsockname()[1]
+        scheme = "https" if options.get("ssl") else "http"
+        self.url = f"{scheme}://127.0.0.1:{port}/v1/test"
+
+    async def _serve(self, reader, writer):
+        self.connections += 1
+        peer = Peer(reader, writer)
+        try:
+            while not peer.closing and (head := await peer.read_head()) is not None:
+                body = await peer.read_body(head) if self.read_body else b""
+                self.requests.append((head, body))
+                await self.script(peer, head, body)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+@pytest.fixture
+def serve(io_loop):
+    """`await serve(script)` -> Upstream, running."""
+    running = []
+
+    async def start(script, read_body=True, **options):
+        upstream = Upstream(script, read_body)
+        await upstream.start(**options)
+        running.append(upstream)
+        return upstream
+
+    yield start
+
+    async def stop():
+        for upstream in running:
+            upstream.server.close()
+
+    io_loop.run_sync(stop)
+
+
+@pytest.fixture
+def client(io_loop, capfd, caplog):
+    """The client under test; nothing may be printed by a callback or logged as an error."""
+
+    async def build():
+        return UpstreamClient(force_instance=True)
+
+    client = io_loop.run_sync(build)
+    yield client
+    client.close()
+    assert "Traceback" not in capfd.readouterr().err
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR] == []
+
+
+@pytest.fixture
+def full_backlog():
+    """A listener that takes no connection any more: SYN is not answered."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            sock = stack.enter_context(socket.socket())
+            sock.setblocking(False)
+            sock.connect_ex(listener.getsockname())
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+
+
+@pytest.fixture
+def fast_seconds(monkeypatch):
+    """The client's seconds last 50 ms. Before `client` in a test's arguments."""
+    monkeypatch.setattr("handlers.relay.upstream.SWEEP_INTERVAL_S", 0.05)
+
+
+@pytest.fixture
+def request_to():
+    """A request as the relay makes it, with limits that a test may replace."""
+
+    def build(url, **changes):
+        fields = {
+            "method": "POST",
+            "url": url,
+            "headers": ["Content-Type: application/json", "Authorization: Bearer upstream-key"],
+            "body": b'{"model":"m"}',
+            "connect_timeout_s": 5,
+            "first_byte_timeout_s": 60,
+            "idle_timeout_s": 60,
+            "max_answer_bytes": 1 << 26,
+            "stream": False,
+        }
+        return UpstreamRequest(**(fields | changes))
+
+    return build
+
+
+class Collector:
+    """A sink with a capacity: full at `capacity_bytes` until `drain`."""
+
+    def __init__(self, exchange, capacity_bytes=None):
+        self.exchange = exchange
+        self.capacity_bytes = capacity_bytes
+        self.parts = []
+        self.waiting_bytes = 0
+        self.largest_waiting_bytes = 0
+        self.came = asyncio.Event()
+        self.ended = asyncio.get_running_loop().create_future()
+        exchange.pipe(self.take, self.ended.set_result)
+
+    def take(self, data):
+        self.parts.append(data)
+        self.waiting_bytes += len(data)
+        self.largest_waiting_bytes = max(self.largest_waiting_bytes, self.waiting_bytes)
+        self.came.set()
+        return self.capacity_bytes is None or self.waiting_bytes < self.capacity_bytes
+
+    def drain(self):
+        self.waiting_bytes = 0
+        self.exchange.resume()
+
+    @property
+    def data(self):
+        return b"".join(self.parts)
+
+
+@pytest.fixture
+def collect():
+    return Collector
+
+
+@pytest.fixture
+def open_stream(client, serve, request_to):
+    """`await open_stream(script)` -> (exchange with its head, upstream)."""
+
+    async def build(script, **changes):
+        upstream = await serve(script)
+        exchange = client.start(request_to(upstream.url, **({"stream": True} | changes)))
+        await exchange.head
+        assert exchange.streaming
+        return exchange, upstream
+
+    return build

@@ -1,0 +1,96 @@
+"""Who calls: addresses behind proxies, credentials, the state of a key."""
+
+from ipaddress import ip_network
+
+import pytest
+
+from adapters.faults import Condition, Fault
+from handlers.relay import admit
+from store.keys import KeyEntry
+
+PROXIES = (ip_network("10.0.0.0/8"), ip_network("::1/128"))
+CHAT = ("authorization",)
+MESSAGES = ("authorization", "x-api-key")
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "expected"),
+    [
+        ("203.0.113.9", "198.51.100.1", "203.0.113.9"),
+        ("10.0.0.1", None, "10.0.0.1"),
+        ("10.0.0.1", "198.51.100.1", "198.51.100.1"),
+        ("10.0.0.1", "192.0.2.66, 198.51.100.1", "198.51.100.1"),
+        ("10.0.0.1", "198.51.100.1, 10.2.3.4", "198.51.100.1"),
+        ("10.0.0.1", "10.9.9.9, 10.2.3.4", "10.9.9.9"),
+        ("10.0.0.1", "evil, 10.2.3.4", "10.2.3.4"),
+        ("10.0.0.1", "garbage", "10.0.0.1"),
+        ("10.0.0.1", "", "10.0.0.1"),
+        ("::1", "2001:db8::7", "2001:db8::7"),
+    ],
+)
+def test_client_address(peer, forwarded, expected):
+    assert admit.client_address(peer, forwarded, PROXIES) == expected
+
+
+def test_nobody_is_trusted_by_default():
+    assert admit.client_address("127.0.0.1", "198.51.100.1", ()) == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("headers", "sources", "expected"),
+    [
+        ({"authorization": "Bearer k-1"}, CHAT, "k-1"),
+        ({"authorization": "bearer k-1"}, CHAT, "k-1"),
+        ({"x-api-key": "k-2"}, MESSAGES, "k-2"),
+        ({"authorization": "Bearer k-1", "x-api-key": "k-2"}, MESSAGES, "k-1"),
+        ({"authorization": "k-1"}, CHAT, Condition.MALFORMED_AUTHORIZATION),
+        ({"authorization": "Bearer  k-1"}, CHAT, Condition.MALFORMED_AUTHORIZATION),
+        ({"authorization": "Bearer "}, CHAT, Condition.MALFORMED_AUTHORIZATION),
+        ({"authorization": "Basic abc"}, CHAT, Condition.MALFORMED_AUTHORIZATION),
+        ({"authorization": "Bearer a b"}, CHAT, Condition.MALFORMED_AUTHORIZATION),
+        # The first source decides alone: a good x-api-key does not mend a bad Authorization.
+        ({"authorization": "k-1", "x-api-key": "k-2"}, MESSAGES, Condition.MALFORMED_AUTHORIZATION),
+        ({"x-api-key": "k-2"}, CHAT, Condition.MISSING_KEY),
+        ({"x-api-key": ""}, MESSAGES, Condition.MISSING_KEY),
+        ({}, MESSAGES, Condition.MISSING_KEY),
+    ],
+)
+def test_credential(headers, sources, expected):
+    if isinstance(expected, Condition):
+        with pytest.raises(Fault) as caught:
+            admit.credential(headers.get, sources)
+        assert caught.value.condition is expected
+    else:
+        assert admit.credential(headers.get, sources) == expected
+
+
+def entry(**changes):
+    fields = {
+        "id": "k", "name": "laptop", "user_id": "u", "user": "alice", "group": "default",
+        "disabled": False, "revoked": False, "expires_ms": None, "models": None, "networks": (),
+        "spend_order": "plan_first", "valid_until_ms": None,
+    }  # fmt: skip
+    return KeyEntry(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "condition"),
+    [
+        ({}, None),
+        ({"disabled": True}, Condition.KEY_DISABLED),
+        ({"revoked": True}, Condition.KEY_DISABLED),
+        ({"expires_ms": 1000}, Condition.KEY_EXPIRED),
+        ({"expires_ms": 1001}, None),
+        ({"valid_until_ms": 999}, Condition.KEY_EXPIRED),
+        ({"networks": (ip_network("192.0.2.0/24"),)}, Condition.IP_NOT_ALLOWED),
+        ({"networks": (ip_network("203.0.113.0/24"),)}, None),
+        ({"disabled": True, "expires_ms": 1}, Condition.KEY_DISABLED),
+    ],
+)
+def test_check_key(changes, condition):
+    if condition is None:
+        admit.check_key(entry(**changes), "203.0.113.9", now_ms=1000)
+    else:
+        with pytest.raises(Fault) as caught:
+            admit.check_key(entry(**changes), "203.0.113.9", now_ms=1000)
+        assert caught.value.condition is condition

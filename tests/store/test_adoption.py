@@ -1,0 +1,232 @@
+"""Journals of the dead: found by their lock, closed once whatever happens, removed whole."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from store import journal_lines
+from store.adoption import Orphan, find_orphans
+from store.ids import new_ulid
+from store.journal import Journal, lock_directory
+from store.journal_lines import SEGMENT_BYTES, OpenLine, Sent, segment_path, segment_starts
+from store.pricing import Prices
+from store.usage import UsageRecord
+
+PRICES = Prices(10**9, 10**9, 0, 0, 0, 0, 0)
+NAMES = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
+
+
+def opened(call_id):
+    money = {"prices": PRICES.json, "multiplier_ppm": 10**6, "input_tokens": 10}
+    return OpenLine(id=call_id, started_ms=1, **dict.fromkeys(NAMES, "x"), **money)
+
+
+def closed(call_id):
+    return UsageRecord(id=call_id, started_ms=1, **dict.fromkeys(NAMES, "x"))
+
+
+def die(journal):
+    """End a journal as SIGKILL does: files and offsets stay, the lock is gone."""
+    journal.finish()
+    journal.close()
+
+
+def adopt(directory):
+    (orphan,) = find_orphans(directory, [])
+    return orphan
+
+
+def closes(orphan, end, start=0):
+    return orphan.reader.read_closed(start, end, 10**6).records
+
+
+def test_living_journals_and_known_ones_are_not_taken(tmp_path):
+    living, dead, known = Journal(tmp_path), Journal(tmp_path), Journal(tmp_path)
+    die(dead)
+    die(known)
+    os.close(lock_directory(tmp_path))
+    (orphan,) = find_orphans(tmp_path, [known.id])
+    assert orphan.id == dead.id
+    assert Orphan.take(tmp_path, dead.id) is None
+    assert Orphan.take(tmp_path, living.id) is None
+    orphan.release()
+    again = Orphan.take(tmp_path, dead.id)
+    assert again is not None
+    again.remove()
+    assert Orphan.take(tmp_path, dead.id) is None
+    assert not list(tmp_path.glob(f"{dead.id}*"))
+    living.close()
+
+
+def test_open_calls_are_closed_and_closed_ones_are_left_alone(tmp_path):
+    journal = Journal(tmp_path)
+    done, silent, streaming, regrown = (new_ulid() for _ in range(4))
+    for call_id in (done, silent, streaming, regrown):
+        journal.open_call(opened(call_id))
+    journal.mark(streaming, 5, True, Sent(200, "messages", "up", "main"))
+    journal.mark(done, 5, True, Sent(200))
+    journal.mark(streaming, 90, True, Sent(200, "messages", "up", "main"))
+    journal.close_call(closed(done))
+    die(journal)
+    orphan = adopt(tmp_path)
+    written = journal.written_offset
+    end = orphan.close_open_calls(0, "web-1")
+    records = closes(orphan, end)
+    assert [record.id for record in records] == [done, silent, streaming, regrown]
+    by_id = {record.id: record for record in records}
+    assert by_id[done].outcome == "ok"
+    assert by_id[silent].outcome == by_id[streaming].outcome == "gateway_lost"
+    assert (by_id[streaming].cost_nanos, by_id[silent].cost_nanos) == (100_000, 0)
+    assert by_id[streaming].node == "web-1"
+    # Those already applied are not read again.
+    assert [record.id for record in closes(orphan, end, written)] == [silent, streaming, regrown]
+    orphan.release()
+
+
+def test_adoption_may_be_repeated(tmp_path):
+    journal = Journal(tmp_path)
+    for _ in range(5):
+        journal.open_call(opened(new_ulid()))
+    die(journal)
+    ends = []
+    for _ in range(3):
+        orphan = adopt(tmp_path)
+        ends.append(orphan.close_open_calls(0, "web-1"))
+        assert len(closes(orphan, ends[-1])) == 5
+        orphan.release()
+    assert len(set(ends)) == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_adoption_killed_while_writing_is_completed(tmp_path, seed):
+    rng = random.Random(seed)
+    journal = Journal(tmp_path)
+    ids = [new_ulid() for _ in range(20)]
+    for call_id in ids:
+        journal.open_call(opened(call_id))
+    die(journal)
+    written = journal.written_offset
+    orphan = adopt(tmp_path)
+    end = orphan.close_open_calls(0, "web-1")
+    orphan.release()
+    # Only a part of what the first adopter wrote has reached the disk.
+    cut = rng.randrange(written, end)
+    with open(segment_path(tmp_path, journal.id, 0), "r+b") as segment:
+        segment.seek(cut)
+        segment.write(bytes(end - cut))
+    orphan = adopt(tmp_path)
+    assert orphan.close_open_calls(0, "web-1") == end
+    assert [record.id for record in closes(orphan, end)] == ids
+    orphan.release()
+
+
+def test_what_a_power_loss_left_behind_the_end_never_comes_to_life(tmp_path):
+    journal = Journal(tmp_path)
+    first, second = new_ulid(), new_ulid()
+    journal.open_call(opened(first))
+    torn_at = journal.written_offset
+    journal.open_call(opened(second))
+    journal.close_call(closed(second))
+    journal.close_call(closed(first))
+    die(journal)
+    with open(segment_path(tmp_path, journal.id, 0), "r+b") as segment:
+        segment.seek(torn_at + 20)
+        segment.write(bytes(40))
+    orphan = adopt(tmp_path)
+    end = orphan.close_open_calls(0, "web-1")
+    records = closes(orphan, SEGMENT_BYTES)
+    assert [(record.id, record.outcome) for record in records] == [(first, "gateway_lost")]
+    content = segment_path(tmp_path, journal.id, 0).read_bytes()
+    assert content[end:].strip(b"\0") == b""
+    orphan.release()
+
+
+def test_closing_lines_go_on_in_the_next_segment(tmp_path, monkeypatch):
+    for module in ("journal_lines", "journal", "adoption"):
+        monkeypatch.setattr(sys.modules[f"store.{module}"], "SEGMENT_BYTES", 32 * 1024)
+    assert journal_lines.SEGMENT_BYTES == 32 * 1024
+    journal = Journal(tmp_path)
+    ids = [new_ulid() for _ in range(300)]
+    for call_id in ids:
+        journal.open_call(opened(call_id))
+    die(journal)
+    orphan = adopt(tmp_path)
+    end = orphan.close_open_calls(0, "web-1")
+    assert [record.id for record in closes(orphan, end)] == ids
+    assert len(segment_starts(tmp_path, journal.id)) > 2
+    orphan.remove()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_journal_that_lost_more_than_the_store_applied_goes_on_behind_it(tmp_path):
+    journal = Journal(tmp_path)
+    journal.open_call(opened(call_id := new_ulid()))
+    die(journal)
+    orphan = adopt(tmp_path)
+    applied = journal.written_offset + 10_000
+    end = orphan.close_open_calls(applied, "web-1")
+    assert [record.id for record in closes(orphan, end, applied)] == [call_id]
+    orphan.release()
+
+
+def test_a_journal_without_files_has_nothing_to_say(tmp_path):
+    journal = Journal(tmp_path)
+    die(journal)
+    segment_path(tmp_path, journal.id, 0).unlink()
+    for path in tmp_path.glob("*.log"):
+        path.unlink()
+    orphan = adopt(tmp_path)
+    assert orphan.close_open_calls(0, "web-1") == 0
+    orphan.remove()
+
+
+
+
+def test_a_process_killed_while_writing_loses_no_acknowledged_line(tmp_path):
+    """Every id printed after open_call is in the journal; every one after close_call is closed."""
+    script = textwrap.dedent(f"""
+        import sys, pathlib
+        sys.path.insert(0, {os.getcwd()!r})
+        from store.ids import new_ulid
+        from store.journal import Journal
+        from store.journal_lines import OpenLine
+        from store.usage import UsageRecord
+        journal = Journal(pathlib.Path(sys.argv[1]))
+        names = dict.fromkeys({NAMES!r}, "x")
+        while True:
+            call_id = new_ulid()
+            journal.open_call(OpenLine(id=call_id, started_ms=1, **names))
+            sys.stdout.write("o" + call_id + chr(10))
+            sys.stdout.flush()
+            journal.close_call(UsageRecord(id=call_id, started_ms=1, **names))
+            sys.stdout.write("c" + call_id + chr(10))
+            sys.stdout.flush()
+    """)
+    rng = random.Random(5)
+    for cycle in range(3):
+        folder = tmp_path / str(cycle)
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, str(folder)], stdout=subprocess.PIPE, text=True
+        )
+        with contextlib.closing(process.stdout):
+            assert process.stdout.readline()
+            time.sleep(rng.uniform(0.02, 0.2))
+            process.send_signal(signal.SIGKILL)
+            said = process.stdout.read().split("\n")
+        process.wait()
+        begun = {item[1:] for item in said if item[:1] == "o" and len(item) == 27}
+        ended = {item[1:] for item in said if item[:1] == "c" and len(item) == 27}
+        orphan = adopt(folder)
+        records = closes(orphan, orphan.close_open_calls(0, "web-1"))
+        assert len(begun) > 50
+        assert begun <= {record.id for record in records}
+        assert ended <= {record.id for record in records if record.outcome == "ok"}
+        assert len(records) == len({record.id for record in records})
+        orphan.release()

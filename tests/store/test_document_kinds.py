@@ -1,0 +1,24 @@
+"""The table of kinds: defaults that its own types accept, secrets that stay masked."""
+
+import pytest
+
+from store.audit import SECRET_FIELDS
+from store.document_kinds import KINDS, REQUIRED, plain
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_defaults_are_valid_and_can_be_shown(kind):
+    for name, field in KINDS[kind].fields.items():
+        if field.default is REQUIRED or (field.secret and field.default is None):
+            continue
+        assert field.type.parse(field.type.plain(field.default)) == field.default, name
+
+
+def test_secret_fields_are_those_that_the_audit_log_masks():
+    secret = {n for kind in KINDS.values() for n, field in kind.fields.items() if field.secret}
+    assert secret == SECRET_FIELDS
+
+
+def test_shown_fields():
+    fields = {"secret": "sk-1", "limit": 5 * 10**9, "expires_at": None}
+    assert plain("key", fields) == {"secret": "***", "expires_at": None, "limit": "5"}

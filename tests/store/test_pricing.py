@@ -1,0 +1,152 @@
+"""Money arithmetic: exact, rounded up once, refused beyond its limits."""
+
+import random
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+import pytest
+
+from store.pricing import (
+    MAX_BIGINT,
+    PRICE_NAMES,
+    AmountError,
+    Prices,
+    cost_nanos,
+    format_money,
+    format_multiplier,
+    parse_money,
+    parse_multiplier,
+    parse_price,
+    prices_from_json,
+)
+
+FREE = Prices(0, 0, 0, 0, 0, 0, 0)
+
+
+@dataclass
+class Tokens:
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+def test_each_count_has_its_own_price():
+    prices = Prices(1, 10, 100, 1_000, 10_000, 100_000, 7)
+    million = 10**6
+    tokens = Tokens(1 * million, 2 * million, 3 * million, 4 * million, 5 * million, 6 * million)
+    assert cost_nanos(tokens, prices, million) == 654_321 + 7
+
+
+def test_cost_is_rounded_up_once_and_never_down():
+    one_nano = Prices(1, 1, 0, 0, 0, 0, 0)
+    assert cost_nanos(Tokens(1), one_nano, 10**6) == 1
+    # Two counts of half a nano make one nano, not two.
+    assert cost_nanos(Tokens(500_000, 500_000), one_nano, 10**6) == 1
+    assert cost_nanos(Tokens(500_000, 500_001), one_nano, 10**6) == 2
+    assert cost_nanos(Tokens(), one_nano, 10**6) == 0
+    assert cost_nanos(Tokens(10**6), one_nano, 1) == 1
+
+
+def test_cost_is_exact_for_random_calls():
+    rng = random.Random(1)
+    for _ in range(2_000):
+        prices = Prices(*(rng.choice((0, rng.randrange(10**12))) for _ in PRICE_NAMES))
+        tokens = Tokens(*(rng.randrange(10**7) for _ in range(6)))
+        ppm = rng.randrange(10**8)
+        counts = (
+            tokens.input_tokens,
+            tokens.output_tokens,
+            tokens.cache_read_tokens,
+            tokens.cache_write_tokens,
+            tokens.cache_write_1h_tokens,
+            tokens.reasoning_tokens,
+        )
+        unit_prices = (
+            prices.input,
+            prices.output,
+            prices.cache_read,
+            prices.cache_write,
+            prices.cache_write_1h,
+            prices.reasoning,
+        )
+        exact = sum(
+            (Fraction(n * p, 10**6) for n, p in zip(counts, unit_prices, strict=True)), Fraction(0)
+        )
+        exact = (exact + prices.call) * Fraction(ppm, 10**6)
+        assert cost_nanos(tokens, prices, ppm) == ceil(exact)
+
+
+def test_overflow_and_negative_counts_are_errors():
+    dear = Prices(MAX_BIGINT, 0, 0, 0, 0, 0, 0)
+    assert cost_nanos(Tokens(10**6), dear, 10**6) == MAX_BIGINT
+    with pytest.raises(OverflowError):
+        cost_nanos(Tokens(10**6 + 1), dear, 10**6)
+    with pytest.raises(ValueError, match="negative"):
+        cost_nanos(Tokens(-(10**6)), dear, 10**6)
+
+
+@pytest.mark.parametrize(
+    ("text", "nanos"),
+    [
+        ("0", 0),
+        ("1", 10**9),
+        ("12.50", 12_500_000_000),
+        ("0.000000001", 1),
+        ("007.1", 7_100_000_000),
+        ("9223372036.854775807", MAX_BIGINT),
+    ],
+)
+def test_money_is_read_exactly(text, nanos):
+    assert parse_money(text) == nanos
+    assert parse_price(text) == nanos
+    assert parse_money(format_money(nanos)) == nanos
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "-1", "+1", ".5", "5.", "1e3", "1,5", " 1", "1 ", "1_0", "NaN", "٣", "1.2.3", "0x", "1\n"],
+)
+def test_what_is_no_amount_is_refused(text):
+    with pytest.raises(AmountError, match="no amount"):
+        parse_money(text)
+
+
+def test_too_fine_and_too_large_are_refused():
+    with pytest.raises(AmountError, match="more than 9 decimals"):
+        parse_money("0.0000000010")
+    with pytest.raises(AmountError, match="more than 6 decimals"):
+        parse_multiplier("1.0000001")
+    with pytest.raises(AmountError, match="too large"):
+        parse_money("9223372036.854775808")
+    with pytest.raises(AmountError, match="no price"):
+        parse_price("9" * 5_000)
+
+
+def test_formats_are_canonical():
+    texts = [format_money(n) for n in (0, 10**9, 2_500_000_000, 1, -1, -(10**10), 10**18)]
+    assert texts == ["0", "1", "2.5", "0.000000001", "-0.000000001", "-10", "1000000000"]
+    assert format_multiplier(parse_multiplier("1.50")) == "1.5"
+    assert format_multiplier(1) == "0.000001"
+
+
+def test_prices_survive_their_json():
+    prices = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 1, 2, 3, 4)
+    assert prices_from_json(prices.json) == prices
+    assert prices.json.startswith('{"input":"2","output":"8","cache_read":"0.5",')
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"input":"1"}', FREE.json.replace('"0"', "0")])
+def test_broken_prices_json_is_refused(text):
+    with pytest.raises(AmountError):
+        prices_from_json(text)
+
+
+def test_prices_must_fit():
+    with pytest.raises(AmountError, match="price input"):
+        Prices(-1, 0, 0, 0, 0, 0, 0)
+    with pytest.raises(AmountError, match="price call"):
+        Prices(0, 0, 0, 0, 0, 0, MAX_BIGINT + 1)

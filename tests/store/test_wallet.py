@@ -1,0 +1,173 @@
+"""Credits and debits on both databases: exact, once, and never below zero."""
+
+import threading
+
+import pytest
+
+from store import wallet as wallet_module
+from store.audit import entries
+from store.books import verify
+from store.database import discard, execute, transaction
+from store.errors import NotFound, OutcomeUnknown, Refused, StoreUnavailable
+from store.ids import new_ulid
+from store.pricing import MAX_BIGINT
+from store.wallet import Movement, balance_of, credit, debit, ledger, show
+
+
+def add_user(db, name, *, wallet=True):
+    user_id = new_ulid()
+
+    def work():
+        insert = (
+            'INSERT INTO "users" ("id", "name", "role", "spend_order", "created_ms")'
+            " VALUES (?, ?, 'member', 'plan_first', 0)"
+        )
+        execute(db, insert, (user_id, name))
+        if wallet:
+            execute(db, 'INSERT INTO "wallets" ("user_id", "balance") VALUES (?, 0)', (user_id,))
+
+    transaction(db, work)
+    return user_id
+
+
+@pytest.fixture
+def db(database):
+    add_user(database, "alice")
+    add_user(database, "bob")
+    return database
+
+
+def test_credit_and_debit_are_lines_of_the_ledger(db):
+    first = credit(db, "alice", Movement(10**10, "paid"))
+    second = debit(db, "alice", Movement(3 * 10**9, "taken back", reference="invoice 7"))
+    assert (first.kind, first.amount_nanos) == ("credit", 10**10)
+    assert first.balance_after_nanos == 10**10
+    assert (second.amount_nanos, second.balance_after_nanos) == (-3 * 10**9, 7 * 10**9)
+    assert ledger(db, "alice") == [first, second]
+    assert show(db, "alice") == wallet_module.View("alice", 7 * 10**9, 0, 0)
+    assert balance_of(db, first.user_id) == 7 * 10**9
+    assert show(db, "bob").balance_nanos == 0
+    assert verify(db) == []
+    acts = entries(db, 10)
+    assert {(act["action"], act["kind"], act["name"]) for act in acts} == {
+        ("debit", "wallet", "alice"),
+        ("credit", "wallet", "alice"),
+    }
+    taken = next(act for act in acts if act["action"] == "debit")
+    assert taken["before"] == {"balance": "10"}
+    assert taken["after"]["balance"] == "7"
+
+
+def test_the_same_id_counts_once(db):
+    movement = Movement(5, "paid", idempotency_id="payment-1")
+    line = credit(db, "alice", movement)
+    credit(db, "alice", Movement(1, "more"))
+    assert credit(db, "alice", movement) == line
+    assert show(db, "alice").balance_nanos == 6
+    assert len(entries(db, 10)) == 2
+
+
+@pytest.mark.parametrize("change", ["amount", "reason", "kind", "user"])
+def test_the_same_id_for_something_else_is_refused(db, change):
+    credit(db, "alice", Movement(5, "paid", idempotency_id="payment-1"))
+    amount = 6 if change == "amount" else 5
+    reason = "other" if change == "reason" else "paid"
+    move = debit if change == "kind" else credit
+    user = "bob" if change == "user" else "alice"
+    with pytest.raises(Refused, match="payment-1"):
+        move(db, user, Movement(amount, reason, idempotency_id="payment-1"))
+    assert show(db, "alice").balance_nanos == 5
+    assert show(db, "bob").balance_nanos == 0
+
+
+def test_a_debit_takes_no_more_than_there_is(db):
+    credit(db, "alice", Movement(5, "paid"))
+    with pytest.raises(Refused, match="balance is"):
+        debit(db, "alice", Movement(6, "all"))
+    debit(db, "alice", Movement(5, "all"))
+    assert show(db, "alice").balance_nanos == 0
+
+
+def test_what_cannot_be_is_refused_with_all_faults(db):
+    with pytest.raises(Refused) as refused:
+        credit(db, "alice", Movement(0, "", idempotency_id="charges:x"))
+    assert len(refused.value.faults) == 3
+    for bad in (Movement(-1, "x"), Movement(MAX_BIGINT + 1, "x"), Movement(1, "x" * 1001)):
+        with pytest.raises(Refused):
+            credit(db, "alice", bad)
+    for bad_id in ("", "x" * 129, "a\nb"):
+        with pytest.raises(Refused):
+            credit(db, "alice", Movement(1, "x", idempotency_id=bad_id))
+    credit(db, "alice", Movement(MAX_BIGINT, "much"))
+    with pytest.raises(Refused, match="too large"):
+        credit(db, "alice", Movement(1, "more"))
+
+
+def test_unknown_users_and_missing_wallets(db):
+    add_user(db, "carol", wallet=False)
+    for name in ("nobody", "carol"):
+        for ask in (show, lambda db, user: credit(db, user, Movement(1, "x"))):
+            with pytest.raises(NotFound, match=name):
+                ask(db, name)
+    with pytest.raises(NotFound):
+        ledger(db, "nobody")
+    assert balance_of(db, new_ulid()) == 0
+
+
+def test_parallel_credits_are_all_counted_and_the_same_id_once(db):
+    errors = []
+
+    def work(number):
+        try:
+            for turn in range(5):
+                credit(db, "alice", Movement(100 + number, f"{number}-{turn}"))
+                credit(db, "alice", Movement(7, "once", idempotency_id=f"same-{turn}"))
+        except Exception as error:
+            errors.append(error)
+        finally:
+            discard(db)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert show(db, "alice").balance_nanos == 5 * (400 + 6) + 5 * 7
+    assert len(ledger(db, "alice")) == 25
+    assert verify(db) == []
+
+
+def lose_commit(monkeypatch, *, booked, then_away=False):
+    """The first transaction ends with a lost reply, booked or not."""
+    real = wallet_module.transaction
+    tries = []
+
+    def transact(db, work):
+        tries.append(work)
+        if len(tries) == 1:
+            if booked:
+                real(db, work)
+            raise OutcomeUnknown("lost during commit")
+        if then_away:
+            raise StoreUnavailable("away")
+        return real(db, work)
+
+    monkeypatch.setattr(wallet_module, "transaction", transact)
+    monkeypatch.setattr(wallet_module, "COMMIT_PAUSE_S", 0)
+
+
+@pytest.mark.parametrize("booked", [True, False])
+@pytest.mark.parametrize("own_id", [None, "payment-1"])
+def test_a_lost_reply_to_the_commit_counts_once(db, monkeypatch, booked, own_id):
+    lose_commit(monkeypatch, booked=booked)
+    line = credit(db, "alice", Movement(5, "paid", idempotency_id=own_id))
+    assert line.balance_after_nanos == 5
+    assert ledger(db, "alice") == [line]
+    assert show(db, "alice").balance_nanos == 5
+
+
+def test_when_it_stays_unknown_it_says_so(db, monkeypatch):
+    lose_commit(monkeypatch, booked=True, then_away=True)
+    with pytest.raises(OutcomeUnknown, match="ledger"):
+        credit(db, "alice", Movement(5, "paid"))

@@ -1,0 +1,106 @@
+"""The entry: finds commands by name, answers fast, and imports nothing that was not asked for."""
+
+import importlib
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+import app
+from commands.version import VERSION
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "app.py"), *args]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=20)
+
+
+@pytest.mark.parametrize("name", [*app.COMMANDS, *app.HIDDEN])
+def test_every_command_has_its_module(name):
+    module = importlib.import_module(f"commands.{name.replace('-', '_')}")
+    assert isinstance(getattr(module, "command", None), click.Command) or hasattr(module, "main")
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_every_command_explains_itself(name):
+    command = importlib.import_module(f"commands.{name.replace('-', '_')}").command
+    pending = [command]
+    while pending:
+        one = pending.pop()
+        assert one.help, one.name
+        if isinstance(one, click.Group):
+            pending += one.commands.values()
+
+
+def test_version():
+    got = run("version")
+    assert (got.returncode, got.stdout) == (0, f"sluice {VERSION}\n")
+    assert run("--version").stdout == got.stdout
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == VERSION
+
+
+def test_help_lists_the_commands():
+    got = run("--help")
+    assert got.returncode == 0
+    shown = {line.split()[0] for line in got.stdout.splitlines() if line.startswith("  ")}
+    assert shown == {*app.COMMANDS}
+
+
+@pytest.mark.parametrize(
+    ("args", "said"), [(["chek"], "'check'"), ([], "Usage"), (["check", "-x"], "-x")]
+)
+def test_wrong_usage(args, said):
+    got = run(*args)
+    assert got.returncode == 2
+    assert said in got.stderr and got.stdout == ""
+
+
+def test_no_configuration(tmp_path):
+    command = [sys.executable, str(ROOT / "app.py"), "check"]
+    got = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=20, cwd=tmp_path
+    )
+    assert got.returncode == 3
+    assert "--config FILE" in got.stderr and "Traceback" not in got.stderr
+
+
+HEAVY = {"tornado", "pycurl", "peewee", "pymysql", "ujson", "cryptography", "asyncio", "ssl"}
+
+
+@pytest.mark.parametrize(
+    ("args", "forbidden"),
+    [
+        (["version"], HEAVY),
+        (["--help"], HEAVY | {"click", "msgspec"}),
+        (["check"], HEAVY),
+        (["serve"], HEAVY | {"click", "dataclasses", "http.server", "logging"}),
+    ],
+)
+def test_imports_stay_light(args, forbidden, tmp_path):
+    script = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import app\n"
+        f"app.main({args!r}); print('\\n', *sys.modules)"
+    )
+    command = [sys.executable, "-c", script]
+    got = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=20, cwd=tmp_path
+    )
+    loaded = set(got.stdout.rpartition("\n ")[2].split())
+    assert "app" in loaded and not loaded & forbidden
+
+
+@pytest.mark.parametrize(("args", "limit_s"), [(["version"], 0.15), (["--help"], 0.3)])
+def test_it_answers_fast(args, limit_s):
+    best = 9.0
+    for _ in range(5):
+        began = time.monotonic()
+        run(*args)
+        best = min(best, time.monotonic() - began)
+    assert best < limit_s
