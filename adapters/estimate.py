@@ -131,7 +131,9 @@ def estimate_tokens(text: str) -> int:
 def estimate_body_tokens(body: bytes) -> int:
     """The input tokens of a JSON request body: as ``estimate_tokens``, escapes of JSON read
     first."""
-    text = body.decode(errors="replace").replace("\\n", "\n").replace('\\"', '"')
+    text = body.decode(errors="replace")
+    for escape, meant in (("\\n", "\n"), ("\\t", "\t"), ('\\"', '"')):
+        text = text.replace(escape, meant)
     return estimate_tokens(_UNICODE_ESCAPE.sub(_unescape, text))
 
 

@@ -20,7 +20,7 @@ _SECRET_SHAPES = re.compile(
     | \b(?:bearer|basic)\s+[\w.~+/=*-]{6,}  # credentials as in a header
     | \b(?:sk|pk|rk|gsk|xai|hf|nvapi|pplx|ghp|glpat)[-_][\w*.-]{6,}  # keys by prefix
     | \b(?:key|api)[-_](?=[\w*.-]*[\d*])[\w*.-]{6,}
-    | \bAIza[\w*-]{6,} | \bAKIA[A-Z0-9]{8,} | \bya29\.[\w.-]+ | \beyJ[\w-]{8,}[\w.-]*
+    | \bAIza[\w*-]{6,} | \bAKIA[A-Z0-9]{8,} | \bya29\.[\w.-]+ | \beyJ[\w-]{6,}[\w.-]*
     | \b(?:org|proj|acct|account|user|cus|wrkspc|workspace|tenant)[-_][A-Za-z0-9]*\d[\w-]*  # ids
     | \b(?:org|proj|acct|wrkspc)-[\w-]{6,}
     | \b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b  # UUIDs

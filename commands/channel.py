@@ -1,6 +1,6 @@
 """`channel`: upstream accounts, listed and edited one by one, and tried by a real call.
 
-`test` lies in channel_test.py: it needs the event loop and the upstream client, which would make
+`test` lies in channel_probe.py: it needs the event loop and the upstream client, which would make
 every other verb slow.
 """
 
@@ -12,5 +12,5 @@ command = noun(
     ("name", "enabled", "vendor", "family", "base_url", "groups", "models", "priority", "weight"),
 )
 command.lazy = {
-    "test": LazyVerb("commands.channel_test", "Make a real call through a channel."),
+    "test": LazyVerb("commands.channel_probe", "Make a real call through a channel."),
 }

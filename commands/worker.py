@@ -36,7 +36,7 @@ from store.errors import StoreError, StoreUnavailable
 from store.funds import Funds
 from store.journal import Journal
 from store.key_cache import KeyCache
-from store.keys import find_key
+from store.keys import KeyEntry, find_key
 from store.refresh import Refresh
 from store.writer import Hooks, Writer
 
@@ -132,10 +132,16 @@ class Worker:
             sync_ms=settings.journal.sync_ms,
             refused_per_minute=settings.journal.refused_per_minute,
         )
+        self._refresh = Refresh(
+            Cipher(keys.cipher_keys),
+            self._loop.add_callback,
+            self._take_snapshot,
+            lambda changes: self._relay.keys.apply_changes(changes),
+        )
         self._relay = self._make_relay(keys)
         self._site = self._make_site()
         self._server = RelayServer(self._site)
-        self._writer = self._make_writer(keys)
+        self._writer = self._make_writer()
         self._memory = MemoryPolicy(lambda: self._relay.live.streams)
         self._drained: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._draining_task: asyncio.Task[None] | None = None
@@ -145,7 +151,7 @@ class Worker:
         live = LiveCalls(self._settings.upstream, lambda call, units: self._relay.mark(call, units))
         return Relay(
             settings=self._settings,
-            keys=KeyCache(lambda wanted: find_key(self._db, wanted), self._threads, keys.peppers),
+            keys=KeyCache(self._load_key, self._threads, keys.peppers),
             funds=Funds(lambda user_id: wallet.balance_of(self._db, user_id), self._threads),
             journal=self._journal,
             client=UpstreamClient(force_instance=True),
@@ -166,19 +172,20 @@ class Worker:
             base_url=server.public_url or f"http://{server.host}:{server.port}",
         )
 
-    def _make_writer(self, keys: secrets.Secrets) -> Writer:
-        refresh = Refresh(
-            Cipher(keys.cipher_keys),
-            self._loop.add_callback,
-            self._take_snapshot,
-            self._relay.keys.apply_changes,
-        )
+    def _load_key(self, wanted: list[bytes]) -> KeyEntry | None:
+        """A key, and with it the catalog it may need: it must not know less than the key."""
+        found = find_key(self._db, wanted)
+        if found is not None:
+            self._refresh.poll(self._db)
+        return found
+
+    def _make_writer(self) -> Writer:
         funds = self._relay.funds
 
         def post(balances: dict[str, int], charged: dict[str, int]) -> None:
             self._loop.add_callback(funds.applied, balances, charged)
 
-        hooks = Hooks(post=post, active_users=funds.active_users, poll=refresh.poll)
+        hooks = Hooks(post=post, active_users=funds.active_users, poll=self._refresh.poll)
         return Writer(self._db, self._journal, self._orders.node, hooks)
 
     def _take_snapshot(self, snapshot: Snapshot) -> None:

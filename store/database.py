@@ -72,9 +72,13 @@ _MYSQL_SESSION = (
 class _Sqlite(peewee.SqliteDatabase):
     def _connect(self) -> Any:
         # The file holds digests and sealed keys: only its owner may read it. SQLite gives the
-        # WAL files the mode of the main file.
+        # WAL files the mode of the main file. A file that is there is not opened here: to close
+        # any descriptor of it gives up all locks that this process has on it (POSIX), and then
+        # another process deletes the WAL under our connections.
         try:
-            os.close(os.open(self.database, os.O_RDWR | os.O_CREAT, 0o600))
+            os.close(os.open(self.database, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            pass
         except OSError as error:
             failure = sqlite3.OperationalError(f"{self.database}: {error.strerror}")
             failure.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN

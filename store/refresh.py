@@ -1,9 +1,11 @@
 """What a running worker takes in from the store each second: changed keys, a changed catalog.
 
-Runs in the writer's thread; what it found is handed to the loop's thread by `post`. While the
-store is away nothing is called, so that the last picture serves on.
+Runs in the writer's thread, and in a look-up thread when a key was found there: a key that is new
+may come with a group and models that are new. What it found is handed to the loop's thread by
+`post`. While the store is away nothing is called, so that the last picture serves on.
 """
 
+import threading
 from collections.abc import Callable
 
 import peewee
@@ -30,9 +32,14 @@ class Refresh:
         self._on_snapshot = on_snapshot
         self._on_changes = on_changes
         self._version: int | None = None
+        self._lock = threading.Lock()
 
     def poll(self, db: peewee.Database) -> None:
         """Looks for changes since the last call. Blocking. Raises StoreUnavailable."""
+        with self._lock:
+            self._poll(db)
+
+    def _poll(self, db: peewee.Database) -> None:
         changes = read_changes(db, -1 if self._version is None else self._version)
         if changes.version == self._version:
             return

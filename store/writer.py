@@ -179,7 +179,14 @@ class Writer:
     def _poll(self) -> None:
         if users := self._hooks.active_users():
             self._hooks.post(read_balances(self._db, users), {})
-        self._hooks.poll(self._db)
+        try:
+            self._hooks.poll(self._db)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            # What cannot be taken in must not keep closed calls from being booked.
+            log.exception("the news of the store cannot be taken in")
+            discard(self._db)
 
     def _resolve(self, source: _Source) -> bool:
         """Learn from the store how far a journal is applied; False when it was finished.

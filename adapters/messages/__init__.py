@@ -6,10 +6,10 @@ Source of its facts: the types and behaviour of the official Anthropic SDKs. Imp
 
 from collections.abc import Mapping, Sequence
 
+from adapters import fields
 from adapters.family import Answer, Envelope, ModelEntry, Peek, StreamTap, Vendor
 from adapters.faults import Fault
 from adapters.jsonio import Spans
-from adapters import fields
 from adapters.messages import lists, reply, request
 from adapters.messages.fault import encode_fault, encode_stream_fault
 from adapters.messages.stream import MessagesTap

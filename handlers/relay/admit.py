@@ -114,6 +114,7 @@ def read_body(call: Call, body: bytes) -> None:
     call.spans = spans = top_level(body)
     name = call.family.model_name(spans)
     call.model_name = name[:MODEL_NAME_MAX_CHARS]
+    call.stream = spans.value("stream") is True
     check_model(call, name)
     call.peek = peek = call.family.peek(spans, call.counting)
     call.stream = peek.stream

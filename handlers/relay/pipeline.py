@@ -276,6 +276,7 @@ class Relay:
             return AttemptEnd(ending=ending)
         end = ended.result()
         pump.note_delivery()
+        pump.begin()
         if end.fault is None:
             exchange.finish_within(FINISH_WITHIN_S)
             return AttemptEnd(ending=Ending("ok", tail=end.tail))

@@ -72,6 +72,11 @@ class StreamPump:
         exchange.pipe(self._data, self._end)
         return self.ended
 
+    def begin(self) -> None:
+        """Sends the head of an accepted answer that is so short that it is over already."""
+        if self.accepted and not self._downstream.head_sent:
+            self._downstream.start(200, self._headers, b"")
+
     def commit(self) -> None:
         """Sends the head and a heartbeat although nothing is accepted yet."""
         beat = self._call.family.keep_alive(started=False)

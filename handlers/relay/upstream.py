@@ -33,6 +33,7 @@ from tornado.platform.asyncio import BaseAsyncIOLoop
 
 from handlers.relay.upstream_exchange import HEAD_MAX_BYTES, Exchange
 from handlers.relay.upstream_request import (
+    AnswerHead,
     UpstreamError,
     UpstreamErrorKind,
     UpstreamRequest,
@@ -95,7 +96,8 @@ _BROKEN_CONNECTION_ERRORS = frozenset(
 
 def _error_of(exchange: Exchange, code: int, message: str) -> UpstreamError:
     if code in _BROKEN_CONNECTION_ERRORS and len(exchange.raw_head) <= HEAD_MAX_BYTES:
-        return UpstreamError("truncated" if exchange.has_head else "reset_before_head", message)
+        has_head = AnswerHead(exchange.raw_head).complete
+        return UpstreamError("truncated" if has_head else "reset_before_head", message)
     return UpstreamError(_ERROR_KINDS.get(code, "protocol"), message)
 
 

@@ -256,11 +256,6 @@ class Exchange:
         else:
             self.fail(self._patience_kind, f"nothing came for {self._patience_ticks} s")
 
-    @property
-    def has_head(self) -> bool:
-        """A whole head (not only 1xx ones) has come."""
-        return self._read_head().complete
-
     def released(self, connected_ms: int, sent_bytes: int) -> None:
         """The engine has taken the handle away; `sent_bytes` of the request were sent."""
         self.handle = None

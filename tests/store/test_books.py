@@ -85,10 +85,9 @@ def test_a_batch_changes_records_wallets_ledger_and_offset_together(db, users):
     assert wallet_charges(records) == {alice: 130, bob: 5}
     assert read_balances(db, [alice, bob, "nobody"]) == {alice: 870, bob: -5, "nobody": 0}
     assert count(db) == 4
-    paid, charges = ledger(db, "alice")
-    assert (charges.kind, charges.amount_nanos, charges.balance_after_nanos) == ("charges", -130, 870)
+    (charges,) = (line for line in ledger(db, "alice") if line.kind == "charges")
+    assert (charges.amount_nanos, charges.balance_after_nanos) == (-130, 870)
     assert charges.idempotency_id == charges_id(alice, 20260105) == f"charges:{alice}:20260105"
-    assert paid.kind == "credit"
     assert verify(db) == []
 
 

@@ -1,0 +1,117 @@
+"""`apply` and `export`: documents in and out."""
+
+import json
+
+import pytest
+
+from tests.commands.conftest import UPSTREAM_KEY, Installation, document
+from tests.store.conftest import database_url, mariadb  # noqa: F401
+
+
+@pytest.fixture
+def either(database_url, tmp_path, capsys, monkeypatch):  # noqa: F811
+    """An installation on each kind of database."""
+    folder = tmp_path / "gateway"
+    return Installation(folder, database_url, capsys, monkeypatch)
+
+
+def test_a_document_is_applied_once(either):
+    first = either.apply(document())
+    assert {(c["kind"], c["name"], c["action"]) for c in first["changes"]} == {
+        ("model", "gpt-4.1", "create"),
+        ("group", "default", "create"),
+        ("channel", "main", "create"),
+        ("user", "alice", "create"),
+        ("key", "alice/laptop", "create"),
+    }
+    [key] = first["keys"]
+    assert key["user"] == "alice" and key["name"] == "laptop"
+    assert key["secret"].startswith("sk-slc-")
+    exported = either.json("export")
+    assert either.apply(document()) == {"changes": [], "keys": []}
+    assert either.json("export") == exported
+    assert either.json("wallet", "show", "--user", "alice")["balance"] == "10"
+    assert either.run("books", "verify").code == 0
+
+
+def test_an_export_applied_elsewhere_makes_the_same(filled, tmp_path, capsys, monkeypatch):
+    text = filled.ok("export")
+    assert json.loads(filled.ok("export", "--json"))["user"][0]["name"] == "alice"
+    assert UPSTREAM_KEY not in text and "balance" not in text
+    folder = tmp_path / "other"
+    other = Installation(folder, f"sqlite:///{folder}/o.db", capsys, monkeypatch)
+    (folder / "doc.toml").write_text(text)
+    other.ok("apply", str(folder / "doc.toml"))
+    assert other.ok("export") == text
+
+
+def test_a_dry_run_says_what_would_be_and_writes_nothing(installation):
+    doc = json.dumps(document())
+    said = installation.ok("apply", "-", "--dry-run", stdin=doc)
+    assert 'user "alice" would be created' in said and "sk-" not in said
+    made = installation.json("apply", "--dry-run", "-", stdin=doc)
+    assert len(made["changes"]) == 5 and made["keys"] == []
+    assert installation.json("export") == {}
+
+
+def test_the_text_form_shows_a_made_secret_once(installation):
+    said = installation.ok("apply", "-", stdin=json.dumps(document()))
+    assert 'channel "main" created' in said
+    assert 'secret of key "alice/laptop", shown once: sk-slc-' in said
+    assert installation.ok("apply", "-", stdin=json.dumps(document())) == "nothing to change\n"
+
+
+def test_all_faults_are_told_at_once_and_nothing_is_done(filled):
+    before = filled.json("export")
+    bad = {
+        "user": [{"name": "ghost"}, {"name": "ghost2", "colour": "red"}],
+        "model": [{"name": "no-price"}],
+        "grup": [],
+    }
+    said = filled.refused("apply", "-", "--json", stdin=json.dumps(bad))
+    assert "colour" in said and '"grup"; did you mean "group"?' in said
+    ghost_key = {"user": "ghost", "name": "k", "group": "no-such"}
+    bad = {"user": [{"name": "ghost"}], "model": [{"name": "no-price"}], "key": [ghost_key]}
+    said = filled.refused("apply", "-", "--json", stdin=json.dumps(bad))
+    assert "no-price" in said and "no-such" in said
+    assert all(line.startswith("error: ") for line in said.splitlines())
+    assert filled.json("export") == before
+
+
+def test_what_cannot_be_read_is_refused(installation, tmp_path):
+    assert "not TOML" in installation.refused("apply", "-", stdin="[[user")
+    assert "missing.toml" in installation.refused("apply", str(tmp_path / "missing.toml"))
+    (tmp_path / "latin").write_bytes(b"# caf\xe9")
+    assert "is not UTF-8" in installation.refused("apply", str(tmp_path / "latin"))
+    assert "FILE" in installation.misused("apply")
+
+
+def test_env_and_file_values_are_read_beside_the_document(installation, monkeypatch):
+    doc = document()
+    doc["channel"][0]["keys"] = ["env:VENDOR_KEY", "file:second.key"]
+    inner = installation.folder / "inner"
+    inner.mkdir()
+    (inner / "second.key").write_text("second-upstream-key\n")
+    (inner / "doc.json").write_text(json.dumps(doc))
+    said = installation.refused("apply", str(inner / "doc.json"))
+    assert "VENDOR_KEY" in said
+    monkeypatch.setenv("VENDOR_KEY", "first-upstream-key")
+    installation.ok("apply", str(inner / "doc.json"))
+    assert installation.json("channel", "show", "main")["keys"] == ["***", "***"]
+
+
+def test_prune_removes_what_is_not_named(filled):
+    small = {k: v for k, v in document().items() if k in ("model", "group")}
+    assert filled.apply(small)["changes"] == []
+    said = filled.ok("apply", "-", "--prune", stdin=json.dumps(small))
+    assert 'user "alice" removed' in said and 'channel "main" removed' in said
+    assert set(filled.json("export")) == {"model", "group"}
+
+
+def test_who_did_it_is_in_the_audit_log_without_secrets(filled, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "olga")
+    filled.ok("user", "set", "alice", "password=hunter22hunter22")
+    with filled.store() as db:
+        rows = db.execute_sql('SELECT "actor", "after" FROM "audit_log" ORDER BY "id"').fetchall()
+    assert rows[-1][0] == "cli:olga"
+    assert "hunter22" not in str(rows) and UPSTREAM_KEY not in str(rows)

@@ -1,0 +1,133 @@
+"""list, show, create, set, disable, enable, remove."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.commands.conftest import UPSTREAM_KEY
+
+ROOT = Path(__file__).resolve().parents[2]
+KINDS = ("user", "group", "model", "channel")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lists_are_arrays_of_whole_objects_and_tables(filled, kind):
+    [item] = filled.json(kind, "list")
+    assert len(item["id"]) == 26 and item["enabled"] is True
+    assert filled.json(kind, "show", item["name"]) == item
+    head, line = filled.ok(kind, "list").splitlines()
+    assert head.split()[0] == "name" and line.split()[0] == item["name"]
+    assert item["name"] in filled.ok(kind, "show", item["name"])
+    assert UPSTREAM_KEY not in str(item)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_list_says_how_to_begin(installation, kind):
+    ended = installation.run(kind, "list")
+    assert ended.code == 0 and f"./sluice {kind} create NAME" in ended.err
+    assert installation.run(kind, "list", "--json") == (0, "[]\n", "")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_disable_and_enable(filled, kind):
+    [item] = filled.json(kind, "list")
+    name = item["name"]
+    done = filled.json(kind, "disable", name)
+    assert done["changes"] == [{"kind": kind, "name": name, "action": "update"}]
+    assert filled.json(kind, "show", name)["enabled"] is False
+    assert filled.ok(kind, "disable", name) == "nothing to change\n"
+    filled.ok(kind, "enable", name)
+    assert filled.json(kind, "show", name) == item
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", ["show", "disable", "enable", "remove", "set"])
+def test_unknown_names_are_answered_with_the_nearest(filled, kind, verb):
+    [item] = filled.json(kind, "list")
+    wrong = item["name"][:-1] + "x"
+    words = ["enabled=true"] if verb == "set" else []
+    said = filled.refused(kind, verb, wrong, *words)
+    assert f'did you mean "{item["name"]}"?' in said and "the store" not in said
+
+
+def test_users_are_made_and_removed(filled):
+    assert filled.ok("user", "create", "bob", "balance=5", "role=admin") == 'user "bob" created\n'
+    assert filled.json("user", "show", "bob")["role"] == "admin"
+    assert filled.json("wallet", "show", "--user", "bob")["balance"] == "5"
+    assert 'user "bob" exists' in filled.refused("user", "create", "bob")
+    removed = filled.json("user", "remove", "bob")["changes"]
+    assert removed == [{"kind": "user", "name": "bob", "action": "remove"}]
+    assert "bob" in filled.refused("user", "show", "bob")
+
+
+def test_inner_fields_are_set_one_by_one(filled):
+    filled.ok("model", "set", "gpt-4.1", "price.input=3", "context_tokens=1000")
+    model = filled.json("model", "show", "gpt-4.1")
+    assert model["price"] == {"input": "3", "output": "8", "call": "0"}
+    assert model["context_tokens"] == 1000
+    filled.ok("model", "create", "tiny", "price.input=0", "price.output=0")
+    # names of models hold points, too
+    filled.ok("channel", "set", "main", "models.gpt-4.1=up-new", "models.tiny=up-tiny")
+    names = {"gpt-4.1": "up-new", "tiny": "up-tiny"}
+    assert filled.json("channel", "show", "main")["models"] == names
+    filled.ok("channel", "set", "main", "models.tiny=")
+    assert filled.json("channel", "show", "main")["models"] == {"gpt-4.1": "up-new"}
+
+
+def test_lists_have_commas(filled):
+    filled.ok("group", "create", "second", "entries=chat_completions,messages", "multiplier=1.5")
+    group = filled.json("group", "show", "second")
+    assert group["entries"] == ["chat_completions", "messages"] and group["multiplier"] == "1.5"
+    filled.ok("channel", "set", "main", "groups=default,second", "priority=-1", "keys=one,two")
+    channel = filled.json("channel", "show", "main")
+    assert channel["groups"] == ["default", "second"] and channel["priority"] == -1
+    assert channel["keys"] == ["***", "***"]
+
+
+def test_every_fault_of_the_words_is_told(filled):
+    said = filled.refused("user", "create", "carl", "colour=red", "role=boss")
+    assert 'unknown field "colour"' in said and "role" in said
+    assert "family" in filled.refused("channel", "create", "c", "vendor=demo")
+    said = filled.refused("channel", "set", "main", "vendor=opnai")
+    assert 'did you mean "openai"' in said
+    assert "refers to it" in filled.refused("group", "remove", "default")
+    assert "identity" in filled.refused("user", "set", "alice", "name=alicia")
+
+
+def test_wrong_usage_ends_with_2(filled):
+    assert "FIELD=VALUE" in filled.misused("user", "set", "alice", "role")
+    assert "twice" in filled.misused("user", "set", "alice", "role=admin", "role=member")
+    assert "FIELD=VALUE" in filled.misused("user", "set", "alice")
+    assert "NAME" in filled.misused("user", "show")
+    assert "did you mean 'list'" in filled.misused("user", "lst")
+
+
+def test_values_may_come_from_the_environment(filled, monkeypatch):
+    monkeypatch.setenv("NEW_KEY", "another-upstream-key")
+    filled.ok("channel", "set", "main", "keys=env:NEW_KEY")
+    # the same key again changes nothing, so it is what was read
+    assert filled.ok("channel", "set", "main", "keys=another-upstream-key") == "nothing to change\n"
+    assert "MISSING_KEY" in filled.refused("channel", "set", "main", "keys=env:MISSING_KEY")
+
+
+def test_a_list_starts_fast_and_without_the_heavy_libraries(filled):
+    program = (
+        "import sys, app; code = app.main(sys.argv[1:]);"
+        "sys.exit(code or sum(name in sys.modules for name in ('tornado', 'pycurl', 'asyncio')))"
+    )
+    best_s = 10.0
+    for kind in ("channel", "user"):
+        argv = [sys.executable, "-c", program, kind, "list", "--config", str(filled.config)]
+        for _ in range(3):
+            begun = time.monotonic()
+            env = {**os.environ, "PYTHONPATH": str(ROOT)}
+            done = subprocess.run(
+                argv, check=False, capture_output=True, text=True, cwd=ROOT, env=env
+            )
+            best_s = min(best_s, time.monotonic() - begun)
+            assert done.returncode == 0, done.stderr
+    assert best_s < 1  # 0.25 s on a quiet machine

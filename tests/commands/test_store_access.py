@@ -1,0 +1,67 @@
+"""Opening the store for a command."""
+
+import pytest
+
+from commands import store_access
+from store.database import execute, open_database, transaction
+
+
+def test_a_missing_sqlite_file_is_named_and_not_made(installation):
+    path = installation.folder / "sluice.db"
+    path.unlink()
+    said = installation.refused("user", "list")
+    assert str(path) in said and "./sluice init" in said
+    assert not path.exists()
+
+
+def test_a_schema_that_is_behind_is_told_with_the_cure(installation):
+    (installation.folder / "sluice.db").write_bytes(b"")
+    assert "./sluice migrate up" in installation.refused("user", "list")
+
+
+def test_a_bad_address_is_refused_as_configuration_without_its_password(installation):
+    text = installation.config.read_text()
+    installation.config.write_text(text.replace("sqlite:///", "postgres://me:hidden@"))
+    ended = installation.run("user", "list")
+    assert ended.code == 3 and "store.url" in ended.err
+    assert "hidden" not in ended.err
+
+
+def test_a_database_that_is_away_is_told_without_its_password(installation):
+    text = installation.config.read_text()
+    url = "mysql://me:hidden@127.0.0.1:1/sluice"
+    old = next(line for line in text.splitlines() if line.startswith("url ="))
+    installation.config.write_text(text.replace(old, f'url = "{url}"'))
+    said = installation.refused("wallet", "show", "--user", "alice")
+    assert "the store:" in said and "hidden" not in said and "Traceback" not in said
+
+
+def test_missing_secrets_stop_only_what_needs_them(filled):
+    (filled.folder / "secrets.toml").unlink()
+    assert filled.json("user", "list")[0]["name"] == "alice"
+    ended = filled.run("user", "set", "alice", "role=admin")
+    assert ended.code == 3 and "secrets.toml" in ended.err
+
+
+def test_the_connection_is_closed_at_the_end(installation):
+    with store_access.opened_store(installation.config) as access:
+        transaction(access.db, lambda: execute(access.db, "SELECT 1"))
+        assert not access.db.is_closed()
+    assert access.db.is_closed()
+
+
+def test_the_actor_is_the_user_of_the_system(monkeypatch):
+    monkeypatch.setenv("LOGNAME", "olga")
+    assert store_access.actor() == "cli:olga"
+
+    def nameless():
+        raise KeyError("uid 12345")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert store_access.actor().removeprefix("cli:").isdigit()
+
+
+@pytest.mark.parametrize("url", ["sqlite:///", "mysql://host"])
+def test_addresses_without_a_database_cannot_be_opened(url):
+    with pytest.raises(ValueError):
+        open_database(url)

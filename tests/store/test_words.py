@@ -1,0 +1,64 @@
+"""Words of the command line as entries."""
+
+import pytest
+
+from store.errors import Refused
+from store.objects import Stored
+from store.words import entry_from_words
+
+CHANNEL = Stored("channel", "id", ("c",), {"models": {"gpt-4.1": "a", "other": "b"}}, {})
+
+
+def test_words_become_fields():
+    words = {
+        "name": "m",
+        "price.input": "2",
+        "price.cache_read": "",
+        "context_tokens": "",
+        "enabled": "false",
+    }
+    entry = entry_from_words("model", words, None, {})
+    assert entry.identity == ("m",)
+    assert entry.fields == {
+        "price": {"input": 2 * 10**9, "cache_read": None},
+        "context_tokens": None,
+        "enabled": False,
+    }
+
+
+def test_one_name_of_a_map_is_changed_or_taken_away():
+    words = {"models.gpt-4.1": "new", "models.other": "", "models.third": "c"}
+    entry = entry_from_words("channel", words, CHANNEL, {})
+    assert entry.identity == ("c",)
+    assert entry.fields == {"models": {"gpt-4.1": "new", "third": "c"}}
+    assert CHANNEL.fields["models"]["other"] == "b"
+
+
+def test_a_key_has_its_user_in_the_words():
+    words = {"user": "alice", "name": "k", "networks": "10.0.0.0/8,::1", "limit": "5"}
+    entry = entry_from_words("key", words, None, {})
+    assert entry.identity == ("alice", "k")
+    assert entry.fields == {"networks": ["10.0.0.0/8", "::1/128"], "limit": 5 * 10**9}
+
+
+def test_secrets_may_come_from_the_environment():
+    entry = entry_from_words("channel", {"keys": "env:A,plain"}, CHANNEL, {"A": "sk-a"})
+    assert entry.fields == {"keys": ["sk-a", "plain"]}
+
+
+def test_all_faults_at_once():
+    words = {"name": "d", "weigth": "1", "weight": "none", "models.x y": "z", "price.input": "1"}
+    with pytest.raises(Refused) as caught:
+        entry_from_words("channel", words, CHANNEL, {})
+    text = "\n".join(caught.value.faults)
+    assert "name cannot be changed" in text
+    assert 'unknown field "weigth"; did you mean "weight"?' in text
+    assert "weight: must be a whole number" in text
+    assert 'models: entry "x y"' in text
+    assert 'unknown field "price.input"' in text
+    assert len(caught.value.faults) == 5
+
+
+def test_a_missing_identity():
+    with pytest.raises(Refused, match="user is missing"):
+        entry_from_words("key", {"name": "k"}, None, {})
