@@ -85,11 +85,15 @@ class NativeStream:
 
     def _feed_any(self, chunk: bytes) -> bytes:
         sent: list[bytes] = []
+        tap = self.tap
         for event in self._splitter.feed(chunk):
-            sent.append(self._pass(event))
-            if self.tap.ended:
+            if tap.accepted and type(event) is not RawPiece:
+                sent.append(tap.feed(event) or b"")
+            else:
+                sent.append(self._pass(event))
+            if tap.ended:
                 break
-        self._at_start = self.tap.accepted and self._splitter.empty
+        self._at_start = tap.accepted and self._splitter.empty
         return b"".join(sent)
 
     def _pass(self, event: bytes) -> bytes:

@@ -57,26 +57,36 @@ class EventSplitter:
             if self.oversized:
                 return pieces
         tail = self._tail
-        scan_from = max(0, len(tail) - _CONTEXT_BYTES)
-        tail += chunk
-        start = 0
-        while start < len(tail):
-            if tail[start] in (_CR, _LF):
-                end = start + (2 if tail[start : start + 2] == b"\r\n" else 1)
-            else:
-                end = _end_of_event(tail, max(start, scan_from))
-                if end < 0:
-                    break
-            event = bytes(tail[start:end])
-            pieces.append(event if end - start <= self._max_event_bytes else RawPiece(event))
-            start = end
-        del tail[:start]
+        scan_from = 0
+        if tail:
+            scan_from = max(0, len(tail) - _CONTEXT_BYTES)
+            tail += chunk
+            if _end_of_event(tail, scan_from) >= 0:
+                chunk = bytes(tail)
+                tail.clear()
+        if not tail:
+            tail += self._cut(chunk, scan_from, pieces)
         if len(tail) > self._max_event_bytes:
             self.oversized = True
             self._edge = bytes(tail[-_CONTEXT_BYTES:])
             pieces.append(RawPiece(tail))
             tail.clear()
         return pieces
+
+    def _cut(self, data: bytes, scan_from: int, pieces: list[bytes]) -> bytes:
+        """Cut the events that are complete in ``data``, which begins with one; return the rest."""
+        start, size, only_lf = 0, len(data), b"\r" not in data
+        while start < size:
+            if data[start] in (_CR, _LF):
+                end = start + (2 if data.startswith(b"\r\n", start) else 1)
+            else:
+                end = _end_of_event(data, max(start, scan_from), only_lf)
+                if end < 0:
+                    break
+            event = data[start:end]
+            pieces.append(event if end - start <= self._max_event_bytes else RawPiece(event))
+            start = end
+        return data[start:]
 
     def _feed_oversized(self, chunk: bytes, pieces: list[bytes]) -> bytes:
         """Pass on what belongs to the oversized event; return what comes after it."""
@@ -95,8 +105,11 @@ class EventSplitter:
         return after
 
 
-def _end_of_event(data: bytes | bytearray, scan_from: int) -> int:
+def _end_of_event(data: bytes | bytearray, scan_from: int, only_lf: bool = False) -> int:
     """The offset behind the first blank line, -1 when there is none yet."""
+    if only_lf:
+        at = data.find(b"\n\n", scan_from)
+        return at + 2 if at >= 0 else -1
     found = _BLANK_LINE.search(data, scan_from)
     if found is None:
         return -1

@@ -11,6 +11,6 @@ command = noun(
     "channel",
     ("name", "enabled", "vendor", "family", "base_url", "groups", "models", "priority", "weight"),
 )
-command.lazy = {
-    "test": LazyVerb("commands.channel_probe", "Make a real call through a channel."),
-}
+command.add_command(
+    LazyVerb("test", "commands.channel_probe", "Make a real call through a channel.")
+)

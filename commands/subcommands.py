@@ -6,8 +6,8 @@ that needs heavy modules is imported only when it is called. Imported by command
 
 import difflib
 import importlib
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -15,49 +15,48 @@ LEADING_FLAG = "--json"
 LEADING_OPTION = "--config"
 
 
-class LazyVerb(NamedTuple):
-    """A verb whose module, which holds it as `command`, is imported when the verb is called."""
-
-    module: str
-    summary: str
-
-
 class Noun(click.Group):
     """A group of verbs."""
-
-    lazy: Mapping[str, LazyVerb] = {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         leading, rest = _leading(args)
         return super().parse_args(ctx, [*rest, *leading])
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *self.lazy])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.lazy:
-            return super().get_command(ctx, cmd_name)
-        verb: click.Command = importlib.import_module(self.lazy[cmd_name].module).command
-        return verb
-
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in self.list_commands(ctx) and not args[0].startswith("-"):
-            raise click.UsageError(f"no command {args[0]!r}{self._nearest(ctx, args[0])}", ctx)
+        verb = args[0]
+        if verb not in self.commands and not verb.startswith("-"):
+            close = difflib.get_close_matches(verb, self.commands, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise click.UsageError(f"no command {verb!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = []
-        for name in self.list_commands(ctx):
-            lazy = self.lazy.get(name)
-            rows.append((name, lazy.summary if lazy else self.commands[name].get_short_help_str()))
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
 
-    def _nearest(self, ctx: click.Context, verb: str) -> str:
-        close = difflib.get_close_matches(verb, self.list_commands(ctx), n=1)
-        return f"; did you mean {close[0]!r}?" if close else ""
+class LazyVerb(click.Command):
+    """Stands for the `command` of a module that is imported when the verb is called."""
+
+    def __init__(self, name: str, module: str, summary: str) -> None:
+        super().__init__(name, short_help=summary)
+        self._module = module
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        return self._command().make_context(info_name, args, parent, **extra)
+
+    def get_help(self, ctx: click.Context) -> str:
+        command = self._command()
+        own = click.Context(command, info_name=ctx.info_name, terminal_width=ctx.terminal_width)
+        return command.get_help(own)
+
+    def _command(self) -> click.Command:
+        command: click.Command = importlib.import_module(self._module).command
+        return command
 
 
 def _leading(args: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -22,6 +22,7 @@ from conf import secrets
 from conf.settings import ConfigError, Settings, from_plain
 from handlers.base import Deadlines, Site
 from handlers.logs import LogThread
+from handlers.relay.call import Call
 from handlers.relay.live import LiveCalls
 from handlers.relay.memory import MemoryPolicy
 from handlers.relay.pipeline import Relay
@@ -30,6 +31,7 @@ from handlers.server import RelayServer
 from handlers.telemetry import Telemetry
 from store import migrate, wallet
 from store.catalog import Snapshot
+from store.changes import Changes
 from store.cipher import Cipher
 from store.database import open_database
 from store.errors import StoreError, StoreUnavailable
@@ -136,7 +138,7 @@ class Worker:
             Cipher(keys.cipher_keys),
             self._loop.add_callback,
             self._take_snapshot,
-            lambda changes: self._relay.keys.apply_changes(changes),
+            self._take_changes,
         )
         self._relay = self._make_relay(keys)
         self._site = self._make_site()
@@ -148,7 +150,7 @@ class Worker:
         self._catalog_seen = False
 
     def _make_relay(self, keys: secrets.Secrets) -> Relay:
-        live = LiveCalls(self._settings.upstream, lambda call, units: self._relay.mark(call, units))
+        live = LiveCalls(self._settings.upstream, self._mark)
         return Relay(
             settings=self._settings,
             keys=KeyCache(self._load_key, self._threads, keys.peppers),
@@ -195,6 +197,12 @@ class Worker:
         self._catalog_seen = True
         self._report()
 
+    def _take_changes(self, changes: Changes) -> None:
+        self._relay.keys.apply_changes(changes)
+
+    def _mark(self, call: Call, output_tokens: int) -> None:
+        self._relay.mark(call, output_tokens)
+
     async def run(self) -> int:
         """Serves until drained; the exit code."""
         self._writer.start()
@@ -230,12 +238,12 @@ class Worker:
                 "connections": self._server.connections,
                 "store": self._writer.state,
                 "journal_backlog_bytes": self._journal.backlog_bytes,
-                "draining": self._site.draining,
+                "draining": self._server.draining,
             }
         )
 
     def _not_ready_because(self) -> str:
-        if self._site.draining:
+        if self._server.draining:
             return "draining"
         if not self._catalog_seen:
             return "the store has not been read yet"

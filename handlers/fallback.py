@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from adapters.family import Family
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
-from handlers.base import BodyHandler, RelayHandler
+from handlers.intake import BodyHandler
 
 # last part of a path -> family whose clients build it
 _ENDS: Mapping[str, str] = {
@@ -19,28 +19,26 @@ _VERSIONS = ("/v1", "/v1beta")
 _PATH_SHOWN_MAX = 200
 
 
-class RootHandler(RelayHandler):
+class RootHandler(BodyHandler):
     """GET and HEAD /: coding clients probe it before their first call."""
 
     ALLOW = "GET, HEAD"
+    BODY = b'{"service":"sluice"}'
 
-    def get(self) -> None:
+    def check_head(self) -> None:
+        """Nothing but the method."""
+        if self.request.method not in ("GET", "HEAD"):
+            raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
+
+    def complete(self, body: bytes) -> None:
         """Says what this is."""
-        self.finish(b'{"service":"sluice"}')
-
-    head = get
+        self.respond(self.BODY)
 
 
-class LivezHandler(RelayHandler):
+class LivezHandler(RootHandler):
     """GET /livez: the loop runs."""
 
-    ALLOW = "GET, HEAD"
-
-    def get(self) -> None:
-        """Alive."""
-        self.finish(b'{"live":true}')
-
-    head = get
+    BODY = b'{"live":true}'
 
 
 class FallbackHandler(BodyHandler):

@@ -5,7 +5,8 @@ from collections.abc import Awaitable
 from adapters.family import Family
 from adapters.faults import Condition, Fault
 from adapters.jsonio import top_level
-from handlers.base import BodyHandler, Site
+from handlers.base import Site
+from handlers.intake import BodyHandler
 from handlers.relay import admit
 from handlers.relay.call import Call, ClientGone, Ending
 from handlers.relay.downstream import Downstream
@@ -70,18 +71,23 @@ class InferenceHandler(BodyHandler):
         )
         admit.check_key(key, arrival.client_ip, arrival.started_ms)
         call.group = admit.check_entry(snapshot, key, self.FAMILY)
-        if headers.get("Content-Type", "").partition(";")[0].strip().lower() != _JSON:
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
             raise Fault(Condition.CONTENT_TYPE)
         self.check_size()
-        if headers.get("Content-Encoding", "identity").lower() != "identity":
+        if headers.get("content-encoding", "identity").lower() != "identity":
             raise Fault(Condition.CONTENT_ENCODING)
 
     async def complete(self, body: bytes) -> None:
         """Relays the call."""
         assert self._call is not None
         self._running = True
-        downstream = Downstream(self, self.site.settings.server.stream_buffer_bytes)
-        await self.site.relay.run(self._call, body, downstream)
+        connection = self.take_over()
+        try:
+            await self.site.relay.run(self._call, body, Downstream(connection, self.base_headers))
+        except BaseException:
+            # Nothing else would end the answer: Tornado has left the connection to us.
+            connection.drop()
+            raise
 
     def refused(self, fault: Fault, body: bytes) -> None:
         """A refusal of the head: recorded when the key is known, then answered."""
@@ -90,13 +96,8 @@ class InferenceHandler(BodyHandler):
             return
         if fault.condition in _LOOKED_INTO:
             _note_model(self._call, body)
-        downstream = Downstream(self, self.site.settings.server.stream_buffer_bytes)
+        downstream = Downstream(self.take_over(), self.base_headers)
         self.site.relay.end(self._call, Ending("refused", fault), downstream)
-
-    def note_refusal(self, fault: Fault, status: int, body: bytes) -> None:
-        """The refusal is out already, ahead of the body."""
-        if self._call is not None:
-            self.site.relay.record_refusal(self._call, fault, status)
 
     def client_left(self) -> None:
         """The client left while it was sending the body."""

@@ -4,11 +4,11 @@ No usage record: nothing is called.
 """
 
 from collections.abc import Awaitable
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 from adapters.family import ModelEntry
 from adapters.faults import Condition, Fault
-from handlers.base import BodyHandler
+from handlers.intake import BodyHandler
 from handlers.relay import admit
 from store.catalog import Model
 from store.key_cache import MISS
@@ -53,17 +53,14 @@ class ModelsHandler(BodyHandler):
         name = unquote(self.request.path[len(PREFIX) :].lstrip("/"))
         try:
             if not name:
-                query = {key: values[-1].decode() for key, values in self._query().items()}
-                self.finish(family.model_list(list(entries.values()), query))
+                query = dict(parse_qsl(self.request.query, keep_blank_values=True))
+                self.respond(family.model_list(list(entries.values()), query))
             elif name in entries:
-                self.finish(family.model_entry(entries[name]))
+                self.respond(family.model_entry(entries[name]))
             else:
                 raise Fault(Condition.MODEL_NOT_FOUND, model=name)
         except Fault as fault:
             self.answer_fault(fault)
-
-    def _query(self) -> dict[str, list[bytes]]:
-        return self.request.query_arguments
 
 
 def _entry(model: Model) -> ModelEntry:

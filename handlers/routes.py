@@ -3,10 +3,7 @@
 Paths are compared exactly, in one dictionary: a pattern list costs a microsecond a route.
 """
 
-from collections.abc import Callable
-
 from tornado import httputil
-from tornado.routing import Router
 from tornado.web import Application, RequestHandler
 
 from handlers.base import Site
@@ -26,27 +23,19 @@ ROUTES: dict[str, type[RequestHandler]] = {
 }
 
 
-class RelayRouter(Router):
+class Router:
     """Finds the handler class of a request by its path."""
 
-    def __init__(self, site: Site, head_is_here: Callable[[httputil.HTTPConnection], None]) -> None:
+    def __init__(self, site: Site) -> None:
         self._kwargs = {"site": site}
-        self._head_is_here = head_is_here
-        self._application = Application(log_function=_no_access_log)
+        # Tornado's own line for each request would cost 16 to 35 us; the relay writes its own.
+        self._application = Application(log_function=lambda handler: None)
 
-    def find_handler(
-        self, request: httputil.HTTPServerRequest, **kwargs: object
-    ) -> httputil.HTTPMessageDelegate:
-        """The delegate that takes the request's body and answers it."""
-        assert request.connection is not None
-        self._head_is_here(request.connection)
+    def delegate(self, request: httputil.HTTPServerRequest) -> httputil.HTTPMessageDelegate:
+        """Who takes the request's body and answers it."""
         path = request.path
         handler = ROUTES.get(path)
         if handler is None:
             one_model = path.startswith(MODELS + "/") and len(path) > len(MODELS) + 1
             handler = ModelsHandler if one_model else FallbackHandler
         return self._application.get_handler_delegate(request, handler, self._kwargs)
-
-
-def _no_access_log(handler: RequestHandler) -> None:
-    """The relay writes its own line for each call; Tornado's costs 16 to 35 us."""

@@ -1,132 +1,137 @@
 """The relay port: accepts connections, watches over silent ones, and drains.
 
-Tornado's server parses and frames; here is when a connection may wait, and for how long. One sweep
-a second instead of Tornado's timer for each head, which costs 15 us a request.
+One sweep a second instead of a timer for each connection: a timer costs a request 15 us.
 """
 
+import asyncio
 import logging
 import socket
-from dataclasses import dataclass
-from typing import Any
+from email.utils import formatdate
 
 from tornado import httputil
-from tornado.httpserver import HTTPServer
-from tornado.ioloop import IOLoop
-from tornado.iostream import IOStream
 
-from conf.settings import ServerSettings
+from adapters.faults import Condition, Fault
+from adapters.registry import FAMILIES
 from handlers.base import Site
-from handlers.routes import RelayRouter
+from handlers.connection import LINGER_S, ClientConnection, Request
+from handlers.routes import Router
 
 log = logging.getLogger("sluice.http")
 
-DRAIN_IDLE_S = 2  # an idle connection is closed so long after its last byte while draining
-MAX_HEADER_BYTES = 65536
-UNREAD_BODY_BYTES = 65536  # body of a request whose handler takes none
+DRAIN_IDLE_S = 2  # while draining an idle connection is closed so long after its last byte
 ACCEPT_BATCH = 128  # connections taken in one loop turn
 
 
-@dataclass(slots=True)
-class Waiting:
-    """A connection that owes us a request head."""
+class RelayServer:
+    """Serves the relay's routes on listening sockets that somebody else has bound."""
 
-    stream: IOStream
-    since_s: int
-    first: bool
-
-
-class RelayServer(HTTPServer):
-    """Serves the relay's router on listening sockets that somebody else has bound."""
-
-    def initialize(self, site: Site) -> None:  # type: ignore[override]
-        """Takes what `RelayServer(site)` was given."""
-        router = RelayRouter(site, self._head_is_here)
-        super().initialize(
-            router, max_header_size=MAX_HEADER_BYTES, max_body_size=UNREAD_BODY_BYTES
-        )
-        # The sweep below keeps both limits; Tornado's timer would be armed for every request.
-        self.conn_params.header_timeout = None
+    def __init__(self, site: Site) -> None:
+        self._loop = asyncio.get_running_loop()
         self._site = site
-        self._settings: ServerSettings = site.settings.server
-        self._loop = IOLoop.current()
-        self._open: dict[object, httputil.HTTPConnection] = {}
-        self._waiting: dict[httputil.HTTPConnection, Waiting] = {}
+        self._router = Router(site)
+        self._connections: set[ClientConnection] = set()
         self._listeners: list[socket.socket] = []
         self._resting: list[socket.socket] = []
-        self._now_s = 0
-        self._drain_s: int | None = None
+        self._accepting: set[asyncio.Task[object]] = set()
+        self._drain_s = 0
+        self.date = formatdate(usegmt=True)
+        self.now_s = 0
+        self.draining = False
 
     def listen_on(self, listener: socket.socket) -> None:
         """Accepts connections of a bound, listening, non-blocking socket."""
         self._listeners.append(listener)
-        self._loop.add_handler(listener, self._accept_some, IOLoop.READ)
+        self._loop.add_reader(listener, self._accept_some, listener)
 
-    def start_request(
-        self, server_conn: object, request_conn: httputil.HTTPConnection
-    ) -> httputil.HTTPMessageDelegate:
-        """A connection begins to wait for its next head."""
-        stream = request_conn.stream  # type: ignore[attr-defined]
-        first = server_conn not in self._open
-        self._open[server_conn] = request_conn
-        self._waiting[request_conn] = Waiting(stream, self._now_s, first)
-        return super().start_request(server_conn, request_conn)
+    # ---- for connections -------------------------------------------------------------------------
 
-    def on_close(self, server_conn: object) -> None:
+    def delegate(self, request: Request) -> httputil.HTTPMessageDelegate:
+        """Who takes this request."""
+        return self._router.delegate(request)
+
+    def malformed(self, message: str) -> tuple[int, bytes]:
+        """Status and body for what is no HTTP request; no path tells a dialect."""
+        fault = Fault(Condition.INVALID_FIELD, message)
+        envelope = FAMILIES["chat_completions"].encode_fault(fault, "")
+        return envelope.status, envelope.body
+
+    def opened(self, connection: ClientConnection) -> None:
+        """A connection is there."""
+        self._connections.add(connection)
+
+    def closed(self, connection: ClientConnection) -> None:
         """A connection is gone."""
-        super().on_close(server_conn)
-        self._waiting.pop(self._open.pop(server_conn), None)
+        self._connections.discard(connection)
 
-    def _head_is_here(self, request_conn: httputil.HTTPConnection) -> None:
-        self._waiting.pop(request_conn, None)
+    # ---- for the worker --------------------------------------------------------------------------
 
     @property
     def connections(self) -> int:
         """Open connections."""
-        return len(self._open)
+        return len(self._connections)
 
     def sweep(self, now_s: int) -> None:
-        """Closes connections whose head does not come; called once a second."""
-        self._now_s = now_s
-        for waiting in list(self._waiting.values()):
-            if now_s > waiting.since_s + self._patience_s(waiting):
-                waiting.stream.close()
-        while self._resting:
+        """Closes connections that wait too long; called once a second."""
+        self.now_s = now_s
+        self.date = formatdate(usegmt=True)
+        for connection in list(self._connections):
+            if connection.waits_for_head:
+                overdue = now_s > self._patience_ends_s(connection)
+            else:
+                overdue = connection.lingers and now_s > connection.since_s + LINGER_S
+            if overdue:
+                connection.close()
+        while self._resting and not self.draining:
             self.listen_on(self._resting.pop())
 
-    def _patience_s(self, waiting: Waiting) -> float:
-        if self._drain_s is not None:
-            return max(self._drain_s - waiting.since_s, 0) + DRAIN_IDLE_S - 1
-        settings = self._settings
-        return settings.header_timeout_s if waiting.first else settings.keepalive_timeout_s
+    def _patience_ends_s(self, connection: ClientConnection) -> float:
+        if self.draining:
+            return max(self._drain_s, connection.since_s) + DRAIN_IDLE_S
+        server = self._site.settings.server
+        first = connection.served == 0
+        patience_s = server.header_timeout_s if first else server.keepalive_timeout_s
+        return connection.since_s + patience_s
 
     def drain(self) -> None:
         """Serves what the kernel has queued already, then takes no new connections."""
-        self._site.draining = True
-        self._drain_s = self._now_s
-        self._resting.clear()
+        self.draining = True
+        self._drain_s = self.now_s
         for listener in self._listeners:
-            self._loop.remove_handler(listener)
+            self._loop.remove_reader(listener)
             while self._accept_one(listener):
                 pass
             listener.close()
         self._listeners.clear()
 
-    def _accept_some(self, listener: Any, events: int) -> None:
+    def _accept_some(self, listener: socket.socket) -> None:
         for _ in range(ACCEPT_BATCH):
             if not self._accept_one(listener):
                 return
 
     def _accept_one(self, listener: socket.socket) -> bool:
         try:
-            connection, address = listener.accept()
+            accepted, _ = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return False
         except OSError as error:
-            # Out of descriptors: the socket stays readable, so rest until the next sweep.
+            # Out of descriptors: the socket stays readable, so it rests until the next sweep.
             log.error("cannot accept a connection: %s", error)
-            self._loop.remove_handler(listener)
+            self._loop.remove_reader(listener)
             self._listeners.remove(listener)
             self._resting.append(listener)
             return False
-        self.handle_stream(IOStream(connection), address)
+        accepted.setblocking(False)
+        buffer_bytes = self._site.settings.server.stream_buffer_bytes
+        task = self._loop.create_task(
+            self._loop.connect_accepted_socket(
+                lambda: ClientConnection(self, buffer_bytes), accepted
+            )
+        )
+        self._accepting.add(task)
+        task.add_done_callback(self._accepted)
         return True
+
+    def _accepted(self, task: "asyncio.Task[object]") -> None:
+        self._accepting.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a connection failed at its start: %s", task.exception())

@@ -17,9 +17,9 @@ import peewee
 
 from store.database import execute, executemany, is_mysql, snapshot_read
 from store.errors import StoreError
-from store.ids import day_of, new_ulid
+from store.ids import new_ulid
 from store.pricing import format_money
-from store.usage import COLUMNS, WALLET, UsageRecord, charges_from_json, row_of
+from store.usage import COLUMNS, WALLET, UsageRecord, charges_from_json, record_day, row_of
 from store.usage_queries import next_day
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ def _day_charges(records: Iterable[UsageRecord]) -> dict[tuple[str, int], int]:
     for record in records:
         for charge in record.charges:
             if charge.to == WALLET:
-                sums[record.user_id, day_of(record.id)] += charge.amount_nanos
+                sums[record.user_id, record_day(record.id)] += charge.amount_nanos
     return sums
 
 

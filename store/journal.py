@@ -118,7 +118,8 @@ def still_named(descriptor: int, path: Path) -> bool:
 
 
 class Journal:
-    """The journal of this process. Methods are for the loop's thread unless they say otherwise.
+    """The journal of this process. Its methods are for the loop's thread. Making one raises
+    JournalFull when the disk has no room for its first segment.
 
     `applied_offset` is set by the writer; `synced_offset` is how far its lines may be applied.
     """
@@ -139,7 +140,12 @@ class Journal:
         self._sync_s = sync_ms / 1000
         self.id, self._lock_fd = _claim(directory)
         self._segments = _Segments(directory, self.id)
-        self._segments.allocate()
+        try:
+            self._segments.allocate()
+        except OSError as error:
+            remove_journal(directory, self.id)
+            os.close(self._lock_fd)
+            raise JournalFull(f"no journal can be begun in {directory}: {error}") from error
         self._encode = msgspec.json.Encoder().encode
         # Offset of the open line of each running call, oldest first.
         self._open: dict[str, int] = {}

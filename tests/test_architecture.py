@@ -23,10 +23,11 @@ ALLOWED = {
     "adapters.jsonio": {"adapters", "msgspec", "ujson"},
     "store": {"store", "peewee", "playhouse", "pymysql", "msgspec", "cryptography", "argon2"},
     "conf": {"conf", "msgspec"},
-    "handlers": {"handlers", "adapters", "store", "tornado", "msgspec"},
+    "handlers": {"handlers", "adapters", "store", "conf.settings", "tornado"},
     "handlers.relay": {
-        *("handlers.relay", "handlers.telemetry", "adapters", "store", "tornado", "msgspec"),
+        *("handlers.relay", "handlers.telemetry", "adapters", "store", "conf.settings", "tornado"),
     },
+    "handlers.connection": {"handlers", "adapters", "tornado", "httptools"},
     "handlers.relay.upstream": {
         *("handlers.relay", "handlers.telemetry", "adapters", "store", "tornado", "pycurl"),
     },

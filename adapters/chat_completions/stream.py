@@ -64,6 +64,7 @@ class ChatTap:
         "_old_head",
         "_public",
         "_renaming",
+        "_settled",
         "_weight",
         "accepted",
         "ended",
@@ -82,6 +83,7 @@ class ChatTap:
         self._drop_usage = drop_usage
         self._old_head = b""  # of the last renamed event: everything up to the model's value
         self._new_head = b""
+        self._settled = False  # the first event with choices, and so the id, was read in full
         self._weight = 0
         self._last_choice = 0
         self._finished_choices: set[int] = set()
@@ -110,7 +112,7 @@ class ChatTap:
         # The way of nearly all events: one line, a plain delta. Everything else goes the general
         # way.
         if not (
-            self.accepted
+            self._settled
             and event.startswith(_PREFIX)
             and event.find(b"\n") == len(event) - 2
             and self._read_delta(event)
@@ -163,10 +165,12 @@ class ChatTap:
         return self._renamed(event) if self._renaming else event
 
     def _read(self, chunk: dict[str, Any]) -> None:
-        if self.upstream_id is None and isinstance(chunk.get("id"), str):
-            self.upstream_id = chunk["id"]
+        # The event of the prompt's filter results, which some send before all others, has id "".
+        if not self.upstream_id and isinstance(chunk.get("id"), str):
+            self.upstream_id = chunk["id"] or None
         usage = chunk.get("usage")
         choices = chunk.get("choices")
+        self._settled = self._settled or bool(choices)
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict):
                 self._read_choice(choice)

@@ -4,7 +4,6 @@ Numbers of ``message_delta`` are totals that overwrite those of ``message_start`
 keep theirs. Imported by this folder's ``__init__``.
 """
 
-from dataclasses import replace as changed
 from typing import Any
 
 from adapters.estimate import output_weight, tokens_of_weight
@@ -41,7 +40,6 @@ class MessagesTap:
         "_public",
         "_renaming",
         "_reported",
-        "_usage_final",
         "_weight",
         "accepted",
         "ended",
@@ -56,7 +54,6 @@ class MessagesTap:
         self._public = dumps(public)
         self._renaming = public != upstream_model
         self._reported: dict[str, Any] = {}
-        self._usage_final = False
         self._weight = 0
         self.accepted = False
         self.started = False
@@ -83,12 +80,9 @@ class MessagesTap:
 
     @property
     def usage(self) -> Usage | None:
-        """The usage so far. Until message_delta came the output is what was counted, when that is
-        more: message_start only knows the first token or two."""
-        usage = read_usage(self._reported)
-        if usage is None or self._usage_final:
-            return usage
-        return changed(usage, output_tokens=max(usage.output_tokens, self.output_units))
+        """The usage said so far. Until message_delta came its output is that of message_start,
+        which knows the first token or two: of a broken stream ``output_units`` tells more."""
+        return read_usage(self._reported)
 
     def feed(self, event: bytes) -> bytes | None:
         """Read one event; return what to send of it (see ``family.StreamTap``)."""
@@ -142,7 +136,6 @@ class MessagesTap:
             self._weight += _weight_of_delta(said.get("delta"))
         elif kind == "message_delta":
             self._merge(said.get("usage"))
-            self._usage_final = self._usage_final or isinstance(said.get("usage"), dict)
             delta = said.get("delta")
             if isinstance(delta, dict) and delta.get("stop_reason"):
                 self.finished = True

@@ -293,11 +293,6 @@ class Relay:
         call.first_byte_ms = wall_ms()
         self.mark(call, 0)
 
-    def record_refusal(self, call: Call, fault: Fault, status: int) -> None:
-        """A refusal that has gone out already."""
-        call.status = status
-        self._settle(call, Ending("refused", fault))
-
     def record_gone(self, call: Call) -> None:
         """The client left before its body was here."""
         self._settle(call, Ending("client_gone"))

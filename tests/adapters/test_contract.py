@@ -215,6 +215,7 @@ def test_a_request_passes_when_nothing_needs_editing(family):
     body = request_of(family)
     spans = top_level(body)
     peek = family.peek(spans)
+    assert family.model_name(spans) == "m"
     assert (peek.model, peek.stream, peek.max_output_tokens, peek.choices) == ("m", True, 5, 1)
     told = Peek("m", True, 5, 1, include_usage=True)
     assert family.edit_request(body, spans, told, "m") is body

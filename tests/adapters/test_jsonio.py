@@ -5,9 +5,11 @@ import tracemalloc
 
 import pytest
 
+from adapters import jsonio
 from adapters.faults import Condition, Fault
 from adapters.jsonio import (
     MAX_TOP_LEVEL_FIELDS,
+    Raw,
     Span,
     dumps,
     loads,
@@ -174,6 +176,13 @@ def test_writing():
     )
     with pytest.raises(OverflowError):
         dumps(float("nan"))
+
+
+def test_the_walk_refuses_what_it_does_not_find():
+    for body, value in ((b'{"a":1}', b"2"), (b'{"a" 1}', b"1"), (b'{"a":1}', b"11")):
+        with pytest.raises(Fault) as caught:
+            jsonio._walk(body, {jsonio._Key("a"): Raw(value)})
+        assert caught.value.condition is Condition.INVALID_JSON
 
 
 def test_locate_walks_and_never_searches():

@@ -13,7 +13,7 @@ from commands.subcommands import LazyVerb, Noun
 @pytest.fixture
 def noun():
     command = Noun("thing", no_args_is_help=True)
-    command.lazy = {"heavy": LazyVerb("commands.version", "Do something heavy.")}
+    command.add_command(LazyVerb("heavy", "commands.version", "Do something heavy."))
 
     @command.command("list")
     @config_option
@@ -55,3 +55,11 @@ def test_help_names_a_lazy_verb_without_its_module(noun, capsys, monkeypatch):
     assert "commands.version" not in sys.modules
     assert output.run(noun, ["heavy"], "thing") == 0
     assert capsys.readouterr().out.startswith("sluice ")
+
+
+def test_the_help_of_a_lazy_verb_is_that_of_its_command(noun, capsys):
+    assert output.run(noun, ["heavy", "--help"], "thing") == 0
+    assert "Usage: thing heavy" in capsys.readouterr().out
+    lazy = noun.commands["heavy"]
+    text = lazy.get_help(click.Context(lazy, info_name="thing heavy"))
+    assert text.startswith("Usage: thing heavy") and "--json" in text

@@ -176,6 +176,20 @@ def test_a_journal_that_lost_more_than_the_store_applied_goes_on_behind_it(tmp_p
     orphan.release()
 
 
+def test_an_open_line_that_cannot_be_read_does_not_keep_the_others(tmp_path, caplog):
+    journal = Journal(tmp_path)
+    journal.open_call(opened(good := new_ulid()))
+    journal._append(b'["o","%s","x"]\n' % new_ulid().encode())
+    journal._append(b'["?","%s","of a later version"]\n' % new_ulid().encode())
+    die(journal)
+    orphan = adopt(tmp_path)
+    end = orphan.close_open_calls(0, "web-1")
+    assert [record.id for record in closes(orphan, end)] == [good]
+    assert "unreadable" in caplog.text
+    orphan.release()
+    orphan.release()
+
+
 def test_a_journal_without_files_has_nothing_to_say(tmp_path):
     journal = Journal(tmp_path)
     die(journal)
@@ -185,8 +199,6 @@ def test_a_journal_without_files_has_nothing_to_say(tmp_path):
     orphan = adopt(tmp_path)
     assert orphan.close_open_calls(0, "web-1") == 0
     orphan.remove()
-
-
 
 
 def test_a_process_killed_while_writing_loses_no_acknowledged_line(tmp_path):

@@ -60,7 +60,9 @@ def record(user_id, cost, at_ms=MONDAY_MS, **fields):
     call_id = ulid(at_ms, next(serial).to_bytes(10))
     charges = (Charge("wallet", cost),) if cost else ()
     facts = {"cost_nanos": cost, "charges": charges, "key_id": new_ulid(), "user_id": user_id}
-    return UsageRecord(id=call_id, started_ms=at_ms, **dict.fromkeys(names, "x"), **(facts | fields))
+    return UsageRecord(
+        id=call_id, started_ms=at_ms, **dict.fromkeys(names, "x"), **(facts | fields)
+    )
 
 
 def book(db, records, old, new, at_ms=MONDAY_MS):

@@ -31,11 +31,13 @@ class Bank:
         self.balances = balances
         self.asked = []
         self.away = False
+        self.begun = threading.Event()
         self.gate = threading.Event()
         self.gate.set()
 
     def load(self, user_id):
         self.asked.append(user_id)
+        self.begun.set()
         balance = self.balances.get(user_id, 0)
         assert self.gate.wait(5)
         if self.away:
@@ -81,6 +83,7 @@ def known(funds, **balances):
 
 def test_the_first_hold_loads_the_balance_and_later_ones_do_not_wait(funds, bank):
     assert funds.try_hold(ALICE, 300, 300) is None
+    assert funds.free_nanos("alice") is None
     hold = run(funds.hold(ALICE, 300, 300))
     assert hold.amount_nanos == 300
     assert funds.free_nanos("alice") == 700
@@ -186,8 +189,7 @@ def test_a_slow_first_reading_does_not_replace_what_the_writer_brought(funds, ba
     async def race():
         bank.gate.clear()
         waiting = asyncio.ensure_future(funds.hold(ALICE, 100, 100))
-        while not bank.asked:
-            await asyncio.sleep(0.001)
+        await asyncio.get_running_loop().run_in_executor(None, bank.begun.wait, 5)
         # A free call turned out to cost something; it is written while the reading waits.
         funds.settle(await funds.hold(ALICE, 0, 0), 400)
         funds.applied({"alice": 600}, {"alice": 400})
@@ -283,7 +285,7 @@ def test_random_histories_never_lose_or_double_money(seed, executor, clock):
             seen.update(balances)
         for name in database:
             assert funds.free_nanos(name) == free(name)
-    for user, hold in holds:
+    for _, hold in holds:
         funds.settle(hold, 0)
     for balances, charged in posts:
         funds.applied(balances, charged)

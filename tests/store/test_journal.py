@@ -281,6 +281,51 @@ def test_a_disk_that_fails_refuses_calls(journal, monkeypatch):
     assert [record.id for record in records(journal)] == [known]
 
 
+def test_a_failing_sync_refuses_calls_but_lets_lines_be_applied(journal, monkeypatch, caplog):
+    def broken(descriptor):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "fdatasync", broken)
+        journal.close_call(closed(new_ulid()))
+        wait_for(lambda: not journal.accepting)
+        wait_for(lambda: journal.synced_offset == journal.written_offset)
+        with pytest.raises(JournalFull):
+            journal.open_call(opened(new_ulid()))
+    journal.close_call(closed(new_ulid()))
+    wait_for(lambda: journal.accepting)
+    assert "sync failed" in caplog.text
+
+
+def test_a_fault_of_the_thread_is_logged_and_it_goes_on(journal, monkeypatch, caplog):
+    with monkeypatch.context() as failing:
+        failing.setattr(journal, "_delete_applied", None)
+        journal.close_call(closed(new_ulid()))
+        wait_for(lambda: "journal thread" in caplog.text)
+    journal.close_call(closed(new_ulid()))
+    wait_for(lambda: journal.synced_offset == journal.written_offset)
+
+
+def test_a_journal_that_cannot_be_begun_leaves_nothing(tmp_path, monkeypatch):
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as full:
+        fill_disk(full)
+        with pytest.raises(JournalFull, match="no journal can be begun"):
+            Journal(tmp_path)
+    assert os.listdir(tmp_path) == []
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_line_that_cannot_be_shortened_is_refused(journal):
+    call_id = new_ulid()
+    with pytest.raises(JournalFull, match="too long"):
+        journal.open_call(opened(call_id, prices="x" * LINE_MAX_BYTES))
+    journal.open_call(opened(call_id))
+    journal.mark(call_id, 1, True, Sent(200, "x" * LINE_MAX_BYTES))
+    journal.mark(call_id, 1, True, Sent(200, "\ud800"))
+    assert len(all_lines(journal)) == 1
+
+
 def test_a_write_cut_short_is_completed(journal, monkeypatch):
     real = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, data[:100], at))
@@ -370,6 +415,18 @@ def test_the_node_keeps_its_name(tmp_path):
     assert name and name == node_name(tmp_path / "journal")
     assert name != node_name(tmp_path / "other")
     assert os.listdir(tmp_path / "journal") == ["node"]
+
+
+def test_two_processes_agree_on_the_name_of_their_node(tmp_path, monkeypatch):
+    first = node_name(tmp_path)
+    real = os.path.exists
+
+    def not_yet(path, **options):
+        return False if str(path).endswith("node") else real(path)
+
+    monkeypatch.setattr("pathlib.Path.exists", not_yet)
+    assert node_name(tmp_path) == first
+    assert os.listdir(tmp_path) == ["node"]
 
 
 def test_backlog_is_what_is_not_applied(journal):

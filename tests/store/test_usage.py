@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from store.ids import ulid
+from store.ids import day_of, ulid
 from store.pricing import Prices
 from store.tables import UsageRow
 from store.usage import (
@@ -22,6 +22,7 @@ from store.usage import (
     clipped,
     csv_header,
     csv_line,
+    record_day,
     rfc3339,
     row_of,
     to_public,
@@ -113,6 +114,15 @@ def test_the_day_of_a_row_is_that_of_its_id():
     assert as_row(full_record())["day"] == 20251231
 
 
+def test_the_day_changes_exactly_at_midnight():
+    for midnight_ms in range(1_767_225_600_000, 1_767_225_600_000 + 400 * 86_400_000, 86_400_000):
+        for at_ms in (midnight_ms - 1, midnight_ms, midnight_ms + 1):
+            call_id = ulid(at_ms, b"\xff" * 10)
+            assert record_day(call_id) == day_of(call_id)
+    with pytest.raises(ValueError):
+        record_day("not a ulid")
+
+
 def test_unknown_is_null():
     names = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
     bare = UsageRecord(id=CALL_ID, started_ms=STARTED_MS, **dict.fromkeys(names, "x"))
@@ -142,7 +152,9 @@ def test_clipped_texts_fit_their_columns():
     for name, limit in TEXT_LIMITS_CHARS.items():
         assert limit <= widths[name], name
     texts = {
-        name for name in UsageRecord.__struct_fields__ if isinstance(getattr(full_record(), name), str)
+        name
+        for name in UsageRecord.__struct_fields__
+        if isinstance(getattr(full_record(), name), str)
     }
     own = {"id", "user_id", "key_id", "prices", "reported_usage"}
     assert texts - own == set(TEXT_LIMITS_CHARS)

@@ -103,8 +103,7 @@ def test_since_and_until_are_of_the_start_and_half_open(db, small_pages):
 def test_each_filter_is_exact(db, filters, fields):
     wanted = record(1, **fields)
     near = {
-        name: f"{value} " if isinstance(value, str) else value + 1
-        for name, value in fields.items()
+        name: f"{value} " if isinstance(value, str) else value + 1 for name, value in fields.items()
     }
     other_case = {
         name: value.upper() + "x" if isinstance(value, str) else value + 2

@@ -8,7 +8,7 @@ from store import wallet as wallet_module
 from store.audit import entries
 from store.books import verify
 from store.database import discard, execute, transaction
-from store.errors import NotFound, OutcomeUnknown, Refused, StoreUnavailable
+from store.errors import Conflict, NotFound, OutcomeUnknown, Refused, StoreError, StoreUnavailable
 from store.ids import new_ulid
 from store.pricing import MAX_BIGINT
 from store.wallet import Movement, balance_of, credit, debit, ledger, show
@@ -122,7 +122,7 @@ def test_parallel_credits_are_all_counted_and_the_same_id_once(db):
             for turn in range(5):
                 credit(db, "alice", Movement(100 + number, f"{number}-{turn}"))
                 credit(db, "alice", Movement(7, "once", idempotency_id=f"same-{turn}"))
-        except Exception as error:
+        except StoreError as error:
             errors.append(error)
         finally:
             discard(db)
@@ -171,3 +171,31 @@ def test_when_it_stays_unknown_it_says_so(db, monkeypatch):
     lose_commit(monkeypatch, booked=True, then_away=True)
     with pytest.raises(OutcomeUnknown, match="ledger"):
         credit(db, "alice", Movement(5, "paid"))
+
+
+def fail_transactions(monkeypatch, *errors):
+    real = wallet_module.transaction
+    waiting = list(errors)
+
+    def transact(db, work):
+        if waiting:
+            raise waiting.pop(0)
+        return real(db, work)
+
+    monkeypatch.setattr(wallet_module, "transaction", transact)
+    monkeypatch.setattr(wallet_module, "COMMIT_PAUSE_S", 0)
+
+
+def test_a_race_for_the_same_id_is_looked_at_again(db, monkeypatch):
+    fail_transactions(monkeypatch, Conflict("idempotency_id"))
+    assert credit(db, "alice", Movement(5, "paid", idempotency_id="p")).amount_nanos == 5
+    fail_transactions(monkeypatch, *[Conflict("idempotency_id")] * 3)
+    with pytest.raises(Refused, match="again and again"):
+        credit(db, "alice", Movement(5, "paid", idempotency_id="q"))
+
+
+def test_a_store_that_is_away_says_so(db, monkeypatch):
+    fail_transactions(monkeypatch, StoreUnavailable("away"))
+    with pytest.raises(StoreUnavailable, match="away"):
+        credit(db, "alice", Movement(5, "paid"))
+    assert ledger(db, "alice") == []

@@ -1,4 +1,4 @@
-"""The writer: every closed call is booked exactly once, through outages, lost replies and SIGKILL."""
+"""Every closed call is booked exactly once: through outages, lost replies and SIGKILL."""
 
 import contextlib
 import json
@@ -97,8 +97,7 @@ def balance(db, user_id):
 def journal_rows(db):
     query = 'SELECT "id", "offset", "finished_ms" FROM "journals"'
     return {
-        row[0]: (row[1], row[2])
-        for row in snapshot_read(db, lambda: execute(db, query).fetchall())
+        row[0]: (row[1], row[2]) for row in snapshot_read(db, lambda: execute(db, query).fetchall())
     }
 
 
@@ -297,9 +296,10 @@ def test_closed_calls_become_records_and_charges(database, desks, alice):
 
 
 def test_posts_keep_what_is_free_exact(database, desks, alice):
-    desk = desks().start()
-    desk.funds._wallets[alice] = wallet = desk.funds._wallets.get(alice) or _wallet(10**9)
     transaction(database, lambda: set_balance(database, alice, 10**9))
+    desk = desks()
+    desk.funds._wallets[alice] = wallet = _wallet(10**9)
+    desk.start()
     spent = 0
     for turn in range(200):
         hold = desk.funds.try_hold([("wallet", alice)], 10_000, 10_000)
@@ -314,8 +314,7 @@ def test_posts_keep_what_is_free_exact(database, desks, alice):
         if turn % 20 == 0:
             time.sleep(0.03)
     wait_for(lambda: len(rows(database)) == 200)
-    time.sleep(0.3)
-    desk.run_posts()
+    wait_for(lambda: desk.run_posts() or wallet.unwritten == 0)
     assert (wallet.balance, wallet.unwritten, wallet.held) == (10**9 - spent, 0, 0)
     assert balance(database, alice) == 10**9 - spent
 
@@ -485,10 +484,13 @@ def test_a_lost_reply_to_commit_books_once(database, desks, alice, monkeypatch):
     wait_for(lambda: len(rows(database)) == 600)
     assert balance(database, alice) == -spent
     assert_books_are_right(database)
-    time.sleep(0.3)
-    desk.run_posts()
-    assert desk.funds._wallets[alice].unwritten == 0
-    assert desk.funds.free_nanos(alice) == -spent
+
+    def all_is_posted():
+        desk.run_posts()
+        assert desk.funds.free_nanos(alice) == -spent
+        return desk.funds._wallets[alice].unwritten == 0
+
+    wait_for(all_is_posted)
 
 
 def test_real_connections_cut_around_commit(database, desks, outage, alice):

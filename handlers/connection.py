@@ -1,0 +1,418 @@
+"""One client connection: HTTP/1.1 on an asyncio transport, under Tornado's RequestHandlers.
+
+httptools (llhttp, strict) parses; here is the order of things: one request at a time, answers
+framed in one write, back-pressure, and how a connection ends. It takes the place of Tornado's
+IOStream and HTTP1Connection, which cost three times as much a request (docs/performance.md, ADR
+0001). A handler gets at it by `RequestHandler.detach()`; `handlers.relay.downstream` and
+`handlers.base` are the only ones that do.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Protocol
+
+import httptools
+from tornado import httputil
+
+log = logging.getLogger("sluice.http")
+
+Header = tuple[str, str]
+
+HEAD_MAX_BYTES = 65536
+QUEUED_MAX_BYTES = 65536  # read ahead of what is being worked on; then the client has to wait
+LINGER_MAX_BYTES = 1 << 20  # after an early answer: so much is still taken in and thrown away,
+LINGER_S = 2  # so long, that the client sees the answer and not a reset connection
+
+_HEAD, _BODY, _END = range(3)
+_STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n" for s in HTTPStatus}
+_STATUS_LINES[529] = "HTTP/1.1 529 Overloaded\r\n"
+
+
+class RequestHeaders(Mapping[str, str]):
+    """The fields of a request head by name, whatever its case; repeated ones joined by commas."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, lines: Sequence[tuple[bytes, bytes]]) -> None:
+        self._fields: dict[str, str] = {}
+        for raw_name, raw_value in lines:
+            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip()
+            before = self._fields.get(name)
+            self._fields[name] = value if before is None else f"{before},{value}"
+
+    def __getitem__(self, name: str) -> str:
+        return self._fields[name.lower()]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._fields
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The field, or the default."""
+        return self._fields.get(name.lower(), default)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+
+class Request(httputil.HTTPServerRequest):
+    """What Tornado's handlers look at; made without what this gateway never asks for."""
+
+    def __init__(
+        self, connection: "ClientConnection", method: str, uri: str, headers: RequestHeaders
+    ) -> None:
+        self.connection = connection
+        self.method = method
+        self.uri = uri
+        self.headers = headers  # type: ignore[assignment]
+        self.body = b""
+        self.remote_ip = connection.peer
+        self.path, _, self.query = uri.partition("?")
+        self.files = {}
+
+    @property
+    def announces_body(self) -> bool:
+        """Whether a body follows the head."""
+        return "content-length" in self.headers or "transfer-encoding" in self.headers
+
+
+class Server(Protocol):
+    """What a connection needs of the server it belongs to."""
+
+    date: str
+    now_s: int
+    draining: bool
+
+    def delegate(self, request: Request) -> httputil.HTTPMessageDelegate: ...
+
+    def malformed(self, message: str) -> tuple[int, bytes]: ...
+
+    def opened(self, connection: "ClientConnection") -> None: ...
+
+    def closed(self, connection: "ClientConnection") -> None: ...
+
+
+class ClientConnection(asyncio.Protocol, httputil.HTTPConnection):
+    """One connection, from accept to close.
+
+    Work on a request begins when its head is here (the handler's `prepare`); body and end follow
+    when `prepare` is done. The next request waits for the end of the answer.
+    """
+
+    def __init__(self, server: Server, buffer_bytes: int) -> None:
+        self._server = server
+        self._buffer_bytes = buffer_bytes
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._queue: deque[tuple[int, Any]] = deque()
+        self._queued_bytes = 0
+        self._reading = True
+        self._full = False
+        self._head_bytes = 0
+        self._url = b""
+        self._lines: list[tuple[bytes, bytes]] = []
+        self._request: Request | None = None
+        self._delegate: httputil.HTTPMessageDelegate | None = None
+        self._preparing = False
+        self._whole = False  # the request was taken in to its end
+        self._fault = ""  # why what came is no HTTP; nothing is read any more
+        self._keep_alive = True
+        self._chunked = False
+        self._head_sent = False
+        self._linger_bytes: int | None = None
+        self._close_callback: Callable[[], None] | None = None
+        self.on_drained: Callable[[], None] | None = None
+        self.peer = ""
+        self.served = 0
+        self.since_s = server.now_s  # when it began to wait for a head, or to linger
+
+    # ---- for handlers ----------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Nothing can be sent any more."""
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def head_sent(self) -> bool:
+        """An answer to the present request has begun."""
+        return self._head_sent
+
+    def set_close_callback(self, callback: Callable[[], None] | None) -> None:
+        """Called once when the client leaves before its answer has ended."""
+        self._close_callback = callback
+
+    def detach(self) -> "ClientConnection":
+        """What RequestHandler.detach() returns: the handler answers by itself from now on."""
+        return self
+
+    def answer(self, status: int, headers: Sequence[Header], body: bytes) -> None:
+        """Sends a whole answer and ends the request."""
+        if self.closed:
+            return
+        length = ("Content-Length", str(len(body)))
+        head = self._head(status, (*headers, length), last=not self._whole)
+        sent = head if self._is("HEAD") else head + body
+        self._write(sent)
+        self._end_answer()
+
+    def start(self, status: int, headers: Sequence[Header], first: bytes) -> bool:
+        """Sends the head of an answer of unknown length and its first bytes; False: buffer full."""
+        if self.closed:
+            return True
+        self._chunked = self._request is not None and self._request.version == "HTTP/1.1"
+        framing = (("Transfer-Encoding", "chunked"),) if self._chunked else ()
+        head = self._head(status, (*headers, *framing), last=not self._chunked)
+        self._write(head + self._framed(first))
+        return not self._full
+
+    def send(self, data: bytes) -> bool:
+        """Sends more of a started answer; False: the buffer is full, wait for `on_drained`."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return True
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        return not self._full
+
+    def finish(self, data: bytes = b"") -> None:
+        """Sends the last bytes of a started answer and ends it properly."""
+        if self.closed:
+            return
+        end = b"0\r\n\r\n" if self._chunked else b""
+        if data or end:
+            self._write(self._framed(data) + end)
+        self._end_answer()
+
+    def drop(self) -> None:
+        """Closes at once, without the end of the answer, so that nobody takes it for whole."""
+        self._close_callback = self.on_drained = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ---- for the server --------------------------------------------------------------------------
+
+    @property
+    def waits_for_head(self) -> bool:
+        """No request is being worked on, and the next one is not here yet."""
+        return self._request is None and self._linger_bytes is None
+
+    @property
+    def lingers(self) -> bool:
+        """The answer went out before the body was here; what still comes is thrown away."""
+        return self._linger_bytes is not None
+
+    def close(self) -> None:
+        """Closes after what is in the buffer has been sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    # ---- asyncio's protocol ----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.peer = peer[0] if isinstance(peer, tuple) else ""
+        transport.set_write_buffer_limits(self._buffer_bytes, self._buffer_bytes // 4)
+        self._server.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._queue.clear()
+        self._server.closed(self)
+        callback, self._close_callback = self._close_callback, None
+        self.on_drained = None
+        if callback is not None:
+            callback()
+        elif self._delegate is not None and not self._whole:
+            self._delegate.on_connection_close()
+        self._delegate = self._request = None
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        if self.on_drained is not None:
+            self.on_drained()
+
+    def data_received(self, data: bytes) -> None:
+        if self._linger_bytes is not None:
+            self._linger_bytes += len(data)
+            if self._linger_bytes > LINGER_MAX_BYTES:
+                self.close()
+            return
+        if self._fault:
+            return
+        self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # What follows is no HTTP; the request itself is answered like any other.
+            self._keep_alive = False
+        except httptools.HttpParserCallbackError:
+            log.exception("a request could not be taken in")
+            self.drop()
+        except httptools.HttpParserError as error:
+            self._refuse(f"The request is not valid HTTP/1.1: {error}.")
+        else:
+            if self._lines and self._head_bytes > HEAD_MAX_BYTES:
+                self._refuse("The request head is larger than 64 KiB.")
+
+    # ---- httptools' protocol ---------------------------------------------------------------------
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._lines.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        parser, lines = self._parser, self._lines
+        self._head_bytes = 0
+        headers = RequestHeaders(lines)
+        method = parser.get_method().decode("latin-1")
+        request = Request(self, method, self._url.decode("latin-1"), headers)
+        request.version = "HTTP/" + parser.get_http_version()
+        self._url, self._lines = b"", []
+        if headers.get("transfer-encoding", "chunked").lower() != "chunked":
+            self._refuse("The only transfer-encoding of a request is chunked.")
+        else:
+            self._take(_HEAD, (request, parser.should_keep_alive()), 0)
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        self._take(_BODY, body, len(body))
+
+    def on_message_complete(self) -> None:
+        self._head_bytes = 0
+        self._take(_END, None, 0)
+
+    # ---- one request after the other -------------------------------------------------------------
+
+    def _take(self, kind: int, value: Any, size: int) -> None:
+        """Works on a piece of a request, or lets it wait for its turn."""
+        if self._fault:
+            return
+        if not self._queue and not self._must_wait(kind):
+            self._work_on(kind, value)
+            return
+        self._queue.append((kind, value))
+        self._queued_bytes += size + 64
+        if self._queued_bytes > QUEUED_MAX_BYTES and self._reading and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _must_wait(self, kind: int) -> bool:
+        return self._request is not None if kind == _HEAD else self._preparing
+
+    def _work_on(self, kind: int, value: Any) -> None:
+        if kind == _HEAD:
+            self._begin(*value)
+        elif self._linger_bytes is not None or self._delegate is None:
+            return
+        elif kind == _BODY:
+            self._delegate.data_received(value)
+        else:
+            self._whole = True
+            self._delegate.finish()
+
+    def _begin(self, request: Request, keep_alive: bool) -> None:
+        self.served += 1
+        self._request, self._keep_alive = request, keep_alive and self._keep_alive
+        self._whole = self._head_sent = self._chunked = False
+        self._delegate = self._server.delegate(request)
+        expects = request.headers.get("expect", "").lower() == "100-continue"
+        prepared: Awaitable[None] | None = self._delegate.headers_received(
+            httputil.RequestStartLine(request.method or "", request.uri or "", request.version),
+            request.headers,
+        )
+        if isinstance(prepared, asyncio.Future):
+            self._preparing = True
+            prepared.add_done_callback(self._prepared if not expects else self._prepared_expecting)
+
+    def _prepared_expecting(self, future: "asyncio.Future[None]") -> None:
+        if not self._head_sent and self._transport is not None:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._prepared(future)
+
+    def _prepared(self, future: "asyncio.Future[None]") -> None:
+        self._preparing = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Works on what has waited, as far as it goes."""
+        queue = self._queue
+        while queue and not self._must_wait(queue[0][0]):
+            kind, value = queue.popleft()
+            self._work_on(kind, value)
+        if not queue:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        self._queued_bytes = 0
+        if not self._reading and self._transport is not None:
+            self._reading = True
+            self._transport.resume_reading()
+
+    # ---- the answer ------------------------------------------------------------------------------
+
+    def _head(self, status: int, headers: Sequence[Header], last: bool) -> bytes:
+        """The head of an answer; `last`: the connection ends with it."""
+        self._head_sent = True
+        if last or (self._request is not None and self._request.version != "HTTP/1.1"):
+            self._keep_alive = False
+        lines = [_STATUS_LINES[status], "Server: sluice\r\nDate: ", self._server.date, "\r\n"]
+        for name, value in headers:
+            if "\n" in value or "\r" in value:
+                raise ValueError(f"header {name} has more than one line")
+            lines.append(f"{name}: {value}\r\n")
+        # A drain tells the client, but leaves the closing to it or to the sweep 2 s later: a proxy
+        # that has just sent the next request on this connection would make a 502 of it.
+        keep = self._keep_alive and not self._server.draining
+        lines.append("\r\n" if keep else "Connection: close\r\n\r\n")
+        return "".join(lines).encode("latin-1", "replace")
+
+    def _framed(self, data: bytes) -> bytes:
+        return b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def _is(self, method: str) -> bool:
+        return self._request is not None and self._request.method == method
+
+    def _end_answer(self) -> None:
+        self._close_callback = self.on_drained = None
+        self.since_s = self._server.now_s
+        if not self._whole:
+            # Answered before the body was here.
+            self._linger_bytes = 0
+            self._queue.clear()
+            self._read_on()
+            if self._delegate is not None:
+                # The handler must not go on waiting for a body that is thrown away from now on.
+                self._delegate.on_connection_close()
+            return
+        self._request = self._delegate = None
+        if not self._keep_alive:
+            self.close()
+        elif self._queue:
+            # In a turn of its own, so that answers to pipelined requests do not pile up the stack.
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _refuse(self, message: str) -> None:
+        """What came is no HTTP: the answer says so, unless another one is on its way already."""
+        self._fault = message
+        self._keep_alive = False
+        if self._request is not None and (self._whole or self._head_sent):
+            return
+        status, body = self._server.malformed(message)
+        self._whole = True
+        self.answer(status, (("Content-Type", "application/json"),), body)

@@ -1,0 +1,137 @@
+"""Refusals of the messages family, as the table of errors has them."""
+
+import json
+
+import pytest
+
+from adapters.faults import Condition, Fault, read_upstream_error, wrong_type, wrong_value
+from adapters.messages import FAMILY
+
+ROWS = """
+E01 401 authentication_error
+E02 401 authentication_error
+E03 401 authentication_error
+E04 401 authentication_error
+E05 401 authentication_error
+E06 403 permission_error
+E07 403 permission_error
+E08 404 not_found_error
+E09 529 overloaded_error
+E10 400 invalid_request_error
+E11 400 invalid_request_error
+E12 400 invalid_request_error
+E13 400 invalid_request_error
+E14 400 invalid_request_error
+E15 413 request_too_large
+E16 415 invalid_request_error
+E17 400 invalid_request_error
+E18 402 billing_error
+E19 402 billing_error
+E20 429 rate_limit_error
+E21 400 invalid_request_error
+E22 400 invalid_request_error
+E23 400 invalid_request_error
+E24 502 api_error
+E25 429 rate_limit_error
+E26 502 api_error
+E27 529 overloaded_error
+E28 504 timeout_error
+E29 502 api_error
+E30 502 api_error
+E31 404 not_found_error
+E32 404 not_found_error
+E33 405 invalid_request_error
+E35 404 not_found_error
+E36 408 timeout_error
+E37 500 api_error
+E38 503 api_error
+E39 426 invalid_request_error
+"""
+
+
+@pytest.mark.parametrize("row", ROWS.split("\n")[1:-1])
+def test_the_table(row):
+    number, status, kind = row.split()
+    envelope = FAMILY.encode_fault(Fault(Condition(number)), "01ABC")
+    body = json.loads(envelope.body)
+    assert (envelope.status, body["error"]["type"]) == (int(status), kind)
+    assert body["type"] == "error" and body["request_id"] == "01ABC"
+
+
+def test_the_table_is_whole():
+    assert {row.split()[0] for row in ROWS.split("\n")[1:-1]} == {c.value for c in Condition}
+
+
+def message(fault: Fault) -> str:
+    return json.loads(FAMILY.encode_fault(fault, "r").body)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (Fault(Condition.MISSING_KEY), "or 'x-api-key: <API_KEY>'."),
+        (Fault(Condition.MODEL_MISSING), "model: field required"),
+        (Fault(Condition.FIELD_MISSING, param="max_tokens"), "max_tokens: field required"),
+        (
+            wrong_type("messages[0].content", "expected a string or an array"),
+            "messages.0.content: expected a string or an array",
+        ),
+        (wrong_value("max_tokens", "expected 0 or more"), "max_tokens: expected 0 or more"),
+        (Fault(Condition.INVALID_FIELD, "Words.", param="x"), "Words."),
+        (
+            Fault(Condition.MODEL_NOT_FOUND, model="demo-huge"),
+            "model: demo-huge is not available to this API key. "
+            "Check the name and the channel status.",
+        ),
+        (Fault(Condition.MODEL_NOT_FOUND), "model: this model is not available"),
+        (Fault(Condition.MODEL_NOT_FOUND, "Words."), "Words."),
+        (
+            Fault(Condition.ENTRY_NOT_ALLOWED, detail="basic"),
+            "The group 'basic' of this API key does not support the messages entry point.",
+        ),
+        (Fault(Condition.ENTRY_NOT_ALLOWED), "The group of this API key does not support"),
+        (
+            Fault(Condition.CONTEXT_LENGTH),
+            "prompt is too long: The prompt is longer than the model's context window.",
+        ),
+        (
+            read_upstream_error(
+                400,
+                {},
+                b'{"type":"error","error":{"type":"invalid_request_error",'
+                b'"message":"prompt is too long: 210000 tokens > 200000 maximum"}}',
+            ).fault,
+            "prompt is too long: 210000 tokens > 200000 maximum",
+        ),
+        (Fault(Condition.CONTEXT_LENGTH, "Words."), "Words."),
+        (Fault(Condition.INVALID_KEY), "The API key is not valid."),
+    ],
+)
+def test_wordings(fault, words):
+    assert words in message(fault)
+    assert not message(fault).endswith("..")
+
+
+def test_encoding_fault_has_its_error_code():
+    error = json.loads(FAMILY.encode_fault(Fault(Condition.CONTENT_ENCODING), "r").body)["error"]
+    assert error["details"] == {"error_code": "request_body_encoding_unsupported"}
+
+
+@pytest.mark.parametrize(
+    ("condition", "kind"),
+    [
+        ("E26", "overloaded_error"),
+        ("E27", "overloaded_error"),
+        ("E29", "overloaded_error"),
+        ("E28", "timeout_error"),
+        ("E30", "api_error"),
+        ("E38", "api_error"),
+        ("E25", "rate_limit_error"),
+    ],
+)
+def test_types_in_a_stream(condition, kind):
+    event = FAMILY.encode_stream_fault(Fault(Condition(condition)), "01ABC")
+    name, data, blank, end = event.split(b"\n")
+    assert (name, blank, end) == (b"event: error", b"", b"")
+    body = json.loads(data[6:])
+    assert body["error"]["type"] == kind and body["request_id"] == "01ABC"

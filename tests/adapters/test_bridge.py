@@ -1,0 +1,146 @@
+"""A native stream: acceptance, preamble, sizes, ends."""
+
+import pytest
+
+from adapters.bridge import PREAMBLE_LIMIT_BYTES, NativeStream
+from adapters.faults import Condition
+from adapters.registry import FAMILIES
+
+CHUNK = b'data: {"id":"c1","model":"up","choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
+FINISH = b'data: {"model":"up","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+USAGE = b'data: {"model":"up","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}\n\n'
+DONE = b"data: [DONE]\n\n"
+ERROR = b'data: {"error":{"message":"m","type":"server_error"}}\n\n'
+
+
+def chat_stream(drop=False, limit=65536, public="up"):
+    return NativeStream(FAMILIES["chat_completions"].stream_tap(public, "up", drop), limit)
+
+
+def test_nothing_is_sent_before_acceptance_then_all_of_it():
+    stream = chat_stream()
+    assert stream.feed(b": wait\n\n") == b"" and not stream.accepted
+    assert stream.feed(b"\n" + CHUNK[:20]) == b""
+    assert stream.feed(CHUNK[20:]) == b": wait\n\n\n" + CHUNK
+    assert stream.accepted and stream.at_boundary and not stream.whole
+    assert stream.feed(CHUNK) == CHUNK
+
+
+def test_an_error_as_first_event_sends_nothing():
+    stream = chat_stream()
+    assert stream.feed(b": wait\n\n" + ERROR + CHUNK) == b""
+    assert stream.tap.fault.condition is Condition.UPSTREAM_FAILED and not stream.accepted
+    assert stream.feed(CHUNK) == b"" and stream.close() == b""
+
+
+def test_a_long_preamble_is_garbage():
+    line = b": 0123456789\n\n"
+    stream = chat_stream()
+    for _ in range(PREAMBLE_LIMIT_BYTES // len(line)):
+        stream.feed(line)
+    assert stream.tap.fault is None
+    assert stream.feed(line) == b""
+    assert stream.tap.fault.condition is Condition.UPSTREAM_INVALID and stream.tap.ended
+
+
+def test_the_terminal_marker_ends_the_answer():
+    stream = chat_stream()
+    assert stream.feed(CHUNK + DONE + b"data: rubbish\n\n") == CHUNK + DONE
+    assert stream.whole and stream.feed(CHUNK) == b"" and stream.close() == b""
+
+
+def test_events_before_a_fault_in_one_chunk_are_sent():
+    stream = chat_stream()
+    assert stream.feed(CHUNK + CHUNK + ERROR + CHUNK) == CHUNK + CHUNK
+    assert stream.tap.fault is not None and not stream.whole
+
+
+@pytest.mark.parametrize("cut", [0, 1, 7])
+def test_the_usage_event_is_left_out_alike_in_every_cut(cut):
+    data = CHUNK + b"\n" + USAGE + b"\n" + DONE
+    expected = CHUNK + b"\n\n" + DONE
+    stream = chat_stream(drop=True)
+    at = len(CHUNK) + cut
+    assert stream.feed(data[:at]) + stream.feed(data[at:]) == expected
+    assert stream.tap.usage.output_tokens == 2
+    # A blank line before the event, in a chunk that looks like one event.
+    stream = chat_stream(drop=True)
+    stream.feed(CHUNK)
+    assert stream.feed(b"\n" + USAGE) == b"\n"
+
+
+def test_a_last_event_without_its_blank_line():
+    for end in (b"", b"\n"):
+        stream = chat_stream()
+        stream.feed(CHUNK + FINISH)
+        assert stream.feed(DONE.rstrip() + end) == b""
+        assert stream.close() == DONE.rstrip() + end and stream.tap.terminal
+        # Something of ours will follow an event that is not the last: it must be ended.
+        stream = chat_stream()
+        stream.feed(CHUNK)
+        stream.feed(CHUNK.rstrip() + end)
+        assert stream.close() == CHUNK and not stream.whole
+        # A finished answer needs no more.
+        stream = chat_stream()
+        stream.feed(CHUNK + FINISH.rstrip() + end)
+        assert stream.close() == FINISH.rstrip() + end and stream.whole
+
+
+def test_half_an_event_is_a_cut_and_no_garbage():
+    for half in (CHUNK[:30], b"data: [DO", b": comm", b"event: x\n"):
+        stream = chat_stream()
+        stream.feed(CHUNK + half)
+        assert stream.close() == b"" and stream.tap.fault is None and not stream.whole
+    stream = chat_stream()
+    stream.feed(CHUNK + FINISH + b"data: [DO")
+    assert stream.close() == b"" and stream.whole
+
+
+def test_an_error_event_without_its_blank_line():
+    stream = chat_stream()
+    stream.feed(CHUNK + ERROR.rstrip())
+    assert stream.close() == b"" and stream.tap.fault.condition is Condition.UPSTREAM_FAILED
+
+
+def test_the_only_event_without_its_blank_line():
+    stream = chat_stream(drop=True)
+    stream.feed(b": x\n\n" + CHUNK.rstrip())
+    assert stream.close() == b": x\n\n" + CHUNK and stream.accepted
+    stream = chat_stream(drop=True)
+    stream.feed(CHUNK + USAGE.rstrip())
+    assert stream.close() == b""
+    assert chat_stream().close() == b""
+
+
+def test_an_oversized_event_passes_without_heartbeats_in_it():
+    stream = chat_stream(limit=100, public="other")
+    sent = stream.feed(CHUNK)
+    assert sent == CHUNK.replace(b'"up"', b'"other"')
+    big = CHUNK.replace(b"x", b"x" * 200)
+    assert stream.feed(big[:90]) == b"" and stream.at_boundary
+    assert stream.feed(big[90:150]) == big[:150] and not stream.at_boundary
+    assert stream.feed(big[150:]) == big[150:] and stream.at_boundary
+    assert stream.feed(big) == big  # whole in one chunk: the same rule
+    assert stream.feed(CHUNK) == sent
+    assert stream.feed(big[:150]) == big[:150]
+    assert stream.close() == b"" and not stream.at_boundary and not stream.whole
+
+
+def test_an_oversized_first_event_is_an_answer_when_it_has_data():
+    stream = chat_stream(limit=50)
+    assert stream.feed(b": x\n\n" + CHUNK) == b": x\n\n" + CHUNK and stream.accepted
+    stream = chat_stream(limit=50)
+    assert stream.feed(b"<html>" + b"x" * 100) == b""
+    assert stream.tap.fault.condition is Condition.UPSTREAM_INVALID
+
+
+def test_messages_are_whole_only_with_their_last_event():
+    tap = FAMILIES["messages"].stream_tap("m", "m", True)
+    stream = NativeStream(tap, 65536)
+    stream.feed(b'event: message_start\ndata: {"type":"message_start","message":{}}\n\n')
+    stream.feed(
+        b"event: message_delta\n"
+        b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}\n\n'
+    )
+    assert tap.finished and not stream.whole
+    assert stream.feed(b'event: message_stop\ndata: {"type":"message_stop"}\n\n') and stream.whole

@@ -1,0 +1,305 @@
+"""The conditions under which a call fails: how each is provoked, and what either family says.
+
+`ASKS` are ways to fail, the same for both families where they can be; `CHAT` and `MESSAGES` say
+what the caller gets, `EXTRA` which headers it has. The tables repeat the published error table on
+purpose: it is what clients are built on, so it must not follow the code.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+
+from tests.sdk.world import ALIAS, World
+
+RETRIES = 2
+AT_ONCE = 8
+JSON = "application/json"
+# Stands for the credential header that shall not be sent, and for the key itself in a header.
+NO_HEADER = object()
+KEY = "{key}"
+BOTH = ("chat_completions", "messages")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One call that must fail with `condition`. `base` and `path` are by family; `content` is a raw
+    body; `says` are words of the message; `own_model` asks for a model of the call's own."""
+
+    condition: str
+    how: str
+    key: str = "main"
+    secret: str | None = None
+    model: str = "tea"
+    own_model: bool = False
+    prompt: str = "Is tea ready?"
+    headers: Mapping[str, Any] = field(default_factory=dict)
+    body: Mapping[str, Any] = field(default_factory=dict)
+    content: bytes | None = None
+    base: Mapping[str, str] | None = None
+    path: Mapping[str, str] | None = None
+    method: str = "post"
+    stream: bool = False
+    says: str = ""
+    retry_after: str | None = None
+    families: tuple[str, ...] = BOTH
+
+    @property
+    def name(self) -> str:
+        return f"{self.condition} {self.how}"
+
+
+def vendor(condition: str, how: str, words: str, **fields: Any) -> Ask:
+    """The vendor fails as the words of its script say."""
+    fields.setdefault("own_model", True)
+    return Ask(condition, how, prompt=f"[[demo {words}]]", **fields)
+
+
+MODEL_AND_MESSAGES = b'"model":"tea","messages":[{"role":"user","content":"hi"}]'
+TOO_LARGE = "tea " * (1 << 19)
+
+ASKS = (
+    Ask("E01", "no key", headers={"Authorization": NO_HEADER}),
+    Ask("E01", "empty x-api-key", headers={"Authorization": NO_HEADER, "x-api-key": ""},
+        families=("messages",)),
+    Ask("E02", "bare key", headers={"Authorization": KEY}),
+    Ask("E02", "another scheme", headers={"Authorization": "Basic YWxpY2U6dGVh"}),
+    Ask("E02", "the other header is right", headers={"Authorization": KEY, "x-api-key": KEY}),
+    Ask("E03", "wrong checksum", secret="sk-slc-wtdmw3wfjq7hwmow5gn4getaf52sbygm6b4m3ub"),
+    Ask("E03", "nobody's", secret="a-key-that-was-never-made"),
+    Ask("E03", "before the model is looked at", secret="a-key-never-made-2", model="no-such"),
+    Ask("E04", "disabled", key="disabled"),
+    Ask("E04", "revoked", key="revoked"),
+    Ask("E04", "its user is disabled", key="ended"),
+    Ask("E05", "expired", key="expired"),
+    Ask("E06", "another network", key="far"),
+    Ask("E07", "entry", key="no-chat", families=("chat_completions",)),
+    Ask("E07", "entry", key="no-messages", families=("messages",), says="'no-messages'"),
+    Ask("E08", "unknown name", model="no-such-model", says="no-such-model"),
+    Ask("E08", "name of the upstream", model=ALIAS),
+    Ask("E08", "model disabled", model="off"),
+    Ask("E08", "channel disabled", model="idle"),
+    Ask("E08", "another group's", model="elsewhere"),
+    Ask("E10", "empty", model=""),
+    Ask("E10", "null", body={"model": None}),
+    Ask("E10", "missing", content=b'{"messages":[]}'),
+    Ask("E11", "cut", content=b'{"model":"tea","messages":[', says="line 1, column"),
+    Ask("E11", "an array", content=b'["model","tea"]'),
+    Ask("E11", "not UTF-8", content=b'{"model":"\xff","messages":[]}'),
+    Ask("E11", "empty", content=b""),
+    Ask("E12", "messages are text", body={"messages": "Is tea ready?"}, says="messages"),
+    Ask("E12", "stream is a number", body={"stream": 1}, says="stream"),
+    Ask("E12", "model twice", content=b'{"model":"tea",' + MODEL_AND_MESSAGES + b"}"),
+    Ask("E13", "messages", content=b'{"model":"tea","max_tokens":9}', says="messages"),
+    Ask("E13", "max_tokens", content=b"{" + MODEL_AND_MESSAGES + b"}", says="max_tokens",
+        families=("messages",)),
+    Ask("E15", "twice the limit", prompt=TOO_LARGE, says="1 MiB"),
+    Ask("E16", "text", headers={"Content-Type": "text/plain"}),
+    Ask("E17", "Brotli", headers={"Content-Encoding": "br"}),
+    Ask("E18", "nothing left", key="poor", says="wallet"),
+    Ask("E18", "streamed", key="poor", stream=True),
+    vendor("E21", "code", "status=400 code=context_length_exceeded", families=BOTH[:1]),
+    vendor("E21", "words", 'status=400 message="prompt is too long: 210000 tokens > 200000"',
+           says="prompt is too long: 210000 tokens > 200000", families=BOTH[1:]),
+    vendor("E22", "400", 'status=400 message="top_p: out of range"', says="top_p: out of range"),
+    vendor("E22", "413", "status=413"),
+    vendor("E22", "422 as text", "status=422 body=text"),
+    vendor("E22", "streamed", "status=400", stream=True),
+    vendor("E23", "code", "status=400 code=content_policy_violation", families=BOTH[:1]),
+    vendor("E23", "words", 'status=400 message="blocked by the content policy"'),
+    Ask("E24", "the upstream key is refused", model="bad-key"),
+    vendor("E24", "402", "status=402"),
+    vendor("E24", "403", "status=403"),
+    vendor("E24", "404 of the model", "status=404"),
+    vendor("E24", "429 for quota", 'status=429 message="You exceeded your current quota"'),
+    vendor("E25", "429", "status=429", retry_after="5"),
+    vendor("E25", "429 with the wait", "status=429 retry_after=9", retry_after="9"),
+    vendor("E25", "429 for hours", "status=429 retry_after=7200", retry_after="60"),
+    vendor("E25", "streamed", "status=429", stream=True, retry_after="5"),
+    vendor("E26", "500", "status=500", says="500"),
+    vendor("E26", "524 as a page", "status=524 body=html"),
+    vendor("E26", "reset", "reset_before_head"),
+    vendor("E26", "closed", "close_before_head"),
+    vendor("E26", "error inside 200", "error200"),
+    vendor("E26", "a whole answer cut short", "cut=40"),
+    vendor("E27", "503", "status=503"),
+    vendor("E27", "529", "status=529"),
+    vendor("E27", "streamed", "status=503", stream=True),
+    vendor("E28", "504", "status=504"),
+    vendor("E28", "silent", "stall_before_head"),
+    Ask("E29", "refused", model="closed"),
+    Ask("E29", "streamed", model="closed", stream=True),
+    vendor("E30", "a page", "html200"),
+    vendor("E30", "nothing", "empty200"),
+    vendor("E30", "other JSON", "json200"),
+    vendor("E30", "redirect", "redirect"),
+    vendor("E30", "streamed page", "html200", stream=True),
+    vendor("E30", "garbage first", "garbage=0", stream=True),
+    Ask("E31", "unknown", path={"chat_completions": "/assistants", "messages": "/v1/complete"},
+        says="No such endpoint: POST /v1/"),
+    Ask("E31", "base URL without /v1", base={"chat_completions": ""}, says="/v1.",
+        families=BOTH[:1]),
+    Ask("E31", "no version", path={"messages": "/messages"}, families=BOTH[1:]),
+    Ask("E32", "the whole path", base={"chat_completions": "/v1/chat/completions",
+        "messages": "/v1/messages"}, says="the base URL already contains /v1/"),
+    Ask("E32", "version twice", base={"chat_completions": "/v1/v1", "messages": "/v1"},
+        says="the base URL already contains /v1"),
+    Ask("E33", "GET", method="get", says="Use POST"),
+    vendor("E35", "404 of a file", 'status=404 message="No such file: file-abc123"'),
+)  # fmt: skip
+
+INVALID, SERVER, QUOTA = "invalid_request_error", "server_error", "insufficient_quota"
+AUTH, API, OVERLOADED = "authentication_error", "api_error", "overloaded_error"
+
+# condition: status, type, code, the exception of openai, calls it makes
+CHAT: dict[str, tuple[int, str, str, str, int]] = {
+    "E01": (401, INVALID, "missing_api_key", "AuthenticationError", 1),
+    "E02": (401, INVALID, "malformed_authorization", "AuthenticationError", 1),
+    "E03": (401, INVALID, "invalid_api_key", "AuthenticationError", 1),
+    "E04": (401, INVALID, "api_key_disabled", "AuthenticationError", 1),
+    "E05": (401, INVALID, "api_key_expired", "AuthenticationError", 1),
+    "E06": (403, "permission_error", "ip_not_allowed", "PermissionDeniedError", 1),
+    "E07": (403, "permission_error", "entry_point_not_allowed", "PermissionDeniedError", 1),
+    "E08": (404, INVALID, "model_not_found", "NotFoundError", 1),
+    "E10": (400, INVALID, "missing_required_parameter", "BadRequestError", 1),
+    "E11": (400, INVALID, "invalid_json", "BadRequestError", 1),
+    "E12": (400, INVALID, "invalid_type", "BadRequestError", 1),
+    "E13": (400, INVALID, "missing_required_parameter", "BadRequestError", 1),
+    "E15": (413, INVALID, "request_too_large", "APIStatusError", 1),
+    "E16": (415, INVALID, "unsupported_content_type", "APIStatusError", 1),
+    "E17": (415, INVALID, "unsupported_content_encoding", "APIStatusError", 1),
+    "E18": (429, QUOTA, "insufficient_quota", "RateLimitError", 1),
+    "E21": (400, INVALID, "context_length_exceeded", "BadRequestError", 1),
+    "E22": (400, INVALID, "upstream_invalid_request", "BadRequestError", 1),
+    "E23": (400, INVALID, "content_policy_violation", "BadRequestError", 1),
+    "E24": (502, SERVER, "channel_misconfigured", "InternalServerError", 1),
+    "E25": (429, "rate_limit_error", "upstream_rate_limited", "RateLimitError", 3),
+    "E26": (502, SERVER, "upstream_error", "InternalServerError", 3),
+    "E27": (503, SERVER, "upstream_overloaded", "InternalServerError", 3),
+    "E28": (504, SERVER, "upstream_timeout", "InternalServerError", 1),
+    "E29": (502, SERVER, "upstream_unreachable", "InternalServerError", 3),
+    "E30": (502, SERVER, "upstream_invalid_response", "InternalServerError", 3),
+    "E31": (404, INVALID, "unknown_path", "NotFoundError", 1),
+    "E32": (404, INVALID, "duplicated_path", "NotFoundError", 1),
+    "E33": (405, INVALID, "method_not_allowed", "APIStatusError", 1),
+    "E35": (404, INVALID, "not_found", "NotFoundError", 1),
+}
+# condition: status, type, the exception of anthropic, calls it makes
+MESSAGES: dict[str, tuple[int, str, str, int]] = {
+    "E01": (401, AUTH, "AuthenticationError", 1),
+    "E02": (401, AUTH, "AuthenticationError", 1),
+    "E03": (401, AUTH, "AuthenticationError", 1),
+    "E04": (401, AUTH, "AuthenticationError", 1),
+    "E05": (401, AUTH, "AuthenticationError", 1),
+    "E06": (403, "permission_error", "PermissionDeniedError", 1),
+    "E07": (403, "permission_error", "PermissionDeniedError", 1),
+    "E08": (404, "not_found_error", "NotFoundError", 1),
+    "E10": (400, INVALID, "BadRequestError", 1),
+    "E11": (400, INVALID, "BadRequestError", 1),
+    "E12": (400, INVALID, "BadRequestError", 1),
+    "E13": (400, INVALID, "BadRequestError", 1),
+    "E15": (413, "request_too_large", "ContentTooLargeError", 1),
+    "E16": (415, INVALID, "APIStatusError", 1),
+    "E17": (400, INVALID, "RequestBodyEncodingUnsupportedError", 1),
+    "E18": (402, "billing_error", "PaymentRequiredError", 1),
+    "E21": (400, INVALID, "BadRequestError", 1),
+    "E22": (400, INVALID, "BadRequestError", 1),
+    "E23": (400, INVALID, "BadRequestError", 1),
+    "E24": (502, API, "InternalServerError", 1),
+    "E25": (429, "rate_limit_error", "RateLimitError", 3),
+    "E26": (502, API, "InternalServerError", 3),
+    "E27": (529, OVERLOADED, "OverloadedError", 3),
+    "E28": (504, "timeout_error", "GatewayTimeoutError", 1),
+    "E29": (502, API, "InternalServerError", 3),
+    "E30": (502, API, "InternalServerError", 3),
+    "E31": (404, "not_found_error", "NotFoundError", 1),
+    "E32": (404, "not_found_error", "NotFoundError", 1),
+    "E33": (405, INVALID, "APIStatusError", 1),
+    "E35": (404, "not_found_error", "NotFoundError", 1),
+}
+NOT_AGAIN = {*(f"E0{n}" for n in range(1, 9)), "E18", "E24", "E28"}  # x-should-retry: false
+# No record: nobody is known to have called, or nothing was called.
+UNRECORDED = {"E01", "E02", "E03", "E31", "E32", "E33"}
+# The vendor is asked once a call; before E21 nobody is, and at E29 nobody is there.
+OF_THE_VENDOR = {"E21", "E22", "E23", "E24", "E25", "E26", "E27", "E28", "E30", "E35"}
+SEEN_HEADERS = ("x-should-retry", "retry-after", "www-authenticate", "allow")
+
+
+def extra_headers(ask: Ask) -> dict[str, str]:
+    """Those of SEEN_HEADERS that the answer must have, and no other."""
+    extra: dict[str, str] = {}
+    if ask.condition in NOT_AGAIN:
+        extra["x-should-retry"] = "false"
+    if ask.condition in ("E01", "E02"):
+        extra["www-authenticate"] = "Bearer"
+    if ask.condition == "E33":
+        extra["allow"] = "POST"
+    wait = ask.retry_after or {"E27": "2"}.get(ask.condition)
+    return {**extra, "retry-after": wait} if wait else extra
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an ask: the exception, each answer (status, headers), and what was left."""
+
+    tag: str
+    raised: Exception
+    answers: list[tuple[int, dict[str, str]]]
+
+
+class Perform(Protocol):
+    """Calls by an SDK: (ask, tag for X-Client-Request-Id and the prompt) -> what came of it."""
+
+    def __call__(self, world: World, ask: Ask, tag: str) -> Outcome: ...
+
+
+def asks_of(family: str) -> list[Ask]:
+    """The asks that a family can make."""
+    return [ask for ask in ASKS if family in ask.families]
+
+
+def perform_all(world: World, family: str, perform: Perform) -> dict[str, Outcome]:
+    """All asks of a family, some at a time; outcomes by name."""
+    asks = [
+        replace(ask, model=world.frail()) if ask.own_model else ask for ask in asks_of(family)
+    ]
+    tags = [f"{family}:{number}:" for number in range(len(asks))]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        outcomes = pool.map(lambda pair: perform(world, *pair), zip(asks, tags, strict=True))
+        return {ask.name: outcome for ask, outcome in zip(asks, outcomes, strict=True)}
+
+
+def headers_of(ask: Ask, key: str, tag: str, omitted: object) -> dict[str, Any]:
+    """The ask's headers with the key filled in; `omitted` is the SDK's word for none."""
+    filled = {
+        name: omitted if value is NO_HEADER else value.replace(KEY, key)
+        for name, value in ask.headers.items()
+    }
+    return {"X-Client-Request-Id": tag, **filled}
+
+
+def check_trace(world: World, ask: Ask, outcome: Outcome, records: Mapping[str, Any]) -> None:
+    """The vendor was asked as often as it had to be, and each call left its record."""
+    calls = len(outcome.answers)
+    reached = sum(outcome.tag in entry["body"] for entry in world.upstream.log())
+    assert reached == (calls if ask.condition in OF_THE_VENDOR or ask.model == "bad-key" else 0)
+    left = records.get(outcome.tag, [])
+    if ask.condition in UNRECORDED:
+        assert not left
+        return
+    assert [record["status"] for record in left] == [status for status, _ in outcome.answers]
+    ids = [headers["x-request-id"] for _, headers in outcome.answers]
+    assert sorted(record["id"] for record in left) == sorted(ids)
+    assert {record["error_code"] for record in left} == {CHAT[ask.condition][2]}
+    assert {record["outcome"] for record in left} == {_outcome(ask)}
+    assert {record["cost"] for record in left} == {"0"}
+
+
+def _outcome(ask: Ask) -> str:
+    if ask.condition == "E28":
+        return "timeout"
+    upstream = ask.condition in OF_THE_VENDOR or ask.condition == "E29"
+    return "upstream_error" if upstream else "refused"
+
+

@@ -1,0 +1,182 @@
+"""What the tests with official SDKs share: one gateway in front of one scripted vendor.
+
+Model names mean the same in both families: for each there is a channel of either family. `tea` has
+another name upstream, so that every answer shows whether the public one comes back. A test that
+makes its channel fail takes a model of its own (`World.frail`), so that tests do not meet what a
+gateway remembers of a failing channel.
+"""
+
+import itertools
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.gateway import Gateway, free_port
+from tests.upstream import ScriptedUpstream
+
+TIMEOUT_S = 20
+PRICE = {"input": "2.00", "output": "8.00", "cache_read": "0.50", "cache_write": "2.50"}
+SETTINGS = {
+    "server.max_body_bytes": 1 << 20,
+    "server.body_timeout_s": 1,
+    "upstream.first_byte_timeout_s": 4,
+    "upstream.idle_timeout_s": 3,
+    "upstream.heartbeat_s": 1,
+    "upstream.commit_after_s": 1,
+}
+ALIAS = "tea-upstream"  # of the model tea
+PLAIN_MODELS = ("tea", "acme/tea-1", "off", "idle", "elsewhere")
+FRAIL_MODELS = 100
+MODELS_OF_ALICE = sorted(
+    ["tea", "acme/tea-1", "closed", "bad-key", *(f"frail-{n}" for n in range(FRAIL_MODELS))]
+)
+FAMILIES = {"chat_completions": "openai", "messages": "anthropic"}
+ENTRIES = ["chat_completions", "responses", "messages", "generate_content"]
+LONG_AGO = "2020-01-01T00:00:00Z"
+
+
+def _document(upstream_url: str) -> dict[str, Any]:
+    frail = [f"frail-{n}" for n in range(FRAIL_MODELS)]
+    names = [*PLAIN_MODELS, *frail, "closed", "bad-key"]
+    channels: list[dict[str, Any]] = []
+    for family, vendor in FAMILIES.items():
+
+        def channel(name: str, models: dict[str, str], **fields: Any) -> dict[str, Any]:
+            return {
+                "name": f"{name}-{family}",  # noqa: B023: called at once
+                "vendor": vendor,  # noqa: B023
+                "family": family,  # noqa: B023
+                "base_url": upstream_url,
+                "keys": ["sk-of-the-operator"],
+                "groups": ["default"],
+                "models": models,
+                **fields,
+            }
+
+        closed = f"http://127.0.0.1:{free_port()}"
+        channels += [
+            channel("main", {"tea": ALIAS, "acme/tea-1": "acme/tea-1", "off": "off"}),
+            channel("idle", {"idle": "idle"}, enabled=False),
+            channel("elsewhere", {"elsewhere": "elsewhere"}, groups=["others"]),
+            channel("closed", {"closed": "closed"}, base_url=closed),
+            channel("bad-key", {"bad-key": "bad-key"}, keys=["sk-bad-0123456789"]),
+            *(channel(name, {name: name}) for name in frail),
+        ]
+    keys = [
+        {"name": "main"},
+        {"name": "disabled"},
+        {"name": "revoked"},
+        {"name": "expired", "expires_at": LONG_AGO},
+        {"name": "far", "networks": ["203.0.113.0/24"]},
+        {"name": "no-chat", "group": "no-chat"},
+        {"name": "no-messages", "group": "no-messages"},
+        {"name": "poor", "user": "poor"},
+        {"name": "ended", "user": "ended"},
+    ]
+    return {
+        "model": [{"name": n, "price": PRICE, "enabled": n != "off"} for n in names],
+        "group": [
+            {"name": "default"},
+            {"name": "others"},
+            {"name": "no-chat", "entries": [e for e in ENTRIES if e != "chat_completions"]},
+            {"name": "no-messages", "entries": [e for e in ENTRIES if e != "messages"]},
+        ],
+        "channel": channels,
+        "user": [
+            {"name": "alice", "balance": "1000.00"},
+            {"name": "poor", "balance": "0"},
+            {"name": "ended", "balance": "5", "enabled": False},
+        ],
+        "key": [{"user": "alice", "group": "default", **key} for key in keys],
+    }
+
+
+class World:
+    """A running gateway, its vendor, and the secrets of its keys by their names."""
+
+    def __init__(self, folder: Path) -> None:
+        self.upstream = ScriptedUpstream()
+        self.gateway = Gateway(folder, SETTINGS)
+        made = self.gateway.apply(_document(self.upstream.url))["keys"]
+        self.keys = {key["name"]: key["secret"] for key in made}
+        for name, verb in (("disabled", "disable"), ("revoked", "revoke")):
+            self.gateway.run("key", verb, f"alice/{name}")
+        self.gateway.start()
+        self.base_url = f"http://127.0.0.1:{self.gateway.port}"
+        self._frail = itertools.count()
+
+    def frail(self) -> str:
+        """A model whose channel no other test uses."""
+        number = next(self._frail)
+        assert number < FRAIL_MODELS
+        return f"frail-{number}"
+
+    def close(self) -> None:
+        self.gateway.close()
+        self.upstream.close()
+
+    def asked(self, word: str) -> dict[str, Any]:
+        """What reached the vendor with `word` in its body: one request."""
+        found = [entry for entry in self.upstream.log() if word in entry["body"]]
+        assert len(found) == 1, f"{len(found)} requests with {word}"
+        return found[0]
+
+    def left(self, word: str, timeout_s: float = 5) -> int:
+        """When the vendor saw the one caller with `word` in its body leave, in ms since 1970."""
+        deadline = time.monotonic() + timeout_s
+        while (at_ms := self.asked(word)["gone_at_ms"]) is None:
+            assert time.monotonic() < deadline, "the vendor still has the call"
+            time.sleep(0.02)
+        return int(at_ms)
+
+    def records(self) -> dict[str, list[dict[str, Any]]]:
+        """All records with a client's request id, by that id."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for record in self.gateway.usage():
+            if record["client_request_id"]:
+                found.setdefault(record["client_request_id"], []).append(record)
+        return found
+
+
+class Wire(httpx2.BaseTransport):
+    """Notes the answers that an SDK gets, and makes its waits between two tries short."""
+
+    def __init__(self) -> None:
+        self._inner = httpx2.HTTPTransport()
+        self.answers: list[tuple[int, dict[str, str]]] = []
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        answer = self._inner.handle_request(request)
+        self.answers.append((answer.status_code, dict(answer.headers.items())))
+        answer.headers["retry-after-ms"] = "1"
+        return answer
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def counts_of(record: dict[str, Any]) -> dict[str, int]:
+    """The token counts of a record that are not 0."""
+    return {
+        name.removesuffix("_tokens"): value
+        for name, value in record.items()
+        if name.endswith("_tokens") and value
+    }
+
+
+def sample(family: str, name: str) -> Any:
+    """A sample answer as the vendor sends it."""
+    return json.loads((Path(__file__).parents[1] / "wire" / family / f"{name}.json").read_text())
+
+
+def world(folder: Path) -> Iterator[World]:
+    """For fixtures: a world that is closed at the end."""
+    made = World(folder)
+    try:
+        yield made
+    finally:
+        made.close()
