@@ -97,7 +97,92 @@ class Server(Protocol):
     def closed(self, connection: "ClientConnection") -> None: ...
 
 
-class ClientConnection(asyncio.Protocol, httputil.HTTPConnection):
+class _Outgoing(asyncio.Protocol):
+    """The sending half of a connection: its transport, and whether its buffer is full."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._full = False
+        self._close_callback: Callable[[], None] | None = None
+        self.on_drained: Callable[[], None] | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Nothing can be sent any more."""
+        return self._transport is None or self._transport.is_closing()
+
+    def close(self) -> None:
+        """Closes after what is in the buffer has been sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def drop(self) -> None:
+        """Closes at once, without the end of the answer, so that nobody takes it for whole."""
+        self._close_callback = self.on_drained = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        if self.on_drained is not None:
+            self.on_drained()
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+
+class _Reader:
+    """What httptools calls: puts heads together and hands the pieces of requests on."""
+
+    def __init__(self, connection: "ClientConnection") -> None:
+        self._connection = connection
+        self.parser = httptools.HttpRequestParser(self)
+        self._url = b""
+        self._lines: list[tuple[bytes, bytes]] = []
+        self._head_bytes = 0
+
+    def feed(self, data: bytes) -> str:
+        """Takes bytes of the client; why they are no HTTP, empty when they are."""
+        self._head_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserCallbackError:
+            raise
+        except httptools.HttpParserError as error:
+            return f"The request is not valid HTTP/1.1: {error}."
+        if self._lines and self._head_bytes > HEAD_MAX_BYTES:
+            return "The request head is larger than 64 KiB."
+        return ""
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._lines.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._head_bytes = 0
+        headers = RequestHeaders(self._lines)
+        method = self.parser.get_method().decode("latin-1")
+        request = Request(self._connection, method, self._url.decode("latin-1"), headers)
+        request.version = "HTTP/" + self.parser.get_http_version()
+        self._url, self._lines = b"", []
+        self._connection.take(_HEAD, (request, self.parser.should_keep_alive()))
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        self._connection.take(_BODY, body)
+
+    def on_message_complete(self) -> None:
+        self._head_bytes = 0
+        self._connection.take(_END, None)
+
+
+class ClientConnection(_Outgoing, httputil.HTTPConnection):
     """One connection, from accept to close.
 
     Work on a request begins when its head is here (the handler's `prepare`); body and end follow
@@ -105,17 +190,13 @@ class ClientConnection(asyncio.Protocol, httputil.HTTPConnection):
     """
 
     def __init__(self, server: Server, buffer_bytes: int) -> None:
+        super().__init__()
         self._server = server
         self._buffer_bytes = buffer_bytes
-        self._parser = httptools.HttpRequestParser(self)
-        self._transport: asyncio.Transport | None = None
+        self._reader = _Reader(self)
         self._queue: deque[tuple[int, Any]] = deque()
         self._queued_bytes = 0
         self._reading = True
-        self._full = False
-        self._head_bytes = 0
-        self._url = b""
-        self._lines: list[tuple[bytes, bytes]] = []
         self._request: Request | None = None
         self._delegate: httputil.HTTPMessageDelegate | None = None
         self._preparing = False
@@ -125,18 +206,11 @@ class ClientConnection(asyncio.Protocol, httputil.HTTPConnection):
         self._chunked = False
         self._head_sent = False
         self._linger_bytes: int | None = None
-        self._close_callback: Callable[[], None] | None = None
-        self.on_drained: Callable[[], None] | None = None
         self.peer = ""
         self.served = 0
         self.since_s = server.now_s  # when it began to wait for a head, or to linger
 
     # ---- for handlers ----------------------------------------------------------------------------
-
-    @property
-    def closed(self) -> bool:
-        """Nothing can be sent any more."""
-        return self._transport is None or self._transport.is_closing()
 
     @property
     def head_sent(self) -> bool:
@@ -188,12 +262,6 @@ class ClientConnection(asyncio.Protocol, httputil.HTTPConnection):
             self._write(self._framed(data) + end)
         self._end_answer()
 
-    def drop(self) -> None:
-        """Closes at once, without the end of the answer, so that nobody takes it for whole."""
-        self._close_callback = self.on_drained = None
-        if self._transport is not None:
-            self._transport.abort()
-
     # ---- for the server --------------------------------------------------------------------------
 
     @property
@@ -205,11 +273,6 @@ class ClientConnection(asyncio.Protocol, httputil.HTTPConnection):
     def lingers(self) -> bool:
         """The answer went out before the body was here; what still comes is thrown away."""
         return self._linger_bytes is not None
-
-    def close(self) -> None:
-        """Closes after what is in the buffer has been sent."""
-        if self._transport is not None:
-            self._transport.close()
 
     # ---- asyncio's protocol ----------------------------------------------------------------------
 
@@ -233,14 +296,6 @@ class ClientConnection(asyncio.Protocol, httputil.HTTPConnection):
             self._delegate.on_connection_close()
         self._delegate = self._request = None
 
-    def pause_writing(self) -> None:
-        self._full = True
-
-    def resume_writing(self) -> None:
-        self._full = False
-        if self.on_drained is not None:
-            self.on_drained()
-
     def data_received(self, data: bytes) -> None:
         if self._linger_bytes is not None:
             self._linger_bytes += len(data)
@@ -249,61 +304,29 @@ class ClientConnection(asyncio.Protocol, httputil.HTTPConnection):
             return
         if self._fault:
             return
-        self._head_bytes += len(data)
         try:
-            self._parser.feed_data(data)
+            fault = self._reader.feed(data)
         except httptools.HttpParserUpgrade:
             # What follows is no HTTP; the request itself is answered like any other.
             self._keep_alive = False
         except httptools.HttpParserCallbackError:
             log.exception("a request could not be taken in")
             self.drop()
-        except httptools.HttpParserError as error:
-            self._refuse(f"The request is not valid HTTP/1.1: {error}.")
         else:
-            if self._lines and self._head_bytes > HEAD_MAX_BYTES:
-                self._refuse("The request head is larger than 64 KiB.")
-
-    # ---- httptools' protocol ---------------------------------------------------------------------
-
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._lines.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        parser, lines = self._parser, self._lines
-        self._head_bytes = 0
-        headers = RequestHeaders(lines)
-        method = parser.get_method().decode("latin-1")
-        request = Request(self, method, self._url.decode("latin-1"), headers)
-        request.version = "HTTP/" + parser.get_http_version()
-        self._url, self._lines = b"", []
-        if headers.get("transfer-encoding", "chunked").lower() != "chunked":
-            self._refuse("The only transfer-encoding of a request is chunked.")
-        else:
-            self._take(_HEAD, (request, parser.should_keep_alive()), 0)
-
-    def on_body(self, body: bytes) -> None:
-        self._head_bytes = 0
-        self._take(_BODY, body, len(body))
-
-    def on_message_complete(self) -> None:
-        self._head_bytes = 0
-        self._take(_END, None, 0)
+            if fault and not self._fault:
+                self._refuse(fault)
 
     # ---- one request after the other -------------------------------------------------------------
 
-    def _take(self, kind: int, value: Any, size: int) -> None:
-        """Works on a piece of a request, or lets it wait for its turn."""
+    def take(self, kind: int, value: Any) -> None:
+        """Works on a piece of a request, or lets it wait for its turn. For the reader."""
         if self._fault:
             return
         if not self._queue and not self._must_wait(kind):
             self._work_on(kind, value)
             return
         self._queue.append((kind, value))
-        self._queued_bytes += size + 64
+        self._queued_bytes += 64 + (len(value) if kind == _BODY else 0)
         if self._queued_bytes > QUEUED_MAX_BYTES and self._reading and self._transport is not None:
             self._reading = False
             self._transport.pause_reading()
@@ -323,6 +346,9 @@ class ClientConnection(asyncio.Protocol, httputil.HTTPConnection):
             self._delegate.finish()
 
     def _begin(self, request: Request, keep_alive: bool) -> None:
+        if request.headers.get("transfer-encoding", "chunked").lower() != "chunked":
+            self._refuse("The only transfer-encoding of a request is chunked.")
+            return
         self.served += 1
         self._request, self._keep_alive = request, keep_alive and self._keep_alive
         self._whole = self._head_sent = self._chunked = False
@@ -380,10 +406,6 @@ class ClientConnection(asyncio.Protocol, httputil.HTTPConnection):
 
     def _framed(self, data: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data
-
-    def _write(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
 
     def _is(self, method: str) -> bool:
         return self._request is not None and self._request.method == method

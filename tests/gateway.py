@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ class Gateway:
         self.config = folder / "gateway.toml"
         self.log_path = folder / "serve.log"
         self.process: subprocess.Popen[bytes] | None = None
+        self.tail: Tail | None = None
         self.run("init", str(folder), *self._flags(), config=False)
 
     def _flags(self) -> list[str]:
@@ -54,7 +56,7 @@ class Gateway:
             argv += ["--config", str(self.config)]
         done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=60)
         with self.log_path.open("a") as log:
-            log.write(done.stdout if "key" not in args else "")
+            # Not what the command prints for the operator: that may be a new secret.
             log.write(done.stderr)
         assert done.returncode == code, f"{args}: exit {done.returncode}: {done.stderr[-2000:]}"
         return done.stdout
@@ -114,6 +116,8 @@ class Gateway:
 
     def close(self) -> None:
         """Ends what still runs."""
+        if self.tail is not None:
+            self.tail.close()
         if self.process is not None and self.process.poll() is None:
             self.kill()
 
@@ -141,6 +145,17 @@ class Gateway:
         finally:
             connection.close()
 
+    def worker_pids(self) -> list[int]:
+        """The relay processes."""
+        pids = self.pids()[1:]
+        return [pid for pid in pids if b"worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    def follow(self) -> "Tail":
+        """Watches records as they are written: quick where a test asks for many."""
+        argv = [sys.executable, str(ROOT / "app.py"), "usage", "tail", "-f", "--json"]
+        self.tail = Tail([*argv, "--config", str(self.config)], self.log_path)
+        return self.tail
+
     def usage(self, **filters: Any) -> list[dict[str, Any]]:
         """Records as `usage export` prints them, oldest first."""
         args = ["usage", "export", "--format", "ndjson"]
@@ -150,6 +165,8 @@ class Gateway:
 
     def record(self, call_id: str, timeout_s: float = 5) -> dict[str, Any]:
         """The one record of a call; waits until it is there."""
+        if self.tail is not None:
+            return self.tail.record(call_id, timeout_s)
         deadline = time.monotonic() + timeout_s
         while True:
             found = self.usage(request_id=call_id)
@@ -158,6 +175,56 @@ class Gateway:
             time.sleep(0.1)
         assert len(found) == 1, f"{len(found)} records of {call_id}"
         return found[0]
+
+
+class Tail:
+    """`usage tail -f` beside a gateway, its output read by a thread."""
+
+    def __init__(self, argv: list[str], log_path: Path) -> None:
+        self._records: dict[str, dict[str, Any]] = {}
+        self._news = threading.Condition()
+        with log_path.open("ab") as log:
+            self._process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=log)
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            record = json.loads(line)
+            with self._news:
+                assert record["id"] not in self._records, f"shown twice: {line!r}"
+                self._records[record["id"]] = record
+                self._news.notify_all()
+
+    def record(self, call_id: str, timeout_s: float = 5) -> dict[str, Any]:
+        """The record of a call; waits until it is there."""
+        with self._news:
+            self._news.wait_for(lambda: call_id in self._records, timeout_s)
+            assert call_id in self._records, f"no record of {call_id}"
+            return self._records[call_id]
+
+    def find(self, timeout_s: float = 5, **fields: Any) -> dict[str, Any]:
+        """The one record with these values; waits until it is there."""
+
+        def found() -> list[dict[str, Any]]:
+            wanted = fields.items()
+            return [r for r in self._records.values() if all(r[k] == v for k, v in wanted)]
+
+        with self._news:
+            self._news.wait_for(found, timeout_s)
+            assert len(found()) == 1, f"{len(found())} records with {fields}"
+            return found()[0]
+
+    def __contains__(self, call_id: str) -> bool:
+        return call_id in self._records
+
+    def close(self) -> None:
+        assert self._process.stdout is not None
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(10)
+        self._thread.join(10)
+        self._process.stdout.close()
 
 
 def _parent(pid: int) -> int:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import subprocess
 import sys
+import threading
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -71,3 +74,90 @@ class ScriptedUpstream:
         with urllib.request.urlopen(request, timeout=30) as answer:
             body: bytes = answer.read()
         return body
+
+
+HOST = "127.0.0.1"
+PATIENCE_S = 20
+STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+
+
+class Peer:
+    """The upstream's end of one connection whose request has been read."""
+
+    def __init__(self, connection: socket.socket, request: bytes) -> None:
+        self.socket = connection
+        self.request = request
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def chunk(self, data: bytes) -> None:
+        self.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def reset(self) -> None:
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+
+class RawUpstream:
+    """An upstream whose every byte the test sends itself: `accept` gives it the next request.
+
+    With `answer` each request gets these bytes and the end of the connection instead.
+    """
+
+    def __init__(self, answer: bytes | None = None) -> None:
+        self._listener = socket.create_server((HOST, 0))
+        self._listener.settimeout(PATIENCE_S)
+        self.port = int(self._listener.getsockname()[1])
+        self.url = f"http://{HOST}:{self.port}"
+        self._closed = False
+        if answer is not None:
+            threading.Thread(target=self._answer_all, args=(answer,), daemon=True).start()
+
+    def accept(self) -> Peer:
+        """The next connection, its request read."""
+        connection, _ = self._listener.accept()
+        connection.settimeout(PATIENCE_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += _received(connection)
+        head, _, body = data.partition(b"\r\n\r\n")
+        size = 0
+        for line in head.split(b"\r\n"):
+            if line.lower().startswith(b"content-length:"):
+                size = int(line.partition(b":")[2])
+        while len(body) < size:
+            body += _received(connection)
+        return Peer(connection, head + b"\r\n\r\n" + body)
+
+    def close(self) -> None:
+        self._closed = True
+        self._listener.close()
+
+    def _answer_all(self, answer: bytes) -> None:
+        while not self._closed:
+            try:
+                peer = self.accept()
+                peer.send(answer)
+                peer.close()
+            except OSError:
+                continue
+
+    def __enter__(self) -> RawUpstream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _received(connection: socket.socket) -> bytes:
+    data = connection.recv(65536)
+    if not data:
+        raise ConnectionError("the gateway closed the connection")
+    return data

@@ -185,7 +185,7 @@ def is_terminal(event):
 def is_heartbeat(family, event, started):
     """The gateway's own keep-alive: a comment; inside a message a ping."""
     if family == MESSAGES and started:
-        return event == b'event: ping\ndata: {"type": "ping"}\n\n'
+        return event.startswith(b"event: ping\n") and data_of(event) == {"type": "ping"}
     return event.startswith(b":") and data_of(event) is None
 
 

@@ -146,7 +146,7 @@ ASKS = (
     Ask("E32", "version twice", base={"chat_completions": "/v1/v1", "messages": "/v1"},
         says="the base URL already contains /v1"),
     Ask("E33", "GET", method="get", says="Use POST"),
-    vendor("E35", "404 of a file", 'status=404 message="No such file: file-abc123"'),
+    vendor("E35", "404 of a file", 'status=404 code=gone message="No such file: file-abc123"'),
 )  # fmt: skip
 
 INVALID, SERVER, QUOTA = "invalid_request_error", "server_error", "insufficient_quota"
@@ -283,7 +283,12 @@ def check_trace(world: World, ask: Ask, outcome: Outcome, records: Mapping[str, 
     """The vendor was asked as often as it had to be, and each call left its record."""
     calls = len(outcome.answers)
     reached = sum(outcome.tag in entry["body"] for entry in world.upstream.log())
-    assert reached == (calls if ask.condition in OF_THE_VENDOR or ask.model == "bad-key" else 0)
+    expected = calls if ask.condition in OF_THE_VENDOR and ask.path is None else 0
+    if ask.how in ("reset", "closed"):
+        # A kept connection that has died looks the same, so the request may be sent once more.
+        assert reached >= expected
+    else:
+        assert reached == expected
     left = records.get(outcome.tag, [])
     if ask.condition in UNRECORDED:
         assert not left
