@@ -2,7 +2,8 @@
 
 Only shapes: the Protocol ``Family``, the Protocol ``StreamTap`` and frozen values. A family
 implements them in a folder of its own and is named in ``registry.py``; handlers and the relay
-know nothing else of it. Names of headers in mappings are lower case (or the mapping does not mind
+know nothing else of it. Values that are made for every call are structs, which are made six times
+faster than dataclasses. Names of headers in mappings are lower case (or the mapping does not mind
 case).
 """
 
@@ -12,7 +13,7 @@ from typing import Literal, Protocol
 
 from adapters.faults import Fault
 from adapters.ir import Usage
-from adapters.jsonio import Spans
+from adapters.jsonio import Spans, Struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,7 @@ class Vendor:
     stream_options: bool = True  # false: refuses the field, so usage is not asked for
 
 
-@dataclass(frozen=True, slots=True)
-class Peek:
+class Peek(Struct, frozen=True, gc=False):
     """The few fields of a request that the gateway reads."""
 
     model: str
@@ -37,8 +37,7 @@ class Peek:
     include_usage: bool  # whether the client's stream is to show usage
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True, gc=False):
     """An answer made by the gateway itself."""
 
     status: int
@@ -46,8 +45,7 @@ class Envelope:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True, gc=False):
     """A whole answer of an upstream, ready for the client.
 
     ``usage`` is None when the vendor reported none that can be read; ``output_units`` is then the

@@ -1,15 +1,14 @@
 """The hub's vocabulary: what families have in common, free of any wire format.
 
-Standard library only; imported by every family, the relay and (by shape, not by import) pricing.
+Imported by every family, the relay and (by shape, not by import) pricing.
 """
 
-from dataclasses import dataclass
+from adapters.jsonio import Struct
 
 MAX_TOKENS = 2**31 - 1  # a count above it is a fault of the vendor, not a bill
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True, gc=False):
     """Tokens of one call, disjoint: input without cache, output without reasoning."""
 
     input_tokens: int = 0
@@ -25,6 +24,4 @@ def token_count(value: object) -> int | None:
 
     A reported zero is a number; what cannot be meant (true, -1, 1.5, "3", 10**30) was not reported.
     """
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS:
-        return value
-    return None
+    return value if type(value) is int and 0 <= value <= MAX_TOKENS else None

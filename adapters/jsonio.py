@@ -11,8 +11,7 @@ what it skips.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 import ujson
@@ -35,18 +34,24 @@ _BYTE_IN_ERROR = re.compile(r"\(byte (\d+)\)")
 _KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]++|\\.)*+")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _BETWEEN = re.compile(rb"[ \t\r\n]*,")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_BLANK = 32
+# What is larger may hold so many fields that they must be counted while they are read.
+_PLAIN_BODY_BYTES = 65536
 _CONTROL_TO_BLANK = bytes(32 if i < 32 else i for i in range(256))
 
 
-class Span(NamedTuple):
+_decode_any = msgspec.json.Decoder().decode
+_decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class Span(Struct, frozen=True, order=True, gc=False):
     """Where a value stands: ``body[start:end]`` is its text."""
 
     start: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Spans:
+class Spans(Struct, frozen=True):
     """The top-level fields of a JSON object, by the place of their values; nothing is decoded
     yet."""
 
@@ -68,11 +73,11 @@ class Spans:
 
     def value(self, name: str) -> Any:
         """The decoded value of ``name``; None when absent or null, E12 when out of range."""
-        raw = self.raw(name)
-        if raw is None:
+        span = self.places.get(name)
+        if span is None:
             return None
         try:
-            return msgspec.json.decode(raw)
+            return _decode_any(self.body[span.start : span.end])
         except msgspec.ValidationError:
             message = f"Wrong value for '{name}': a number in it is out of range."
             raise Fault(
@@ -134,7 +139,7 @@ def top_level(body: bytes) -> Spans:
     two spellings) or there are more than MAX_TOP_LEVEL_FIELDS.
     """
     _check_utf8(body)
-    return _walk(body, _entries(body))
+    return _plain_spans(body) or _walk(body, _entries(body))
 
 
 def locate(data: bytes, *path: str) -> Span | None:
@@ -167,7 +172,7 @@ def replace(data: bytes, edits: dict[Span, bytes]) -> bytes:
 
 def _spans_of_upstream(text: bytes) -> Spans:
     try:
-        return _walk(text, _entries(text))
+        return _plain_spans(text) or _walk(text, _entries(text))
     except Fault:
         pass
     # Lone surrogates and raw control characters offend msgspec, yet clients read them. Blotting
@@ -177,6 +182,38 @@ def _spans_of_upstream(text: bytes) -> Spans:
         return _walk(plain, _entries(plain))
     except Fault:
         raise Fault(Condition.UPSTREAM_INVALID) from None
+
+
+def _plain_spans(body: bytes) -> Spans | None:
+    """The fields of an object that is written the way of nearly all clients; None for any other.
+
+    That is: no blanks but one behind a colon or comma, no escapes in names. Four times faster than
+    the walk below. It accounts for every byte up to the closing brace: of a doubled key the decoder
+    keeps one, so that the rest does not fit.
+    """
+    if len(body) > _PLAIN_BODY_BYTES or not body.startswith(b'{"'):
+        return None
+    try:
+        entries = _decode_fields(body)
+    except DECODE_ERRORS:
+        return None
+    at = 1
+    places: dict[str, Span] = {}
+    for name, value in entries.items():
+        if places:
+            at += 2 if body.startswith(b", ", at) else 1
+        key = b'"%b":' % name.encode()
+        start = at + len(key)
+        if body[start] == _BLANK:
+            start += 1
+        end = start + len(memoryview(value))
+        if not (body.startswith(key, at) and body.startswith(value, start)):
+            return None
+        places[name] = Span(start, end)
+        at = end
+    if len(places) > MAX_TOP_LEVEL_FIELDS or body[at:].rstrip() != b"}":
+        return None
+    return Spans(body, 1, places)
 
 
 def _entries(body: bytes) -> dict[_Key, Raw]:

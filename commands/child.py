@@ -49,8 +49,13 @@ class Child:
         # is the supervisor's to say. A blocked signal stays blocked over exec: no gap at the start.
         signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
         try:
+            # What children say goes to stderr; their stdout would mix with what a command prints.
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, pass_fds=descriptors, bufsize=0
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=descriptors,
+                bufsize=0,
             )
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)

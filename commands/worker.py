@@ -87,12 +87,15 @@ def main(args: Sequence[str]) -> int:
         if refusal:
             log.error(refusal)
             return REFUSED_EXIT
-        return asyncio.run(_serve(orders, settings, keys, logs))
+        code = asyncio.run(_serve(orders, settings, keys, logs))
     except (ConfigError, StoreError) as error:
         log.error("%s", error)
         return REFUSED_EXIT
     finally:
         logs.stop()
+    # Everything is recorded and closed. A look-up thread that waits for a database which does not
+    # answer, or a name server that is silent, must not hold the process up.
+    os._exit(code)
 
 
 def _schema_fault(settings: Settings) -> str | None:

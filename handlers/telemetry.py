@@ -8,12 +8,16 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from adapters.jsonio import dumps
 from store.pricing import format_money
 from store.usage import UsageRecord
 
 REPORT_MAX_BYTES = 4096  # a pipe takes so much in one piece
 LINES_MAX = 20_000  # call lines of one second; more are dropped and counted
+
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(slots=True)
@@ -78,7 +82,10 @@ def _fields(record: UsageRecord) -> dict[str, object]:
 
 
 def _json_line(record: UsageRecord) -> bytes:
-    return dumps(_fields(record)) + b"\n"
+    try:
+        return _encode(_fields(record)) + b"\n"
+    except UnicodeEncodeError:  # a lone surrogate
+        return dumps(_fields(record)) + b"\n"
 
 
 def _text_line(record: UsageRecord) -> bytes:

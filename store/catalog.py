@@ -50,10 +50,10 @@ class Model:
 
         The first ones, so that a clock a little behind the operator's makes no model vanish.
         """
-        if not self.prices:
-            return None
-        past = [prices for effective_ms, prices in self.prices if effective_ms <= now_ms]
-        return past[-1] if past else self.prices[0][1]
+        for effective_ms, prices in reversed(self.prices):
+            if effective_ms <= now_ms:
+                return prices
+        return self.prices[0][1] if self.prices else None
 
 
 @dataclass(frozen=True, slots=True)

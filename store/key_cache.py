@@ -1,13 +1,17 @@
 """The keys a worker knows: looked up in threads, remembered, kept true by the change log.
 
-Belongs to one event loop. A known key costs one HMAC and one dictionary look-up. Unknown keys
-are remembered for a second and apart from the known ones, so that a flood of guesses pushes no
-customer out. While the store is away what was known goes on being served, even when a change to
-it was seen but could not be read. No database access here: `load` is given.
+Belongs to one event loop. A known key costs one hash and one dictionary look-up: what is remembered
+stands under a mark, a keyed hash that is worth nothing outside this process (the store's own digest
+is slower, and made for look-ups there only). Unknown keys are remembered for a second and apart
+from the known ones, so that a flood of guesses pushes no customer out. While the store is away what
+was known goes on being served, even when a change to it was seen but could not be read. No database
+access here: `load` is given.
 """
 
 import asyncio
 import enum
+import hashlib
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -16,7 +20,7 @@ from dataclasses import dataclass
 from store.changes import KEYS, Changes
 from store.errors import StoreUnavailable
 from store.ids import now_ms
-from store.keys import GIVEN_SECRET, KeyEntry, checksum_ok, digest, digests
+from store.keys import GIVEN_SECRET, KeyEntry, checksum_ok, digests
 
 KNOWN_LIMIT = 100_000
 UNKNOWN_LIMIT = 10_000
@@ -57,6 +61,7 @@ class KeyCache:
         self._load = load
         self._executor = executor
         self._peppers = list(peppers)
+        self._mark_key = os.urandom(hashlib.blake2s.MAX_KEY_SIZE)
         self._clock = clock
         self._limit = limit
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
@@ -67,11 +72,11 @@ class KeyCache:
 
     def peek(self, secret: str) -> KeyEntry | Miss | None:
         """What is known without waiting: the key, None for no such key, or MISS."""
-        return self._peek(secret, digest(secret, self._peppers[0]))
+        return self._peek(secret, self._mark(secret))
 
     async def get(self, secret: str) -> KeyEntry | None:
         """The key, or None for no such key; StoreUnavailable when it cannot be found out now."""
-        mark = digest(secret, self._peppers[0])
+        mark = self._mark(secret)
         found = self._peek(secret, mark)
         if not isinstance(found, Miss):
             return found
@@ -104,6 +109,9 @@ class KeyCache:
             for mark in self._by_ref.get(ref, ()):
                 known = self._known[mark]
                 known.stale, known.retry_at_ms = True, 0
+
+    def _mark(self, secret: str) -> bytes:
+        return hashlib.blake2s(secret.encode("utf-8", "surrogatepass"), key=self._mark_key).digest()
 
     def _peek(self, secret: str, mark: bytes) -> KeyEntry | Miss | None:
         known = self._known.get(mark)

@@ -60,7 +60,8 @@ class Counts(Protocol):
 class Prices:
     """Prices of one model from one moment on: nanos per million tokens, `call` nanos per call.
 
-    `json` is the same as the text that goes into a usage record, made once.
+    Made once from the others: `json`, the text that goes into a usage record, and the dearest price
+    of any kind of input and of output.
     """
 
     input: int
@@ -71,6 +72,8 @@ class Prices:
     reasoning: int
     call: int
     json: str = field(init=False, repr=False, compare=False)
+    dearest_input: int = field(init=False, repr=False, compare=False)
+    dearest_output: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         amounts = {name: getattr(self, name) for name in PRICE_NAMES}
@@ -79,6 +82,9 @@ class Prices:
                 raise AmountError(f"price {name} is out of range: {nanos}")
         text = msgspec.json.encode({name: format_money(nanos) for name, nanos in amounts.items()})
         object.__setattr__(self, "json", text.decode())
+        inputs = (self.input, self.cache_read, self.cache_write, self.cache_write_1h)
+        object.__setattr__(self, "dearest_input", max(inputs))
+        object.__setattr__(self, "dearest_output", max(self.output, self.reasoning))
 
 
 def prices_from_json(text: str) -> Prices:
@@ -98,15 +104,34 @@ def cost_nanos(counts: Counts, prices: Prices, multiplier_ppm: int) -> int:
     Raises OverflowError when the cost does not fit a BIGINT and ValueError when it is negative,
     which only negative counts or a negative multiplier can make it.
     """
-    price_units = (
+    return _rounded_up(
         counts.input_tokens * prices.input
         + counts.output_tokens * prices.output
         + counts.cache_read_tokens * prices.cache_read
         + counts.cache_write_tokens * prices.cache_write
         + counts.cache_write_1h_tokens * prices.cache_write_1h
         + counts.reasoning_tokens * prices.reasoning
-        + prices.call * TOKENS_PER_PRICE
+        + prices.call * TOKENS_PER_PRICE,
+        multiplier_ppm,
     )
+
+
+def bound_nanos(
+    input_tokens: int, output_tokens: int, prices: Prices, multiplier_ppm: int
+) -> int:
+    """Return the most that a call of so many tokens can cost, of whatever kinds they are.
+
+    Raises the same as `cost_nanos`.
+    """
+    return _rounded_up(
+        input_tokens * prices.dearest_input
+        + output_tokens * prices.dearest_output
+        + prices.call * TOKENS_PER_PRICE,
+        multiplier_ppm,
+    )
+
+
+def _rounded_up(price_units: int, multiplier_ppm: int) -> int:
     cost = -(-price_units * multiplier_ppm // _COST_DIVISOR)
     if cost > MAX_BIGINT:
         raise OverflowError(f"the cost of a call is beyond a BIGINT: {cost} nanos")
@@ -135,12 +160,12 @@ def parse_multiplier(text: str) -> int:
 
 def format_money(nanos: int) -> str:
     """Return the canonical decimal string of an amount or a price: no exponent, no spare zeros."""
-    return _format_decimal(nanos, MONEY_DECIMALS)
+    return _format_decimal(nanos, NANOS_PER_UNIT, MONEY_DECIMALS)
 
 
 def format_multiplier(ppm: int) -> str:
     """Return the canonical decimal string of a multiplier."""
-    return _format_decimal(ppm, MULTIPLIER_DECIMALS)
+    return _format_decimal(ppm, PPM_PER_ONE, MULTIPLIER_DECIMALS)
 
 
 def _parse_decimal(text: str, decimals: int, what: str) -> int:
@@ -156,8 +181,7 @@ def _parse_decimal(text: str, decimals: int, what: str) -> int:
     return value
 
 
-def _format_decimal(value: int, decimals: int) -> str:
-    whole, fraction = divmod(abs(value), 10**decimals)
+def _format_decimal(value: int, one: int, decimals: int) -> str:
+    whole, fraction = divmod(abs(value), one)
     sign = "-" if value < 0 else ""
-    digits = f"{fraction:0{decimals}d}".rstrip("0")
-    return f"{sign}{whole}.{digits}" if digits else f"{sign}{whole}"
+    return f"{sign}{whole}.{fraction:0{decimals}d}".rstrip("0") if fraction else f"{sign}{whole}"

@@ -178,8 +178,8 @@ def charges_json(charges: tuple[Charge, ...]) -> str:
     """The text of the charges column: a list of objects with `to` and `amount` (decimal)."""
     if not charges:
         return "[]"
-    amounts = [{"to": charge.to, "amount": format_money(charge.amount_nanos)} for charge in charges]
-    return _encode_json(amounts).decode()
+    public = [_PublicCharge(charge.to, format_money(charge.amount_nanos)) for charge in charges]
+    return _encode_json(public).decode()
 
 
 def charges_from_json(text: str) -> tuple[Charge, ...]:

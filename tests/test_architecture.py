@@ -23,9 +23,10 @@ ALLOWED = {
     "adapters.jsonio": {"adapters", "msgspec", "ujson"},
     "store": {"store", "peewee", "playhouse", "pymysql", "msgspec", "cryptography", "argon2"},
     "conf": {"conf", "msgspec"},
-    "handlers": {"handlers", "adapters", "store", "conf.settings", "tornado"},
+    "handlers": {"handlers", "adapters", "store", "conf.settings", "tornado", "msgspec"},
     "handlers.relay": {
         *("handlers.relay", "handlers.telemetry", "adapters", "store", "conf.settings", "tornado"),
+        "msgspec",
     },
     "handlers.connection": {"handlers", "adapters", "tornado", "httptools"},
     "handlers.relay.upstream": {

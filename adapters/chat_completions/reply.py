@@ -138,11 +138,14 @@ def read_usage(usage: object) -> Usage | None:
     completion = token_count(usage.get("completion_tokens"))
     if prompt is None or completion is None:
         return None
-    cached = min(_detail(usage, "prompt_tokens_details", "cached_tokens"), prompt)
-    written = _detail(usage, "prompt_tokens_details", "cache_write_tokens")
-    written = min(written, prompt - cached)
-    reasoning = _detail(usage, "completion_tokens_details", "reasoning_tokens")
-    reasoning = min(reasoning, completion)
+    cached = written = reasoning = 0
+    details = usage.get("prompt_tokens_details")
+    if isinstance(details, dict):
+        cached = min(token_count(details.get("cached_tokens")) or 0, prompt)
+        written = min(token_count(details.get("cache_write_tokens")) or 0, prompt - cached)
+    details = usage.get("completion_tokens_details")
+    if isinstance(details, dict):
+        reasoning = min(token_count(details.get("reasoning_tokens")) or 0, completion)
     return Usage(
         input_tokens=prompt - cached - written,
         output_tokens=completion - reasoning,
@@ -150,8 +153,3 @@ def read_usage(usage: object) -> Usage | None:
         cache_write_tokens=written,
         reasoning_tokens=reasoning,
     )
-
-
-def _detail(usage: dict[str, Any], group: str, name: str) -> int:
-    details = usage.get(group)
-    return (token_count(details.get(name)) or 0) if isinstance(details, dict) else 0

@@ -21,15 +21,17 @@ def peek(spans: Spans) -> Peek:
     """Read the few fields; raises Fault E10, E12, E13 with the field's name."""
     model = model_name(spans)
     required_array(spans, "messages")
-    bounds = [count(spans, "max_completion_tokens"), count(spans, "max_tokens")]
+    newer, older = count(spans, "max_completion_tokens"), count(spans, "max_tokens")
+    if newer is not None and older is not None:
+        # Vendors differ in which of the two they obey when both are sent: hold for the larger.
+        newer = max(newer, older)
     include_usage = optional_object(spans, "stream_options").get("include_usage")
     if include_usage is not None and not isinstance(include_usage, bool):
         raise wrong_type("stream_options.include_usage", "expected a boolean")
     return Peek(
         model=model,
         stream=flag(spans, "stream"),
-        # Vendors differ in which of the two they obey when both are sent: hold for the larger.
-        max_output_tokens=max((n for n in bounds if n is not None), default=None),
+        max_output_tokens=older if newer is None else newer,
         choices=max(count(spans, "n") or 1, 1),
         include_usage=bool(include_usage),
     )

@@ -6,20 +6,18 @@ JSON, model, fields. The only wait is for a key nobody has used lately.
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from adapters.estimate import input_bound_tokens, output_weight, tokens_of_weight
 from adapters.family import Family
 from adapters.faults import Condition, Fault
-from adapters.ir import Usage
 from adapters.jsonio import top_level
 from handlers.relay.call import Call
 from store.catalog import Channel, Group, Snapshot
 from store.errors import StoreUnavailable
 from store.key_cache import KeyCache
 from store.keys import KeyEntry
-from store.pricing import Prices, cost_nanos
+from store.pricing import bound_nanos
 
 Network = IPv4Network | IPv6Network
 
@@ -123,21 +121,17 @@ def read_body(call: Call, body: bytes) -> None:
 
 
 def check_model(call: Call, name: str) -> None:
-    """Finds the model for this key and its current prices. Raises Fault E08."""
-    model = call.snapshot.models.get(name)
-    narrowed = call.key.models is not None and name not in call.key.models
-    if model is None or narrowed or not candidates(call, name):
+    """Finds the model for this key, its current prices and channels. Raises Fault E08."""
+    key, group, snapshot = call.key, call.group, call.snapshot
+    assert group is not None
+    if key.models is not None and name not in key.models:
         raise Fault(Condition.MODEL_NOT_FOUND, model=name)
-    prices = model.prices_at(call.arrival.started_ms)
-    if prices is None:
+    call.candidates = snapshot.candidates(group.name, name, call.family.name)
+    if not call.candidates:
         raise Fault(Condition.MODEL_NOT_FOUND, model=name)
-    call.model, call.prices = model, prices
-
-
-def candidates(call: Call, name: str) -> tuple[Channel, ...]:
-    """Channels that may serve the model to the call's group, best priority first."""
-    assert call.group is not None
-    return call.snapshot.candidates(call.group.name, name, call.family.name)
+    # What has candidates has prices, too.
+    call.model = model = snapshot.models[name]
+    call.prices = model.prices_at(call.arrival.started_ms)
 
 
 def set_bounds(call: Call) -> None:
@@ -160,28 +154,6 @@ def hold_amounts(call: Call) -> tuple[int, int]:
     """(wanted, least) nanos to hold: the whole bound, and what a short answer would cost."""
     prices, group = call.prices, call.group
     assert prices is not None and group is not None
-    dearest = _dearest(prices)
-    least_output = min(LEAST_OUTPUT_TOKENS, call.output_bound_tokens)
-    wanted, least = (
-        cost_nanos(
-            Usage(input_tokens=call.input_bound_tokens, output_tokens=output),
-            dearest,
-            group.multiplier_ppm,
-        )
-        for output in (call.output_bound_tokens, least_output)
-    )
-    return wanted, least
-
-
-@lru_cache(maxsize=1024)
-def _dearest(prices: Prices) -> Prices:
-    """The same prices with input and output at the dearest of their kinds."""
-    return Prices(
-        input=max(prices.input, prices.cache_read, prices.cache_write, prices.cache_write_1h),
-        output=max(prices.output, prices.reasoning),
-        cache_read=0,
-        cache_write=0,
-        cache_write_1h=0,
-        reasoning=0,
-        call=prices.call,
-    )
+    inputs, outputs, ppm = call.input_bound_tokens, call.output_bound_tokens, group.multiplier_ppm
+    wanted = bound_nanos(inputs, outputs, prices, ppm)
+    return wanted, bound_nanos(inputs, min(LEAST_OUTPUT_TOKENS, outputs), prices, ppm)

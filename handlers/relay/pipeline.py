@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from random import random
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from adapters.bridge import NativeStream
 from adapters.family import Envelope
 from adapters.faults import Condition, Fault, read_upstream_error
@@ -47,8 +49,7 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@dataclass(slots=True)
-class AttemptEnd:
+class AttemptEnd(Struct):
     """Outcome of one try: `ending` when the call is over with it, else the fault that it met."""
 
     ending: Ending | None = None
@@ -110,7 +111,7 @@ class Relay:
 
     def _plan(self, call: Call) -> list[Channel]:
         assert call.model is not None
-        found = ordered(admit.candidates(call, call.model.name), random)
+        found = ordered(call.candidates, random)
         if not found:
             raise Fault(Condition.NO_CHANNEL, model=call.model.name)
         return found
@@ -192,7 +193,12 @@ class Relay:
         try:
             await call.wait(exchange.head)
             attempt.status = exchange.status
-            end = await self._answer(call, exchange, pump)
+            if not exchange.streaming:
+                end = self._whole_answer(call, exchange)
+            elif pump is not None:
+                end = await self._streamed_answer(call, exchange, pump)
+            else:
+                end = AttemptEnd(fault=Fault(Condition.UPSTREAM_INVALID), fail_over=True)
         except UpstreamError as error:
             fail_over = faults.may_fail_over(error, self.settings.routing.retry_timeouts)
             end = AttemptEnd(fault=faults.from_upstream(error), fail_over=fail_over)
@@ -226,14 +232,6 @@ class Relay:
             stream=bool(call.stream),
         )
 
-    async def _answer(self, call: Call, exchange: Exchange, pump: StreamPump | None) -> AttemptEnd:
-        """Reads the head that has come, and the answer behind it."""
-        if not exchange.streaming:
-            return self._whole_answer(call, exchange)
-        if pump is None:
-            return AttemptEnd(fault=Fault(Condition.UPSTREAM_INVALID), fail_over=True)
-        return await self._streamed_answer(call, exchange, pump)
-
     def _whole_answer(self, call: Call, exchange: Exchange) -> AttemptEnd:
         family = call.family
         if exchange.status != 200:
@@ -254,8 +252,8 @@ class Relay:
         delivery.usage, delivery.reported = answer.usage, answer.reported
         delivery.output_units, delivery.upstream_id = answer.output_units, answer.upstream_id
         call.first_byte_ms = wall_ms()
-        headers = dict(_passed_headers(call, exchange))
-        return AttemptEnd(ending=Ending("ok", envelope=Envelope(200, headers, answer.body)))
+        envelope = Envelope(200, dict(_passed_headers(call, exchange)), answer.body)
+        return AttemptEnd(ending=Ending("ok", envelope=envelope))
 
     async def _streamed_answer(
         self, call: Call, exchange: Exchange, pump: StreamPump

@@ -7,7 +7,8 @@ of the upstream end the pump, never the client's stream: the pipeline writes the
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from adapters.bridge import NativeStream
 from adapters.faults import Condition, Fault
@@ -27,8 +28,7 @@ EVENT_STREAM_HEADERS: tuple[Header, ...] = (
 _STOPPED = "The upstream channel stopped answering."
 
 
-@dataclass(frozen=True, slots=True)
-class PumpEnd:
+class PumpEnd(Struct, frozen=True):
     """Why a pump stopped: `fault` None means that the answer is whole.
 
     `error` is the upstream client's, when that is what ended it; `tail` are the last bytes for the

@@ -3,7 +3,7 @@
 Pure apart from the clock that is passed in: a call and its ending in, counts and a record out.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from adapters.faults import Fault
 from adapters.ir import Usage
@@ -21,8 +21,7 @@ UPSTREAM_ID_MAX = 128
 _WORDS = frozenset({"client_gone", "upstream_truncated", "drained"})
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """Charged token counts, where they come from, and the vendor's report when it differs."""
 
     usage: Usage
@@ -30,8 +29,7 @@ class Counts:
     reported: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class Bill:
+class Bill(Struct, frozen=True):
     """What was counted, and who pays."""
 
     counts: Counts
@@ -78,14 +76,16 @@ def _bounded(usage: Usage, call: Call) -> Usage:
     assert call.model is not None
     input_bound = max(call.model.context_tokens or ABSURD_INPUT_TOKENS, call.input_bound_tokens)
     output_bound = max(call.output_bound_tokens, call.model.max_output_tokens or 0)
-    inputs = _cut(
-        (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens,
-         usage.cache_write_1h_tokens), input_bound)  # fmt: skip
-    outputs = _cut((usage.output_tokens, usage.reasoning_tokens), output_bound)
+    inputs = [usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens,
+              usage.cache_write_1h_tokens]  # fmt: skip
+    outputs = [usage.output_tokens, usage.reasoning_tokens]
+    if sum(inputs) <= input_bound and sum(outputs) <= output_bound:
+        return usage
+    inputs, outputs = _cut(inputs, input_bound), _cut(outputs, output_bound)
     return Usage(inputs[0], outputs[0], inputs[1], inputs[2], inputs[3], outputs[1])
 
 
-def _cut(counts: tuple[int, ...], bound: int) -> list[int]:
+def _cut(counts: list[int], bound: int) -> list[int]:
     """The counts, cut from the right so that their sum keeps to `bound`."""
     out, left = [], bound
     for count in counts:
@@ -135,13 +135,15 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, now_ms: int) ->
         usage_source=counts.source,
         prices=call.prices.json if call.prices else None,
         multiplier_ppm=call.group.multiplier_ppm if call.prices and call.group else None,
-        cost_nanos=sum(charge.amount_nanos for charge in charges),
+        cost_nanos=sum([charge.amount_nanos for charge in charges]),
         billed_to=charges[0].to if charges else None,
         charges=charges,
         reported_usage=dumps(counts.reported).decode() if counts.reported is not None else None,
         ttft_ms=call.first_byte_ms - started_ms if call.first_byte_ms is not None else None,
         duration_ms=max(0, now_ms - started_ms),
-        attempts=tuple(Attempt(a.channel, a.status, a.error, a.duration_ms) for a in call.attempts),
+        attempts=tuple(
+            [Attempt(a.channel, a.status, a.error, a.duration_ms) for a in call.attempts]
+        ),
         client_request_id=arrival.client_request_id,
         upstream_request_id=(call.delivery.upstream_id or "")[:UPSTREAM_ID_MAX] or None,
         client_ip=arrival.client_ip,

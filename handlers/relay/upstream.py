@@ -90,7 +90,10 @@ _ERROR_KINDS: dict[int, UpstreamErrorKind] = {
     pycurl.E_SSL_INVALIDCERTSTATUS: "tls",
 }
 _BROKEN_CONNECTION_ERRORS = frozenset(
-    {pycurl.E_GOT_NOTHING, pycurl.E_RECV_ERROR, pycurl.E_SEND_ERROR, pycurl.E_PARTIAL_FILE}
+    {
+        *(pycurl.E_GOT_NOTHING, pycurl.E_RECV_ERROR, pycurl.E_SEND_ERROR, pycurl.E_PARTIAL_FILE),
+        pycurl.E_SEND_FAIL_REWIND,  # `rewind` has said no
+    }
 )
 
 
@@ -122,9 +125,8 @@ def _configure(exchange: Exchange, request: UpstreamRequest, header_lines: list[
         setopt(pycurl.POST, 1)
         setopt(pycurl.POSTFIELDSIZE, exchange.body_bytes)
         setopt(pycurl.READFUNCTION, source.read)
-        # For the second sending when a kept connection turns out to be dead. It only ever goes
-        # back to 0; that is what `seek` then returns, and 0 is SEEKFUNC_OK.
-        setopt(pycurl.SEEKFUNCTION, source.seek)
+        # For the second sending when a kept connection turns out to be dead.
+        setopt(pycurl.SEEKFUNCTION, exchange.rewind)
         # A larger one makes a large upload some 10 % cheaper, but stays as long as the stream.
         large = exchange.body_bytes > UPLOAD_BUFFER_BYTES and not request.stream
         buffer_bytes = UPLOAD_BUFFER_LARGE_BYTES if large else UPLOAD_BUFFER_BYTES

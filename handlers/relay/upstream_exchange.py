@@ -31,6 +31,9 @@ HEAD_MAX_BYTES = 65_536
 DISCARD_MAX_BYTES = 65_536  # behind a terminal marker; more is not an end but a flood
 
 
+_SEEK_DONE, _SEEK_FAILED = 0, 1  # libcurl's CURL_SEEKFUNC_OK and _FAIL
+
+
 class Engine(Protocol):
     """What an exchange needs of the client that drives it."""
 
@@ -71,6 +74,7 @@ class Exchange:
         "_patience_kind",
         "_patience_ticks",
         "_paused",
+        "_rewound",
         "_sink",
         "_size",
         "_started_at",
@@ -125,6 +129,7 @@ class Exchange:
         self._paused = False  # libcurl does not read: our bound or the sink's
         self._blocked = False  # the sink said that it is full
         self._discarding = False
+        self._rewound = False
         self._ended = False
         self._error: UpstreamError | None = None
         self._sink: Sink | None = None
@@ -200,6 +205,15 @@ class Exchange:
         self._size = size
         self._buffer.append(data)
         return None
+
+    def rewind(self, offset: int, origin: int) -> int:
+        """SEEKFUNCTION: libcurl wants to send the body again. Once, for a kept connection that had
+        died; libcurl itself would go on to six times, and a vendor may bill each of them."""
+        if self._rewound or self.source is None:
+            return _SEEK_FAILED
+        self._rewound = True
+        self.source.seek(offset, origin)
+        return _SEEK_DONE
 
     def flush(self) -> None:
         """After libcurl's turn: act on what `write` took."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 UpstreamErrorKind = Literal[
     "connect",
@@ -44,8 +45,7 @@ class UpstreamError(Exception):
         return f"{self.kind}: {self.detail}"
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamRequest:
+class UpstreamRequest(Struct, frozen=True, gc=False):
     """One request to an upstream; a GET has no body (None), a POST always has one.
 
     `stream` says that an event stream is wanted: only then may the answer be handed over piece by

@@ -6,12 +6,7 @@ import socket
 import pytest
 
 from tests.gateway import Gateway
-from tests.handlers.dialects import SECRET
 from tests.upstream import RawUpstream, ScriptedUpstream
-
-UPSTREAM_KEY = "sk-vendor-of-the-channel-42"
-PRICE = {"input": "3", "output": "15"}
-QUIET = {"upstream.heartbeat_s": 0, "upstream.commit_after_s": 0}
 
 
 @pytest.fixture(scope="session")
@@ -65,28 +60,3 @@ def launch(tmp_path_factory):
             return gateway
 
         yield start
-
-
-def channel(name, family, url, models, **more):
-    """One channel of the document, open to the group "all"."""
-    return {
-        "name": name,
-        "vendor": "demo",
-        "family": family,
-        "base_url": url,
-        "keys": [UPSTREAM_KEY],
-        "groups": ["all"],
-        "models": models,
-        **more,
-    }
-
-
-def document(models, channels):
-    """Models at the same price, channels, and one rich owner of one key."""
-    return {
-        "model": [{"name": name, "price": PRICE} for name in models],
-        "group": [{"name": "all"}],
-        "channel": channels,
-        "user": [{"name": "owner", "balance": "1000"}],
-        "key": [{"user": "owner", "name": "main", "group": "all", "secret": SECRET}],
-    }

@@ -12,6 +12,7 @@ from store.pricing import (
     PRICE_NAMES,
     AmountError,
     Prices,
+    bound_nanos,
     cost_nanos,
     format_money,
     format_multiplier,
@@ -78,6 +79,33 @@ def test_cost_is_exact_for_random_calls():
         )
         exact = (exact + prices.call) * Fraction(ppm, 10**6)
         assert cost_nanos(tokens, prices, ppm) == ceil(exact)
+
+
+def test_a_bound_is_the_cost_of_the_dearest_kinds():
+    million = 10**6
+    for dear in ("input", "cache_read", "cache_write", "cache_write_1h"):
+        prices = Prices(**{**dict.fromkeys(PRICE_NAMES, 1), dear: 50, "call": 3})
+        assert bound_nanos(2 * million, million, prices, 2 * million) == 2 * (100 + 1 + 3)
+    for dear in ("output", "reasoning"):
+        prices = Prices(**{**dict.fromkeys(PRICE_NAMES, 1), dear: 50, "call": 0})
+        assert bound_nanos(million, 2 * million, prices, million) == 1 + 100
+
+
+def test_no_mix_of_kinds_costs_more_than_the_bound():
+    rng = random.Random(2)
+    for _ in range(500):
+        prices = Prices(*(rng.randrange(10**12) for _ in PRICE_NAMES))
+        tokens = Tokens(*(rng.randrange(10**7) for _ in range(6)))
+        outputs = tokens.output_tokens + tokens.reasoning_tokens
+        inputs = tokens.input_tokens + tokens.cache_read_tokens
+        inputs += tokens.cache_write_tokens + tokens.cache_write_1h_tokens
+        bound = bound_nanos(inputs, outputs, prices, 1_500_000)
+        assert cost_nanos(tokens, prices, 1_500_000) <= bound
+
+
+def test_a_bound_beyond_a_bigint_is_an_error():
+    with pytest.raises(OverflowError):
+        bound_nanos(MAX_BIGINT, 0, Prices(2 * 10**6, 0, 0, 0, 0, 0, 0), 10**6)
 
 
 def test_overflow_and_negative_counts_are_errors():
