@@ -15,18 +15,18 @@ _MAX_VALUE_CHARS = 8192
 
 
 def base_lines(vendor: Vendor, key: str) -> list[str]:
-    """Credential, content type and accept; E24 when the key cannot stand in a header."""
+    """Credential, content type and accept; E24 when the key cannot stand in a header.
+
+    An empty key: the upstream asks for none, as servers for models at home do.
+    """
+    lines = ["content-type: application/json", "accept: application/json, text/event-stream"]
+    if not key:
+        return lines
     if not is_safe(key):
         raise Fault(Condition.CHANNEL_MISCONFIGURED)
     if vendor.auth == "bearer":
-        credential = f"authorization: Bearer {key}"
-    else:
-        credential = f"{vendor.auth}: {key}"
-    return [
-        credential,
-        "content-type: application/json",
-        "accept: application/json, text/event-stream",
-    ]
+        return [f"authorization: Bearer {key}", *lines]
+    return [f"{vendor.auth}: {key}", *lines]
 
 
 def forwarded(client: Mapping[str, str], names: Iterable[str]) -> list[str]:

@@ -159,7 +159,9 @@ class Worker:
             keys=KeyCache(self._load_key, self._threads, keys.peppers),
             funds=Funds(lambda user_id: wallet.balance_of(self._db, user_id), self._threads),
             journal=self._journal,
-            client=UpstreamClient(force_instance=True),
+            client=UpstreamClient(
+                force_instance=True, allow_private=self._settings.upstream.allow_private
+            ),
             live=live,
             telemetry=self._telemetry,
             node=self._orders.node,

@@ -5,6 +5,7 @@ way to an answer costs 40 us more. Imported by the endpoint handlers.
 """
 
 import logging
+import time
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -15,7 +16,7 @@ from adapters.family import Family
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from conf.settings import Settings
-from handlers.connection import ClientConnection, Header
+from handlers.connection import ClientConnection, Header, Request
 from handlers.relay.admit import Network, client_address
 from handlers.relay.call import Arrival
 from handlers.relay.pipeline import Relay, wall_ms
@@ -43,7 +44,7 @@ class Deadlines:
     One sweep a second serves all, for a timer of its own costs a request 15 us.
     """
 
-    now_s: int = 0
+    now_s: int = field(default_factory=lambda: int(time.monotonic()))
     _due_s: dict[Expiring, int] = field(default_factory=dict)
 
     def set(self, waiting: Expiring, seconds: float) -> None:
@@ -55,7 +56,7 @@ class Deadlines:
         self._due_s.pop(waiting, None)
 
     def sweep(self, now_s: int) -> None:
-        """Expires what is due; called once a second."""
+        """Expires what is due; called once a second with the loop's time."""
         self.now_s = now_s
         for waiting in [w for w, due_s in self._due_s.items() if due_s <= now_s]:
             self._due_s.pop(waiting, None)
@@ -77,6 +78,7 @@ class RelayHandler(RequestHandler):
     """Ids on every answer, errors in the caller's dialect, JSON only."""
 
     ALLOW = "POST"
+    request: Request
     site: Site
     call_id: str
 

@@ -8,10 +8,12 @@ IOStream and HTTP1Connection, which cost three times as much a request (docs/per
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
+from itertools import chain
 from typing import Any, Protocol
 
 import httptools
@@ -23,10 +25,13 @@ Header = tuple[str, str]
 
 HEAD_MAX_BYTES = 65536
 QUEUED_MAX_BYTES = 65536  # read ahead of what is being worked on; then the client has to wait
+QUEUED_MAX_PIECES = 256  # a client that sends still another request behind them is cut off
 LINGER_MAX_BYTES = 1 << 20  # after an early answer: so much is still taken in and thrown away,
 LINGER_S = 2  # so long, that the client sees the answer and not a reset connection
 
-_HEAD, _BODY, _END = range(3)
+# Pieces of a request; _BROKEN stands for what is none, with the reason.
+_HEAD, _BODY, _END, _BROKEN = range(4)
+_HEAD_TOO_LARGE = "The request head is larger than 64 KiB."
 _STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n" for s in HTTPStatus}
 _STATUS_LINES[529] = "HTTP/1.1 529 Overloaded\r\n"
 
@@ -72,13 +77,22 @@ class Request(httputil.HTTPServerRequest):
         self.headers = headers  # type: ignore[assignment]
         self.body = b""
         self.remote_ip = connection.peer
-        self.path, _, self.query = uri.partition("?")
+        # Clients that take this for a proxy name a whole address.
+        target = uri if uri[:1] == "/" else "/" + uri.partition("://")[2].partition("/")[2]
+        self.path, _, self.query = target.partition("?")
         self.files = {}
 
     @property
     def announces_body(self) -> bool:
         """Whether a body follows the head."""
         return "content-length" in self.headers or "transfer-encoding" in self.headers
+
+    @property
+    def expects_continue(self) -> bool:
+        """The client waits for a word of ours before it sends the body."""
+        expected: str = self.headers.get("expect", "")
+        may_expect = self.version == "HTTP/1.1" and self.announces_body
+        return may_expect and expected.lower() == "100-continue"
 
 
 class Server(Protocol):
@@ -103,6 +117,7 @@ class _Outgoing(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._full = False
+        self._left = (-1, 0)  # unsent bytes of a closed connection, and since when it is so many
         self._close_callback: Callable[[], None] | None = None
         self.on_drained: Callable[[], None] | None = None
 
@@ -110,6 +125,18 @@ class _Outgoing(asyncio.Protocol):
     def closed(self) -> bool:
         """Nothing can be sent any more."""
         return self._transport is None or self._transport.is_closing()
+
+    def drop_stuck(self, now_s: int, patience_s: int) -> bool:
+        """Whether it was closed before; dropped when the client takes none of the last bytes."""
+        transport = self._transport
+        if transport is None or not transport.is_closing():
+            return False
+        left_bytes = transport.get_write_buffer_size()
+        if left_bytes != self._left[0]:
+            self._left = left_bytes, now_s
+        elif now_s > self._left[1] + patience_s:
+            self.drop()
+        return True
 
     def close(self) -> None:
         """Closes after what is in the buffer has been sent."""
@@ -140,23 +167,28 @@ class _Reader:
 
     def __init__(self, connection: "ClientConnection") -> None:
         self._connection = connection
-        self.parser = httptools.HttpRequestParser(self)
+        self._parser = httptools.HttpRequestParser(self)
         self._url = b""
         self._lines: list[tuple[bytes, bytes]] = []
-        self._head_bytes = 0
+        self._unseen_bytes = 0  # that came since a piece was handed on
+        self._body_header = b""  # of a request that asks for another protocol
 
-    def feed(self, data: bytes) -> str:
-        """Takes bytes of the client; why they are no HTTP, empty when they are."""
-        self._head_bytes += len(data)
+    def feed(self, data: bytes) -> None:
+        """Takes bytes of the client."""
+        self._unseen_bytes += len(data)
         try:
-            self.parser.feed_data(data)
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            # The parser takes what follows for another protocol. None is spoken here, so the
+            # request is one like any other: its body is read, behind a head made for that.
+            rest = data[upgrade.args[0] :]
+            self.feed(b"POST / HTTP/1.1\r\n%b\r\n\r\n%b" % (self._body_header, rest))
         except httptools.HttpParserCallbackError:
             raise
         except httptools.HttpParserError as error:
-            return f"The request is not valid HTTP/1.1: {error}."
-        if self._lines and self._head_bytes > HEAD_MAX_BYTES:
-            return "The request head is larger than 64 KiB."
-        return ""
+            self._connection.take(_BROKEN, f"The request is not valid HTTP/1.1: {error}.")
+        if self._unseen_bytes > HEAD_MAX_BYTES:
+            self._connection.take(_BROKEN, _HEAD_TOO_LARGE)
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -165,21 +197,39 @@ class _Reader:
         self._lines.append((name, value))
 
     def on_headers_complete(self) -> None:
-        self._head_bytes = 0
-        headers = RequestHeaders(self._lines)
-        method = self.parser.get_method().decode("latin-1")
-        request = Request(self._connection, method, self._url.decode("latin-1"), headers)
-        request.version = "HTTP/" + self.parser.get_http_version()
+        self._unseen_bytes = 0
+        url, lines = self._url, self._lines
         self._url, self._lines = b"", []
-        self._connection.take(_HEAD, (request, self.parser.should_keep_alive()))
+        if self._body_header:
+            self._body_header = b""
+        elif len(url) + sum(map(len, chain.from_iterable(lines))) > HEAD_MAX_BYTES:
+            self._connection.take(_BROKEN, _HEAD_TOO_LARGE)
+        else:
+            self._hand_on_head(url, RequestHeaders(lines))
+
+    def _hand_on_head(self, url: bytes, headers: RequestHeaders) -> None:
+        parser = self._parser
+        method = parser.get_method().decode("latin-1")
+        request = Request(self._connection, method, url.decode("latin-1"), headers)
+        request.version = "HTTP/" + parser.get_http_version()
+        keep_alive = parser.should_keep_alive()
+        if parser.should_upgrade():
+            keep_alive = False
+            length: str = headers.get("content-length", "0")
+            chunked = "transfer-encoding" in headers
+            header = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {length}"
+            self._body_header = header.encode("latin-1")
+        self._connection.take(_HEAD, (request, keep_alive))
 
     def on_body(self, body: bytes) -> None:
-        self._head_bytes = 0
+        self._unseen_bytes = 0
         self._connection.take(_BODY, body)
 
     def on_message_complete(self) -> None:
-        self._head_bytes = 0
-        self._connection.take(_END, None)
+        self._unseen_bytes = 0
+        self._lines = []  # trailers; they must not get into the next head
+        if not self._body_header:
+            self._connection.take(_END, None)
 
 
 class ClientConnection(_Outgoing, httputil.HTTPConnection):
@@ -201,7 +251,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._delegate: httputil.HTTPMessageDelegate | None = None
         self._preparing = False
         self._whole = False  # the request was taken in to its end
-        self._fault = ""  # why what came is no HTTP; nothing is read any more
+        self._deaf = False  # what still comes is not looked at
         self._keep_alive = True
         self._chunked = False
         self._head_sent = False
@@ -211,6 +261,11 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self.since_s = server.now_s  # when it began to wait for a head, or to linger
 
     # ---- for handlers ----------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Nothing can be sent any more."""
+        return self._linger_bytes is not None or super().closed
 
     @property
     def head_sent(self) -> bool:
@@ -301,27 +356,28 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             self._linger_bytes += len(data)
             if self._linger_bytes > LINGER_MAX_BYTES:
                 self.close()
-            return
-        if self._fault:
-            return
-        try:
-            fault = self._reader.feed(data)
-        except httptools.HttpParserUpgrade:
-            # What follows is no HTTP; the request itself is answered like any other.
-            self._keep_alive = False
-        except httptools.HttpParserCallbackError:
-            log.exception("a request could not be taken in")
-            self.drop()
-        else:
-            if fault and not self._fault:
-                self._refuse(fault)
+        elif not self._deaf:
+            try:
+                self._reader.feed(data)
+            except httptools.HttpParserCallbackError:
+                log.exception("a request could not be taken in")
+                self.drop()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._request is None:
+            self._go_on()
 
     # ---- one request after the other -------------------------------------------------------------
 
     def take(self, kind: int, value: Any) -> None:
         """Works on a piece of a request, or lets it wait for its turn. For the reader."""
-        if self._fault:
+        if self._deaf:
             return
+        if kind == _HEAD and len(self._queue) > QUEUED_MAX_PIECES:
+            kind, value = _BROKEN, "Too many requests were sent ahead of their answers."
+        if kind == _BROKEN:
+            self._deaf = True
         if not self._queue and not self._must_wait(kind):
             self._work_on(kind, value)
             return
@@ -332,12 +388,19 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             self._transport.pause_reading()
 
     def _must_wait(self, kind: int) -> bool:
-        return self._request is not None if kind == _HEAD else self._preparing
+        if kind == _HEAD:
+            # Answers that a client does not read must not pile up.
+            return self._request is not None or self._full
+        if kind == _BROKEN and self._whole:
+            return self._request is not None
+        return self._preparing
 
     def _work_on(self, kind: int, value: Any) -> None:
         if kind == _HEAD:
             self._begin(*value)
-        elif self._linger_bytes is not None or self._delegate is None:
+        elif kind == _BROKEN:
+            self._refuse(value)
+        elif self._delegate is None:
             return
         elif kind == _BODY:
             self._delegate.data_received(value)
@@ -353,18 +416,18 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._request, self._keep_alive = request, keep_alive and self._keep_alive
         self._whole = self._head_sent = self._chunked = False
         self._delegate = self._server.delegate(request)
-        expects = request.headers.get("expect", "").lower() == "100-continue"
         prepared: Awaitable[None] | None = self._delegate.headers_received(
             httputil.RequestStartLine(request.method or "", request.uri or "", request.version),
             request.headers,
         )
         if isinstance(prepared, asyncio.Future):
             self._preparing = True
-            prepared.add_done_callback(self._prepared if not expects else self._prepared_expecting)
+            expects = request.expects_continue
+            prepared.add_done_callback(self._prepared_expecting if expects else self._prepared)
 
     def _prepared_expecting(self, future: "asyncio.Future[None]") -> None:
-        if not self._head_sent and self._transport is not None:
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if not self._head_sent and not self.closed:
+            self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._prepared(future)
 
     def _prepared(self, future: "asyncio.Future[None]") -> None:
@@ -390,18 +453,19 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
 
     def _head(self, status: int, headers: Sequence[Header], last: bool) -> bytes:
         """The head of an answer; `last`: the connection ends with it."""
-        self._head_sent = True
         if last or (self._request is not None and self._request.version != "HTTP/1.1"):
             self._keep_alive = False
         lines = [_STATUS_LINES[status], "Server: sluice\r\nDate: ", self._server.date, "\r\n"]
         for name, value in headers:
             if "\n" in value or "\r" in value:
-                raise ValueError(f"header {name} has more than one line")
+                # A vendor's: it must not begin a line of its own.
+                value = " ".join(value.split())
             lines.append(f"{name}: {value}\r\n")
         # A drain tells the client, but leaves the closing to it or to the sweep 2 s later: a proxy
         # that has just sent the next request on this connection would make a 502 of it.
         keep = self._keep_alive and not self._server.draining
         lines.append("\r\n" if keep else "Connection: close\r\n\r\n")
+        self._head_sent = True
         return "".join(lines).encode("latin-1", "replace")
 
     def _framed(self, data: bytes) -> bytes:
@@ -413,28 +477,36 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
     def _end_answer(self) -> None:
         self._close_callback = self.on_drained = None
         self.since_s = self._server.now_s
+        delegate, self._delegate, self._request = self._delegate, None, None
         if not self._whole:
-            # Answered before the body was here.
-            self._linger_bytes = 0
-            self._queue.clear()
-            self._read_on()
-            if self._delegate is not None:
+            self._linger()
+            if delegate is not None:
                 # The handler must not go on waiting for a body that is thrown away from now on.
-                self._delegate.on_connection_close()
-            return
-        self._request = self._delegate = None
-        if not self._keep_alive:
+                delegate.on_connection_close()
+        elif not self._keep_alive:
+            self._queue.clear()
             self.close()
         elif self._queue:
             # In a turn of its own, so that answers to pipelined requests do not pile up the stack.
             asyncio.get_running_loop().call_soon(self._go_on)
 
+    def _linger(self) -> None:
+        """Answered before the request was here: that is thrown away for a while, since closing with
+        bytes unread would reset the connection, and the client might not see the answer."""
+        self._deaf = True
+        self._linger_bytes = 0
+        self._queue.clear()
+        self._read_on()
+        if self._transport is not None:
+            with contextlib.suppress(OSError):  # reset in this very moment
+                self._transport.write_eof()
+
     def _refuse(self, message: str) -> None:
-        """What came is no HTTP: the answer says so, unless another one is on its way already."""
-        self._fault = message
-        self._keep_alive = False
-        if self._request is not None and (self._whole or self._head_sent):
+        """What came is no HTTP: the answer says so, and nothing is read any more."""
+        self._deaf = True
+        if self._request is not None and self._head_sent:
+            self.drop()
             return
+        self._keep_alive = self._whole = False
         status, body = self._server.malformed(message)
-        self._whole = True
         self.answer(status, (("Content-Type", "application/json"),), body)

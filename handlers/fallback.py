@@ -23,6 +23,7 @@ class RootHandler(BodyHandler):
     """GET and HEAD /: coding clients probe it before their first call."""
 
     ALLOW = "GET, HEAD"
+    READS_BODY = False
     BODY = b'{"service":"sluice"}'
 
     def check_head(self) -> None:

@@ -26,6 +26,7 @@ class BodyHandler(RelayHandler):
     `complete` what they do with the body; `refused` ends the request with the refusal.
     """
 
+    READS_BODY = True  # False: it is taken in like any other and thrown away
     KEEP_OF_REFUSED_BYTES = 0
 
     def initialize(self, site: Site) -> None:
@@ -55,7 +56,7 @@ class BodyHandler(RelayHandler):
 
     def check_size(self) -> None:
         """Raises Fault E15 when the head announces a body over the limit."""
-        if self._announced_bytes() > self.site.settings.server.max_body_bytes:
+        if self._announces_too_much:
             raise self._too_large()
 
     # ---- Tornado's side --------------------------------------------------------------------------
@@ -92,7 +93,8 @@ class BodyHandler(RelayHandler):
         self._size += len(chunk)
         limit_bytes = self.site.settings.server.max_body_bytes
         if self.refusal is None and self._size <= limit_bytes:
-            self._parts.append(chunk)
+            if self.READS_BODY:
+                self._parts.append(chunk)
         elif self.refusal is None:
             self._refuse(self._too_large())
         elif self._size > self._discard_limit_bytes():
@@ -106,6 +108,8 @@ class BodyHandler(RelayHandler):
         """The body has passed: refuse, or go on."""
         self.site.bodies.drop(self)
         if self._over:
+            # The client left in this very moment; Tornado must not end the answer in its own way.
+            self.take_over()
             return None
         if self.refusal is not None:
             self._end_refused()
@@ -136,9 +140,8 @@ class BodyHandler(RelayHandler):
         """Decides whether the refusal is answered now or when the body has passed by."""
         self.refusal = fault
         self._parts.clear()
-        expects = self.request.headers.get("expect", "").lower() == "100-continue"
-        oversized = fault.condition is Condition.TOO_LARGE
-        if expects or (oversized and not self._proxy_sends_it_all()):
+        oversized = fault.condition is Condition.TOO_LARGE or self._announces_too_much
+        if self.request.expects_continue or (oversized and not self._proxy_sends_it_all()):
             self._end_refused()
         else:
             self._expect_body()
@@ -155,9 +158,12 @@ class BodyHandler(RelayHandler):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _expect_body(self) -> None:
-        headers = self.request.headers
-        if "content-length" in headers or "transfer-encoding" in headers:
+        if self.request.announces_body and not self._over:
             self.site.bodies.set(self, self.site.settings.server.body_timeout_s)
+
+    @property
+    def _announces_too_much(self) -> bool:
+        return self._announced_bytes() > self.site.settings.server.max_body_bytes
 
     def _announced_bytes(self) -> int:
         """The length that the head says; 0 when it says none (the parser has checked its form)."""

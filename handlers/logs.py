@@ -3,6 +3,7 @@
 Two sources: Python's logging (records), and the lines of calls, which come in blocks.
 """
 
+import contextlib
 import logging
 import queue
 import sys
@@ -12,6 +13,7 @@ import time
 from adapters.jsonio import dumps
 
 QUEUE_MAX = 10_000  # blocks and records that wait for stderr; beyond it they are dropped, counted
+STOP_WITHIN_S = 2  # for the lines that wait, and again for the last of them
 _STOP = object()
 
 
@@ -37,8 +39,9 @@ class LogThread(logging.Handler):
 
     def stop(self) -> None:
         """Writes what waits, then ends."""
-        self._put(_STOP)
-        self._thread.join(timeout=2)
+        with contextlib.suppress(queue.Full):
+            self._queue.put(_STOP, timeout=STOP_WITHIN_S)
+        self._thread.join(STOP_WITHIN_S)
 
     def emit(self, record: logging.LogRecord) -> None:
         """A record of Python's logging."""
@@ -50,14 +53,14 @@ class LogThread(logging.Handler):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, whatever the record holds."""
-        message = record.getMessage()
+        message = _message_of(record)
         if record.exc_info:
             message += " | " + logging.Formatter().formatException(record.exc_info)
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         at += f".{int(record.msecs):03d}Z"
         level = record.levelname.lower()
         if not self._json_lines:
-            return f"{at} {level} {record.name}: {message}"
+            return f"{at} {level} {record.name}: " + " | ".join(message.splitlines())
         fields = {"at": at, "level": level, "logger": record.name, "message": message}
         return dumps(fields).decode()
 
@@ -78,3 +81,11 @@ class LogThread(logging.Handler):
                 sys.stderr.buffer.flush()
             except OSError:
                 self.dropped += 1  # nobody reads stderr any more; the calls go on
+
+
+def _message_of(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except (TypeError, ValueError, KeyError):
+        # Arguments that do not fit the text: whoever logs them must not fail.
+        return f"{record.msg} % {record.args}"

@@ -21,6 +21,7 @@ class ModelsHandler(BodyHandler):
     """The list, and one model of it."""
 
     ALLOW = "GET"
+    READS_BODY = False
 
     def check_head(self) -> Awaitable[None] | None:
         """Method and key."""

@@ -5,6 +5,7 @@ One sweep a second instead of a timer for each connection: a timer costs a reque
 
 import asyncio
 import logging
+import math
 import socket
 from email.utils import formatdate
 
@@ -35,7 +36,8 @@ class RelayServer:
         self._accepting: set[asyncio.Task[object]] = set()
         self._drain_s = 0
         self.date = formatdate(usegmt=True)
-        self.now_s = 0
+        # Not 0: who comes before the first sweep has not waited since the clock began.
+        self.now_s = int(self._loop.time())
         self.draining = False
 
     def listen_on(self, listener: socket.socket) -> None:
@@ -67,24 +69,26 @@ class RelayServer:
 
     @property
     def connections(self) -> int:
-        """Open connections."""
-        return len(self._connections)
+        """Open connections, with those that are accepted but not made yet."""
+        return len(self._connections) + len(self._accepting)
 
     def sweep(self, now_s: int) -> None:
-        """Closes connections that wait too long; called once a second."""
+        """Closes connections that wait too long; called once a second with the loop's time."""
         self.now_s = now_s
         self.date = formatdate(usegmt=True)
+        keep_s = self._site.settings.server.keepalive_timeout_s
         for connection in list(self._connections):
-            if connection.waits_for_head:
-                overdue = now_s > self._patience_ends_s(connection)
-            else:
-                overdue = connection.lingers and now_s > connection.since_s + LINGER_S
-            if overdue:
+            stuck = connection.drop_stuck(now_s, keep_s)
+            if not stuck and now_s > self._patience_ends_s(connection):
                 connection.close()
         while self._resting and not self.draining:
             self.listen_on(self._resting.pop())
 
     def _patience_ends_s(self, connection: ClientConnection) -> float:
+        if connection.lingers:
+            return connection.since_s + LINGER_S
+        if not connection.waits_for_head:
+            return math.inf
         if self.draining:
             return max(self._drain_s, connection.since_s) + DRAIN_IDLE_S
         server = self._site.settings.server
@@ -96,12 +100,13 @@ class RelayServer:
         """Serves what the kernel has queued already, then takes no new connections."""
         self.draining = True
         self._drain_s = self.now_s
-        for listener in self._listeners:
+        for listener in (*self._listeners, *self._resting):
             self._loop.remove_reader(listener)
             while self._accept_one(listener):
                 pass
             listener.close()
         self._listeners.clear()
+        self._resting.clear()
 
     def _accept_some(self, listener: socket.socket) -> None:
         for _ in range(ACCEPT_BATCH):
@@ -116,9 +121,10 @@ class RelayServer:
         except OSError as error:
             # Out of descriptors: the socket stays readable, so it rests until the next sweep.
             log.error("cannot accept a connection: %s", error)
-            self._loop.remove_reader(listener)
-            self._listeners.remove(listener)
-            self._resting.append(listener)
+            if not self.draining:
+                self._loop.remove_reader(listener)
+                self._listeners.remove(listener)
+                self._resting.append(listener)
             return False
         accepted.setblocking(False)
         buffer_bytes = self._site.settings.server.stream_buffer_bytes

@@ -89,5 +89,12 @@ def _json_line(record: UsageRecord) -> bytes:
 
 
 def _text_line(record: UsageRecord) -> bytes:
-    pairs = (f"{name}={value}" for name, value in _fields(record).items() if value is not None)
+    fields = _fields(record).items()
+    pairs = [f"{name}={_one_word(value)}" for name, value in fields if value is not None]
     return (" ".join(pairs) + "\n").encode("utf-8", "backslashreplace")
+
+
+def _one_word(value: object) -> str:
+    """The value as one word: a model's name is the caller's and could hold a line like ours."""
+    text = str(value)
+    return text if text.isprintable() and " " not in text else dumps(text).decode()

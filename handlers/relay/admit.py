@@ -13,7 +13,7 @@ from adapters.family import Family
 from adapters.faults import Condition, Fault
 from adapters.jsonio import top_level
 from handlers.relay.call import Call
-from store.catalog import Channel, Group, Snapshot
+from store.catalog import Group, Snapshot
 from store.errors import StoreUnavailable
 from store.key_cache import KeyCache
 from store.keys import KeyEntry

@@ -3,8 +3,10 @@
 One sweep a second serves all of them, so that an open stream costs no timer of its own.
 """
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from conf.settings import UpstreamSettings
 from handlers.relay.call import Call, DrainForced
@@ -12,8 +14,7 @@ from handlers.relay.downstream import Downstream
 from handlers.relay.pump import StreamPump
 
 
-@dataclass(frozen=True, slots=True)
-class LiveStream:
+class LiveStream(Struct, frozen=True):
     """A streaming call's moving parts."""
 
     call: Call
@@ -29,7 +30,7 @@ class LiveCalls:
         self._mark = mark
         self._calls: dict[str, Call] = {}
         self._streams: dict[str, LiveStream] = {}
-        self.now_s = 0
+        self.now_s = int(time.monotonic())  # the loop's clock
 
     @property
     def calls(self) -> int:

@@ -185,45 +185,55 @@ class Relay:
         return pump
 
     async def _attempt(self, call: Call, channel: Channel, pump: StreamPump | None) -> AttemptEnd:
+        """One try at one channel, noted in the call."""
         assert call.peek is not None
         call.channel, call.upstream_model = channel, channel.models[call.peek.model]
         attempt = Attempt(channel.name, wall_ms())
         call.attempts.append(attempt)
-        exchange = self.client.start(self._request(call, channel))
         try:
-            await call.wait(exchange.head)
-            attempt.status = exchange.status
-            if not exchange.streaming:
-                end = self._whole_answer(call, exchange)
-            elif pump is not None:
-                end = await self._streamed_answer(call, exchange, pump)
-            else:
-                end = AttemptEnd(fault=Fault(Condition.UPSTREAM_INVALID), fail_over=True)
+            end = await self._exchange(call, self._request(call, channel), attempt, pump)
         except UpstreamError as error:
             fail_over = faults.may_fail_over(error, self.settings.routing.retry_timeouts)
             end = AttemptEnd(fault=faults.from_upstream(error), fail_over=fail_over)
             attempt.error = error.kind
+        except Fault as fault:
+            # The request cannot be made for this channel; nothing was sent.
+            end = AttemptEnd(fault=fault, fail_over=True)
         finally:
             attempt.duration_ms = wall_ms() - attempt.started_ms
-            if not exchange.head.done() or call.interrupted is not None:
-                exchange.cancel()
         if end.fault is not None:
             attempt.error = attempt.error or end.fault.code
             end.fault.model = call.model_name
             end.fault.mask((*channel.keys, urlsplit(channel.base_url).netloc))
         return end
 
+    async def _exchange(
+        self, call: Call, request: UpstreamRequest, attempt: Attempt, pump: StreamPump | None
+    ) -> AttemptEnd:
+        """Sends the request and reads the answer. Raises UpstreamError, Interrupt."""
+        exchange = self.client.start(request)
+        try:
+            await call.wait(exchange.head)
+            attempt.status = exchange.status
+            if not exchange.streaming:
+                return self._whole_answer(call, exchange)
+            if pump is not None:
+                return await self._streamed_answer(call, exchange, pump)
+            return AttemptEnd(fault=Fault(Condition.UPSTREAM_INVALID), fail_over=True)
+        finally:
+            if not exchange.head.done() or call.interrupted is not None:
+                exchange.cancel()
+
     def _request(self, call: Call, channel: Channel) -> UpstreamRequest:
         assert call.spans is not None and call.peek is not None and call.upstream_model is not None
         family, limits = call.family, self.settings.upstream
         turn = self.turns[channel.id] = self.turns.get(channel.id, -1) + 1
+        key = channel.keys[turn % len(channel.keys)] if channel.keys else ""
         vendor = VENDORS[channel.vendor]
         return UpstreamRequest(
             method="POST",
             url=channel.base_url + family.upstream_path(call.counting),
-            headers=family.request_headers(
-                call.client_headers, vendor, channel.keys[turn % len(channel.keys)]
-            ),
+            headers=family.request_headers(call.client_headers, vendor, key),
             body=family.edit_request(call.body, call.spans, call.peek, call.upstream_model, vendor),
             connect_timeout_s=limits.connect_timeout_s,
             first_byte_timeout_s=limits.first_byte_timeout_s,
@@ -237,13 +247,13 @@ class Relay:
         if exchange.status != 200:
             read = read_upstream_error(exchange.status, _wait_headers(exchange), exchange.body)
             return AttemptEnd(fault=read.fault, fail_over=read.fail_over)
-        if call.stream:
-            return AttemptEnd(fault=Fault(Condition.UPSTREAM_INVALID), fail_over=True)
         assert call.peek is not None and call.upstream_model is not None
         try:
             answer = family.read_answer(
                 exchange.body, call.peek.model, call.upstream_model, call.counting
             )
+            if call.stream:
+                raise Fault(Condition.UPSTREAM_INVALID)
         except Fault as fault:
             return AttemptEnd(fault=fault, fail_over=True)
         exchange.accept()

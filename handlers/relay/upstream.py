@@ -21,6 +21,7 @@ import asyncio
 import contextlib
 import math
 import select
+import socket
 import ssl
 from collections import deque
 from typing import Any, cast
@@ -38,6 +39,7 @@ from handlers.relay.upstream_request import (
     UpstreamErrorKind,
     UpstreamRequest,
     encode_header_lines,
+    is_public,
 )
 
 __all__ = ["Exchange", "UpstreamClient", "UpstreamError", "UpstreamErrorKind", "UpstreamRequest"]
@@ -126,20 +128,29 @@ def _configure(exchange: Exchange, request: UpstreamRequest, header_lines: list[
         setopt(pycurl.POSTFIELDSIZE, exchange.body_bytes)
         setopt(pycurl.READFUNCTION, source.read)
         # For the second sending when a kept connection turns out to be dead.
-        setopt(pycurl.SEEKFUNCTION, exchange.rewind)
+        setopt(pycurl.SEEKFUNCTION, source.rewind)
         # A larger one makes a large upload some 10 % cheaper, but stays as long as the stream.
         large = exchange.body_bytes > UPLOAD_BUFFER_BYTES and not request.stream
         buffer_bytes = UPLOAD_BUFFER_LARGE_BYTES if large else UPLOAD_BUFFER_BYTES
         setopt(pycurl.UPLOAD_BUFFERSIZE, buffer_bytes)
 
 
+def _open_public_socket(purpose: int, address: Any) -> Any:
+    """OPENSOCKETFUNCTION: a socket for a public address, none for any other."""
+    if not is_public(address.addr[0]):
+        return pycurl.SOCKET_BAD
+    return socket.socket(address.family, address.socktype, address.protocol)
+
+
 class UpstreamClient(CurlAsyncHTTPClient):
     """Starts exchanges; `fetch()` of Tornado's client works beside them on the same multi handle.
 
-    To be made and used in one loop, with force_instance=True.
+    To be made and used in one loop, with force_instance=True. `allow_private` False: no connection
+    to loopback, private, link-local and other addresses that are not the internet's.
     """
 
-    def initialize(self) -> None:  # type: ignore[override]
+    def initialize(self, allow_private: bool = True) -> None:  # type: ignore[override]
+        self._allow_private = allow_private
         self.loop: asyncio.AbstractEventLoop = cast(BaseAsyncIOLoop, IOLoop.current()).asyncio_loop
         self.tick = 0
         self.dirty: deque[Exchange] = deque()
@@ -193,6 +204,9 @@ class UpstreamClient(CurlAsyncHTTPClient):
         _configure(exchange, request, header_lines)
         if request.url.startswith("https:"):
             self._configure_trust(curl)
+        if not self._allow_private:
+            # Asked for each new connection, with the address that the name was resolved to.
+            curl.setopt(pycurl.OPENSOCKETFUNCTION, _open_public_socket)
         self._exchanges[curl] = exchange
         self._acting_now = True  # add_handle asks for a turn in 0 ms: it gets one right here
         self._multi.add_handle(curl)

@@ -34,6 +34,23 @@ DISCARD_MAX_BYTES = 65_536  # behind a terminal marker; more is not an end but a
 _SEEK_DONE, _SEEK_FAILED = 0, 1  # libcurl's CURL_SEEKFUNC_OK and _FAIL
 
 
+class RequestBody(BytesIO):
+    """What is sent. libcurl may send it again once, on a new connection, when a kept one had died;
+    it would go on to six times, and a vendor may bill each of them."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        self._rewound = False
+
+    def rewind(self, offset: int, origin: int) -> int:
+        """SEEKFUNCTION."""
+        if self._rewound:
+            return _SEEK_FAILED
+        self._rewound = True
+        self.seek(offset, origin)
+        return _SEEK_DONE
+
+
 class Engine(Protocol):
     """What an exchange needs of the client that drives it."""
 
@@ -74,7 +91,6 @@ class Exchange:
         "_patience_kind",
         "_patience_ticks",
         "_paused",
-        "_rewound",
         "_sink",
         "_size",
         "_started_at",
@@ -109,7 +125,7 @@ class Exchange:
         self.handle: Any = handle  # the engine's; None as soon as libcurl is done with it
         self.raw_head = bytearray()  # the engine's, too
         # Only the body is kept of the request, and it can be freed early: streams last long.
-        self.source = None if request.body is None else BytesIO(request.body)
+        self.source = None if request.body is None else RequestBody(request.body)
         self.body_bytes = 0 if request.body is None else len(request.body)
         self._stream_wanted = request.stream
         self._max_answer_bytes = request.max_answer_bytes
@@ -129,7 +145,6 @@ class Exchange:
         self._paused = False  # libcurl does not read: our bound or the sink's
         self._blocked = False  # the sink said that it is full
         self._discarding = False
-        self._rewound = False
         self._ended = False
         self._error: UpstreamError | None = None
         self._sink: Sink | None = None
@@ -205,15 +220,6 @@ class Exchange:
         self._size = size
         self._buffer.append(data)
         return None
-
-    def rewind(self, offset: int, origin: int) -> int:
-        """SEEKFUNCTION: libcurl wants to send the body again. Once, for a kept connection that had
-        died; libcurl itself would go on to six times, and a vendor may bill each of them."""
-        if self._rewound or self.source is None:
-            return _SEEK_FAILED
-        self._rewound = True
-        self.source.seek(offset, origin)
-        return _SEEK_DONE
 
     def flush(self) -> None:
         """After libcurl's turn: act on what `write` took."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from ipaddress import ip_address
 from typing import Literal
 
 from msgspec import Struct
@@ -70,6 +71,14 @@ def encode_header_lines(lines: Sequence[str]) -> list[bytes]:
     if text.count("\n") != len(lines) - 1 or "\r" in text or "\0" in text:
         raise ValueError("a header line holds CR, LF or NUL, or there is none")
     return text.encode("latin-1").split(b"\n")
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address belongs to the public internet: not loopback, private, link-local
+    (cloud metadata), multicast or reserved; addresses mapped into IPv6 are looked at as IPv4."""
+    parsed = ip_address(address.partition("%")[0])
+    mapped = parsed.ipv4_mapped if parsed.version == 6 else None
+    return (mapped or parsed).is_global and not parsed.is_multicast
 
 
 class AnswerHead:

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-
 from tests.sdk.world import ALIAS, World
 
 RETRIES = 2
@@ -261,9 +260,7 @@ def asks_of(family: str) -> list[Ask]:
 
 def perform_all(world: World, family: str, perform: Perform) -> dict[str, Outcome]:
     """All asks of a family, some at a time; outcomes by name."""
-    asks = [
-        replace(ask, model=world.frail()) if ask.own_model else ask for ask in asks_of(family)
-    ]
+    asks = [replace(ask, model=world.frail()) if ask.own_model else ask for ask in asks_of(family)]
     tags = [f"{family}:{number}:" for number in range(len(asks))]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         outcomes = pool.map(lambda pair: perform(world, *pair), zip(asks, tags, strict=True))
@@ -306,5 +303,3 @@ def _outcome(ask: Ask) -> str:
         return "timeout"
     upstream = ask.condition in OF_THE_VENDOR or ask.condition == "E29"
     return "upstream_error" if upstream else "refused"
-
-

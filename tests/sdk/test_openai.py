@@ -177,11 +177,13 @@ def test_samples_pass_unchanged(client, world, name):
     answer = client.chat.completions.create(model=model, messages=messages)
     expected = sample(FAMILY, name)
     assert answer.to_dict() == expected
+    if name == "length":
+        return  # there is no stream of this one
     with client.chat.completions.stream(model=model, messages=messages) as stream:
         list(stream)
         streamed = stream.get_final_completion()
     message = expected["choices"][0]["message"]
-    assert streamed.choices[0].message.content == message["content"]
+    assert (streamed.choices[0].message.content or None) == message["content"]
     assert streamed.choices[0].message.refusal == message["refusal"]
     assert streamed.choices[0].finish_reason == expected["choices"][0]["finish_reason"]
 
@@ -250,9 +252,7 @@ def test_reasoning(client, world):
     asked = {"model": "tea", "messages": user("think"), "reasoning_effort": "high"}
     plain = client.chat.completions.create(**asked)
     chunks = list(
-        client.chat.completions.create(
-            **asked, stream=True, stream_options={"include_usage": True}
-        )
+        client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True})
     )
     thoughts = plain.choices[0].message.model_extra["reasoning_content"]
     deltas = [c.choices[0].delta.model_extra or {} for c in chunks if c.choices]
@@ -288,9 +288,11 @@ def test_a_model_that_is_not_offered(client):
 
 
 def test_lists_need_a_key(world):
-    with make_client(world, api_key="sk-nobody-knows-it") as stranger:
-        with pytest.raises(openai.AuthenticationError):
-            stranger.models.list()
+    with (
+        make_client(world, api_key="sk-nobody-knows-it") as stranger,
+        pytest.raises(openai.AuthenticationError),
+    ):
+        stranger.models.list()
     with make_client(world, api_key=world.keys["no-chat"]) as other:
         assert list(other.models.list()) == []
 
@@ -377,11 +379,12 @@ def test_leaving_the_helper_closes_the_upstream(client, world):
 
 def test_a_timeout_of_the_client_closes_the_upstream(client, world):
     impatient = client.with_options(timeout=0.3, max_retries=0)
+    gives_up_ms = time.time() * 1000 + 300
     with pytest.raises(openai.APITimeoutError):
         impatient.chat.completions.create(
             model=world.frail(), messages=user("too-slow [[demo stall_before_head]]")
         )
-    assert world.left("too-slow") - time.time() * 1000 < LEAVES_WITHIN_MS
+    assert world.left("too-slow") - gives_up_ms < LEAVES_WITHIN_MS
     assert world.asked("too-slow")["status"] is None
 
 
@@ -418,11 +421,13 @@ def test_a_broken_stream_raises(client, world, words):
 
 
 def test_a_broken_stream_raises_in_the_helper(client, world):
-    with client.chat.completions.stream(
-        model=world.frail(), messages=user("[[demo cut=4]]")
-    ) as stream:
-        with pytest.raises(openai.APIError) as caught:
-            stream.get_final_completion()
+    with (
+        client.chat.completions.stream(
+            model=world.frail(), messages=user("[[demo cut=4]]")
+        ) as stream,
+        pytest.raises(openai.APIError) as caught,
+    ):
+        stream.get_final_completion()
     assert caught.value.code == "upstream_error"
 
 

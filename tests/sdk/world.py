@@ -30,7 +30,7 @@ SETTINGS = {
 }
 ALIAS = "tea-upstream"  # of the model tea
 PLAIN_MODELS = ("tea", "acme/tea-1", "off", "idle", "elsewhere")
-FRAIL_MODELS = 100
+FRAIL_MODELS = 120
 MODELS_OF_ALICE = sorted(
     ["tea", "acme/tea-1", "closed", "bad-key", *(f"frail-{n}" for n in range(FRAIL_MODELS))]
 )
@@ -39,33 +39,33 @@ ENTRIES = ["chat_completions", "responses", "messages", "generate_content"]
 LONG_AGO = "2020-01-01T00:00:00Z"
 
 
+def _channels(family: str, upstream_url: str, frail: list[str]) -> list[dict[str, Any]]:
+    def channel(name: str, models: dict[str, str], **fields: Any) -> dict[str, Any]:
+        return {
+            "name": f"{name}-{family}",
+            "vendor": FAMILIES[family],
+            "family": family,
+            "base_url": upstream_url,
+            "keys": ["sk-of-the-operator"],
+            "groups": ["default"],
+            "models": models,
+            **fields,
+        }
+
+    closed = f"http://127.0.0.1:{free_port()}"
+    return [
+        channel("main", {"tea": ALIAS, "acme/tea-1": "acme/tea-1", "off": "off"}),
+        channel("idle", {"idle": "idle"}, enabled=False),
+        channel("elsewhere", {"elsewhere": "elsewhere"}, groups=["others"]),
+        channel("closed", {"closed": "closed"}, base_url=closed),
+        channel("bad-key", {"bad-key": "bad-key"}, keys=["sk-bad-0123456789"]),
+        *(channel(name, {name: name}) for name in frail),
+    ]
+
+
 def _document(upstream_url: str) -> dict[str, Any]:
     frail = [f"frail-{n}" for n in range(FRAIL_MODELS)]
     names = [*PLAIN_MODELS, *frail, "closed", "bad-key"]
-    channels: list[dict[str, Any]] = []
-    for family, vendor in FAMILIES.items():
-
-        def channel(name: str, models: dict[str, str], **fields: Any) -> dict[str, Any]:
-            return {
-                "name": f"{name}-{family}",  # noqa: B023: called at once
-                "vendor": vendor,  # noqa: B023
-                "family": family,  # noqa: B023
-                "base_url": upstream_url,
-                "keys": ["sk-of-the-operator"],
-                "groups": ["default"],
-                "models": models,
-                **fields,
-            }
-
-        closed = f"http://127.0.0.1:{free_port()}"
-        channels += [
-            channel("main", {"tea": ALIAS, "acme/tea-1": "acme/tea-1", "off": "off"}),
-            channel("idle", {"idle": "idle"}, enabled=False),
-            channel("elsewhere", {"elsewhere": "elsewhere"}, groups=["others"]),
-            channel("closed", {"closed": "closed"}, base_url=closed),
-            channel("bad-key", {"bad-key": "bad-key"}, keys=["sk-bad-0123456789"]),
-            *(channel(name, {name: name}) for name in frail),
-        ]
     keys = [
         {"name": "main"},
         {"name": "disabled"},
@@ -85,7 +85,9 @@ def _document(upstream_url: str) -> dict[str, Any]:
             {"name": "no-chat", "entries": [e for e in ENTRIES if e != "chat_completions"]},
             {"name": "no-messages", "entries": [e for e in ENTRIES if e != "messages"]},
         ],
-        "channel": channels,
+        "channel": [
+            entry for family in FAMILIES for entry in _channels(family, upstream_url, frail)
+        ],
         "user": [
             {"name": "alice", "balance": "1000.00"},
             {"name": "poor", "balance": "0"},
@@ -106,6 +108,7 @@ class World:
         for name, verb in (("disabled", "disable"), ("revoked", "revoke")):
             self.gateway.run("key", verb, f"alice/{name}")
         self.gateway.start()
+        self.gateway.follow()
         self.base_url = f"http://127.0.0.1:{self.gateway.port}"
         self._frail = itertools.count()
 

@@ -165,6 +165,20 @@ async def test_connection_refused(client, request_to):
     assert exchange.status == 0
 
 
+async def test_private_addresses_are_refused_when_they_are_not_allowed(serve, request_to):
+    async def script(peer, head, body):
+        await peer.answer()
+
+    upstream = await serve(script)
+    client = UpstreamClient(force_instance=True, allow_private=False)
+    try:
+        error = await failure(client.start(request_to(upstream.url)))
+    finally:
+        client.close()
+    assert error.kind == "connect"
+    assert upstream.connections == 0
+
+
 async def test_name_does_not_resolve(client, request_to):
     error = await failure(client.start(request_to("http://nowhere.invalid/")))
     assert error.kind == "connect"

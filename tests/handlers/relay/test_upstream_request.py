@@ -11,6 +11,7 @@ from handlers.relay.upstream_request import (
     Unpacker,
     UpstreamError,
     encode_header_lines,
+    is_public,
     unpacker_for,
 )
 
@@ -113,3 +114,27 @@ def test_unpacker_is_chosen_by_the_head():
         chosen(b"Content-Encoding: zstd\r\n")
     assert caught.value.kind == "protocol"
     assert "zstd" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("93.184.216.34", True),
+        ("2606:2800:220:1::1", True),
+        ("127.0.0.1", False),
+        ("10.1.2.3", False),
+        ("192.168.0.9", False),
+        ("172.16.0.1", False),
+        ("169.254.169.254", False),
+        ("100.64.0.1", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("::1", False),
+        ("fe80::1%eth0", False),
+        ("fd00::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("::ffff:93.184.216.34", True),
+    ],
+)
+def test_only_addresses_of_the_internet_are_public(address, public):
+    assert is_public(address) is public
