@@ -10,11 +10,13 @@ IOStream and HTTP1Connection, which cost three times as much a request (docs/per
 import asyncio
 import contextlib
 import logging
+import socket
+import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import httptools
 from tornado import httputil
@@ -25,12 +27,14 @@ Header = tuple[str, str]
 
 HEAD_MAX_BYTES = 65536
 QUEUED_MAX_BYTES = 65536  # read ahead of what is being worked on; then the client has to wait
-QUEUED_MAX_PIECES = 256  # a client that sends still another request behind them is cut off
+QUEUED_PIECE_BYTES = 1024  # what a piece costs besides its bytes: a head is much more in memory
+PARSED_AT_ONCE_BYTES = 16384  # of what has come; it may be a thousand requests
 LINGER_MAX_BYTES = 1 << 20  # after an early answer: so much is still taken in and thrown away,
 LINGER_S = 2  # so long, that the client sees the answer and not a reset connection
 
 # Pieces of a request; _BROKEN stands for what is none, with the reason.
 _HEAD, _BODY, _END, _BROKEN = range(4)
+_RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # for SO_LINGER
 _HEAD_TOO_LARGE = "The request head is larger than 64 KiB."
 _STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n" for s in HTTPStatus}
 _STATUS_LINES[529] = "HTTP/1.1 529 Overloaded\r\n"
@@ -144,7 +148,7 @@ class _Outgoing(asyncio.Protocol):
             self._transport.close()
 
     def drop(self) -> None:
-        """Closes at once, without the end of the answer, so that nobody takes it for whole."""
+        """Closes at once, whatever is in the buffer."""
         self._close_callback = self.on_drained = None
         if self._transport is not None:
             self._transport.abort()
@@ -173,7 +177,7 @@ class _Reader:
         self._unseen_bytes = 0  # that came since a piece was handed on
         self._body_header = b""  # of a request that asks for another protocol
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Takes bytes of the client."""
         self._unseen_bytes += len(data)
         try:
@@ -181,8 +185,8 @@ class _Reader:
         except httptools.HttpParserUpgrade as upgrade:
             # The parser takes what follows for another protocol. None is spoken here, so the
             # request is one like any other: its body is read, behind a head made for that.
-            rest = data[upgrade.args[0] :]
-            self.feed(b"POST / HTTP/1.1\r\n%b\r\n\r\n%b" % (self._body_header, rest))
+            head = b"POST / HTTP/1.1\r\n%b\r\n\r\n" % self._body_header
+            self.feed(head + data[upgrade.args[0] :])
         except httptools.HttpParserCallbackError:
             raise
         except httptools.HttpParserError as error:
@@ -247,6 +251,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._queue: deque[tuple[int, Any]] = deque()
         self._queued_bytes = 0
         self._reading = True
+        self._unparsed = memoryview(b"")
         self._request: Request | None = None
         self._delegate: httputil.HTTPMessageDelegate | None = None
         self._preparing = False
@@ -305,7 +310,8 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         transport = self._transport
         if transport is None or transport.is_closing():
             return True
-        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        # An empty chunk would be the last one.
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data)
         return not self._full
 
     def finish(self, data: bytes = b"") -> None:
@@ -316,6 +322,14 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         if data or end:
             self._write(self._framed(data) + end)
         self._end_answer()
+
+    def drop(self) -> None:
+        """Closes at once, without the end of the answer, so that nobody takes it for whole."""
+        if self._transport is not None and not self._chunked:
+            # An answer to HTTP/1.0 has no other end than that of the connection.
+            peer = self._transport.get_extra_info("socket")
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+        super().drop()
 
     # ---- for the server --------------------------------------------------------------------------
 
@@ -332,7 +346,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
     # ---- asyncio's protocol ----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.peer = peer[0] if isinstance(peer, tuple) else ""
@@ -357,11 +371,8 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             if self._linger_bytes > LINGER_MAX_BYTES:
                 self.close()
         elif not self._deaf:
-            try:
-                self._reader.feed(data)
-            except httptools.HttpParserCallbackError:
-                log.exception("a request could not be taken in")
-                self.drop()
+            self._unparsed = memoryview(data)
+            self._parse()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -370,19 +381,29 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
 
     # ---- one request after the other -------------------------------------------------------------
 
+    def _parse(self) -> None:
+        """Reads what has come, as far as it may be read ahead."""
+        while self._unparsed and self._reading and not self._deaf:
+            data = self._unparsed[:PARSED_AT_ONCE_BYTES]
+            self._unparsed = self._unparsed[PARSED_AT_ONCE_BYTES:]
+            try:
+                self._reader.feed(data)
+            except httptools.HttpParserCallbackError:
+                log.exception("a request could not be taken in")
+                self._deaf = True
+                self.drop()
+
     def take(self, kind: int, value: Any) -> None:
         """Works on a piece of a request, or lets it wait for its turn. For the reader."""
         if self._deaf:
             return
-        if kind == _HEAD and len(self._queue) > QUEUED_MAX_PIECES:
-            kind, value = _BROKEN, "Too many requests were sent ahead of their answers."
         if kind == _BROKEN:
             self._deaf = True
         if not self._queue and not self._must_wait(kind):
             self._work_on(kind, value)
             return
         self._queue.append((kind, value))
-        self._queued_bytes += 64 + (len(value) if kind == _BODY else 0)
+        self._queued_bytes += QUEUED_PIECE_BYTES + (len(value) if kind == _BODY else 0)
         if self._queued_bytes > QUEUED_MAX_BYTES and self._reading and self._transport is not None:
             self._reading = False
             self._transport.pause_reading()
@@ -415,11 +436,12 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self.served += 1
         self._request, self._keep_alive = request, keep_alive and self._keep_alive
         self._whole = self._head_sent = self._chunked = False
-        self._delegate = self._server.delegate(request)
-        prepared: Awaitable[None] | None = self._delegate.headers_received(
+        delegate = self._server.delegate(request)
+        prepared: Awaitable[None] | None = delegate.headers_received(
             httputil.RequestStartLine(request.method or "", request.uri or "", request.version),
             request.headers,
         )
+        self._delegate = delegate
         if isinstance(prepared, asyncio.Future):
             self._preparing = True
             expects = request.expects_continue
@@ -448,6 +470,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         if not self._reading and self._transport is not None:
             self._reading = True
             self._transport.resume_reading()
+            self._parse()
 
     # ---- the answer ------------------------------------------------------------------------------
 

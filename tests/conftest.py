@@ -4,6 +4,7 @@ import asyncio
 import inspect
 
 import pytest
+import uvloop
 from tornado.ioloop import IOLoop
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
@@ -23,7 +24,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def io_loop():
     """A loop that is closed with everything still running on it cancelled."""
-    loop = asyncio.new_event_loop()
+    loop = uvloop.new_event_loop()  # as the worker does
     asyncio.set_event_loop(loop)
     tornado_loop = IOLoop(asyncio_loop=loop, make_current=False)
     yield tornado_loop

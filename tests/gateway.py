@@ -16,8 +16,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from store.database import discard, open_database
+from store.usage import to_public
+from store.usage_queries import Filters, follow
+
 ROOT = Path(__file__).resolve().parent.parent
 HOST = "127.0.0.1"
+TAIL_PAUSE_S = 0.03
 
 
 def free_port() -> int:
@@ -152,8 +157,8 @@ class Gateway:
 
     def follow(self) -> "Tail":
         """Watches records as they are written: quick where a test asks for many."""
-        argv = [sys.executable, str(ROOT / "app.py"), "usage", "tail", "-f", "--json"]
-        self.tail = Tail([*argv, "--config", str(self.config)], self.log_path)
+        url = self.settings.get("store.url", f"sqlite:///{self.folder}/sluice.db")
+        self.tail = Tail(str(url))
         return self.tail
 
     def usage(self, **filters: Any) -> list[dict[str, Any]]:
@@ -177,25 +182,37 @@ class Gateway:
         return found[0]
 
 
-class Tail:
-    """`usage tail -f` beside a gateway, its output read by a thread."""
+class _Closed(Exception):
+    """The tail is not wanted any more."""
 
-    def __init__(self, argv: list[str], log_path: Path) -> None:
+
+class Tail:
+    """Records as they are written, followed by a thread of the test's own process."""
+
+    def __init__(self, url: str) -> None:
         self._records: dict[str, dict[str, Any]] = {}
         self._news = threading.Condition()
-        with log_path.open("ab") as log:
-            self._process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=log)
-        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._read, args=(url,), daemon=True)
         self._thread.start()
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            record = json.loads(line)
-            with self._news:
-                assert record["id"] not in self._records, f"shown twice: {line!r}"
-                self._records[record["id"]] = record
-                self._news.notify_all()
+    def _read(self, url: str) -> None:
+        db = open_database(url)
+        try:
+            for row in follow(db, Filters(), 0, self._pause):
+                record = to_public(row)
+                with self._news:
+                    assert record["id"] not in self._records, f"shown twice: {record}"
+                    self._records[record["id"]] = record
+                    self._news.notify_all()
+        except _Closed:
+            pass
+        finally:
+            discard(db)
+
+    def _pause(self, _: float) -> None:
+        if self._closed.wait(TAIL_PAUSE_S):
+            raise _Closed
 
     def record(self, call_id: str, timeout_s: float = 5) -> dict[str, Any]:
         """The record of a call; waits until it is there."""
@@ -220,11 +237,8 @@ class Tail:
         return call_id in self._records
 
     def close(self) -> None:
-        assert self._process.stdout is not None
-        self._process.send_signal(signal.SIGINT)
-        self._process.wait(10)
+        self._closed.set()
         self._thread.join(10)
-        self._process.stdout.close()
 
 
 def _parent(pid: int) -> int:

@@ -34,7 +34,7 @@ ALLOWED = {
     },
     "handlers.demo": {"handlers.demo"},
     "commands": {"commands", "handlers", "adapters", "store", "conf", "app"}
-    | {"click", "msgspec", "peewee", "tornado"},
+    | {"click", "msgspec", "peewee", "tornado", "uvloop"},
     "app": set(),
 }
 SUPERVISOR = ("supervisor", "child", "listeners", "log_lines", "node", "ops_server")

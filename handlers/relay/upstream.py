@@ -18,12 +18,12 @@ Facts behind the shape, each seen in a run with libcurl 8.23:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import select
 import socket
 import ssl
 from collections import deque
+from time import monotonic
 from typing import Any, cast
 
 import pycurl
@@ -273,8 +273,10 @@ class UpstreamClient(CurlAsyncHTTPClient):
         if mask is None:
             if fd in self._watched:
                 self._watched.discard(fd)
-                with contextlib.suppress(FileNotFoundError):
+                try:
                     self._epoll.unregister(fd)
+                except FileNotFoundError:
+                    pass  # closed already
             return
         if fd in self._watched:
             try:
@@ -292,7 +294,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
         if msecs < 0:
             self._timer_at = math.inf
             return
-        self._timer_at = self.loop.time() + msecs / 1000
+        self._timer_at = monotonic() + msecs / 1000  # the loop's clock, without its Python frame
         if self._timer is not None:
             if self._timer.when() <= self._timer_at:
                 return

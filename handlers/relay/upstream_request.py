@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Literal
 
@@ -110,11 +111,17 @@ class AnswerHead:
 
     def get(self, name: str) -> str | None:
         """The first field of that name (any case), stripped; None when there is none."""
-        begin = self._lower.find(f"\n{name.lower()}:".encode("latin-1"))
+        beginning = _beginning_of_field(name)
+        begin = self._lower.find(beginning)
         if begin < 0:
             return None
-        begin += len(name) + 2
+        begin += len(beginning)
         return self._block[begin : self._block.find(b"\n", begin)].strip().decode("latin-1")
+
+
+@lru_cache(maxsize=64)
+def _beginning_of_field(name: str) -> bytes:
+    return f"\n{name.lower()}:".encode("latin-1")
 
 
 class Unpacker:

@@ -51,6 +51,7 @@ STRICT_SETTINGS = {
 }
 MODELS = ("open-model", "Org/slash-model", "chat-only", "elsewhere-model", "off-model", "orphan")
 ALIAS = "vendor-name-of-the-open-model"
+UNRECORDED = []
 
 
 def content(vendor):
@@ -135,11 +136,8 @@ def check_refused_record(gateway, answer, number, **fields):
 
 
 def check_unrecorded(gateway, *answers):
-    """None of these calls has a record, although a later call has its own."""
-    later = call(gateway, CHAT, "open-model")
-    gateway.record(later.call_id)
-    for answer in answers:
-        assert answer.call_id not in gateway.tail
+    """None of these calls has a record: the last test of this file looks."""
+    UNRECORDED.append((gateway, answers))
 
 
 # ---- credentials ---------------------------------------------------------------------------------
@@ -266,14 +264,14 @@ def test_an_empty_wallet_refuses(gateway, family):
 @pytest.mark.parametrize(
     "model",
     ["nobodys-model", ALIAS, "elsewhere-model", "off-model", "orphan", "open-model ", "OPEN-MODEL",
-     "open-mode", "../open-model", "open-model\x00", "\ud800", "x" * 5000, "modèle", "'; --"],
+     "open-mode", "../open-model", "open-model\x00", "x" * 5000, "modèle", "'; --"],
 )  # fmt: skip
 def test_a_model_that_is_not_offered(gateway, family, model):
     answer = call(gateway, family, model)
     message = check_refusal(answer, family, "E08")
     assert "channel status" in message
     record = check_refused_record(gateway, answer, "E08")
-    assert len(record["model"]) <= 128 and record["model"][:9] == model[:9].replace("\ud800", "")
+    assert len(record["model"]) <= 128 and record["model"][:9] == model[:9]
 
 
 def test_e08_says_the_name_in_each_family(gateway):
@@ -378,8 +376,8 @@ DOUBLED = [
     ("/v1beta/v1/messages", MESSAGES, "/v1beta", ""),
     ("/v1/chat/completions/v1/messages", MESSAGES, "/v1/chat/completions", ""),
     ("/v1/chat/completions/chat/completions", CHAT, "/v1/chat/completions", "/v1"),
-    ("/v1/v1/chat/completions", CHAT, "/v1", "/v1"),
-    ("/v1beta/v1/chat/completions", CHAT, "/v1beta", "/v1"),
+    ("/v1/v1/chat/completions", CHAT, "", "/v1"),
+    ("/v1beta/v1/chat/completions", CHAT, "", "/v1"),
     ("/v1/messages/chat/completions", CHAT, "/v1/messages", "/v1"),
 ]
 
@@ -391,8 +389,7 @@ def test_a_doubled_path_names_the_right_base_url(gateway, method, path, family, 
     answer = exchange(gateway.port, method, path, credentials(family), body)
     message = check_refusal(answer, family, "E32")
     assert message.endswith(f" set it to {PUBLIC_URL}{base}."), message
-    if path != "/v1beta/v1/chat/completions":
-        assert f"already contains {part};" in message
+    assert f"already contains {part};" in message or not part
     check_unrecorded(gateway, answer)
 
 
@@ -455,7 +452,7 @@ def test_a_query_changes_nothing(gateway, query):
     assert gateway.record(answer.call_id)["endpoint"] == "/v1/messages"
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"])
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
 @pytest.mark.parametrize(
     ("path", "family"),
     [(PATHS[CHAT], CHAT), (PATHS[MESSAGES], MESSAGES), (COUNT_PATH, MESSAGES)],
@@ -576,7 +573,7 @@ def in_chunks(body, size=60_000):
 
 
 @pytest.mark.parametrize("family", BOTH)
-@pytest.mark.parametrize("size", [LIMIT_BYTES + 1, 10**12, 10**30])
+@pytest.mark.parametrize("size", [LIMIT_BYTES + 1, 10**12])
 def test_an_announced_body_over_the_limit_is_refused_before_it_comes(strict, family, size):
     headers = {**credentials(family), "Content-Length": str(size)}
     with Connection(strict.port) as connection:
@@ -706,6 +703,8 @@ def not_json(family):
         "overlong UTF-8": with_text(family, b'"x":"\xc0\xaf",'),
         "a surrogate in UTF-8": with_text(family, b'"x":"\xed\xa0\x80",'),
         "NUL": with_text(family, b"\x00"),
+        "a lone surrogate": with_text(family, b'"x":"\\ud800",'),
+        "a model of half a surrogate pair": whole.replace(b"open-model", b"\\udc00"),
         "depth 100,000": with_text(family, b'"x":' + b"[" * 100_000 + b"]" * 100_000 + b","),
         "objects 100,000 deep": with_text(family, b'"x":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b","),
         "open brackets": b"[" * 100_000,
@@ -720,7 +719,7 @@ def test_what_is_no_json_object(gateway, family, name):
     body = not_json(family)[name]
     answer = exchange(gateway.port, "POST", PATHS[family], credentials(family), body)
     message = check_refusal(answer, family, "E11")
-    assert "not valid JSON" in message or "object" in message or "UTF-8" in message, message
+    assert re.search("not valid JSON|object|UTF-8|nested", message), message
     check_refused_record(gateway, answer, "E11", model=None, endpoint=PATHS[family])
 
 
@@ -793,8 +792,7 @@ def test_a_number_beyond_all_bounds_where_it_is_read(gateway, family):
 
 PASSED_ON = {
     "1e999 deep inside": b'"metadata":{"x":1e999,"y":[1E+400]},',
-    "nested doubles": b'"metadata":{"a":1,"a":2},',
-    "a lone surrogate": b'"x":"\\ud800",',
+    "a surrogate pair": b'"x":"\\ud83d\\ude00",',
     "long numbers": b'"x":[1.10,1e5,-0.0,123456789012345678901234567890],',
     "control fields": b'"api_base":"http://203.0.113.1","base_url":"http://203.0.113.1",'
     b'"api_key":"sk-evil","custom_llm_provider":"x","channel":"far",',
@@ -1112,6 +1110,7 @@ MALFORMED = {
     "a signed length": raw([f"Content-Length: +{len(CALL)}"], CALL),
     "a negative length": raw(["Content-Length: -1"], CALL),
     "a hexadecimal length": raw(["Content-Length: 0x10"], CALL),
+    "a length of 30 digits": raw(["Content-Length: 1" + "0" * 29], CALL),
     "a length of other digits": raw(["Content-Length: \xb2\xb3"], CALL),
     "an underscored length": raw(["Content-Length: 1_0"], CALL),
     "chunked twice": raw([CHUNKED, CHUNKED], CHUNKS),
@@ -1143,6 +1142,7 @@ MALFORMED = {
     "no version": raw([SIZE], CALL, line="POST /v1/chat/completions"),
     "HTTP/0.9": b"GET /v1/models\r\n",
     "HTTP/3.0": raw([SIZE], CALL, line="POST /v1/chat/completions HTTP/3.0"),
+    "an unknown method": raw([SIZE], CALL, line="BREW /v1/chat/completions HTTP/1.1"),
     "an odd version": raw([SIZE], CALL, line="POST /v1/chat/completions HTTP/1.1x"),
     "two hosts": raw([SIZE, "Host: y"], CALL),
     "no host": raw([SIZE], CALL, host="X-Other: x"),
@@ -1156,9 +1156,9 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_bytes_that_are_no_request(gateway, vendor, name):
+def test_bytes_that_are_no_request(strict, vendor, name):
     vendor.reset()
-    with Connection(gateway.port) as connection:
+    with Connection(strict.port) as connection:
         with contextlib.suppress(ConnectionError):
             connection.send(MALFORMED[name])
         said = is_closed_within(connection, ANSWERS_WITHIN_S)
@@ -1167,10 +1167,25 @@ def test_bytes_that_are_no_request(gateway, vendor, name):
         assert re.match(rb"HTTP/1\.1 4\d\d ", said), said[:200]
         assert said.count(b"HTTP/1.1 ") == 1
         assert b"Traceback" not in said
-        head, _, body = said.partition(b"\r\n\r\n")
-        assert not body or json.loads(body)
+        check_malformed(said)
     assert vendor.log() == []
-    assert call(gateway, CHAT, "open-model").status == 200
+    assert call(strict, CHAT, "open-model").status == 200
+
+
+def check_malformed(said):
+    """Whatever could not be read is refused as every other call: with a body and an id."""
+    head, _, body = said.decode().partition("\r\n\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:])
+    assert headers["content-type"] == "application/json"
+    assert int(headers["content-length"]) == len(body) and headers["connection"] == "close"
+    kind, code, message = error_of(CHAT, body, "")
+    assert kind == "invalid_request_error" and code and message
+
+
+def test_bytes_that_are_no_request_get_ids_too(strict):
+    with Connection(strict.port) as connection:
+        connection.send(MALFORMED["two lengths"])
+        check_ids(connection.read())
 
 
 def test_a_tls_client_is_told_so_at_once(gateway):
@@ -1202,3 +1217,11 @@ def test_unusual_requests_are_run_or_refused_but_never_break(gateway, name):
         answer = connection.read()
     assert answer.whole and answer.status < 500, answer.head
     assert answer.json
+
+
+def test_calls_that_never_arrived_have_no_record(gateway, strict):
+    for one in (gateway, strict):
+        one.record(call(one, CHAT, "open-model").call_id)  # so all earlier ones are written, too
+    ids = {entry["id"] for one in (gateway, strict) for entry in one.usage()}
+    recorded = [a for _, answers in UNRECORDED for a in answers if a.call_id in ids]
+    assert [(answer.head, answer.body) for answer in recorded] == []

@@ -85,7 +85,7 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serving(routes=None, trusted=(), relay=None, listener=None, **settings):
-    """A server with the handlers of `routes` beside the usual ones; nothing unexpected is logged."""
+    """A server with the handlers of `routes` beside the usual ones; checks that it logs nothing."""
     site = Site(
         Settings(server=ServerSettings(**settings)), relay, Deadlines(), tuple(trusted), BASE_URL
     )
@@ -125,7 +125,7 @@ async def turns(count=10):
 async def until(condition, seconds=PATIENCE_S):
     """Waits for the condition; it is the test's failure when it does not come."""
     async with asyncio.timeout(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - nobody else could set an event
             await asyncio.sleep(0.002)
 
 
@@ -134,6 +134,7 @@ class Peer:
 
     def __init__(self, receive_bytes=None):
         self.socket = socket.socket()
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
         if receive_bytes is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
@@ -248,7 +249,7 @@ class Echo(BodyHandler):
 
     def complete(self, body):
         request = self.request
-        told = [request.method, request.path, request.query, str(len(body)), *request.headers]
+        told = [request.method, request.path, f"?{request.query}", *request.headers]
         self.respond("\n".join(told).encode() + b"\n\n" + body)
 
 
