@@ -148,6 +148,11 @@ def output_weight(text: str) -> int:
     return _OTHER_WEIGHT * len(text) + _WIDE_EXTRA_WEIGHT * len("".join(_WIDE.findall(text)))
 
 
+def body_weight(body: bytes) -> int:
+    """The ``output_weight`` of a request body, which is UTF-8."""
+    return _ASCII_WEIGHT * len(body) if body.isascii() else output_weight(body.decode())
+
+
 def output_units(text: str) -> int:
     """A cheap count of the tokens of a piece of output, rounded up."""
     return tokens_of_weight(output_weight(text))

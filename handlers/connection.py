@@ -108,7 +108,7 @@ class Server(Protocol):
 
     def delegate(self, request: Request) -> httputil.HTTPMessageDelegate: ...
 
-    def malformed(self, message: str) -> tuple[int, bytes]: ...
+    def malformed(self, message: str) -> tuple[int, Sequence[Header], bytes]: ...
 
     def opened(self, connection: "ClientConnection") -> None: ...
 
@@ -430,8 +430,9 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             self._delegate.finish()
 
     def _begin(self, request: Request, keep_alive: bool) -> None:
-        if request.headers.get("transfer-encoding", "chunked").lower() != "chunked":
-            self._refuse("The only transfer-encoding of a request is chunked.")
+        fault = _head_fault(request)
+        if fault:
+            self._refuse(fault)
             return
         self.served += 1
         self._request, self._keep_alive = request, keep_alive and self._keep_alive
@@ -531,5 +532,17 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             self.drop()
             return
         self._keep_alive = self._whole = False
-        status, body = self._server.malformed(message)
-        self.answer(status, (("Content-Type", "application/json"),), body)
+        self.answer(*self._server.malformed(message))
+
+
+def _head_fault(request: Request) -> str:
+    """Why a head that parses is no request all the same (RFC 9112 §2.3, §3.2, §6.1); else empty."""
+    if request.version not in ("HTTP/1.1", "HTTP/1.0"):
+        return "The request line has no HTTP version that is spoken here (1.1, 1.0)."
+    if request.headers.get("transfer-encoding", "chunked").lower() != "chunked":
+        return "The only transfer-encoding of a request is chunked."
+    # Two Host lines would stand joined here, and no host's name has a comma.
+    host = request.headers.get("host")
+    if (host is None and request.version == "HTTP/1.1") or "," in (host or ""):
+        return "A request has exactly one Host header."
+    return ""

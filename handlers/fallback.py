@@ -47,8 +47,11 @@ class FallbackHandler(BodyHandler):
 
     @property
     def dialect(self) -> Family:
-        """The shape of the family the path ends with, else the one the headers show."""
-        family = _family_of(self.request.path)
+        """The shape of the family the path ends with or begins with, else what headers show."""
+        path = self.request.path
+        family = _family_of(path)
+        if family is None and path.startswith("/v1/"):
+            family = "messages" if path.startswith("/v1/messages") else "chat_completions"
         return FAMILIES[family] if family else super().dialect
 
     def check_head(self) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import math
 import socket
+from collections.abc import Sequence
 from email.utils import formatdate
 
 from tornado import httputil
@@ -14,8 +15,9 @@ from tornado import httputil
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from handlers.base import Site
-from handlers.connection import LINGER_S, ClientConnection, Request
+from handlers.connection import LINGER_S, ClientConnection, Header, Request
 from handlers.routes import Router
+from store.ids import new_ulid
 
 log = logging.getLogger("sluice.http")
 
@@ -51,11 +53,13 @@ class RelayServer:
         """Who takes this request."""
         return self._router.delegate(request)
 
-    def malformed(self, message: str) -> tuple[int, bytes]:
-        """Status and body for what is no HTTP request; no path tells a dialect."""
+    def malformed(self, message: str) -> tuple[int, Sequence[Header], bytes]:
+        """The answer to what is no HTTP request; no path tells a dialect."""
+        call_id = new_ulid()
         fault = Fault(Condition.INVALID_FIELD, message)
-        envelope = FAMILIES["chat_completions"].encode_fault(fault, "")
-        return envelope.status, envelope.body
+        envelope = FAMILIES["chat_completions"].encode_fault(fault, call_id)
+        ids = (("x-request-id", call_id), ("request-id", call_id))
+        return envelope.status, (*ids, *envelope.headers.items()), envelope.body
 
     def opened(self, connection: ClientConnection) -> None:
         """A connection is there."""

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
-from adapters.estimate import input_bound_tokens, output_weight, tokens_of_weight
-from adapters.family import Family
+from adapters.estimate import body_weight, input_bound_tokens, tokens_of_weight
+from adapters.family import Family, Peek
 from adapters.faults import Condition, Fault
 from adapters.jsonio import top_level
 from handlers.relay.call import Call
@@ -110,20 +110,25 @@ def check_entry(snapshot: Snapshot, key: KeyEntry, family: Family) -> Group:
 def read_body(call: Call, body: bytes) -> None:
     """JSON, model and fields of the body into the call. Raises Fault E08, E10 to E13."""
     call.spans = spans = top_level(body)
-    name = call.family.model_name(spans)
-    call.model_name = name[:MODEL_NAME_MAX_CHARS]
-    call.stream = spans.value("stream") is True
-    check_model(call, name)
-    call.peek = peek = call.family.peek(spans, call.counting)
+    try:
+        call.peek = peek = call.family.peek(spans, call.counting)
+    except Fault:
+        # A model that this key cannot have is told before a field that is wrong.
+        name = call.family.model_name(spans)
+        call.stream = spans.value("stream") is True
+        check_model(call, name)
+        raise
     call.stream = peek.stream
+    check_model(call, peek.model)
     call.body = body
-    set_bounds(call)
+    set_bounds(call, peek)
 
 
 def check_model(call: Call, name: str) -> None:
     """Finds the model for this key, its current prices and channels. Raises Fault E08."""
     key, group, snapshot = call.key, call.group, call.snapshot
     assert group is not None
+    call.model_name = name[:MODEL_NAME_MAX_CHARS]
     if key.models is not None and name not in key.models:
         raise Fault(Condition.MODEL_NOT_FOUND, model=name)
     call.candidates = snapshot.candidates(group.name, name, call.family.name)
@@ -134,20 +139,19 @@ def check_model(call: Call, name: str) -> None:
     call.prices = model.prices_at(call.arrival.started_ms)
 
 
-def set_bounds(call: Call) -> None:
+def set_bounds(call: Call, peek: Peek) -> None:
     """Upper bounds of the tokens the call can cost, for the hold and for absurd reports."""
-    model, peek = call.model, call.peek
-    assert model is not None and peek is not None
+    model = call.model
+    assert model is not None
     bound = input_bound_tokens(call.body)
-    call.input_bound_tokens = min(bound, model.context_tokens or bound)
+    call.input_bound_tokens = bound = min(bound, model.context_tokens or bound)
     # The body is freed when an answer is accepted, and whether usage comes is only known at the
     # end: so the estimate is made now, by the cheap rule.
-    estimate = tokens_of_weight(output_weight(call.body.decode()))
-    call.input_estimate_tokens = min(estimate, call.input_bound_tokens)
-    limits = [n for n in (peek.max_output_tokens, model.max_output_tokens) if n is not None]
-    call.output_bound_tokens = (min(limits) if limits else DEFAULT_OUTPUT_BOUND_TOKENS) * (
-        peek.choices
-    )
+    call.input_estimate_tokens = min(tokens_of_weight(body_weight(call.body)), bound)
+    outputs, most = peek.max_output_tokens, model.max_output_tokens
+    if outputs is None or (most is not None and most < outputs):
+        outputs = DEFAULT_OUTPUT_BOUND_TOKENS if most is None else most
+    call.output_bound_tokens = outputs * peek.choices
 
 
 def hold_amounts(call: Call) -> tuple[int, int]:

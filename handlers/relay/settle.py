@@ -135,15 +135,13 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, now_ms: int) ->
         usage_source=counts.source,
         prices=call.prices.json if call.prices else None,
         multiplier_ppm=call.group.multiplier_ppm if call.prices and call.group else None,
-        cost_nanos=sum([charge.amount_nanos for charge in charges]),
+        cost_nanos=bill.cost_nanos,
         billed_to=charges[0].to if charges else None,
         charges=charges,
         reported_usage=dumps(counts.reported).decode() if counts.reported is not None else None,
         ttft_ms=call.first_byte_ms - started_ms if call.first_byte_ms is not None else None,
         duration_ms=max(0, now_ms - started_ms),
-        attempts=tuple(
-            [Attempt(a.channel, a.status, a.error, a.duration_ms) for a in call.attempts]
-        ),
+        attempts=tuple(call.attempts),
         client_request_id=arrival.client_request_id,
         upstream_request_id=(call.delivery.upstream_id or "")[:UPSTREAM_ID_MAX] or None,
         client_ip=arrival.client_ip,

@@ -23,7 +23,6 @@ import select
 import socket
 import ssl
 from collections import deque
-from time import monotonic
 from typing import Any, cast
 
 import pycurl
@@ -163,7 +162,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self._flushing = False
         self._acting_now = False
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = math.inf
+        self._timer_at = math.inf  # when libcurl wants a turn
+        self._timer_due = math.inf  # when the loop's timer fires
         super().initialize(max_clients=FETCH_CLIENTS)
         self._multi.setopt(pycurl.M_MAXCONNECTS, CONNECTIONS_MAX)
         # The environment's (SSL_CERT_FILE) or OpenSSL's own places: the wheel's libcurl was built
@@ -294,11 +294,15 @@ class UpstreamClient(CurlAsyncHTTPClient):
         if msecs < 0:
             self._timer_at = math.inf
             return
-        self._timer_at = monotonic() + msecs / 1000  # the loop's clock, without its Python frame
+        self._timer_at = self.loop.time() + msecs / 1000
         if self._timer is not None:
-            if self._timer.when() <= self._timer_at:
+            if self._timer_due <= self._timer_at:
                 return
             self._timer.cancel()
+        self._arm_timer()
+
+    def _arm_timer(self) -> None:
+        self._timer_due = self._timer_at
         self._timer = self.loop.call_at(self._timer_at, self._on_timer)
 
     # The loop's callbacks, and what follows each turn of libcurl.
@@ -307,7 +311,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self._timer = None
         if self._timer_at > self.loop.time():
             if self._timer_at < math.inf:
-                self._timer = self.loop.call_at(self._timer_at, self._on_timer)
+                self._arm_timer()
             return
         self._timer_at = math.inf
         self._act(pycurl.SOCKET_TIMEOUT, 0)

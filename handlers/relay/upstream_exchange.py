@@ -12,7 +12,6 @@ import math
 from collections import deque
 from collections.abc import Callable
 from io import BytesIO
-from time import monotonic
 from typing import Any, Protocol
 
 from handlers.relay.upstream_request import (
@@ -130,7 +129,7 @@ class Exchange:
         self.body_bytes = 0 if request.body is None else len(request.body)
         self._stream_wanted = request.stream
         self._max_answer_bytes = request.max_answer_bytes
-        self._started_at = monotonic()
+        self._started_at = engine.loop.time()
         self._tick = engine.tick
         self._patience_kind: UpstreamErrorKind = "timeout_first_byte"
         self._patience_ticks = math.ceil(request.first_byte_timeout_s)
@@ -295,7 +294,7 @@ class Exchange:
         """The first bytes of the body are here, or its end: read the head and decide."""
         head = self._head = AnswerHead(self.raw_head)
         if self._size or self._paused:
-            self.first_byte_ms = int((monotonic() - self._started_at) * 1000)
+            self.first_byte_ms = int((self._engine.loop.time() - self._started_at) * 1000)
         self._wait_for_more()
         self.status = head.status
         self.content_type = head.get("content-type") or ""

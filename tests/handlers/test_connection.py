@@ -19,7 +19,7 @@ from handlers.connection import (
 from tests.handlers.client import encode_head
 from tests.handlers.test_server import Echo, acting, bound, held, serving, turns, until
 
-GET = b"GET /livez HTTP/1.1\r\n\r\n"
+GET = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 LIVE = b'{"live":true}'
 ECHO = {"/echo": Echo}
 CHUNKED = {"Transfer-Encoding": "chunked"}
@@ -39,6 +39,7 @@ def check_malformed(answer):
     assert (answer.status, answer.whole) == (400, True)
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["connection"] == "close"
+    assert answer.headers["request-id"] == answer.call_id
     error = answer.json["error"]
     assert error["type"] == "invalid_request_error"
     return error["message"]
@@ -107,14 +108,14 @@ async def test_blank_lines_before_a_request_are_skipped():
 )
 async def test_forms_of_the_target(target, path, query):
     async with serving(ECHO) as served:
-        peer = await served.peer(b"GET %b HTTP/1.1\r\n\r\n" % target)
+        peer = await served.peer(b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % target)
         assert (await peer.answer()).body.splitlines()[1:3] == [path, b"?" + query]
 
 
 @pytest.mark.parametrize("target", [b"http://gateway.test", b"*", b"/"])
 async def test_targets_without_a_path_are_the_root(target):
     async with serving() as served:
-        peer = await served.peer(b"OPTIONS %b HTTP/1.1\r\n\r\n" % target)
+        peer = await served.peer(b"OPTIONS %b HTTP/1.1\r\nHost: x\r\n\r\n" % target)
         answer = await peer.answer()
         assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
         assert await peer.is_silent()
@@ -328,7 +329,7 @@ async def test_reading_ahead_is_bounded():
 
 # ---- what is no HTTP -----------------------------------------------------------------------------
 
-_POST = b"POST /echo HTTP/1.1\r\n"
+_POST = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
 _TE = b"Transfer-Encoding: chunked\r\n"
 _END = b"3\r\nabc\r\n0\r\n\r\n"
 MALFORMED = {
@@ -357,22 +358,28 @@ MALFORMED = {
     "bare CR in header": b"GET /echo HTTP/1.1\r\nHost: x\rX-A: 1\r\n\r\n",
     "NUL in value": b"GET /echo HTTP/1.1\r\nHost: x\x00y\r\n\r\n",
     "NUL in name": b"GET /echo HTTP/1.1\r\nHo\x00st: x\r\n\r\n",
-    "NUL in target": b"GET /ec\x00ho HTTP/1.1\r\n\r\n",
-    "8 bits in target": b"GET /ech\xf6 HTTP/1.1\r\n\r\n",
+    "NUL in target": b"GET /ec\x00ho HTTP/1.1\r\nHost: x\r\n\r\n",
+    "8 bits in target": b"GET /ech\xf6 HTTP/1.1\r\nHost: x\r\n\r\n",
     "blank before colon": b"GET /echo HTTP/1.1\r\nHost : x\r\n\r\n",
-    "no colon": b"GET /echo HTTP/1.1\r\nHost\r\n\r\n",
-    "no name": b"GET /echo HTTP/1.1\r\n: x\r\n\r\n",
-    "no slash": b"GET echo HTTP/1.1\r\n\r\n",
-    "tab": b"GET\t/echo HTTP/1.1\r\n\r\n",
-    "lower case": b"get /echo HTTP/1.1\r\n\r\n",
-    "made up method": b"FOO /echo HTTP/1.1\r\n\r\n",
-    "version 1.2": b"GET /echo HTTP/1.2\r\n\r\n",
-    "version 11": b"GET /echo HTTP/11\r\n\r\n",
-    "no version": b"GET /echo FTP\r\n\r\n",
+    "no colon": b"GET /echo HTTP/1.1\r\nHost: x\r\nHost\r\n\r\n",
+    "no name": b"GET /echo HTTP/1.1\r\nHost: x\r\n: x\r\n\r\n",
+    "no slash": b"GET echo HTTP/1.1\r\nHost: x\r\n\r\n",
+    "tab": b"GET\t/echo HTTP/1.1\r\nHost: x\r\n\r\n",
+    "lower case": b"get /echo HTTP/1.1\r\nHost: x\r\n\r\n",
+    "made up method": b"FOO /echo HTTP/1.1\r\nHost: x\r\n\r\n",
+    "version 1.2": b"GET /echo HTTP/1.2\r\nHost: x\r\n\r\n",
+    "version 11": b"GET /echo HTTP/11\r\nHost: x\r\n\r\n",
+    "version 2.0": b"GET /echo HTTP/2.0\r\nHost: x\r\n\r\n",
+    "version 0.9": b"GET /echo HTTP/0.9\r\nHost: x\r\n\r\n",
+    "no version": b"GET /echo\r\nHost: x\r\n\r\n",
+    "FTP": b"GET /echo FTP/1.1\r\nHost: x\r\n\r\n",
+    "no host": b"GET /echo HTTP/1.1\r\nX-A: 1\r\n\r\n",
+    "two hosts": b"GET /echo HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+    "list of hosts": b"GET /echo HTTP/1.1\r\nHost: x, y\r\n\r\n",
     "TLS": bytes.fromhex("16030100c6010000c2030379") + bytes(200),
     "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000012040000000000"),
     "SSH": b"SSH-2.0-OpenSSH_9.9\r\n",
-    "PROXY": b"PROXY TCP4 10.0.0.1 10.0.0.2 5000 8000\r\nGET / HTTP/1.1\r\n\r\n",
+    "PROXY": b"PROXY TCP4 10.0.0.1 10.0.0.2 5000 8000\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n",
     "zeroes": bytes(100),
     "JSON": b'{"jsonrpc":"2.0"}\r\n\r\n',
 }
@@ -461,7 +468,7 @@ async def test_an_answer_that_has_begun_is_cut_when_the_request_turns_into_nonse
 @pytest.mark.parametrize("method", ["PROPFIND", "TRACE", "PURGE", "SOURCE", "MKCOL", "SUBSCRIBE"])
 async def test_other_methods_of_http(method):
     async with serving(ECHO) as served:
-        peer = await served.peer(f"{method} /echo HTTP/1.1\r\n\r\n".encode())
+        peer = await served.peer(f"{method} /echo HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         answer = await peer.answer()
         assert (answer.status, answer.json["error"]["code"]) == (405, "method_not_allowed")
         assert answer.headers["connection"] == "close"
@@ -506,11 +513,11 @@ async def test_a_body_is_read_though_another_protocol_is_asked_for(chunked, spli
 
 _LARGE = b"y" * (HEAD_MAX_BYTES + 100)
 LARGE_HEADS = {
-    "target": b"GET /" + _LARGE + b" HTTP/1.1\r\n\r\n",
-    "query": b"GET /echo?" + _LARGE + b" HTTP/1.1\r\n\r\n",
-    "one header": b"GET /echo HTTP/1.1\r\nX-A: " + _LARGE + b"\r\n\r\n",
-    "one name": b"GET /echo HTTP/1.1\r\n" + _LARGE + b": 1\r\n\r\n",
-    "many headers": b"GET /echo HTTP/1.1\r\n" + b"X-A: 0123456789\r\n" * 6_000 + b"\r\n",
+    "target": b"GET /" + _LARGE + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    "query": b"GET /echo?" + _LARGE + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    "one header": b"GET /echo HTTP/1.1\r\nHost: x\r\nX-A: " + _LARGE + b"\r\n\r\n",
+    "one name": b"GET /echo HTTP/1.1\r\nHost: x\r\n" + _LARGE + b": 1\r\n\r\n",
+    "many headers": b"GET /echo HTTP/1.1\r\nHost: x\r\n" + b"X-A: 0123456789\r\n" * 6_000 + b"\r\n",
 }
 
 

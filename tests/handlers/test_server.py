@@ -369,7 +369,7 @@ def starved():
 
 async def test_out_of_descriptors_it_rests_until_the_next_sweep(starved):
     async with serving(listener=bound(starved)) as served:
-        peer = await served.peer(b"GET /livez HTTP/1.1\r\n\r\n")
+        peer = await served.peer(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
         await until(lambda: starved.tries)
         assert await peer.is_silent(0.05)
         assert starved.tries == 1  # no busy loop
@@ -422,8 +422,8 @@ async def test_a_connection_that_fails_at_its_start_is_logged(monkeypatch):
 
 async def test_what_is_no_http_is_told_in_json():
     async with serving() as served:
-        status, body = served.server.malformed("What came is no HTTP.")
-        assert status == 400
+        status, headers, body = served.server.malformed("What came is no HTTP.")
+        assert (status, dict(headers)["content-type"]) == (400, "application/json")
         assert b'"message":"What came is no HTTP."' in body
 
 
