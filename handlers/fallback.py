@@ -92,11 +92,8 @@ def _doubled_part(path: str, family: str) -> str | None:
     trimmed = path.rstrip("/")
     end = max((e for e in _ENDS if trimmed.endswith(e)), key=len)
     before = trimmed[: -len(end)]
-    appended = "/v1" if family == "messages" else ""
-    if appended and before.endswith(appended):
-        before = before[: -len(appended)]
-    elif not appended and before in _VERSIONS:
+    # One version is right: clients of messages append it, those of chat have it in their base URL.
+    excess = before.removesuffix("/v1")
+    if before in _VERSIONS or not excess.endswith((*_ENDS, *_VERSIONS)):
         return None
-    if before.endswith(tuple(_ENDS)) or before.endswith(_VERSIONS):
-        return before if len(before) <= _PATH_SHOWN_MAX else before[:_PATH_SHOWN_MAX]
-    return None
+    return (excess if family == "messages" else before)[:_PATH_SHOWN_MAX]

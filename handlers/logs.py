@@ -33,7 +33,7 @@ class LogThread(logging.Handler):
         root.handlers[:] = [self]
         root.setLevel(level.upper())
         # Its debug lines name curl's requests; tornado.access would double the calls' lines.
-        for name in ("tornado.access", "tornado.curl_httpclient", "asyncio"):
+        for name in ("tornado.access", "tornado.curl_httpclient", "asyncio", "peewee"):
             logging.getLogger(name).setLevel(logging.WARNING)
         self._thread.start()
 

@@ -116,9 +116,7 @@ def cost_nanos(counts: Counts, prices: Prices, multiplier_ppm: int) -> int:
     )
 
 
-def bound_nanos(
-    input_tokens: int, output_tokens: int, prices: Prices, multiplier_ppm: int
-) -> int:
+def bound_nanos(input_tokens: int, output_tokens: int, prices: Prices, multiplier_ppm: int) -> int:
     """Return the most that a call of so many tokens can cost, of whatever kinds they are.
 
     Raises the same as `cost_nanos`.

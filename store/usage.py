@@ -30,16 +30,16 @@ class Charge(msgspec.Struct, frozen=True, array_like=True, gc=False):
     amount_nanos: int
 
 
-class Attempt(msgspec.Struct, frozen=True, gc=False):
+class Attempt(msgspec.Struct, gc=False):
     """One try of a call at one channel; error is None when it was accepted."""
 
     channel: str
-    status: int | None
-    error: str | None
-    ms: int
+    status: int | None = None
+    error: str | None = None
+    ms: int = 0
 
 
-class UsageRecord(msgspec.Struct, array_like=True, kw_only=True, tag=CLOSE_TAG, gc=False):
+class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
     """What became of one call. Counts are disjoint; None means unknown or not there.
 
     `prices` is `Prices.json`, `reported_usage` JSON text of what the vendor said. A record with

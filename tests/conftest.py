@@ -8,6 +8,8 @@ import uvloop
 from tornado.ioloop import IOLoop
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
+from tests.mariadb import mariadb  # noqa: F401  a fixture for all folders
+
 CLIENTS_AT_ONCE = 200
 LARGEST_ANSWER_BYTES = 1 << 30
 

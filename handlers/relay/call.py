@@ -19,6 +19,7 @@ from store.catalog import Channel, Group, Model, Snapshot
 from store.funds import Hold
 from store.keys import KeyEntry
 from store.pricing import Prices
+from store.usage import Attempt
 
 
 class Interrupt(Exception):
@@ -41,16 +42,6 @@ class Arrival(Struct, frozen=True, gc=False):
     client_ip: str
     user_agent: str | None
     client_request_id: str | None
-
-
-class Attempt(Struct, gc=False):
-    """One try at one channel; `error` is None when the channel's answer was accepted."""
-
-    channel: str
-    started_ms: int
-    status: int | None = None
-    error: str | None = None
-    duration_ms: int = 0
 
 
 class Ending(Struct):

@@ -19,7 +19,6 @@ from adapters.registry import VENDORS
 from conf.settings import Settings
 from handlers.relay import admit, faults, settle
 from handlers.relay.call import (
-    Attempt,
     Call,
     ClientGone,
     DrainForced,
@@ -38,6 +37,7 @@ from store.funds import Funds, WalletEmpty
 from store.journal import Journal, JournalFull
 from store.journal_lines import OpenLine, Sent
 from store.key_cache import KeyCache
+from store.usage import Attempt
 
 log = logging.getLogger("sluice.relay")
 
@@ -188,7 +188,8 @@ class Relay:
         """One try at one channel, noted in the call."""
         assert call.peek is not None
         call.channel, call.upstream_model = channel, channel.models[call.peek.model]
-        attempt = Attempt(channel.name, wall_ms())
+        started_ms = wall_ms()
+        attempt = Attempt(channel.name)
         call.attempts.append(attempt)
         try:
             end = await self._exchange(call, self._request(call, channel), attempt, pump)
@@ -200,7 +201,7 @@ class Relay:
             # The request cannot be made for this channel; nothing was sent.
             end = AttemptEnd(fault=fault, fail_over=True)
         finally:
-            attempt.duration_ms = wall_ms() - attempt.started_ms
+            attempt.ms = wall_ms() - started_ms
         if end.fault is not None:
             attempt.error = attempt.error or end.fault.code
             end.fault.model = call.model_name
@@ -308,9 +309,10 @@ class Relay:
     def _settle(self, call: Call, ending: Ending) -> None:
         """Cost, hold and record of a call that is over; in the journal before any last byte."""
         counts = settle.charged_counts(call)
-        cost = settle.cost_of(call, counts)
-        charges = self.funds.settle(call.hold, cost) if call.hold is not None else ()
-        bill = settle.Bill(counts, charges)
+        bill = settle.Bill(counts)
+        if call.hold is not None:
+            cost = settle.cost_of(call, counts)
+            bill = settle.Bill(counts, cost, self.funds.settle(call.hold, cost))
         record = settle.record_of(call, ending, bill, self.node, wall_ms())
         if call.opened:
             self.journal.close_call(record)

@@ -10,7 +10,7 @@ from adapters.ir import Usage
 from adapters.jsonio import dumps
 from handlers.relay.call import Call, Ending
 from store.pricing import cost_nanos
-from store.usage import Attempt, Charge, UsageRecord
+from store.usage import Charge, UsageRecord
 
 # A vendor may count more than our bound of the request (its own prompts, tools, media), so that
 # only what no model can take is called absurd when the model's window is not configured.
@@ -33,7 +33,8 @@ class Bill(Struct, frozen=True):
     """What was counted, and who pays."""
 
     counts: Counts
-    charges: tuple[Charge, ...]
+    cost_nanos: int = 0
+    charges: tuple[Charge, ...] = ()
 
 
 NOTHING = Counts(Usage(), "none")
@@ -103,50 +104,51 @@ def cost_of(call: Call, counts: Counts) -> int:
 
 def record_of(call: Call, ending: Ending, bill: Bill, node: str, now_ms: int) -> UsageRecord:
     """The usage record of a call that is over."""
-    counts, charges = bill.counts, bill.charges
-    arrival, key, usage = call.arrival, call.key, counts.usage
+    counts, charges, channel, prices = bill.counts, bill.charges, call.channel, call.prices
+    arrival, key, usage, first_byte_ms = call.arrival, call.key, counts.usage, call.first_byte_ms
     code, message = _error_of(ending)
-    started_ms = arrival.started_ms
+    started_ms, upstream_id = arrival.started_ms, call.delivery.upstream_id
+    # By position, in the order of the class: to match forty names takes 2 us.
     return UsageRecord(
-        id=arrival.call_id,
-        started_ms=started_ms,
-        user_id=key.user_id,
-        user=key.user,
-        key_id=key.id,
-        key_name=key.name,
-        group=key.group,
-        endpoint=call.endpoint,
-        family=call.family.name,
-        upstream_family=call.channel.family if call.channel else None,
-        model=call.model_name,
-        upstream_model=call.upstream_model,
-        channel=call.channel.name if call.channel else None,
-        stream=call.stream,
-        status=call.status,
-        outcome=ending.outcome,
-        error_code=code,
-        error_message=message,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        cache_write_1h_tokens=usage.cache_write_1h_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-        usage_source=counts.source,
-        prices=call.prices.json if call.prices else None,
-        multiplier_ppm=call.group.multiplier_ppm if call.prices and call.group else None,
-        cost_nanos=bill.cost_nanos,
-        billed_to=charges[0].to if charges else None,
-        charges=charges,
-        reported_usage=dumps(counts.reported).decode() if counts.reported is not None else None,
-        ttft_ms=call.first_byte_ms - started_ms if call.first_byte_ms is not None else None,
-        duration_ms=max(0, now_ms - started_ms),
-        attempts=tuple(call.attempts),
-        client_request_id=arrival.client_request_id,
-        upstream_request_id=(call.delivery.upstream_id or "")[:UPSTREAM_ID_MAX] or None,
-        client_ip=arrival.client_ip,
-        user_agent=arrival.user_agent,
-        node=node,
+        arrival.call_id,
+        started_ms,
+        key.user_id,
+        key.user,
+        key.id,
+        key.name,
+        key.group,
+        call.endpoint,
+        call.family.name,
+        channel.family if channel else None,
+        call.model_name,
+        call.upstream_model,
+        channel.name if channel else None,
+        call.stream,
+        call.status,
+        ending.outcome,
+        code,
+        message,
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.cache_write_1h_tokens,
+        usage.reasoning_tokens,
+        counts.source,
+        prices.json if prices else None,
+        call.group.multiplier_ppm if prices and call.group else None,
+        bill.cost_nanos,
+        charges[0].to if charges else None,
+        charges,
+        dumps(counts.reported).decode() if counts.reported is not None else None,
+        first_byte_ms - started_ms if first_byte_ms is not None else None,
+        max(0, now_ms - started_ms),
+        tuple(call.attempts),
+        arrival.client_request_id,
+        upstream_id[:UPSTREAM_ID_MAX] if upstream_id else None,
+        arrival.client_ip,
+        arrival.user_agent,
+        node,
     )
 
 

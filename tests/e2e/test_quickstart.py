@@ -38,6 +38,8 @@ class Terminal:
 
     def __init__(self, folder: Path, *args: str) -> None:
         self.ops_port = free_port()
+        while str(self.ops_port) in args:
+            self.ops_port = free_port()
         self._out = folder / f"terminal-{time.monotonic_ns()}.txt"
         environment = {k: v for k, v in os.environ.items() if k not in VENDOR_KEYS}
         with self._out.open("wb") as out:

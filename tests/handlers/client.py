@@ -50,8 +50,12 @@ class Connection:
             self.socket.bind((source, 0))
         if receive_bytes is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        self.socket.connect((HOST, port))
         self._buffer = b""
+        try:
+            self.socket.connect((HOST, port))
+        except OSError:
+            self.socket.close()
+            raise
 
     def __enter__(self):
         return self

@@ -29,8 +29,6 @@ class Refusal:
         return self.chat if family == CHAT else self.messages
 
 
-
-
 _INVALID = "invalid_request_error"
 _INVALID_400 = (400, _INVALID)
 _AUTH = ((401, _INVALID), (401, "authentication_error"))
@@ -98,7 +96,11 @@ def credentials(family=CHAT, secret=SECRET):
 
 def ask(family, model, prompt="Say something.", stream=False, **more):
     """The body of a usual call."""
-    body = {"model": model, "max_tokens": MAX_TOKENS, "messages": [{"role": "user", "content": prompt}]}
+    body = {
+        "model": model,
+        "max_tokens": MAX_TOKENS,
+        "messages": [{"role": "user", "content": prompt}],
+    }
     if stream:
         body["stream"] = True
     return {**body, **more}

@@ -238,7 +238,9 @@ def test_the_messages_entry_is_closed_to_a_group_without_it(gateway, path):
     answer = exchange(gateway.port, "POST", path, headers, ask(MESSAGES, "open-model"))
     message = check_refusal(answer, MESSAGES, "E07")
     assert "'chatters'" in message and "messages" in message
-    check_refused_record(gateway, answer, "E07", model="open-model", endpoint=path, group="chatters")
+    check_refused_record(
+        gateway, answer, "E07", model="open-model", endpoint=path, group="chatters"
+    )
     assert call(gateway, CHAT, "open-model", credentials(CHAT, SECRETS["chatter"])).status == 200
 
 
@@ -513,7 +515,8 @@ def test_a_body_without_a_content_type(gateway):
 
 
 @pytest.mark.parametrize(
-    "value", ["application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8"]
+    "value",
+    ["application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8"],
 )
 @pytest.mark.parametrize("encoding", [None, "identity"])
 def test_a_body_that_is_called_json(gateway, value, encoding):
@@ -653,7 +656,9 @@ def test_a_refused_body_passes_by_and_the_connection_stays(gateway):
     body = padded(CHAT, 700_000)
     with Connection(gateway.port) as connection:
         for _ in range(2):
-            connection.send(encode_head("POST", PATHS[CHAT], credentials(CHAT, "sk-no-0123456789"), body))
+            connection.send(
+                encode_head("POST", PATHS[CHAT], credentials(CHAT, "sk-no-0123456789"), body)
+            )
             connection.send(body)
             check_refusal(connection.read(), CHAT, "E03")
         connection.request("POST", PATHS[CHAT], credentials(), ask(CHAT, "open-model"))
@@ -706,7 +711,9 @@ def not_json(family):
         "a lone surrogate": with_text(family, b'"x":"\\ud800",'),
         "a model of half a surrogate pair": whole.replace(b"open-model", b"\\udc00"),
         "depth 100,000": with_text(family, b'"x":' + b"[" * 100_000 + b"]" * 100_000 + b","),
-        "objects 100,000 deep": with_text(family, b'"x":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b","),
+        "objects 100,000 deep": with_text(
+            family, b'"x":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b","
+        ),
         "open brackets": b"[" * 100_000,
         "depth in the messages": b'{"model":"open-model","max_tokens":9,"messages":'
         + b"[" * 100_000 + b"]" * 100_000 + b"}",
@@ -743,7 +750,8 @@ WRONG_FIELDS = [
     ("max_tokens half", {"max_tokens": 1.5}, "E12", "max_tokens", BOTH),
     ("max_tokens without end", {"max_tokens": 10**40}, "E12", "max_tokens", BOTH),
     ("no max_tokens", {"max_tokens": ...}, "E13", "max_tokens", (MESSAGES,)),
-    ("max_completion_tokens", {"max_completion_tokens": "x"}, "E12", "max_completion_tokens", (CHAT,)),
+    ("max_completion_tokens", {"max_completion_tokens": "x"}, "E12",
+     "max_completion_tokens", (CHAT,)),
     ("n a text", {"n": "2"}, "E12", "n", (CHAT,)),
     ("stream_options", {"stream_options": "x"}, "E12", "stream_options", (CHAT,)),
     ("include_usage", {"stream_options": {"include_usage": 1}}, "E12",
@@ -831,10 +839,12 @@ def test_millions_of_small_objects_do_not_stop_the_others(gateway, family):
 ORDER = [
     ("path, key", "POST", "/v1/message", {"Authorization": "Bearer x"}, b"x", "E31"),
     ("method, key", "GET", PATHS[CHAT], {"Authorization": "Bearer x"}, None, "E33"),
-    ("key, type", "POST", PATHS[CHAT], {"Authorization": "Bearer x", "Content-Type": "x"}, b"x", "E03"),
+    ("key, type", "POST", PATHS[CHAT],
+     {"Authorization": "Bearer x", "Content-Type": "x"}, b"x", "E03"),
     ("disabled, type", "POST", PATHS[CHAT],
      {"Authorization": f"Bearer {SECRETS['disabled']}", "Content-Type": "x"}, b"x", "E04"),
-    ("type, size", "POST", PATHS[CHAT], {"Content-Type": "x", "Content-Length": "40000000"}, b"", "E16"),
+    ("type, size", "POST", PATHS[CHAT],
+     {"Content-Type": "x", "Content-Length": "40000000"}, b"", "E16"),
     ("size, encoding", "POST", PATHS[CHAT],
      {"Content-Encoding": "x", "Content-Length": "40000000"}, b"", "E15"),
     ("encoding, JSON", "POST", PATHS[CHAT], {"Content-Encoding": "x"}, b"x", "E17"),
@@ -887,7 +897,9 @@ def test_the_client_address(gateway, source, headers, address):
 
 def test_forwarded_headers_on_two_lines_are_one_list(gateway):
     body = json.dumps(ask(CHAT, "open-model")).encode()
-    head = encode_head("POST", PATHS[CHAT], {**credentials(), "X-Forwarded-For": "203.0.113.7"}, body)
+    head = encode_head(
+        "POST", PATHS[CHAT], {**credentials(), "X-Forwarded-For": "203.0.113.7"}, body
+    )
     with Connection(gateway.port, source=PROXY) as connection:
         connection.send(head[:-2] + b"X-Forwarded-For: 10.1.2.3\r\n\r\n" + body)
         answer = connection.read()
@@ -920,7 +932,11 @@ def test_a_key_of_a_network(gateway, source, forwarded, status):
 )
 def test_the_clients_own_request_id(gateway, vendor, sent, recorded):
     vendor.reset()
-    headers = {**credentials(), "X-Client-Request-Id": sent, "X-Request-Id": "01ARZ3NDEKTSV4RRFFQ69G5FAV"}
+    headers = {
+        **credentials(),
+        "X-Client-Request-Id": sent,
+        "X-Request-Id": "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+    }
     answer = exchange(gateway.port, "POST", PATHS[CHAT], headers, ask(CHAT, "open-model"))
     check_ids(answer)
     assert answer.call_id not in (sent, "01ARZ3NDEKTSV4RRFFQ69G5FAV")
@@ -935,9 +951,14 @@ def test_nothing_of_the_clients_head_reaches_the_vendor_but_what_belongs_there(g
     vendor.reset()
     own = {"Cookie": "session=1", "X-Forwarded-For": "203.0.113.7", "X-Api-Key": "sk-other-012345",
            "User-Agent": "secret-agent/1", "Via": "1.1 proxy", "OpenAI-Organization": "org-mine",
-           "X-Stainless-Os": "Linux", "Proxy-Authorization": "Basic eDp5", "Origin": "http://x"}  # fmt: skip
+           "X-Stainless-Os": "Linux", "Proxy-Authorization": "Basic eDp5",
+           "Origin": "http://x"}  # fmt: skip
     answer = exchange(
-        gateway.port, "POST", PATHS[MESSAGES], {**credentials(MESSAGES), **own}, ask(MESSAGES, "open-model")
+        gateway.port,
+        "POST",
+        PATHS[MESSAGES],
+        {**credentials(MESSAGES), **own},
+        ask(MESSAGES, "open-model"),
     )
     assert answer.status == 200
     (entry,) = vendor.log()
@@ -972,14 +993,19 @@ def test_nothing_behind_a_closing_request_is_run(gateway, vendor, family):
     parts = []
     for headers, text in (({"Connection": "close"}, "first"), ({}, "second"), ({}, "third")):
         body = json.dumps(ask(family, "open-model", text)).encode()
-        parts.append(encode_head("POST", PATHS[family], {**credentials(family), **headers}, body) + body)
+        parts.append(
+            encode_head("POST", PATHS[family], {**credentials(family), **headers}, body) + body
+        )
     with Connection(gateway.port) as connection:
         connection.send(b"".join(parts))
         answer = connection.read()
         assert answer.status == 200 and answer.headers["connection"] == "close"
         assert connection.until_closed() == b""
     call(gateway, family, "open-model", prompt="marker")
-    assert [json.loads(e["body"])["messages"][0]["content"] for e in vendor.log()] == ["first", "marker"]
+    assert [json.loads(e["body"])["messages"][0]["content"] for e in vendor.log()] == [
+        "first",
+        "marker",
+    ]
 
 
 def test_http_1_0(gateway):
@@ -1061,7 +1087,9 @@ def test_a_silent_kept_connection_is_closed_in_its_time(strict):
 def test_a_body_that_does_not_come_in_time(strict, family, trickles):
     headers = {**credentials(family), "Content-Length": "1000"}
     with Connection(strict.port) as connection:
-        connection.send(encode_head("POST", PATHS[family], headers, b"") + b'{"model": "open-model"')
+        connection.send(
+            encode_head("POST", PATHS[family], headers, b"") + b'{"model": "open-model"'
+        )
         deadline = time.monotonic() + ANSWERS_WITHIN_S
         connection.socket.settimeout(0.2)
         while True:
@@ -1093,7 +1121,13 @@ def test_a_client_that_leaves_within_its_body_is_recorded(strict):
 
 def raw(headers, body=b"{}", line="POST /v1/chat/completions HTTP/1.1", host="Host: x"):
     """A request of header lines as they are; good but for what a test puts into them."""
-    lines = [line, host, f"Authorization: Bearer {SECRET}", "Content-Type: application/json", *headers]
+    lines = [
+        line,
+        host,
+        f"Authorization: Bearer {SECRET}",
+        "Content-Type: application/json",
+        *headers,
+    ]
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
 
 
@@ -1191,9 +1225,11 @@ def test_bytes_that_are_no_request_get_ids_too(strict):
 def test_a_tls_client_is_told_so_at_once(gateway):
     context = ssl.create_default_context()
     began = time.monotonic()
-    with socket.create_connection(("127.0.0.1", gateway.port), timeout=ANSWERS_WITHIN_S) as plain:
-        with pytest.raises((ssl.SSLError, ConnectionError)):
-            context.wrap_socket(plain, server_hostname="localhost")
+    with (
+        socket.create_connection(("127.0.0.1", gateway.port), ANSWERS_WITHIN_S) as plain,
+        pytest.raises((ssl.SSLError, ConnectionError)),
+    ):
+        context.wrap_socket(plain, server_hostname="localhost")
     assert time.monotonic() - began < 5
 
 

@@ -181,6 +181,19 @@ async def test_a_body_announced_too_large_is_refused_at_once():
         assert await peer.rest() == b""
 
 
+async def test_a_slow_refusal_finds_more_of_the_body_than_is_read_ahead():
+    async def check(handler):
+        await asyncio.sleep(0.02)
+        handler.check_size()
+
+    async with serving({"/acted": acting(head_act=check)}, max_body_bytes=LIMIT) as served:
+        peer = await served.peer(head(900_000))
+        sending = asyncio.create_task(peer.send(bytes(900_000)))
+        assert (await peer.answer()).status == 413
+        await sending
+        assert await peer.rest() == b""
+
+
 async def test_the_limit_is_told_in_mib_when_it_is_round():
     async with serving({"/acted": acting(head_act=check_size)}, max_body_bytes=3 << 20) as served:
         peer = await served.peer(head((3 << 20) + 1))

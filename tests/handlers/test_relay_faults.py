@@ -112,19 +112,46 @@ STATUS = [
     of_status(529, "E27", True),
 ]
 ERROR_BODIES = [
-    of_body("429 of a quota", "E24", True, "status=429.type=insufficient_quota.code=insufficient_quota"),
-    of_body("429 of billing", "E24", True, "status=429.message=Check your plan and billing details"),
+    of_body(
+        "429 of a quota", "E24", True, "status=429.type=insufficient_quota.code=insufficient_quota"
+    ),
+    of_body(
+        "429 of billing", "E24", True, "status=429.message=Check your plan and billing details"
+    ),
     of_body("429 wait 7", "E25", True, "status=429.retry_after=7", headers=(("retry_after", "7"),)),
-    of_body("429 wait 500", "E25", True, "status=429.retry_after=500", headers=(("retry_after", "60"),)),
+    of_body(
+        "429 wait 500", "E25", True, "status=429.retry_after=500", headers=(("retry_after", "60"),)
+    ),
     of_body("503 wait 9", "E27", True, "status=503.retry_after=9", headers=(("retry_after", "9"),)),
-    of_body("400 too long", "E21", False, "status=400.message=prompt is too long: 210000 tokens > 200000"),
-    of_body("400 context", "E21", False, "status=400.message=This model's maximum context length is 8192 tokens"),
-    of_body("400 context code", "E21", False, "status=400.code=context_length_exceeded", families=(CHAT,)),
+    of_body(
+        "400 too long", "E21", False, "status=400.message=prompt is too long: 9 tokens > 8 maximum"
+    ),
+    of_body(
+        "400 context", "E21", False, "status=400.message=maximum context length is 8192 tokens"
+    ),
+    of_body(
+        "400 context code",
+        "E21",
+        False,
+        "status=400.code=context_length_exceeded",
+        families=(CHAT,),
+    ),
     of_body("400 policy", "E23", False, "status=400.message=It violates our content policy"),
-    of_body("400 policy code", "E23", False, "status=400.code=content_policy_violation", families=(CHAT,)),
-    of_body("400 low balance", "E24", True, "status=400.message=Your credit balance is too low to access the API"),
+    of_body(
+        "400 policy code",
+        "E23",
+        False,
+        "status=400.code=content_policy_violation",
+        families=(CHAT,),
+    ),
+    of_body("400 low balance", "E24", True, "status=400.message=Your credit balance is too low"),
     of_body("400 bad key", "E24", True, "status=400.message=API_KEY_INVALID"),
-    of_body("404 file", "E35", False, "status=404.message=File not found: file-abc123.type=not_found.code=not_found"),
+    of_body(
+        "404 file",
+        "E35",
+        False,
+        "status=404.message=File not found: file-abc123.type=not_found.code=not_found",
+    ),
     of_body("500 of an overload", "E27", True, "status=500.type=overloaded_error"),
     of_body("400 HTML", "E22", False, "status=400.body=html"),
     of_body("400 text", "E22", False, "status=400.body=text"),
@@ -135,7 +162,7 @@ ERROR_BODIES = [
     of_body("400 error text", "E22", False, "status=400.body=error_text"),
     of_body("500 HTML", "E26", True, "status=500.body=html"),
     of_body("500 empty", "E26", True, "status=500.body=empty"),
-]  # fmt: skip
+]
 INSTEAD = [
     Fault("redirect", "E30", True, "redirect"),
     Fault("200 HTML", "E30", True, "html200"),
@@ -153,11 +180,24 @@ AFTER_HEAD = [
     Fault("reset after the head", "E26", True, "reset=0"),
     Fault("nothing after the head", "E30", True, "clean_end=0"),
     Fault("first event garbage", "E30", True, "garbage=0", modes=(STREAM,)),
-    Fault("first event an error", "E27", True, "error_event=0.type=overloaded_error", modes=(STREAM,)),
-    Fault("first event a rate limit", "E25", True, "error_event=0.type=rate_limit_error", modes=(STREAM,)),
-    Fault("first event behind comments an error", "E27", True,
-          "comments.error_event=0.type=overloaded_error", modes=(STREAM,)),
-]  # fmt: skip
+    Fault(
+        "first event an error", "E27", True, "error_event=0.type=overloaded_error", modes=(STREAM,)
+    ),
+    Fault(
+        "first event a rate limit",
+        "E25",
+        True,
+        "error_event=0.type=rate_limit_error",
+        modes=(STREAM,),
+    ),
+    Fault(
+        "first event behind comments an error",
+        "E27",
+        True,
+        "comments.error_event=0.type=overloaded_error",
+        modes=(STREAM,),
+    ),
+]
 MIDDLE_PLAIN = [
     Fault("cut within", "E26", True, "cut=50", modes=(PLAIN,)),
     Fault("reset within", "E26", True, "reset=50", modes=(PLAIN,)),
@@ -173,14 +213,33 @@ MIDDLE_STREAM = [
     Fault("end at event 3", "E26", False, "clean_end=3", **TRUNCATED),
     Fault("cut, CRLF", "E26", False, "crlf.cut=4", **TRUNCATED),
     Fault("cut, gzip", "E26", False, "gzip.cut=4", **TRUNCATED),
-    Fault("silent at event 3", "E28", False, "stall=3",
-          modes=(STREAM,), broken=True, outcome="timeout"),
+    Fault(
+        "silent at event 3",
+        "E28",
+        False,
+        "stall=3",
+        modes=(STREAM,),
+        broken=True,
+        outcome="timeout",
+    ),
     Fault("garbage at event 3", "E30", False, "garbage=3", modes=(STREAM,), broken=True),
-    Fault("error at event 3", "E27", False, "error_event=3.type=overloaded_error",
-          modes=(STREAM,), broken=True),
-    Fault("rate limit at event 3", "E25", False, "error_event=3.type=rate_limit_error",
-          modes=(STREAM,), broken=True),
-]  # fmt: skip
+    Fault(
+        "error at event 3",
+        "E27",
+        False,
+        "error_event=3.type=overloaded_error",
+        modes=(STREAM,),
+        broken=True,
+    ),
+    Fault(
+        "rate limit at event 3",
+        "E25",
+        False,
+        "error_event=3.type=rate_limit_error",
+        modes=(STREAM,),
+        broken=True,
+    ),
+]
 AT_END = [
     Fault("no marker", None, False, "no_done", modes=(STREAM,), families=(CHAT,)),
     Fault("no message_stop", "E26", False, "no_done", families=(MESSAGES,), **TRUNCATED),
@@ -283,9 +342,7 @@ def played(request, launch, vendor, dead_port, full_port, nonsense):
             content = document([case.model for case in mine], channels)
             gateways[committed] = launch(content, settings)
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
-        running = {
-            case: pool.submit(play, gateways[case.committed].port, case) for case in wanted
-        }
+        running = {case: pool.submit(play, gateways[case.committed].port, case) for case in wanted}
         yield lambda case: (gateways[case.committed], running[case].result())
 
 
@@ -436,7 +493,104 @@ def test_a_committed_stream_fails_in_the_stream(case, played):
     check_free(record, cost)
 
 
-def test_a_redirect_is_not_followed(played, vendor):
-    paths = {entry["path"] for entry in vendor.log() if entry["fault"] is None}
-    assert any("redirect" in entry["body"] for entry in vendor.log())
-    assert paths <= {*PATHS.values()}
+# ---- how many channels are asked -----------------------------------------------------------------
+
+PATIENT_SETTINGS = {
+    **SETTINGS,
+    "routing.max_attempts": 3,
+    "routing.total_time_s": 3,
+    "routing.retry_timeouts": "true",
+}
+COUNT_PATH = "/v1/messages/count_tokens"
+CHAINS = {
+    # model: (what its channels do in turn, how many are asked, condition; None: one answers)
+    "three broken": (["status=500"] * 3, 3, "E26"),
+    "four broken, three asked": (["status=500"] * 4, 3, "E26"),
+    "the last one says it": (["status=500", "status=429", "status=401"], 3, "E24"),
+    "the third answers": (["status=503", "reset_before_head", ""], 3, None),
+    "a refusal ends it": (["status=500", "status=400", ""], 2, "E22"),
+    "a time-out is retried when asked for": (["stall_before_head", ""], 2, None),
+    "none is begun when the time is up": (["stall_before_head"] * 3, 2, "E28"),
+}
+
+
+@pytest.fixture(scope="module")
+def chained(launch, vendor):
+    """What came of each chain: {(model, streamed): (gateway, answer)}."""
+    names = {label: label.replace(" ", "-").replace(",", "") for label in CHAINS}
+    channels = [
+        channel(f"{names[label]}-{place}", CHAT, vendor.url,
+                {names[label]: f"script.{words}" if words else "demo-small"}, priority=9 - place)
+        for label, (scripts, _, _) in CHAINS.items() for place, words in enumerate(scripts)
+    ]  # fmt: skip
+    channels += [
+        channel("counts-first", MESSAGES, vendor.url, {"counts": "script.status=500"}, priority=1),
+        channel("counts-second", MESSAGES, vendor.url, {"counts": "demo-small"}),
+        channel("no-counts", MESSAGES, vendor.url, {"no-counts": "script.status=529"}),
+        channel("usual", MESSAGES, vendor.url, {"usual": "demo-small"}),
+    ]
+    models = [*names.values(), "counts", "no-counts", "usual"]
+    gateway = launch(document(models, channels), PATIENT_SETTINGS)
+
+    def call(label, stream):
+        with Connection(gateway.port) as connection:
+            body = ask(CHAT, names[label], stream=stream)
+            connection.request("POST", PATHS[CHAT], credentials(), body)
+            return connection.read()
+
+    with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
+        running = {
+            (label, stream): pool.submit(call, label, stream)
+            for label in CHAINS
+            for stream in (False, True)
+        }
+        for call_of_one in running.values():
+            call_of_one.result()
+        yield gateway, running
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("label", CHAINS)
+def test_how_many_channels_are_asked(chained, label, stream):
+    gateway, running = chained
+    answer = running[label, stream].result()
+    _, asked, condition = CHAINS[label]
+    record = gateway.record(answer.call_id)
+    assert len(record["attempts"]) == asked
+    assert len({attempt["channel"] for attempt in record["attempts"]}) == asked
+    if condition is None:
+        assert answer.status == 200 and record["outcome"] == "ok"
+        assert text_of(CHAT, answer.body).startswith(GREETING)
+    else:
+        check_refusal(answer, CHAT, condition)
+        assert record["error_code"] == REFUSALS[condition].code
+
+
+def test_a_token_count_fails_over_and_fails_as_a_call_does(chained):
+    gateway, _ = chained
+    for model, attempts in (("counts", 2), ("no-counts", 1)):
+        body = ask(MESSAGES, model)
+        del body["max_tokens"]
+        with Connection(gateway.port) as connection:
+            connection.request("POST", COUNT_PATH, credentials(MESSAGES), body)
+            answer = connection.read()
+        record = gateway.record(answer.call_id)
+        assert len(record["attempts"]) == attempts and record["endpoint"] == COUNT_PATH
+        check_free(record, Decimal(record["cost"]))
+        if model == "counts":
+            assert answer.status == 200 and answer.json["input_tokens"] > 0
+            assert record["outcome"] == "ok"
+        else:
+            check_refusal(answer, MESSAGES, "E27")
+            assert record["outcome"] == "upstream_error"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_redirect_is_not_followed(chained, vendor, stream):
+    gateway, _ = chained
+    vendor.reset()
+    with Connection(gateway.port) as connection:
+        body = ask(MESSAGES, "usual", "[[demo redirect]]", stream)
+        connection.request("POST", PATHS[MESSAGES], credentials(MESSAGES), body)
+        check_refusal(connection.read(), MESSAGES, "E30")
+    assert [entry["path"] for entry in vendor.log()] == [PATHS[MESSAGES]]

@@ -467,7 +467,7 @@ async def test_who_connects_before_the_first_sweep_has_as_much_time_as_others():
     async with serving(header_timeout_s=5, body_timeout_s=5, routes={"/echo": Echo}) as served:
         loop = asyncio.get_running_loop()
         idle = await served.peer()
-        sending = await served.peer(b"POST /echo HTTP/1.1\r\nContent-Length: 2\r\n\r\na")
+        sending = await served.peer(encode_head("POST", "/echo", {"Content-Length": "2"}), b"a")
         await until(lambda: served.waiting_bodies)
         served.server.sweep(int(loop.time()) + 1)
         served.site.bodies.sweep(int(loop.time()) + 1)
@@ -505,7 +505,7 @@ async def test_a_running_request_is_not_idle():
 
 async def test_an_answered_client_that_goes_on_sending_is_closed_after_two_seconds():
     async with serving(max_body_bytes=1024) as served:
-        peer = await served.peer(b"POST /livez HTTP/1.1\r\nContent-Length: 99999\r\n\r\n")
+        peer = await served.peer(encode_head("POST", "/livez", {"Content-Length": "99999"}))
         assert (await peer.answer()).status == 405
         for _ in range(LINGER_S):
             await peer.send(b"more")

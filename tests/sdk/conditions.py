@@ -5,12 +5,15 @@ what the caller gets, `EXTRA` which headers it has. The tables repeat the publis
 purpose: it is what clients are built on, so it must not follow the code.
 """
 
+import http.client
+import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from tests.sdk.world import ALIAS, World
+from tests.gateway import HOST
+from tests.sdk.world import ALIAS, TIMEOUT_S, World
 
 RETRIES = 2
 AT_ONCE = 8
@@ -135,11 +138,12 @@ ASKS = (
     vendor("E30", "redirect", "redirect"),
     vendor("E30", "streamed page", "html200", stream=True),
     vendor("E30", "garbage first", "garbage=0", stream=True),
-    Ask("E31", "unknown", path={"chat_completions": "/assistants", "messages": "/v1/complete"},
-        says="No such endpoint: POST /v1/"),
+    Ask("E31", "unknown", says="No such endpoint: POST /v1/",
+        path={"chat_completions": "/assistants", "messages": "/v1/messages/batches"}),
     Ask("E31", "base URL without /v1", base={"chat_completions": ""}, says="/v1.",
         families=BOTH[:1]),
     Ask("E31", "no version", path={"messages": "/messages"}, families=BOTH[1:]),
+    Ask("E31", "told by its headers", path={"messages": "/complete"}, families=BOTH[1:]),
     Ask("E32", "the whole path", base={"chat_completions": "/v1/chat/completions",
         "messages": "/v1/messages"}, says="the base URL already contains /v1/"),
     Ask("E32", "version twice", base={"chat_completions": "/v1/v1", "messages": "/v1"},
@@ -274,6 +278,22 @@ def headers_of(ask: Ask, key: str, tag: str, omitted: object) -> dict[str, Any]:
         for name, value in ask.headers.items()
     }
     return {"X-Client-Request-Id": tag, **filled}
+
+
+def late_body(world: World, path: str) -> tuple[int, dict[str, str], Any]:
+    """(status, headers, decoded body) when a body is announced and does not come: no SDK does so."""
+    connection = http.client.HTTPConnection(HOST, world.gateway.port, timeout=TIMEOUT_S)
+    try:
+        connection.putrequest("POST", path)
+        connection.putheader("Authorization", f"Bearer {world.keys['main']}")
+        connection.putheader("Content-Type", JSON)
+        connection.putheader("Content-Length", "100")
+        connection.endheaders(b'{"model":')
+        answer = connection.getresponse()
+        headers = {name.lower(): value for name, value in answer.getheaders()}
+        return answer.status, headers, json.loads(answer.read())
+    finally:
+        connection.close()
 
 
 def check_trace(world: World, ask: Ask, outcome: Outcome, records: Mapping[str, Any]) -> None:

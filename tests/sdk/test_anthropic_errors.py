@@ -17,6 +17,7 @@ from tests.sdk.conditions import (
     check_trace,
     extra_headers,
     headers_of,
+    late_body,
     perform_all,
 )
 from tests.sdk.world import TIMEOUT_S, Wire, World
@@ -102,6 +103,16 @@ def test_fields_are_named_as_the_family_writes_them(outcomes):
     assert said["E10 missing"] == "model: field required"
     assert said["E13 max_tokens"] == "max_tokens: field required"
     assert said["E12 messages are text"].startswith("messages: expected")
+
+
+def test_a_body_that_does_not_come(world):
+    """E36."""
+    status, headers, told = late_body(world, "/v1/messages")
+    assert (status, headers["connection"]) == (408, "close")
+    assert (told["type"], told["error"]["type"]) == ("error", "timeout_error")
+    assert told["request_id"] == headers["request-id"]
+    record = world.gateway.record(headers["request-id"])
+    assert (record["outcome"], record["error_code"]) == ("refused", "request_timeout")
 
 
 def test_no_ask_is_missing():

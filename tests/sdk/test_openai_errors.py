@@ -17,6 +17,7 @@ from tests.sdk.conditions import (
     check_trace,
     extra_headers,
     headers_of,
+    late_body,
     perform_all,
 )
 from tests.sdk.world import TIMEOUT_S, Wire, World
@@ -100,6 +101,17 @@ def test_param_names_the_field(outcomes):
     assert by_condition["E08"] == by_condition["E10"] == "model"
     assert by_condition["E21"] == by_condition["E13"] == "messages"
     assert outcomes["E12 messages are text"].raised.param == "messages"
+
+
+def test_a_body_that_does_not_come(world):
+    """E36."""
+    status, headers, told = late_body(world, "/v1/chat/completions")
+    assert (status, headers["connection"]) == (408, "close")
+    error = told["error"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", "request_timeout")
+    record = world.gateway.record(headers["x-request-id"])
+    assert (record["status"], record["outcome"]) == (408, "refused")
+    assert record["error_code"] == "request_timeout"
 
 
 def test_no_ask_is_missing():
