@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.commands.conftest import UPSTREAM_KEY, Installation, document
-from tests.store.conftest import database_url, mariadb  # noqa: F401
+from tests.store.conftest import database_url  # noqa: F401
 
 
 @pytest.fixture
@@ -115,3 +115,11 @@ def test_who_did_it_is_in_the_audit_log_without_secrets(filled, monkeypatch):
         rows = db.execute_sql('SELECT "actor", "after" FROM "audit_log" ORDER BY "id"').fetchall()
     assert rows[-1][0] == "cli:olga"
     assert "hunter22" not in str(rows) and UPSTREAM_KEY not in str(rows)
+
+
+def test_limits_that_nothing_enforces_yet_are_named(filled, tmp_path):
+    path = tmp_path / "limits.json"
+    path.write_text(json.dumps({"group": [{"name": "default", "rpm": 5, "tpm": 0}]}))
+    done = filled.run("apply", str(path))
+    assert done.code == 0
+    assert done.err == 'note: group "default": rpm: stored, not enforced yet\n'

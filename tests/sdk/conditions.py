@@ -281,7 +281,7 @@ def headers_of(ask: Ask, key: str, tag: str, omitted: object) -> dict[str, Any]:
 
 
 def late_body(world: World, path: str) -> tuple[int, dict[str, str], Any]:
-    """(status, headers, decoded body) when a body is announced and does not come: no SDK does so."""
+    """(status, headers, decoded body) when an announced body does not come: no SDK does so."""
     connection = http.client.HTTPConnection(HOST, world.gateway.port, timeout=TIMEOUT_S)
     try:
         connection.putrequest("POST", path)

@@ -1,0 +1,100 @@
+"""The client's side of a call, over a connection that is played."""
+
+import pytest
+
+from handlers.relay.downstream import Downstream
+
+BASE = (("x-request-id", "id"), ("request-id", "id"))
+HEADERS = (("Content-Type", "text/event-stream"),)
+
+
+class Connection:
+    """Notes what is sent; `room` is what it says of its buffer."""
+
+    def __init__(self):
+        self.sent = []
+        self.room = True
+        self.closed = False
+        self.head_sent = False
+        self.on_drained = None
+
+    def answer(self, *answer):
+        self.sent.append(("answer", *answer))
+
+    def start(self, *answer):
+        self.head_sent = True
+        self.sent.append(("start", *answer))
+        return self.room
+
+    def send(self, data):
+        self.sent.append(("send", data))
+        return self.room
+
+    def finish(self, data):
+        self.sent.append(("finish", data))
+
+    def drop(self):
+        self.sent.append(("drop",))
+
+
+@pytest.fixture
+def connection():
+    return Connection()
+
+
+@pytest.fixture
+def downstream(connection):
+    return Downstream(connection, BASE)
+
+
+def test_a_whole_answer_has_the_headers_of_every_answer(connection, downstream):
+    downstream.send(404, HEADERS, b"{}")
+    assert connection.sent == [("answer", 404, BASE + HEADERS, b"{}")]
+
+
+def test_a_stream(connection, downstream):
+    assert not downstream.head_sent
+    assert downstream.start(200, HEADERS, b"one")
+    assert downstream.head_sent
+    assert downstream.write(b"two")
+    downstream.finish(b"three")
+    assert connection.sent == [
+        ("start", 200, BASE + HEADERS, b"one"),
+        ("send", b"two"),
+        ("finish", b"three"),
+    ]
+    assert not downstream.blocked
+
+
+@pytest.mark.parametrize("at_start", [True, False])
+def test_a_full_buffer_blocks_until_it_has_drained(connection, downstream, at_start):
+    drained = []
+    downstream.on_drained = lambda: drained.append(downstream.blocked)
+    connection.room = not at_start
+    assert downstream.start(200, HEADERS, b"") is not at_start
+    connection.room = False
+    assert not downstream.write(b"more")
+    assert downstream.blocked and not drained
+    connection.room = True
+    connection.on_drained()
+    assert drained == [False] and not downstream.blocked
+    assert downstream.write(b"more")
+
+
+def test_nobody_needs_to_listen_for_the_drain(connection, downstream):
+    connection.room = False
+    downstream.start(200, HEADERS, b"")
+    connection.on_drained()
+    assert not downstream.blocked
+
+
+def test_it_tells_when_the_client_is_gone(connection, downstream):
+    assert not downstream.gone
+    connection.closed = True
+    assert downstream.gone
+
+
+def test_drop(connection, downstream):
+    downstream.start(200, HEADERS, b"")
+    downstream.drop()
+    assert connection.sent[-1] == ("drop",)

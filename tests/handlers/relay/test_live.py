@@ -1,0 +1,204 @@
+"""Running calls: what the sweep of each second does for them, and the end of a drain."""
+
+import time
+
+import pytest
+
+from conf.settings import UpstreamSettings
+from handlers.relay.call import ClientGone, DrainForced
+from handlers.relay.live import LiveCalls, LiveStream
+from handlers.relay.pump import StreamPump
+from tests.handlers.relay.test_call import a_call
+from tests.handlers.relay.test_pump import HELLO, SILENT_S, Client, Rig, beat, text
+
+COMMIT_S = 30
+
+
+class Watch:
+    """Live calls with a clock of the test's; `marks` is what the journal is told."""
+
+    def __init__(self, heartbeat_s=SILENT_S, commit_after_s=COMMIT_S):
+        limits = UpstreamSettings(heartbeat_s=heartbeat_s, commit_after_s=commit_after_s)
+        self.marks = []
+        self.live = LiveCalls(limits, lambda call, units: self.marks.append((call, units)))
+        self.now_s = self.live.now_s
+
+    def pass_s(self, seconds):
+        """So many sweeps."""
+        for _ in range(seconds):
+            self.now_s += 1
+            self.live.sweep(self.now_s)
+
+    def stream(self):
+        rig = Rig()
+        self.live.enter(rig.call)
+        self.live.stream(LiveStream(rig.call, rig.pump, rig.client.downstream))
+        return rig
+
+
+def call_of(number):
+    call = a_call()
+    arrival = call.arrival
+    call.arrival = type(arrival)(f"{arrival.call_id[:-1]}{number}", 0, "", None, None)
+    return call
+
+
+def test_calls_come_and_go():
+    live, calls = Watch().live, [call_of(n) for n in range(3)]
+    for call in calls:
+        live.enter(call)
+    client = Client()
+    pump = StreamPump(calls[0], client.downstream, lambda call: None)
+    live.stream(LiveStream(calls[0], pump, client.downstream))
+    assert (live.calls, live.streams) == (3, 1)
+    live.leave(calls[1])
+    live.leave(calls[1])
+    assert (live.calls, live.streams) == (2, 1)
+    live.leave(calls[0])
+    assert (live.calls, live.streams) == (1, 0)
+    live.leave(a_call())
+
+
+def test_the_end_of_a_drain_interrupts_every_call():
+    live, calls = Watch().live, [call_of(n) for n in range(3)]
+    for call in calls:
+        live.enter(call)
+    calls[1].interrupt(ClientGone())
+    live.leave(calls[2])
+    live.force_end()
+    assert [type(call.interrupted) for call in calls] == [DrainForced, ClientGone, type(None)]
+
+
+def test_the_clock_does_not_begin_at_zero():
+    """Or a stream of the first second would be committed at the first sweep."""
+    assert abs(Watch().live.now_s - time.monotonic()) < 5
+
+
+# ---- commit --------------------------------------------------------------------------------------
+
+
+async def test_a_silent_stream_is_committed_in_time():
+    watch = Watch()
+    watch.pass_s(5)
+    rig = watch.stream()
+    watch.pass_s(COMMIT_S - 1)
+    assert rig.client.pieces == []
+    watch.pass_s(1)
+    assert len(rig.client.heads) == 1 and rig.client.body == beat("chat_completions", False)
+
+
+async def test_a_committed_stream_gets_heartbeats():
+    watch = Watch()
+    rig = watch.stream()
+    watch.pass_s(COMMIT_S + SILENT_S - 1)
+    assert len(rig.client.pieces) == 1
+    watch.pass_s(1 + 2 * SILENT_S)
+    assert rig.client.pieces == [beat("chat_completions", False)] * 4
+    assert len(rig.client.heads) == 1
+
+
+async def test_comments_of_the_upstream_do_not_keep_a_stream_from_being_committed():
+    watch = Watch()
+    rig = watch.stream()
+    for _ in range(COMMIT_S):
+        rig.exchange.data(b": wait\n\n")
+        watch.pass_s(1)
+    assert len(rig.client.heads) == 1 and not rig.pump.accepted
+
+
+async def test_committing_can_be_switched_off():
+    watch = Watch(commit_after_s=0)
+    rig = watch.stream()
+    watch.pass_s(10 * COMMIT_S)
+    assert rig.client.pieces == []
+
+
+async def test_a_stream_that_has_begun_is_not_committed():
+    watch = Watch(heartbeat_s=0)
+    rig = watch.stream()
+    rig.exchange.data(HELLO)
+    watch.pass_s(10 * COMMIT_S)
+    assert rig.client.pieces == [HELLO]
+
+
+# ---- heartbeats ----------------------------------------------------------------------------------
+
+
+async def test_heartbeats_begin_after_the_last_event():
+    watch = Watch()
+    rig = watch.stream()
+    watch.pass_s(3)
+    rig.exchange.data(HELLO)
+    for _ in range(4):
+        watch.pass_s(SILENT_S - 2)
+        rig.exchange.data(text(b"still there"))
+    assert len(rig.client.pieces) == 5
+    watch.pass_s(SILENT_S)
+    assert len(rig.client.pieces) == 5
+    watch.pass_s(1)
+    assert rig.client.pieces[5:] == [beat("chat_completions", False)]
+    watch.pass_s(SILENT_S)
+    assert len(rig.client.pieces) == 7
+
+
+async def test_heartbeats_can_be_switched_off():
+    watch = Watch(heartbeat_s=0)
+    rig = watch.stream()
+    watch.pass_s(COMMIT_S + 100)
+    assert rig.client.pieces == [beat("chat_completions", False)]
+
+
+async def test_a_call_that_is_over_gets_nothing():
+    watch = Watch()
+    rig = watch.stream()
+    rig.exchange.data(HELLO)
+    watch.live.leave(rig.call)
+    watch.pass_s(100)
+    assert rig.client.pieces == [HELLO] and watch.marks == []
+
+
+async def test_a_call_may_end_in_the_sweep():
+    """The client's connection breaks at a heartbeat."""
+    watch = Watch()
+    first, second = watch.stream(), watch.stream()
+    first.call.arrival, second.call.arrival = call_of(1).arrival, call_of(2).arrival
+    watch.live.stream(LiveStream(first.call, first.pump, first.client.downstream))
+    watch.live.stream(LiveStream(second.call, second.pump, second.client.downstream))
+    first.pump_commit = first.client.connection.start
+
+    def start(*answer):
+        watch.live.leave(first.call)
+        watch.live.leave(second.call)
+        return first.pump_commit(*answer)
+
+    first.client.connection.start = start
+    watch.pass_s(COMMIT_S)
+    assert watch.live.streams <= 1
+
+
+# ---- marks ---------------------------------------------------------------------------------------
+
+
+async def test_the_journal_is_told_of_growth_once_a_second():
+    watch = Watch()
+    rig = watch.stream()
+    rig.exchange.data(HELLO)
+    watch.pass_s(3)
+    assert watch.marks == []
+    for _ in range(5):
+        rig.exchange.data(text(b"some words"))
+    watch.pass_s(3)
+    [(call, units)] = watch.marks
+    assert call is rig.call and units == rig.pump.output_units > 0
+    rig.exchange.data(text(b"some more words"))
+    watch.pass_s(1)
+    assert watch.marks[1:] == [(rig.call, rig.pump.output_units)]
+    assert watch.marks[1][1] > units
+
+
+@pytest.mark.parametrize("heartbeat_s", [0, SILENT_S])
+async def test_a_stream_without_output_has_no_marks(heartbeat_s):
+    watch = Watch(heartbeat_s)
+    watch.stream()
+    watch.pass_s(2 * COMMIT_S)
+    assert watch.marks == []

@@ -1,0 +1,509 @@
+"""The way of a streamed answer: an upstream that is played, the real taps, a client's end."""
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from adapters.bridge import PREAMBLE_LIMIT_BYTES, NativeStream
+from adapters.faults import Condition
+from adapters.registry import FAMILIES
+from handlers.relay.call import Delivery
+from handlers.relay.downstream import Downstream
+from handlers.relay.pump import EVENT_STREAM_HEADERS, StreamPump
+from handlers.relay.upstream import UpstreamError
+from tests.handlers.client import events
+from tests.handlers.relay.test_call import a_call
+from tests.handlers.relay.test_downstream import Connection
+
+WIRE = Path(__file__).parents[2] / "wire"
+CHAT, MESSAGES = "chat_completions", "messages"
+SAMPLES = [
+    (CHAT, "text"), (CHAT, "reasoning"), (CHAT, "tools_parallel"), (CHAT, "refusal"),
+    (MESSAGES, "text"), (MESSAGES, "thinking"), (MESSAGES, "tools_parallel"), (MESSAGES, "refusal"),
+]  # fmt: skip
+PASSED = (("Content-Type", "text/event-stream; charset=utf-8"), ("x-passed", "1"))
+MAX_EVENT_BYTES = 4096
+HELLO = (
+    b'data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":{"role":"assistant","content":""},'
+    b'"finish_reason":null}]}\n\n'
+)
+FINISHED = (
+    b'data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+)
+DONE = b"data: [DONE]\n\n"
+
+
+def text(words):
+    content = b'{"content":"%b"}' % words
+    return b'data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":%b}]}\n\n' % content
+
+
+def sample(family, name):
+    return (WIRE / family / f"{name}.sse").read_bytes()
+
+
+class Exchange:
+    """An upstream's answer as the test plays it."""
+
+    def __init__(self):
+        self.resumed = 0
+        self.accepted = 0
+
+    def pipe(self, sink, on_end):
+        self.data, self.end = sink, on_end
+
+    def resume(self):
+        self.resumed += 1
+
+    def accept(self):
+        self.accepted += 1
+
+
+class Client:
+    """What the client has got, in order; `connection` is its end of the answer."""
+
+    def __init__(self):
+        self.connection = Connection()
+        self.downstream = Downstream(self.connection, ())
+
+    @property
+    def heads(self):
+        return [sent[1:3] for sent in self.connection.sent if sent[0] == "start"]
+
+    @property
+    def pieces(self):
+        return [sent[-1] for sent in self.connection.sent]
+
+    @property
+    def body(self):
+        return b"".join(self.pieces)
+
+
+class Rig:
+    """A pump with its client, its upstream, and what it told of its call."""
+
+    def __init__(self, family=CHAT, drop_usage=False):
+        self.call = a_call(family)
+        self.client = Client()
+        self.accepted = []
+        self.pump = StreamPump(self.call, self.client.downstream, self.accepted.append)
+        self.drop_usage = drop_usage
+        self.attach()
+
+    def attach(self):
+        """Another attempt."""
+        tap = self.call.family.stream_tap("m", "m", drop_usage=self.drop_usage)
+        self.exchange = Exchange()
+        self.ended = self.pump.attach(self.exchange, NativeStream(tap, MAX_EVENT_BYTES), PASSED)
+
+    @property
+    def end(self):
+        return self.ended.result()
+
+
+@pytest.fixture
+async def rigged(io_loop):
+    """Makes rigs inside a loop."""
+
+
+# ---- whole streams -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("family", "name"), SAMPLES)
+async def test_a_stream_passes_byte_for_byte(family, name):
+    rig, whole = Rig(family), sample(family, name)
+    for event in events(whole):
+        before = len(rig.client.body)
+        rig.exchange.data(event)
+        # In the turn that completed it, but for what is held before the acceptance and at the end.
+        if rig.pump.accepted and not rig.ended.done():
+            assert rig.client.body[before:].endswith(event)
+    assert rig.client.body + rig.end.tail == whole
+    assert (rig.end.fault, rig.end.error) == (None, None)
+    assert rig.client.heads == [(200, PASSED + EVENT_STREAM_HEADERS)]
+    assert rig.accepted == [rig.call] and rig.exchange.accepted == 1
+
+
+@pytest.mark.parametrize(("family", "name"), SAMPLES)
+@pytest.mark.parametrize("cut", ["byte by byte", "whole", "at random"])
+async def test_it_takes_any_cut(family, name, cut):
+    draw = random.Random(f"{family} {name}")
+    rig, whole = Rig(family), sample(family, name)
+    at = 0
+    while at < len(whole):
+        size = {"byte by byte": 1, "whole": len(whole)}.get(cut) or draw.choice((1, 7, 90, 2000))
+        rig.exchange.data(whole[at : at + size])
+        at += size
+        # Whole events only.
+        sent = rig.client.body
+        assert not sent or sent.endswith(b"\n\n")
+    assert rig.client.body + rig.end.tail == whole and rig.end.fault is None
+    assert len(rig.client.heads) <= 1
+
+
+async def test_the_terminal_marker_is_left_to_the_pipeline():
+    """The call is settled before the client can see that it is over."""
+    rig = Rig()
+    rig.exchange.data(HELLO + text(b"hello") + FINISHED)
+    assert not rig.ended.done()
+    assert rig.exchange.data(DONE + b"data: more\n\n")
+    assert rig.client.body == HELLO + text(b"hello") + FINISHED
+    assert rig.end.tail == DONE
+    # What comes afterwards is nobody's.
+    assert rig.exchange.data(b"data: more\n\n")
+    rig.exchange.end(UpstreamError("truncated", "later"))
+    assert rig.end.tail == DONE and rig.client.body.endswith(FINISHED)
+
+
+async def test_a_short_answer_is_over_before_its_head():
+    rig, whole = Rig(MESSAGES), sample(MESSAGES, "text")
+    rig.exchange.data(whole)
+    assert rig.client.pieces == [] and rig.end.tail == whole
+    assert rig.accepted == [rig.call]
+    rig.pump.begin()
+    rig.pump.begin()
+    assert rig.client.heads == [(200, PASSED + EVENT_STREAM_HEADERS)]
+    assert rig.client.body == b""
+
+
+async def test_begin_sends_nothing_of_what_was_not_accepted():
+    rig = Rig()
+    rig.exchange.end(UpstreamError("truncated", "cut"))
+    rig.pump.begin()
+    assert rig.client.pieces == []
+
+
+async def test_usage_that_was_not_asked_for_stays_here():
+    rig = Rig(drop_usage=True)
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2}}\n\n'
+    rig.exchange.data(HELLO)
+    assert rig.exchange.data(usage)
+    rig.exchange.data(DONE)
+    assert rig.client.body + rig.end.tail == HELLO + DONE
+    rig.pump.note_delivery()
+    assert rig.call.delivery.usage.output_tokens == 2
+
+
+# ---- acceptance ----------------------------------------------------------------------------------
+
+
+async def test_nothing_goes_down_before_the_first_data_event():
+    rig = Rig()
+    for piece in (b": hello\n\n", b"\n", b": again\n\n", HELLO[:20]):
+        assert rig.exchange.data(piece)
+        assert rig.client.pieces == [] and not rig.pump.accepted
+    rig.exchange.data(HELLO[20:])
+    assert rig.pump.accepted
+    assert rig.client.body == b": hello\n\n\n: again\n\n" + HELLO
+
+
+async def test_an_error_before_the_first_data_event_lets_another_channel_try():
+    rig = Rig()
+    rig.exchange.data(b": hello\n\n")
+    rig.exchange.data(b'data: {"error":{"message":"busy","type":"overloaded_error"}}\n\n')
+    assert rig.end.fault.condition is Condition.UPSTREAM_OVERLOADED
+    assert rig.end.tail == b"" and not rig.pump.accepted
+    rig.attach()
+    rig.exchange.data(HELLO + FINISHED)
+    rig.exchange.data(DONE)
+    assert rig.client.body + rig.end.tail == HELLO + FINISHED + DONE
+    assert len(rig.client.heads) == 1 and rig.end.fault is None
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"data: <html>\n\n", b"data: 1\n\n", b": x\n\n" * (PREAMBLE_LIMIT_BYTES // 4)],
+)
+async def test_garbage_before_the_first_data_event(garbage):
+    rig = Rig()
+    rig.exchange.data(garbage)
+    assert rig.end.fault.condition is Condition.UPSTREAM_INVALID
+    assert rig.client.pieces == [] and not rig.accepted
+
+
+@pytest.mark.parametrize("kind", ["timeout_first_byte", "truncated", "reset_before_head"])
+async def test_an_upstream_that_fails_before_the_first_data_event(kind):
+    rig = Rig()
+    rig.exchange.data(b": hello\n\n")
+    error = UpstreamError(kind, "detail")
+    rig.exchange.end(error)
+    assert rig.end.error is error and rig.end.fault.blame == "upstream"
+    assert rig.client.pieces == [] and not rig.pump.accepted
+
+
+@pytest.mark.parametrize("sent", [b"", b": hello\n\n", HELLO[:-10]])
+async def test_an_upstream_that_ends_before_the_first_data_event(sent):
+    rig = Rig()
+    rig.exchange.data(sent)
+    rig.exchange.end(None)
+    assert rig.end.fault.condition is Condition.UPSTREAM_INVALID
+    assert rig.client.pieces == [] and not rig.pump.accepted
+
+
+async def test_a_first_event_without_its_blank_line():
+    rig = Rig()
+    rig.exchange.data(FINISHED.rstrip(b"\n"))
+    assert not rig.pump.accepted
+    rig.exchange.end(None)
+    assert rig.pump.accepted and rig.end.fault is None
+    assert rig.end.tail == FINISHED.rstrip(b"\n")
+
+
+# ---- ends ----------------------------------------------------------------------------------------
+
+
+async def test_an_error_event_after_the_acceptance():
+    rig = Rig()
+    rig.exchange.data(HELLO)
+    error = b'data: {"error":{"message":"sk-vendor is broke","type":"server_error"}}\n\n'
+    rig.exchange.data(text(b"last") + error)
+    assert rig.end.fault.condition is Condition.UPSTREAM_FAILED and rig.end.error is None
+    assert rig.end.tail == text(b"last")
+    assert rig.client.body == HELLO
+
+
+@pytest.mark.parametrize(("family", "name"), [(CHAT, "midstream_error"), (MESSAGES, "midstream_error")])  # fmt: skip
+async def test_samples_that_break_off(family, name):
+    rig, whole = Rig(family), sample(family, name)
+    rig.exchange.data(whole)
+    assert rig.end.fault is not None and rig.pump.accepted
+    assert whole.startswith(rig.client.body + rig.end.tail)
+    assert b"error" not in rig.end.tail
+
+
+@pytest.mark.parametrize(
+    ("kind", "condition"),
+    [
+        ("truncated", Condition.UPSTREAM_FAILED),
+        ("timeout_idle", Condition.UPSTREAM_TIMEOUT),
+        ("protocol", Condition.UPSTREAM_INVALID),
+    ],
+)
+async def test_an_upstream_that_fails_after_the_acceptance(kind, condition):
+    rig = Rig()
+    rig.exchange.data(HELLO + text(b"hello") + text(b"half")[:-9])
+    error = UpstreamError(kind, "detail")
+    rig.exchange.end(error)
+    assert rig.end.fault.condition is condition and rig.end.error is error
+    assert rig.client.body + rig.end.tail == HELLO + text(b"hello")
+
+
+async def test_an_end_before_the_answer_is_whole():
+    rig = Rig()
+    rig.exchange.data(HELLO + text(b"hello"))
+    rig.exchange.end(None)
+    assert rig.end.fault.condition is Condition.UPSTREAM_FAILED
+    assert rig.end.error.kind == "truncated"
+
+
+async def test_an_end_without_the_marker_after_the_last_finish():
+    rig = Rig()
+    rig.exchange.data(HELLO + FINISHED)
+    rig.exchange.end(None)
+    assert (rig.end.fault, rig.end.error, rig.end.tail) == (None, None, b"")
+
+
+async def test_a_last_event_without_its_blank_line():
+    rig = Rig()
+    rig.exchange.data(HELLO + FINISHED.rstrip(b"\n"))
+    rig.exchange.end(None)
+    assert rig.end.fault is None and rig.end.tail == FINISHED.rstrip(b"\n")
+
+
+async def test_half_an_event_at_the_end_is_not_sent():
+    rig = Rig()
+    rig.exchange.data(HELLO + text(b"half")[:30])
+    rig.exchange.end(None)
+    assert rig.end.fault.condition is Condition.UPSTREAM_FAILED and rig.end.tail == b""
+    assert rig.client.body == HELLO
+
+
+async def test_garbage_after_the_acceptance():
+    rig = Rig()
+    rig.exchange.data(HELLO)
+    rig.exchange.data(text(b"good") + b"data: <html>\n\n" + text(b"never"))
+    assert rig.end.fault.condition is Condition.UPSTREAM_INVALID
+    assert rig.end.tail == text(b"good") and rig.pump.at_boundary
+
+
+# ---- back-pressure -------------------------------------------------------------------------------
+
+
+async def test_a_slow_client_holds_the_upstream_up():
+    rig = Rig()
+    assert rig.exchange.data(HELLO)
+    rig.client.connection.room = False
+    assert not rig.exchange.data(text(b"one"))
+    assert rig.exchange.resumed == 0
+    rig.client.connection.room = True
+    rig.client.connection.on_drained()
+    assert rig.exchange.resumed == 1
+    assert rig.exchange.data(text(b"two"))
+    assert rig.client.body == HELLO + text(b"one") + text(b"two")
+
+
+async def test_a_slow_client_from_the_first_byte():
+    rig = Rig()
+    rig.client.connection.room = False
+    assert not rig.exchange.data(HELLO)
+    rig.client.connection.on_drained()
+    assert rig.exchange.resumed == 1
+
+
+async def test_the_upstream_of_an_earlier_attempt_is_not_resumed():
+    rig = Rig()
+    first = rig.exchange
+    first.end(UpstreamError("truncated", "cut"))
+    rig.attach()
+    rig.client.connection.room = False
+    rig.exchange.data(HELLO)
+    rig.client.connection.on_drained()
+    assert (first.resumed, rig.exchange.resumed) == (0, 1)
+
+
+# ---- heartbeats ----------------------------------------------------------------------------------
+
+SILENT_S = 15
+
+
+def beat(family, started):
+    return FAMILIES[family].keep_alive(started=started)
+
+
+@pytest.mark.parametrize("family", [CHAT, MESSAGES])
+async def test_commit_begins_the_stream_with_a_heartbeat(family):
+    rig = Rig(family)
+    rig.pump.commit()
+    assert rig.client.heads == [
+        (200, (("Content-Type", "text/event-stream"), *EVENT_STREAM_HEADERS))
+    ]
+    assert rig.client.body == beat(family, started=False)
+    assert not rig.pump.accepted
+    whole = sample(family, "text")
+    for event in events(whole):
+        rig.exchange.data(event)
+    assert rig.client.body + rig.end.tail == beat(family, started=False) + whole
+    assert len(rig.client.heads) == 1
+
+
+@pytest.mark.parametrize("family", [CHAT, MESSAGES])
+async def test_heartbeats_in_silence(family):
+    rig = Rig(family)
+    rig.pump.heartbeat(1000, SILENT_S)
+    assert rig.client.pieces == []  # before the head
+    rig.pump.commit()
+    rig.pump.last_sent_s = 1000
+    rig.pump.heartbeat(1000 + SILENT_S - 1, SILENT_S)
+    assert len(rig.client.pieces) == 1
+    rig.pump.heartbeat(1000 + SILENT_S, SILENT_S)
+    assert rig.client.pieces[1:] == [beat(family, started=False)]
+    rig.pump.heartbeat(1000 + SILENT_S + 1, SILENT_S)
+    assert len(rig.client.pieces) == 2
+    rig.exchange.data(events(sample(family, "text"))[0])
+    rig.pump.last_sent_s = 2000
+    rig.pump.heartbeat(2000 + SILENT_S, SILENT_S)
+    assert rig.client.pieces[-1] == beat(family, started=family == MESSAGES)
+
+
+async def test_a_comment_before_message_start_is_followed_by_comments():
+    """A ping before message_start is none that readers of the family know."""
+    rig = Rig(MESSAGES)
+    rig.pump.commit()
+    rig.exchange.data(b": hello\n\n")
+    rig.pump.last_sent_s = 0
+    rig.pump.heartbeat(SILENT_S, SILENT_S)
+    assert rig.client.pieces[-1] == beat(MESSAGES, started=False)
+
+
+async def test_no_heartbeat_for_a_client_that_does_not_read():
+    rig = Rig()
+    rig.client.connection.room = False
+    rig.exchange.data(HELLO)
+    rig.pump.last_sent_s = 0
+    rig.pump.heartbeat(SILENT_S, SILENT_S)
+    assert rig.client.pieces == [HELLO]
+    rig.client.connection.on_drained()
+    rig.pump.heartbeat(SILENT_S, SILENT_S)
+    assert rig.client.pieces[-1] == beat(CHAT, started=False)
+
+
+async def test_a_heartbeat_may_stand_between_the_halves_of_an_event_that_waits():
+    rig = Rig()
+    rig.exchange.data(HELLO + text(b"two")[:20])
+    rig.pump.last_sent_s = 0
+    rig.pump.heartbeat(SILENT_S, SILENT_S)
+    rig.exchange.data(text(b"two")[20:])
+    assert rig.client.body == HELLO + beat(CHAT, started=False) + text(b"two")
+
+
+async def test_no_heartbeat_inside_an_event_that_passes_raw():
+    rig = Rig()
+    large = text(b"x" * 3 * MAX_EVENT_BYTES)
+    rig.exchange.data(HELLO)
+    assert rig.pump.at_boundary
+    for at in range(0, len(large), 1000):
+        rig.exchange.data(large[at : at + 1000])
+        if MAX_EVENT_BYTES < at < len(large) - 2000:
+            assert not rig.pump.at_boundary
+            rig.pump.last_sent_s = 0
+            rig.pump.heartbeat(SILENT_S, SILENT_S)
+    assert rig.pump.at_boundary
+    assert rig.client.body == HELLO + large
+    rig.exchange.data(FINISHED + DONE)
+    assert rig.client.body + rig.end.tail == HELLO + large + FINISHED + DONE
+
+
+# ---- for the bill --------------------------------------------------------------------------------
+
+
+async def test_what_was_delivered_is_noted():
+    rig, whole = Rig(MESSAGES), sample(MESSAGES, "text")
+    pieces = events(whole)
+    rig.pump.note_delivery()
+    assert rig.call.delivery == Delivery() and rig.pump.output_units == 0
+    for event in pieces[:4]:
+        rig.exchange.data(event)
+    rig.pump.note_delivery()
+    delivery = rig.call.delivery
+    assert delivery.relayed and not delivery.whole
+    assert delivery.upstream_id and delivery.usage is not None
+    assert delivery.output_units == rig.pump.output_units
+    for event in pieces[4:]:
+        rig.exchange.data(event)
+    rig.pump.note_delivery()
+    assert delivery.whole and delivery.output_units == rig.pump.output_units > 0
+    assert delivery.reported is not None
+
+
+async def test_units_grow_with_the_text():
+    rig = Rig()
+    rig.exchange.data(HELLO)
+    seen = [rig.pump.output_units]
+    for _ in range(3):
+        rig.exchange.data(text(b"four words of text"))
+        seen.append(rig.pump.output_units)
+    assert seen == sorted(set(seen)) and 9 <= seen[-1] <= 20
+
+
+async def test_nothing_was_delivered_of_what_was_not_accepted():
+    rig = Rig()
+    rig.exchange.data(b": hello\n\n")
+    rig.exchange.end(UpstreamError("truncated", "cut"))
+    rig.pump.note_delivery()
+    assert rig.call.delivery == Delivery() and rig.pump.output_units == 0
+
+
+async def test_before_an_attempt_everything_is_quiet():
+    client = Client()
+    pump = StreamPump(a_call(), client.downstream, lambda call: None)
+    pump.begin()
+    pump.heartbeat(1000, 1)
+    pump.note_delivery()
+    assert pump.at_boundary and pump.output_units == 0 and client.pieces == []
+    pump.commit()
+    pump.last_sent_s = 0
+    pump.heartbeat(1000, 1)
+    assert client.pieces == [beat(CHAT, started=False)] * 2
+    assert asyncio.get_running_loop().is_running()
