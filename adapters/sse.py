@@ -75,12 +75,22 @@ class EventSplitter:
 
     def _cut(self, data: bytes, scan_from: int, pieces: list[bytes]) -> bytes:
         """Cut the events that are complete in ``data``, which begins with one; return the rest."""
-        start, size, only_lf = 0, len(data), b"\r" not in data
+        start, size = 0, len(data)
+        if (
+            size <= self._max_event_bytes
+            and b"\r" not in data
+            and b"\n\n\n" not in data
+            and not data.startswith(b"\n")
+        ):
+            # The way of nearly all vendors, ten times faster than the walk below.
+            *events, rest = data.split(b"\n\n")
+            pieces += [event + b"\n\n" for event in events]
+            return rest
         while start < size:
             if data[start] in (_CR, _LF):
                 end = start + (2 if data.startswith(b"\r\n", start) else 1)
             else:
-                end = _end_of_event(data, max(start, scan_from), only_lf)
+                end = _end_of_event(data, max(start, scan_from))
                 if end < 0:
                     break
             event = data[start:end]
@@ -105,11 +115,8 @@ class EventSplitter:
         return after
 
 
-def _end_of_event(data: bytes | bytearray, scan_from: int, only_lf: bool = False) -> int:
+def _end_of_event(data: bytes | bytearray, scan_from: int) -> int:
     """The offset behind the first blank line, -1 when there is none yet."""
-    if only_lf:
-        at = data.find(b"\n\n", scan_from)
-        return at + 2 if at >= 0 else -1
     found = _BLANK_LINE.search(data, scan_from)
     if found is None:
         return -1

@@ -40,7 +40,7 @@ def command(file: str, dry_run: bool, prune: bool, config: Path | None, as_json:
 def _not_enforced(document: Document) -> list[str]:
     """A line for each entry with limits that this version stores and does not act on yet."""
     return [
-        f'note: {label(entry.kind, entry.identity)}: {", ".join(found)}: stored, not enforced yet'
+        f"note: {label(entry.kind, entry.identity)}: {', '.join(found)}: stored, not enforced yet"
         for entry in document
         if (found := [name for name in NOT_ENFORCED if entry.fields.get(name)])
     ]

@@ -130,6 +130,11 @@ class _Outgoing(asyncio.Protocol):
         """Nothing can be sent any more."""
         return self._transport is None or self._transport.is_closing()
 
+    @property
+    def unsent_bytes(self) -> int:
+        """What waits in the transport's buffer."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def drop_stuck(self, now_s: int, patience_s: int) -> bool:
         """Whether it was closed before; dropped when the client takes none of the last bytes."""
         transport = self._transport

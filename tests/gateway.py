@@ -25,11 +25,18 @@ HOST = "127.0.0.1"
 TAIL_PAUSE_S = 0.03
 
 
+def free_ports(count: int) -> list[int]:
+    """So many different ports that nobody listens on now."""
+    probes = [socket.create_server((HOST, 0)) for _ in range(count)]
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
 def free_port() -> int:
     """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    return free_ports(1)[0]
 
 
 class Gateway:
@@ -37,7 +44,7 @@ class Gateway:
 
     def __init__(self, folder: Path, settings: dict[str, Any] | None = None) -> None:
         self.folder = folder
-        self.port, self.ops_port = free_port(), free_port()
+        self.port, self.ops_port = free_ports(2)
         self.settings = {
             "server.port": self.port,
             "ops.port": self.ops_port,

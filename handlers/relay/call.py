@@ -101,6 +101,7 @@ class Call(Struct, eq=False):
     delivery: Delivery = field(default_factory=Delivery)
     status: int | None = None
     first_byte_ms: int | None = None
+    without: str | None = None  # part of the request that the next attempt leaves out
     interrupted: Interrupt | None = None
     waiter: "asyncio.Future[Any] | None" = None
 

@@ -20,6 +20,9 @@ class Connection(Protocol):
     @property
     def head_sent(self) -> bool: ...
 
+    @property
+    def unsent_bytes(self) -> int: ...
+
     def answer(self, status: int, headers: Sequence[Header], body: bytes) -> None: ...
 
     def start(self, status: int, headers: Sequence[Header], first: bytes) -> bool: ...
@@ -55,6 +58,11 @@ class Downstream:
     def head_sent(self) -> bool:
         """The answer has begun."""
         return self._connection.head_sent
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What the client has not taken yet, as far as the gateway knows."""
+        return self._connection.unsent_bytes
 
     def send(self, status: int, headers: Sequence[Header], body: bytes) -> None:
         """Sends a whole answer."""

@@ -9,17 +9,19 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from conf.settings import UpstreamSettings
-from handlers.relay.call import Call, DrainForced
+from handlers.relay.call import Call, ClientGone, DrainForced
 from handlers.relay.downstream import Downstream
 from handlers.relay.pump import StreamPump
 
 
-class LiveStream(Struct, frozen=True):
-    """A streaming call's moving parts."""
+class LiveStream(Struct):
+    """A streaming call's moving parts, and how long its client has taken nothing."""
 
     call: Call
     pump: StreamPump
     downstream: Downstream
+    unsent_bytes: int = 0
+    stuck_since_s: int = 0
 
 
 class LiveCalls:
@@ -77,7 +79,19 @@ class LiveCalls:
                 pump.last_sent_s = now_s
         elif limits.heartbeat_s:
             pump.heartbeat(now_s, limits.heartbeat_s)
+        if self._is_stuck(stream, now_s):
+            # It holds an upstream connection and money, and nothing says that it will ever go on.
+            stream.downstream.drop()
+            stream.call.interrupt(ClientGone())
         units = pump.output_units
         if units > pump.marked_units:
             pump.marked_units = units
             self._mark(stream.call, units)
+
+    def _is_stuck(self, stream: LiveStream, now_s: int) -> bool:
+        """Whether a client with a full buffer has taken nothing for `upstream.idle_timeout_s`."""
+        unsent_bytes = stream.downstream.unsent_bytes if stream.downstream.blocked else 0
+        if unsent_bytes == 0 or unsent_bytes != stream.unsent_bytes:
+            stream.unsent_bytes, stream.stuck_since_s = unsent_bytes, now_s
+            return False
+        return now_s - stream.stuck_since_s >= self._limits.idle_timeout_s

@@ -6,7 +6,7 @@ knows a wire format, a database or pycurl.
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import random
 from urllib.parse import urlsplit
 
@@ -41,6 +41,8 @@ from store.usage import Attempt
 
 log = logging.getLogger("sluice.relay")
 
+# Parts of a request that can be left out without translating it; opaque reasoning cannot.
+_CAN_DO_WITHOUT = frozenset({"beta", "stream_options"})
 FINISH_WITHIN_S = 1.0  # how long the upstream may take to end a body whose terminal marker was seen
 
 
@@ -50,11 +52,15 @@ def wall_ms() -> int:
 
 
 class AttemptEnd(Struct):
-    """Outcome of one try: `ending` when the call is over with it, else the fault that it met."""
+    """Outcome of one try: `ending` when the call is over with it, else the fault that it met.
+
+    `retry_without`: the same channel may be asked once more without that part of the request.
+    """
 
     ending: Ending | None = None
     fault: Fault | None = None
     fail_over: bool = False
+    retry_without: str | None = None
 
 
 @dataclass(slots=True)
@@ -170,6 +176,10 @@ class Relay:
             if call.attempts and (time.monotonic() > last_start or downstream.head_sent):
                 break
             end = await self._attempt(call, channel, pump)
+            if end.retry_without in _CAN_DO_WITHOUT:
+                call.without = end.retry_without
+                end = await self._attempt(call, channel, pump)
+                call.without = None
             if end.ending is not None:
                 return end.ending
             if not end.fail_over:
@@ -205,6 +215,9 @@ class Relay:
         if end.fault is not None:
             attempt.error = attempt.error or end.fault.code
             end.fault.model = call.model_name
+            if end.fault.condition is Condition.CHANNEL_MISCONFIGURED:
+                told = "channel %s cannot serve model %s: upstream status %s; check keys and models"
+                log.error(told, channel.name, call.upstream_model, attempt.status)
             end.fault.mask((*channel.keys, urlsplit(channel.base_url).netloc))
         return end
 
@@ -230,11 +243,15 @@ class Relay:
         family, limits = call.family, self.settings.upstream
         turn = self.turns[channel.id] = self.turns.get(channel.id, -1) + 1
         key = channel.keys[turn % len(channel.keys)] if channel.keys else ""
-        vendor = VENDORS[channel.vendor]
+        vendor, client_headers = VENDORS[channel.vendor], call.client_headers
+        if call.without == "stream_options":
+            vendor = replace(vendor, stream_options=False)
+        elif call.without == "beta":
+            client_headers = {n: v for n, v in client_headers.items() if n != "anthropic-beta"}
         return UpstreamRequest(
             method="POST",
             url=channel.base_url + family.upstream_path(call.counting),
-            headers=family.request_headers(call.client_headers, vendor, key),
+            headers=family.request_headers(client_headers, vendor, key),
             body=family.edit_request(call.body, call.spans, call.peek, call.upstream_model, vendor),
             connect_timeout_s=limits.connect_timeout_s,
             first_byte_timeout_s=limits.first_byte_timeout_s,
@@ -247,7 +264,7 @@ class Relay:
         family = call.family
         if exchange.status != 200:
             read = read_upstream_error(exchange.status, _wait_headers(exchange), exchange.body)
-            return AttemptEnd(fault=read.fault, fail_over=read.fail_over)
+            return AttemptEnd(None, read.fault, read.fail_over, read.retry_without)
         assert call.peek is not None and call.upstream_model is not None
         try:
             answer = family.read_answer(

@@ -47,23 +47,24 @@ def charged_counts(call: Call) -> Counts:
         return NOTHING
     usage = delivery.usage
     if usage is None:
-        output = min(delivery.output_units, max(call.output_bound_tokens, 1))
+        output = min(delivery.output_units, _output_bound(call))
         return Counts(Usage(input_tokens=call.input_estimate_tokens, output_tokens=output),
                       "estimated")  # fmt: skip
     bounded = _bounded(usage, call)
     if not delivery.whole:
-        return _partial(bounded, usage, delivery.output_units, delivery.reported)
+        delivered = min(delivery.output_units, _output_bound(call))
+        return _partial(bounded, usage, delivered, delivery.reported)
     return Counts(bounded, "reported", None if bounded == usage else delivery.reported)
 
 
-def _partial(bounded: Usage, usage: Usage, output_units: int, reported: object) -> Counts:
+def _partial(bounded: Usage, usage: Usage, delivered: int, reported: object) -> Counts:
     """Counts of a broken stream: its last report may be older than what was delivered since."""
     seen = bounded.output_tokens + bounded.reasoning_tokens
-    if output_units <= seen:
+    if delivered <= seen:
         return Counts(bounded, "reported", None if bounded == usage else reported)
     grown = Usage(
         bounded.input_tokens,
-        bounded.output_tokens + output_units - seen,
+        bounded.output_tokens + delivered - seen,
         bounded.cache_read_tokens,
         bounded.cache_write_tokens,
         bounded.cache_write_1h_tokens,
@@ -76,7 +77,7 @@ def _bounded(usage: Usage, call: Call) -> Usage:
     """`usage` with counts beyond reason cut to the bounds of the call."""
     assert call.model is not None
     input_bound = max(call.model.context_tokens or ABSURD_INPUT_TOKENS, call.input_bound_tokens)
-    output_bound = max(call.output_bound_tokens, call.model.max_output_tokens or 0)
+    output_bound = _output_bound(call)
     inputs = [usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens,
               usage.cache_write_1h_tokens]  # fmt: skip
     outputs = [usage.output_tokens, usage.reasoning_tokens]
@@ -84,6 +85,12 @@ def _bounded(usage: Usage, call: Call) -> Usage:
         return usage
     inputs, outputs = _cut(inputs, input_bound), _cut(outputs, output_bound)
     return Usage(inputs[0], outputs[0], inputs[1], inputs[2], inputs[3], outputs[1])
+
+
+def _output_bound(call: Call) -> int:
+    """The most output tokens a call is charged for."""
+    assert call.model is not None
+    return max(call.output_bound_tokens, call.model.max_output_tokens or 0)
 
 
 def _cut(counts: list[int], bound: int) -> list[int]:
@@ -140,8 +147,9 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, now_ms: int) ->
         bill.cost_nanos,
         charges[0].to if charges else None,
         charges,
-        dumps(counts.reported).decode() if counts.reported is not None else None,
-        first_byte_ms - started_ms if first_byte_ms is not None else None,
+        _reported_text(counts.reported),
+        # A wall clock may have been set back meanwhile.
+        max(0, first_byte_ms - started_ms) if first_byte_ms is not None else None,
         max(0, now_ms - started_ms),
         tuple(call.attempts),
         arrival.client_request_id,
@@ -150,6 +158,16 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, now_ms: int) ->
         arrival.user_agent,
         node,
     )
+
+
+def _reported_text(reported: object) -> str | None:
+    """The vendor's words as JSON; None when there are none, or JSON cannot say them (NaN)."""
+    if reported is None:
+        return None
+    try:
+        return dumps(reported).decode()
+    except (OverflowError, ValueError):
+        return None
 
 
 def _error_of(ending: Ending) -> tuple[str | None, str | None]:

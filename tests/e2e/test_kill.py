@@ -21,12 +21,11 @@ import pytest
 from tests.gateway import Gateway
 from tests.handlers.client import Closed, Connection, events, wait_until
 from tests.handlers.dialects import BOTH, CHAT, PATHS, ask, credentials, is_terminal
-from tests.handlers.documents import channel, document
+from tests.handlers.documents import CREDIT, channel, document
 from tests.upstream import ScriptedUpstream
 
 CYCLES = 5
 CALLERS = 20
-CREDIT = Decimal(1000)  # what the document gives the owner
 STARTS_WITHIN_S = 5
 NAME = re.compile(r"call-\d+-\d+")
 MODEL = "demo-small"
@@ -152,7 +151,7 @@ def check_books(gateway, seen_by_vendor, whole, began):
     gateway.run("books", "verify")
     shown = json.loads(gateway.run("wallet", "show", "--user", "owner", "--json"))
     costs = sum(Decimal(record["cost"]) for record in records)
-    assert Decimal(shown["balance"]) == CREDIT - costs
+    assert Decimal(shown["balance"]) == Decimal(CREDIT) - costs
     return records
 
 

@@ -3,8 +3,8 @@
 from tests.handlers.dialects import SECRET
 
 UPSTREAM_KEY = "sk-vendor-of-the-channel-42"
+CREDIT = "1000000"  # no test shall meet an empty wallet because of another one
 PRICE = {"input": "3", "output": "15"}
-NANOS = 10**9
 
 
 def channel(name, family, url, models, **more):
@@ -27,6 +27,6 @@ def document(models, channels):
         "model": [{"name": name, "price": PRICE} for name in models],
         "group": [{"name": "all"}],
         "channel": channels,
-        "user": [{"name": "owner", "balance": "1000"}],
+        "user": [{"name": "owner", "balance": CREDIT}],
         "key": [{"user": "owner", "name": "main", "group": "all", "secret": SECRET}],
     }

@@ -55,6 +55,8 @@ PUBLIC = "a-public-name/of-it"
 RAW_MODEL = "raw-model"
 SPLITS = (None, 1, 7, 61)
 LEAVES_WITHIN_S = 2  # four times what is promised
+# What a call with the usual bound of its output can be held for, and so the most it can cost.
+MOST_DOLLARS = Decimal("0.01")
 COUNT_PATH = "/v1/messages/count_tokens"
 
 
@@ -459,7 +461,7 @@ def test_a_slow_reader_of_a_flood_costs_little_and_disturbs_nobody(gateway, vend
     with Connection(gateway.port) as warm:  # a fast reader first: what stays of that is no matter
         warm.request("POST", PATHS[family], credentials(family), body)
         warm.read_head()
-        for _ in range(2000):
+        for _ in range(300):
             warm.read_chunk()
     vendor.reset()
     before_kib = settled_kib(worker)
@@ -556,7 +558,8 @@ def test_a_client_that_leaves_closes_the_upstream(
     assert len(record["attempts"]) == 1
     cost = Decimal(record["cost"])
     if delivered:
-        assert cost > 0 and record["input_tokens"] > 0 and record["status"] == 200
+        assert record["input_tokens"] > 0 and record["status"] == 200
+        assert 0 < cost < MOST_DOLLARS
     else:
         assert cost == 0 and record["usage_source"] == "none" and record["status"] is None
 

@@ -16,6 +16,7 @@ class Connection:
         self.room = True
         self.closed = False
         self.head_sent = False
+        self.unsent_bytes = 0
         self.on_drained = None
 
     def answer(self, *answer):
@@ -86,6 +87,12 @@ def test_nobody_needs_to_listen_for_the_drain(connection, downstream):
     downstream.start(200, HEADERS, b"")
     connection.on_drained()
     assert not downstream.blocked
+
+
+def test_it_tells_how_much_the_client_has_not_taken(connection, downstream):
+    assert downstream.unsent_bytes == 0
+    connection.unsent_bytes = 70_000
+    assert downstream.unsent_bytes == 70_000
 
 
 def test_it_tells_when_the_client_is_gone(connection, downstream):

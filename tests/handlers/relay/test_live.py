@@ -12,13 +12,16 @@ from tests.handlers.relay.test_call import a_call
 from tests.handlers.relay.test_pump import HELLO, SILENT_S, Client, Rig, beat, text
 
 COMMIT_S = 30
+IDLE_S = 100
 
 
 class Watch:
     """Live calls with a clock of the test's; `marks` is what the journal is told."""
 
     def __init__(self, heartbeat_s=SILENT_S, commit_after_s=COMMIT_S):
-        limits = UpstreamSettings(heartbeat_s=heartbeat_s, commit_after_s=commit_after_s)
+        limits = UpstreamSettings(
+            heartbeat_s=heartbeat_s, commit_after_s=commit_after_s, idle_timeout_s=IDLE_S
+        )
         self.marks = []
         self.live = LiveCalls(limits, lambda call, units: self.marks.append((call, units)))
         self.now_s = self.live.now_s
@@ -157,23 +160,47 @@ async def test_a_call_that_is_over_gets_nothing():
     assert rig.client.pieces == [HELLO] and watch.marks == []
 
 
-async def test_a_call_may_end_in_the_sweep():
-    """The client's connection breaks at a heartbeat."""
+# ---- clients that do not read --------------------------------------------------------------------
+
+
+def stall(rig, unsent_bytes):
+    """The client reads no more, and the buffer of its connection is full."""
+    connection = rig.client.connection
+    connection.room, connection.unsent_bytes = False, unsent_bytes
+    assert not rig.exchange.data(HELLO)
+
+
+async def test_a_client_that_takes_nothing_any_more_is_given_up():
     watch = Watch()
-    first, second = watch.stream(), watch.stream()
-    first.call.arrival, second.call.arrival = call_of(1).arrival, call_of(2).arrival
-    watch.live.stream(LiveStream(first.call, first.pump, first.client.downstream))
-    watch.live.stream(LiveStream(second.call, second.pump, second.client.downstream))
-    first.pump_commit = first.client.connection.start
+    rig = watch.stream()
+    stall(rig, 300_000)
+    watch.pass_s(IDLE_S)
+    assert rig.call.interrupted is None
+    watch.pass_s(1)
+    assert isinstance(rig.call.interrupted, ClientGone)
+    assert rig.client.connection.sent[-1] == ("drop",)
 
-    def start(*answer):
-        watch.live.leave(first.call)
-        watch.live.leave(second.call)
-        return first.pump_commit(*answer)
 
-    first.client.connection.start = start
-    watch.pass_s(COMMIT_S)
-    assert watch.live.streams <= 1
+async def test_a_client_that_takes_something_now_and_then_is_not():
+    watch = Watch()
+    rig = watch.stream()
+    stall(rig, 300_000)
+    for _ in range(5):
+        watch.pass_s(IDLE_S)
+        rig.client.connection.unsent_bytes -= 1000
+    rig.client.connection.on_drained()
+    watch.pass_s(3 * IDLE_S)
+    assert rig.call.interrupted is None
+    assert ("drop",) not in rig.client.connection.sent
+
+
+async def test_a_client_that_waits_for_a_silent_upstream_is_not():
+    watch = Watch(heartbeat_s=0)
+    rig = watch.stream()
+    rig.exchange.data(HELLO)
+    rig.client.connection.unsent_bytes = 1000  # within the buffer
+    watch.pass_s(3 * IDLE_S)
+    assert rig.call.interrupted is None
 
 
 # ---- marks ---------------------------------------------------------------------------------------
@@ -202,3 +229,16 @@ async def test_a_stream_without_output_has_no_marks(heartbeat_s):
     watch.stream()
     watch.pass_s(2 * COMMIT_S)
     assert watch.marks == []
+
+
+@pytest.mark.parametrize("moves", [False, True])
+async def test_a_client_that_takes_nothing_for_the_idle_time_is_gone(moves):
+    watch = Watch(heartbeat_s=0)
+    rig = watch.stream()
+    rig.pump._data(HELLO)
+    rig.client.downstream.blocked = True
+    for unsent_bytes in range(500, 500 + UpstreamSettings().idle_timeout_s + 2):
+        rig.client.connection.unsent_bytes = unsent_bytes if moves else 500
+        watch.pass_s(1)
+    assert isinstance(rig.call.interrupted, ClientGone) is not moves
+    assert ("drop",) in rig.client.connection.sent or moves

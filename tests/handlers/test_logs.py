@@ -1,0 +1,206 @@
+"""Log output of a worker: one line each, written by a thread that nobody has to wait for."""
+
+import io
+import json
+import logging
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from handlers import logs
+from handlers.logs import LogThread
+
+AT = 1_700_000_000.0425  # 2023-11-14T22:13:20.042Z
+
+
+class Stderr:
+    """Standard error with a reader that may stop reading, or be gone."""
+
+    def __init__(self):
+        self.buffer = self
+        self.reading = threading.Event()
+        self.reading.set()
+        self.broken = False
+        self.written = io.BytesIO()
+
+    def write(self, data):
+        assert self.reading.wait(10)
+        if self.broken:
+            raise BrokenPipeError("nobody reads")
+        self.written.write(data)
+
+    def flush(self):
+        pass
+
+    @property
+    def lines(self):
+        return self.written.getvalue().splitlines()
+
+
+@pytest.fixture
+def stderr(monkeypatch):
+    stderr = Stderr()
+    monkeypatch.setattr(logs, "sys", SimpleNamespace(stderr=stderr))  # pytest sets the real one
+    return stderr
+
+
+@pytest.fixture
+def started(stderr):
+    """started(json_lines, level) -> a thread that has the root logger."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    threads = []
+
+    def start(json_lines=True, level="info"):
+        thread = LogThread(json_lines)
+        threads.append(thread)
+        thread.start(level)
+        return thread
+
+    yield start
+    stderr.reading.set()
+    for thread in threads:
+        thread.stop()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def record(message, *args, level=logging.INFO, exc_info=None):
+    made = logging.LogRecord("sluice.test", level, __file__, 1, message, args, exc_info)
+    made.created, made.msecs = AT, 42.5
+    return made
+
+
+def failure():
+    try:
+        raise ValueError("a bug\nwith two lines")
+    except ValueError:
+        return sys.exc_info()
+
+
+# ---- lines ---------------------------------------------------------------------------------------
+
+
+def test_a_json_line():
+    line = LogThread(True).format(record("call %s of %d", "x", 3, level=logging.WARNING))
+    assert json.loads(line) == {
+        "at": "2023-11-14T22:13:20.042Z",
+        "level": "warning",
+        "logger": "sluice.test",
+        "message": "call x of 3",
+    }
+
+
+def test_a_text_line():
+    line = LogThread(False).format(record("call %s", "x"))
+    assert line == "2023-11-14T22:13:20.042Z info sluice.test: call x"
+
+
+ODD = [
+    "two\nlines",
+    "a\r\nb",
+    "\x0b\x0c\x1c\x85",
+    "\u2028\u2029",
+    "\x00\x1b[31m",
+    "\ud800",
+    "✓ü",
+    "",
+]
+
+
+@pytest.mark.parametrize("message", ODD)
+@pytest.mark.parametrize("json_lines", [True, False])
+def test_a_record_is_one_line_whatever_it_holds(message, json_lines):
+    line = LogThread(json_lines).format(record(message))
+    assert len(line.splitlines()) == 1
+    if json_lines:
+        assert json.loads(line)["message"] == message
+    assert line.encode("utf-8", "backslashreplace")
+
+
+@pytest.mark.parametrize("json_lines", [True, False])
+def test_a_traceback_stands_in_the_line(json_lines):
+    line = LogThread(json_lines).format(record("failed", level=40, exc_info=failure()))
+    assert len(line.splitlines()) == 1
+    assert "failed | Traceback" in line and "ValueError: a bug" in line and "test_logs" in line
+
+
+@pytest.mark.parametrize(
+    ("message", "args"),
+    [("%d", ("x",)), ("%s", ()), ("%s", ("a", "b")), ("%(name)s", ({"other": 1},)), ("%q", (1,))],
+)
+@pytest.mark.parametrize("json_lines", [True, False])
+def test_arguments_that_do_not_fit_fail_nobody(message, args, json_lines):
+    line = LogThread(json_lines).format(record(message, *args))
+    assert message in line
+
+
+# ---- the thread ----------------------------------------------------------------------------------
+
+
+def test_it_takes_over_the_root_logger(started, stderr):
+    thread = started()
+    logging.getLogger("sluice.test").info("one")
+    logging.getLogger("sluice.test").debug("not this")
+    thread.write(b"a block\nof calls\n")
+    logging.getLogger("sluice.test").error("two %s", "✓")
+    thread.stop()
+    first, *block, last = stderr.lines
+    assert json.loads(first)["message"] == "one"
+    assert block == [b"a block", b"of calls"]
+    assert json.loads(last)["message"] == "two ✓"
+    assert thread.dropped == 0
+
+
+def test_levels(started, stderr):
+    thread = started(level="debug")
+    logging.getLogger("sluice.test").debug("seen")
+    # These would name each request again.
+    for name in ("tornado.access", "tornado.curl_httpclient", "asyncio"):
+        logging.getLogger(name).info("never")
+        logging.getLogger(name).warning("seen")
+    thread.stop()
+    assert [json.loads(line)["message"] for line in stderr.lines] == ["seen"] * 4
+
+
+def test_a_stderr_that_nobody_reads_holds_nobody_up(started, stderr, monkeypatch):
+    monkeypatch.setattr(logs, "QUEUE_MAX", 5)
+    stderr.reading.clear()
+    thread = started()
+    began = time.monotonic()
+    for number in range(100):
+        thread.write(b"%d\n" % number)
+    assert time.monotonic() - began < 1
+    assert 94 <= thread.dropped <= 95  # one is with the thread, maybe
+    threading.Timer(0.1, stderr.reading.set).start()
+    thread.stop()
+    assert stderr.lines == [b"%d" % number for number in range(100 - thread.dropped)]
+
+
+def test_a_stderr_that_is_gone_ends_nothing(started, stderr):
+    thread = started()
+    stderr.broken = True
+    thread.write(b"lost\n")
+    deadline = time.monotonic() + 5
+    while not thread.dropped and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert thread.dropped == 1
+    stderr.broken = False
+    thread.write(b"kept\n")
+    thread.stop()
+    assert stderr.lines == [b"kept"]
+
+
+def test_stop_does_not_wait_for_ever(started, stderr, monkeypatch):
+    monkeypatch.setattr(logs, "STOP_WITHIN_S", 0.05)
+    monkeypatch.setattr(logs, "QUEUE_MAX", 1)
+    stderr.reading.clear()
+    thread = started()
+    for _ in range(3):
+        thread.write(b"x\n")
+    began = time.monotonic()
+    thread.stop()
+    assert time.monotonic() - began < 5

@@ -1,0 +1,197 @@
+"""What a worker says of itself: lines of calls, reports to the supervisor."""
+
+import json
+import os
+
+import pytest
+
+from handlers import telemetry
+from handlers.telemetry import REPORT_MAX_BYTES, Telemetry
+from store.usage import Attempt, UsageRecord
+
+CALL_ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+
+
+def record(**changes):
+    fields = {
+        "id": CALL_ID, "started_ms": 1, "user_id": "user-id", "user": "alice", "key_id": "key-id",
+        "key_name": "laptop", "group": "gold", "endpoint": "/v1/messages", "family": "messages",
+        "model": "m", "channel": "main", "stream": True, "status": 200, "input_tokens": 10,
+        "output_tokens": 20, "cost_nanos": 1_500_000_000, "ttft_ms": 30, "duration_ms": 1234,
+        "attempts": (Attempt("first"), Attempt("main")), "client_ip": "198.51.100.7",
+        "user_agent": "agent/1", "reported_usage": "{}", "client_request_id": "theirs",
+    }  # fmt: skip
+    return UsageRecord(**{**fields, **changes})
+
+
+class Written(list):
+    """Blocks handed to the log."""
+
+    @property
+    def lines(self):
+        return b"".join(self).splitlines()
+
+
+def made(json_lines=True, report_fd=-1):
+    written = Written()
+    return Telemetry(report_fd, written.append, json_lines), written
+
+
+# ---- lines of calls ------------------------------------------------------------------------------
+
+
+def test_a_call_is_one_json_line_with_fixed_fields():
+    told, written = made()
+    told.call_ended(record())
+    told.flush()
+    [line] = written.lines
+    assert json.loads(line) == {
+        "event": "call",
+        "id": CALL_ID,
+        "user": "alice",
+        "key_id": "key-id",
+        "endpoint": "/v1/messages",
+        "model": "m",
+        "channel": "main",
+        "stream": True,
+        "status": 200,
+        "outcome": "ok",
+        "error_code": None,
+        "input_tokens": 10,
+        "output_tokens": 20,
+        "cost": "1.5",
+        "ttft_ms": 30,
+        "duration_ms": 1234,
+        "attempts": 2,
+        "client_ip": "198.51.100.7",
+    }
+
+
+def test_a_call_is_one_text_line():
+    told, written = made(json_lines=False)
+    told.call_ended(record(model=None, channel=None, ttft_ms=None))
+    told.flush()
+    assert written == [
+        f"event=call id={CALL_ID} user=alice key_id=key-id endpoint=/v1/messages stream=True"
+        " status=200 outcome=ok input_tokens=10 output_tokens=20 cost=1.5 duration_ms=1234"
+        " attempts=2 client_ip=198.51.100.7\n".encode()
+    ]
+
+
+ODD = [
+    "x\nevent=call id=forged",
+    "a b",
+    "a\tb",
+    "\u2028",
+    "\x1b[31m",
+    '"q"',
+    "\ud800",
+    "ü✓",
+    "x" * 128,
+]
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("json_lines", [True, False])
+def test_a_name_of_the_caller_cannot_make_a_line_or_a_field(name, json_lines):
+    told, written = made(json_lines)
+    told.call_ended(record(model=name))
+    told.flush()
+    [block] = written
+    assert block.endswith(b"\n") and len(block.splitlines()) == 1
+    if json_lines:
+        assert json.loads(block)["model"] == name
+    else:
+        word = block.decode().partition(" model=")[2].rpartition(" channel=main ")[0]
+        assert word == name or json.loads(word) == name
+        assert word.isprintable() and (word.startswith('"') or " " not in word)
+
+
+def test_lines_are_gathered_until_the_flush():
+    told, written = made()
+    told.flush()
+    assert written == []
+    for _ in range(3):
+        told.call_ended(record())
+    assert written == []
+    told.flush()
+    assert len(written) == 1 and len(written.lines) == 3
+    told.flush()
+    assert len(written) == 1
+
+
+def test_calls_need_not_be_logged():
+    told = Telemetry(-1, None, True)
+    told.call_ended(record())
+    told.flush()
+    assert told.dropped == 0
+
+
+def test_lines_of_one_second_are_bounded(monkeypatch):
+    monkeypatch.setattr(telemetry, "LINES_MAX", 10)
+    told, written = made()
+    for _ in range(15):
+        told.call_ended(record())
+    told.flush()
+    assert (len(written.lines), told.dropped) == (10, 5)
+    told.call_ended(record())
+    told.flush()
+    assert len(written.lines) == 11
+
+
+# ---- reports -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pipe():
+    reader, writer = os.pipe2(os.O_NONBLOCK)
+    ends = {reader, writer}
+
+    def close(end):
+        ends.discard(end)
+        os.close(end)
+
+    yield reader, writer, close
+    for end in ends:
+        os.close(end)
+
+
+def test_a_report_is_one_line_in_one_piece(pipe):
+    reader, writer, _ = pipe
+    told, _ = made(report_fd=writer)
+    told.report({"ready": True, "why": "two\nlines", "streams": 3})
+    told.report({"ready": False})
+    lines = os.read(reader, 65536).splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"ready": True, "why": "two\nlines", "streams": 3},
+        {"ready": False},
+    ]
+
+
+def test_a_supervisor_that_does_not_read_holds_nobody_up(pipe):
+    reader, writer, _ = pipe
+    told, _ = made(report_fd=writer)
+    for _ in range(1000):
+        told.report({"why": "x" * 1000})
+    assert 900 < told.dropped < 1000
+    # What came is whole.
+    whole = b""
+    while len(whole) < (1000 - told.dropped) * 1000:
+        whole += os.read(reader, 1 << 20)
+    assert all(json.loads(line)["why"] for line in whole.splitlines())
+    told.report({"ready": True})
+    assert json.loads(os.read(reader, 65536)) == {"ready": True}
+
+
+def test_a_supervisor_that_is_gone(pipe):
+    reader, writer, close = pipe
+    told, _ = made(report_fd=writer)
+    close(reader)
+    told.report({"ready": True})
+    assert told.dropped == 0
+
+
+def test_a_report_must_fit_into_one_write(pipe):
+    told, _ = made(report_fd=pipe[1])
+    with pytest.raises(ValueError, match="one write"):
+        told.report({"why": "x" * REPORT_MAX_BYTES})
