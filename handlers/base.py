@@ -16,10 +16,11 @@ from adapters.family import Family
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from conf.settings import Settings
-from handlers.connection import ClientConnection, Header, Request
+from handlers.connection import ClientConnection, Header
 from handlers.relay.admit import Network, client_address
 from handlers.relay.call import Arrival
 from handlers.relay.pipeline import Relay, wall_ms
+from handlers.request import Request
 from store.ids import new_ulid
 
 log = logging.getLogger("sluice.http")

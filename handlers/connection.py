@@ -1,6 +1,6 @@
 """One client connection: HTTP/1.1 on an asyncio transport, under Tornado's RequestHandlers.
 
-httptools (llhttp, strict) parses; here is the order of things: one request at a time, answers
+handlers.request reads; here is the order of things: one request at a time, answers
 framed in one write, back-pressure, and how a connection ends. It takes the place of Tornado's
 IOStream and HTTP1Connection, which cost three times as much a request (docs/performance.md, ADR
 0001). A handler gets at it by `RequestHandler.detach()`; `handlers.relay.downstream` and
@@ -13,90 +13,28 @@ import logging
 import socket
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
-from itertools import chain
 from typing import Any, Protocol, cast
 
 import httptools
 from tornado import httputil
 
+from handlers.request import BODY, BROKEN, HEAD, Request, RequestReader, head_fault
+
 log = logging.getLogger("sluice.http")
 
 Header = tuple[str, str]
 
-HEAD_MAX_BYTES = 65536
 QUEUED_MAX_BYTES = 65536  # read ahead of what is being worked on; then the client has to wait
 QUEUED_PIECE_BYTES = 1024  # what a piece costs besides its bytes: a head is much more in memory
 PARSED_AT_ONCE_BYTES = 16384  # of what has come; it may be a thousand requests
 LINGER_MAX_BYTES = 1 << 20  # after an early answer: so much is still taken in and thrown away,
 LINGER_S = 2  # so long, that the client sees the answer and not a reset connection
 
-# Pieces of a request; _BROKEN stands for what is none, with the reason.
-_HEAD, _BODY, _END, _BROKEN = range(4)
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # for SO_LINGER
-_HEAD_TOO_LARGE = "The request head is larger than 64 KiB."
 _STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n" for s in HTTPStatus}
 _STATUS_LINES[529] = "HTTP/1.1 529 Overloaded\r\n"
-
-
-class RequestHeaders(Mapping[str, str]):
-    """The fields of a request head by name, whatever its case; repeated ones joined by commas."""
-
-    __slots__ = ("_fields",)
-
-    def __init__(self, lines: Sequence[tuple[bytes, bytes]]) -> None:
-        self._fields: dict[str, str] = {}
-        for raw_name, raw_value in lines:
-            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip()
-            before = self._fields.get(name)
-            self._fields[name] = value if before is None else f"{before},{value}"
-
-    def __getitem__(self, name: str) -> str:
-        return self._fields[name.lower()]
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower() in self._fields
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The field, or the default."""
-        return self._fields.get(name.lower(), default)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
-
-    def __len__(self) -> int:
-        return len(self._fields)
-
-
-class Request(httputil.HTTPServerRequest):
-    """What Tornado's handlers look at; made without what this gateway never asks for."""
-
-    def __init__(
-        self, connection: "ClientConnection", method: str, uri: str, headers: RequestHeaders
-    ) -> None:
-        self.connection = connection
-        self.method = method
-        self.uri = uri
-        self.headers = headers  # type: ignore[assignment]
-        self.body = b""
-        self.remote_ip = connection.peer
-        # Clients that take this for a proxy name a whole address.
-        target = uri if uri[:1] == "/" else "/" + uri.partition("://")[2].partition("/")[2]
-        self.path, _, self.query = target.partition("?")
-        self.files = {}
-
-    @property
-    def announces_body(self) -> bool:
-        """Whether a body follows the head."""
-        return "content-length" in self.headers or "transfer-encoding" in self.headers
-
-    @property
-    def expects_continue(self) -> bool:
-        """The client waits for a word of ours before it sends the body."""
-        expected: str = self.headers.get("expect", "")
-        may_expect = self.version == "HTTP/1.1" and self.announces_body
-        return may_expect and expected.lower() == "100-continue"
 
 
 class Server(Protocol):
@@ -171,76 +109,6 @@ class _Outgoing(asyncio.Protocol):
             self._transport.write(data)
 
 
-class _Reader:
-    """What httptools calls: puts heads together and hands the pieces of requests on."""
-
-    def __init__(self, connection: "ClientConnection") -> None:
-        self._connection = connection
-        self._parser = httptools.HttpRequestParser(self)
-        self._url = b""
-        self._lines: list[tuple[bytes, bytes]] = []
-        self._unseen_bytes = 0  # that came since a piece was handed on
-        self._body_header = b""  # of a request that asks for another protocol
-
-    def feed(self, data: bytes | memoryview) -> None:
-        """Takes bytes of the client."""
-        self._unseen_bytes += len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            # The parser takes what follows for another protocol. None is spoken here, so the
-            # request is one like any other: its body is read, behind a head made for that.
-            head = b"POST / HTTP/1.1\r\n%b\r\n\r\n" % self._body_header
-            self.feed(head + data[upgrade.args[0] :])
-        except httptools.HttpParserCallbackError:
-            raise
-        except httptools.HttpParserError as error:
-            self._connection.take(_BROKEN, f"The request is not valid HTTP/1.1: {error}.")
-        if self._unseen_bytes > HEAD_MAX_BYTES:
-            self._connection.take(_BROKEN, _HEAD_TOO_LARGE)
-
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._lines.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        self._unseen_bytes = 0
-        url, lines = self._url, self._lines
-        self._url, self._lines = b"", []
-        if self._body_header:
-            self._body_header = b""
-        elif len(url) + sum(map(len, chain.from_iterable(lines))) > HEAD_MAX_BYTES:
-            self._connection.take(_BROKEN, _HEAD_TOO_LARGE)
-        else:
-            self._hand_on_head(url, RequestHeaders(lines))
-
-    def _hand_on_head(self, url: bytes, headers: RequestHeaders) -> None:
-        parser = self._parser
-        method = parser.get_method().decode("latin-1")
-        request = Request(self._connection, method, url.decode("latin-1"), headers)
-        request.version = "HTTP/" + parser.get_http_version()
-        keep_alive = parser.should_keep_alive()
-        if parser.should_upgrade():
-            keep_alive = False
-            length: str = headers.get("content-length", "0")
-            chunked = "transfer-encoding" in headers
-            header = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {length}"
-            self._body_header = header.encode("latin-1")
-        self._connection.take(_HEAD, (request, keep_alive))
-
-    def on_body(self, body: bytes) -> None:
-        self._unseen_bytes = 0
-        self._connection.take(_BODY, body)
-
-    def on_message_complete(self) -> None:
-        self._unseen_bytes = 0
-        self._lines = []  # trailers; they must not get into the next head
-        if not self._body_header:
-            self._connection.take(_END, None)
-
-
 class ClientConnection(_Outgoing, httputil.HTTPConnection):
     """One connection, from accept to close.
 
@@ -252,7 +120,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         super().__init__()
         self._server = server
         self._buffer_bytes = buffer_bytes
-        self._reader = _Reader(self)
+        self._reader = RequestReader(self)
         self._queue: deque[tuple[int, Any]] = deque()
         self._queued_bytes = 0
         self._reading = True
@@ -402,40 +270,40 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         """Works on a piece of a request, or lets it wait for its turn. For the reader."""
         if self._deaf:
             return
-        if kind == _BROKEN:
+        if kind == BROKEN:
             self._deaf = True
         if not self._queue and not self._must_wait(kind):
             self._work_on(kind, value)
             return
         self._queue.append((kind, value))
-        self._queued_bytes += QUEUED_PIECE_BYTES + (len(value) if kind == _BODY else 0)
+        self._queued_bytes += QUEUED_PIECE_BYTES + (len(value) if kind == BODY else 0)
         if self._queued_bytes > QUEUED_MAX_BYTES and self._reading and self._transport is not None:
             self._reading = False
             self._transport.pause_reading()
 
     def _must_wait(self, kind: int) -> bool:
-        if kind == _HEAD:
+        if kind == HEAD:
             # Answers that a client does not read must not pile up.
             return self._request is not None or self._full
-        if kind == _BROKEN and self._whole:
+        if kind == BROKEN and self._whole:
             return self._request is not None
         return self._preparing
 
     def _work_on(self, kind: int, value: Any) -> None:
-        if kind == _HEAD:
+        if kind == HEAD:
             self._begin(*value)
-        elif kind == _BROKEN:
+        elif kind == BROKEN:
             self._refuse(value)
         elif self._delegate is None:
             return
-        elif kind == _BODY:
+        elif kind == BODY:
             self._delegate.data_received(value)
         else:
             self._whole = True
             self._delegate.finish()
 
     def _begin(self, request: Request, keep_alive: bool) -> None:
-        fault = _head_fault(request)
+        fault = head_fault(request)
         if fault:
             self._refuse(fault)
             return
@@ -538,16 +406,3 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             return
         self._keep_alive = self._whole = False
         self.answer(*self._server.malformed(message))
-
-
-def _head_fault(request: Request) -> str:
-    """Why a head that parses is no request all the same (RFC 9112 §2.3, §3.2, §6.1); else empty."""
-    if request.version not in ("HTTP/1.1", "HTTP/1.0"):
-        return "The request line has no HTTP version that is spoken here (1.1, 1.0)."
-    if request.headers.get("transfer-encoding", "chunked").lower() != "chunked":
-        return "The only transfer-encoding of a request is chunked."
-    # Two Host lines would stand joined here, and no host's name has a comma.
-    host = request.headers.get("host")
-    if (host is None and request.version == "HTTP/1.1") or "," in (host or ""):
-        return "A request has exactly one Host header."
-    return ""

@@ -15,7 +15,8 @@ from tornado import httputil
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from handlers.base import Site
-from handlers.connection import LINGER_S, ClientConnection, Header, Request
+from handlers.connection import LINGER_S, ClientConnection, Header
+from handlers.request import Request
 from handlers.routes import Router
 from store.ids import new_ulid
 

@@ -29,6 +29,7 @@ ALLOWED = {
         "msgspec",
     },
     "handlers.connection": {"handlers", "adapters", "tornado", "httptools"},
+    "handlers.request": {"tornado", "httptools"},
     "handlers.relay.upstream": {
         *("handlers.relay", "handlers.telemetry", "adapters", "store", "tornado", "pycurl"),
     },

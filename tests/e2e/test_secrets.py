@@ -38,7 +38,8 @@ SETTINGS = {
     "server.drain_timeout_s": 1,
 }
 SCRIPTS = (
-    "", "status=400", "status=401", "status=429 retry_after=1", "status=500", "status=500 body=html",
+    "", "status=400", "status=401", "status=429 retry_after=1", "status=500",
+    "status=500 body=html",
     "status=400 body=text", "html200", "empty200", "json200", "error200", "redirect", "garbage=0",
     "garbage=3", "error_event=0", "error_event=3", "cut=3", "reset=3", "reset_before_head",
     "close_before_head", "stall_before_head", "stall=3", "wrong_length", "gzip", "gzip_bomb",

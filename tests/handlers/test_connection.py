@@ -8,14 +8,8 @@ import socket
 
 import pytest
 
-from handlers.connection import (
-    HEAD_MAX_BYTES,
-    LINGER_MAX_BYTES,
-    PARSED_AT_ONCE_BYTES,
-    QUEUED_MAX_BYTES,
-    Request,
-    RequestHeaders,
-)
+from handlers.connection import LINGER_MAX_BYTES, PARSED_AT_ONCE_BYTES, QUEUED_MAX_BYTES
+from handlers.request import HEAD_MAX_BYTES, Request, RequestHeaders
 from tests.handlers.client import encode_head
 from tests.handlers.test_server import Echo, acting, bound, held, serving, turns, until
 
