@@ -37,7 +37,7 @@ class LazyVerb(click.Command):
     """Stands for the `command` of a module that is imported when the verb is called."""
 
     def __init__(self, name: str, module: str, summary: str) -> None:
-        super().__init__(name, short_help=summary)
+        super().__init__(name, help=summary, short_help=summary)
         self._module = module
 
     def make_context(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "tests" / "wire"
+START_TIMEOUT_S = 30
 END_TIMEOUT_S = 10
 
 
@@ -34,7 +36,8 @@ class ScriptedUpstream:
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().strip()
+        said, _, _ = select.select([self.process.stdout], [], [], START_TIMEOUT_S)
+        self.url = self.process.stdout.readline().strip() if said else ""
         if not self.url:
             self.close()
             raise RuntimeError("the scripted upstream did not start; its reason is on stderr")

@@ -10,6 +10,7 @@ from adapters.estimate import (
     IMAGE_BOUND_TOKENS,
     IMAGE_TYPICAL_TOKENS,
     MEDIA_BASE64_CHARS_PER_TOKEN,
+    body_weight,
     estimate_body_tokens,
     estimate_tokens,
     input_bound_tokens,
@@ -127,6 +128,11 @@ def test_deltas_add_up_whatever_their_size(tokens, text):
         pieces = [text[i : i + size] for i in range(0, len(text), size)]
         assert sum(map(output_weight, pieces)) == pytest.approx(whole, rel=0.25)
     assert output_units(text) == pytest.approx(tokens, rel=0.35)
+
+
+@pytest.mark.parametrize(("tokens", "text"), COUNTED.values(), ids=COUNTED)
+def test_a_body_weighs_what_its_text_weighs(tokens, text):
+    assert body_weight(text.encode()) == output_weight(text)
 
 
 def test_small_things():

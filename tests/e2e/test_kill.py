@@ -149,9 +149,14 @@ def check_books(gateway, seen_by_vendor, whole, began):
             assert record["error_code"] == LOST and record["node"]
     gateway.run("usage", "verify")
     gateway.run("books", "verify")
-    shown = json.loads(gateway.run("wallet", "show", "--user", "owner", "--json"))
-    costs = sum(Decimal(record["cost"]) for record in records)
-    assert Decimal(shown["balance"]) == Decimal(CREDIT) - costs
+
+    def wallet_agrees():
+        shown = json.loads(gateway.run("wallet", "show", "--user", "owner", "--json"))
+        costs = sum(Decimal(record["cost"]) for record in gateway.usage())
+        return Decimal(shown["balance"]) == Decimal(CREDIT) - costs
+
+    # The call that asked whether it serves again may be written between the two readings.
+    assert wait_until(wallet_agrees, 10, step_s=0.3)
     return records
 
 

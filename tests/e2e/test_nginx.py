@@ -302,15 +302,16 @@ def test_an_nginx_nobody_tuned_is_prompt_too(site, tmp_path, family):
 
 
 def test_a_slow_client_makes_the_vendor_wait(site):
-    """nginx takes no more than it can pass on: 64 MiB, of which the client reads a few bytes."""
-    with site.ask(PATHS["chat_completions"], chat("brim-over [[demo flood=64]]", True)) as answer:
+    """nginx takes no more than it can pass on: 128 MiB, of which the client reads a few bytes."""
+    with site.ask(PATHS["chat_completions"], chat("brim-over [[demo flood=128]]", True)) as answer:
         answer.read(1000)
         sent, before = 0, -1
         while sent != before:
             time.sleep(0.5)
             sent, before = entry_of(site, "brim-over")["chunks_sent"], sent
         assert not entry_of(site, "brim-over")["finished"]
-    assert 0 < sent * 4096 < 16 << 20, "somebody swallowed the stream"
+    # the kernel's buffers of four sockets stand between
+    assert 0 < sent * 4096 < 32 << 20, "somebody swallowed the stream"
 
 
 def entry_of(site, word):

@@ -206,11 +206,11 @@ def operate(gateway):
     gateway.run("apply", "-", stdin=json.dumps(wrong), code=1)
 
 
-def test_the_calls_were_made_and_the_log_talks(node):
+def test_the_calls_were_made_and_logged(node):
     gateway, answered = node
     assert answered == 2 * 2 * len(SCRIPTS)
     log = gateway.log()
-    assert log.count('"event":"call"') >= answered and '"level":"debug"' in log
+    assert log.count('"event":"call"') >= answered
     outcomes = {record["outcome"] for record in gateway.usage()}
     assert outcomes >= {"ok", "refused", "upstream_error", "upstream_truncated", "timeout",
                         "client_gone", "gateway_lost"}  # fmt: skip

@@ -188,6 +188,7 @@ async def test_a_client_that_takes_something_now_and_then_is_not():
     for _ in range(5):
         watch.pass_s(IDLE_S)
         rig.client.connection.unsent_bytes -= 1000
+    rig.client.connection.room = True
     rig.client.connection.on_drained()
     watch.pass_s(3 * IDLE_S)
     assert rig.call.interrupted is None
