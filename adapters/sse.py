@@ -145,9 +145,9 @@ def event_fields(event: bytes) -> tuple[str | None, bytes | None]:
 
     Several data lines are joined by LF; comments and unknown fields are skipped.
     """
-    if event.startswith(b"data: ") and event.endswith(b"\n\n") and b"\r" not in event:
-        if event.find(b"\n") == len(event) - 2:
-            return None, event[6:-2]
+    one_line = event.startswith(b"data: ") and event.endswith(b"\n\n") and b"\r" not in event
+    if one_line and event.find(b"\n") == len(event) - 2:
+        return None, event[6:-2]
     name: str | None = None
     data: list[bytes] = []
     for _, line in _lines(event):

@@ -355,7 +355,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         lines = [_STATUS_LINES[status], "Server: sluice\r\nDate: ", self._server.date, "\r\n"]
         for name, value in headers:
             if "\n" in value or "\r" in value:
-                # A vendor's: it must not begin a line of its own.
+                # Nothing may begin a header line of its own.
                 value = " ".join(value.split())
             lines.append(f"{name}: {value}\r\n")
         # A drain tells the client, but leaves the closing to it or to the sweep 2 s later: a proxy
