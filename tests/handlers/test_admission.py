@@ -530,29 +530,15 @@ def test_a_body_that_is_called_json(gateway, value, encoding):
 @pytest.mark.parametrize(
     ("encoding", "pack"),
     [("compress", bytes), ("br, gzip", bytes), ("made-up", bytes), ("gzip", bytes),
-     ("gzip", lambda body: gzip.compress(body)[:-12])],
-    ids=["compress", "br, gzip", "made-up", "gzip that is none", "half a gzip"],
+     ("gzip", gzip.compress)],
+    ids=["compress", "br, gzip", "made-up", "gzip that is none", "gzip"],
 )  # fmt: skip
-def test_an_encoding_that_cannot_be_undone(gateway, family, encoding, pack):
+def test_no_encoding_of_a_body_is_undone(gateway, family, encoding, pack):
     body = pack(json.dumps(ask(family, "open-model")).encode())
     headers = {**credentials(family), "Content-Encoding": encoding}
     answer = exchange(gateway.port, "POST", PATHS[family], headers, body)
     check_refusal(answer, family, "E17")
     check_refused_record(gateway, answer, "E17")
-
-
-@pytest.mark.parametrize("family", BOTH)
-def test_a_gzipped_body_is_taken(gateway, family):
-    body = gzip.compress(json.dumps(ask(family, "open-model")).encode())
-    headers = {**credentials(family), "Content-Encoding": "gzip"}
-    assert exchange(gateway.port, "POST", PATHS[family], headers, body).status == 200
-
-
-def test_the_limit_holds_after_unpacking(strict):
-    body = gzip.compress(json.dumps(ask(CHAT, "open-model", "x" * 8 * LIMIT_BYTES)).encode())
-    assert len(body) < LIMIT_BYTES / 8
-    headers = {**credentials(), "Content-Encoding": "gzip"}
-    check_refusal(exchange(strict.port, "POST", PATHS[CHAT], headers, body), CHAT, "E15")
 
 
 def padded(family, size, **more):
