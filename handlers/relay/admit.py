@@ -25,6 +25,7 @@ _BEARER = re.compile(r"bearer ([^\s,]+)", re.IGNORECASE)
 _FORWARDED_MAX = 64  # addresses of X-Forwarded-For that are looked at, from the right
 DEFAULT_OUTPUT_BOUND_TOKENS = 8192  # when neither the client nor the model says a bound
 MODEL_NAME_MAX_CHARS = 128  # of a name in a record; no model has a longer one
+_TOO_MUCH = "The bounds of this request (max_tokens, n) are beyond any amount of money."
 LEAST_OUTPUT_TOKENS = 256  # an answer worth starting when little money is left
 
 
@@ -155,9 +156,15 @@ def set_bounds(call: Call, peek: Peek) -> None:
 
 
 def hold_amounts(call: Call) -> tuple[int, int]:
-    """(wanted, least) nanos to hold: the whole bound, and what a short answer would cost."""
+    """(wanted, least) nanos to hold: the whole bound, and what a short answer would cost.
+
+    Raises Fault E12 for bounds that no money can cover.
+    """
     prices, group = call.prices, call.group
     assert prices is not None and group is not None
     inputs, outputs, ppm = call.input_bound_tokens, call.output_bound_tokens, group.multiplier_ppm
-    wanted = bound_nanos(inputs, outputs, prices, ppm)
+    try:
+        wanted = bound_nanos(inputs, outputs, prices, ppm)
+    except OverflowError:
+        raise Fault(Condition.INVALID_FIELD, _TOO_MUCH) from None
     return wanted, bound_nanos(inputs, min(LEAST_OUTPUT_TOKENS, outputs), prices, ppm)

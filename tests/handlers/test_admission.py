@@ -778,6 +778,14 @@ def test_a_doubled_name_is_refused(gateway, family, text):
     assert gateway.record(answer.call_id)["error_code"] == "invalid_type"
 
 
+def test_bounds_that_no_money_covers(gateway):
+    """Each number is one that may be asked for; together they cost more than a BIGINT holds."""
+    call = ask(CHAT, "open-model") | {"n": 2**31, "max_tokens": 2**31}
+    answer = exchange(gateway.port, "POST", PATHS[CHAT], credentials(), call)
+    check_refusal(answer, CHAT, "E12")
+    check_refused_record(gateway, answer, "E12")
+
+
 @pytest.mark.parametrize("family", BOTH)
 def test_a_number_beyond_all_bounds_where_it_is_read(gateway, family):
     body = good(family).replace(b'"max_tokens": 300', b'"max_tokens": 1e999')
