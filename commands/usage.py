@@ -108,7 +108,9 @@ def tail(config: Path | None, as_json: bool, following: bool, limit: int, **filt
     help="One JSON object a line, or one line of CSV.",
 )
 @filter_options
-@click.option("--since", type=Moment(), help="Calls begun since: a time, a day, or how long ago (24h).")
+@click.option(
+    "--since", type=Moment(), help="Calls begun since: a time, a day, or how long ago (24h)."
+)
 @click.option("--until", type=Moment(), help="Calls begun before.")
 @config_option
 @json_option
