@@ -147,7 +147,6 @@ class Supervisor:
     def _new_worker(self, slot: Slot) -> Worker | None:
         start = {
             "settings": to_plain(self._loaded.settings),
-            "config_dir": str(self._loaded.config_dir),
             "secrets_path": str(self._loaded.secrets_path),
             "node": self._node,
         }

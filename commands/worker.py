@@ -59,9 +59,7 @@ class Orders(msgspec.Struct):
     """What the supervisor tells a worker first."""
 
     settings: dict[str, dict[str, object]]
-    config_dir: str
     secrets_path: str
-    slot: int
     listen_fd: int
     report_fd: int
     node: str
@@ -89,7 +87,7 @@ def main(args: Sequence[str]) -> int:
         if refusal:
             log.error(refusal)
             return REFUSED_EXIT
-        # A loop turn of uvloop costs a third of asyncio's (docs/performance.md).
+        # An event costs about a fifth less than on asyncio's loop (docs/performance.md).
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             code = runner.run(_serve(orders, settings, keys, logs))
     except (ConfigError, StoreError) as error:

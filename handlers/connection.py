@@ -2,7 +2,7 @@
 
 handlers.request reads; here is the order of things: one request at a time, answers
 framed in one write, back-pressure, and how a connection ends. It takes the place of Tornado's
-IOStream and HTTP1Connection, which cost three times as much a request (docs/performance.md, ADR
+IOStream and HTTP1Connection, which cost more than all the rest of a call (docs/performance.md, ADR
 0001). A handler gets at it by `RequestHandler.detach()`; `handlers.relay.downstream` and
 `handlers.base` are the only ones that do.
 """

@@ -1,6 +1,6 @@
 """The URL table of the relay port, and how a path finds its handler.
 
-Paths are compared exactly, in one dictionary: a pattern list costs a microsecond a route.
+Paths are compared exactly, in one dictionary: a list of patterns costs more with each route.
 """
 
 from tornado import httputil

@@ -10,8 +10,6 @@ journals of dead processes: adoption.
 import fcntl
 import logging
 import os
-import secrets
-import socket
 import threading
 import time
 from collections import deque
@@ -42,8 +40,6 @@ CARRY_BYTES = 16 * SEGMENT_BYTES
 IDLE_TICK_S = 1.0
 DISK_RETRY_S = 1.0
 FLOOD_KEYS_MAX = 10_000
-NODE_FILE = "node"
-DIRECTORY_LOCK = "serve.lock"
 OPEN_TEXT_CHARS = 128
 BARE_TEXT_CHARS = 64
 _MINUTE_MS = 60_000
@@ -54,45 +50,6 @@ Line = TypeVar("Line", OpenLine, UsageRecord)
 
 class JournalFull(StoreError):
     """There is no room for another call (or the disk fails): new calls are refused for now."""
-
-
-class JournalLocked(StoreError):
-    """Another process works in this folder."""
-
-
-def node_name(directory: Path) -> str:
-    """The name of this node, made at the first start and kept in the journal folder.
-
-    Raises OSError when the folder cannot be written.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / NODE_FILE
-    if not path.exists():
-        made = directory / f"{NODE_FILE}.{secrets.token_hex(8)}"
-        made.write_text(f"{socket.gethostname()[:64]}-{secrets.token_hex(2)}\n")
-        try:
-            # A link, unlike a rename, never replaces the name another process has just made.
-            os.link(made, path)
-        except FileExistsError:
-            pass
-        finally:
-            made.unlink()
-    return path.read_text().strip()
-
-
-def lock_directory(directory: Path) -> int:
-    """Claim a journal folder for one gateway; a descriptor to keep open for life.
-
-    Raises JournalLocked when another gateway has it.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(directory / DIRECTORY_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if not try_lock(descriptor):
-        os.close(descriptor)
-        raise JournalLocked(
-            f"another gateway uses the journal folder {directory}; set journal.dir to another one"
-        )
-    return descriptor
 
 
 def lock_path(directory: Path, journal_id: str) -> Path:

@@ -268,7 +268,6 @@ def test_worker_gets_its_orders_and_nothing_else(start, tmp_path):
     until(gateway.all_ready)
     orders = json.loads(notes.read_text())
     assert orders["settings"]["upstream"]["heartbeat_s"] == 7
-    assert orders["config_dir"] == str(gateway.folder)
     assert orders["secrets_path"] == str(gateway.folder / "secrets.toml")
     assert orders["slot"] == 0
     assert orders["node"] == (gateway.folder / "journal" / "node").read_text().strip()

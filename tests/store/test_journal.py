@@ -10,7 +10,7 @@ import pytest
 
 from store import journal as journal_module
 from store.ids import new_ulid
-from store.journal import Journal, JournalFull, JournalLocked, lock_directory, node_name
+from store.journal import Journal, JournalFull
 from store.journal_lines import (
     CLOSE,
     LINE_MAX_BYTES,
@@ -400,33 +400,6 @@ def test_each_journal_has_its_lock_for_life(tmp_path):
     two.close(remove=True)
     assert not list(tmp_path.glob(f"{two.id}*"))
     assert list(tmp_path.glob(f"{one.id}*"))
-
-
-def test_a_folder_belongs_to_one_gateway(tmp_path):
-    held = lock_directory(tmp_path / "journal")
-    with pytest.raises(JournalLocked, match=r"journal\.dir"):
-        lock_directory(tmp_path / "journal")
-    os.close(held)
-    os.close(lock_directory(tmp_path / "journal"))
-
-
-def test_the_node_keeps_its_name(tmp_path):
-    name = node_name(tmp_path / "journal")
-    assert name and name == node_name(tmp_path / "journal")
-    assert name != node_name(tmp_path / "other")
-    assert os.listdir(tmp_path / "journal") == ["node"]
-
-
-def test_two_processes_agree_on_the_name_of_their_node(tmp_path, monkeypatch):
-    first = node_name(tmp_path)
-    real = os.path.exists
-
-    def not_yet(path, **options):
-        return False if str(path).endswith("node") else real(path)
-
-    monkeypatch.setattr("pathlib.Path.exists", not_yet)
-    assert node_name(tmp_path) == first
-    assert os.listdir(tmp_path) == ["node"]
 
 
 def test_backlog_is_what_is_not_applied(journal):
