@@ -144,7 +144,7 @@ _MESSAGES: dict[Condition, str] = {
     Condition.UNKNOWN_PATH: "No such endpoint.",
     Condition.DUPLICATED_PATH: "No such endpoint: the base URL already contains the path.",
     Condition.METHOD_NOT_ALLOWED: "Use {allow} for this endpoint.",
-    Condition.ID_NOT_FOUND: "The id is not known here.",
+    Condition.ID_NOT_FOUND: "The id {id} is not known here.",
     Condition.BODY_TIMEOUT: "The body did not arrive in time.",
     Condition.INTERNAL: "Internal error, see request id.",
     Condition.UNAVAILABLE: "The gateway cannot take calls right now.",
@@ -248,6 +248,7 @@ class Fault(Exception):
             detail=self.detail or "the value cannot be used",
             wait=self.wait_s,
             allow=self.allow or "POST",
+            id=f"'{self.detail}'" if self.detail else "of the request",
         )
 
     @message.setter

@@ -27,6 +27,27 @@ class Vendor:
     stream_options: bool = True  # false: refuses the field, so usage is not asked for
 
 
+class Operation(Struct, frozen=True, gc=False):
+    """One thing that clients of a family ask for: an endpoint of the relay port.
+
+    `framing` says how a streamed answer is cut into events. A path may name a target that the
+    endpoint shows as a placeholder: the model, or the id of something that the vendor has stored.
+    """
+
+    endpoint: str  # path of records, targets in it replaced: "/v1/responses/{id}"
+    free: bool = False  # recorded with cost 0 and without a hold: counts, stored things
+    counting: bool = False  # the answer is a number of tokens
+    stored: bool = False  # about something stored; the request has no body that is read
+    framing: Literal["sse", "json_array"] = "sse"
+
+
+class StoredRef(Struct, frozen=True, gc=False):
+    """What a request builds on that some upstream account has stored: the field and its id."""
+
+    param: str
+    id: str
+
+
 class Peek(Struct, frozen=True, gc=False):
     """The few fields of a request that the gateway reads."""
 
@@ -77,6 +98,7 @@ class StreamTap(Protocol):
     it is fed no more.
     """
 
+    framing: Literal["sse", "json_array"]
     accepted: bool  # a data event that is no error was seen
     started: bool  # the client's reader is inside an answer (M: message_start was seen)
     finished: bool  # every choice has its finish reason
@@ -109,26 +131,34 @@ class StreamTap(Protocol):
         """Read one event; return what to send of it."""
         ...  # pragma: no cover
 
+    def encode_fault(self, fault: Fault, request_id: str) -> bytes:
+        """The last bytes of a stream that failed, also of one that nothing was fed to."""
+        ...  # pragma: no cover
+
 
 class Family(Protocol):
     """One wire format on its own ground: no conversion, bytes pass as they are."""
 
     name: str
-    endpoint: str  # path of records and of the upstream
-    counting_endpoint: str | None  # path of token counts, None when the family has none
+    operations: Mapping[str, Operation]  # by what the family calls them
     answer_headers: frozenset[str]  # of the upstream, that may go down to the client
-    credentials: tuple[str, ...]  # headers that may carry the key; the first one present decides
+    # headers that may carry the key ("?key": the query's field); the first one present decides
+    credentials: tuple[str, ...]
 
-    def model_name(self, spans: Spans) -> str:
-        """The model that is asked for; raises Fault E10, E12."""
+    def model_name(self, spans: Spans, target: str | None = None) -> str:
+        """The model that is asked for, by the body or the path; raises Fault E10, E12."""
         ...  # pragma: no cover
 
-    def peek(self, spans: Spans, counting: bool = False) -> Peek:
+    def peek(self, spans: Spans, operation: Operation, target: str | None = None) -> Peek:
         """Read the few fields; raises Fault E10, E12, E13."""
         ...  # pragma: no cover
 
-    def upstream_path(self, counting: bool) -> str:
-        """Where the upstream takes the call, behind its base URL."""
+    def stored_ref(self, spans: Spans) -> StoredRef | None:
+        """What the request builds on that only one upstream account knows; E12 for a wrong type."""
+        ...  # pragma: no cover
+
+    def upstream_path(self, operation: Operation, upstream_model: str, target: str | None) -> str:
+        """Where the upstream takes the call, behind its base URL: path, with the query if any."""
         ...  # pragma: no cover
 
     def request_headers(self, client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
@@ -147,21 +177,19 @@ class Family(Protocol):
         ...  # pragma: no cover
 
     def read_answer(
-        self, body: bytes, public: str, upstream_model: str, counting: bool = False
+        self, body: bytes, public: str, upstream_model: str, operation: Operation
     ) -> Answer:
         """Read a whole answer; raises Fault E30 or the condition of an error inside it."""
         ...  # pragma: no cover
 
-    def stream_tap(self, public: str, upstream_model: str, drop_usage: bool) -> StreamTap:
+    def stream_tap(
+        self, public: str, upstream_model: str, drop_usage: bool, operation: Operation
+    ) -> StreamTap:
         """A tap for one streamed answer; ``drop_usage``: the client did not ask for usage."""
         ...  # pragma: no cover
 
     def encode_fault(self, fault: Fault, request_id: str) -> Envelope:
         """A refusal or failure before the answer began."""
-        ...  # pragma: no cover
-
-    def encode_stream_fault(self, fault: Fault, request_id: str) -> bytes:
-        """The last event of a stream that failed."""
         ...  # pragma: no cover
 
     def keep_alive(self, started: bool) -> bytes:

@@ -14,7 +14,7 @@ import click
 
 from adapters.bridge import NativeStream
 from adapters.conditions import Condition, Fault
-from adapters.family import Family
+from adapters.family import Family, Operation
 from adapters.faults import read_upstream_error
 from adapters.jsonio import dumps, top_level
 from adapters.masking import clean_message
@@ -34,11 +34,31 @@ MAX_TOKENS = 64
 PATIENCE_S = 60
 BODY_CHARS = 2000
 
-# Fields of a small request. Not every chat model takes max_tokens, and the answer is short anyway.
 _MESSAGES = [{"role": "user", "content": PROMPT}]
-REQUESTS: dict[str, dict[str, Any]] = {
-    "chat_completions": {"messages": _MESSAGES},
-    "messages": {"messages": _MESSAGES, "max_tokens": MAX_TOKENS},
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A small request of a family: its fields, and the names of the operations, plain and
+    streamed. `in_path`: model and streaming are told by the path, not by the body."""
+
+    fields: dict[str, Any]
+    plain: str = "create"
+    streamed: str = "create"
+    in_path: bool = False
+
+
+# Not every chat model takes max_tokens, and the answer is short anyway.
+PROBES: dict[str, Probe] = {
+    "chat_completions": Probe({"messages": _MESSAGES}),
+    "responses": Probe({"input": PROMPT, "store": False}),
+    "messages": Probe({"messages": _MESSAGES, "max_tokens": MAX_TOKENS}),
+    "generate_content": Probe(
+        {"contents": [{"role": "user", "parts": [{"text": PROMPT}]}]},
+        plain="generateContent",
+        streamed="streamGenerateContent",
+        in_path=True,
+    ),
 }
 
 
@@ -91,7 +111,7 @@ def _channel(access: Access, name: str) -> Channel:
 
 def _model(channel: Channel, asked: str | None) -> str:
     where = f'channel "{channel.name}"'
-    if channel.family not in REQUESTS:
+    if channel.family not in FAMILIES:
         raise Refused([f"{where}: its family {channel.family} cannot be called by this version"])
     if not channel.keys:
         raise Refused([f"{where} has no key: ./sluice channel set {channel.name} keys=env:NAME"])
@@ -131,20 +151,27 @@ async def _call(channel: Channel, result: Result, limits: UpstreamSettings) -> N
 def _request(
     family: Family, channel: Channel, result: Result, limits: UpstreamSettings
 ) -> UpstreamRequest:
-    fields = {"model": result.model, "stream": result.stream, **REQUESTS[family.name]}
-    body, vendor = dumps(fields), VENDORS[channel.vendor]
+    probe, operation = PROBES[family.name], _operation(family, result)
+    named = {} if probe.in_path else {"model": result.model, "stream": result.stream}
+    body, vendor = dumps(named | probe.fields), VENDORS[channel.vendor]
     spans = top_level(body)
+    peek = family.peek(spans, operation, result.model)
     return UpstreamRequest(
         method="POST",
-        url=channel.base_url + family.upstream_path(counting=False),
+        url=channel.base_url + family.upstream_path(operation, result.upstream_model, result.model),
         headers=family.request_headers({}, vendor, channel.keys[0]),
-        body=family.edit_request(body, spans, family.peek(spans), result.upstream_model, vendor),
+        body=family.edit_request(body, spans, peek, result.upstream_model, vendor),
         connect_timeout_s=limits.connect_timeout_s,
         first_byte_timeout_s=min(limits.first_byte_timeout_s, PATIENCE_S),
         idle_timeout_s=min(limits.idle_timeout_s, PATIENCE_S),
         max_answer_bytes=limits.max_answer_bytes,
         stream=result.stream,
     )
+
+
+def _operation(family: Family, result: Result) -> Operation:
+    probe = PROBES[family.name]
+    return family.operations[probe.streamed if result.stream else probe.plain]
 
 
 def _read_whole(family: Family, channel: Channel, exchange: Exchange, result: Result) -> None:
@@ -157,13 +184,16 @@ def _read_whole(family: Family, channel: Channel, exchange: Exchange, result: Re
         content_type = exchange.content_type or "nothing"
         result.error = f"asked for a stream, the answer is {clean_message(content_type)}"
     else:
-        family.read_answer(exchange.body, result.model, result.upstream_model)
+        operation = _operation(family, result)
+        family.read_answer(exchange.body, result.model, result.upstream_model, operation)
 
 
 async def _read_stream(
     family: Family, exchange: Exchange, result: Result, limits: UpstreamSettings
 ) -> None:
-    tap = family.stream_tap(result.model, result.upstream_model, drop_usage=True)
+    tap = family.stream_tap(
+        result.model, result.upstream_model, drop_usage=True, operation=_operation(family, result)
+    )
     stream = NativeStream(tap, limits.max_event_bytes)
     ended: asyncio.Future[UpstreamError | None] = asyncio.get_running_loop().create_future()
 

@@ -8,4 +8,4 @@ class ChatCompletionsHandler(InferenceHandler):
     """Chat completions, plain and streamed."""
 
     FAMILY = FAMILIES["chat_completions"]
-    ENDPOINT = "/v1/chat/completions"
+    OPERATION = FAMILY.operations["create"]

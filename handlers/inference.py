@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable
 
-from adapters.family import Family
+from adapters.family import Family, Operation
 from adapters.faults import Condition, Fault
 from adapters.jsonio import top_level
 from handlers.base import Site
@@ -21,11 +21,10 @@ _LOOKED_INTO = frozenset({Condition.KEY_DISABLED, Condition.KEY_EXPIRED,
 
 
 class InferenceHandler(BodyHandler):
-    """POST of one entry. Subclasses name family, endpoint, and whether it only counts tokens."""
+    """A call of one entry. Subclasses name the family and its operation."""
 
     FAMILY: Family
-    ENDPOINT: str
-    COUNTING = False
+    OPERATION: Operation
     KEEP_OF_REFUSED_BYTES = 65536
 
     def initialize(self, site: Site) -> None:
@@ -63,8 +62,7 @@ class InferenceHandler(BodyHandler):
         self._call = call = Call(
             arrival=arrival,
             family=self.FAMILY,
-            endpoint=self.ENDPOINT,
-            counting=self.COUNTING,
+            operation=self.OPERATION,
             key=key,
             client_headers=headers,
             snapshot=snapshot,

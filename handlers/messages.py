@@ -8,12 +8,11 @@ class MessagesHandler(InferenceHandler):
     """Messages, plain and streamed; any query string (`beta=true`) is ignored."""
 
     FAMILY = FAMILIES["messages"]
-    ENDPOINT = "/v1/messages"
+    OPERATION = FAMILY.operations["create"]
 
 
 class CountTokensHandler(InferenceHandler):
     """Token counts of a messages request: free of charge, recorded."""
 
     FAMILY = FAMILIES["messages"]
-    ENDPOINT = "/v1/messages/count_tokens"
-    COUNTING = True
+    OPERATION = FAMILY.operations["count_tokens"]

@@ -103,6 +103,14 @@ class Snapshot:
             found = self._memo[key] = self._search(key)
         return found
 
+    def native(self, group: str, family: str) -> tuple[Channel, ...]:
+        """Enabled channels of a group that speak a family, whatever models they serve."""
+        return tuple(
+            channel
+            for channel in self.channels
+            if channel.enabled and channel.family == family and group in channel.groups
+        )
+
     def offers(self, group: str, model: str) -> bool:
         """True when some enabled channel serves the model to the group, in whatever family."""
         families = {channel.family for channel in self.channels}

@@ -9,9 +9,18 @@ from typing import Any
 
 from adapters import fields
 from adapters.chat_completions import reply, request
-from adapters.chat_completions.fault import encode_fault, encode_stream_fault
+from adapters.chat_completions.fault import encode_fault
 from adapters.chat_completions.stream import ChatTap
-from adapters.family import Answer, Envelope, ModelEntry, Peek, StreamTap, Vendor
+from adapters.family import (
+    Answer,
+    Envelope,
+    ModelEntry,
+    Operation,
+    Peek,
+    StoredRef,
+    StreamTap,
+    Vendor,
+)
 from adapters.faults import Fault
 from adapters.jsonio import Spans, dumps
 
@@ -20,23 +29,26 @@ class ChatCompletions:
     """See ``family.Family`` for what each method means."""
 
     name = "chat_completions"
-    endpoint = "/v1/chat/completions"
-    counting_endpoint: str | None = None
+    operations: Mapping[str, Operation] = {"create": Operation("/v1/chat/completions")}
     answer_headers = frozenset({"openai-processing-ms", "openai-version"})
 
     credentials: tuple[str, ...] = ("authorization",)
 
-    def model_name(self, spans: Spans) -> str:
+    def model_name(self, spans: Spans, target: str | None = None) -> str:
         """The model that is asked for."""
         return fields.model_name(spans)
 
-    def peek(self, spans: Spans, counting: bool = False) -> Peek:
-        """Read the few fields; the family has no token counts, so ``counting`` changes nothing."""
+    def peek(self, spans: Spans, operation: Operation, target: str | None = None) -> Peek:
+        """Read the few fields."""
         return request.peek(spans)
 
-    def upstream_path(self, counting: bool) -> str:
+    def stored_ref(self, spans: Spans) -> StoredRef | None:
+        """None: no field of this family names something stored."""
+        return None
+
+    def upstream_path(self, operation: Operation, upstream_model: str, target: str | None) -> str:
         """Where the upstream takes the call."""
-        return self.endpoint
+        return operation.endpoint
 
     def request_headers(self, client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
         """Header lines for the upstream."""
@@ -54,22 +66,20 @@ class ChatCompletions:
         return request.edit(body, spans, peek, upstream_model, vendor)
 
     def read_answer(
-        self, body: bytes, public: str, upstream_model: str, counting: bool = False
+        self, body: bytes, public: str, upstream_model: str, operation: Operation
     ) -> Answer:
         """Read a whole answer."""
         return reply.read(body, public, upstream_model)
 
-    def stream_tap(self, public: str, upstream_model: str, drop_usage: bool) -> StreamTap:
+    def stream_tap(
+        self, public: str, upstream_model: str, drop_usage: bool, operation: Operation
+    ) -> StreamTap:
         """A tap for one streamed answer."""
         return ChatTap(public, upstream_model, drop_usage)
 
     def encode_fault(self, fault: Fault, request_id: str) -> Envelope:
         """A refusal or failure; the request id travels in headers only."""
         return encode_fault(fault)
-
-    def encode_stream_fault(self, fault: Fault, request_id: str) -> bytes:
-        """The last event of a stream that failed."""
-        return encode_stream_fault(fault)
 
     def keep_alive(self, started: bool) -> bytes:
         """A comment: every client of the family skips it."""

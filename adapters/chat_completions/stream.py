@@ -6,8 +6,9 @@ deltas) and changes nothing but the model's name and, where the client had not a
 that carries only usage. Imported by this folder's ``__init__``.
 """
 
-from typing import Any
+from typing import Any, Literal
 
+from adapters.chat_completions.fault import encode_stream_fault
 from adapters.chat_completions.reply import read_usage, weight_of_message
 from adapters.estimate import output_weight, tokens_of_weight
 from adapters.faults import Condition, Fault, read_embedded_error
@@ -70,6 +71,7 @@ class ChatTap:
         "ended",
         "fault",
         "finished",
+        "framing",
         "reported",
         "started",
         "terminal",
@@ -87,6 +89,7 @@ class ChatTap:
         self._weight = 0
         self._last_choice = 0
         self._finished_choices: set[int] = set()
+        self.framing: Literal["sse", "json_array"] = "sse"
         self.accepted = False
         self.started = False
         self.finished = False
@@ -119,6 +122,10 @@ class ChatTap:
         ):
             return self._feed_any(event)
         return self._renamed(event) if self._renaming else event
+
+    def encode_fault(self, fault: Fault, request_id: str) -> bytes:
+        """The last event of a stream that failed."""
+        return encode_stream_fault(fault)
 
     def _read_delta(self, event: bytes) -> bool:
         """Count the text of a plain delta; False when the event is anything else."""

@@ -7,11 +7,20 @@ Source of its facts: the types and behaviour of the official Anthropic SDKs. Imp
 from collections.abc import Mapping, Sequence
 
 from adapters import fields
-from adapters.family import Answer, Envelope, ModelEntry, Peek, StreamTap, Vendor
+from adapters.family import (
+    Answer,
+    Envelope,
+    ModelEntry,
+    Operation,
+    Peek,
+    StoredRef,
+    StreamTap,
+    Vendor,
+)
 from adapters.faults import Fault
 from adapters.jsonio import Spans
 from adapters.messages import lists, reply, request
-from adapters.messages.fault import encode_fault, encode_stream_fault
+from adapters.messages.fault import encode_fault
 from adapters.messages.stream import MessagesTap
 
 
@@ -19,23 +28,29 @@ class Messages:
     """See ``family.Family`` for what each method means."""
 
     name = "messages"
-    endpoint = "/v1/messages"
-    counting_endpoint: str | None = "/v1/messages/count_tokens"
+    operations: Mapping[str, Operation] = {
+        "create": Operation("/v1/messages"),
+        "count_tokens": Operation("/v1/messages/count_tokens", free=True, counting=True),
+    }
     answer_headers: frozenset[str] = frozenset()  # the vendor's describe our account
 
     credentials: tuple[str, ...] = ("authorization", "x-api-key")
 
-    def model_name(self, spans: Spans) -> str:
+    def model_name(self, spans: Spans, target: str | None = None) -> str:
         """The model that is asked for."""
         return fields.model_name(spans)
 
-    def peek(self, spans: Spans, counting: bool = False) -> Peek:
+    def peek(self, spans: Spans, operation: Operation, target: str | None = None) -> Peek:
         """Read the few fields."""
-        return request.peek(spans, counting)
+        return request.peek(spans, operation.counting)
 
-    def upstream_path(self, counting: bool) -> str:
+    def stored_ref(self, spans: Spans) -> StoredRef | None:
+        """None: no field of this family names something stored."""
+        return None
+
+    def upstream_path(self, operation: Operation, upstream_model: str, target: str | None) -> str:
         """Where the upstream takes the call."""
-        return "/v1/messages/count_tokens" if counting else self.endpoint
+        return operation.endpoint
 
     def request_headers(self, client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
         """Header lines for the upstream."""
@@ -53,22 +68,22 @@ class Messages:
         return request.edit(body, spans, peek, upstream_model)
 
     def read_answer(
-        self, body: bytes, public: str, upstream_model: str, counting: bool = False
+        self, body: bytes, public: str, upstream_model: str, operation: Operation
     ) -> Answer:
         """Read a whole answer."""
-        return reply.read_count(body) if counting else reply.read(body, public, upstream_model)
+        if operation.counting:
+            return reply.read_count(body)
+        return reply.read(body, public, upstream_model)
 
-    def stream_tap(self, public: str, upstream_model: str, drop_usage: bool) -> StreamTap:
+    def stream_tap(
+        self, public: str, upstream_model: str, drop_usage: bool, operation: Operation
+    ) -> StreamTap:
         """A tap for one streamed answer; usage is part of every stream and never dropped."""
         return MessagesTap(public, upstream_model)
 
     def encode_fault(self, fault: Fault, request_id: str) -> Envelope:
         """A refusal or failure."""
         return encode_fault(fault, request_id)
-
-    def encode_stream_fault(self, fault: Fault, request_id: str) -> bytes:
-        """The last event of a stream that failed."""
-        return encode_stream_fault(fault, request_id)
 
     def keep_alive(self, started: bool) -> bytes:
         """A ping inside a message; before it a comment, since ping comes after message_start."""

@@ -4,12 +4,13 @@ Numbers of ``message_delta`` are totals that overwrite those of ``message_start`
 keep theirs. Imported by this folder's ``__init__``.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 from adapters.estimate import output_weight, tokens_of_weight
 from adapters.faults import Condition, Fault, read_embedded_error
 from adapters.ir import Usage
 from adapters.jsonio import DECODE_ERRORS, Struct, decoder, dumps, loads_loose, locate
+from adapters.messages.fault import encode_stream_fault
 from adapters.messages.reply import read_usage
 from adapters.sse import event_fields, place_in_event
 
@@ -45,6 +46,7 @@ class MessagesTap:
         "ended",
         "fault",
         "finished",
+        "framing",
         "started",
         "terminal",
         "upstream_id",
@@ -55,6 +57,7 @@ class MessagesTap:
         self._renaming = public != upstream_model
         self._reported: dict[str, Any] = {}
         self._weight = 0
+        self.framing: Literal["sse", "json_array"] = "sse"
         self.accepted = False
         self.started = False
         self.finished = False
@@ -96,6 +99,10 @@ class MessagesTap:
         ):
             return event
         return self._feed_any(event)
+
+    def encode_fault(self, fault: Fault, request_id: str) -> bytes:
+        """The last event of a stream that failed."""
+        return encode_stream_fault(fault, request_id)
 
     def _read_delta(self, event: bytes) -> bool:
         """Count the text of a delta; False when the event is anything else."""

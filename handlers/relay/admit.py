@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from adapters.estimate import body_weight, input_bound_tokens, tokens_of_weight
-from adapters.family import Family, Peek
+from adapters.family import Family, Peek, StoredRef
 from adapters.faults import Condition, Fault
 from adapters.jsonio import top_level
 from handlers.relay.call import Call
@@ -26,6 +26,7 @@ _FORWARDED_MAX = 64  # addresses of X-Forwarded-For that are looked at, from the
 DEFAULT_OUTPUT_BOUND_TOKENS = 8192  # when neither the client nor the model says a bound
 MODEL_NAME_MAX_CHARS = 128  # of a name in a record; no model has a longer one
 _TOO_MUCH = "The bounds of this request (max_tokens, n) are beyond any amount of money."
+_ID_SHOWN_MAX = 80
 LEAST_OUTPUT_TOKENS = 256  # an answer worth starting when little money is left
 
 
@@ -109,20 +110,40 @@ def check_entry(snapshot: Snapshot, key: KeyEntry, family: Family) -> Group:
 
 
 def read_body(call: Call, body: bytes) -> None:
-    """JSON, model and fields of the body into the call. Raises Fault E08, E10 to E13."""
+    """JSON, model and fields of the body into the call. Raises Fault E08, E10 to E13, E35."""
     call.spans = spans = top_level(body)
     try:
-        call.peek = peek = call.family.peek(spans, call.counting)
+        call.peek = peek = call.family.peek(spans, call.operation, call.target)
     except Fault:
         # A model that this key cannot have is told before a field that is wrong.
-        name = call.family.model_name(spans)
+        name = call.family.model_name(spans, call.target)
         call.stream = spans.value("stream") is True
         check_model(call, name)
         raise
     call.stream = peek.stream
     check_model(call, peek.model)
+    stored = call.family.stored_ref(spans)
+    if stored is not None:
+        check_stored(call, stored)
     call.body = body
     set_bounds(call, peek)
+
+
+def read_stored(call: Call) -> None:
+    """The one channel that can know the stored thing of the path. Raises Fault E35."""
+    assert call.target is not None
+    call.stream = "stream=true" in call.query[1:].split("&")
+    call.peek = Peek("", call.stream, None, 1, include_usage=True)
+    check_stored(call, StoredRef("id", call.target))
+
+
+def check_stored(call: Call, stored: StoredRef) -> None:
+    """Leaves the one channel that can know what is stored. Raises Fault E35 when there are more
+    (which of them made it is not known) or none."""
+    native = call.snapshot.native(call.key.group, call.family.name)
+    if len(native) != 1:
+        raise Fault(Condition.ID_NOT_FOUND, param=stored.param, detail=stored.id[:_ID_SHOWN_MAX])
+    call.candidates = native
 
 
 def check_model(call: Call, name: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from adapters.family import Envelope, Family, Peek
+from adapters.family import Envelope, Family, Operation, Peek, StreamTap
 from adapters.faults import Fault
 from adapters.ir import Usage
 from adapters.jsonio import Spans
@@ -76,11 +76,13 @@ class Call(Struct, eq=False):
 
     arrival: Arrival
     family: Family
-    endpoint: str
-    counting: bool
+    operation: Operation
     key: KeyEntry
     client_headers: Mapping[str, str]
     snapshot: Snapshot
+    target: str | None = None  # what the path names: a model, or the id of something stored
+    method: str = "POST"
+    query: str = ""  # "?…" that goes on to the upstream, of stored things only
     body: bytes = b""
     spans: Spans | None = None
     peek: Peek | None = None
@@ -98,6 +100,7 @@ class Call(Struct, eq=False):
     channel: Channel | None = None
     upstream_model: str | None = None
     attempts: list[Attempt] = []  # each call gets a list of its own
+    tap: StreamTap | None = None  # of the accepted stream
     delivery: Delivery = field(default_factory=Delivery)
     status: int | None = None
     first_byte_ms: int | None = None

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from adapters.bridge import NativeStream
-from adapters.family import Envelope
+from adapters.family import Envelope, Vendor
 from adapters.faults import Condition, Fault, read_upstream_error
 from adapters.registry import VENDORS
 from conf.settings import Settings
@@ -28,7 +28,7 @@ from handlers.relay.call import (
 from handlers.relay.downstream import Downstream, Header
 from handlers.relay.live import LiveCalls, LiveStream
 from handlers.relay.plan import ordered
-from handlers.relay.pump import PumpEnd, StreamPump
+from handlers.relay.pump import CONTENT_TYPES, PumpEnd, StreamPump
 from handlers.relay.upstream import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
 from handlers.telemetry import Telemetry
 from store.catalog import EMPTY, Channel, Snapshot
@@ -83,7 +83,7 @@ class Relay:
         """Relays one call whose head was admitted; whatever happens, it is settled and answered."""
         self.live.enter(call)
         try:
-            admit.read_body(call, body)
+            admit.read_stored(call) if call.operation.stored else admit.read_body(call, body)
             candidates = self._plan(call)
             await self._hold(call)
             self._open(call)
@@ -116,14 +116,13 @@ class Relay:
             downstream.send(envelope.status, tuple(envelope.headers.items()), envelope.body)
 
     def _plan(self, call: Call) -> list[Channel]:
-        assert call.model is not None
         found = ordered(call.candidates, random)
         if not found:
-            raise Fault(Condition.NO_CHANNEL, model=call.model.name)
+            raise Fault(Condition.NO_CHANNEL, model=call.model_name)
         return found
 
     async def _hold(self, call: Call) -> None:
-        if call.counting:
+        if call.operation.free:
             return
         wanted, least = admit.hold_amounts(call)
         if wanted == 0:
@@ -147,11 +146,11 @@ class Relay:
             key_id=key.id,
             key_name=key.name,
             group=key.group,
-            endpoint=call.endpoint,
+            endpoint=call.operation.endpoint,
             family=call.family.name,
             model=call.model_name,
             stream=call.stream,
-            prices=call.prices.json if call.prices and not call.counting else None,
+            prices=call.prices.json if call.prices and not call.operation.free else None,
             multiplier_ppm=call.group.multiplier_ppm if call.group else None,
             input_tokens=call.input_estimate_tokens,
             client_request_id=arrival.client_request_id,
@@ -197,7 +196,7 @@ class Relay:
     async def _attempt(self, call: Call, channel: Channel, pump: StreamPump | None) -> AttemptEnd:
         """One try at one channel, noted in the call."""
         assert call.peek is not None
-        call.channel, call.upstream_model = channel, channel.models[call.peek.model]
+        call.channel, call.upstream_model = channel, channel.models.get(call.peek.model)
         started_ms = wall_ms()
         attempt = Attempt(channel.name)
         call.attempts.append(attempt)
@@ -239,7 +238,6 @@ class Relay:
                 exchange.cancel()
 
     def _request(self, call: Call, channel: Channel) -> UpstreamRequest:
-        assert call.spans is not None and call.peek is not None and call.upstream_model is not None
         family, limits = call.family, self.settings.upstream
         turn = self.turns[channel.id] = self.turns.get(channel.id, -1) + 1
         key = channel.keys[turn % len(channel.keys)] if channel.keys else ""
@@ -248,27 +246,32 @@ class Relay:
             vendor = replace(vendor, stream_options=False)
         elif call.without == "beta":
             client_headers = {n: v for n, v in client_headers.items() if n != "anthropic-beta"}
+        path = family.upstream_path(call.operation, call.upstream_model or "", call.target)
         return UpstreamRequest(
-            method="POST",
-            url=channel.base_url + family.upstream_path(call.counting),
+            method=call.method,
+            url=channel.base_url + path + call.query,
             headers=family.request_headers(client_headers, vendor, key),
-            body=family.edit_request(call.body, call.spans, call.peek, call.upstream_model, vendor),
+            body=_edited_body(call, vendor),
             connect_timeout_s=limits.connect_timeout_s,
             first_byte_timeout_s=limits.first_byte_timeout_s,
             idle_timeout_s=limits.idle_timeout_s,
             max_answer_bytes=limits.max_answer_bytes,
             stream=bool(call.stream),
+            stream_type=CONTENT_TYPES[call.operation.framing],
         )
 
     def _whole_answer(self, call: Call, exchange: Exchange) -> AttemptEnd:
         family = call.family
         if exchange.status != 200:
             read = read_upstream_error(exchange.status, _wait_headers(exchange), exchange.body)
+            if call.operation.stored and exchange.status == 404:
+                return AttemptEnd(fault=Fault(Condition.ID_NOT_FOUND, detail=call.target))
             return AttemptEnd(None, read.fault, read.fail_over, read.retry_without)
-        assert call.peek is not None and call.upstream_model is not None
+        assert call.peek is not None
+        upstream_model = call.upstream_model or ""
         try:
             answer = family.read_answer(
-                exchange.body, call.peek.model, call.upstream_model, call.counting
+                exchange.body, call.peek.model, upstream_model, call.operation
             )
             if call.stream:
                 raise Fault(Condition.UPSTREAM_INVALID)
@@ -286,9 +289,12 @@ class Relay:
     async def _streamed_answer(
         self, call: Call, exchange: Exchange, pump: StreamPump
     ) -> AttemptEnd:
-        assert call.peek is not None and call.upstream_model is not None
+        assert call.peek is not None
         tap = call.family.stream_tap(
-            call.peek.model, call.upstream_model, drop_usage=not call.peek.include_usage
+            call.peek.model,
+            call.upstream_model or "",
+            drop_usage=not call.peek.include_usage,
+            operation=call.operation,
         )
         bridge = NativeStream(tap, self.settings.upstream.max_event_bytes)
         ended = pump.attach(exchange, bridge, _passed_headers(call, exchange))
@@ -357,8 +363,21 @@ class Relay:
             # An error event inside a half sent one would be read as a part of it.
             downstream.drop()
             return
-        event = call.family.encode_stream_fault(ending.fault, call.arrival.call_id)
+        tap = call.tap
+        if tap is None:  # nothing but heartbeats went down
+            name = call.model_name or ""
+            tap = call.family.stream_tap(name, name, drop_usage=False, operation=call.operation)
+        event = tap.encode_fault(ending.fault, call.arrival.call_id)
         downstream.finish(ending.tail + event)
+
+
+def _edited_body(call: Call, vendor: Vendor) -> bytes | None:
+    """The body for the upstream; None for a method without one."""
+    if call.operation.stored:
+        return b"" if call.method == "POST" else None
+    assert call.spans is not None and call.peek is not None and call.upstream_model is not None
+    family = call.family
+    return family.edit_request(call.body, call.spans, call.peek, call.upstream_model, vendor)
 
 
 def _passed_headers(call: Call, exchange: Exchange) -> tuple[Header, ...]:

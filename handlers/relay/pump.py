@@ -17,8 +17,9 @@ from handlers.relay.downstream import Downstream, Header
 from handlers.relay.faults import from_upstream
 from handlers.relay.upstream import Exchange, UpstreamError
 
-EVENT_STREAM = "text/event-stream"
-EVENT_STREAM_HEADERS: tuple[Header, ...] = (
+# of a streamed answer, by its framing
+CONTENT_TYPES = {"sse": "text/event-stream", "json_array": "application/json"}
+STREAM_HEADERS: tuple[Header, ...] = (
     ("Cache-Control", "no-cache, no-transform"),
     # nginx with its default settings would hold the whole answer back without this
     ("X-Accel-Buffering", "no"),
@@ -54,7 +55,7 @@ class StreamPump:
         self._on_accepted = on_accepted
         self._bridge: NativeStream | None = None
         self._exchange: Exchange | None = None
-        self._headers: tuple[Header, ...] = EVENT_STREAM_HEADERS
+        self._headers: tuple[Header, ...] = STREAM_HEADERS
         self.accepted = False
         self.ended: asyncio.Future[PumpEnd] | None = None
         self.started_s = 0
@@ -66,7 +67,7 @@ class StreamPump:
     ) -> "asyncio.Future[PumpEnd]":
         """Begins to carry the answer of `exchange`; the future says when it is over."""
         self._exchange, self._bridge = exchange, bridge
-        self._headers = headers + EVENT_STREAM_HEADERS
+        self._headers = headers + STREAM_HEADERS
         self.ended = asyncio.get_running_loop().create_future()
         self._downstream.on_drained = exchange.resume
         exchange.pipe(self._data, self._end)
@@ -80,7 +81,8 @@ class StreamPump:
     def commit(self) -> None:
         """Sends the head and a heartbeat although nothing is accepted yet."""
         beat = self._call.family.keep_alive(started=False)
-        headers = (("Content-Type", EVENT_STREAM), *EVENT_STREAM_HEADERS)
+        content_type = CONTENT_TYPES[self._call.operation.framing]
+        headers = (("Content-Type", content_type), *STREAM_HEADERS)
         self._downstream.start(200, headers, beat)
 
     def heartbeat(self, now_s: int, silent_s: int) -> None:
@@ -139,6 +141,8 @@ class StreamPump:
         self.accepted = True
         assert self._exchange is not None
         self._exchange.accept()
+        assert self._bridge is not None
+        self._call.tap = self._bridge.tap
         self._on_accepted(self._call)
 
     def _send(self, out: bytes) -> bool:

@@ -43,7 +43,7 @@ NOTHING = Counts(Usage(), "none")
 def charged_counts(call: Call) -> Counts:
     """The counts to charge: delivered output and its input; nothing when nothing was delivered."""
     delivery = call.delivery
-    if call.counting or not delivery.relayed:
+    if call.operation.free or not delivery.relayed:
         return NOTHING
     usage = delivery.usage
     if usage is None:
@@ -124,7 +124,7 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, now_ms: int) ->
         key.id,
         key.name,
         key.group,
-        call.endpoint,
+        call.operation.endpoint,
         call.family.name,
         channel.family if channel else None,
         call.model_name,

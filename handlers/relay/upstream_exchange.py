@@ -94,6 +94,7 @@ class Exchange:
         "_sink",
         "_size",
         "_started_at",
+        "_stream_type",
         "_stream_wanted",
         "_tick",
         "_unpacked",
@@ -128,6 +129,7 @@ class Exchange:
         self.source = None if request.body is None else RequestBody(request.body)
         self.body_bytes = 0 if request.body is None else len(request.body)
         self._stream_wanted = request.stream
+        self._stream_type = request.stream_type
         self._max_answer_bytes = request.max_answer_bytes
         self._started_at = engine.loop.time()
         self._tick = engine.tick
@@ -309,8 +311,8 @@ class Exchange:
         except UpstreamError as error:
             self.fail(error.kind, error.detail)
             return
-        event_stream = self.content_type.lower().startswith("text/event-stream")
-        if event_stream and self._stream_wanted and self.status < 400:
+        fits = self.content_type.lower().startswith(self._stream_type)
+        if fits and self._stream_wanted and self.status < 400:
             self.streaming = True
             if not self.head.done():
                 self.head.set_result(None)

@@ -50,8 +50,9 @@ class UpstreamError(Exception):
 class UpstreamRequest(Struct, frozen=True, gc=False):
     """One request to an upstream; a GET has no body (None), a POST always has one.
 
-    `stream` says that an event stream is wanted: only then may the answer be handed over piece by
-    piece. `max_answer_bytes` bounds every answer that is read whole, before and after unpacking.
+    `stream` says that a stream is wanted: only then, and with the content type `stream_type`, may
+    the answer be handed over piece by piece. `max_answer_bytes` bounds every answer that is read
+    whole, before and after unpacking.
     """
 
     method: str
@@ -63,6 +64,7 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
     idle_timeout_s: float
     max_answer_bytes: int
     stream: bool
+    stream_type: str = "text/event-stream"
 
 
 def encode_header_lines(lines: Sequence[str]) -> list[bytes]:

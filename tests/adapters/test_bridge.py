@@ -3,6 +3,7 @@
 import pytest
 
 from adapters.bridge import PREAMBLE_LIMIT_BYTES, NativeStream
+from adapters.family import Operation
 from adapters.faults import Condition
 from adapters.registry import FAMILIES
 
@@ -13,8 +14,11 @@ DONE = b"data: [DONE]\n\n"
 ERROR = b'data: {"error":{"message":"m","type":"server_error"}}\n\n'
 
 
+CREATE = Operation("/v1/some/endpoint")
+
+
 def chat_stream(drop=False, limit=65536, public="up"):
-    return NativeStream(FAMILIES["chat_completions"].stream_tap(public, "up", drop), limit)
+    return NativeStream(FAMILIES["chat_completions"].stream_tap(public, "up", drop, CREATE), limit)
 
 
 def test_nothing_is_sent_before_acceptance_then_all_of_it():
@@ -135,7 +139,7 @@ def test_an_oversized_first_event_is_an_answer_when_it_has_data():
 
 
 def test_messages_are_whole_only_with_their_last_event():
-    tap = FAMILIES["messages"].stream_tap("m", "m", True)
+    tap = FAMILIES["messages"].stream_tap("m", "m", True, CREATE)
     stream = NativeStream(tap, 65536)
     stream.feed(b'event: message_start\ndata: {"type":"message_start","message":{}}\n\n')
     stream.feed(

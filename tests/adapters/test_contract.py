@@ -8,7 +8,7 @@ import re
 import pytest
 
 from adapters.bridge import NativeStream
-from adapters.family import Family, Peek
+from adapters.family import Family, Operation, Peek
 from adapters.faults import Condition, Fault, read_upstream_error
 from adapters.jsonio import top_level
 from adapters.registry import FAMILIES, VENDORS
@@ -52,10 +52,20 @@ def cuts(data: bytes, rng: random.Random) -> list[list[bytes]]:
     return ways
 
 
+def plain(family: Family) -> Operation:
+    """What asks for a whole answer."""
+    return next(iter(family.operations.values()))
+
+
+def streamed(family: Family) -> Operation:
+    """What asks for a stream of events."""
+    return family.operations.get("streamGenerateContent", plain(family))
+
+
 def run(
     family: Family, chunks: list[bytes], public: str = MODEL, drop: bool = False
 ) -> tuple[bytes, NativeStream]:
-    stream = NativeStream(family.stream_tap(public, MODEL, drop), MAX_EVENT_BYTES)
+    stream = NativeStream(family.stream_tap(public, MODEL, drop, streamed(family)), MAX_EVENT_BYTES)
     sent = b"".join([stream.feed(chunk) for chunk in chunks])
     return sent + stream.close(), stream
 
@@ -119,7 +129,8 @@ def test_our_own_stream_fault_is_read_back_as_an_error(family):
     """What one gateway writes, another must understand."""
     first = next(p for f, p in GOOD_STREAMS if f is family).read_bytes().split(b"\n\n")[0] + b"\n\n"
     for condition in Condition:
-        event = family.encode_stream_fault(Fault(condition, model="m", param="p"), "req_1")
+        tap = run(family, [first])[1].tap
+        event = tap.encode_fault(Fault(condition, model="m", param="p"), "req_1")
         sent, stream = run(family, [first + event])
         assert sent == first and stream.tap.fault is not None
 
@@ -155,9 +166,9 @@ def test_every_condition_has_an_envelope(family):
 @pytest.mark.parametrize(("family", "path"), ANSWERS, ids=name_of)
 def test_a_whole_answer_is_byte_exact_but_for_the_model(family, path):
     body = path.read_bytes()
-    same = family.read_answer(body, MODEL, MODEL)
+    same = family.read_answer(body, MODEL, MODEL, plain(family))
     assert same.body is body and same.usage is not None and same.upstream_id
-    renamed = family.read_answer(body, PUBLIC, MODEL)
+    renamed = family.read_answer(body, PUBLIC, MODEL, plain(family))
     expected, times = MODEL_VALUE.subn(rb'\1"' + PUBLIC.encode() + b'"', body)
     assert times == 1 and renamed.body == expected and renamed.usage == same.usage
 
@@ -166,14 +177,14 @@ def test_a_whole_answer_is_byte_exact_but_for_the_model(family, path):
 def test_stream_and_whole_answer_report_the_same_usage(family, path):
     whole = path.with_suffix(".json")
     stream = run(family, [path.read_bytes()])[1]
-    answer = family.read_answer(whole.read_bytes(), MODEL, MODEL)
+    answer = family.read_answer(whole.read_bytes(), MODEL, MODEL, plain(family))
     assert stream.tap.usage == answer.usage
 
 
 @pytest.mark.parametrize(("family", "path"), ERRORS, ids=name_of)
 def test_error_bodies_in_place_of_an_answer(family, path):
     with pytest.raises(Fault) as caught:
-        family.read_answer(path.read_bytes(), MODEL, MODEL)
+        family.read_answer(path.read_bytes(), MODEL, MODEL, plain(family))
     assert caught.value.condition is not Condition.UPSTREAM_INVALID
     status = int(path.stem.split("_")[1])
     read = read_upstream_error(status, {}, path.read_bytes())
@@ -184,7 +195,7 @@ def test_error_bodies_in_place_of_an_answer(family, path):
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
 def test_no_answer_at_all_is_e30(family, body):
     with pytest.raises(Fault) as caught:
-        family.read_answer(body, PUBLIC, MODEL)
+        family.read_answer(body, PUBLIC, MODEL, plain(family))
     assert caught.value.condition is Condition.UPSTREAM_INVALID
 
 
@@ -214,8 +225,8 @@ def request_of(family: Family) -> bytes:
 def test_a_request_passes_when_nothing_needs_editing(family):
     body = request_of(family)
     spans = top_level(body)
-    peek = family.peek(spans)
-    assert family.model_name(spans) == "m"
+    peek = family.peek(spans, streamed(family), "m")
+    assert family.model_name(spans, "m") == "m"
     assert (peek.model, peek.stream, peek.max_output_tokens, peek.choices) == ("m", True, 5, 1)
     told = Peek("m", True, 5, 1, include_usage=True)
     assert family.edit_request(body, spans, told, "m") is body
@@ -290,7 +301,7 @@ def survives(action, *args, **kwargs) -> None:
 
 def edit(family: Family, body: bytes) -> None:
     spans = top_level(body)
-    family.edit_request(body, spans, family.peek(spans), "other")
+    family.edit_request(body, spans, family.peek(spans, streamed(family), "m"), "other")
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
@@ -303,7 +314,7 @@ def test_mutants_raise_nothing_but_faults(family):
         for public in (MODEL, PUBLIC):
             stream = run(family, [data[:cut], data[cut:]], public, drop=True)[1]
             assert stream.tap.usage is None or stream.tap.reported
-            survives(family.read_answer, data, public, MODEL)
-            survives(family.read_answer, data, public, MODEL, counting=True)
+            for operation in family.operations.values():
+                survives(family.read_answer, data, public, MODEL, operation)
         read_upstream_error(rng.choice([200, 302, 400, 401, 404, 429, 500, 503]), {}, data)
         survives(edit, family, mutant(request_of(family), rng))

@@ -10,13 +10,16 @@ from adapters.registry import FAMILIES, FAMILY_NAMES, VENDORS
 def test_built_families_are_named_and_have_paths_of_their_own():
     assert set(FAMILIES) <= set(FAMILY_NAMES)
     assert all(FAMILIES[name].name == name for name in FAMILIES)
-    paths = [family.upstream_path(False) for family in FAMILIES.values()]
-    assert len(set(paths)) == len(paths)
+    paths = [{o.endpoint for o in family.operations.values()} for family in FAMILIES.values()]
+    assert len(set.union(*paths)) == sum(map(len, paths))
     for family in FAMILIES.values():
         assert family.credentials and all(name == name.lower() for name in family.credentials)
-        assert family.endpoint == family.upstream_path(counting=False)
-        if family.counting_endpoint is not None:
-            assert family.upstream_path(counting=True) == family.counting_endpoint
+        for operation in family.operations.values():
+            path = family.upstream_path(operation, "up/m", "x_1").partition("?")[0]
+            assert path in (
+                operation.endpoint.format(model="up/m", id="x_1"),
+                operation.endpoint,
+            )
 
 
 def test_vendors():

@@ -11,7 +11,7 @@ from adapters.ir import Usage
 
 
 def read(body: bytes, public: str = "m"):
-    return FAMILY.read_answer(body, public, "m")
+    return FAMILY.read_answer(body, public, "m", FAMILY.operations["create"])
 
 
 def answer(**fields) -> bytes:

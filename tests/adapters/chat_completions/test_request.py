@@ -10,18 +10,20 @@ from adapters.faults import Condition, Fault
 from adapters.jsonio import top_level
 from adapters.registry import VENDORS
 
+CREATE = FAMILY.operations["create"]
+
 
 def body_of(**fields) -> bytes:
     return json.dumps({"model": "m", "messages": [], **fields}).encode()
 
 
 def peek(**fields):
-    return FAMILY.peek(top_level(body_of(**fields)))
+    return FAMILY.peek(top_level(body_of(**fields)), CREATE)
 
 
 def edit(body: bytes, upstream_model: str = "m", vendor: Vendor | None = None) -> bytes:
     spans = top_level(body)
-    return FAMILY.edit_request(body, spans, FAMILY.peek(spans), upstream_model, vendor)
+    return FAMILY.edit_request(body, spans, FAMILY.peek(spans, CREATE), upstream_model, vendor)
 
 
 def test_defaults():
@@ -66,10 +68,10 @@ def test_wrong_types(fields, param):
 
 def test_the_model_is_looked_at_first():
     with pytest.raises(Fault) as caught:
-        FAMILY.peek(top_level(b'{"messages":7,"n":"x"}'))
+        FAMILY.peek(top_level(b'{"messages":7,"n":"x"}'), CREATE)
     assert caught.value.condition is Condition.MODEL_MISSING
     with pytest.raises(Fault) as caught:
-        FAMILY.peek(top_level(b'{"model":"m"}'))
+        FAMILY.peek(top_level(b'{"model":"m"}'), CREATE)
     assert caught.value.condition is Condition.FIELD_MISSING
     assert caught.value.param == "messages"
 

@@ -21,7 +21,7 @@ def delta(index=0, finish=None, **fields) -> bytes:
 
 
 def tap_after(*events: bytes, public="up", drop=False) -> tuple[ChatTap, list[bytes | None]]:
-    tap = FAMILY.stream_tap(public, "up", drop)
+    tap = FAMILY.stream_tap(public, "up", drop, FAMILY.operations["create"])
     return tap, [tap.feed(one) for one in events]
 
 

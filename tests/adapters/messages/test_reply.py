@@ -11,7 +11,7 @@ from adapters.messages.reply import read_usage
 
 
 def read(body: bytes, public: str = "m"):
-    return FAMILY.read_answer(body, public, "m")
+    return FAMILY.read_answer(body, public, "m", FAMILY.operations["create"])
 
 
 def usage_of(**fields):
@@ -156,9 +156,9 @@ def test_only_a_string_is_renamed():
 
 def test_token_counts_pass_as_they_are():
     body = b'{ "input_tokens": 14, "x": 1 }'
-    found = FAMILY.read_answer(body, "pub", "m", counting=True)
+    found = FAMILY.read_answer(body, "pub", "m", FAMILY.operations["count_tokens"])
     assert found.body is body and found.usage is None and found.output_units == 0
     for bad in (b'{"input_tokens":"x"}', b"[]", b"", b'{"type":"message","content":[]}'):
         with pytest.raises(Fault) as caught:
-            FAMILY.read_answer(bad, "pub", "m", counting=True)
+            FAMILY.read_answer(bad, "pub", "m", FAMILY.operations["count_tokens"])
         assert caught.value.condition is Condition.UPSTREAM_INVALID

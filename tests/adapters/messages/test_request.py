@@ -13,7 +13,8 @@ from adapters.registry import VENDORS
 def peek(counting=False, **fields):
     body = {"model": "m", "messages": [], "max_tokens": 5, **fields}
     body = {name: value for name, value in body.items() if value is not ...}
-    return FAMILY.peek(top_level(json.dumps(body).encode()), counting)
+    operation = FAMILY.operations["count_tokens" if counting else "create"]
+    return FAMILY.peek(top_level(json.dumps(body).encode()), operation)
 
 
 def test_what_is_read():
@@ -26,8 +27,8 @@ def test_what_is_read():
 
 def test_counting_needs_no_bound():
     assert peek(counting=True, max_tokens=...).max_output_tokens is None
-    assert FAMILY.upstream_path(True) == "/v1/messages/count_tokens"
-    assert FAMILY.upstream_path(False) == "/v1/messages"
+    counting = FAMILY.operations["count_tokens"]
+    assert FAMILY.upstream_path(counting, "up", None) == "/v1/messages/count_tokens"
 
 
 @pytest.mark.parametrize(

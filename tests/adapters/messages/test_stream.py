@@ -32,7 +32,7 @@ STOP = event("message_stop")
 
 
 def tap_after(*events: bytes, public="up") -> tuple[MessagesTap, list[bytes | None]]:
-    tap = FAMILY.stream_tap(public, "up", True)
+    tap = FAMILY.stream_tap(public, "up", True, FAMILY.operations["create"])
     return tap, [tap.feed(one) for one in events]
 
 

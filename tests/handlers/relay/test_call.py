@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from adapters.family import Operation
 from adapters.registry import FAMILIES
 from handlers.relay.call import Arrival, Call, ClientGone, Delivery, DrainForced, Interrupt
 from store.catalog import EMPTY, Channel, Group, Model
@@ -38,8 +39,7 @@ def a_call(family="chat_completions", **changes):
     fields = {
         "arrival": Arrival(CALL_ID, STARTED_MS, "198.51.100.7", "agent/1", "client-id"),
         "family": FAMILIES[family],
-        "endpoint": "/v1/some/endpoint",
-        "counting": False,
+        "operation": Operation("/v1/some/endpoint"),
         "key": KEY,
         "client_headers": {},
         "snapshot": EMPTY,

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from adapters.bridge import PREAMBLE_LIMIT_BYTES, NativeStream
+from adapters.family import Operation
 from adapters.faults import Condition
 from adapters.registry import FAMILIES
 from handlers.relay.call import Delivery
 from handlers.relay.downstream import Downstream
-from handlers.relay.pump import EVENT_STREAM_HEADERS, StreamPump
+from handlers.relay.pump import STREAM_HEADERS, StreamPump
 from handlers.relay.upstream import UpstreamError
 from tests.handlers.client import events
 from tests.handlers.relay.test_call import a_call
@@ -24,6 +25,7 @@ SAMPLES = [
 ]  # fmt: skip
 PASSED = (("Content-Type", "text/event-stream; charset=utf-8"), ("x-passed", "1"))
 MAX_EVENT_BYTES = 4096
+CREATE = Operation("/v1/some/endpoint")
 HELLO = (
     b'data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":{"role":"assistant","content":""},'
     b'"finish_reason":null}]}\n\n'
@@ -93,7 +95,7 @@ class Rig:
 
     def attach(self):
         """Another attempt."""
-        tap = self.call.family.stream_tap("m", "m", drop_usage=self.drop_usage)
+        tap = self.call.family.stream_tap("m", "m", self.drop_usage, CREATE)
         self.exchange = Exchange()
         self.ended = self.pump.attach(self.exchange, NativeStream(tap, MAX_EVENT_BYTES), PASSED)
 
@@ -116,7 +118,7 @@ async def test_a_stream_passes_byte_for_byte(family, name):
             assert rig.client.body[before:].endswith(event)
     assert rig.client.body + rig.end.tail == whole
     assert (rig.end.fault, rig.end.error) == (None, None)
-    assert rig.client.heads == [(200, PASSED + EVENT_STREAM_HEADERS)]
+    assert rig.client.heads == [(200, PASSED + STREAM_HEADERS)]
     assert rig.accepted == [rig.call] and rig.exchange.accepted == 1
 
 
@@ -158,7 +160,7 @@ async def test_a_short_answer_is_over_before_its_head():
     assert rig.accepted == [rig.call]
     rig.pump.begin()
     rig.pump.begin()
-    assert rig.client.heads == [(200, PASSED + EVENT_STREAM_HEADERS)]
+    assert rig.client.heads == [(200, PASSED + STREAM_HEADERS)]
     assert rig.client.body == b""
 
 
@@ -370,9 +372,7 @@ def beat(family, started):
 async def test_commit_begins_the_stream_with_a_heartbeat(family):
     rig = Rig(family)
     rig.pump.commit()
-    assert rig.client.heads == [
-        (200, (("Content-Type", "text/event-stream"), *EVENT_STREAM_HEADERS))
-    ]
+    assert rig.client.heads == [(200, (("Content-Type", "text/event-stream"), *STREAM_HEADERS))]
     assert rig.client.body == beat(family, started=False)
     assert not rig.pump.accepted
     whole = sample(family, "text")

@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from adapters.family import Operation
 from adapters.faults import Condition, Fault
 from adapters.ir import Usage
 from handlers.relay import settle
@@ -35,7 +36,7 @@ def counts_of(delivery, **changes):
     [
         (Delivery(), {}),
         (Delivery(usage=Usage(10, 20), output_units=5), {}),
-        (delivered(Usage(10, 20)), {"counting": True}),
+        (delivered(Usage(10, 20)), {"operation": Operation("/v1/some/count", free=True)}),
     ],
 )
 def test_what_was_not_delivered_costs_nothing(delivery, changes):
