@@ -8,6 +8,7 @@ import re
 
 from adapters.family import StreamTap
 from adapters.faults import Condition, Fault
+from adapters.json_array import FIRST_OBJECT, JsonArraySplitter
 from adapters.sse import EventSplitter, RawPiece, event_fields
 
 PREAMBLE_LIMIT_BYTES = 4096  # comments and blank lines held before the first data event
@@ -17,18 +18,23 @@ _DATA_LINE = re.compile(rb"(?:\A|[\r\n])(?:\xef\xbb\xbf)?data:")
 
 
 class NativeStream:
-    """A streamed answer on its way from upstream to client.
+    """A streamed answer on its way from upstream to client, cut by the framing of its tap.
 
     ``feed`` and ``close`` return the bytes to send now. Nothing is returned until the answer is
     accepted (its first data event that is no error), then what was held comes first. After the
     terminal marker or a fault (``tap.fault``) everything is ignored.
     """
 
-    __slots__ = ("_at_start", "_held", "_max_event_bytes", "_splitter", "tap")
+    __slots__ = ("_at_start", "_held", "_max_event_bytes", "_of_events", "_splitter", "tap")
 
     def __init__(self, tap: StreamTap, max_event_bytes: int) -> None:
         self.tap = tap
-        self._splitter = EventSplitter(max_event_bytes)
+        self._of_events = tap.framing == "sse"  # else one JSON array
+        self._splitter: EventSplitter | JsonArraySplitter = (
+            EventSplitter(max_event_bytes)
+            if self._of_events
+            else JsonArraySplitter(max_event_bytes)
+        )
         self._max_event_bytes = max_event_bytes
         self._held = b""
         self._at_start = False  # the next byte begins an event of an accepted stream
@@ -64,14 +70,25 @@ class NativeStream:
             and b"\r" not in chunk
         ):
             return tap.feed(chunk) or b""
+        # The same of those vendors that end their lines with CR LF.
+        if (
+            self._at_start
+            and 4 < size <= self._max_event_bytes
+            and chunk.find(b"\r") == size - 4
+            and chunk.find(b"\n") == size - 3
+            and chunk.endswith(b"\r\n\r\n")
+        ):
+            return tap.feed(chunk) or b""
         return self._feed_any(chunk)
 
     def close(self) -> bytes:
         """The upstream ended: return a last event that lacks only its blank line, if it can be
         read."""
         tap = self.tap
+        if tap.ended or self._splitter.oversized or not self._of_events:
+            return b""  # an element of an array is complete with its bracket: no rest is
         rest = self._splitter.rest
-        if tap.ended or self._splitter.oversized or event_fields(rest)[1] is None:
+        if event_fields(rest)[1] is None:
             return b""
         last = self._pass(rest)
         if tap.fault is not None and tap.fault.condition is Condition.UPSTREAM_INVALID:
@@ -79,8 +96,9 @@ class NativeStream:
             tap.fault, tap.ended = None, False
             return b""
         if last and not tap.whole:
-            # Our error event will follow and must not run into this one.
-            last += b"\n" if rest.endswith((b"\n", b"\r")) else b"\n\n"
+            # Our error event will follow and must not run into this one. A CR may be half of the
+            # line's own end.
+            last += b"\n" if rest.endswith((b"\n", b"\n\r")) else b"\n\n"
         return last
 
     def _feed_any(self, chunk: bytes) -> bytes:
@@ -93,7 +111,7 @@ class NativeStream:
                 sent.append(self._pass(event))
             if tap.ended:
                 break
-        self._at_start = tap.accepted and self._splitter.empty
+        self._at_start = self._of_events and tap.accepted and self._splitter.empty
         return b"".join(sent)
 
     def _pass(self, event: bytes) -> bytes:
@@ -117,7 +135,7 @@ class NativeStream:
     def _accept_unread(self, piece: bytes) -> None:
         """An event over the limit is not read; one with data is an answer, anything else is
         garbage."""
-        if _DATA_LINE.search(piece):
+        if (_DATA_LINE if self._of_events else FIRST_OBJECT).search(piece):
             self.tap.accepted = True
         else:
             self._fail()

@@ -12,6 +12,7 @@ from adapters.faults import Condition, Fault
 # Visible ASCII, blanks and tabs: no CR, LF or NUL that would begin a header or end the request.
 _SAFE = re.compile(r"[\x20-\x7e\t]+")
 _MAX_VALUE_CHARS = 8192
+_OPENAI_HEADERS = ("openai-organization", "openai-project", "openai-beta")
 
 
 def base_lines(vendor: Vendor, key: str) -> list[str]:
@@ -27,6 +28,15 @@ def base_lines(vendor: Vendor, key: str) -> list[str]:
     if vendor.auth == "bearer":
         return [f"authorization: Bearer {key}", *lines]
     return [f"{vendor.auth}: {key}", *lines]
+
+
+def openai_lines(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
+    """The lines for the families of OpenAI: our credential, and its own few headers of the client
+    where the vendor knows them."""
+    lines = base_lines(vendor, key)
+    if vendor.forward_openai_headers:
+        lines += forwarded(client, _OPENAI_HEADERS)
+    return lines
 
 
 def forwarded(client: Mapping[str, str], names: Iterable[str]) -> list[str]:

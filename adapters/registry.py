@@ -6,12 +6,16 @@ the relay, commands and tests.
 
 from adapters.chat_completions import FAMILY as CHAT_COMPLETIONS
 from adapters.family import Family, Vendor
+from adapters.generate_content import FAMILY as GENERATE_CONTENT
 from adapters.messages import FAMILY as MESSAGES
+from adapters.responses import FAMILY as RESPONSES
 
-# Every family that a channel or a group may name, built here or not yet.
+# In the order in which they are shown.
 FAMILY_NAMES = ("chat_completions", "responses", "messages", "generate_content")
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (CHAT_COMPLETIONS, MESSAGES)}
+FAMILIES: dict[str, Family] = {
+    family.name: family for family in (CHAT_COMPLETIONS, RESPONSES, MESSAGES, GENERATE_CONTENT)
+}
 
 _OPENAI_FAMILIES = frozenset({"chat_completions", "responses"})
 

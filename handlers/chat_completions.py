@@ -7,5 +7,5 @@ from handlers.inference import InferenceHandler
 class ChatCompletionsHandler(InferenceHandler):
     """Chat completions, plain and streamed."""
 
-    FAMILY = FAMILIES["chat_completions"]
-    OPERATION = FAMILY.operations["create"]
+    family = FAMILIES["chat_completions"]
+    operation = family.operations["create"]

@@ -3,8 +3,7 @@
 handlers.request reads; here is the order of things: one request at a time, answers
 framed in one write, back-pressure, and how a connection ends. It takes the place of Tornado's
 IOStream and HTTP1Connection, which cost more than all the rest of a call (docs/performance.md, ADR
-0001). A handler gets at it by `RequestHandler.detach()`; `handlers.relay.downstream` and
-`handlers.base` are the only ones that do.
+0001). `handlers.base` and `handlers.relay.downstream` are the only ones that write to it.
 """
 
 import asyncio
@@ -13,7 +12,7 @@ import logging
 import socket
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 
@@ -37,6 +36,21 @@ _STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n" for s in HTTPStat
 _STATUS_LINES[529] = "HTTP/1.1 529 Overloaded\r\n"
 
 
+class Delegate(Protocol):
+    """Who works on one request: fed with its head (a future when the body has to wait), body, end.
+
+    Fed no more once it has answered, or after `on_connection_close`.
+    """
+
+    def headers_received(self) -> "asyncio.Future[None] | None": ...
+
+    def data_received(self, chunk: bytes) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def on_connection_close(self) -> None: ...
+
+
 class Server(Protocol):
     """What a connection needs of the server it belongs to."""
 
@@ -44,7 +58,7 @@ class Server(Protocol):
     now_s: int
     draining: bool
 
-    def delegate(self, request: Request) -> httputil.HTTPMessageDelegate: ...
+    def delegate(self, request: Request) -> Delegate: ...
 
     def malformed(self, message: str) -> tuple[int, Sequence[Header], bytes]: ...
 
@@ -126,7 +140,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._reading = True
         self._unparsed = memoryview(b"")
         self._request: Request | None = None
-        self._delegate: httputil.HTTPMessageDelegate | None = None
+        self._delegate: Delegate | None = None
         self._preparing = False
         self._whole = False  # the request was taken in to its end
         self._deaf = False  # what still comes is not looked at
@@ -153,10 +167,6 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
     def set_close_callback(self, callback: Callable[[], None] | None) -> None:
         """Called once when the client leaves before its answer has ended."""
         self._close_callback = callback
-
-    def detach(self) -> "ClientConnection":
-        """What RequestHandler.detach() returns: the handler answers by itself from now on."""
-        return self
 
     def answer(self, status: int, headers: Sequence[Header], body: bytes) -> None:
         """Sends a whole answer and ends the request."""
@@ -310,25 +320,24 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self.served += 1
         self._request, self._keep_alive = request, keep_alive and self._keep_alive
         self._whole = self._head_sent = self._chunked = False
-        delegate = self._server.delegate(request)
-        prepared: Awaitable[None] | None = delegate.headers_received(
-            httputil.RequestStartLine(request.method or "", request.uri or "", request.version),
-            request.headers,
-        )
-        self._delegate = delegate
-        if isinstance(prepared, asyncio.Future):
+        self._delegate = self._server.delegate(request)
+        prepared = self._delegate.headers_received()
+        if prepared is not None:
             self._preparing = True
-            expects = request.expects_continue
-            prepared.add_done_callback(self._prepared_expecting if expects else self._prepared)
-
-    def _prepared_expecting(self, future: "asyncio.Future[None]") -> None:
-        if not self._head_sent and not self.closed:
-            self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._prepared(future)
+            prepared.add_done_callback(self._prepared)
+        elif request.expects_continue:
+            self._continue()
 
     def _prepared(self, future: "asyncio.Future[None]") -> None:
         self._preparing = False
+        if self._request is not None and self._request.expects_continue:
+            self._continue()
         self._go_on()
+
+    def _continue(self) -> None:
+        """The client waits for a word before it sends the body, unless it has its answer."""
+        if not self._head_sent and not self.closed:
+            self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _go_on(self) -> None:
         """Works on what has waited, as far as it goes."""

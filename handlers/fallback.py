@@ -1,5 +1,6 @@
 """Paths that are no endpoint: what is wrong with the base URL, and the probes of clients."""
 
+import re
 from collections.abc import Mapping
 
 from adapters.family import Family
@@ -10,11 +11,29 @@ from handlers.intake import BodyHandler
 # last part of a path -> family whose clients build it
 _ENDS: Mapping[str, str] = {
     "/chat/completions": "chat_completions",
+    "/responses": "responses",
+    "/responses/input_tokens": "responses",
+    "/responses/compact": "responses",
     "/messages": "messages",
     "/messages/count_tokens": "messages",
 }
+_MODEL_CALL = re.compile(r"/models/.+:[A-Za-z]+")  # the end of paths of generate_content
 # what clients of a family are given as base URL (specification §1 rules 1 to 4)
-_BASES: Mapping[str, str] = {"chat_completions": "/v1", "messages": ""}
+_BASES: Mapping[str, str] = {
+    "chat_completions": "/v1",
+    "responses": "/v1",
+    "messages": "",
+    "generate_content": "",
+}
+# Clients of these put the version into the path themselves.
+_APPEND_VERSION = frozenset({"messages", "generate_content"})
+# families whose paths begin so, when the end tells none
+_BEGINNINGS = {
+    "/v1/messages": "messages",
+    "/v1/responses": "responses",
+    "/v1/": "chat_completions",
+    "/v1beta/": "generate_content",
+}
 _VERSIONS = ("/v1", "/v1beta")
 _PATH_SHOWN_MAX = 200
 
@@ -49,22 +68,22 @@ class FallbackHandler(BodyHandler):
     def dialect(self) -> Family:
         """The shape of the family the path ends with or begins with, else what headers show."""
         path = self.request.path
-        family = _family_of(path)
-        if family is None and path.startswith("/v1/"):
-            family = "messages" if path.startswith("/v1/messages") else "chat_completions"
+        family, _ = _end_of(path)
+        begun = (name for start, name in _BEGINNINGS.items() if path.startswith(start))
+        family = family or next(begun, None)
         return FAMILIES[family] if family else super().dialect
 
     def check_head(self) -> None:
         """Nothing is found here."""
         request = self.request
         path = request.path
-        family = _family_of(path)
+        family, end = _end_of(path)
         base = self.site.base_url
         if family is None:
             shown = path[:_PATH_SHOWN_MAX]
             raise Fault(Condition.UNKNOWN_PATH, f"No such endpoint: {request.method} {shown}.")
         right = base + _BASES[family]
-        doubled = _doubled_part(path, family)
+        doubled = _doubled_part(path.rstrip("/").removesuffix(end), family)
         if doubled:
             message = f"the base URL already contains {doubled}; set it to {right}."
             raise Fault(Condition.DUPLICATED_PATH, "No such endpoint: " + message)
@@ -79,21 +98,24 @@ class FallbackHandler(BodyHandler):
         raise AssertionError
 
 
-def _family_of(path: str) -> str | None:
+def _end_of(path: str) -> tuple[str | None, str]:
+    """The family whose clients build such an end of a path, and the end itself."""
     trimmed = path.rstrip("/")
-    for end, family in _ENDS.items():
-        if trimmed.endswith(end):
-            return family
-    return None
+    ends = [end for end in _ENDS if trimmed.endswith(end)]
+    if ends:
+        longest = max(ends, key=len)
+        return _ENDS[longest], longest
+    match = _MODEL_CALL.search(trimmed)
+    if match is not None and match.end() == len(trimmed):
+        return "generate_content", match[0]
+    return None, ""
 
 
-def _doubled_part(path: str, family: str) -> str | None:
-    """The part that the base URL has in excess: what stands before the path the client appends."""
-    trimmed = path.rstrip("/")
-    end = max((e for e in _ENDS if trimmed.endswith(e)), key=len)
-    before = trimmed[: -len(end)]
-    # One version is right: clients of messages append it, those of chat have it in their base URL.
-    excess = before.removesuffix("/v1")
+def _doubled_part(before: str, family: str) -> str | None:
+    """The part that the base URL has in excess; `before` is the path without its end."""
+    version = next((v for v in _VERSIONS if before.endswith(v)), "")
+    # One version is right: it is the client's, or the base URL's.
+    excess = before.removesuffix(version)
     if before in _VERSIONS or not excess.endswith((*_ENDS, *_VERSIONS)):
         return None
-    return (excess if family == "messages" else before)[:_PATH_SHOWN_MAX]
+    return (excess if family in _APPEND_VERSION else before)[:_PATH_SHOWN_MAX]

@@ -23,8 +23,10 @@ _LOOKED_INTO = frozenset({Condition.KEY_DISABLED, Condition.KEY_EXPIRED,
 class InferenceHandler(BodyHandler):
     """A call of one entry. Subclasses name the family and its operation."""
 
-    FAMILY: Family
-    OPERATION: Operation
+    family: Family
+    operation: Operation
+    methods: tuple[str, ...] = ("POST",)
+    target: str | None = None  # what the path names
     KEEP_OF_REFUSED_BYTES = 65536
 
     def initialize(self, site: Site) -> None:
@@ -36,13 +38,13 @@ class InferenceHandler(BodyHandler):
     @property
     def dialect(self) -> Family:
         """Errors of an entry come in its family's shape, whoever calls."""
-        return self.FAMILY
+        return self.family
 
     def check_head(self) -> Awaitable[None] | None:
         """Method, key, entry point, content type, size, encoding, in this order."""
-        if self.request.method != "POST":
-            raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
-        secret = admit.credential(self.request.headers.get, self.FAMILY.credentials)
+        if self.request.method not in self.methods:
+            raise Fault(Condition.METHOD_NOT_ALLOWED, allow=", ".join(self.methods))
+        secret = admit.credential(self.credential_field, self.family.credentials)
         keys = self.site.relay.keys
         entry = keys.peek(secret)
         if entry is MISS:
@@ -61,14 +63,19 @@ class InferenceHandler(BodyHandler):
         snapshot = self.site.relay.snapshot
         self._call = call = Call(
             arrival=arrival,
-            family=self.FAMILY,
-            operation=self.OPERATION,
+            family=self.family,
+            operation=self.operation,
             key=key,
             client_headers=headers,
             snapshot=snapshot,
+            target=self.target,
         )
         admit.check_key(key, arrival.client_ip, arrival.started_ms)
-        call.group = admit.check_entry(snapshot, key, self.FAMILY)
+        call.group = admit.check_entry(snapshot, key, self.family)
+        if self.operation.stored:
+            call.method = self.request.method or ""
+            call.query = f"?{self.request.query}" if self.request.query else ""
+            return
         if headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
             raise Fault(Condition.CONTENT_TYPE)
         self.check_size()
@@ -79,11 +86,11 @@ class InferenceHandler(BodyHandler):
         """Relays the call."""
         assert self._call is not None
         self._running = True
-        connection = self.take_over()
+        connection = self.connection
         try:
             await self.site.relay.run(self._call, body, Downstream(connection, self.base_headers))
         except BaseException:
-            # Nothing else would end the answer: Tornado has left the connection to us.
+            # Nothing else would end the answer once it has begun.
             connection.drop()
             raise
 
@@ -92,9 +99,9 @@ class InferenceHandler(BodyHandler):
         if self._call is None:
             self.answer_fault(fault)
             return
-        if fault.condition in _LOOKED_INTO:
+        if fault.condition in _LOOKED_INTO and not self.operation.stored:
             _note_model(self._call, body)
-        downstream = Downstream(self.take_over(), self.base_headers)
+        downstream = Downstream(self.connection, self.base_headers)
         self.site.relay.end(self._call, Ending("refused", fault), downstream)
 
     def client_left(self) -> None:
@@ -110,10 +117,10 @@ class InferenceHandler(BodyHandler):
 
 
 def _note_model(call: Call, body: bytes) -> None:
-    """Puts the model's name of a refused call into its record, when the body tells it."""
+    """Puts the model's name of a refused call into its record, when path or body tells it."""
     try:
         spans = top_level(body)
-        name, stream = spans.value("model"), spans.value("stream")
+        name, stream = call.target or spans.value("model"), spans.value("stream")
     except Fault:
         return
     if isinstance(name, str) and name:

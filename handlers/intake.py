@@ -7,8 +7,6 @@ a proxy turn the answer into a 502 of its own. Except where waiting would be wor
 
 from collections.abc import Awaitable
 
-from tornado.web import stream_request_body
-
 from adapters.faults import Condition, Fault
 from handlers.base import RelayHandler, Site
 from handlers.relay.admit import client_address
@@ -18,7 +16,6 @@ OVERSIZED_PROXY_BYTES = 64 << 20
 _UNROUTABLE = "0.0.0.0"
 
 
-@stream_request_body
 class BodyHandler(RelayHandler):
     """Takes a body in, within its limits, and hands it to `complete` or refuses.
 
@@ -59,14 +56,13 @@ class BodyHandler(RelayHandler):
         if self._announces_too_much:
             raise self._too_large()
 
-    # ---- Tornado's side --------------------------------------------------------------------------
+    # ---- for HandlerRun --------------------------------------------------------------------------
 
     def prepare(self) -> Awaitable[None] | None:
         """Runs when the head is here; the body, if any, comes afterwards."""
         if self.connection.closed:
             # Pipelined behind a request that closed the connection: nobody would get the answer.
             self._over = True
-            self.take_over()
             return None
         try:
             waiting = self.check_head()
@@ -104,20 +100,16 @@ class BodyHandler(RelayHandler):
         else:
             self._parts.clear()
 
-    def _body_done(self) -> Awaitable[None] | None:
+    def body_done(self) -> Awaitable[None] | None:
         """The body has passed: refuse, or go on."""
         self.site.bodies.drop(self)
         if self._over:
-            # The client left in this very moment; Tornado must not end the answer in its own way.
-            self.take_over()
             return None
         if self.refusal is not None:
             self._end_refused()
             return None
         self._over = True
         return self.complete(self._take_body())
-
-    head = get = post = delete = patch = put = options = _body_done
 
     def on_connection_close(self) -> None:
         """The client is gone, or its request was answered before the body was here."""

@@ -7,12 +7,12 @@ from handlers.inference import InferenceHandler
 class MessagesHandler(InferenceHandler):
     """Messages, plain and streamed; any query string (`beta=true`) is ignored."""
 
-    FAMILY = FAMILIES["messages"]
-    OPERATION = FAMILY.operations["create"]
+    family = FAMILIES["messages"]
+    operation = family.operations["create"]
 
 
 class CountTokensHandler(InferenceHandler):
     """Token counts of a messages request: free of charge, recorded."""
 
-    FAMILY = FAMILIES["messages"]
-    OPERATION = FAMILY.operations["count_tokens"]
+    family = FAMILIES["messages"]
+    operation = family.operations["count_tokens"]

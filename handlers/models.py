@@ -1,4 +1,5 @@
-"""GET /v1/models and /v1/models/{model}: what this key can call, in the shape of the caller.
+"""GET /v1/models and /v1/models/{model}: what this key can call, in the shape of the caller; the
+same under /v1beta.
 
 No usage record: nothing is called.
 """
@@ -6,15 +7,16 @@ No usage record: nothing is called.
 from collections.abc import Awaitable
 from urllib.parse import parse_qsl, unquote
 
-from adapters.family import ModelEntry
+from adapters.family import Family, ModelEntry
 from adapters.faults import Condition, Fault
+from adapters.registry import FAMILIES
 from handlers.intake import BodyHandler
 from handlers.relay import admit
 from store.catalog import Model
 from store.key_cache import MISS
 from store.keys import KeyEntry
 
-PREFIX = "/v1/models"
+PREFIXES = ("/v1/models", "/v1beta/models")  # the second is of generate_content alone
 
 
 class ModelsHandler(BodyHandler):
@@ -23,11 +25,18 @@ class ModelsHandler(BodyHandler):
     ALLOW = "GET"
     READS_BODY = False
 
+    @property
+    def dialect(self) -> Family:
+        """The family of the caller, by its headers; under /v1beta there is one alone."""
+        if self.request.path.startswith(PREFIXES[1]):
+            return FAMILIES["generate_content"]
+        return super().dialect
+
     def check_head(self) -> Awaitable[None] | None:
         """Method and key."""
         if self.request.method not in ("GET", "HEAD"):
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
-        secret = admit.credential(self.request.headers.get, self.dialect.credentials)
+        secret = admit.credential(self.credential_field, self.dialect.credentials)
         entry = self.site.relay.keys.peek(secret)
         if entry is MISS:
             return self._check_later(secret)
@@ -51,7 +60,9 @@ class ModelsHandler(BodyHandler):
             model.name: _entry(model)
             for model in self.site.relay.snapshot.listed(self._key, family.name)
         }
-        name = unquote(self.request.path[len(PREFIX) :].lstrip("/"))
+        name = unquote(self.request.path.partition("/models")[2].lstrip("/"))
+        if family.name == "generate_content":
+            name = name.removeprefix("models/")
         try:
             if not name:
                 query = dict(parse_qsl(self.request.query, keep_blank_values=True))

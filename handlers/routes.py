@@ -3,23 +3,36 @@
 Paths are compared exactly, in one dictionary: a list of patterns costs more with each route.
 """
 
-from tornado import httputil
-from tornado.web import Application, RequestHandler
+from tornado.web import Application
 
 from handlers.base import Site
 from handlers.chat_completions import ChatCompletionsHandler
 from handlers.fallback import FallbackHandler, LivezHandler, RootHandler
+from handlers.generate_content import GenerateContentHandler, is_call, verb_of
+from handlers.intake import BodyHandler
 from handlers.messages import CountTokensHandler, MessagesHandler
-from handlers.models import PREFIX as MODELS
-from handlers.models import ModelsHandler
+from handlers.models import PREFIXES, ModelsHandler
+from handlers.request import Request
+from handlers.responses import (
+    CompactHandler,
+    InputTokensHandler,
+    ResponsesHandler,
+    StoredResponseHandler,
+    is_stored,
+)
+from handlers.run import HandlerRun
 
-ROUTES: dict[str, type[RequestHandler]] = {
+ROUTES: dict[str, type[BodyHandler]] = {
     "/": RootHandler,
     "/livez": LivezHandler,
     "/v1/chat/completions": ChatCompletionsHandler,
+    "/v1/responses": ResponsesHandler,
+    "/v1/responses/input_tokens": InputTokensHandler,
+    "/v1/responses/compact": CompactHandler,
     "/v1/messages": MessagesHandler,
     "/v1/messages/count_tokens": CountTokensHandler,
-    MODELS: ModelsHandler,
+    "/v1/models": ModelsHandler,
+    "/v1beta/models": ModelsHandler,
 }
 
 
@@ -27,15 +40,24 @@ class Router:
     """Finds the handler class of a request by its path."""
 
     def __init__(self, site: Site) -> None:
-        self._kwargs = {"site": site}
-        # Tornado's own line for each request would cost 16 to 35 us; the relay writes its own.
-        self._application = Application(log_function=lambda handler: None)
+        self._site = site
+        self._application = Application()
 
-    def delegate(self, request: httputil.HTTPServerRequest) -> httputil.HTTPMessageDelegate:
+    def delegate(self, request: Request) -> HandlerRun:
         """Who takes the request's body and answers it."""
         path = request.path
-        handler = ROUTES.get(path)
-        if handler is None:
-            one_model = path.startswith(MODELS + "/") and len(path) > len(MODELS) + 1
-            handler = ModelsHandler if one_model else FallbackHandler
-        return self._application.get_handler_delegate(request, handler, self._kwargs)
+        handler = ROUTES.get(path) or _by_pattern(path, request.method)
+        return HandlerRun(handler(self._application, request, site=self._site))
+
+
+def _by_pattern(path: str, method: str | None) -> type[BodyHandler]:
+    """The handler of a path that names something: a model, a stored response."""
+    if is_stored(path):
+        return StoredResponseHandler
+    if is_call(path):
+        return GenerateContentHandler
+    names_model = any(path.startswith(p + "/") and path != p + "/" for p in PREFIXES)
+    # The name of a model may end like a call of a verb; what is read is a name.
+    if names_model and (method in ("GET", "HEAD") or not verb_of(path)):
+        return ModelsHandler
+    return FallbackHandler

@@ -10,14 +10,13 @@ import socket
 from collections.abc import Sequence
 from email.utils import formatdate
 
-from tornado import httputil
-
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from handlers.base import Site
 from handlers.connection import LINGER_S, ClientConnection, Header
 from handlers.request import Request
 from handlers.routes import Router
+from handlers.run import HandlerRun
 from store.ids import new_ulid
 
 log = logging.getLogger("sluice.http")
@@ -50,7 +49,7 @@ class RelayServer:
 
     # ---- for connections -------------------------------------------------------------------------
 
-    def delegate(self, request: Request) -> httputil.HTTPMessageDelegate:
+    def delegate(self, request: Request) -> HandlerRun:
         """Who takes this request."""
         return self._router.delegate(request)
 

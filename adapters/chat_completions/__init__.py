@@ -5,9 +5,8 @@ only.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from adapters import fields
+from adapters import fields, openai_lists
 from adapters.chat_completions import reply, request
 from adapters.chat_completions.fault import encode_fault
 from adapters.chat_completions.stream import ChatTap
@@ -22,7 +21,8 @@ from adapters.family import (
     Vendor,
 )
 from adapters.faults import Fault
-from adapters.jsonio import Spans, dumps
+from adapters.headers import openai_lines
+from adapters.jsonio import Spans
 
 
 class ChatCompletions:
@@ -52,7 +52,7 @@ class ChatCompletions:
 
     def request_headers(self, client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
         """Header lines for the upstream."""
-        return request.headers(client, vendor, key)
+        return openai_lines(client, vendor, key)
 
     def edit_request(
         self,
@@ -87,20 +87,11 @@ class ChatCompletions:
 
     def model_list(self, models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
         """The whole list on one page."""
-        return dumps({"object": "list", "data": [_model(model) for model in models]})
+        return openai_lists.model_list(models)
 
     def model_entry(self, model: ModelEntry) -> bytes:
         """One model."""
-        return dumps(_model(model))
-
-
-def _model(model: ModelEntry) -> dict[str, Any]:
-    return {
-        "id": model.name,
-        "object": "model",
-        "created": model.created_s,
-        "owned_by": "gateway",
-    }
+        return openai_lists.model_entry(model)
 
 
 FAMILY = ChatCompletions()

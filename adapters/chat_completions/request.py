@@ -5,15 +5,11 @@ usage; fields that are not read here are the vendor's to judge. Imported by this
 ``__init__``.
 """
 
-from collections.abc import Mapping
-
 from adapters.family import Peek, Vendor
 from adapters.faults import wrong_type
 from adapters.fields import count, flag, model_name, optional_object, required_array
-from adapters.headers import base_lines, forwarded
 from adapters.jsonio import Span, Spans, dumps, replace
 
-_FIRST_PARTY_HEADERS = ("openai-organization", "openai-project", "openai-beta")
 _WITH_USAGE = b'"stream_options":{"include_usage":true}'
 
 
@@ -53,11 +49,3 @@ def edit(
             wanted = {**optional_object(spans, "stream_options"), "include_usage": True}
             edits[options] = dumps(wanted)
     return replace(body, edits) if edits else body
-
-
-def headers(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
-    """Header lines for the upstream: our credential, and little of what the client sent."""
-    lines = base_lines(vendor, key)
-    if vendor.forward_openai_headers:
-        lines += forwarded(client, _FIRST_PARTY_HEADERS)
-    return lines

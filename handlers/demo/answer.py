@@ -7,6 +7,7 @@ stream, a piece of a plain body) or the way in which the connection ends there.
 from __future__ import annotations
 
 import enum
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -27,6 +28,7 @@ HTML_PAGE = (
     b"<html><head><title>Demo</title></head>\n"
     b"<body><h1>Not the answer you asked for</h1><hr>demo</body></html>\n"
 )
+ARRAY_END = b"]"
 COMMENT = b": keep-alive\n\n"
 BOMB_BLOCKS = 256  # of one MiB each
 SLOW_PIECE_BYTES = 16
@@ -117,7 +119,12 @@ class Composer:
         script = self.script
         message = script.message or f"The demo upstream was told to fail with {status}."
         return Refusal(
-            message, kind="plain", status=status, code=script.code, error_type=script.type
+            message,
+            kind="plain",
+            status=status,
+            code=script.code,
+            error_type=script.type,
+            retry_after_s=script.retry_after,
         )
 
     def _error(self, status: int) -> Answer:
@@ -180,13 +187,19 @@ class Composer:
         return Answer(200, JSON_TYPE, steps, length)
 
     def _stream(self, events: Iterator[bytes]) -> Answer:
+        array = self.ask.framing == "json_array"
+        kind = JSON_TYPE if array else STREAM_TYPE
+        if array and not self.script.no_done:
+            events = itertools.chain(events, (ARRAY_END,))
         steps = self._faulted(events)
+        if array:
+            steps = _array(steps)
         if not self.script.wrong_length:
-            return Answer(200, STREAM_TYPE, steps, streaming=True)
+            return Answer(200, kind, steps, streaming=True)
         listed = list(steps)
         size = sum(len(step) for step in listed if isinstance(step, bytes))
         length = size + WRONG_LENGTH_EXTRA_BYTES
-        return Answer(200, STREAM_TYPE, [*listed, Ending.CUT], length, streaming=True)
+        return Answer(200, kind, [*listed, Ending.CUT], length, streaming=True)
 
     def _end(self) -> tuple[int | None, Ending | None, bool]:
         """Where the answer ends before its time, how, and whether its body is ended properly."""
@@ -206,15 +219,20 @@ class Composer:
         if script.error_event is not None:
             at = script.error_event
         index = 0
+        first = last = b""
         for index, event in enumerate(events):
             if index == at:
                 break
             if index == script.garbage:
                 yield self._dressed(index, self.family.garbage)
             yield self._dressed(index, event)
+            first, last = first or event, event
         if script.error_event is not None:
             refusal = self._refusal(529 if self.family.name == "messages" else 503)
+            refusal.after = first, last
             yield self._dressed(index, self.family.error_event(refusal, self.request_id))
+            if self.ask.framing == "json_array":
+                yield ARRAY_END
         if ending is not None:
             yield ending
 
@@ -224,15 +242,31 @@ class Composer:
             event = COMMENT + event
         if self.script.ping and index:
             event = self.family.ping() + event
-        if self.script.crlf:
-            return event.replace(b"\n", b"\r\n")
-        return event.replace(b"\n", b"\r") if self.script.cr else event
+        if not (self.script.crlf or self.script.cr):
+            return event
+        ends = b"\r\n" if self.script.crlf else b"\r"
+        return event.replace(b"\r\n", b"\n").replace(b"\n", ends)
+
+
+def _array(steps: Iterable[Step]) -> Iterator[Step]:
+    """The events of a stream as elements of a JSON array, which can hold no comments."""
+    mark = b"["
+    for step in steps:
+        if isinstance(step, Ending):
+            yield step
+            continue
+        before, _, data = step.partition(b"data: ")
+        if data:
+            yield (before if before.isspace() else b"") + mark + data.strip()
+            mark = b",\r\n"
+        elif step.endswith(ARRAY_END):
+            yield ARRAY_END if mark != b"[" else mark + ARRAY_END
 
 
 def _bomb(answer: Answer) -> Iterator[Step]:
     """256 MiB that a reader may skip, then the answer: about 1 MiB on the wire."""
     line = b":" + b" " * 1022 + b"\n"
-    block = line * 1024 if answer.streaming else b" " * MEBIBYTE
+    block = line * 1024 if answer.content_type == STREAM_TYPE else b" " * MEBIBYTE
     for _ in range(BOMB_BLOCKS):
         yield block
     yield from answer.steps

@@ -8,13 +8,17 @@ Imported by every module of handlers.demo.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from handlers.demo.script import Script
 
 Path = tuple[str | int, ...]
-Task = Literal["generate", "count", "models", "model"]
+Task = Literal[
+    "generate", "count", "compact", "models", "model", "stored", "items", "forget", "cancel"
+]
+# Their requests have no body: `Family.lookup` answers them.
+LOOKUPS: frozenset[Task] = frozenset(("models", "model", "stored", "items", "forget", "cancel"))
 Finish = Literal["stop", "length", "stop_sequence", "tools"]
 
 # The upstream key that is refused, as a vendor refuses a revoked one.
@@ -40,6 +44,7 @@ class Refusal(Exception):
         status: int = 400,
         code: str | None = None,
         error_type: str | None = None,
+        retry_after_s: int | None = None,
     ) -> None:
         super().__init__(problem)
         self.problem = problem
@@ -48,13 +53,25 @@ class Refusal(Exception):
         self.status = status
         self.code = code
         self.error_type = error_type
+        self.retry_after_s = retry_after_s
+        # In a stream: its first and its last event before the fault, for a family that refers
+        # to them in the event of the error; empty where the fault comes first.
+        self.after: tuple[bytes, bytes] = (b"", b"")
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     task: Task
     method: str
-    argument: str = ""  # the model, where it stands in the path
+    argument: str = ""  # the model or the id, where it stands in the path
+    also: tuple[tuple[str, Task], ...] = ()  # other methods of the path, and what they ask for
+    stream: bool = False  # the path itself asks for a stream
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    def by(self, method: str) -> Route:
+        """What is asked by this method; the route itself where the path does not have it."""
+        task = dict(self.also).get(method)
+        return self if task is None else replace(self, task=task, method=method)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +97,7 @@ class Ask:
     prompt: str  # the last words of the user
     input_tokens: int
     stream: bool = False
+    framing: Literal["sse", "json_array"] = "sse"  # of a stream
     fresh: bool = True  # the last message holds words of the user, not results of tools
     images: int = 0
     tools: tuple[Tool, ...] = ()
@@ -92,6 +110,9 @@ class Ask:
     stops: tuple[str, ...] = ()
     choices: int = 1
     include_usage: bool = False
+    task: Task = "generate"
+    # The request itself, for a family whose answers repeat its settings.
+    body: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +157,7 @@ class Family(Protocol):
         """Raises Refusal for whatever the real vendor would refuse."""
 
     def lookup(self, route: Route, query: Mapping[str, str]) -> dict[str, Any]:
-        """The model list, or one model."""
+        """The answer to a task of LOOKUPS; raises Refusal when there is no such thing."""
 
     def count(self, ask: Ask) -> dict[str, Any]: ...
 

@@ -14,16 +14,23 @@ from pathlib import Path
 
 from handlers.demo.answer import Answer, Composer, json_answer, plain_answer
 from handlers.demo.chat_completions import CHAT_COMPLETIONS
-from handlers.demo.family import Family, Refusal, Route
+from handlers.demo.family import LOOKUPS, Family, Refusal, Route
 from handlers.demo.fields import decode_object
+from handlers.demo.generate_content import GENERATE_CONTENT
 from handlers.demo.http1 import BadRequest, ClientGone, Hangup, Request, Wire, read_request
 from handlers.demo.log import Entry, RequestLog
 from handlers.demo.messages import MESSAGES
 from handlers.demo.perform import Performance
+from handlers.demo.responses import RESPONSES
 from handlers.demo.script import ScriptError, read_script
 
 # The order decides whose a path is that two families have.
-FAMILIES: tuple[Family, ...] = (MESSAGES, CHAT_COMPLETIONS)
+FAMILIES: tuple[Family, ...] = (
+    MESSAGES,
+    GENERATE_CONTENT,
+    CHAT_COMPLETIONS,
+    RESPONSES,
+)
 # Speaks where no family is known.
 FALLBACK = CHAT_COMPLETIONS
 
@@ -143,17 +150,18 @@ class DemoServer:
     def _family_answer(
         self, family: Family, route: Route, request: Request, entry: Entry, request_id: str
     ) -> Answer:
+        route = route.by(request.method)
         if request.method != route.method:
             problem = f"Method {request.method} is not allowed on this path: use {route.method}."
             raise Refusal(problem, kind="plain", status=405)
-        family.admit(request.headers)
-        if route.task in ("models", "model"):
+        family.admit(_headers(request))
+        if route.task in LOOKUPS:
             return json_answer(200, family.lookup(route, request.query))
         family.check_content_type(request.headers.get("content-type", ""))
         body = decode_object(request.body)
         model = body.get("model")
-        entry.model = model if isinstance(model, str) else None
-        entry.stream = body.get("stream") is True
+        entry.model = model if isinstance(model, str) else route.argument or None
+        entry.stream = body.get("stream") is True or route.stream
         ask = family.read(route, request.headers, body)
         entry.model, entry.stream = ask.model, ask.stream
         script = read_script(ask.prompt, ask.model)
@@ -184,10 +192,16 @@ class DemoServer:
         }
 
 
+def _headers(request: Request) -> dict[str, str]:
+    """The headers; a key in the query, where clients of one family may send it, is one of them."""
+    key = request.query.get("key")
+    return request.headers if key is None else {"x-goog-api-key": key, **request.headers}
+
+
 def _find(request: Request) -> tuple[Family, Route]:
     for family in FAMILIES:
-        route = family.find(request.path, request.headers)
+        route = family.find(request.path, _headers(request))
         if route is not None:
-            return family, route
+            return family, replace(route, query=request.query)
     problem = f"Invalid URL ({request.method} {request.path})"
     raise Refusal(problem, kind="plain", status=404, code="unknown_url")

@@ -6,6 +6,7 @@ from adapters.bridge import PREAMBLE_LIMIT_BYTES, NativeStream
 from adapters.family import Operation
 from adapters.faults import Condition
 from adapters.registry import FAMILIES
+from adapters.sse import EventSplitter
 
 CHUNK = b'data: {"id":"c1","model":"up","choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
 FINISH = b'data: {"model":"up","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
@@ -90,6 +91,15 @@ def test_a_last_event_without_its_blank_line():
         assert stream.close() == FINISH.rstrip() + end and stream.whole
 
 
+def test_what_follows_a_last_event_does_not_run_into_it():
+    for end in (b"", b"\r", b"\n", b"\r\n", b"\n\r", b"\r\n\r"):
+        stream = chat_stream()
+        stream.feed(CHUNK + CHUNK.rstrip() + end)
+        last = stream.close()
+        events = EventSplitter(65536).feed(last + ERROR)
+        assert events == [last, ERROR], end
+
+
 def test_half_an_event_is_a_cut_and_no_garbage():
     for half in (CHUNK[:30], b"data: [DO", b": comm", b"event: x\n"):
         stream = chat_stream()
@@ -136,6 +146,22 @@ def test_an_oversized_first_event_is_an_answer_when_it_has_data():
     stream = chat_stream(limit=50)
     assert stream.feed(b"<html>" + b"x" * 100) == b""
     assert stream.tap.fault.condition is Condition.UPSTREAM_INVALID
+
+
+@pytest.mark.parametrize("public", ["up", "other"])
+def test_events_that_end_with_crlf_pass_alike_in_every_cut(public):
+    events = [one.replace(b"\n", b"\r\n") for one in (CHUNK, b": x\n\n", CHUNK, b"\n", FINISH)]
+    data = b"".join(events)
+    expected = data.replace(b'"up"', f'"{public}"'.encode())
+    one_by_one = chat_stream(public=public)
+    assert b"".join([one_by_one.feed(event) for event in events]) == expected
+    # An LF before the end: not one event, or not on one line.
+    odd = CHUNK + b"\n" + CHUNK[:-2] + b"\r\n\r\n"
+    assert one_by_one.feed(odd) == odd.replace(b'"up"', f'"{public}"'.encode())
+    for at in range(len(data)):
+        stream = chat_stream(public=public)
+        assert stream.feed(data[:at]) + stream.feed(data[at:]) == expected
+    assert one_by_one.feed(b"\r\n\r\n") == b"\r\n\r\n"
 
 
 def test_messages_are_whole_only_with_their_last_event():

@@ -104,7 +104,7 @@ def test_a_comment_and_blank_lines_and_a_bom_pass(family, path):
 @pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_of)
 def test_a_cut_stream_is_never_whole_before_its_finish(family, path):
     data = path.read_bytes()
-    finish = re.search(rb'"(finish_reason|stop_reason)":"', data)
+    finish = re.search(rb'"(finish_reason|stop_reason)":"|response.(completed|incomplete)', data)
     assert finish is not None
     for end in range(0, finish.start(), 7):
         sent, stream = run(family, [data[:end]])
@@ -188,7 +188,8 @@ def test_error_bodies_in_place_of_an_answer(family, path):
     assert caught.value.condition is not Condition.UPSTREAM_INVALID
     status = int(path.stem.split("_")[1])
     read = read_upstream_error(status, {}, path.read_bytes())
-    assert read.fail_over and read.fault.condition is caught.value.condition
+    assert read.fail_over == (status != 400)
+    assert read.fault.condition is caught.value.condition
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b"{}", b"\xff", b'"x"', b"1"])
@@ -213,6 +214,7 @@ def test_an_unreadable_event_is_e30(family, data):
 TURN = b'"messages":[{"role":"user","content":"x"}]'
 REQUESTS = {
     "chat_completions": b'{"model":"m", ' + TURN + b',"max_tokens":5,"stream":true}',
+    "responses": b'{"model":"m","input":"x","max_output_tokens":5,"stream":true}',
     "messages": b' {"max_tokens":5,"stream":true,"model":"m",' + TURN + b"}",
 }
 

@@ -414,8 +414,8 @@ async def test_a_closed_connection_gets_no_handler_to_work():
         peer = await served.peer()
         await until(lambda: served.server._connections)
         [connection] = served.server._connections
-        connection.data_received(post(b"body", {}, "/acted"))
         connection.close()
+        connection.data_received(post(b"body", {}, "/acted"))
         await until(lambda: not served.server.connections)
         await turns()
         assert len(handler.seen) == 1 and not checked

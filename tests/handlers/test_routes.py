@@ -8,6 +8,7 @@ from handlers.chat_completions import ChatCompletionsHandler
 from handlers.fallback import FallbackHandler, LivezHandler, RootHandler
 from handlers.messages import CountTokensHandler, MessagesHandler
 from handlers.models import ModelsHandler
+from handlers.request import Request, RequestHeaders
 from handlers.routes import ROUTES, Router
 from tests.handlers.client import encode_head
 from tests.handlers.test_server import serving
@@ -34,26 +35,21 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("path", FOUND)
-async def test_a_path_finds_its_handler(path, monkeypatch):
-    found = []
+class Connection:
+    peer = "198.51.100.7"
 
-    class Application:
-        def __init__(self, **settings):
-            # Tornado's own line for each request is not wanted.
-            assert settings["log_function"](None) is None
-
-        def get_handler_delegate(self, request, handler, kwargs):
-            found.append((handler, request.path, kwargs))
-
-    monkeypatch.setattr(routes, "Application", Application)
-
-    class Request:
+    def set_close_callback(self, callback):
         pass
 
-    Request.path = path
-    Router("the site").delegate(Request)
-    assert found == [(FOUND[path], path, {"site": "the site"})]
+
+@pytest.mark.parametrize("path", FOUND)
+def test_a_path_finds_its_handler(path, monkeypatch):
+    found = []
+    monkeypatch.setattr(routes, "HandlerRun", found.append)
+    headers = RequestHeaders([])
+    Router("the site").delegate(Request(Connection(), "GET", path, headers))
+    [handler] = found
+    assert (type(handler), handler.request.path, handler.site) == (FOUND[path], path, "the site")
 
 
 @pytest.mark.parametrize("query", ["", "?", "?beta=true", "?/v1/models"])
@@ -64,9 +60,9 @@ async def test_a_query_does_not_matter(query):
 
 def test_the_endpoints_are_those_of_their_families():
     for path, handler in ROUTES.items():
-        if hasattr(handler, "FAMILY"):
-            assert handler.OPERATION in FAMILIES[handler.FAMILY.name].operations.values()
-            assert path == handler.OPERATION.endpoint
+        if hasattr(handler, "family"):
+            assert handler.operation in FAMILIES[handler.family.name].operations.values()
+            assert path == handler.operation.endpoint
 
 
 async def test_nothing_of_tornado_shows():

@@ -1,0 +1,175 @@
+"""Requests of the generate-content family: what is read and edited, and where they go.
+
+Names of fields are taken in both spellings of proto JSON, maxOutputTokens and max_output_tokens,
+for clients mix them. What is not read here is the vendor's to judge and passes as it came.
+Imported by this folder's ``__init__``.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from adapters.family import Operation, Peek, StoredRef
+from adapters.faults import Condition, Fault, wrong_type
+from adapters.fields import count, required_array
+from adapters.jsonio import Span, Spans, dumps, replace, top_level
+
+STREAM = "streamGenerateContent"
+MODELS = "models/"
+_TUNED_MODELS = "tunedModels/"
+_COUNTED = "generateContentRequest"
+_CACHED = "cachedContent"
+
+_PATH_NAME = re.compile(r"(?!/)(?!.*//)(?!.*\.\.)[A-Za-z0-9._:/@-]{1,128}(?<!/)")
+_HUMP = re.compile(r"[A-Z]")
+_UNDERSCORE = re.compile(r"_([a-z0-9])")
+
+
+def model_name(target: str | None) -> str:
+    """The model's name, which the path has; E10 when it has none."""
+    if not target:
+        raise Fault(Condition.MODEL_MISSING)
+    return target
+
+
+def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
+    """Read the few fields; raises Fault E10, E12, E13 with the field's name.
+
+    A request to count tokens may have ``generateContentRequest`` in place of ``contents``.
+    """
+    model = model_name(target)
+    _refuse_twins(spans.places, "")
+    counted = _object(spans, _COUNTED)
+    if counted is None or not operation.counting:
+        required_array(spans, "contents")
+    for fields, name in _mentions(spans, counted):
+        value = fields.value(name)
+        if value is not None and not isinstance(value, str):
+            raise wrong_type(name, "expected a string")
+    config = _object(spans, "generationConfig")
+    return Peek(
+        model=model,
+        stream=operation.endpoint.endswith(":" + STREAM),
+        max_output_tokens=_count(config, "maxOutputTokens"),
+        choices=max(_count(config, "candidateCount") or 1, 1),
+        include_usage=True,  # streams of the family always show it
+    )
+
+
+def stored_ref(spans: Spans) -> StoredRef | None:
+    """The cached content that the request builds on, which one account has; None when it stands
+    alone. Raises Fault E12 for a wrong type."""
+    counted = _object(spans, _COUNTED)
+    for fields in (spans,) if counted is None else (spans, counted):
+        for name in fields.places:
+            if name.rpartition(".")[2] not in (_CACHED, _snake(_CACHED)):
+                continue
+            value = fields.value(name)
+            if value is not None and not isinstance(value, str):
+                raise wrong_type(name, "expected a string")
+            if value:
+                return StoredRef(name, value)
+    return None
+
+
+def edit(body: bytes, spans: Spans, read: Peek, upstream_model: str) -> bytes:
+    """The body for the upstream; the same object when nothing has to change.
+
+    Some clients repeat the model of the path in the body, where an upstream that calls it by
+    another name would refuse it. A mention of any other model is left for the upstream to refuse.
+    """
+    if read.model == upstream_model:
+        return body
+    edits: dict[Span, bytes] = {}
+    for fields, name in _mentions(spans, _object(spans, _COUNTED)):
+        value = fields.value(name)
+        if value == read.model:
+            edits[fields.places[name]] = dumps(upstream_model.removeprefix(MODELS))
+        elif value == MODELS + read.model:
+            edits[fields.places[name]] = dumps(_resource(upstream_model))
+    return replace(body, edits) if edits else body
+
+
+def path(operation: Operation, upstream_model: str, target: str | None) -> str:
+    """The path with its query. Raises Fault E24 when the model's name cannot stand in a path.
+
+    Slashes and colons of the name stay as they are, the way the SDKs send them.
+    """
+    resource = _resource(upstream_model)
+    if _PATH_NAME.fullmatch(resource.removeprefix(MODELS)) is None:
+        raise Fault(Condition.CHANNEL_MISCONFIGURED, model=target)
+    verb = operation.endpoint.rpartition(":")[2]
+    events = verb == STREAM and operation.framing == "sse"
+    return f"/v1beta/{resource}:{verb}" + ("?alt=sse" if events else "")
+
+
+def _resource(upstream_model: str) -> str:
+    """The model's name as the vendor's paths have it: models/x or tunedModels/x."""
+    if upstream_model.startswith((MODELS, _TUNED_MODELS)):
+        return upstream_model
+    return MODELS + upstream_model
+
+
+def _mentions(spans: Spans, counted: Spans | None) -> Iterator[tuple[Spans, str]]:
+    """Where the body names a model: the fields and the name among them."""
+    if "model" in spans:
+        yield spans, "model"
+    if counted is not None:
+        paths = (path for path in counted.places if path.partition(".")[2] == "model")
+        yield from ((counted, path) for path in paths)
+
+
+def _object(spans: Spans, name: str) -> Spans | None:
+    """The fields of an object at the top, named by their whole paths; None when absent or null.
+
+    Raises Fault E12 when it is no object or has a field twice.
+    """
+    if name not in spans:
+        name = _snake(name)
+    span, text = spans.get(name), spans.raw(name)
+    if span is None or text is None or text == b"null":
+        return None
+    if not text.startswith(b"{"):
+        raise wrong_type(name, "expected an object")
+    try:
+        inner = top_level(text)
+    except Fault as fault:
+        if fault.param is None:
+            raise
+        raise _twice(f"{name}.{fault.param}") from None
+    _refuse_twins(inner.places, name + ".")
+    places = {
+        f"{name}.{field}": Span(span.start + place.start, span.start + place.end)
+        for field, place in inner.places.items()
+    }
+    return Spans(spans.body, span.start + inner.opening, places)
+
+
+def _count(config: Spans | None, name: str) -> int | None:
+    """A whole number of the configuration, in either spelling; None when null or absent."""
+    if config is None:
+        return None
+    spellings = (name, _snake(name))
+    found = (path for path in config.places if path.partition(".")[2] in spellings)
+    return next((count(config, path) for path in found), None)
+
+
+def _refuse_twins(names: Iterable[str], prefix: str) -> None:
+    """E12 when a field stands there in both spellings: vendors differ in which they obey."""
+    taken = set(names)
+    for name in names:
+        camel = _UNDERSCORE.sub(lambda found: found[1].upper(), name)
+        if camel != name and camel in taken:
+            raise _twice(prefix + camel)
+
+
+def _twice(param: str) -> Fault:
+    return Fault(
+        Condition.INVALID_FIELD,
+        f"The field '{param}' comes twice.",
+        param=param,
+        detail="the field comes twice",
+    )
+
+
+def _snake(name: str) -> str:
+    return _HUMP.sub(lambda found: "_" + found[0].lower(), name)

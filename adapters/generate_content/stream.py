@@ -1,0 +1,348 @@
+"""Streams of the generate-content family, as events and as elements of one JSON array.
+
+Every chunk is an answer of its own with the new parts. Usage may stand in each and is cumulative:
+of every number the last one counts. No marker ends a stream of events, so its end is judged by
+the finish reasons; an array ends with its bracket. Imported by this folder's ``__init__``.
+"""
+
+from typing import Any, Literal
+
+from adapters.estimate import output_weight, tokens_of_weight
+from adapters.faults import Condition, Fault, read_embedded_error
+from adapters.generate_content.fault import encode_stream_fault
+from adapters.generate_content.reply import MODEL_FIELD, read_usage, renamed, weight_of_candidate
+from adapters.ir import Usage
+from adapters.jsonio import DECODE_ERRORS, Raw, Span, Struct, decoder, loads_loose, locate
+from adapters.sse import event_fields, place_in_event
+
+
+class _Part(Struct, gc=False):
+    text: str | None = None
+    functionCall: Any = None  # rare: sends the chunk the general way
+
+
+class _Content(Struct, gc=False):
+    parts: list[_Part] | None = None
+
+
+class _Candidate(Struct, gc=False):
+    content: _Content
+    index: int | None = 0
+    finishReason: Any = None
+
+
+class _Chunk(Struct, gc=False):
+    candidates: list[_Candidate]
+    usageMetadata: Raw = Raw()
+    responseId: Any = None
+    promptFeedback: Any = None
+    error: Any = None
+
+
+_decode = decoder(_Chunk)
+_PREFIX = b"data: {"
+_KEY = b'"modelVersion"'
+_BACKSLASH = 92
+_BLANKS = b" \t\r\n"
+_BLANKS_AND_BOM = _BLANKS + b"\xef\xbb\xbf"
+_DIGITS = b"0123456789"
+# What an answer is known by; a first chunk without any is something else.
+_ANSWER_FIELDS = frozenset(
+    {"candidates", "promptFeedback", "usageMetadata", "responseId", MODEL_FIELD}
+)
+
+
+class _Reported:
+    """Usage as the chunks say it, of every field the last value that is not null.
+
+    Vendors repeat it in each chunk. It is read when it is asked for: as long as only digits change
+    from one to the next, the later one takes the place of all of the earlier.
+    """
+
+    __slots__ = ("_fields", "_last", "_shape")
+
+    def __init__(self) -> None:
+        self._fields: dict[str, Any] = {}
+        self._last = b""  # not merged yet
+        self._shape = b""  # of the last one: it without its digits
+
+    def note(self, text: bytes) -> None:
+        """Keep the JSON text of one usage object, which a parser has accepted."""
+        shape = text.translate(None, _DIGITS)
+        if shape != self._shape:
+            self._merge_last()
+            self._shape = shape
+        self._last = text
+
+    def merge(self, usage: object) -> None:
+        """Take the usage of one chunk."""
+        self._merge_last()
+        if isinstance(usage, dict):
+            self._fields.update((k, v) for k, v in usage.items() if v is not None)
+
+    def read(self) -> dict[str, Any]:
+        """All that was said."""
+        self._merge_last()
+        return self._fields
+
+    def _merge_last(self) -> None:
+        text, self._last = self._last, b""
+        if not text:
+            return
+        try:
+            usage = loads_loose(text)
+        except ValueError:  # odd bytes inside, which were skipped so far: nothing that counts
+            return
+        if isinstance(usage, dict):
+            self._fields.update((k, v) for k, v in usage.items() if v is not None)
+
+
+class _Tap:
+    """What the taps of both framings share: reading chunks and renaming the model in them."""
+
+    __slots__ = (
+        "_blocked",
+        "_done",
+        "_new_tail",
+        "_old_tail",
+        "_open",
+        "_public",
+        "_renaming",
+        "_upstream_model",
+        "_usage",
+        "_weight",
+        "accepted",
+        "ended",
+        "fault",
+        "finished",
+        "framing",
+        "started",
+        "terminal",
+        "upstream_id",
+    )
+
+    def __init__(
+        self, public: str, upstream_model: str, framing: Literal["sse", "json_array"]
+    ) -> None:
+        self._public = public
+        self._upstream_model = upstream_model
+        self._renaming = public != upstream_model
+        self._old_tail = b""  # of the last chunk, from the key of the model on
+        self._new_tail = b""
+        self._open: set[int] = set()  # candidates without a finish reason
+        self._done: set[int] = set()
+        self._blocked = False
+        self._usage = _Reported()
+        self._weight = 0
+        self.framing: Literal["sse", "json_array"] = framing
+        self.accepted = False
+        self.started = False
+        self.finished = False
+        self.terminal = False
+        self.ended = False
+        self.fault: Fault | None = None
+        self.upstream_id: str | None = None
+
+    @property
+    def output_units(self) -> int:
+        """Estimated output tokens so far."""
+        return tokens_of_weight(self._weight)
+
+    @property
+    def reported(self) -> object | None:
+        """What the vendor said, later numbers in place of earlier ones; None when nothing."""
+        return self._usage.read() or None
+
+    @property
+    def usage(self) -> Usage | None:
+        """The usage said so far."""
+        return read_usage(self._usage.read())
+
+    def _read_plain(self, data: bytes) -> bool:
+        """Count the text of a chunk that goes on with one candidate; False when it is anything
+        else."""
+        try:
+            chunk = _decode(data)
+        except DECODE_ERRORS:
+            return False
+        if len(chunk.candidates) != 1 or not (chunk.error is chunk.promptFeedback is None):
+            return False
+        candidate = chunk.candidates[0]
+        if candidate.finishReason is not None or candidate.index not in self._open:
+            return False
+        weight = 0
+        for part in candidate.content.parts or ():
+            if part.functionCall is not None:
+                return False
+            if part.text:
+                weight += output_weight(part.text)
+        self._weight += weight
+        if chunk.usageMetadata:
+            self._usage.note(bytes(chunk.usageMetadata))
+        if self.upstream_id is None and isinstance(chunk.responseId, str):
+            self.upstream_id = chunk.responseId or None
+        return True
+
+    def _read_any(self, data: bytes, piece: bytes) -> bytes | None:
+        """Read the chunk ``data`` that stands in ``piece``; return what to send of it."""
+        try:
+            chunk = loads_loose(data)
+        except ValueError:
+            chunk = None
+        if not isinstance(chunk, dict) or chunk.get("error"):
+            return self._failed(read_embedded_error(chunk).fault)
+        if not self.accepted and _ANSWER_FIELDS.isdisjoint(chunk):
+            return self._failed(read_embedded_error(chunk).fault)
+        sent = self._renamed(piece) if self._renaming else piece
+        if self.fault is None:
+            self._read(chunk)
+            self.accepted = self.started = True
+        return sent
+
+    def _read(self, chunk: dict[str, Any]) -> None:
+        if self.upstream_id is None and isinstance(chunk.get("responseId"), str):
+            self.upstream_id = chunk["responseId"] or None
+        self._usage.merge(chunk.get("usageMetadata"))
+        feedback = chunk.get("promptFeedback")
+        if isinstance(feedback, dict) and feedback.get("blockReason"):
+            self._blocked = True
+        candidates = chunk.get("candidates")
+        for candidate in candidates if isinstance(candidates, list) else ():
+            if isinstance(candidate, dict):
+                self._read_candidate(candidate)
+        # Every candidate that was seen has its finish reason, or there will be none.
+        self.finished = not self._open and (bool(self._done) or self._blocked)
+
+    def _read_candidate(self, candidate: dict[str, Any]) -> None:
+        self._weight += weight_of_candidate(candidate)
+        index = candidate.get("index")
+        if not isinstance(index, int):
+            index = 0
+        if candidate.get("finishReason"):
+            self._open.discard(index)
+            self._done.add(index)
+        elif index not in self._done:
+            self._open.add(index)
+
+    def _failed(self, fault: Fault) -> bytes | None:
+        self.fault = fault
+        self.ended = True
+        return None
+
+    def _renamed(self, piece: bytes) -> bytes | None:
+        """The piece with the model's public name; every other byte stays."""
+        old = self._old_tail
+        # The same bytes, from the one before a key up to the end of good JSON, mean the same place:
+        # seen from the end quotes and brackets pair alike, and the key's own quote is not escaped.
+        # A second key before it might be a doubled one: then the piece is walked again.
+        if old and piece.endswith(old) and piece.find(_KEY, 0, len(piece) - len(old)) < 0:
+            return piece[: -len(old)] + self._new_tail
+        try:
+            place = self._place(piece)
+        except Fault as fault:
+            return self._failed(fault)
+        if place is None:
+            return piece
+        start, end = place.start, place.end
+        value = piece[start:end]
+        name = renamed(value, self._public, self._upstream_model) or value
+        tail = piece.rfind(_KEY, 0, start) - 1
+        if tail >= 0 and piece[tail] != _BACKSLASH:
+            self._old_tail = piece[tail:]
+            self._new_tail = piece[tail:start] + name + piece[end:]
+        return piece[:start] + name + piece[end:] if name is not value else piece
+
+    def _place(self, piece: bytes) -> Span | None:
+        """Where the model's name stands in a piece; raises Fault E30 when that cannot be told."""
+        raise NotImplementedError  # pragma: no cover
+
+
+class EventTap(_Tap):
+    """The tap of one stream of server-sent events (see ``family.StreamTap``)."""
+
+    __slots__ = ()
+
+    def __init__(self, public: str, upstream_model: str) -> None:
+        super().__init__(public, upstream_model, "sse")
+
+    @property
+    def whole(self) -> bool:
+        """The body just ends when every candidate has its finish reason."""
+        return self.fault is None and self.finished
+
+    def feed(self, event: bytes) -> bytes | None:
+        """Read one event; return what to send of it (see ``family.StreamTap``)."""
+        # The way of nearly all events: one line, text of a known candidate. The rest goes the
+        # general way.
+        if (
+            self._open
+            and event.startswith(_PREFIX)
+            and event.find(b"\n") >= len(event) - 3
+            and self._read_plain(event[6:])
+        ):
+            return self._renamed(event) if self._renaming else event
+        data = event_fields(event)[1]
+        if data is None or not data.strip():
+            return event  # a comment, a blank line, an event without data
+        if data.strip() == b"[DONE]":
+            return None  # some servers copy it from another family; clients of this one break
+        return self._read_any(data, event)
+
+    def encode_fault(self, fault: Fault, request_id: str) -> bytes:
+        """The last event of a stream that failed."""
+        return b"data: " + encode_stream_fault(fault) + b"\r\n\r\n"
+
+    def _place(self, piece: bytes) -> Span | None:
+        place = locate(event_fields(piece)[1] or b"", MODEL_FIELD)
+        if place is None:
+            return None
+        start = place_in_event(piece, place.start)
+        return Span(start, start + place.end - place.start)
+
+
+class ElementTap(_Tap):
+    """The tap of one streamed JSON array, fed element by element with the bytes before each."""
+
+    __slots__ = ()
+
+    def __init__(self, public: str, upstream_model: str) -> None:
+        super().__init__(public, upstream_model, "json_array")
+
+    @property
+    def whole(self) -> bool:
+        """Only the closing bracket ends an array: without it no client can read it."""
+        return self.fault is None and self.terminal
+
+    def feed(self, event: bytes) -> bytes | None:
+        """Read one piece of the array; return what to send of it (see ``family.StreamTap``)."""
+        text = event.lstrip(_BLANKS if self.accepted else _BLANKS_AND_BOM)
+        mark = text[:1]
+        if self.accepted and text == b"]":
+            self.terminal = self.ended = True
+            return event
+        if mark != (b"," if self.accepted else b"["):
+            return self._failed(_fault_of(text))
+        data = text[1:]
+        if self._open and self._read_plain(data):
+            return self._renamed(event) if self._renaming else event
+        return self._read_any(data, event)
+
+    def encode_fault(self, fault: Fault, request_id: str) -> bytes:
+        """The last element of an array that failed, and the bracket."""
+        return (b"," if self.accepted else b"[") + encode_stream_fault(fault) + b"]"
+
+    def _place(self, piece: bytes) -> Span | None:
+        skipped = piece.index(b"," if self.accepted else b"[") + 1
+        place = locate(piece[skipped:], MODEL_FIELD)
+        if place is None:
+            return None
+        return Span(skipped + place.start, skipped + place.end)
+
+
+def _fault_of(text: bytes) -> Fault:
+    """The fault of what stands where an element should: an error alone can be read."""
+    try:
+        said = loads_loose(text)
+    except ValueError:
+        return Fault(Condition.UPSTREAM_INVALID)
+    return read_embedded_error(said).fault

@@ -1,0 +1,228 @@
+"""Whole answers of the responses family, and what they share with the stream: usage, text, and
+the error of a response that failed.
+
+``input_tokens`` includes cache reads and writes, ``output_tokens`` includes reasoning; the hub's
+counts are disjoint. Imported by this folder's ``stream`` and ``__init__``.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from adapters.estimate import output_weight, tokens_of_weight
+from adapters.family import Answer
+from adapters.faults import Condition, Fault, read_embedded_error
+from adapters.ir import Usage, token_count
+from adapters.jsonio import (
+    DECODE_ERRORS,
+    Raw,
+    Struct,
+    decoder,
+    dumps,
+    loads_loose,
+    locate,
+    replace,
+)
+
+
+class _Reply(Struct):
+    """The fields that are read of a whole answer; the output items stay undecoded."""
+
+    output: list[Raw]
+    id: Any = None
+    status: Any = None
+    error: Any = None
+    usage: Any = None
+
+
+_decode = decoder(_Reply)
+
+_REQUEST = "invalid_request_error"
+_POLICY = "content_policy"
+# Error codes that only this family has, and the word for it that is understood in all.
+_KINDS = {
+    "invalid_prompt": _REQUEST,
+    "data_residency_mismatch": _REQUEST,
+    "bio_policy": _POLICY,
+    "misalignment_policy_violation": _POLICY,
+    "image_content_policy_violation": _POLICY,
+    "vector_store_timeout": "timeout",
+    "invalid_image": _REQUEST,
+    "invalid_image_format": _REQUEST,
+    "invalid_base64_image": _REQUEST,
+    "invalid_image_url": _REQUEST,
+    "image_too_large": _REQUEST,
+    "image_too_small": _REQUEST,
+    "image_parse_error": _REQUEST,
+    "invalid_image_mode": _REQUEST,
+    "image_file_too_large": _REQUEST,
+    "unsupported_image_media_type": _REQUEST,
+    "empty_image_file": _REQUEST,
+    "failed_to_download_image": _REQUEST,
+    "image_file_not_found": _REQUEST,
+}
+
+
+def read(body: bytes, public: str, upstream_model: str) -> Answer:
+    """Read a response or a compaction: usage, id, and the model's public name in place of the
+    upstream's.
+
+    Raises Fault E30 when it is no answer, or the condition of an error that stands in its place,
+    also of a response whose status is "failed".
+    """
+    upstream_id, usage, items = _fields(body)
+    units = 0
+    counts = read_usage(usage)
+    if counts is None:
+        units = tokens_of_weight(weight_of_items(items))
+    if public != upstream_model:
+        place = locate(body, "model")
+        if place is not None and body.startswith(b'"', place.start):
+            body = replace(body, {place: dumps(public)})
+    return Answer(body, counts, usage, upstream_id if isinstance(upstream_id, str) else None, units)
+
+
+def read_count(body: bytes) -> Answer:
+    """Read the answer to a request to count tokens; it costs nothing and is passed as it is."""
+    answer = _loads(body)
+    if not isinstance(answer, dict) or token_count(answer.get("input_tokens")) is None:
+        raise read_failure(answer)
+    return Answer(body, None, None, None)
+
+
+def read_stored(body: bytes) -> Answer:
+    """Check the answer about something stored: any object passes as it is, also a response that
+    failed when it was made. Raises Fault E30 when it is no object."""
+    if not isinstance(_loads(body), dict):
+        raise Fault(Condition.UPSTREAM_INVALID)
+    return Answer(body, None, None, None)
+
+
+def _loads(body: bytes) -> Any:
+    try:
+        return loads_loose(body)
+    except ValueError:
+        raise Fault(Condition.UPSTREAM_INVALID) from None
+
+
+def _fields(body: bytes) -> tuple[object, object | None, list[Any]]:
+    """Id, usage and output items; an item is a Raw, or decoded when the body was odd."""
+    try:
+        if not body.isascii():
+            body.decode()  # what is skipped is not checked by the decoder
+        reply = _decode(body)
+    except DECODE_ERRORS:
+        return _odd_fields(body)
+    if reply.error or reply.status == "failed":
+        return _odd_fields(body)
+    return reply.id, reply.usage, list(reply.output)
+
+
+def _odd_fields(body: bytes) -> tuple[object, object | None, list[Any]]:
+    answer = _loads(body)
+    output = answer.get("output") if isinstance(answer, dict) else None
+    if not isinstance(output, list) or answer.get("error") or answer.get("status") == "failed":
+        raise read_failure(answer)
+    return answer.get("id"), answer.get("usage"), output
+
+
+def read_failure(said: object) -> Fault:
+    """What a decoded body or event means that says that the response failed; E30 when that cannot
+    be told."""
+    error = _error_of(said)
+    code = error.get("code")
+    kind = _KINDS.get(code) if isinstance(code, str) else None
+    if kind is not None:
+        said = {"error": {**error, "type": kind}}
+    return read_embedded_error(said).fault
+
+
+def _error_of(said: object) -> dict[str, Any]:
+    """The innermost error object: of the response in an event, of a body, or the event itself."""
+    if not isinstance(said, dict):
+        return {}
+    response = said.get("response")
+    for place in (response.get("error") if isinstance(response, dict) else None, said.get("error")):
+        if isinstance(place, dict):
+            return place
+    return said
+
+
+def weight_of_items(items: object) -> int:
+    """The output weight of a list of output items, whatever of it is there and readable."""
+    if not isinstance(items, list):
+        return 0
+    return sum(weight_of_item(item) for item in items)
+
+
+def weight_of_item(item: object) -> int:
+    """The output weight of an output item; a Raw is decoded first."""
+    try:
+        if isinstance(item, Raw):
+            item = loads_loose(bytes(item))
+    except ValueError:  # nested deeper than the loose reader goes
+        return 0
+    if not isinstance(item, dict):
+        return 0
+    return sum(output_weight(text) for text in _texts(item))
+
+
+def _texts(item: dict[str, Any]) -> Iterator[str]:
+    """Text and refusals of a message, reasoning and its summary, what goes into a call."""
+    yield from _strings(item, ("arguments", "input", "code"))
+    for name in ("content", "summary"):
+        parts = item.get(name)
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict):
+                yield from _strings(part, ("text", "refusal"))
+
+
+def _strings(holder: dict[str, Any], names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        value = holder.get(name)
+        if isinstance(value, str):
+            yield value
+
+
+def read_usage(usage: object) -> Usage | None:
+    """The counts of a usage object; None when input or output cannot be read.
+
+    Details that are missing or cannot be meant count as 0, and a part is never larger than its
+    whole. What is written to the cache for twelve hours is the long kind of the hub.
+    """
+    if not isinstance(usage, dict):
+        return None
+    given = token_count(usage.get("input_tokens"))
+    output = token_count(usage.get("output_tokens"))
+    if given is None or output is None:
+        return None
+    details = _details(usage, "input_tokens_details")
+    cached = min(token_count(details.get("cached_tokens")) or 0, given)
+    short, long = _cache_writes(details, given - cached)
+    details = _details(usage, "output_tokens_details")
+    reasoning = min(token_count(details.get("reasoning_tokens")) or 0, output)
+    return Usage(
+        input_tokens=given - cached - short - long,
+        output_tokens=output - reasoning,
+        cache_read_tokens=cached,
+        cache_write_tokens=short,
+        cache_write_1h_tokens=long,
+        reasoning_tokens=reasoning,
+    )
+
+
+def _cache_writes(details: dict[str, Any], limit: int) -> tuple[int, int]:
+    """Tokens written to the cache for half an hour and for twelve; their sum is the total that
+    was said, else that of the split, at most ``limit``."""
+    split = _details(details, "cache_write_tokens_details")
+    long = token_count(split.get("ttl_12h_tokens")) or 0
+    total = token_count(details.get("cache_write_tokens"))
+    if total is None:
+        total = long + (token_count(split.get("ttl_30m_tokens")) or 0)
+    total = min(total, limit)
+    long = min(long, total)
+    return total - long, long
+
+
+def _details(holder: dict[str, Any], name: str) -> dict[str, Any]:
+    value = holder.get(name)
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,81 @@
+"""Requests of the responses family: what is read, edited and sent along.
+
+The body passes as the client sent it but for the model's name; items, tools and fields that are
+not read here are the vendor's to judge. Imported by this folder's ``__init__``.
+"""
+
+from adapters.family import Peek, StoredRef
+from adapters.faults import Condition, Fault, wrong_type
+from adapters.fields import count, flag, model_name
+from adapters.jsonio import Spans, dumps, replace
+
+# What may stand in place of `input`: the vendor has the text already.
+_INSTEAD_OF_INPUT = ("prompt", "previous_response_id", "conversation")
+
+
+def peek_create(spans: Spans) -> Peek:
+    """Read the few fields of a request for a response; raises Fault E10, E12, E13 with the
+    field's name, E14 for ``background``: what is fetched later without a charge cannot be billed.
+    """
+    peek = peek_other(spans)
+    stream = flag(spans, "stream")
+    bound = count(spans, "max_output_tokens")
+    if flag(spans, "background"):
+        raise Fault(Condition.UNSUPPORTED, param="background")
+    return Peek(peek.model, stream, bound, peek.choices, peek.include_usage)
+
+
+def peek_other(spans: Spans) -> Peek:
+    """Read the model of a request to count or to compact, and see that there is input; raises
+    Fault E10, E12, E13. The answer is never a stream: the field means nothing there."""
+    model = model_name(spans)
+    _check_input(spans)
+    return Peek(
+        model=model,
+        stream=False,
+        max_output_tokens=None,
+        choices=1,
+        include_usage=True,  # streams of the family always show it
+    )
+
+
+def stored_ref(spans: Spans) -> StoredRef | None:
+    """The earlier response or the conversation that the request continues; None when it stands
+    alone. Raises Fault E12 for a wrong type."""
+    previous = spans.value("previous_response_id")
+    if previous is not None and not isinstance(previous, str):
+        raise wrong_type("previous_response_id", "expected a string")
+    if previous:
+        return StoredRef("previous_response_id", previous)
+    conversation = spans.value("conversation")
+    if isinstance(conversation, dict):
+        conversation = conversation.get("id")
+        if not isinstance(conversation, str):
+            raise wrong_type("conversation.id", "expected a string")
+    if conversation is not None and not isinstance(conversation, str):
+        raise wrong_type("conversation", "expected a string or an object")
+    return StoredRef("conversation", conversation) if conversation else None
+
+
+def edit(body: bytes, spans: Spans, read: Peek, upstream_model: str) -> bytes:
+    """The body for the upstream; the same object when nothing has to change."""
+    model = spans.get("model")
+    if model is None or read.model == upstream_model:
+        return body
+    return replace(body, {model: dumps(upstream_model)})
+
+
+def _check_input(spans: Spans) -> None:
+    """E13 when there is nothing to answer, E12 when ``input`` is neither string nor array. Its
+    items are not looked at."""
+    if _is_given(spans, "input"):
+        place = spans.places["input"]
+        if not spans.body.startswith((b'"', b"["), place.start):
+            raise wrong_type("input", "expected a string or an array")
+    elif not any(_is_given(spans, name) for name in _INSTEAD_OF_INPUT):
+        raise Fault(Condition.FIELD_MISSING, param="input")
+
+
+def _is_given(spans: Spans, name: str) -> bool:
+    place = spans.get(name)
+    return place is not None and not spans.body.startswith(b"null", place.start)

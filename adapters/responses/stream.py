@@ -1,0 +1,271 @@
+"""Streams of the responses family: reading events as they pass, renaming the model in the few
+that carry a response.
+
+Only the terminal event reports usage. Vendors may leave out deltas and send whole items, or
+leave out the items: output is estimated by whichever of them says more. Imported by this
+folder's ``__init__``.
+"""
+
+from typing import Any, Literal
+
+from adapters.estimate import output_weight, tokens_of_weight
+from adapters.faults import Condition, Fault
+from adapters.ir import Usage
+from adapters.jsonio import DECODE_ERRORS, Struct, decoder, dumps, loads_loose, locate
+from adapters.responses.fault import encode_stream_fault
+from adapters.responses.reply import read_failure, read_usage, weight_of_item, weight_of_items
+from adapters.sse import event_fields, place_in_event
+
+# Of the first response object, kept for the event that says that it failed. It repeats the
+# client's instructions and tools, so a larger one is not worth its memory in every open stream.
+MAX_KEPT_BYTES = 65536
+
+
+class _Delta(Struct, gc=False):
+    """An event with a piece of text."""
+
+    type: str
+    delta: str
+    # Their presence sends the event the general way.
+    error: Any = None
+    response: Any = None
+
+
+_decode = decoder(_Delta)
+_EVENT = b"event: response."
+_DATA = b"data: {"
+
+_DELTAS = frozenset(
+    f"response.{name}.delta"
+    for name in (
+        "output_text",
+        "refusal",
+        "reasoning_text",
+        "reasoning_summary_text",
+        "function_call_arguments",
+        "custom_tool_call_input",
+        "mcp_call_arguments",
+        "code_interpreter_call_code",
+    )
+)
+_CREATED = "response.created"
+_FAILED = "response.failed"
+_LAST = frozenset({"response.completed", "response.incomplete"})
+
+
+class ResponsesTap:
+    """The tap of one responses stream (see ``family.StreamTap``)."""
+
+    __slots__ = (
+        "_created_at",
+        "_delta_weight",
+        "_first_response",
+        "_item_weight",
+        "_last_passed",
+        "_public",
+        "_renaming",
+        "accepted",
+        "ended",
+        "fault",
+        "finished",
+        "reported",
+        "started",
+        "terminal",
+        "upstream_id",
+        "usage",
+    )
+
+    framing: Literal["sse", "json_array"] = "sse"
+
+    def __init__(self, public: str, upstream_model: str) -> None:
+        self._public = public
+        self._renaming = public != upstream_model
+        self._first_response = b""  # the data of the first event with a response
+        self._created_at = 0  # of that response, in seconds
+        self._last_passed = b""  # the last event with data that was passed on
+        self._delta_weight = 0
+        self._item_weight = 0  # of whole items
+        self.accepted = False
+        self.started = False
+        self.finished = False
+        self.terminal = False
+        self.ended = False
+        self.fault: Fault | None = None
+        self.usage: Usage | None = None
+        self.reported: object | None = None
+        self.upstream_id: str | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Only response.completed and response.incomplete end a response."""
+        return self.fault is None and self.terminal
+
+    @property
+    def output_units(self) -> int:
+        """Estimated output tokens so far."""
+        return tokens_of_weight(max(self._delta_weight, self._item_weight))
+
+    def feed(self, event: bytes) -> bytes | None:
+        """Read one event; return what to send of it (see ``family.StreamTap``)."""
+        # The way of nearly all events: a delta. The rest goes the general way.
+        if self.accepted and self._read_delta(event):
+            self._last_passed = event
+            return event
+        return self._feed_any(event)
+
+    def encode_fault(self, fault: Fault, request_id: str) -> bytes:
+        """The last events of a stream that failed: numbers and the response object go on from
+        what the client has seen."""
+        number = self._next_number()
+        blank = _blank_response(self._public)
+        blank["id"] = self.upstream_id or f"resp_{request_id}"
+        blank["created_at"] = self._created_at
+        response = {**blank, **self._known_response(), "id": blank["id"]}
+        if self._renaming:
+            response["model"] = self._public
+        try:
+            return encode_stream_fault(fault, response, number)
+        except OverflowError:  # an infinity, which the vendor may have sent
+            return encode_stream_fault(fault, blank, number)
+
+    def _read_delta(self, event: bytes) -> bool:
+        """Count the text of a delta on a line of its own; False when the event is anything
+        else."""
+        start = 0
+        if event.startswith(_EVENT):
+            start = event.find(b"\n") + 1
+            if not event.endswith(b".delta", 0, start - 1):
+                return False
+        if not event.startswith(_DATA, start) or event.find(b"\n", start) != len(event) - 2:
+            return False
+        try:
+            said = _decode(event[start + 6 :])
+        except DECODE_ERRORS:
+            return False
+        if not (said.error is said.response is None):
+            return False
+        if said.type in _DELTAS:
+            self._delta_weight += output_weight(said.delta)
+            return True
+        return False
+
+    def _feed_any(self, event: bytes) -> bytes | None:
+        name, data = event_fields(event)
+        if data is None or not data.strip():
+            return event  # a comment, a blank line, an event without data
+        try:
+            said = loads_loose(data)
+        except ValueError:
+            said = None
+        if not isinstance(said, dict):
+            return self._failed(Fault(Condition.UPSTREAM_INVALID))
+        kind = said.get("type")
+        if not isinstance(kind, str):
+            kind = None
+        if kind == _FAILED:
+            self._read_end(said.get("response"))
+            return self._failed(read_failure(said))
+        # SDKs raise for whatever has an error, so that is what it means.
+        if "error" in (kind, name) or said.get("error"):
+            return self._failed(read_failure(said))
+        if not self.accepted and kind is None:
+            return self._failed(read_failure(said))
+        self.accepted = True
+        passed = self._read(kind, said, event)
+        if passed is not None:
+            self._last_passed = event
+        return passed
+
+    def _read(self, kind: str | None, said: dict[str, Any], event: bytes) -> bytes | None:
+        response = said.get("response")
+        passed: bytes | None = event
+        if isinstance(response, dict):
+            self._read_response(response, event)
+            passed = self._renamed(event) if self._renaming else event
+        if kind == _CREATED:
+            self.started = True
+        elif kind in _LAST:
+            self._read_end(response)
+            self.terminal = self.finished = self.fault is None
+            self.ended = True
+        elif kind == "response.output_item.done":
+            self._item_weight += weight_of_item(said.get("item"))
+        elif kind in _DELTAS and isinstance(said.get("delta"), str):
+            self._delta_weight += output_weight(said["delta"])
+        return passed
+
+    def _read_response(self, response: dict[str, Any], event: bytes) -> None:
+        if self.upstream_id is None and isinstance(response.get("id"), str):
+            self.upstream_id = response["id"] or None
+        if not self._created_at and type(response.get("created_at")) is int:
+            self._created_at = response["created_at"]
+        if not self._first_response and len(event) <= MAX_KEPT_BYTES:
+            self._first_response = event_fields(event)[1] or b""
+
+    def _read_end(self, response: object) -> None:
+        """Usage and output of the response in a terminal event."""
+        if not isinstance(response, dict):
+            return
+        self.reported = response.get("usage")
+        self.usage = read_usage(self.reported)
+        if self.usage is None:
+            self._item_weight = max(self._item_weight, weight_of_items(response.get("output")))
+
+    def _failed(self, fault: Fault) -> bytes | None:
+        self.fault = fault
+        self.ended = True
+        return None
+
+    def _renamed(self, event: bytes) -> bytes | None:
+        """The event with the model's public name; every other byte stays."""
+        data = event_fields(event)[1] or b""
+        try:
+            place = locate(data, "response", "model")
+        except Fault as fault:
+            return self._failed(fault)
+        if place is None or not data.startswith(b'"', place.start):
+            return event
+        start = place_in_event(event, place.start)
+        return event[:start] + dumps(self._public) + event[start + place.end - place.start :]
+
+    def _next_number(self) -> int:
+        """The sequence number that comes next; 0 when the vendor does not count."""
+        data = event_fields(self._last_passed)[1]
+        try:
+            number = loads_loose(data).get("sequence_number") if data else None
+        except ValueError:  # of a delta only what is counted was read, and that less strictly
+            number = None
+        return number + 1 if type(number) is int and number >= 0 else 0
+
+    def _known_response(self) -> dict[str, Any]:
+        """The response object as the vendor began it; empty when none was kept."""
+        if not self._first_response:
+            return {}
+        known: dict[str, Any] = loads_loose(self._first_response)["response"]
+        return known
+
+
+def _blank_response(model: str) -> dict[str, Any]:
+    """A response of which nothing is known, with the fields that clients require."""
+    return {
+        "id": "",
+        "object": "response",
+        "created_at": 0,
+        "status": "failed",
+        "background": False,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "max_output_tokens": None,
+        "model": model,
+        "output": [],
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "store": False,
+        "temperature": None,
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": None,
+        "usage": None,
+        "metadata": {},
+    }

@@ -1,0 +1,142 @@
+"""Refusals of the generate-content family, as the table of errors has them."""
+
+import json
+
+import pytest
+
+from adapters.faults import Condition, Fault, wrong_type, wrong_value
+from adapters.generate_content import FAMILY
+
+ROWS = """
+E01 401 UNAUTHENTICATED
+E02 401 UNAUTHENTICATED
+E03 401 UNAUTHENTICATED
+E04 401 UNAUTHENTICATED
+E05 401 UNAUTHENTICATED
+E06 403 PERMISSION_DENIED
+E07 403 PERMISSION_DENIED
+E08 404 NOT_FOUND
+E09 503 UNAVAILABLE
+E10 400 INVALID_ARGUMENT
+E11 400 INVALID_ARGUMENT
+E12 400 INVALID_ARGUMENT
+E13 400 INVALID_ARGUMENT
+E14 400 INVALID_ARGUMENT
+E15 413 INVALID_ARGUMENT
+E16 415 INVALID_ARGUMENT
+E17 415 INVALID_ARGUMENT
+E18 402 FAILED_PRECONDITION
+E19 402 FAILED_PRECONDITION
+E20 429 RESOURCE_EXHAUSTED
+E21 400 INVALID_ARGUMENT
+E22 400 INVALID_ARGUMENT
+E23 400 INVALID_ARGUMENT
+E24 502 INTERNAL
+E25 429 RESOURCE_EXHAUSTED
+E26 502 INTERNAL
+E27 503 UNAVAILABLE
+E28 504 DEADLINE_EXCEEDED
+E29 502 UNAVAILABLE
+E30 502 INTERNAL
+E31 404 NOT_FOUND
+E32 404 NOT_FOUND
+E33 405 UNIMPLEMENTED
+E35 404 NOT_FOUND
+E36 408 DEADLINE_EXCEEDED
+E37 500 INTERNAL
+E38 503 UNAVAILABLE
+E39 426 UNIMPLEMENTED
+"""
+EVENTS = FAMILY.operations["streamGenerateContent"]
+ARRAY = FAMILY.operations["streamGenerateContent.array"]
+
+
+@pytest.mark.parametrize("row", ROWS.split("\n")[1:-1])
+def test_the_table(row):
+    number, status, name = row.split()
+    envelope = FAMILY.encode_fault(Fault(Condition(number), param="p"), "01ABC")
+    error = json.loads(envelope.body)["error"]
+    assert (envelope.status, error["code"], error["status"]) == (int(status), int(status), name)
+    assert envelope.headers["content-type"] == "application/json"
+
+
+def test_the_table_is_whole():
+    assert {row.split()[0] for row in ROWS.split("\n")[1:-1]} == {c.value for c in Condition}
+
+
+def message(fault: Fault) -> str:
+    return json.loads(FAMILY.encode_fault(fault, "r").body)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (
+            Fault(Condition.MISSING_KEY),
+            "No API key was sent. Use the header 'x-goog-api-key: <API_KEY>' "
+            "or 'Authorization: Bearer <API_KEY>'.",
+        ),
+        (
+            Fault(Condition.MODEL_MISSING),
+            "The path must name a model: models/{model}:generateContent.",
+        ),
+        (
+            Fault(Condition.MODEL_NOT_FOUND, model="demo-huge"),
+            "models/demo-huge is not available to this API key. "
+            "Check the name and the channel status.",
+        ),
+        (
+            Fault(Condition.MODEL_NOT_FOUND),
+            "This model is not available to this API key. Check the name and the channel status.",
+        ),
+        (Fault(Condition.MODEL_NOT_FOUND, "Words."), "Words."),
+        (Fault(Condition.FIELD_MISSING, param="contents"), "Missing required field: 'contents'."),
+        (
+            wrong_type("contents[0].parts", "expected an array"),
+            "Wrong type for 'contents[0].parts': expected an array.",
+        ),
+        (
+            wrong_value("pageSize", "expected 0 or more"),
+            "Wrong value for 'pageSize': expected 0 or more.",
+        ),
+        (Fault(Condition.INVALID_KEY), "The API key is not valid."),
+    ],
+)
+def test_wordings(fault, words):
+    assert message(fault) == words
+
+
+def test_a_wait_is_told_twice():
+    envelope = FAMILY.encode_fault(Fault(Condition.RATE_LIMITED, retry_after_s=7), "r")
+    assert envelope.headers["retry-after"] == "7"
+    assert json.loads(envelope.body)["error"]["details"] == [
+        {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7s"}
+    ]
+    envelope = FAMILY.encode_fault(Fault(Condition.WALLET_EMPTY), "r")
+    assert "details" not in json.loads(envelope.body)["error"]
+    assert envelope.headers["x-should-retry"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("condition", "code", "status"),
+    [
+        ("E26", 503, "UNAVAILABLE"),
+        ("E27", 503, "UNAVAILABLE"),
+        ("E29", 503, "UNAVAILABLE"),
+        ("E28", 504, "DEADLINE_EXCEEDED"),
+        ("E30", 500, "INTERNAL"),
+        ("E38", 503, "UNAVAILABLE"),
+        ("E25", 429, "RESOURCE_EXHAUSTED"),
+    ],
+)
+def test_errors_in_a_stream(condition, code, status):
+    fault = Fault(Condition(condition), "é\u2028")
+    event = FAMILY.stream_tap("m", "m", True, EVENTS).encode_fault(fault, "01ABC")
+    assert event.startswith(b'data: {"error":{"code":') and event.endswith(b"}}\r\n\r\n")
+    assert event.isascii()
+    error = {"code": code, "message": "é\u2028", "status": status}
+    assert json.loads(event[6:]) == {"error": error}
+    tap = FAMILY.stream_tap("m", "m", True, ARRAY)
+    assert json.loads(tap.encode_fault(fault, "01ABC")) == [{"error": error}]
+    sent = tap.feed(b'[{"candidates":[]}')
+    assert json.loads(sent + b"\r\n" + tap.encode_fault(fault, "01ABC"))[1:] == [{"error": error}]

@@ -1,0 +1,230 @@
+"""Requests of the generate-content family: reading, editing, paths, headers."""
+
+import json
+
+import pytest
+
+from adapters.family import StoredRef, Vendor
+from adapters.faults import Condition, Fault
+from adapters.generate_content import FAMILY
+from adapters.jsonio import top_level
+
+PLAIN, EVENTS, ARRAY, COUNT = FAMILY.operations.values()
+TURN = [{"role": "user", "parts": [{"text": "x"}]}]
+GEMINI = Vendor("gemini", frozenset({"generate_content"}), "x-goog-api-key")
+DEMO = Vendor("demo", frozenset({"generate_content"}), "bearer")
+
+
+def peek_bytes(body: bytes, operation=PLAIN):
+    return FAMILY.peek(top_level(body), operation, "m")
+
+
+def peek(operation=PLAIN, **fields):
+    body = {"contents": TURN, **fields}
+    body = {name: value for name, value in body.items() if value is not ...}
+    return peek_bytes(json.dumps(body).encode(), operation)
+
+
+def test_what_is_read():
+    read = peek()
+    assert (read.model, read.stream, read.max_output_tokens, read.choices) == ("m", False, None, 1)
+    assert read.include_usage
+    assert peek(EVENTS).stream and peek(ARRAY).stream and not peek(COUNT).stream
+
+
+@pytest.mark.parametrize("config", ["generationConfig", "generation_config"])
+@pytest.mark.parametrize("bound", ["maxOutputTokens", "max_output_tokens"])
+@pytest.mark.parametrize("choices", ["candidateCount", "candidate_count"])
+def test_both_spellings_are_read(config, bound, choices):
+    read = peek(**{config: {"topK": 1, bound: 7, choices: 3}})
+    assert (read.max_output_tokens, read.choices) == (7, 3)
+
+
+@pytest.mark.parametrize("config", [None, {}, {"maxOutputTokens": None, "candidateCount": 0}])
+def test_no_bounds(config):
+    read = peek(generationConfig=config)
+    assert (read.max_output_tokens, read.choices) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "condition", "param"),
+    [
+        ({"contents": ...}, "E13", "contents"),
+        ({"contents": "x"}, "E12", "contents"),
+        ({"contents": {}}, "E12", "contents"),
+        ({"generationConfig": []}, "E12", "generationConfig"),
+        ({"generation_config": 7}, "E12", "generation_config"),
+        ({"generationConfig": {}, "generation_config": {}}, "E12", "generationConfig"),
+        ({"system_instruction": 1, "systemInstruction": 1}, "E12", "systemInstruction"),
+        (
+            {"generationConfig": {"maxOutputTokens": "5"}},
+            "E12",
+            "generationConfig.maxOutputTokens",
+        ),
+        (
+            {"generation_config": {"max_output_tokens": -1}},
+            "E12",
+            "generation_config.max_output_tokens",
+        ),
+        ({"generationConfig": {"candidateCount": 1.5}}, "E12", "generationConfig.candidateCount"),
+        (
+            {"generationConfig": {"max_output_tokens": 5, "maxOutputTokens": 50000}},
+            "E12",
+            "generationConfig.maxOutputTokens",
+        ),
+        ({"model": 7}, "E12", "model"),
+        ({"generateContentRequest": {"model": []}}, "E12", "generateContentRequest.model"),
+        ({"contents": ..., "generateContentRequest": {}}, "E13", "contents"),
+    ],
+)
+def test_refusals(fields, condition, param):
+    with pytest.raises(Fault) as caught:
+        peek(**fields)
+    assert (caught.value.condition, caught.value.param) == (Condition(condition), param)
+    assert param in caught.value.message
+
+
+@pytest.mark.parametrize("spelling", ["generationConfig", "generation_config"])
+def test_a_field_of_the_configuration_comes_once(spelling):
+    body = b'{"contents":[],"%b":{"topK":1,"maxOutputTokens":5,"maxOutputTokens":50000}}'
+    with pytest.raises(Fault) as caught:
+        peek_bytes(body % spelling.encode())
+    assert caught.value.message == f"The field '{spelling}.maxOutputTokens' comes twice."
+
+
+def test_a_configuration_without_end_is_refused():
+    many = ",".join(f'"f{number}":1' for number in range(3000))
+    with pytest.raises(Fault) as caught:
+        peek_bytes(b'{"contents":[],"generationConfig":{%b}}' % many.encode())
+    assert caught.value.condition is Condition.INVALID_FIELD
+
+
+def test_counting_takes_a_whole_request():
+    for name in ("generateContentRequest", "generate_content_request"):
+        read = peek(COUNT, **{"contents": ..., name: {"model": "models/m", "contents": TURN}})
+        assert read.max_output_tokens is None
+    for fields, param in (
+        ({}, "contents"),
+        ({"generateContentRequest": None}, "contents"),
+        ({"generateContentRequest": "x"}, "generateContentRequest"),
+    ):
+        with pytest.raises(Fault) as caught:
+            peek(COUNT, **{"contents": ..., **fields})
+        assert caught.value.param == param
+
+
+def stored_ref(**fields):
+    return FAMILY.stored_ref(top_level(json.dumps({"contents": TURN, **fields}).encode()))
+
+
+@pytest.mark.parametrize("name", ["cachedContent", "cached_content"])
+def test_cached_content_is_stored_in_one_account(name):
+    assert stored_ref(**{name: "cachedContents/1"}) == StoredRef(name, "cachedContents/1")
+    inner = stored_ref(generateContentRequest={"x": 1, name: "cachedContents/1"})
+    assert inner == StoredRef(f"generateContentRequest.{name}", "cachedContents/1")
+    for nothing in ({}, {name: None}, {name: ""}, {"labels": {name: "x"}}):
+        assert stored_ref(**nothing) is None
+    with pytest.raises(Fault) as caught:
+        stored_ref(**{name: 7})
+    assert (caught.value.condition, caught.value.param) == (Condition.INVALID_FIELD, name)
+
+
+def test_the_path_names_the_model():
+    spans = top_level(b'{"model":"other"}')
+    assert FAMILY.model_name(spans, "vendor/m:8b") == "vendor/m:8b"
+    for nothing in (None, ""):
+        with pytest.raises(Fault) as caught:
+            FAMILY.model_name(spans, nothing)
+        assert caught.value.condition is Condition.MODEL_MISSING
+
+
+def edited(body: bytes, upstream: str, operation=PLAIN) -> bytes:
+    spans = top_level(body)
+    return FAMILY.edit_request(
+        body, spans, FAMILY.peek(spans, operation, "pub/m"), upstream, GEMINI
+    )
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"",
+        b', "model" : "other"',
+        b', "model" : null',
+        b',"generateContentRequest":{"model":"x","model.model":"pub/m"}',
+        b',"generationConfig":{"model":"pub/m"}',
+        b',"labels":{"model":"pub/m"},"x":"pub/m"',
+    ],
+)
+def test_a_body_passes_as_it_is(rest):
+    body = b'{ "contents":[{"parts":[{"text":"pub/m"}]}]' + rest + b"}"
+    assert edited(body, "up") is body
+    assert edited(body, "pub/m") is body
+
+
+@pytest.mark.parametrize(
+    ("upstream", "bare", "whole"),
+    [
+        ("up:1", b'"up:1"', b'"models/up:1"'),
+        ("models/up", b'"up"', b'"models/up"'),
+        ("tunedModels/t", b'"tunedModels/t"', b'"tunedModels/t"'),
+    ],
+)
+def test_a_mention_of_the_model_follows_its_name(upstream, bare, whole):
+    body = b'{"model" : "%b","contents":[],"x":"pub/m"}'
+    assert edited(body % b"pub/m", upstream) == body.replace(b'"%b"', bare)
+    assert edited(body % b"models\\/pub/m", upstream) == body.replace(b'"%b"', whole)
+    same = body % b"models/pub/m"
+    assert edited(same, "pub/m") is same
+    inner = b' {"generateContentRequest": {"contents":[ ], "model":%b }, "y":"pub/m"}'
+    assert edited(inner % b'"models/pub/m"', upstream, COUNT) == inner % whole
+    inner = inner.replace(b"generateContentRequest", b"generate_content_request")
+    assert edited(inner % b'"pub/m"', upstream, COUNT) == inner % bare
+
+
+@pytest.mark.parametrize(
+    ("upstream", "resource"),
+    [
+        ("gemini-2.5-pro", "models/gemini-2.5-pro"),
+        ("vendor/qwen3:8b", "models/vendor/qwen3:8b"),
+        ("models/x_y@1", "models/x_y@1"),
+        ("tunedModels/my-1", "tunedModels/my-1"),
+        ("a" * 128, "models/" + "a" * 128),
+    ],
+)
+def test_paths(upstream, resource):
+    paths = [FAMILY.upstream_path(one, upstream, "m") for one in (PLAIN, EVENTS, ARRAY, COUNT)]
+    assert paths == [
+        f"/v1beta/{resource}:generateContent",
+        f"/v1beta/{resource}:streamGenerateContent?alt=sse",
+        f"/v1beta/{resource}:streamGenerateContent",
+        f"/v1beta/{resource}:countTokens",
+    ]
+
+
+@pytest.mark.parametrize(
+    "upstream",
+    [
+        *("", "models/", "/a", "a/", "a//b", "a/../b", "..", "a b", "a?b", "a#b", "a%2F", "é"),
+        *("a\n", "a\\b", "models//a", "a" * 129, "tunedModels/"),
+    ],
+)
+def test_names_that_cannot_stand_in_a_path(upstream):
+    with pytest.raises(Fault) as caught:
+        FAMILY.upstream_path(PLAIN, upstream, "pub")
+    assert caught.value.condition is Condition.CHANNEL_MISCONFIGURED
+    assert "'pub'" in caught.value.message
+
+
+def test_nothing_of_the_client_is_sent_on():
+    client = {
+        "x-goog-api-client": "c",
+        "user-agent": "u",
+        "x-server-timeout": "5",
+        "x-goog-api-key": "client-key",
+        "x-gemini-api-privileged-user-id": "p",
+    }
+    lines = FAMILY.request_headers(client, GEMINI, "k")
+    assert lines[0] == "x-goog-api-key: k"
+    assert [line.partition(":")[0] for line in lines[1:]] == ["content-type", "accept"]
+    assert FAMILY.request_headers(client, DEMO, "k")[0] == "authorization: Bearer k"
