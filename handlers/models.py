@@ -5,6 +5,7 @@ No usage record: nothing is called.
 """
 
 from collections.abc import Awaitable
+from itertools import chain
 from urllib.parse import parse_qsl, unquote
 
 from adapters.family import Family, ModelEntry
@@ -17,6 +18,10 @@ from store.key_cache import MISS
 from store.keys import KeyEntry
 
 PREFIXES = ("/v1/models", "/v1beta/models")  # the second is of generate_content alone
+
+
+# One shape, one list for the two entries of the same clients.
+_ENTRIES = {"chat_completions": ("chat_completions", "responses")}
 
 
 class ModelsHandler(BodyHandler):
@@ -56,10 +61,12 @@ class ModelsHandler(BodyHandler):
     def complete(self, body: bytes) -> None:
         """Answers the list, or one entry."""
         family = self.dialect
-        entries = {
-            model.name: _entry(model)
-            for model in self.site.relay.snapshot.listed(self._key, family.name)
-        }
+        snapshot = self.site.relay.snapshot
+        found = (
+            snapshot.listed(self._key, name) for name in _ENTRIES.get(family.name, [family.name])
+        )
+        models = sorted({model.name: model for model in chain.from_iterable(found)}.items())
+        entries = {name: _entry(model) for name, model in models}
         name = unquote(self.request.path.partition("/models")[2].lstrip("/"))
         if family.name == "generate_content":
             name = name.removeprefix("models/")
