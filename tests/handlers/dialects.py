@@ -1,4 +1,4 @@
-"""What the two families say, for tests: requests, and every refusal as the protocol lists it."""
+"""What the families say, for tests: requests, and every refusal as the protocol lists it."""
 
 import json
 import re
@@ -6,9 +6,17 @@ from dataclasses import dataclass
 
 from tests.handlers.client import data_of, events
 
-CHAT, MESSAGES = "chat_completions", "messages"
+CHAT, RESPONSES, MESSAGES = "chat_completions", "responses", "messages"
+GENERATE = "generate_content"
 BOTH = (CHAT, MESSAGES)
-PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages"}
+ALL = (CHAT, RESPONSES, MESSAGES, GENERATE)
+# endpoints as records show them
+PATHS = {
+    CHAT: "/v1/chat/completions",
+    RESPONSES: "/v1/responses",
+    MESSAGES: "/v1/messages",
+    GENERATE: "/v1beta/models/{model}:generateContent",
+}
 SECRET = "sk-test-of-the-owner-0123456789"
 MAX_TOKENS = 300
 CALL_ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
@@ -24,9 +32,15 @@ class Refusal:
     chat: tuple[int, str]
     messages: tuple[int, str]
     headers: dict[str, str]
+    generate: tuple[int, str]
 
     def of(self, family):
-        return self.chat if family == CHAT else self.messages
+        return {MESSAGES: self.messages, GENERATE: self.generate}.get(family, self.chat)
+
+    def code_of(self, family):
+        """The code in the body; responses words an overload in its own way."""
+        overloaded = family == RESPONSES and self.code in OVERLOADED
+        return "server_is_overloaded" if overloaded else self.code
 
 
 _INVALID = "invalid_request_error"
@@ -35,9 +49,32 @@ _AUTH = ((401, _INVALID), (401, "authentication_error"))
 _MISSING = "missing_required_parameter"
 
 
+OVERLOADED = ("no_channel_available", "upstream_overloaded")
+_STATUS_NAMES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    402: "FAILED_PRECONDITION",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    405: "UNIMPLEMENTED",
+    408: "DEADLINE_EXCEEDED",
+    413: "INVALID_ARGUMENT",
+    415: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    502: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+_GENERATE = {"insufficient_quota": (402, "FAILED_PRECONDITION"),
+             "subscription_quota_exceeded": (402, "FAILED_PRECONDITION"),
+             "upstream_unreachable": (502, "UNAVAILABLE")}  # fmt: skip
+
+
 def _rows():
     def row(code, chat, messages=None, headers=None):
-        return Refusal(code, chat, messages or chat, headers or {})
+        generate = _GENERATE.get(code) or (chat[0], _STATUS_NAMES[chat[0]])
+        return Refusal(code, chat, messages or chat, headers or {}, generate)
 
     return {
         "E01": row("missing_api_key", *_AUTH, BEARER),
@@ -58,6 +95,9 @@ def _rows():
         "E16": row("unsupported_content_type", (415, _INVALID)),
         "E17": row("unsupported_content_encoding", (415, _INVALID), _INVALID_400),
         "E18": row("insufficient_quota", (429, "insufficient_quota"), (402, "billing_error"), NO),
+        "E19": row("subscription_quota_exceeded", (429, "insufficient_quota"),
+                   (402, "billing_error"), NO),
+        "E20": row("rate_limit_exceeded", (429, "rate_limit_error"), None, {"retry-after": "3"}),
         "E21": row("context_length_exceeded", _INVALID_400),
         "E22": row("upstream_invalid_request", _INVALID_400),
         "E23": row("content_policy_violation", _INVALID_400),
@@ -88,19 +128,34 @@ FROM_VENDORS = ("openai-organization", "anthropic-organization-id", "set-cookie"
 
 def credentials(family=CHAT, secret=SECRET):
     """Headers as a client of the family sends them."""
+    if family == GENERATE:
+        return {"x-goog-api-key": secret}
     headers = {"Authorization": f"Bearer {secret}"}
     if family == MESSAGES:
         headers["anthropic-version"] = "2023-06-01"
     return headers
 
 
+def path_of(family, model, stream=False, array=False):
+    """Where a call of the family goes; `array`: a stream as one JSON array."""
+    if family != GENERATE:
+        return PATHS[family]
+    if not stream:
+        return f"/v1beta/models/{model}:generateContent"
+    return f"/v1beta/models/{model}:streamGenerateContent" + ("" if array else "?alt=sse")
+
+
 def ask(family, model, prompt="Say something.", stream=False, **more):
-    """The body of a usual call."""
-    body = {
-        "model": model,
-        "max_tokens": MAX_TOKENS,
-        "messages": [{"role": "user", "content": prompt}],
-    }
+    """The body of a usual call. Of generate_content it tells neither model nor stream."""
+    if family == GENERATE:
+        contents = [{"role": "user", "parts": [{"text": prompt}]}]
+        config = {"maxOutputTokens": MAX_TOKENS}
+        return {"contents": contents, "generationConfig": config, **more}
+    if family == RESPONSES:
+        body = {"model": model, "max_output_tokens": MAX_TOKENS, "input": prompt}
+    else:
+        messages = [{"role": "user", "content": prompt}]
+        body = {"model": model, "max_tokens": MAX_TOKENS, "messages": messages}
     if stream:
         body["stream"] = True
     return {**body, **more}
@@ -116,7 +171,13 @@ def check_ids(answer):
 def error_of(family, body, call_id):
     """(type, code or None, message) of an error in the family's shape, which is checked."""
     said = json.loads(body)
-    if family == CHAT:
+    if family == GENERATE:
+        assert list(said) == ["error"], said
+        error = said["error"]
+        assert list(error)[:3] == ["code", "message", "status"], said
+        assert set(error) <= {"code", "message", "status", "details"}, said
+        return error["status"], error["code"], error["message"]
+    if family in (CHAT, RESPONSES):
         assert list(said) == ["error"], said
         error = said["error"]
         assert set(error) == {"message", "type", "param", "code"}, said
@@ -139,8 +200,10 @@ def check_refusal(answer, family, number, **headers):
     assert shown == wanted, number
     said_kind, code, message = error_of(family, answer.body, answer.call_id)
     assert said_kind == kind
-    if family == CHAT:
-        assert code == row.code
+    if family == GENERATE:
+        assert code == status
+    elif family != MESSAGES:
+        assert code == row.code_of(family)
     elif number == "E17":
         details = answer.json["error"]["details"]
         assert details == {"error_code": "request_body_encoding_unsupported"}
@@ -150,22 +213,31 @@ def check_refusal(answer, family, number, **headers):
 
 # In a stream the messages family names a failed channel an overload: there is no status to tell.
 _STREAM_TYPES = {"E26": "overloaded_error", "E29": "overloaded_error"}
+# In a stream of generate_content: (status, code), as there is no status line to tell.
+_STREAM_STATUSES = {"E26": ("UNAVAILABLE", 503), "E29": ("UNAVAILABLE", 503),
+                    "E30": ("INTERNAL", 500), "E24": ("INTERNAL", 500)}  # fmt: skip
 
 
 def check_stream_failure(answer, family, number):
-    """One error event of the family at the very end, and a proper end of the body behind it."""
+    """One error of the family at the very end, and a proper end of the body behind it."""
     assert answer.status == 200, (answer.head, answer.body)
     assert answer.headers["content-type"].startswith("text/event-stream")
     check_ids(answer)
     assert answer.whole, "the body did not end properly"
     found = events(answer.body)
+    size = 2 if family == RESPONSES else 1
     failed = [event for event in found if is_error(event)]
-    assert len(failed) == 1 and found[-1] == failed[0], found[-3:]
-    assert not any(is_terminal(event) for event in found), found[-3:]
-    last, data = found[-1], json.dumps(data_of(found[-1])).encode()
-    kind, code, message = error_of(family, data, answer.call_id)
+    assert len(failed) == size and found[-size:] == failed, found[-3:]
+    assert not any(is_terminal(event) for event in found[:-size]), found[-3:]
+    last, said = failed[0], data_of(failed[0])
     row = REFUSALS[number]
-    if family == CHAT:
+    if family == RESPONSES:
+        return _check_failed_response(failed, row)
+    kind, code, message = error_of(family, json.dumps(said).encode(), answer.call_id)
+    if family == GENERATE:
+        assert last.startswith(b'data: {"error":{"code":') and last.endswith(b"}\r\n\r\n")
+        assert (kind, code) == _STREAM_STATUSES.get(number, (row.generate[1], row.generate[0]))
+    elif family == CHAT:
         assert last.startswith(b"data: {") and last.endswith(b"}\n\n")
         assert (kind, code) == (row.chat[1], row.code)
     else:
@@ -174,18 +246,44 @@ def check_stream_failure(answer, family, number):
     return message
 
 
+def _check_failed_response(failed, row):
+    """`error` with both spellings, then `response.failed`, numbered in sequence; the message."""
+    error, last = map(data_of, failed)
+    assert failed[0].startswith(b"event: error\ndata: {") and error["type"] == "error"
+    assert failed[1].startswith(b"event: response.failed\ndata: {")
+    assert last["type"] == "response.failed"
+    assert last["sequence_number"] == error["sequence_number"] + 1
+    nested = error["error"]
+    assert (nested["type"], nested["code"]) == (row.chat[1], row.code_of(RESPONSES))
+    assert (error["code"], error["message"]) == (nested["code"], nested["message"])
+    response = last["response"]
+    assert response["status"] == "failed" and response["error"]["message"] == error["message"]
+    return error["message"]
+
+
 def is_error(event):
     data = data_of(event)
-    return b"event: error" in event or (isinstance(data, dict) and bool(data.get("error")))
+    if b"event: error" in event or b"event: response.failed" in event:
+        return True
+    return isinstance(data, dict) and bool(data.get("error"))
+
+
+_TERMINAL = ("message_stop", "response.completed", "response.incomplete", "response.failed")
 
 
 def is_terminal(event):
+    """Whether an event ends a stream; of generate_content: whether it has the finish reason."""
     data = data_of(event)
-    return data == "[DONE]" or (isinstance(data, dict) and data.get("type") == "message_stop")
+    if not isinstance(data, dict):
+        return data == "[DONE]"
+    finished = any(c.get("finishReason") for c in data.get("candidates", ()))
+    return finished or data.get("type") in _TERMINAL
 
 
 def is_heartbeat(family, event, started):
-    """The gateway's own keep-alive: a comment; inside a message a ping."""
+    """The gateway's own keep-alive: a comment; inside a message a ping; elsewhere a blank line."""
+    if family == GENERATE:
+        return event.strip(b"\r\n") == b""
     if family == MESSAGES and started:
         return event.startswith(b"event: ping\n") and data_of(event) == {"type": "ping"}
     return event.startswith(b":") and data_of(event) is None
@@ -205,18 +303,33 @@ def check_whole_stream(answer):
 
 def text_of(family, body):
     """The text of a whole answer, plain or streamed."""
-    if body.startswith(b"{"):
-        said = json.loads(body)
-        if family == CHAT:
-            return said["choices"][0]["message"]["content"]
-        return "".join(block.get("text", "") for block in said["content"])
-    parts = []
-    for event in events(body):
-        data = data_of(event)
-        if not isinstance(data, dict):
-            continue
-        if family == CHAT:
-            parts += [choice["delta"].get("content") or "" for choice in data.get("choices", ())]
-        elif data.get("type") == "content_block_delta":
-            parts.append(data["delta"].get("text", ""))
-    return "".join(parts)
+    if body.startswith((b"{", b"[")):
+        return "".join(_plain_text(family, json.loads(body)))
+    data = (data_of(event) for event in events(body))
+    return "".join(t for said in data if isinstance(said, dict) for t in _delta_text(family, said))
+
+
+def _plain_text(family, said):
+    if family == CHAT:
+        yield said["choices"][0]["message"]["content"]
+    elif family == MESSAGES:
+        yield from (block.get("text", "") for block in said["content"])
+    elif family == GENERATE:
+        for part in said if isinstance(said, list) else [said]:
+            yield from _delta_text(family, part)
+    else:
+        for item in said["output"]:
+            yield from (part.get("text", "") for part in item.get("content") or ())
+
+
+def _delta_text(family, said):
+    if family == CHAT:
+        yield from (choice["delta"].get("content") or "" for choice in said.get("choices", ()))
+    elif family == GENERATE:
+        for candidate in said.get("candidates", ()):
+            parts = candidate.get("content", {}).get("parts", ())
+            yield from (part.get("text", "") for part in parts if not part.get("thought"))
+    elif said.get("type") == "content_block_delta":
+        yield said["delta"].get("text", "")
+    elif said.get("type") == "response.output_text.delta":
+        yield said["delta"]
