@@ -5,6 +5,7 @@ of every number the last one counts. No marker ends a stream of events, so its e
 the finish reasons; an array ends with its bracket. Imported by this folder's ``__init__``.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 from adapters.estimate import output_weight, tokens_of_weight
@@ -97,7 +98,7 @@ class _Reported:
             self._fields.update((k, v) for k, v in usage.items() if v is not None)
 
 
-class _Tap:
+class _Tap(ABC):
     """What the taps of both framings share: reading chunks and renaming the model in them."""
 
     __slots__ = (
@@ -252,9 +253,9 @@ class _Tap:
             self._new_tail = piece[tail:start] + name + piece[end:]
         return piece[:start] + name + piece[end:] if name is not value else piece
 
+    @abstractmethod
     def _place(self, piece: bytes) -> Span | None:
         """Where the model's name stands in a piece; raises Fault E30 when that cannot be told."""
-        raise NotImplementedError  # pragma: no cover
 
 
 class EventTap(_Tap):
