@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 from urllib.parse import parse_qsl
 
-from tornado.httputil import HTTPHeaders
 from tornado.web import RequestHandler
 
 from adapters.family import Family
@@ -28,7 +27,6 @@ USER_AGENT_MAX = 256
 QUERY_FIELDS_MAX = 100
 
 JSON: tuple[Header, ...] = (("Content-Type", "application/json"),)
-_NO_HEADERS = HTTPHeaders()
 
 
 class Expiring(Protocol):
@@ -82,16 +80,18 @@ class RelayHandler(RequestHandler):
     site: Site
     call_id: str
 
+    def __init__(self, request: Request, site: Site) -> None:
+        # Not Tornado's own: it prepares templates, whose namespace refers back to the handler (a
+        # cycle that keeps all of a request until the garbage collector comes by), and the headers
+        # of an answer, which are written to the connection directly.
+        self.request = request
+        self.connection.set_close_callback(self.on_connection_close)
+        self.initialize(site)
+
     def initialize(self, site: Site) -> None:
         """Takes what the URL table passes."""
         self.site = site
         self.call_id = new_ulid()
-
-    def clear(self) -> None:
-        """Forgets an answer. There is none: headers are written to the connection directly."""
-        self._headers = _NO_HEADERS
-        self._write_buffer = []
-        self._status_code, self._reason = 200, "OK"
 
     @property
     def connection(self) -> ClientConnection:

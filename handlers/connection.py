@@ -164,6 +164,11 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         """An answer to the present request has begun."""
         return self._head_sent
 
+    @property
+    def full(self) -> bool:
+        """The client takes less than it is sent: no more before `on_drained`."""
+        return self._full
+
     def set_close_callback(self, callback: Callable[[], None] | None) -> None:
         """Called once when the client leaves before its answer has ended."""
         self._close_callback = callback

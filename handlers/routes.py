@@ -3,8 +3,6 @@
 Paths are compared exactly, in one dictionary: a list of patterns costs more with each route.
 """
 
-from tornado.web import Application
-
 from handlers.base import Site
 from handlers.chat_completions import ChatCompletionsHandler
 from handlers.fallback import FallbackHandler, LivezHandler, RootHandler
@@ -41,13 +39,12 @@ class Router:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._application = Application()
 
     def delegate(self, request: Request) -> HandlerRun:
         """Who takes the request's body and answers it."""
         path = request.path
         handler = ROUTES.get(path) or _by_pattern(path, request.method)
-        return HandlerRun(handler(self._application, request, site=self._site))
+        return HandlerRun(handler(request, self._site))
 
 
 def _by_pattern(path: str, method: str | None) -> type[BodyHandler]:

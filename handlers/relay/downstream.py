@@ -15,6 +15,9 @@ class Connection(Protocol):
     on_drained: Callable[[], None] | None
 
     @property
+    def full(self) -> bool: ...
+
+    @property
     def closed(self) -> bool: ...
 
     @property
@@ -37,17 +40,27 @@ class Connection(Protocol):
 class Downstream:
     """Writes one answer to one client. Nothing raises when the client is gone.
 
-    After a False of `start` or `write` the client has to read first: `on_drained` is called once
-    there is room again. `base` are the headers of every answer, the request id for one.
+    `write` sends more of a started stream. After a False of `start` or `write` the client has to
+    read first: what `when_drained` was given is called once there is room again. `base` are the
+    headers of every answer, the request id for one.
     """
 
-    __slots__ = ("_base", "_connection", "blocked", "on_drained")
+    __slots__ = ("_base", "_connection", "write")
 
     def __init__(self, connection: Connection, base: tuple[Header, ...]) -> None:
         self._connection = connection
         self._base = base
-        self.blocked = False
-        self.on_drained: Callable[[], None] | None = None
+        # The connection's own method: every event of every stream passes here.
+        self.write: Callable[[bytes], bool] = connection.send
+
+    @property
+    def blocked(self) -> bool:
+        """The client has to read before it gets more."""
+        return self._connection.full
+
+    def when_drained(self, callback: Callable[[], None]) -> None:
+        """`callback` is called each time the client has read enough after it had to."""
+        self._connection.on_drained = callback
 
     @property
     def gone(self) -> bool:
@@ -70,12 +83,7 @@ class Downstream:
 
     def start(self, status: int, headers: Sequence[Header], first: bytes) -> bool:
         """Sends the head of a stream and its first bytes in one write."""
-        self._connection.on_drained = self._drained
-        return self._room(self._connection.start(status, (*self._base, *headers), first))
-
-    def write(self, data: bytes) -> bool:
-        """Sends more of a started stream."""
-        return self._connection.send(data) or self._room(False)
+        return self._connection.start(status, (*self._base, *headers), first)
 
     def finish(self, data: bytes) -> None:
         """Sends the last bytes and ends the body properly."""
@@ -84,12 +92,3 @@ class Downstream:
     def drop(self) -> None:
         """Closes the connection without the end of the body, so that nobody takes it for whole."""
         self._connection.drop()
-
-    def _room(self, room: bool) -> bool:
-        self.blocked = not room
-        return room
-
-    def _drained(self) -> None:
-        self.blocked = False
-        if self.on_drained is not None:
-            self.on_drained()

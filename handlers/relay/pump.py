@@ -11,6 +11,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from adapters.bridge import NativeStream
+from adapters.family import StreamTap
 from adapters.faults import Condition, Fault
 from handlers.relay.call import Call
 from handlers.relay.downstream import Downstream, Header
@@ -44,8 +45,9 @@ class PumpEnd(Struct, frozen=True):
 class StreamPump:
     """The streamed answer of one call."""
 
-    __slots__ = ("_bridge", "_call", "_downstream", "_exchange", "_headers", "_on_accepted",
-                 "accepted", "ended", "last_sent_s", "marked_units", "started_s")  # fmt: skip
+    __slots__ = ("_bridge", "_call", "_downstream", "_exchange", "_flowing", "_headers",
+                 "_on_accepted", "accepted", "ended", "last_sent_s", "marked_units",
+                 "started_s")  # fmt: skip
 
     def __init__(
         self, call: Call, downstream: Downstream, on_accepted: Callable[[Call], None]
@@ -57,6 +59,7 @@ class StreamPump:
         self._exchange: Exchange | None = None
         self._headers: tuple[Header, ...] = STREAM_HEADERS
         self.accepted = False
+        self._flowing = False  # the head went down with an accepted answer: the rest is passed on
         self.ended: asyncio.Future[PumpEnd] | None = None
         self.started_s = 0
         self.last_sent_s = 0
@@ -69,7 +72,7 @@ class StreamPump:
         self._exchange, self._bridge = exchange, bridge
         self._headers = headers + STREAM_HEADERS
         self.ended = asyncio.get_running_loop().create_future()
-        self._downstream.on_drained = exchange.resume
+        self._downstream.when_drained(exchange.resume)
         exchange.pipe(self._data, self._end)
         return self.ended
 
@@ -120,22 +123,36 @@ class StreamPump:
 
     def _data(self, chunk: bytes) -> bool:
         """A piece of the upstream's body; False: the client's buffer is full."""
-        bridge, ended = self._bridge, self.ended
-        assert bridge is not None and ended is not None
+        bridge = self._bridge
+        assert bridge is not None
+        out = bridge.feed(chunk)
+        if not self._flowing or bridge.tap.ended:
+            return self._begin_or_end(bridge.tap, out)
+        self.last_sent_s = -1  # the sweep stamps it: no clock is read for an event
+        return self._downstream.write(out) if out else True
+
+    def _begin_or_end(self, tap: StreamTap, out: bytes) -> bool:
+        """The pieces of a stream that are not just passed on."""
+        ended = self.ended
+        assert ended is not None
         if ended.done():
             return True
-        out = bridge.feed(chunk)
-        tap = bridge.tap
         if not self.accepted:
             if not tap.accepted:
                 if tap.fault is not None:
                     ended.set_result(PumpEnd(tap.fault))
                 return True
             self._accept()
-        if tap.terminal or tap.fault is not None:
+        if tap.ended:
             ended.set_result(PumpEnd(tap.fault, tail=out))
             return True
-        return self._send(out) if out else True
+        if not out:
+            return True
+        self.last_sent_s = -1
+        self._flowing = True
+        if self._downstream.head_sent:
+            return self._downstream.write(out)
+        return self._downstream.start(200, self._headers, out)
 
     def _accept(self) -> None:
         self.accepted = True
@@ -144,13 +161,6 @@ class StreamPump:
         assert self._bridge is not None
         self._call.tap = self._bridge.tap
         self._on_accepted(self._call)
-
-    def _send(self, out: bytes) -> bool:
-        downstream = self._downstream
-        self.last_sent_s = -1  # the sweep stamps it: no clock is read for an event
-        if downstream.head_sent:
-            return downstream.write(out)
-        return downstream.start(200, self._headers, out)
 
     def _end(self, error: UpstreamError | None) -> None:
         """The upstream's body is over."""

@@ -122,7 +122,9 @@ def _configure(exchange: Exchange, request: UpstreamRequest, header_lines: list[
     setopt(pycurl.HEADERFUNCTION, exchange.raw_head.extend)  # no Python for each line
     setopt(pycurl.WRITEFUNCTION, exchange.write)
     source = exchange.source
-    if source is not None:
+    if source is None:
+        setopt(pycurl.CUSTOMREQUEST, request.method)
+    else:
         setopt(pycurl.POST, 1)
         setopt(pycurl.POSTFIELDSIZE, exchange.body_bytes)
         setopt(pycurl.READFUNCTION, source.read)
@@ -194,8 +196,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
         """Begin at once, without waiting. ValueError for lines or methods that cannot be sent."""
         if self._closing:
             raise RuntimeError("the upstream client is closed")
-        if request.method != ("GET" if request.body is None else "POST"):
-            raise ValueError("a GET without a body or a POST with one, nothing else")
+        if request.method not in (("GET", "DELETE") if request.body is None else ("POST",)):
+            raise ValueError("a GET or DELETE without a body or a POST with one, nothing else")
         header_lines = encode_header_lines(request.headers)
         if not request.url.isascii():
             raise ValueError("a URL must be ASCII")

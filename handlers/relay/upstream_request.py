@@ -48,7 +48,7 @@ class UpstreamError(Exception):
 
 
 class UpstreamRequest(Struct, frozen=True, gc=False):
-    """One request to an upstream; a GET has no body (None), a POST always has one.
+    """One request to an upstream; GET and DELETE have no body (None), a POST always has one.
 
     `stream` says that a stream is wanted: only then, and with the content type `stream_type`, may
     the answer be handed over piece by piece. `max_answer_bytes` bounds every answer that is read

@@ -237,7 +237,7 @@ async def test_a_client_that_takes_nothing_for_the_idle_time_is_gone(moves):
     watch = Watch(heartbeat_s=0)
     rig = watch.stream()
     rig.pump._data(HELLO)
-    rig.client.downstream.blocked = True
+    rig.client.connection.room = False
     for unsent_bytes in range(500, 500 + UpstreamSettings().idle_timeout_s + 2):
         rig.client.connection.unsent_bytes = unsent_bytes if moves else 500
         watch.pass_s(1)

@@ -418,7 +418,7 @@ async def test_no_heartbeat_for_a_client_that_does_not_read():
     rig.pump.last_sent_s = 0
     rig.pump.heartbeat(SILENT_S, SILENT_S)
     assert rig.client.pieces == [HELLO]
-    rig.client.connection.on_drained()
+    rig.client.connection.room = True
     rig.pump.heartbeat(SILENT_S, SILENT_S)
     assert rig.client.pieces[-1] == beat(CHAT, started=False)
 
