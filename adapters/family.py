@@ -8,7 +8,7 @@ case).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from adapters.faults import Fault
@@ -18,11 +18,17 @@ from adapters.jsonio import Spans, Struct
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """A row of the table of vendors: what they speak and what is odd about them."""
+    """A row of the table of vendors: what they speak, where, and what is odd about them.
+
+    `prefixes`: what stands between a channel's base URL, which has no version path, and the path
+    of a family; families that are not named have nothing there.
+    """
 
     name: str
     families: frozenset[str]
-    auth: Literal["bearer", "x-api-key", "x-goog-api-key"]
+    auth: Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"]
+    prefixes: Mapping[str, str] = field(default_factory=dict)
+    counts: bool = True  # false: has no endpoints that count tokens
     forward_openai_headers: bool = False  # OpenAI-Organization, -Project, -Beta of the client
     stream_options: bool = True  # false: refuses the field, so usage is not asked for
 

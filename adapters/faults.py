@@ -10,7 +10,7 @@ show them.
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from adapters.conditions import (
@@ -67,6 +67,8 @@ class _Said:
     names: frozenset[str] = frozenset()  # its type, code, status and reason
     status: int | None = None  # an HTTP status inside the body
     words: str = ""  # names and message in one, for rules about wording
+    param: str | None = None  # the field it blames, when that is a path of names
+    wait_s: int | None = None  # seconds, 1 to 60, until a repeat may help
 
 
 _CONTEXT = re.compile(
@@ -91,13 +93,26 @@ _QUOTA = re.compile(
 )
 _FOREIGN_ID = re.compile(
     r"\b(?:file|response|conversation|previous_response|container|item|batch|upload|vector store)"
-    r"(?:_id)?\b|\b(?:file|resp|conv|rs|msg|fc|batch|cntr)[-_][a-z0-9]{4,}"
+    r"(?:_id)?\b|\b(?:file|resp|conv|pmpt|rs|msg|fc|batch|cntr)[-_][a-z0-9]{4,}"
+)
+# Google tells an account that may not see a file or a cache of another one "permission denied".
+_UNSEEN = re.compile(
+    r"cached ?content\b.{0,80}(?:not found|not exist|denied|expired)"
+    r"|permission to access (?:the )?(?:file|cached ?content)\b",
+    re.DOTALL,
 )
 _OPAQUE = re.compile(r"signature|encrypted[ _]content|thoughtsignature|thought_signature")
 _BETA = re.compile(r"anthropic-beta|beta header|beta (?:value|flag|feature)")
+_UNKNOWN_ID = "previous_response_not_found"
+_PARAM = re.compile(r"[a-z_][a-z0-9_.\[\]]{0,99}", re.ASCII | re.IGNORECASE)
+# A page for people may stand behind other text or inside of JSON, too.
+_PAGE = re.compile(r"<(?:!doctype|html|head|body)\b", re.IGNORECASE)
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s", re.ASCII)
+_RETRY_INFO = "google.rpc.RetryInfo"  # the end of the type's URL in a list of details
 
 # The condition by the vendors' own words, most telling first.
 _BY_NAME: tuple[tuple[Condition, frozenset[str]], ...] = (
+    (Condition.ID_NOT_FOUND, frozenset({_UNKNOWN_ID})),
     (
         Condition.CONTEXT_LENGTH,
         frozenset({"context_length_exceeded", "model_context_window_exceeded"}),
@@ -241,9 +256,8 @@ def read_upstream_error(
     """
     said = _read_body(body)
     condition = _condition_of(status, said)
-    wait_s = _retry_after_s(headers)
     fault = _fault(condition, said, secrets, status=status)
-    fault.retry_after_s = wait_s
+    fault.retry_after_s = _retry_after_s(headers) or said.wait_s
     aside = condition is Condition.CHANNEL_MISCONFIGURED and (
         status in _KEY_STATUSES or status in {400, 429}
     )
@@ -271,6 +285,7 @@ def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamF
         condition = _condition_by_wording(said) or condition
     condition = condition or Condition.UPSTREAM_INVALID
     fault = _fault(condition, said, secrets, status=None)
+    fault.retry_after_s = said.wait_s
     key_words = said.names & {"model_not_found", "not_found_error", "not_found"}
     aside = condition is Condition.CHANNEL_MISCONFIGURED and not key_words and status != 404
     return UpstreamFault(fault, fail_over=True, set_key_aside=aside)
@@ -280,11 +295,14 @@ def _condition_of(status: int, said: _Said) -> Condition:
     """The condition of an error status, with the words of its body."""
     if status < 400:
         return Condition.UPSTREAM_INVALID  # a redirect is never followed with credentials
+    if status in {403, 404} and _UNSEEN.search(said.words):
+        return Condition.ID_NOT_FOUND
     if status in _KEY_STATUSES or status in _MISCONFIGURED_STATUSES:
         return Condition.CHANNEL_MISCONFIGURED
     if status == 404:
         foreign = _FOREIGN_ID.search(said.words) and "model" not in said.words
-        return Condition.ID_NOT_FOUND if foreign else Condition.CHANNEL_MISCONFIGURED
+        unknown = foreign or _UNKNOWN_ID in said.names
+        return Condition.ID_NOT_FOUND if unknown else Condition.CHANNEL_MISCONFIGURED
     if status == 429:
         return _condition_of_429(said)
     if status in _FAILED_STATUSES:
@@ -307,6 +325,8 @@ def _condition_of_429(said: _Said) -> Condition:
 
 def _condition_by_wording(said: _Said) -> Condition | None:
     """The condition hidden in a refusal of the request, by what its message speaks of."""
+    if _UNKNOWN_ID in said.names:
+        return Condition.ID_NOT_FOUND  # of a response that another account may have
     if _BROKEN_KEY.search(said.words):
         return Condition.CHANNEL_MISCONFIGURED
     if _CONTEXT.search(said.words):
@@ -325,12 +345,14 @@ def _condition_by_name(said: _Said) -> Condition | None:
 
 def _fault(condition: Condition, said: _Said, secrets: Sequence[str], status: int | None) -> Fault:
     """The Fault of a condition, with the vendor's words where the client may read them."""
-    cleaned = clean_message(said.message, secrets)
+    shown = "" if _PAGE.search(said.message) else said.message
+    cleaned = clean_message(shown, secrets)
     fault = Fault(condition)
     if condition is Condition.UPSTREAM_REFUSED and cleaned:
         fault.message = f"The upstream refused the request: {cleaned}"
     elif condition is Condition.ID_NOT_FOUND and cleaned:
         fault.message = f"The upstream does not know an id of the request: {cleaned}"
+        fault.param = said.param
     elif condition is Condition.CONTEXT_LENGTH:
         fault.detail = cleaned or None
     elif condition is Condition.UPSTREAM_FAILED and status is not None:
@@ -359,8 +381,12 @@ def _retry_after_s(headers: Mapping[str, str]) -> int | None:
         except ValueError:
             continue  # a date: upstreams for programs do not send one
         if math.isfinite(seconds) and seconds >= 0:
-            return min(max(math.ceil(seconds), 1), MAX_RETRY_AFTER_S)
+            return _bounded_s(seconds)
     return None
+
+
+def _bounded_s(seconds: float) -> int:
+    return min(max(math.ceil(seconds), 1), MAX_RETRY_AFTER_S)
 
 
 def _read_body(body: bytes) -> _Said:
@@ -409,18 +435,35 @@ def _read_error(error: object) -> _Said:
             if isinstance(value, int) and not isinstance(value, bool) and status is None:
                 status = value
             names.append(value)
-        names += _reasons(place.get("details"))
-    return _said(message, names, status)
+    details = [entry for place in places for entry in _details(place.get("details"))]
+    for entry in details:
+        names += (entry.get("reason"), entry.get("error_code"))
+    said = _said(message, names, status)
+    return replace(said, param=_param_of(places[0]), wait_s=_retry_delay_s(details))
 
 
-def _reasons(details: object) -> list[object]:
-    """The machine-readable reasons in Google's list of details or in one object of them."""
+def _details(details: object) -> list[dict[str, Any]]:
+    """Google's list of details, or the one object of them that others send."""
     entries = details if isinstance(details, list) else [details]
-    found: list[object] = []
-    for entry in entries[:20]:
-        if isinstance(entry, dict):
-            found += (entry.get("reason"), entry.get("error_code"))
-    return found
+    return [entry for entry in entries[:20] if isinstance(entry, dict)]
+
+
+def _param_of(error: dict[str, Any]) -> str | None:
+    param = error.get("param")
+    if not isinstance(param, str) or _PARAM.fullmatch(param) is None:
+        return None
+    return param if clean_message(param) == param else None
+
+
+def _retry_delay_s(details: list[dict[str, Any]]) -> int | None:
+    """The wait of a RetryInfo, which writes a duration like "34.07s"; None when none says one."""
+    for entry in details:
+        delay = entry.get("retryDelay")
+        if str(entry.get("@type")).endswith(_RETRY_INFO) and isinstance(delay, str):
+            match = _DURATION.fullmatch(delay)
+            if match is not None:
+                return _bounded_s(float(match[1]))
+    return None
 
 
 def _said(message: str, names: list[object], status: int | None) -> _Said:

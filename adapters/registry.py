@@ -17,15 +17,40 @@ FAMILIES: dict[str, Family] = {
     family.name: family for family in (CHAT_COMPLETIONS, RESPONSES, MESSAGES, GENERATE_CONTENT)
 }
 
-_OPENAI_FAMILIES = frozenset({"chat_completions", "responses"})
+_CHAT, _RESPONSES, _MESSAGES, _GENERATE = FAMILY_NAMES
+_OPENAI = frozenset({_CHAT, _RESPONSES})
 
+
+def _under(prefix: str, families: frozenset[str]) -> dict[str, str]:
+    return dict.fromkeys(families, prefix)
+
+
+# Facts of the vendors' own documentation, in words in docs/vendors.md. What it does not say that a
+# vendor has is not asked for there.
 VENDORS: dict[str, Vendor] = {
     vendor.name: vendor
     for vendor in (
-        Vendor("openai", _OPENAI_FAMILIES, "bearer", forward_openai_headers=True),
-        Vendor("openai-compatible", _OPENAI_FAMILIES, "bearer"),
-        Vendor("anthropic", frozenset({"messages"}), "x-api-key"),
-        Vendor("gemini", frozenset({"generate_content"}), "x-goog-api-key"),
+        Vendor("openai", _OPENAI, "bearer", forward_openai_headers=True),
+        Vendor("anthropic", frozenset({_MESSAGES}), "x-api-key"),
+        Vendor("gemini", frozenset({_GENERATE}), "x-goog-api-key"),
+        Vendor("azure-openai", _OPENAI, "api-key", _under("/openai", _OPENAI), counts=False),
+        Vendor(
+            "openrouter",
+            _OPENAI | {_MESSAGES},
+            "bearer",
+            _under("/api", _OPENAI | {_MESSAGES}),
+            counts=False,
+        ),
+        Vendor(
+            "deepseek",
+            frozenset({_CHAT, _MESSAGES}),
+            "bearer",
+            {_MESSAGES: "/anthropic"},
+            counts=False,
+        ),
+        Vendor("groq", _OPENAI, "bearer", _under("/openai", _OPENAI), counts=False),
+        Vendor("ollama", _OPENAI | {_MESSAGES}, "bearer", counts=False),
+        Vendor("openai-compatible", _OPENAI, "bearer", counts=False),
         Vendor("demo", frozenset(FAMILY_NAMES), "bearer"),
     )
 }

@@ -111,10 +111,6 @@ def _channel(access: Access, name: str) -> Channel:
 
 def _model(channel: Channel, asked: str | None) -> str:
     where = f'channel "{channel.name}"'
-    if channel.family not in FAMILIES:
-        raise Refused([f"{where}: its family {channel.family} cannot be called by this version"])
-    if not channel.keys:
-        raise Refused([f"{where} has no key: ./sluice channel set {channel.name} keys=env:NAME"])
     if not channel.models:
         raise Refused(
             [f"{where} serves no model: ./sluice channel set {channel.name} models.NAME=UPSTREAM"]
@@ -156,10 +152,11 @@ def _request(
     body, vendor = dumps(named | probe.fields), VENDORS[channel.vendor]
     spans = top_level(body)
     peek = family.peek(spans, operation, result.model)
+    path = family.upstream_path(operation, result.upstream_model, result.model)
     return UpstreamRequest(
         method="POST",
-        url=channel.base_url + family.upstream_path(operation, result.upstream_model, result.model),
-        headers=family.request_headers({}, vendor, channel.keys[0]),
+        url=channel.base_url + vendor.prefixes.get(family.name, "") + path,
+        headers=family.request_headers({}, vendor, channel.keys[0] if channel.keys else ""),
         body=family.edit_request(body, spans, peek, result.upstream_model, vendor),
         connect_timeout_s=limits.connect_timeout_s,
         first_byte_timeout_s=min(limits.first_byte_timeout_s, PATIENCE_S),

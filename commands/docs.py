@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 import app
+from commands import error_docs
 from conf import sample
 from conf.settings import SECTIONS, SETTINGS, Settings
 from conf.values import toml
@@ -36,7 +37,7 @@ Made by `make docs` from the commands themselves; do not edit.
 
 @click.command(hidden=True)
 def command() -> None:
-    """Write docs/settings.md, docs/cli.md and conf/gateway.toml."""
+    """Write docs/settings.md, docs/cli.md, docs/errors.md and conf/gateway.toml."""
     for name, text in pages().items():
         (ROOT / name).write_text(text, encoding="utf-8")
         click.echo(name)
@@ -47,6 +48,7 @@ def pages() -> Mapping[str, str]:
     return {
         "docs/settings.md": _settings_page(),
         "docs/cli.md": _cli_page(),
+        "docs/errors.md": error_docs.page(),
         "conf/gateway.toml": sample.text({}),
     }
 

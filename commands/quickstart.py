@@ -46,11 +46,11 @@ Prices = Mapping[str, str]
 
 
 class VendorStart(NamedTuple):
-    """A first channel of a vendor: names and prices are a start, to be edited with `apply`."""
+    """First channels of a vendor, one for each family that it speaks. Names of models and prices
+    are a start, to be edited with `apply`."""
 
     name: str
     variable: str
-    family: str
     base_url: str
     models: Mapping[str, Prices]
 
@@ -59,7 +59,6 @@ VENDOR_STARTS = (
     VendorStart(
         "openai",
         "OPENAI_API_KEY",
-        "chat_completions",
         "https://api.openai.com",
         {
             "gpt-4.1": {"input": "2.00", "output": "8.00", "cache_read": "0.50"},
@@ -69,7 +68,6 @@ VENDOR_STARTS = (
     VendorStart(
         "anthropic",
         "ANTHROPIC_API_KEY",
-        "messages",
         "https://api.anthropic.com",
         {
             "claude-sonnet-4-5": {
@@ -84,7 +82,6 @@ VENDOR_STARTS = (
     VendorStart(
         "gemini",
         "GEMINI_API_KEY",
-        "generate_content",
         "https://generativelanguage.googleapis.com",
         {"gemini-2.5-flash": {"input": "0.30", "output": "2.50", "cache_read": "0.075"}},
     ),
@@ -97,11 +94,6 @@ DEMO_MODELS = {
     "generate_content": "demo-gemini",
 }
 DEMO_PRICES = {"input": "1.00", "output": "4.00"}
-
-CURLS = {
-    "chat_completions": ("Chat completions", client_config.chat_curl),
-    "messages": ("Messages", client_config.messages_curl),
-}
 
 
 @click.command()
@@ -188,33 +180,43 @@ def _missing(stored: Document, environ: Mapping[str, str]) -> Document:
         "model": [],
         "channel": [],
     }
-    for vendor in VENDOR_STARTS:
-        if vendor.family in FAMILIES and environ.get(vendor.variable):
-            _add_channel(wanted, vendor.name, vendor)
+    for start in VENDOR_STARTS:
+        if environ.get(start.variable):
+            spoken = [family for family in FAMILIES if family in VENDORS[start.name].families]
+            wanted["model"] += _models(start.models)
+            for family in spoken:
+                # the first one is named as the vendor is
+                name = start.name if family == spoken[0] else _dashed(start.name, family)
+                wanted["channel"].append(_channel(name, family, start))
     served = {channel["family"] for channel in (*stored.get("channel", ()), *wanted["channel"])}
     idle = [family for family in FAMILIES if family not in served]
     port = _demo_port(stored) or _free_port() if idle else 0
     for family in idle:
-        base_url = f"http://{DEMO_HOST}:{port}"
         models = {DEMO_MODELS[family]: DEMO_PRICES}
-        demo = VendorStart("demo", "", family, base_url, models)
-        _add_channel(wanted, "demo-" + family.replace("_", "-"), demo)
+        demo = VendorStart("demo", "", f"http://{DEMO_HOST}:{port}", models)
+        wanted["model"] += _models(models)
+        wanted["channel"].append(_channel(_dashed("demo", family), family, demo))
     return {kind: _new(entries, stored.get(kind, [])) for kind, entries in wanted.items()}
 
 
-def _add_channel(document: Document, name: str, start: VendorStart) -> None:
-    document["model"] += [{"name": model, "price": dict(p)} for model, p in start.models.items()]
-    document["channel"].append(
-        {
-            "name": name,
-            "vendor": start.name,
-            "family": start.family,
-            "base_url": start.base_url,
-            "keys": [f"env:{start.variable}"] if start.variable else ["demo"],
-            "groups": [GROUP],
-            "models": {model: model for model in start.models},
-        }
-    )
+def _dashed(vendor: str, family: str) -> str:
+    return f"{vendor}-{family.replace('_', '-')}"
+
+
+def _models(models: Mapping[str, Prices]) -> list[dict[str, Any]]:
+    return [{"name": name, "price": dict(prices)} for name, prices in models.items()]
+
+
+def _channel(name: str, family: str, start: VendorStart) -> dict[str, Any]:
+    return {
+        "name": name,
+        "vendor": start.name,
+        "family": family,
+        "base_url": start.base_url,
+        "keys": [f"env:{start.variable}"] if start.variable else ["demo"],
+        "groups": [GROUP],
+        "models": {model: model for model in start.models},
+    }
 
 
 def _new(
@@ -264,7 +266,7 @@ def welcome(loaded: Loaded, start: Start, folder: Path) -> str:
         f"API key, {age}, kept in {folder / KEY_FILE}: {start.secret}",
         "",
     ]
-    for family, (title, curl) in CURLS.items():
+    for family, (title, curl) in client_config.CURLS.items():
         if family in start.models:
             lines += [f"{title}:", curl(base, start.secret, start.models[family]), ""]
     named = f"--user {USER} --group {GROUP} --name NAME"

@@ -163,8 +163,7 @@ class Gateway:
 
     def worker_pids(self) -> list[int]:
         """The relay processes."""
-        pids = self.pids()[1:]
-        return [pid for pid in pids if b"worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [pid for pid in self.pids()[1:] if b"worker" in _command_line(pid)]
 
     def follow(self) -> "Tail":
         """Watches records as they are written: quick where a test asks for many."""
@@ -259,6 +258,13 @@ def _parent(pid: int) -> int:
         return -1
     fields = text.rpartition(")")[2].split()
     return -1 if fields[0] == "Z" else int(fields[1])
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has ended meanwhile
+        return b""
 
 
 def _port_is_taken(port: int) -> bool:

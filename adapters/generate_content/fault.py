@@ -62,6 +62,7 @@ _TABLE: dict[Condition, tuple[int, str]] = {
 
 # In a stream there is no HTTP status to keep to: the number that belongs to the name is told.
 _IN_STREAM: dict[Condition, tuple[int, str]] = {
+    Condition.CHANNEL_MISCONFIGURED: (500, "INTERNAL"),
     Condition.UPSTREAM_FAILED: (503, "UNAVAILABLE"),
     Condition.UPSTREAM_UNREACHABLE: (503, "UNAVAILABLE"),
     Condition.UPSTREAM_INVALID: (500, "INTERNAL"),

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from adapters.family import Operation, Peek, StoredRef
-from adapters.faults import Condition, Fault, wrong_type
+from adapters.faults import Condition, Fault, wrong_type, wrong_value
 from adapters.fields import count, required_array
 from adapters.jsonio import Span, Spans, dumps, replace, top_level
 
@@ -19,7 +19,7 @@ _TUNED_MODELS = "tunedModels/"
 _COUNTED = "generateContentRequest"
 _CACHED = "cachedContent"
 
-_PATH_NAME = re.compile(r"(?!/)(?!.*//)(?!.*\.\.)[A-Za-z0-9._:/@-]{1,128}(?<!/)")
+_PATH_NAME = re.compile(r"(?!/)(?!.*//)(?!.*\.\.)[A-Za-z0-9._:/@=-]{1,128}(?<!/)")
 _HUMP = re.compile(r"[A-Z]")
 _UNDERSCORE = re.compile(r"_([a-z0-9])")
 
@@ -43,8 +43,12 @@ def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
         required_array(spans, "contents")
     for fields, name in _mentions(spans, counted):
         value = fields.value(name)
-        if value is not None and not isinstance(value, str):
+        if value is None:
+            continue
+        if not isinstance(value, str):
             raise wrong_type(name, "expected a string")
+        if value not in (model, MODELS + model):
+            raise wrong_value(name, "expected the model of the path")
     config = _object(spans, "generationConfig")
     return Peek(
         model=model,
@@ -75,7 +79,7 @@ def edit(body: bytes, spans: Spans, read: Peek, upstream_model: str) -> bytes:
     """The body for the upstream; the same object when nothing has to change.
 
     Some clients repeat the model of the path in the body, where an upstream that calls it by
-    another name would refuse it. A mention of any other model is left for the upstream to refuse.
+    another name would refuse it; ``peek`` has refused any other model.
     """
     if read.model == upstream_model:
         return body

@@ -304,22 +304,26 @@ class EventTap(_Tap):
 class ElementTap(_Tap):
     """The tap of one streamed JSON array, fed element by element with the bytes before each."""
 
-    __slots__ = ()
+    __slots__ = ("_closed",)
 
     def __init__(self, public: str, upstream_model: str) -> None:
         super().__init__(public, upstream_model, "json_array")
+        self._closed = False  # the bracket was seen
 
     @property
     def whole(self) -> bool:
         """Only the closing bracket ends an array: without it no client can read it."""
-        return self.fault is None and self.terminal
+        return self.fault is None and self._closed
 
     def feed(self, event: bytes) -> bytes | None:
         """Read one piece of the array; return what to send of it (see ``family.StreamTap``)."""
         text = event.lstrip(_BLANKS if self.accepted else _BLANKS_AND_BOM)
+        if self._closed:
+            return self._behind(event, text)
         mark = text[:1]
         if self.accepted and text == b"]":
-            self.terminal = self.ended = True
+            # Not terminal: vendors end the last line, too, and the body is to be theirs exactly.
+            self._closed = True
             return event
         if mark != (b"," if self.accepted else b"["):
             return self._failed(_fault_of(text))
@@ -329,8 +333,17 @@ class ElementTap(_Tap):
         return self._read_any(data, event)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """The last element of an array that failed, and the bracket."""
+        """The last element of an array that failed, and the bracket; nothing behind a bracket."""
+        if self._closed:
+            return b""
         return (b"," if self.accepted else b"[") + encode_stream_fault(fault) + b"]"
+
+    def _behind(self, event: bytes, text: bytes) -> bytes | None:
+        """What to send of bytes behind the bracket: white space; anything else ends the answer."""
+        if not text:
+            return event
+        self.terminal = self.ended = True
+        return None
 
     def _place(self, piece: bytes) -> Span | None:
         skipped = piece.index(b"," if self.accepted else b"[") + 1

@@ -21,7 +21,7 @@ def peek_create(spans: Spans) -> Peek:
     stream = flag(spans, "stream")
     bound = count(spans, "max_output_tokens")
     if flag(spans, "background"):
-        raise Fault(Condition.UNSUPPORTED, param="background")
+        raise Fault(Condition.UNSUPPORTED, param="background", model=peek.model)
     return Peek(peek.model, stream, bound, peek.choices, peek.include_usage)
 
 

@@ -12,6 +12,7 @@ from adapters.estimate import body_weight, input_bound_tokens, tokens_of_weight
 from adapters.family import Family, Peek, StoredRef
 from adapters.faults import Condition, Fault
 from adapters.jsonio import top_level
+from adapters.registry import VENDORS
 from handlers.relay.call import Call
 from store.catalog import Group, Snapshot
 from store.errors import StoreUnavailable
@@ -110,7 +111,8 @@ def check_entry(snapshot: Snapshot, key: KeyEntry, family: Family) -> Group:
 
 
 def read_body(call: Call, body: bytes) -> None:
-    """JSON, model and fields of the body into the call. Raises Fault E08, E10 to E13, E35."""
+    """JSON, model and fields of the body into the call. Raises Fault E08, E10 to E13, E31,
+    E35."""
     call.spans = spans = top_level(body)
     try:
         call.peek = peek = call.family.peek(spans, call.operation, call.target)
@@ -125,6 +127,8 @@ def read_body(call: Call, body: bytes) -> None:
     stored = call.family.stored_ref(spans)
     if stored is not None:
         check_stored(call, stored)
+    if call.operation.counting:
+        check_counting(call)
     call.body = body
     set_bounds(call, peek)
 
@@ -144,6 +148,13 @@ def check_stored(call: Call, stored: StoredRef) -> None:
     if len(native) != 1:
         raise Fault(Condition.ID_NOT_FOUND, param=stored.param, detail=stored.id[:_ID_SHOWN_MAX])
     call.candidates = native
+
+
+def check_counting(call: Call) -> None:
+    """Leaves the channels whose vendors count tokens. Raises Fault E31 when there are none."""
+    call.candidates = tuple(one for one in call.candidates if VENDORS[one.vendor].counts)
+    if not call.candidates:
+        raise Fault(Condition.UNKNOWN_PATH, "No channel of this model counts tokens.")
 
 
 def check_model(call: Call, name: str) -> None:

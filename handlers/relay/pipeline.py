@@ -249,7 +249,7 @@ class Relay:
         path = family.upstream_path(call.operation, call.upstream_model or "", call.target)
         return UpstreamRequest(
             method=call.method,
-            url=channel.base_url + path + call.query,
+            url=channel.base_url + vendor.prefixes.get(family.name, "") + path + call.query,
             headers=family.request_headers(client_headers, vendor, key),
             body=_edited_body(call, vendor),
             connect_timeout_s=limits.connect_timeout_s,

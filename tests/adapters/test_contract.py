@@ -25,12 +25,16 @@ STREAMS = [
     for path in sorted((WIRE / family.name).glob("*.sse"))
 ]
 GOOD_STREAMS = [(f, p) for f, p in STREAMS if p.stem != "midstream_error"]
+# Lists, counts and a streamed array are no answers that this test could read as one.
+OTHERS = ("error_", "models", "count_tokens", "input_tokens", "text_stream_array")
 ANSWERS = [
     (family, path)
     for family in FAMILIES.values()
     for path in sorted((WIRE / family.name).glob("*.json"))
-    if not path.stem.startswith(("error_", "models", "count_tokens"))
+    if not path.stem.startswith(OTHERS)
 ]
+ARRAY_SAMPLE = WIRE / "generate_content" / "text_stream_array.json"
+GENERATE = FAMILIES["generate_content"]
 ERRORS = [
     (family, path)
     for family in FAMILIES.values()
@@ -62,22 +66,48 @@ def streamed(family: Family) -> Operation:
     return family.operations.get("streamGenerateContent", plain(family))
 
 
+def lines_of(path: pathlib.Path) -> bytes:
+    """A sample with lines that end in LF alone, whatever its family uses."""
+    return path.read_bytes().replace(b"\r\n", b"\n")
+
+
+def first_event(family: Family) -> bytes:
+    data = lines_of(next(p for f, p in GOOD_STREAMS if f is family))
+    return data.split(b"\n\n")[0] + b"\n\n"
+
+
+def has_marker(family: Family) -> bool:
+    """Whether a stream of events ends with an event of its own; else its finish reasons end it."""
+    return family is not GENERATE
+
+
 def run(
-    family: Family, chunks: list[bytes], public: str = MODEL, drop: bool = False
+    family: Family,
+    chunks: list[bytes],
+    public: str = MODEL,
+    drop: bool = False,
+    operation: Operation | None = None,
 ) -> tuple[bytes, NativeStream]:
-    stream = NativeStream(family.stream_tap(public, MODEL, drop, streamed(family)), MAX_EVENT_BYTES)
+    tap = family.stream_tap(public, MODEL, drop, operation or streamed(family))
+    stream = NativeStream(tap, MAX_EVENT_BYTES)
     sent = b"".join([stream.feed(chunk) for chunk in chunks])
     return sent + stream.close(), stream
+
+
+def run_array(chunks: list[bytes], public: str = MODEL) -> tuple[bytes, NativeStream]:
+    array = GENERATE.operations["streamGenerateContent.array"]
+    return run(GENERATE, chunks, public, operation=array)
 
 
 @pytest.mark.parametrize("ends", LINE_ENDS)
 @pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_of)
 def test_stream_is_byte_exact_however_it_is_cut(family, path, ends):
-    data = path.read_bytes().replace(b"\n", ends)
+    data = lines_of(path).replace(b"\n", ends)
     for chunks in cuts(data, random.Random(7)):
         sent, stream = run(family, chunks)
         assert sent == data
-        assert stream.accepted and stream.whole and stream.tap.terminal
+        assert stream.accepted and stream.whole
+        assert stream.tap.terminal == has_marker(family)
         assert stream.tap.fault is None and stream.at_boundary
         assert stream.tap.usage is not None and stream.tap.upstream_id
         assert stream.tap.output_units > 0 or path.stem == "refusal"
@@ -86,7 +116,7 @@ def test_stream_is_byte_exact_however_it_is_cut(family, path, ends):
 @pytest.mark.parametrize("ends", LINE_ENDS)
 @pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_of)
 def test_only_the_model_value_differs_when_names_differ(family, path, ends):
-    data = path.read_bytes().replace(b"\n", ends)
+    data = lines_of(path).replace(b"\n", ends)
     expected, times = MODEL_VALUE.subn(rb'\1"' + PUBLIC.encode() + b'"', data)
     assert times > 0
     for chunks in cuts(data, random.Random(8)):
@@ -95,16 +125,21 @@ def test_only_the_model_value_differs_when_names_differ(family, path, ends):
 
 @pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_of)
 def test_a_comment_and_blank_lines_and_a_bom_pass(family, path):
-    data = b"\xef\xbb\xbf: hello\n\n\n" + path.read_bytes().replace(b"\n\n", b"\n\n\n: x\n\n", 2)
+    data = b"\xef\xbb\xbf: hello\n\n\n" + lines_of(path).replace(b"\n\n", b"\n\n\n: x\n\n", 2)
     for chunks in cuts(data, random.Random(9)):
         sent, stream = run(family, chunks)
         assert sent == data and stream.whole
 
 
+FINISH = re.compile(
+    rb'"(finish_reason|stop_reason|finishReason)":"|response.(completed|incomplete)'
+)
+
+
 @pytest.mark.parametrize(("family", "path"), GOOD_STREAMS, ids=name_of)
 def test_a_cut_stream_is_never_whole_before_its_finish(family, path):
-    data = path.read_bytes()
-    finish = re.search(rb'"(finish_reason|stop_reason)":"|response.(completed|incomplete)', data)
+    data = lines_of(path)
+    finish = FINISH.search(data)
     assert finish is not None
     for end in range(0, finish.start(), 7):
         sent, stream = run(family, [data[:end]])
@@ -127,7 +162,7 @@ def test_an_error_event_of_the_vendor_is_not_passed(family):
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
 def test_our_own_stream_fault_is_read_back_as_an_error(family):
     """What one gateway writes, another must understand."""
-    first = next(p for f, p in GOOD_STREAMS if f is family).read_bytes().split(b"\n\n")[0] + b"\n\n"
+    first = first_event(family)
     for condition in Condition:
         tap = run(family, [first])[1].tap
         event = tap.encode_fault(Fault(condition, model="m", param="p"), "req_1")
@@ -138,7 +173,7 @@ def test_our_own_stream_fault_is_read_back_as_an_error(family):
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
 @pytest.mark.parametrize("started", [False, True])
 def test_heartbeats_disturb_nobody(family, started):
-    data = next(p for f, p in GOOD_STREAMS if f is family).read_bytes()
+    data = lines_of(next(p for f, p in GOOD_STREAMS if f is family))
     first, rest = data.split(b"\n\n", 1)
     beat = family.keep_alive(started)
     data = first + b"\n\n" + beat + rest if started else beat + data
@@ -203,12 +238,77 @@ def test_no_answer_at_all_is_e30(family, body):
 @pytest.mark.parametrize("data", [b"nonsense", b"[1]", b'{"a":', b"<html>", b"7"])
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
 def test_an_unreadable_event_is_e30(family, data):
-    good = next(p for f, p in GOOD_STREAMS if f is family).read_bytes()
-    for before in (b"", good.split(b"\n\n")[0] + b"\n\n"):
+    for before in (b"", first_event(family)):
         sent, stream = run(family, [before + b"data: " + data + b"\n\n"])
         assert sent == before
         assert stream.tap.fault.condition is Condition.UPSTREAM_INVALID
 
+
+# ---- the JSON array ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ends", [*LINE_ENDS, b""])
+@pytest.mark.parametrize("public", [MODEL, PUBLIC])
+def test_an_array_is_byte_exact_but_for_the_model_however_it_is_cut(public, ends):
+    data = lines_of(ARRAY_SAMPLE).replace(b"\n", ends)
+    expected, times = MODEL_VALUE.subn(rb'\1"' + public.encode() + b'"', data)
+    assert times == 3
+    for chunks in cuts(data, random.Random(11)):
+        sent, stream = run_array(chunks, public)
+        assert sent == expected
+        tap = stream.tap
+        assert stream.accepted and stream.whole and tap.fault is None and not tap.terminal
+        assert tap.usage is not None and tap.usage.output_tokens == 11
+        assert tap.upstream_id == "gw0001" and tap.output_units > 0
+
+
+def test_an_array_and_a_stream_of_events_report_the_same():
+    of_array = run_array([ARRAY_SAMPLE.read_bytes()])[1].tap
+    of_events = run(GENERATE, [ARRAY_SAMPLE.with_name("text.sse").read_bytes()])[1].tap
+    assert of_array.usage == of_events.usage and of_array.reported == of_events.reported
+    assert of_array.output_units == of_events.output_units
+
+
+def test_an_array_without_its_bracket_is_never_whole():
+    data = ARRAY_SAMPLE.read_bytes().rstrip()
+    for end in range(len(data)):
+        sent, stream = run_array([data[:end]])
+        assert not stream.whole and data.startswith(sent)
+        if stream.accepted:
+            broken = sent + stream.tap.encode_fault(Fault(Condition.UPSTREAM_FAILED), "req_1")
+            *good, last = json.loads(broken)
+            assert list(last) == ["error"] and all("candidates" in chunk for chunk in good)
+        else:
+            assert sent == b""
+
+
+def test_an_array_of_our_own_that_failed_is_read_back_as_an_error():
+    for before in (b"", ARRAY_SAMPLE.read_bytes().partition(b"\n  },")[0] + b"\n  }"):
+        tap = run_array([before])[1].tap
+        broken = before + tap.encode_fault(Fault(Condition.UPSTREAM_FAILED), "req_1")
+        json.loads(broken)
+        for chunks in cuts(broken, random.Random(12)):
+            sent, stream = run_array(chunks)
+            assert sent == before and stream.tap.fault is not None and not stream.whole
+
+
+def test_only_white_space_stands_behind_the_bracket():
+    data = ARRAY_SAMPLE.read_bytes()
+    for chunks in cuts(data + b"\r\n [1] more", random.Random(14)):
+        sent, stream = run_array(chunks)
+        assert sent.rstrip() == data.rstrip() and stream.whole
+        assert stream.tap.encode_fault(Fault(Condition.UPSTREAM_FAILED), "req_1") == b""
+
+
+def test_white_space_between_elements_passes():
+    beat = GENERATE.keep_alive(started=True)
+    data = ARRAY_SAMPLE.read_bytes().replace(b"  },\n", b"  }" + beat * 3 + b",\n").rstrip()
+    for chunks in cuts(data, random.Random(13)):
+        sent, stream = run_array(chunks)
+        assert sent == data and stream.whole
+
+
+# ---- requests ------------------------------------------------------------------------------------
 
 # A streaming request of each family, model m, at most 5 tokens of output.
 TURN = b'"messages":[{"role":"user","content":"x"}]'
@@ -216,6 +316,9 @@ REQUESTS = {
     "chat_completions": b'{"model":"m", ' + TURN + b',"max_tokens":5,"stream":true}',
     "responses": b'{"model":"m","input":"x","max_output_tokens":5,"stream":true}',
     "messages": b' {"max_tokens":5,"stream":true,"model":"m",' + TURN + b"}",
+    # Model and stream stand in the path; some clients name the model once more.
+    "generate_content": b'{"contents":[{"parts":[{"text":"x"}]}],"model":"m",'
+    b'"generationConfig":{"maxOutputTokens":5}}',
 }
 
 

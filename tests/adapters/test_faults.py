@@ -1,6 +1,7 @@
 """Reading upstream errors: status and body to condition, advice and cleaned message."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +16,22 @@ def messages(message="m", kind="invalid_request_error"):
     return json.dumps({"type": "error", "error": {"type": kind, "message": message}})
 
 
+def responses(message="m", code=None, param=None):
+    error = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
+    return json.dumps({"error": error})
+
+
+def info(kind, **fields):
+    return {"@type": f"type.googleapis.com/google.rpc.{kind}", **fields}
+
+
 def google(code, status, message="m", details=()):
     error = {"code": code, "message": message, "status": status, "details": list(details)}
     return json.dumps({"error": error})
 
+
+UNSEEN_CACHE = "CachedContent not found (or permission denied)"
+UNSEEN_FILE = "You do not have permission to access the File abc-1 or it may not exist."
 
 # status, body, condition, fail over, key set aside
 READINGS = [
@@ -54,6 +67,61 @@ READINGS = [
         True,
         True,
     ),
+    (
+        400,
+        google(
+            400,
+            "INVALID_ARGUMENT",
+            "API key expired. Please renew the API key.",
+            [info("ErrorInfo", reason="API_KEY_INVALID", domain="googleapis.com")],
+        ),
+        "E24",
+        True,
+        True,
+    ),
+    (
+        400,
+        google(
+            400,
+            "INVALID_ARGUMENT",
+            "The input token count (1200000) exceeds the maximum number of tokens allowed.",
+        ),
+        "E21",
+        False,
+        False,
+    ),
+    (400, google(400, "FAILED_PRECONDITION", "x"), "E22", False, False),
+    (401, google(401, "UNAUTHENTICATED", "x"), "E24", True, True),
+    (403, google(403, "PERMISSION_DENIED", "Consumer is suspended"), "E24", True, True),
+    (404, google(404, "NOT_FOUND", "models/x is not found for API version"), "E24", True, False),
+    (403, google(403, "PERMISSION_DENIED", UNSEEN_CACHE), "E35", False, False),
+    (404, google(404, "NOT_FOUND", UNSEEN_CACHE), "E35", False, False),
+    (403, google(403, "PERMISSION_DENIED", UNSEEN_FILE), "E35", False, False),
+    (403, google(403, "PERMISSION_DENIED", "Cached content is switched off"), "E24", True, True),
+    (403, google(403, "PERMISSION_DENIED", "The caller has no permission"), "E24", True, True),
+    (500, google(500, "INTERNAL", "x"), "E26", True, False),
+    (500, google(500, "UNAVAILABLE", "x"), "E27", True, False),
+    (504, google(504, "DEADLINE_EXCEEDED", "x"), "E28", False, False),
+    (503, f"[{google(503, 'UNAVAILABLE', 'x')}]", "E27", True, False),
+    (429, f"[{google(429, 'RESOURCE_EXHAUSTED', 'x')}]", "E25", True, False),
+    (
+        400,
+        responses("x", "previous_response_not_found", "previous_response_id"),
+        "E35",
+        False,
+        False,
+    ),
+    (
+        404,
+        responses("x", "previous_response_not_found", "previous_response_id"),
+        "E35",
+        False,
+        False,
+    ),
+    (404, responses("Response with id 'resp_1' not found."), "E35", False, False),
+    (404, responses("Item with id 'rs_12345' not found."), "E35", False, False),
+    (400, responses("x", "context_length_exceeded", "input"), "E21", False, False),
+    (400, responses("Invalid prompt: usage policy", "invalid_prompt"), "E23", False, False),
     (401, chat("Incorrect API key provided", code="invalid_api_key"), "E24", True, True),
     (402, messages("x", "billing_error"), "E24", True, True),
     (403, "<html>forbidden</html>", "E24", True, True),
@@ -145,11 +213,81 @@ def test_the_message_is_found_in_every_shape(body):
         "data: nonsense",
         '{"error":{}}',
         '{"detail":[]}',
+        "\ufeff<!DOCTYPE html><title>the words</title>",
+        "the words: <html><body>the words</body></html>",
+        '{"error":{"message":"the words <HTML lang=en><head>"}}',
+        '{"detail":"<!doctype html><p>the words"}',
+        '<?xml version="1.0"?><Error><Message>the words</Message></Error>',
     ],
 )
 def test_no_message(body):
     read = read_upstream_error(400, {}, body.encode())
     assert read.fault.message == "The upstream refused the request."
+
+
+SAMPLES = Path(__file__).resolve().parents[1] / "wire"
+OF_SAMPLES = {
+    "error_400_field": "E22",
+    "error_401": "E24",
+    "error_402_billing": "E24",
+    "error_404_model": "E24",
+    "error_429": "E25",
+    "error_429_quota": "E24",
+    "error_529": "E27",
+}
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(SAMPLES.glob("*/error_*.json")),
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
+)
+def test_the_samples_of_the_families(path):
+    status = int(path.stem.split("_")[1])
+    read = read_upstream_error(status, {}, path.read_bytes())
+    assert read.fault.condition == OF_SAMPLES[path.stem]
+    assert read.fail_over is (read.fault.condition != "E22")
+
+
+OFFICIAL = [
+    chat("the words"),
+    responses("the words", param="input"),
+    messages("the words"),
+    google(400, "INVALID_ARGUMENT", "the words"),
+    f"[{google(400, 'INVALID_ARGUMENT', 'the words')}]",
+]
+
+
+@pytest.mark.parametrize("body", OFFICIAL, ids=["chat", "responses", "messages", "google", "list"])
+def test_the_message_is_found_in_the_shape_of_each_family(body):
+    fault = read_upstream_error(400, {}, body.encode()).fault
+    assert fault.message == "The upstream refused the request: the words"
+    assert fault.param is None  # the vendor's path need not be one of the request as it was sent
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_an_id_that_the_upstream_does_not_know(status):
+    words = "Previous response with id 'resp_abc' not found."
+    body = responses(words, "previous_response_not_found", "previous_response_id").encode()
+    fault = read_upstream_error(status, {}, body).fault
+    assert (fault.condition, fault.param) == ("E35", "previous_response_id")
+    assert fault.message == f"The upstream does not know an id of the request: {words}"
+    embedded = read_embedded_error(json.loads(body)).fault
+    assert (embedded.condition, embedded.param) == ("E35", "previous_response_id")
+
+
+@pytest.mark.parametrize(
+    "param", [None, 5, "", "a b", "input[0]<b>", "x" * 101, "é", "https://v.example", "api.v.com"]
+)
+def test_a_param_that_is_no_path_of_names_is_not_told(param):
+    body = responses("No such file: file-abc123", param=param).encode()
+    fault = read_upstream_error(404, {}, body).fault
+    assert (fault.condition, fault.param) == ("E35", None)
+
+
+def test_words_that_only_speak_of_tags_come_through():
+    body = chat("Unexpected '<div>' in messages[0].content").encode()
+    assert "'<div>'" in read_upstream_error(400, {}, body).fault.message
 
 
 def test_pages_too_large_are_not_read():
@@ -183,6 +321,40 @@ def test_secrets_never_come_through():
     )
 
 
+NAMES_OF_OURS = [
+    "org-AbCdEfGh12345", "proj_AbC123def", "projects/our-project-7", "project 123456789012",
+    "project number: 123456789012", "account-42x", "acct_1AbC", "sk-proj-abc123def456",
+    "AIzaSyA-1234567890abcdefghij", "ya29.a0AfH6SM", "billing@our-company.example",
+    "https://console.vendor.example/billing?org=1", "10.1.2.3:8443", "gateway.internal",
+    "123e4567-e89b-12d3-a456-426614174000", "Bearer abcdef123456",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES_OF_OURS)
+@pytest.mark.parametrize("family", ["chat", "responses", "messages", "google"])
+def test_names_of_our_account_never_come_through(family, name):
+    words = f"Refused for {name} (see the console)."
+    shapes = {"chat": chat, "responses": responses, "messages": messages}
+    body = google(400, "INVALID_ARGUMENT", words) if family == "google" else shapes[family](words)
+    for status in (400, 413, 422):
+        fault = read_upstream_error(status, {}, body.encode()).fault
+        assert name not in fault.message and "***" in fault.message
+    embedded = read_embedded_error(json.loads(body)).fault
+    assert name not in embedded.message
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 404, 429, 500, 502, 503, 504, 529])
+def test_only_what_is_about_the_request_is_told_in_the_upstreams_words(status):
+    fault = read_upstream_error(status, {}, chat("our account is over").encode()).fault
+    assert "our account" not in fault.message and fault.detail is None
+
+
+def test_a_message_is_cut_to_one_line_of_500_characters():
+    said = read_upstream_error(400, {}, chat("a b\n" * 1000).encode()).fault.message
+    words = said.removeprefix("The upstream refused the request: ")
+    assert len(words) == 500 and "\n" not in words
+
+
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [
@@ -201,6 +373,29 @@ def test_secrets_never_come_through():
 )
 def test_retry_after(headers, seconds):
     assert read_upstream_error(429, headers, b"").fault.retry_after_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("delay", "seconds"),
+    [("7s", 7), ("34.074824224s", 35), ("0s", 1), ("0.2s", 1), ("86400s", 60), ("9" * 9 + "s", 60),
+     ("9" * 400 + "s", None), ("-3s", None), ("1e3s", None), ("soon", None), ("7", None),
+     ("", None),
+     (7, None), (None, None), ({"seconds": 7}, None), ("٣s", None)],
+)  # fmt: skip
+def test_the_wait_of_googles_details(delay, seconds):
+    details = [7, info("Help", retryDelay="1s"), info("RetryInfo", retryDelay=delay)]
+    body = google(429, "RESOURCE_EXHAUSTED", details=details)
+    for text in (body, f"[{body}]"):
+        assert read_upstream_error(429, {}, text.encode()).fault.retry_after_s == seconds
+    assert read_embedded_error(json.loads(body)).fault.retry_after_s == seconds
+
+
+def test_a_header_says_the_wait_before_the_body():
+    body = google(429, "RESOURCE_EXHAUSTED", details=[info("RetryInfo", retryDelay="40s")]).encode()
+    assert read_upstream_error(429, {"retry-after": "9"}, body).fault.wait_s == 9
+    assert read_upstream_error(429, {"retry-after": "soon"}, body).fault.wait_s == 40
+    body = google(429, "x", details={"reason": "x"}).encode()
+    assert read_upstream_error(429, {}, body).fault.wait_s == 5
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from adapters.registry import VENDORS
         ("openai-compatible", "authorization: Bearer k"),
         ("anthropic", "x-api-key: k"),
         ("gemini", "x-goog-api-key: k"),
+        ("azure-openai", "api-key: k"),
         ("demo", "authorization: Bearer k"),
     ],
 )

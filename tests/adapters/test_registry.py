@@ -23,9 +23,14 @@ def test_built_families_are_named_and_have_paths_of_their_own():
 
 
 def test_vendors():
-    assert set(VENDORS) >= {"openai", "anthropic", "gemini", "openai-compatible", "demo"}
+    assert list(VENDORS) == [
+        *("openai", "anthropic", "gemini", "azure-openai", "openrouter", "deepseek", "groq"),
+        *("ollama", "openai-compatible", "demo"),
+    ]
     for name, vendor in VENDORS.items():
-        assert vendor.name == name and vendor.families <= set(FAMILY_NAMES)
+        assert vendor.name == name and set() < vendor.families <= set(FAMILY_NAMES)
+        assert vendor.prefixes.keys() <= vendor.families
+        assert all(re.fullmatch(r"(/[a-z0-9]+)+", prefix) for prefix in vendor.prefixes.values())
     assert VENDORS["demo"].families == set(FAMILY_NAMES)
     assert [v.name for v in VENDORS.values() if v.forward_openai_headers] == ["openai"]
 

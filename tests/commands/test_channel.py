@@ -2,13 +2,23 @@
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
+from adapters.jsonio import dumps
+from adapters.registry import FAMILIES, VENDORS
+from commands.channel_probe import PROBES, PROMPT
 from tests.commands.conftest import UPSTREAM_KEY, document
-from tests.upstream import ScriptedUpstream
+from tests.upstream import RawUpstream, ScriptedUpstream
 
-FAMILIES = ("chat_completions", "messages")
+PATHS = {
+    "chat_completions": "/v1/chat/completions",
+    "responses": "/v1/responses",
+    "messages": "/v1/messages",
+    "generate_content": "/v1beta/models/up-model:generateContent",
+}
 
 
 @pytest.fixture(scope="module")
@@ -19,18 +29,9 @@ def upstream():
 
 @pytest.fixture
 def channels(installation, upstream):
-    """A channel of each family, whose models are scripts of the vendor."""
+    """A channel of each family."""
     upstream.reset()
-    names = {
-        "plain": "any-model",
-        "fails": "script.status=500",
-        "refuses": "script.status=401.message=bad-key",
-        "cut": "script.cut=2",
-        "unclean": "script.clean_end=2",
-        "event": "script.error_event=2",
-        "page": "script.html200",
-        "closes": "script.close_before_head",
-    }
+    names = {"plain": "any-model", "other": "up-model"}
     free = {"input": "0", "output": "0"}
     doc = document(upstream.url)
     doc["model"] = [{"name": name, "price": free} for name in names]
@@ -40,6 +41,18 @@ def channels(installation, upstream):
     ]
     installation.apply(doc)
     return installation
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """script(words): what the vendor does with the probes from now on."""
+
+    def tell(words):
+        for family, sent in PROBES.items():
+            fields = dumps(sent.fields).decode().replace(PROMPT, f"[[demo {words}]]")
+            monkeypatch.setitem(PROBES, family, replace(sent, fields=json.loads(fields)))
+
+    return tell
 
 
 def probe(installation, *args):
@@ -65,29 +78,33 @@ def test_a_good_channel(channels, upstream, family, options):
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
-    ("model", "options", "status", "error"),
+    ("words", "options", "status", "error"),
     [
-        ("fails", (), 500, "upstream_error"),
-        ("fails", ("--stream",), 500, "upstream_error"),
-        ("refuses", (), 401, "channel_misconfigured"),
-        ("page", (), 200, "upstream_invalid_response"),
-        ("page", ("--stream",), 200, "asked for a stream"),
-        ("cut", ("--stream",), 200, "truncated"),
-        ("unclean", ("--stream",), 200, "whole"),
-        ("event", ("--stream",), 200, "upstream_"),
-        ("closes", (), None, "reset_before_head"),
+        ("status=500", (), 500, "upstream_error"),
+        ("status=500", ("--stream",), 500, "upstream_error"),
+        ("status=401", (), 401, "channel_misconfigured"),
+        ("html200", (), 200, "upstream_invalid_response"),
+        ("html200", ("--stream",), 200, "asked for a stream"),
+        ("cut=2", ("--stream",), 200, "truncated"),
+        ("clean_end=2", ("--stream",), 200, "whole"),
+        ("error_event=2", ("--stream",), 200, "upstream_"),
+        ("close_before_head", (), None, "reset_before_head"),
     ],
 )
-def test_a_bad_channel_ends_with_1_and_says_why(channels, family, model, options, status, error):
-    code, said = probe(channels, family, "--model", model, *options)
+def test_a_bad_channel_ends_with_1_and_says_why(
+    channels, script, family, words, options, status, error
+):
+    script(words)
+    code, said = probe(channels, family, "--model", "plain", *options)
     assert code == 1 and said["ok"] is False
     assert said["status"] == status
     assert error in said["error"], said
     assert UPSTREAM_KEY not in json.dumps(said)
 
 
-def test_the_vendors_own_words_are_shown(channels):
-    code, said = probe(channels, "chat_completions", "--model", "refuses")
+def test_the_vendors_own_words_are_shown(channels, script):
+    script("status=401 message=bad-key")
+    code, said = probe(channels, "chat_completions")
     assert code == 1 and "bad-key" in said["error"]
 
 
@@ -112,13 +129,66 @@ def test_what_cannot_be_tried_is_told_with_the_cure(channels):
     assert 'did you mean "messages"' in channels.refused("channel", "test", "mesages")
     said = channels.refused("channel", "test", "messages", "--model", "plane")
     assert 'did you mean "plain"' in said
-    channels.ok("channel", "set", "messages", "keys=")
-    assert "keys=env:NAME" in channels.refused("channel", "test", "messages")
     channels.ok("channel", "set", "chat_completions", "models=")
     assert "models.NAME" in channels.refused("channel", "test", "chat_completions")
-    channels.ok("channel", "create", "g", "vendor=gemini", "family=generate_content",
-                "base_url=http://127.0.0.1:1")  # fmt: skip
-    assert "generate_content" in channels.refused("channel", "test", "g")
+
+
+def test_vendors_and_what_they_speak_are_checked_when_a_channel_is_made(channels):
+    base = ("channel", "create", "x", "base_url=https://llm.example")
+    said = channels.refused(*base, "vendor=openruter", "family=messages")
+    assert 'there is no vendor "openruter"' in said and 'did you mean "openrouter"' in said
+    said = channels.refused(*base, "vendor=groq", "family=messages")
+    assert "channels of vendor groq speak chat_completions, responses, not messages" in said
+
+
+def test_every_family_can_be_tried():
+    assert PROBES.keys() == FAMILIES.keys()
+
+
+def asked(channels, upstream, *args):
+    """(request line, header lines, body) of the one request that a test makes."""
+
+    def answer():
+        peer = upstream.accept()
+        peer.send(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        peer.close()
+        return peer.request.decode()
+
+    with ThreadPoolExecutor(1) as thread:
+        request = thread.submit(answer)
+        code, said = probe(channels, *args)
+        head, _, body = request.result().partition("\r\n\r\n")
+    assert (code, said["status"]) == (1, 404)
+    first, *headers = head.split("\r\n")
+    return first, headers, json.loads(body)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family"),
+    [(name, family) for name, row in VENDORS.items() for family in sorted(row.families)],
+)
+def test_the_call_goes_where_the_vendor_takes_it(channels, vendor, family):
+    with RawUpstream() as upstream:
+        channels.ok("channel", "create", "its", f"vendor={vendor}", f"family={family}",
+                    f"base_url={upstream.url}", "keys=sk-its-own",
+                    "models.plain=up-model")  # fmt: skip
+        line, headers, body = asked(channels, upstream, "its")
+    prefix = VENDORS[vendor].prefixes.get(family, "")
+    assert line == f"POST {prefix}{PATHS[family]} HTTP/1.1"
+    scheme = VENDORS[vendor].auth
+    key = "Bearer sk-its-own" if scheme == "bearer" else "sk-its-own"
+    assert f"{'authorization' if scheme == 'bearer' else scheme}: {key}" in headers
+    assert body.get("model", "up-model") == "up-model"
+
+
+def test_a_channel_without_a_key_is_tried_without_a_credential(channels):
+    with RawUpstream() as upstream:
+        channels.ok("channel", "create", "home", "vendor=ollama", "family=messages",
+                    f"base_url={upstream.url}", "models.plain=up-model")  # fmt: skip
+        line, headers, _ = asked(channels, upstream, "home")
+    assert line == "POST /v1/messages HTTP/1.1"
+    names = {header.partition(":")[0].lower() for header in headers}
+    assert not names & {"authorization", "x-api-key", "api-key", "x-goog-api-key"}
 
 
 def test_keys_that_cannot_be_opened_are_told(channels):

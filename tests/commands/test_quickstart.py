@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from adapters.registry import FAMILIES
+from adapters.registry import FAMILIES, VENDORS
 from commands import output, quickstart
 from conf import secrets
 from store import keys
@@ -66,8 +66,10 @@ def test_without_accounts_the_demo_answers_for_every_family(run, tmp_path):
     assert {c["base_url"] for c in document["channel"]} == {f"http://127.0.0.1:{port}"}
     assert argv[1:4] == [quickstart.APP, "serve", "--config"]
     assert argv[5:7] == ["--set", "server.port=26987"]
-    models = {json.loads(words[-1])["model"] for words in curls(out)}
-    assert models == {quickstart.DEMO_MODELS[family] for family in FAMILIES}
+    said = [" ".join(words) for words in curls(out)]
+    models = list(quickstart.DEMO_MODELS.values())
+    assert len(said) == len(models) == len(FAMILIES)
+    assert all(model in words for model, words in zip(models, said, strict=True))
 
 
 def test_the_key_works_and_is_kept(run, tmp_path):
@@ -81,12 +83,18 @@ def test_the_key_works_and_is_kept(run, tmp_path):
     entry = keys.find_key(db, keys.digests(secret, owned.peppers))
     discard(db)
     assert entry is not None and (entry.user, entry.group) == ("admin", "default")
-    chat, messages = curls(out)
+    chat, responses, messages, generate = curls(out)
     assert chat[2] == "http://127.0.0.1:8000/v1/chat/completions"
-    assert f"Authorization: Bearer {secret}" in chat
+    assert responses[2] == "http://127.0.0.1:8000/v1/responses"
+    for words in (chat, responses):
+        assert f"Authorization: Bearer {secret}" in words
     assert messages[2] == "http://127.0.0.1:8000/v1/messages"
     assert f"x-api-key: {secret}" in messages and "anthropic-version: 2023-06-01" in messages
-    assert all("-N" in words and '"stream":true' in words[-1] for words in (chat, messages))
+    assert all('"stream":true' in words[-1] for words in (chat, responses, messages))
+    path = "/v1beta/models/demo-gemini:streamGenerateContent?alt=sse"
+    assert generate[2] == "http://127.0.0.1:8000" + path
+    assert f"x-goog-api-key: {secret}" in generate
+    assert all("-N" in words for words in (chat, responses, messages, generate))
 
 
 def test_a_second_time_changes_nothing(run, tmp_path):
@@ -103,11 +111,16 @@ def test_vendor_channels_for_the_keys_that_are_set(run, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-vendor-0123456789")
     out, argv = run()
     channels = {channel["name"]: channel for channel in stored(tmp_path / "run")["channel"]}
-    assert channels["openai"]["base_url"] == "https://api.openai.com"
-    assert "demo-chat-completions" not in channels
-    assert channels["demo-messages"]["vendor"] == "demo"
+    names = ["openai", "openai-responses", "demo-messages", "demo-generate-content"]
+    assert sorted(channels) == sorted(names)
+    chat, responses = channels["openai"], channels["openai-responses"]
+    assert (chat["family"], responses["family"]) == ("chat_completions", "responses")
+    for channel in (chat, responses):
+        assert channel["vendor"] == "openai" and channel["base_url"] == "https://api.openai.com"
+        assert set(channel["models"]) == {"gpt-4.1", "gpt-4.1-mini"}
     assert "--demo-port" in argv
-    assert json.loads(curls(out)[0][-1])["model"].startswith("gpt-")
+    for words in curls(out)[:2]:
+        assert json.loads(words[-1])["model"].startswith("gpt-")
     assert "sk-vendor" not in out
 
 
@@ -116,7 +129,15 @@ def test_no_demo_beside_vendors_for_all_families(run, tmp_path, monkeypatch):
         monkeypatch.setenv(name, "sk-vendor-0123456789")
     _, argv = run()
     assert "--demo-port" not in argv
-    assert not any(c["vendor"] == "demo" for c in stored(tmp_path / "run")["channel"])
+    channels = stored(tmp_path / "run")["channel"]
+    assert {(c["vendor"], c["family"]) for c in channels} == {
+        ("openai", "chat_completions"),
+        ("openai", "responses"),
+        ("anthropic", "messages"),
+        ("gemini", "generate_content"),
+    }
+    for channel in channels:
+        assert channel["family"] in VENDORS[channel["vendor"]].families
 
 
 def test_a_vendor_key_set_later_adds_its_channel(run, tmp_path, monkeypatch):
@@ -125,7 +146,21 @@ def test_a_vendor_key_set_later_adds_its_channel(run, tmp_path, monkeypatch):
     out, _ = run()
     names = [channel["name"] for channel in stored(tmp_path / "run")["channel"]]
     assert "anthropic" in names and "demo-messages" in names
-    assert json.loads(curls(out)[1][-1])["model"].startswith("claude-")
+    assert json.loads(curls(out)[2][-1])["model"].startswith("claude-")
+
+
+def test_a_gateway_of_an_older_version_gets_the_families_it_lacks(run, tmp_path, monkeypatch):
+    with monkeypatch.context() as older:
+        older.setattr(quickstart, "FAMILIES", ("chat_completions", "messages"))
+        older.setenv("OPENAI_API_KEY", "sk-vendor-0123456789")
+        run()
+    before = {c["name"]: c for c in stored(tmp_path / "run")["channel"]}
+    assert sorted(before) == ["demo-messages", "openai"]
+    run()
+    after = {c["name"]: c for c in stored(tmp_path / "run")["channel"]}
+    assert {name: after[name] for name in before} == before
+    assert set(after) - set(before) == {"demo-responses", "demo-generate-content"}
+    assert len({c["base_url"] for c in after.values() if c["vendor"] == "demo"}) == 1
 
 
 def test_a_lost_key_file_gives_a_new_key(run, tmp_path):

@@ -20,7 +20,7 @@ import pytest
 
 from tests.gateway import Gateway
 from tests.handlers.client import Closed, Connection, events, wait_until
-from tests.handlers.dialects import BOTH, CHAT, PATHS, ask, credentials, is_terminal
+from tests.handlers.dialects import ALL, CHAT, ask, credentials, is_error, is_terminal, path_of
 from tests.handlers.documents import CREDIT, channel, document
 from tests.upstream import ScriptedUpstream
 
@@ -51,7 +51,7 @@ def node(request, tmp_path):
         settings["store.url"] = request.getfixturevalue("mariadb").fresh_url()
     with ScriptedUpstream(log_file=tmp_path / "vendor.log") as vendor:
         gateway = Gateway(folder, settings)
-        channels = [channel(f"only-{f}", f, vendor.url, {MODEL: MODEL}) for f in BOTH]
+        channels = [channel(f"only-{f}", f, vendor.url, {MODEL: MODEL}) for f in ALL]
         gateway.apply(document([MODEL], channels))
         try:
             gateway.start()
@@ -85,7 +85,7 @@ class Load:
                 time.sleep(0.01)  # the gateway is dead; the test will end this soon
 
     def _call(self, name, number):
-        family = BOTH[number % 2]
+        family = ALL[number % len(ALL)]
         script, stream = PROMPTS[number % len(PROMPTS)]
         body = ask(family, MODEL, f"{script} {name}", stream)
         if family == CHAT and stream:
@@ -93,17 +93,21 @@ class Load:
         headers = {**credentials(family), "X-Client-Request-Id": name, "Connection": "close"}
         with Connection(self._port, patience_s=10) as connection:
             self.began.add(name)
-            connection.request("POST", PATHS[family], headers, body)
+            connection.request("POST", path_of(family, MODEL, stream), headers, body)
             answer = connection.read()
         if answer.whole:
-            ended = not stream or is_terminal(events(answer.body)[-1])
-            self.whole[name] = (answer.status, ended)
+            self.whole[name] = (answer.status, not stream or ended_well(answer.body))
 
     def stop(self):
         self._stop.set()
         for thread in self._threads:
             thread.join(30)
             assert not thread.is_alive(), "a caller hangs"
+
+
+def ended_well(body):
+    last = events(body)[-1]
+    return is_terminal(last) and not is_error(last)
 
 
 def names_in(log_path):
@@ -116,7 +120,7 @@ def first_answer_s(gateway):
     began = time.monotonic()
     gateway.start()
     body = ask(CHAT, MODEL, "hello")
-    status, _, _ = gateway.call("POST", PATHS[CHAT], body, credentials())
+    status, _, _ = gateway.call("POST", path_of(CHAT, MODEL), body, credentials())
     assert status == 200
     return time.monotonic() - began
 
@@ -196,10 +200,10 @@ def test_a_worker_that_is_killed_is_replaced_and_its_calls_are_recorded(node):
         streams = []
         for number in range(STREAMS):
             connection = stack.enter_context(Connection(gateway.port))
-            family = BOTH[number % 2]
+            family = ALL[number % len(ALL)]
             headers = {**credentials(family), "X-Client-Request-Id": f"call-0-{number}"}
             body = ask(family, MODEL, f"[[demo ms=100 chunks=40]] call-0-{number}", stream=True)
-            connection.request("POST", PATHS[family], headers, body)
+            connection.request("POST", path_of(family, MODEL, stream=True), headers, body)
             answer = connection.read_head()
             answer.pieces.append(connection.read_chunk())
             streams.append((connection, answer))
@@ -234,7 +238,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_calls_are_recorded(node):
         assert record["usage_source"] == "estimated" and record["status"] == 200
     for _ in range(4):  # both workers serve
         body = ask(CHAT, MODEL, "hello")
-        assert gateway.call("POST", PATHS[CHAT], body, credentials())[0] == 200
+        assert gateway.call("POST", path_of(CHAT, MODEL), body, credentials())[0] == 200
     gateway.run("usage", "verify")
     gateway.run("books", "verify")
 

@@ -5,13 +5,21 @@ import json
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import pytest
 
 from tests.gateway import Gateway
 from tests.handlers.client import Connection, encode_head, exchange, wait_until
-from tests.handlers.dialects import BOTH, CHAT, MESSAGES, PATHS, ask, credentials
+from tests.handlers.dialects import (
+    ALL,
+    CHAT,
+    GENERATE,
+    MESSAGES,
+    RESPONSES,
+    ask,
+    credentials,
+    path_of,
+)
 from tests.upstream import ScriptedUpstream
 
 # What must not be found: each is in one place only, where it belongs.
@@ -25,7 +33,8 @@ ANSWER = "giraffe-in-the-answer"
 TOOL = "walrus-in-a-tool"
 COOKIE = "biscuit-of-a-browser"
 SECRETS = (CLIENT_KEY, OTHER_KEY, WRONG_KEY, *UPSTREAM_KEYS, PASSWORD, PROMPT, ANSWER, TOOL, COOKIE)
-CALLS_AT_ONCE = 16
+CALLS_AT_ONCE = 32
+MODEL = "demo-small"
 # The only files that may hold any: an operator's own secrets.
 ALLOWED_FILES = {"secrets.toml", "quickstart.key"}
 SETTINGS = {
@@ -47,14 +56,24 @@ SCRIPTS = (
 )  # fmt: skip
 
 
+# What a family calls the conversation, and a place in it that the gateway reads as a number.
+CONVERSATION = {CHAT: "messages", RESPONSES: "input", MESSAGES: "messages", GENERATE: "contents"}
+BOUND = {
+    CHAT: {"max_tokens": PROMPT},
+    RESPONSES: {"max_output_tokens": PROMPT},
+    MESSAGES: {"max_tokens": PROMPT},
+    GENERATE: {"generationConfig": {"maxOutputTokens": PROMPT}},
+}
+
+
 def content(vendor, closed_port):
     channels = []
-    for family in BOTH:
+    for family in ALL:
         for number, key in enumerate(UPSTREAM_KEYS):
             channels.append({
                 "name": f"{family}-{number}", "vendor": "demo", "family": family,
                 "base_url": vendor.url, "keys": [key], "groups": ["all"],
-                "models": {"demo-small": "demo-small"}, "priority": number,
+                "models": {MODEL: MODEL}, "priority": number,
             })  # fmt: skip
         channels.append({
             "name": f"{family}-closed", "vendor": "demo", "family": family,
@@ -63,7 +82,7 @@ def content(vendor, closed_port):
         })  # fmt: skip
     price = {"input": "3", "output": "15"}
     return {
-        "model": [{"name": name, "price": price} for name in ("demo-small", "dead")],
+        "model": [{"name": name, "price": price} for name in (MODEL, "dead")],
         "group": [{"name": "all"}],
         "channel": channels,
         "user": [{"name": "owner", "balance": "1000", "password": PASSWORD}],
@@ -90,11 +109,12 @@ def node(tmp_path_factory):
             operate(gateway)
             assert gateway.stop() == 0
             gateway.start()  # the journal's and the database's other files are there, too
-            died = long_stream(gateway)
+            died = [long_stream(gateway, family) for family in ALL]
             gateway.kill()
-            died.close()
+            for connection in died:
+                connection.close()
             gateway.start()
-            assert wait_until(lambda: lost(gateway), 10)
+            assert wait_until(lambda: len(lost(gateway)) == len(ALL), 10)
             yield gateway, calls
         finally:
             gateway.close()
@@ -104,10 +124,11 @@ def lost(gateway):
     return [record for record in gateway.usage() if record["outcome"] == "gateway_lost"]
 
 
-def long_stream(gateway):
-    body = ask(CHAT, "demo-small", f"[[demo ms=50 text={ANSWER} bytes=1]] {PROMPT}", stream=True)
+def long_stream(gateway, family):
+    body = ask(family, MODEL, f"[[demo ms=50 text={ANSWER} bytes=1]] {PROMPT}", stream=True)
     connection = Connection(gateway.port)
-    connection.request("POST", PATHS[CHAT], credentials(CHAT, CLIENT_KEY), body)
+    path = path_of(family, MODEL, stream=True)
+    connection.request("POST", path, credentials(family, CLIENT_KEY), body)
     connection.read_head()
     connection.read_chunk()
     return connection
@@ -115,77 +136,113 @@ def long_stream(gateway):
 
 def body_of(family, script, **more):
     prompt = f"[[demo {script} ms=0 text={ANSWER}]] {PROMPT}"
-    return ask(family, "demo-small", prompt, **{"metadata": {"user_id": TOOL}, **more})
+    noted = {"labels" if family == GENERATE else "metadata": {"user_id": TOOL}}
+    return ask(family, MODEL, prompt, **noted, **more)
+
+
+def headers_of(family):
+    return {**credentials(family, CLIENT_KEY), "Cookie": COOKIE}
+
+
+def post(gateway, family, body, headers=None, model=MODEL, query=""):
+    """One call; plain, unless its body asks for a stream."""
+    path = path_of(family, model) + query
+    return exchange(gateway.port, "POST", path, headers or headers_of(family), body)
+
+
+def scripted(gateway, family, words, stream):
+    body = body_of(family, words, **({"stream": True} if stream and family != GENERATE else {}))
+    path = path_of(family, MODEL, stream)
+    return exchange(gateway.port, "POST", path, headers_of(family), body)
 
 
 def everything(gateway):
     """All kinds of calls; how many were answered."""
     answered = said = 0
-    for family in BOTH:
-        headers = {**credentials(family, CLIENT_KEY), "Cookie": COOKIE}
-        bodies = [
-            body_of(family, words, stream=flag) for words in SCRIPTS for flag in (True, False)
-        ]
-        post = partial(exchange, gateway.port, "POST", PATHS[family], headers)
-        with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
-            for answer in pool.map(post, bodies):
-                assert not any(key.encode() in answer.body for key in (CLIENT_KEY, *UPSTREAM_KEYS))
-                answered += 1
-                said += ANSWER.encode() in answer.body
-        for bad in bad_bodies(family):
-            exchange(gateway.port, "POST", PATHS[family], headers, bad)
-        for secret in (OTHER_KEY, WRONG_KEY):
-            body = body_of(family, "")
-            exchange(gateway.port, "POST", PATHS[family], credentials(family, secret), body)
-        bare = {"Authorization": CLIENT_KEY}
-        exchange(gateway.port, "POST", PATHS[family], bare, body_of(family, ""))
-        dead = {**body_of(family, ""), "model": "dead"}
-        exchange(gateway.port, "POST", PATHS[family], headers, dead)
-        exchange(gateway.port, "POST", f"/v1/{PROMPT}?key={CLIENT_KEY}", headers, b"{}")
-        exchange(gateway.port, "GET", f"/v1/models?key={CLIENT_KEY}", headers)
-        leave(gateway, family, headers)
-    exchange(
-        gateway.port, "POST", PATHS[MESSAGES], {"x-api-key": CLIENT_KEY}, body_of(MESSAGES, "")
-    )
+    calls = [(family, words, flag) for family in ALL for words in SCRIPTS for flag in (True, False)]
+    with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
+        leaving = [pool.submit(leave, gateway, family) for family in ALL]
+        for answer in pool.map(lambda call: scripted(gateway, *call), calls):
+            assert not any(key.encode() in answer.body for key in (CLIENT_KEY, *UPSTREAM_KEYS))
+            answered += 1
+            said += ANSWER.encode() in answer.body
+        for left in leaving:
+            left.result()
+    for family in ALL:
+        refused(gateway, family)
+    in_the_query(gateway)
+    post(gateway, MESSAGES, body_of(MESSAGES, ""), {"x-api-key": CLIENT_KEY})
     broken_heads(gateway)
-    assert said > len(BOTH) * 4, "what must not be logged was not even said"
+    assert said > len(ALL) * 4, "what must not be logged was not even said"
     return answered
+
+
+def refused(gateway, family):
+    """Calls that the gateway refuses, each for another reason."""
+    headers = headers_of(family)
+    for bad in bad_bodies(family):
+        post(gateway, family, bad)
+    post(gateway, family, body_of(family, ""), model="no-such-model")
+    for secret in (OTHER_KEY, WRONG_KEY):
+        post(gateway, family, body_of(family, ""), credentials(family, secret))
+    post(gateway, family, body_of(family, ""), {"Authorization": CLIENT_KEY})
+    dead = body_of(family, "") | ({} if family == GENERATE else {"model": "dead"})
+    post(gateway, family, dead, model="dead")
+    exchange(gateway.port, "POST", f"/v1/{PROMPT}?key={CLIENT_KEY}", headers, b"{}")
+    exchange(gateway.port, "GET", f"/v1/models?key={CLIENT_KEY}", headers)
+
+
+def in_the_query(gateway):
+    """Keys where one family has them, good, wrong and of no use."""
+    body = body_of(GENERATE, "")
+    for key, status in ((CLIENT_KEY, 200), (WRONG_KEY, 401)):
+        path = path_of(GENERATE, MODEL, stream=True) + f"&key={key}"
+        assert exchange(gateway.port, "POST", path, {}, body).status == status
+        exchange(gateway.port, "GET", f"/v1beta/models?key={key}")
+        exchange(gateway.port, "POST", f"/v1beta/{MODEL}?key={key}", {}, body)
+    post(gateway, CHAT, body_of(CHAT, ""), query=f"?key={WRONG_KEY}")
 
 
 def bad_bodies(family):
     whole = json.dumps(body_of(family, "")).encode()
+    field = CONVERSATION[family].encode()
     return (
         whole[:-1],
-        whole.replace(b'"messages"', b'"messages": "x", "messages"'),
-        whole.replace(b"demo-small", b"no-such-model"),
+        whole.replace(b'"%b"' % field, b'"%b": "x", "%b"' % (field, field)),
+        whole.replace(MODEL.encode(), b"no-such-model"),
         b"\xff" + whole,
         b"[" * 100_000 + whole,
-        json.dumps({**body_of(family, ""), "max_tokens": PROMPT}).encode(),
-        json.dumps({**body_of(family, ""), "messages": PROMPT}).encode(),
+        json.dumps(body_of(family, "") | BOUND[family]).encode(),
+        json.dumps({**body_of(family, ""), field.decode(): PROMPT}).encode(),
         json.dumps({**body_of(family, ""), "stream": [PROMPT]}).encode(),
     )
 
 
-def leave(gateway, family, headers):
+def leave(gateway, family):
     """Clients that go away: within the body, before the head, within a stream."""
+    headers = headers_of(family)
     body = json.dumps(body_of(family, "")).encode()
+    path = path_of(family, MODEL)
     with Connection(gateway.port) as connection:
-        connection.send(encode_head("POST", PATHS[family], headers, body) + body[:-5])
+        connection.send(encode_head("POST", path, headers, body) + body[:-5])
     for script in ("first_ms=5000", "slow_body"):
         with Connection(gateway.port) as connection:
-            connection.request("POST", PATHS[family], headers, body_of(family, script))
+            connection.request("POST", path, headers, body_of(family, script))
             time.sleep(0.1)
     with Connection(gateway.port) as connection:
-        connection.request("POST", PATHS[family], headers, body_of(family, "flood=64", stream=True))
+        flood = ask(family, MODEL, f"[[demo flood=64 ms=0]] {PROMPT}", stream=True)
+        connection.request("POST", path_of(family, MODEL, stream=True), headers, flood)
         connection.read_head()
         connection.reset()
     with Connection(gateway.port) as connection:  # a body that does not come in time
-        connection.send(encode_head("POST", PATHS[family], headers, body) + body[:-5])
+        connection.send(encode_head("POST", path, headers, body) + body[:-5])
         connection.read()
 
 
 def broken_heads(gateway):
-    line = f"POST {PATHS[CHAT]} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {CLIENT_KEY}\r\n"
+    line = (
+        f"POST {path_of(CHAT, MODEL)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {CLIENT_KEY}\r\n"
+    )
     for rest in ("Content-Length: x\r\n\r\n", "no colon\r\n\r\n", "X: \x00\r\n\r\n"):
         with Connection(gateway.port) as connection, contextlib.suppress(ConnectionError):
             connection.send(line.encode() + rest.encode() + PROMPT.encode())
@@ -194,7 +251,8 @@ def broken_heads(gateway):
 
 def operate(gateway):
     """Commands that touch keys and channels, right and wrong ones."""
-    gateway.run("channel", "test", "chat_completions-0")
+    for family in ALL:
+        gateway.run("channel", "test", f"{family}-0")
     gateway.run("client-config", "curl", "--key", CLIENT_KEY)
     gateway.run("export")
     gateway.run("key", "list", "--json")
@@ -208,7 +266,7 @@ def operate(gateway):
 
 def test_the_calls_were_made_and_logged(node):
     gateway, answered = node
-    assert answered == 2 * 2 * len(SCRIPTS)
+    assert answered == len(ALL) * 2 * len(SCRIPTS)
     log = gateway.log()
     assert log.count('"event":"call"') >= answered
     outcomes = {record["outcome"] for record in gateway.usage()}

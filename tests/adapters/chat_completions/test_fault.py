@@ -71,7 +71,9 @@ def test_a_body_to_the_letter():
 
 
 def test_the_last_event_of_a_failed_stream():
-    assert FAMILY.stream_tap("m", "m", False, FAMILY.operations["create"]).encode_fault(Fault(Condition.UPSTREAM_FAILED), "r") == (
+    assert FAMILY.stream_tap("m", "m", False, FAMILY.operations["create"]).encode_fault(
+        Fault(Condition.UPSTREAM_FAILED), "r"
+    ) == (
         b'data: {"error":{"message":"The upstream channel stopped answering.",'
         b'"type":"server_error","param":null,"code":"upstream_error"}}\n\n'
     )

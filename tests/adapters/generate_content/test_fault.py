@@ -120,6 +120,7 @@ def test_a_wait_is_told_twice():
 @pytest.mark.parametrize(
     ("condition", "code", "status"),
     [
+        ("E24", 500, "INTERNAL"),
         ("E26", 503, "UNAVAILABLE"),
         ("E27", 503, "UNAVAILABLE"),
         ("E29", 503, "UNAVAILABLE"),

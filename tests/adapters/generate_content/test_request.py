@@ -149,9 +149,8 @@ def edited(body: bytes, upstream: str, operation=PLAIN) -> bytes:
     "rest",
     [
         b"",
-        b', "model" : "other"',
         b', "model" : null',
-        b',"generateContentRequest":{"model":"x","model.model":"pub/m"}',
+        b',"generateContentRequest":{"model.model":"other"}',
         b',"generationConfig":{"model":"pub/m"}',
         b',"labels":{"model":"pub/m"},"x":"pub/m"',
     ],
@@ -160,6 +159,27 @@ def test_a_body_passes_as_it_is(rest):
     body = b'{ "contents":[{"parts":[{"text":"pub/m"}]}]' + rest + b"}"
     assert edited(body, "up") is body
     assert edited(body, "pub/m") is body
+
+
+_CAMEL, _SNAKE = b"generateContentRequest", b"generate_content_request"
+
+
+@pytest.mark.parametrize(
+    "name", ["other", "", "pub", "models/other", "models/models/pub/m", "PUB/m"]
+)
+@pytest.mark.parametrize("operation", [PLAIN, EVENTS, ARRAY, COUNT])
+def test_a_body_that_names_another_model_than_the_path_is_e12(name, operation):
+    mention = b'"model":' + json.dumps(name).encode()
+    inside = b'"contents":[],"generateContentRequest":{"contents":[],%b}' % mention
+    for body, param in (
+        (b'{"contents":[],%b}' % mention, "model"),
+        (b"{%b}" % inside, "generateContentRequest.model"),
+        (b"{%b}" % inside.replace(_CAMEL, _SNAKE), "generate_content_request.model"),
+    ):
+        with pytest.raises(Fault) as caught:
+            FAMILY.peek(top_level(body), operation, "pub/m")
+        assert caught.value.condition is Condition.INVALID_FIELD
+        assert caught.value.param == param
 
 
 @pytest.mark.parametrize(
@@ -187,7 +207,7 @@ def test_a_mention_of_the_model_follows_its_name(upstream, bare, whole):
     [
         ("gemini-2.5-pro", "models/gemini-2.5-pro"),
         ("vendor/qwen3:8b", "models/vendor/qwen3:8b"),
-        ("models/x_y@1", "models/x_y@1"),
+        ("models/x_y@1=b", "models/x_y@1=b"),
         ("tunedModels/my-1", "tunedModels/my-1"),
         ("a" * 128, "models/" + "a" * 128),
     ],

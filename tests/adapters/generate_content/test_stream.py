@@ -59,7 +59,9 @@ def test_an_answer_from_its_beginning_to_its_end(operation):
     assert tap.whole == (operation is EVENTS)
     if operation is ARRAY:
         assert tap.feed(b"\r\n]") == b"\r\n]"
-        assert tap.whole and tap.terminal and tap.ended
+        assert tap.whole and tap.finished and not tap.ended
+        assert tap.feed(b"\r\n") == b"\r\n" and not tap.ended
+        assert tap.feed(b"more") is None and tap.whole and tap.terminal and tap.ended
 
 
 @pytest.mark.parametrize("operation", FRAMINGS)
@@ -355,8 +357,8 @@ def test_an_array_through_the_bridge():
     assert stream.feed(HELLO[9:]) == b"[" + HELLO and stream.accepted
     assert stream.feed(data[len(HELLO) + 1 : -2]) == data[len(HELLO) + 1 : -3]
     assert not stream.whole
-    assert stream.feed(b"]\n") == b"\n]" and stream.whole and stream.tap.terminal
-    assert stream.feed(b" ") == b"" and stream.close() == b""
+    assert stream.feed(b"]\n") == b"\n]\n" and stream.whole and not stream.tap.ended
+    assert stream.feed(b" ") == b" " and stream.close() == b""
 
 
 def test_a_cut_array_is_not_whole():

@@ -130,7 +130,9 @@ def test_encoding_fault_has_its_error_code():
     ],
 )
 def test_types_in_a_stream(condition, kind):
-    event = FAMILY.stream_tap("m", "m", False, FAMILY.operations["create"]).encode_fault(Fault(Condition(condition)), "01ABC")
+    event = FAMILY.stream_tap("m", "m", False, FAMILY.operations["create"]).encode_fault(
+        Fault(Condition(condition)), "01ABC"
+    )
     name, data, blank, end = event.split(b"\n")
     assert (name, blank, end) == (b"event: error", b"", b"")
     body = json.loads(data[6:])

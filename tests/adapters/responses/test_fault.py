@@ -70,6 +70,16 @@ def test_the_table_is_whole():
     assert {row.split()[0] for row in ROWS.split("\n")[1:-1]} == {c.value for c in Condition}
 
 
+@pytest.mark.parametrize(
+    ("number", "recorded"), [("E09", "no_channel_available"), ("E27", "upstream_overloaded")]
+)
+def test_the_code_for_an_overload_is_for_clients_only(number, recorded):
+    fault = Fault(Condition(number))
+    assert json.loads(encode(fault).body)["error"]["code"] == "server_is_overloaded"
+    assert stream_events(fault, {}, 0)[0]["code"] == "server_is_overloaded"
+    assert fault.code == recorded
+
+
 def test_headers_of_a_refusal():
     assert encode(Fault(Condition.UPSTREAM_OVERLOADED)).headers["retry-after"] == "2"
     assert encode(Fault(Condition.WALLET_EMPTY)).headers["x-should-retry"] == "false"
