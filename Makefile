@@ -38,7 +38,7 @@ format: $(TEST_STAMP) ## format the code
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-docs: $(RUN_STAMP) ## write docs/settings.md, docs/cli.md and conf/gateway.toml from the code
+docs: $(RUN_STAMP) ## write docs/settings.md, docs/cli.md, docs/errors.md and conf/gateway.toml from the code
 	.venv/bin/python app.py docs
 
 $(RUN_STAMP): .venv/bin/python

@@ -45,6 +45,7 @@ class Operation(Struct, frozen=True, gc=False):
     counting: bool = False  # the answer is a number of tokens
     stored: bool = False  # about something stored; the request has no body that is read
     framing: Literal["sse", "json_array"] = "sse"
+    streams: bool = False  # the path itself asks for a stream
 
 
 class StoredRef(Struct, frozen=True, gc=False):

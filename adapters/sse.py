@@ -76,15 +76,11 @@ class EventSplitter:
     def _cut(self, data: bytes, scan_from: int, pieces: list[bytes]) -> bytes:
         """Cut the events that are complete in ``data``, which begins with one; return the rest."""
         start, size = 0, len(data)
-        if (
-            size <= self._max_event_bytes
-            and b"\r" not in data
-            and b"\n\n\n" not in data
-            and not data.startswith(b"\n")
-        ):
+        blank = _plain_blank_line(data) if size <= self._max_event_bytes else b""
+        if blank:
             # The way of nearly all vendors, ten times faster than the walk below.
-            *events, rest = data.split(b"\n\n")
-            pieces += [event + b"\n\n" for event in events]
+            *events, rest = data.split(blank)
+            pieces += [event + blank for event in events]
             return rest
         while start < size:
             if data[start] in (_CR, _LF):
@@ -113,6 +109,16 @@ class EventSplitter:
         if piece:
             pieces.append(RawPiece(piece))
         return after
+
+
+def _plain_blank_line(data: bytes) -> bytes:
+    """The blank line that ends each event of ``data``; empty when its lines end in several ways, or
+    blank lines stand elsewhere."""
+    line_end = b"\r\n" if b"\r" in data else b"\n"
+    if line_end == b"\r\n" and not (data.count(b"\r") == data.count(b"\n") == data.count(line_end)):
+        return b""
+    blank = line_end + line_end
+    return b"" if data.startswith(line_end) or blank + line_end in data else blank
 
 
 def _end_of_event(data: bytes | bytearray, scan_from: int) -> int:

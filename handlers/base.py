@@ -114,11 +114,14 @@ class RelayHandler(RequestHandler):
         return FAMILIES["chat_completions"]
 
     def query_field(self, name: str) -> str | None:
-        """The first field of that name in the query; None when there is none."""
+        """The first field of that name in the query; None when there is none, or far too many."""
         query = self.request.query
         if not query:
             return None
-        fields = parse_qsl(query, keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX)
+        try:
+            fields = parse_qsl(query, keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX)
+        except ValueError:
+            return None
         return next((value for found, value in fields if found == name), None)
 
     def credential_field(self, source: str) -> str | None:

@@ -35,6 +35,8 @@ _BEGINNINGS = {
     "/v1beta/": "generate_content",
 }
 _VERSIONS = ("/v1", "/v1beta")
+_LEADING_VERSIONS = re.compile(r"(?:/v1(?:beta)?(?=/|$))*")
+_OTHER_VERSION = re.compile(r"/v\d\w*(?=/|$)")
 _PATH_SHOWN_MAX = 200
 
 
@@ -69,29 +71,26 @@ class FallbackHandler(BodyHandler):
         """The shape of the family the path ends with or begins with, else what headers show."""
         path = self.request.path
         family, _ = _end_of(path)
-        begun = (name for start, name in _BEGINNINGS.items() if path.startswith(start))
-        family = family or next(begun, None)
+        if family is None and not _is_shared_list(path):
+            begun = (name for start, name in _BEGINNINGS.items() if path.startswith(start))
+            family = next(begun, None)
         return FAMILIES[family] if family else super().dialect
 
     def check_head(self) -> None:
         """Nothing is found here."""
-        request = self.request
-        path = request.path
-        family, end = _end_of(path)
-        base = self.site.base_url
-        if family is None:
-            shown = path[:_PATH_SHOWN_MAX]
-            raise Fault(Condition.UNKNOWN_PATH, f"No such endpoint: {request.method} {shown}.")
-        right = base + _BASES[family]
-        doubled = _doubled_part(path.rstrip("/").removesuffix(end), family)
+        path = self.request.path
+        found, end = _end_of(path)
+        family = found or self.dialect.name
+        right = self.site.base_url + _BASES[family]
+        before = path.rstrip("/").removesuffix(end) if end else _leading_versions(path)
+        doubled = _doubled_part(before, family)
         if doubled:
             message = f"the base URL already contains {doubled}; set it to {right}."
             raise Fault(Condition.DUPLICATED_PATH, "No such endpoint: " + message)
-        shown = path[:_PATH_SHOWN_MAX]
-        raise Fault(
-            Condition.UNKNOWN_PATH,
-            f"No such endpoint: {request.method} {shown}; set the base URL to {right}.",
-        )
+        known = found is not None or path == "/models"
+        cure = _cure(before, family, right) if known else ""
+        shown = f"{self.request.method} {path[:_PATH_SHOWN_MAX]}"
+        raise Fault(Condition.UNKNOWN_PATH, f"No such endpoint: {shown}{cure}.")
 
     def complete(self, body: bytes) -> None:
         """Never: the head is always refused."""
@@ -109,6 +108,28 @@ def _end_of(path: str) -> tuple[str | None, str]:
     if match is not None and match.end() == len(trimmed):
         return "generate_content", match[0]
     return None, ""
+
+
+def _is_shared_list(path: str) -> bool:
+    """Whether a path asks for models where several families do."""
+    versions = _leading_versions(path)
+    what = path.removeprefix(versions)
+    return not versions.endswith("/v1beta") and (what == "/models" or what.startswith("/models/"))
+
+
+def _leading_versions(path: str) -> str:
+    match = _LEADING_VERSIONS.match(path)
+    return match[0] if match else ""
+
+
+def _cure(before: str, family: str, right: str) -> str:
+    """What to do about a path whose end a client of the family builds."""
+    if family == "generate_content":
+        if before in _VERSIONS:
+            return ""  # the base URL is right; what is asked of the model is not offered
+        if _OTHER_VERSION.match(before):
+            return "; the versions served are v1beta and v1"
+    return f"; set the base URL to {right}"
 
 
 def _doubled_part(before: str, family: str) -> str | None:

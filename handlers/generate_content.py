@@ -8,8 +8,8 @@ from handlers.base import Site
 from handlers.inference import InferenceHandler
 
 _FAMILY = FAMILIES["generate_content"]
-# A model's name may hold slashes and colons: it ends at the last colon.
-_PATH = re.compile(r"/(?:v1|v1beta)/models/(.+):([A-Za-z]+)")
+# A model's name may hold slashes and colons: it ends at the last colon. It may be missing: E10.
+_PATH = re.compile(r"/(?:v1|v1beta)/models/(.*):([A-Za-z]+)")
 
 
 class GenerateContentHandler(InferenceHandler):

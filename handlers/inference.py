@@ -79,8 +79,8 @@ class InferenceHandler(BodyHandler):
         if headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
             raise Fault(Condition.CONTENT_TYPE)
         self.check_size()
-        if headers.get("content-encoding", "identity").lower() != "identity":
-            raise Fault(Condition.CONTENT_ENCODING)
+        if (encoding := headers.get("content-encoding")) is not None:
+            self.unpack(encoding)
 
     async def complete(self, body: bytes) -> None:
         """Relays the call."""
@@ -118,11 +118,14 @@ class InferenceHandler(BodyHandler):
 
 def _note_model(call: Call, body: bytes) -> None:
     """Puts the model's name of a refused call into its record, when path or body tells it."""
-    try:
-        spans = top_level(body)
-        name, stream = call.target or spans.value("model"), spans.value("stream")
-    except Fault:
-        return
+    name: object = call.target
+    stream: object = call.operation.streams
+    if name is None:
+        try:
+            spans = top_level(body)
+            name, stream = spans.value("model"), spans.value("stream")
+        except Fault:
+            return
     if isinstance(name, str) and name:
         call.model_name = name[: admit.MODEL_NAME_MAX_CHARS]
-        call.stream = stream if isinstance(stream, bool) else False
+        call.stream = stream is True

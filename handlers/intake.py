@@ -3,16 +3,23 @@
 A refusal known from the head still lets the body pass by first: answering early and closing makes
 a proxy turn the answer into a 502 of its own. Except where waiting would be worse:
 `Expect: 100-continue`, bodies over the limit, bodies that do not come in time.
+
+A gzipped body is unpacked while it comes, a step in a loop turn, so that neither a small bomb nor a
+large body holds the loop; the limit holds for what comes and for what it unpacks to.
 """
 
+import asyncio
 from collections.abc import Awaitable
 
 from adapters.faults import Condition, Fault
 from handlers.base import RelayHandler, Site
 from handlers.relay.admit import client_address
+from handlers.unpack import GZIP, PackedBody, unpacked_if_small
 
 # A trusted proxy makes a 502 of an early answer, so from it so much more is discarded first.
 OVERSIZED_PROXY_BYTES = 64 << 20
+# As objects of their own, pieces of two bytes take twenty times their size.
+_SMALL_PIECE_BYTES = 1024
 _UNROUTABLE = "0.0.0.0"
 
 
@@ -30,8 +37,10 @@ class BodyHandler(RelayHandler):
         """Takes what the URL table passes."""
         super().initialize(site)
         self.refusal: Fault | None = None
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | bytearray] = []
         self._size = 0
+        self._packed: PackedBody | None = None
+        self._unpacking: asyncio.Handle | None = None  # the next step
         self._over = False  # `complete` or `refused` was called, or the client has left
 
     # ---- for subclasses --------------------------------------------------------------------------
@@ -55,6 +64,14 @@ class BodyHandler(RelayHandler):
         """Raises Fault E15 when the head announces a body over the limit."""
         if self._announces_too_much:
             raise self._too_large()
+
+    def unpack(self, encoding: str) -> None:
+        """Has the body unpacked as its content-encoding says; Fault E17 for one that is unknown."""
+        coding = encoding.lower()
+        if coding in GZIP:
+            self._packed = PackedBody(self.site.settings.server.max_body_bytes)
+        elif coding != "identity":
+            raise Fault(Condition.CONTENT_ENCODING)
 
     # ---- for HandlerRun --------------------------------------------------------------------------
 
@@ -89,14 +106,17 @@ class BodyHandler(RelayHandler):
         self._size += len(chunk)
         limit_bytes = self.site.settings.server.max_body_bytes
         if self.refusal is None and self._size <= limit_bytes:
-            if self.READS_BODY:
-                self._parts.append(chunk)
+            if self._packed is not None:
+                self._packed.feed(chunk)
+                self._unpack_soon()
+            elif self.READS_BODY:
+                self._keep(chunk)
         elif self.refusal is None:
             self._refuse(self._too_large())
         elif self._size > self._discard_limit_bytes():
             self._end_refused()
         elif self._size <= self.KEEP_OF_REFUSED_BYTES:
-            self._parts.append(chunk)
+            self._keep(chunk)
         else:
             self._parts.clear()
 
@@ -108,6 +128,8 @@ class BodyHandler(RelayHandler):
         if self.refusal is not None:
             self._end_refused()
             return None
+        if self._packed is not None:
+            return self._complete_unpacked(self._packed)
         self._over = True
         return self.complete(self._take_body())
 
@@ -117,7 +139,7 @@ class BodyHandler(RelayHandler):
         self.site.bodies.drop(self)
         if not self._over:
             self._over = True
-            self._parts.clear()
+            self._forget_body()
             self.client_left()
 
     def expire(self) -> None:
@@ -126,12 +148,59 @@ class BodyHandler(RelayHandler):
             self.refusal = self.refusal or Fault(Condition.BODY_TIMEOUT)
             self._end_refused()
 
+    # ---- packed bodies ---------------------------------------------------------------------------
+
+    def _unpack_soon(self) -> None:
+        if self._unpacking is None:
+            self._unpacking = asyncio.get_running_loop().call_soon(self._unpack_some)
+
+    def _unpack_some(self) -> None:
+        """One step: a body over the limit is refused as soon as that shows, not at its end."""
+        self._unpacking = None
+        if self._packed is None:
+            return
+        try:
+            if self._packed.step():
+                self._unpack_soon()
+        except Fault as fault:
+            self._refuse(self._worded(fault))
+
+    async def _complete_unpacked(self, packed: PackedBody) -> None:
+        """The packed body is here: unpacks what is left of it, and goes on."""
+        if self._unpacking is not None:
+            self._unpacking.cancel()
+        body = b""
+        try:
+            while self._still_wanted and packed.step():  # noqa: ASYNC110 - others have their turn
+                await asyncio.sleep(0)
+            if self._still_wanted:
+                body = packed.take()
+        except Fault as fault:
+            self.refusal = self._worded(fault)
+        if self._over:
+            return
+        if self.refusal is not None:
+            self._end_refused()
+            return
+        self._over = True
+        self._packed = None
+        waiting = self.complete(body)
+        if waiting is not None:
+            await waiting
+
+    @property
+    def _still_wanted(self) -> bool:
+        return not self._over and self.refusal is None
+
+    def _worded(self, fault: Fault) -> Fault:
+        return self._too_large() if fault.condition is Condition.TOO_LARGE else fault
+
     # ---- refusals --------------------------------------------------------------------------------
 
     def _refuse(self, fault: Fault) -> None:
         """Decides whether the refusal is answered now or when the body has passed by."""
         self.refusal = fault
-        self._parts.clear()
+        self._forget_body()
         oversized = fault.condition is Condition.TOO_LARGE or self._announces_too_much
         if self.request.expects_continue or (oversized and not self._proxy_sends_it_all()):
             self._end_refused()
@@ -142,12 +211,28 @@ class BodyHandler(RelayHandler):
         self._over = True
         self.site.bodies.drop(self)
         assert self.refusal is not None
-        self.refused(self.refusal, self._take_body())
+        body = self._take_body()
+        if body and self.request.headers.get("content-encoding", "").lower() in GZIP:
+            body = unpacked_if_small(body, self.KEEP_OF_REFUSED_BYTES)
+        self.refused(self.refusal, body)
+
+    def _forget_body(self) -> None:
+        self._parts.clear()
+        self._packed = None
 
     def _take_body(self) -> bytes:
         """The whole body; nothing keeps a copy of it."""
         parts, self._parts = self._parts, []
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+
+    def _keep(self, chunk: bytes) -> None:
+        parts = self._parts
+        if not parts or len(chunk) >= _SMALL_PIECE_BYTES:
+            parts.append(chunk)
+        elif isinstance(parts[-1], bytearray):
+            parts[-1] += chunk
+        else:
+            parts.append(bytearray(chunk))
 
     def _expect_body(self) -> None:
         if self.request.announces_body and not self._over:

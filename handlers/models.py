@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote
 from adapters.family import Family, ModelEntry
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
+from handlers.base import QUERY_FIELDS_MAX
 from handlers.intake import BodyHandler
 from handlers.relay import admit
 from store.catalog import Model
@@ -72,14 +73,20 @@ class ModelsHandler(BodyHandler):
             name = name.removeprefix("models/")
         try:
             if not name:
-                query = dict(parse_qsl(self.request.query, keep_blank_values=True))
-                self.respond(family.model_list(list(entries.values()), query))
+                self.respond(family.model_list(list(entries.values()), self._query()))
             elif name in entries:
                 self.respond(family.model_entry(entries[name]))
             else:
                 raise Fault(Condition.MODEL_NOT_FOUND, model=name)
         except Fault as fault:
             self.answer_fault(fault)
+
+    def _query(self) -> dict[str, str]:
+        """The fields of the query; of more than anybody means, none."""
+        query = self.request.query
+        if query.count("&") >= QUERY_FIELDS_MAX:
+            return {}
+        return dict(parse_qsl(query, keep_blank_values=True))
 
 
 def _entry(model: Model) -> ModelEntry:

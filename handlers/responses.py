@@ -1,14 +1,19 @@
 """/v1/responses: create, count, compact, and what an upstream has stored."""
 
+import re
 from collections.abc import Awaitable
 
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from handlers.base import Site
 from handlers.inference import InferenceHandler
+from store.keys import KeyEntry
 
 PREFIX = "/v1/responses/"
 _FAMILY = FAMILIES["responses"]
+# Ids as vendors make them. Anything else might lead to another path of the upstream: it is none.
+_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,255}")
+_ID_SHOWN_MAX = 64
 # what follows the id in a path -> operation, methods
 _STORED = {
     "": ("stored", ("GET", "DELETE")),
@@ -58,8 +63,16 @@ class StoredResponseHandler(InferenceHandler):
         name, self.methods = _STORED[what]
         self.operation = _FAMILY.operations[name]
 
+    def _check_key(self, key: KeyEntry) -> None:
+        """As ever; then the id, so that the record of a wrong one knows the key."""
+        super()._check_key(key)
+        assert self.target is not None
+        if _ID.fullmatch(self.target) is None:
+            raise Fault(Condition.ID_NOT_FOUND, param="id", detail=self.target[:_ID_SHOWN_MAX])
+
 
 def is_stored(path: str) -> bool:
     """Whether a path names something stored."""
     found, _, what = path.removeprefix(PREFIX).partition("/")
-    return path.startswith(PREFIX) and found != "" and what in _STORED
+    # No id is called "responses": that is a base URL with the endpoint in it.
+    return path.startswith(PREFIX) and found not in ("", "responses") and what in _STORED

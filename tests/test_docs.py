@@ -12,7 +12,10 @@ from conf.settings import SETTINGS
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.mark.parametrize("name", ["docs/settings.md", "docs/cli.md", "conf/gateway.toml"])
+MADE = ["docs/settings.md", "docs/cli.md", "docs/errors.md", "conf/gateway.toml"]
+
+
+@pytest.mark.parametrize("name", MADE)
 def test_made_files_are_up_to_date(name):
     assert (ROOT / name).read_text() == docs.pages()[name], f"{name} is old: run make docs"
 

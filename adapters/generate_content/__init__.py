@@ -32,8 +32,10 @@ class GenerateContent:
     name = "generate_content"
     operations: Mapping[str, Operation] = {
         "generateContent": Operation(_ENDPOINT + "generateContent"),
-        "streamGenerateContent": Operation(_ENDPOINT + request.STREAM),
-        "streamGenerateContent.array": Operation(_ENDPOINT + request.STREAM, framing="json_array"),
+        "streamGenerateContent": Operation(_ENDPOINT + request.STREAM, streams=True),
+        "streamGenerateContent.array": Operation(
+            _ENDPOINT + request.STREAM, framing="json_array", streams=True
+        ),
         "countTokens": Operation(_ENDPOINT + "countTokens", free=True, counting=True),
     }
     answer_headers: frozenset[str] = frozenset()  # the vendor's describe our account

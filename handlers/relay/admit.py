@@ -119,7 +119,7 @@ def read_body(call: Call, body: bytes) -> None:
     except Fault:
         # A model that this key cannot have is told before a field that is wrong.
         name = call.family.model_name(spans, call.target)
-        call.stream = spans.value("stream") is True
+        call.stream = call.operation.streams or spans.value("stream") is True
         check_model(call, name)
         raise
     call.stream = peek.stream

@@ -60,6 +60,7 @@ _STATUS_NAMES = {
     408: "DEADLINE_EXCEEDED",
     413: "INVALID_ARGUMENT",
     415: "INVALID_ARGUMENT",
+    426: "UNIMPLEMENTED",
     429: "RESOURCE_EXHAUSTED",
     500: "INTERNAL",
     502: "INTERNAL",
@@ -91,6 +92,7 @@ def _rows():
         "E11": row("invalid_json", _INVALID_400),
         "E12": row("invalid_type", _INVALID_400),
         "E13": row(_MISSING, _INVALID_400),
+        "E14": row("unsupported_parameter", _INVALID_400),
         "E15": row("request_too_large", (413, _INVALID), (413, "request_too_large")),
         "E16": row("unsupported_content_type", (415, _INVALID)),
         "E17": row("unsupported_content_encoding", (415, _INVALID), _INVALID_400),
@@ -117,6 +119,7 @@ def _rows():
         "E36": row("request_timeout", (408, _INVALID), (408, "timeout_error")),
         "E37": row("internal_error", (500, "server_error"), (500, "api_error")),
         "E38": row("unavailable", (503, "server_error"), (503, "api_error"), {"retry-after": "1"}),
+        "E39": row("upgrade_not_supported", (426, _INVALID)),
     }  # fmt: skip
 
 
@@ -235,6 +238,7 @@ def check_stream_failure(answer, family, number):
         return _check_failed_response(failed, row)
     kind, code, message = error_of(family, json.dumps(said).encode(), answer.call_id)
     if family == GENERATE:
+        last = last.lstrip(b"\r\n")  # heartbeats
         assert last.startswith(b'data: {"error":{"code":') and last.endswith(b"}\r\n\r\n")
         assert (kind, code) == _STREAM_STATUSES.get(number, (row.generate[1], row.generate[0]))
     elif family == CHAT:

@@ -8,22 +8,27 @@ import socket
 import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
 
 import pytest
 
 from tests.handlers.client import Connection, encode_head, exchange, wait_until
 from tests.handlers.dialects import (
+    ALL,
     BOTH,
     CHAT,
+    GENERATE,
     MESSAGES,
     PATHS,
     REFUSALS,
+    RESPONSES,
     SECRET,
     ask,
     check_ids,
     check_refusal,
     credentials,
     error_of,
+    path_of,
     text_of,
 )
 from tests.handlers.documents import PRICE, UPSTREAM_KEY, channel
@@ -53,6 +58,12 @@ STRICT_SETTINGS = {
 MODELS = ("open-model", "Org/slash-model", "chat-only", "elsewhere-model", "off-model", "orphan")
 ALIAS = "vendor-name-of-the-open-model"
 UNRECORDED = []
+NAMED_IN_BODY = (CHAT, RESPONSES, MESSAGES)  # the model; elsewhere it stands in the path
+LISTED = (CHAT, MESSAGES, GENERATE)  # responses has the list of chat completions
+LIST_PATHS = {CHAT: "/v1/models", MESSAGES: "/v1/models", GENERATE: "/v1beta/models"}
+PROMPTS = {CHAT: "messages", RESPONSES: "input", MESSAGES: "messages", GENERATE: "contents"}
+BOUNDS = {CHAT: "max_tokens", RESPONSES: "max_output_tokens", MESSAGES: "max_tokens",
+          GENERATE: "maxOutputTokens"}  # fmt: skip
 
 
 def content(vendor):
@@ -67,7 +78,8 @@ def content(vendor):
         "channel": [
             channel("chat", CHAT, vendor.url, {**served, "chat-only": "demo-small"},
                     groups=["all", "chatters"]),
-            channel("messages", MESSAGES, vendor.url, served),
+            *(channel(family, family, vendor.url, served)
+              for family in (MESSAGES, RESPONSES, GENERATE)),
             channel("far", CHAT, vendor.url, {"elsewhere-model": "demo-small"},
                     groups=["elsewhere"]),
         ],
@@ -120,8 +132,20 @@ def strict(launch, vendor):
 
 
 def call(gateway, family, model, headers=None, **more):
-    body = ask(family, model, **more)
-    return exchange(gateway.port, "POST", PATHS[family], headers or credentials(family), body)
+    path = url(family, model, more.get("stream", False))
+    return exchange(gateway.port, "POST", path, headers or credentials(family),
+                    ask(family, model, **more))  # fmt: skip
+
+
+def url(family, model="open-model", stream=False):
+    """Where a call goes; a name that stands in the path is quoted as clients do it."""
+    return path_of(family, quote(model, safe=""), stream)
+
+
+def endpoint(family, stream=False):
+    """The endpoint of a record."""
+    verb = ":streamGenerateContent" if stream else ":generateContent"
+    return PATHS[family].replace(":generateContent", verb)
 
 
 def check_refused_record(gateway, answer, number, **fields):
@@ -163,7 +187,10 @@ WRONG_CREDENTIALS = [
 ]
 
 
-@pytest.mark.parametrize("family", BOTH)
+HEADERS_NAMED = {MESSAGES: "x-api-key", GENERATE: "x-goog-api-key"}
+
+
+@pytest.mark.parametrize("family", ALL)
 @pytest.mark.parametrize(
     ("headers", "number"), [c[1:] for c in WRONG_CREDENTIALS], ids=[c[0] for c in WRONG_CREDENTIALS]
 )
@@ -173,7 +200,8 @@ def test_a_wrong_credential_is_refused_and_not_recorded(gateway, family, headers
         sent["anthropic-version"] = "2023-06-01"
     answer = call(gateway, family, "open-model", sent or {"Accept": "*/*"})
     message = check_refusal(answer, family, number)
-    assert ("x-api-key" in message) is (family == MESSAGES and number == "E01")
+    for named, header in HEADERS_NAMED.items():
+        assert (header in message) is (family == named and number == "E01")
     check_unrecorded(gateway, answer)
 
 
@@ -203,9 +231,52 @@ def test_the_first_credential_of_messages_decides_alone(gateway, path, headers, 
         assert answer.status == 200, answer.body
 
 
-def test_chat_takes_no_other_header_than_authorization(gateway):
+UNKNOWN_KEY = "sk-test-of-nobody-0123456789"
+
+
+@pytest.mark.parametrize("verb", ["generateContent", "streamGenerateContent", "countTokens"])
+@pytest.mark.parametrize(
+    ("query", "headers", "number"),
+    [
+        ("", {"x-goog-api-key": SECRET}, None),
+        (f"?key={SECRET}", {}, None),
+        (f"?alt=sse&key={SECRET}&x=1", {}, None),
+        ("", {"Authorization": f"Bearer {SECRET}"}, None),
+        ("", {"x-goog-api-key": UNKNOWN_KEY}, "E03"),
+        ("", {"x-goog-api-key": ""}, "E01"),
+        ("", {"x-goog-api-key": f"Bearer {SECRET}"}, "E03"),
+        (f"?key={UNKNOWN_KEY}", {}, "E03"),
+        ("?key=", {}, "E01"),
+        ("?key", {}, "E01"),
+        (f"?key={UNKNOWN_KEY}", {"x-goog-api-key": SECRET}, None),
+        (f"?key={SECRET}", {"x-goog-api-key": UNKNOWN_KEY}, "E03"),
+        (f"?key={SECRET}", {"Authorization": f"Bearer {UNKNOWN_KEY}"}, None),
+        (f"?key={UNKNOWN_KEY}", {"Authorization": f"Bearer {SECRET}"}, "E03"),
+        ("", {"x-goog-api-key": SECRET, "Authorization": "Bearer sk-wrong-0123456789"}, None),
+        ("", {"Authorization": SECRET}, "E02"),
+        ("", {"x-api-key": SECRET}, "E01"),
+        (f"?api_key={SECRET}", {}, "E01"),
+    ],
+)
+def test_the_first_credential_of_generate_content_decides_alone(
+    gateway, verb, query, headers, number
+):
+    body = ask(GENERATE, "open-model")
+    if verb == "countTokens":
+        del body["generationConfig"]
+    path = f"/v1beta/models/open-model:{verb}{query}"
+    answer = exchange(gateway.port, "POST", path, headers, body)
+    if number:
+        check_refusal(answer, GENERATE, number)
+        check_unrecorded(gateway, answer)
+    else:
+        assert answer.status == 200, answer.body
+
+
+@pytest.mark.parametrize("family", [CHAT, RESPONSES])
+def test_openai_entries_take_no_other_header_than_authorization(gateway, family):
     for name in ("x-api-key", "x-goog-api-key"):
-        check_refusal(call(gateway, CHAT, "open-model", {name: SECRET}), CHAT, "E01")
+        check_refusal(call(gateway, family, "open-model", {name: SECRET}), family, "E01")
 
 
 def test_two_authorization_headers_are_no_credential(gateway):
@@ -221,16 +292,18 @@ KNOWN_KEYS = [("disabled", "E04"), ("revoked", "E04"), ("banned", "E04"), ("expi
               ("network", "E06")]  # fmt: skip
 
 
-@pytest.mark.parametrize("family", BOTH)
+@pytest.mark.parametrize("family", ALL)
 @pytest.mark.parametrize(("name", "number"), KNOWN_KEYS)
 def test_a_known_key_that_may_not_call_is_recorded_with_the_model(gateway, family, name, number):
     headers = credentials(family, SECRETS[name])
     answer = call(gateway, family, "open-model", headers, stream=True)
     check_refusal(answer, family, number)
-    check_refused_record(
-        gateway, answer, number, model="open-model", stream=True, endpoint=PATHS[family],
+    record = check_refused_record(
+        gateway, answer, number, model="open-model", endpoint=endpoint(family, stream=True),
         family=family, key_name=name, prices=None,
     )  # fmt: skip
+    if family in NAMED_IN_BODY:
+        assert record["stream"] is True
 
 
 @pytest.mark.parametrize("path", [PATHS[MESSAGES], COUNT_PATH])
@@ -245,6 +318,14 @@ def test_the_messages_entry_is_closed_to_a_group_without_it(gateway, path):
     assert call(gateway, CHAT, "open-model", credentials(CHAT, SECRETS["chatter"])).status == 200
 
 
+@pytest.mark.parametrize("family", [RESPONSES, GENERATE])
+def test_any_entry_is_closed_to_a_group_without_it(gateway, family):
+    answer = call(gateway, family, "open-model", credentials(family, SECRETS["chatter"]))
+    check_refusal(answer, family, "E07")
+    check_refused_record(gateway, answer, "E07", model="open-model", endpoint=endpoint(family),
+                         group="chatters")  # fmt: skip
+
+
 def test_a_large_body_of_a_refused_call_is_not_looked_into(gateway):
     headers = credentials(MESSAGES, SECRETS["chatter"])
     answer = call(gateway, MESSAGES, "open-model", headers, prompt="x" * 70_000)
@@ -252,7 +333,7 @@ def test_a_large_body_of_a_refused_call_is_not_looked_into(gateway):
     check_refused_record(gateway, answer, "E07", model=None, stream=None)
 
 
-@pytest.mark.parametrize("family", BOTH)
+@pytest.mark.parametrize("family", ALL)
 def test_an_empty_wallet_refuses(gateway, family):
     answer = call(gateway, family, "open-model", credentials(family, SECRETS["poor"]))
     check_refusal(answer, family, "E18")
@@ -263,7 +344,7 @@ def test_an_empty_wallet_refuses(gateway, family):
 # ---- models --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", BOTH)
+@pytest.mark.parametrize("family", ALL)
 @pytest.mark.parametrize(
     "model",
     ["nobodys-model", ALIAS, "elsewhere-model", "off-model", "orphan", "open-model ", "OPEN-MODEL",
@@ -278,13 +359,16 @@ def test_a_model_that_is_not_offered(gateway, family, model):
 
 
 def test_e08_says_the_name_in_each_family(gateway):
-    said = {family: check_refusal(call(gateway, family, "gone"), family, "E08") for family in BOTH}
+    said = {family: check_refusal(call(gateway, family, "gone"), family, "E08") for family in ALL}
     rest = "is not available to this API key. Check the name and the channel status."
-    assert said == {CHAT: f"Model 'gone' {rest}", MESSAGES: f"model: gone {rest}"}
+    openai = f"Model 'gone' {rest}"
+    assert said == {CHAT: openai, RESPONSES: openai, MESSAGES: f"model: gone {rest}",
+                    GENERATE: f"models/gone {rest}"}  # fmt: skip
 
 
-def test_a_family_without_a_channel_for_the_model(gateway):
-    check_refusal(call(gateway, MESSAGES, "chat-only"), MESSAGES, "E08")
+@pytest.mark.parametrize("family", [RESPONSES, MESSAGES, GENERATE])
+def test_a_family_without_a_channel_for_the_model(gateway, family):
+    check_refusal(call(gateway, family, "chat-only"), family, "E08")
     assert call(gateway, CHAT, "chat-only").status == 200
 
 
@@ -294,22 +378,30 @@ def test_a_narrowed_key_reaches_only_its_models(gateway):
     check_refusal(call(gateway, CHAT, "chat-only", headers), CHAT, "E08")
 
 
-def lists(gateway, family, secret=SECRET, path="/v1/models", method="GET"):
+def lists(gateway, family, secret=SECRET, tail="", method="GET"):
+    path = LIST_PATHS[family] + tail
     return exchange(gateway.port, method, path, credentials(family, secret))
 
 
-@pytest.mark.parametrize("family", BOTH)
+def names_of(family, listed):
+    if family == GENERATE:
+        assert all(entry["name"].startswith("models/") for entry in listed["models"])
+        return {entry["name"].removeprefix("models/") for entry in listed["models"]}
+    return {entry["id"] for entry in listed["data"]}
+
+
+@pytest.mark.parametrize("family", LISTED)
 @pytest.mark.parametrize("name", ["main", "narrow", "chatter"])
 def test_the_list_shows_exactly_what_the_key_can_call(gateway, family, name):
     secret = SECRETS.get(name, SECRET)
     answer = lists(gateway, family, secret)
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     check_ids(answer)
-    shown = {entry["id"] for entry in answer.json["data"]}
+    shown = names_of(family, answer.json)
     headers = credentials(family, secret)
     callable_now = {m for m in MODELS if call(gateway, family, m, headers).status == 200}
     assert shown == callable_now
-    assert bool(shown) is not (family == MESSAGES and name == "chatter")
+    assert bool(shown) is not (family != CHAT and name == "chatter")
     check_unrecorded(gateway, answer)
 
 
@@ -320,9 +412,14 @@ def test_lists_have_the_shape_of_the_caller(gateway):
     assert {entry["object"] for entry in chat["data"]} == {"model"}
     assert set(messages) == {"data", "first_id", "has_more", "last_id"}
     assert {entry["type"] for entry in messages["data"]} == {"model"}
+    generate = lists(gateway, GENERATE).json
+    assert set(generate) == {"models", "nextPageToken"}
+    assert set(generate["models"][0]) >= {"name", "displayName"}
+    there = exchange(gateway.port, "GET", "/v1/models", credentials(GENERATE))
+    assert there.json == generate
 
 
-@pytest.mark.parametrize("family", BOTH)
+@pytest.mark.parametrize("family", LISTED)
 @pytest.mark.parametrize(
     ("tail", "name"),
     [
@@ -341,22 +438,26 @@ def test_lists_have_the_shape_of_the_caller(gateway):
     ],
 )
 def test_one_model(gateway, family, tail, name):
-    answer = lists(gateway, family, path=f"/v1/models/{tail}")
+    answer = lists(gateway, family, tail=f"/{tail}")
     if name:
-        assert (answer.status, answer.json["id"]) == (200, name)
+        assert answer.status == 200
+        if family == GENERATE:
+            assert answer.json["name"] == f"models/{name}"
+        else:
+            assert answer.json["id"] == name
     else:
         check_refusal(answer, family, "E08")
     check_unrecorded(gateway, answer)
 
 
-@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/open-model"])
-@pytest.mark.parametrize("family", BOTH)
-def test_lists_need_a_good_key(gateway, family, path):
+@pytest.mark.parametrize("tail", ["", "/open-model"])
+@pytest.mark.parametrize("family", LISTED)
+def test_lists_need_a_good_key(gateway, family, tail):
     version = {"anthropic-version": "2023-06-01"} if family == MESSAGES else {}
-    refused = [exchange(gateway.port, "GET", path, version)]
+    refused = [exchange(gateway.port, "GET", LIST_PATHS[family] + tail, version)]
     check_refusal(refused[0], family, "E01")
     for name, number in [(None, "E03"), *KNOWN_KEYS]:
-        refused.append(lists(gateway, family, SECRETS.get(name, "sk-unknown-0123456789"), path))
+        refused.append(lists(gateway, family, SECRETS.get(name, UNKNOWN_KEY), tail))
         check_refusal(refused[-1], family, number)
     check_unrecorded(gateway, *refused)
 
@@ -364,7 +465,7 @@ def test_lists_need_a_good_key(gateway, family, path):
 def test_head_of_a_list_has_no_body(gateway):
     answer = lists(gateway, CHAT, method="HEAD")
     assert answer.status == 200
-    answer = lists(gateway, CHAT, path="/v1/models/nobodys-model", method="HEAD")
+    answer = lists(gateway, CHAT, tail="/nobodys-model", method="HEAD")
     assert answer.status == 404
 
 
@@ -382,6 +483,16 @@ DOUBLED = [
     ("/v1/v1/chat/completions", CHAT, "", "/v1"),
     ("/v1beta/v1/chat/completions", CHAT, "", "/v1"),
     ("/v1/messages/chat/completions", CHAT, "/v1/messages", "/v1"),
+    ("/v1/responses/responses", RESPONSES, "/v1/responses", "/v1"),
+    ("/v1/responses/v1/responses", RESPONSES, "/v1/responses/v1", "/v1"),
+    ("/v1/responses/responses/input_tokens", RESPONSES, "/v1/responses", "/v1"),
+    ("/v1/responses/responses/compact", RESPONSES, "/v1/responses", "/v1"),
+    ("/v1/v1/responses", RESPONSES, "", "/v1"),
+    ("/v1/chat/completions/responses", RESPONSES, "/v1/chat/completions", "/v1"),
+    ("/v1beta/v1beta/models/open-model:generateContent", GENERATE, "/v1beta", ""),
+    ("/v1/v1beta/models/open-model:streamGenerateContent", GENERATE, "/v1", ""),
+    ("/v1beta/v1/models/Org/slash-model:countTokens", GENERATE, "/v1beta", ""),
+    ("/v1/messages/v1beta/models/open-model:generateContent", GENERATE, "/v1/messages", ""),
 ]
 
 
@@ -396,7 +507,13 @@ def test_a_doubled_path_names_the_right_base_url(gateway, method, path, family, 
     check_unrecorded(gateway, answer)
 
 
-UNVERSIONED = [("/messages", MESSAGES, ""), ("/chat/completions", CHAT, "/v1")]
+UNVERSIONED = [
+    ("/messages", MESSAGES, ""),
+    ("/chat/completions", CHAT, "/v1"),
+    ("/responses", RESPONSES, "/v1"),
+    ("/models/open-model:generateContent", GENERATE, ""),
+    ("/gemini/models/open-model:generateContent", GENERATE, ""),
+]
 
 
 @pytest.mark.parametrize(("path", "family", "base"), UNVERSIONED)
@@ -426,6 +543,13 @@ UNKNOWN = [
     ("/api/chat", {"anthropic-version": "2023-06-01"}, MESSAGES),
     ("/api/chat", {"compat-version": "2023-06-01"}, MESSAGES),
     ("/api/chat", {"x-api-key": SECRET}, MESSAGES),
+    ("/api/chat", {"x-goog-api-key": SECRET}, GENERATE),
+    ("/api/chat?key=x", {}, GENERATE),
+    ("/v1beta/corpora", {}, GENERATE),
+    ("/v1beta/models/", VERSIONED, GENERATE),
+    ("/v1beta/cachedContents", {"x-goog-api-key": SECRET}, GENERATE),
+    ("/v1/responses/resp_1/unknown", {}, RESPONSES),
+    ("/v1/responses/", {}, RESPONSES),
     ("/api/chat", {"Authorization": f"Bearer {SECRET}"}, CHAT),
     ("/V1/MESSAGES", {}, CHAT),
     ("/v1%2Fmessages", {}, CHAT),
@@ -443,7 +567,7 @@ def test_an_unknown_path_is_answered_in_its_dialect(gateway, method, path, heade
     body = ask(family, "open-model") if method == "POST" else None
     answer = exchange(gateway.port, method, path, {**headers}, body)
     message = check_refusal(answer, family, "E31")
-    assert f"{method} {path[:50]}" in message and len(message) < 400
+    assert f"{method} {path.partition('?')[0][:50]}" in message and len(message) < 400
     check_unrecorded(gateway, answer)
 
 
@@ -458,7 +582,13 @@ def test_a_query_changes_nothing(gateway, query):
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
 @pytest.mark.parametrize(
     ("path", "family"),
-    [(PATHS[CHAT], CHAT), (PATHS[MESSAGES], MESSAGES), (COUNT_PATH, MESSAGES)],
+    [
+        *((url(family), family) for family in ALL),
+        (COUNT_PATH, MESSAGES),
+        (url(GENERATE, stream=True), GENERATE),
+        ("/v1/models/open-model:countTokens", GENERATE),
+        ("/v1/responses/compact", RESPONSES),
+    ],
 )
 def test_a_wrong_method_names_the_right_one(gateway, method, path, family):
     for headers in ({}, credentials(family)):  # the method is judged before the key
@@ -494,7 +624,7 @@ def test_probes_need_no_key(gateway, path):
 # ---- bodies --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", BOTH)
+@pytest.mark.parametrize("family", ALL)
 @pytest.mark.parametrize(
     "value",
     ["text/plain", "", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
@@ -503,9 +633,9 @@ def test_probes_need_no_key(gateway, path):
 def test_a_body_that_is_not_called_json(gateway, family, value):
     body = json.dumps(ask(family, "open-model")).encode()
     headers = {**credentials(family), "Content-Type": value}
-    answer = exchange(gateway.port, "POST", PATHS[family], headers, body)
+    answer = exchange(gateway.port, "POST", url(family), headers, body)
     check_refusal(answer, family, "E16")
-    check_refused_record(gateway, answer, "E16", endpoint=PATHS[family])
+    check_refused_record(gateway, answer, "E16", endpoint=endpoint(family))
 
 
 def test_a_body_without_a_content_type(gateway):
@@ -526,19 +656,30 @@ def test_a_body_that_is_called_json(gateway, value, encoding):
     assert exchange(gateway.port, "POST", PATHS[CHAT], headers, body).status == 200
 
 
-@pytest.mark.parametrize("family", BOTH)
+@pytest.mark.parametrize("family", ALL)
 @pytest.mark.parametrize(
     ("encoding", "pack"),
-    [("compress", bytes), ("br, gzip", bytes), ("made-up", bytes), ("gzip", bytes),
-     ("gzip", gzip.compress)],
-    ids=["compress", "br, gzip", "made-up", "gzip that is none", "gzip"],
+    [("compress", bytes), ("br, gzip", bytes), ("made-up", bytes), ("zstd", bytes),
+     ("gzip, gzip", gzip.compress), ("gzip", bytes)],
+    ids=["compress", "br, gzip", "made-up", "zstd", "gzip twice", "gzip that is none"],
 )  # fmt: skip
-def test_no_encoding_of_a_body_is_undone(gateway, family, encoding, pack):
+def test_an_encoding_of_a_body_that_is_not_known_or_does_not_fit(gateway, family, encoding, pack):
     body = pack(json.dumps(ask(family, "open-model")).encode())
     headers = {**credentials(family), "Content-Encoding": encoding}
-    answer = exchange(gateway.port, "POST", PATHS[family], headers, body)
+    answer = exchange(gateway.port, "POST", url(family), headers, body)
     check_refusal(answer, family, "E17")
     check_refused_record(gateway, answer, "E17")
+
+
+@pytest.mark.parametrize("family", ALL)
+def test_a_packed_body_is_unpacked_up_to_the_limit(strict, family):
+    headers = {**credentials(family), "Content-Encoding": "gzip"}
+    body = gzip.compress(padded(family, LIMIT_BYTES))
+    assert exchange(strict.port, "POST", url(family), headers, body).status == 200
+    body = gzip.compress(padded(family, LIMIT_BYTES + 1))
+    answer = exchange(strict.port, "POST", url(family), headers, body)
+    assert "1 MiB" in check_refusal(answer, family, "E15")
+    check_refused_record(strict, answer, "E15")
 
 
 def padded(family, size, **more):
@@ -547,13 +688,13 @@ def padded(family, size, **more):
     return json.dumps(ask(family, "open-model", "x" * (size - len(empty)), **more)).encode()
 
 
-@pytest.mark.parametrize("family", BOTH)
+@pytest.mark.parametrize("family", ALL)
 def test_a_body_of_the_limit_passes(strict, family):
     body = padded(family, LIMIT_BYTES)
-    answer = exchange(strict.port, "POST", PATHS[family], credentials(family), body)
+    answer = exchange(strict.port, "POST", url(family), credentials(family), body)
     assert (len(body), answer.status) == (LIMIT_BYTES, 200)
     chunked = {**credentials(family), "Transfer-Encoding": "chunked"}
-    answer = exchange(strict.port, "POST", PATHS[family], chunked, in_chunks(body))
+    answer = exchange(strict.port, "POST", url(family), chunked, in_chunks(body))
     assert answer.status == 200
 
 
@@ -562,12 +703,12 @@ def in_chunks(body, size=60_000):
     return b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
 
 
-@pytest.mark.parametrize("family", BOTH)
+@pytest.mark.parametrize("family", ALL)
 @pytest.mark.parametrize("size", [LIMIT_BYTES + 1, 10**12])
 def test_an_announced_body_over_the_limit_is_refused_before_it_comes(strict, family, size):
     headers = {**credentials(family), "Content-Length": str(size)}
     with Connection(strict.port) as connection:
-        connection.send(encode_head("POST", PATHS[family], headers, b""))
+        connection.send(encode_head("POST", url(family), headers, b""))
         answer = connection.read()
         message = check_refusal(answer, family, "E15")
         assert "1 MiB" in message
@@ -582,11 +723,11 @@ def test_a_client_that_sends_on_still_sees_the_413(strict):
     check_refusal(answer, CHAT, "E15")
 
 
-@pytest.mark.parametrize("family", BOTH)
+@pytest.mark.parametrize("family", ALL)
 def test_a_chunked_body_over_the_limit_is_refused(strict, family):
     headers = {**credentials(family), "Transfer-Encoding": "chunked"}
     with Connection(strict.port) as connection:
-        connection.send(encode_head("POST", PATHS[family], headers, b""))
+        connection.send(encode_head("POST", url(family), headers, b""))
         piece = b"10000\r\n" + b"x" * 65536 + b"\r\n"
         for _ in range(LIMIT_BYTES // 65536 + 2):
             connection.send(piece)
@@ -707,35 +848,62 @@ def not_json(family):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("family", BOTH)
-@pytest.mark.parametrize("name", not_json(CHAT))
+NO_JSON = [
+    (family, name) for family in ALL for name, body in not_json(family).items()
+    if body != good(family)  # the change was of a model in the body
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "name"), NO_JSON)
 def test_what_is_no_json_object(gateway, family, name):
     body = not_json(family)[name]
-    answer = exchange(gateway.port, "POST", PATHS[family], credentials(family), body)
+    answer = exchange(gateway.port, "POST", url(family), credentials(family), body)
     message = check_refusal(answer, family, "E11")
     assert re.search("not valid JSON|object|UTF-8|nested", message), message
-    check_refused_record(gateway, answer, "E11", model=None, endpoint=PATHS[family])
+    check_refused_record(gateway, answer, "E11", model=None, endpoint=endpoint(family))
 
 
+def config(**changes):
+    return {"generationConfig": changes}
+
+
+R, G = (RESPONSES,), (GENERATE,)
 WRONG_FIELDS = [
-    # (name, what stands behind the first brace or changes of the body, condition, field, families)
-    ("no model", {"model": ...}, "E10", "model", BOTH),
-    ("model null", {"model": None}, "E10", "model", BOTH),
-    ("model empty", {"model": ""}, "E10", "model", BOTH),
-    ("model a number", {"model": 5}, "E12", "model", BOTH),
-    ("model a list", {"model": ["open-model"]}, "E12", "model", BOTH),
-    ("model an object", {"model": {}}, "E12", "model", BOTH),
-    ("model false", {"model": False}, "E12", "model", BOTH),
+    # (name, changes of the body, condition, field, families)
+    ("no model", {"model": ...}, "E10", "model", NAMED_IN_BODY),
+    ("model null", {"model": None}, "E10", "model", NAMED_IN_BODY),
+    ("model empty", {"model": ""}, "E10", "model", NAMED_IN_BODY),
+    ("model a number", {"model": 5}, "E12", "model", ALL),
+    ("model a list", {"model": ["open-model"]}, "E12", "model", ALL),
+    ("model an object", {"model": {}}, "E12", "model", ALL),
+    ("model false", {"model": False}, "E12", "model", ALL),
     ("no messages", {"messages": ...}, "E13", "messages", BOTH),
     ("messages a text", {"messages": "hi"}, "E12", "messages", BOTH),
     ("messages an object", {"messages": {"role": "user"}}, "E12", "messages", BOTH),
-    ("stream a text", {"stream": "true"}, "E12", "stream", BOTH),
-    ("stream a number", {"stream": 1}, "E12", "stream", BOTH),
-    ("max_tokens a text", {"max_tokens": "9"}, "E12", "max_tokens", BOTH),
-    ("max_tokens negative", {"max_tokens": -1}, "E12", "max_tokens", BOTH),
-    ("max_tokens true", {"max_tokens": True}, "E12", "max_tokens", BOTH),
-    ("max_tokens half", {"max_tokens": 1.5}, "E12", "max_tokens", BOTH),
-    ("max_tokens without end", {"max_tokens": 10**40}, "E12", "max_tokens", BOTH),
+    ("no input", {"input": ...}, "E13", "input", R),
+    ("input null", {"input": None}, "E13", "input", R),
+    ("input an object", {"input": {"role": "user"}}, "E12", "input", R),
+    ("input a number", {"input": 5}, "E12", "input", R),
+    ("no contents", {"contents": ...}, "E13", "contents", G),
+    ("contents null", {"contents": None}, "E12", "contents", G),
+    ("contents a text", {"contents": "hi"}, "E12", "contents", G),
+    ("contents an object", {"contents": {"parts": []}}, "E12", "contents", G),
+    ("stream a text", {"stream": "true"}, "E12", "stream", NAMED_IN_BODY),
+    ("stream a number", {"stream": 1}, "E12", "stream", NAMED_IN_BODY),
+    *((f"max_tokens {name}", {"max_tokens": value}, "E12", "max_tokens", BOTH)
+      for name, value in (("a text", "9"), ("negative", -1), ("true", True), ("half", 1.5),
+                          ("without end", 10**40))),
+    *((f"max_output_tokens {name}", {"max_output_tokens": value}, "E12", "max_output_tokens", R)
+      for name, value in (("a text", "9"), ("negative", -1), ("true", True), ("half", 1.5),
+                          ("without end", 10**40))),
+    *((f"{name} {value!r:.9}", config(**{name: value}), "E12", f"generationConfig.{name}", G)
+      for name in ("maxOutputTokens", "max_output_tokens", "candidateCount")
+      for value in ("9", -1, True, 1.5, 10**40)),
+    ("generationConfig a text", {"generationConfig": "x"}, "E12", "generationConfig", G),
+    ("generationConfig in two spellings", {"generation_config": {}}, "E12", "generationConfig", G),
+    ("a bound in two spellings", config(maxOutputTokens=1, max_output_tokens=2), "E12",
+     "generationConfig.maxOutputTokens", G),
+    ("cachedContent a number", {"cachedContent": 5}, "E12", "cachedContent", G),
     ("no max_tokens", {"max_tokens": ...}, "E13", "max_tokens", (MESSAGES,)),
     ("max_completion_tokens", {"max_completion_tokens": "x"}, "E12",
      "max_completion_tokens", (CHAT,)),
@@ -743,6 +911,11 @@ WRONG_FIELDS = [
     ("stream_options", {"stream_options": "x"}, "E12", "stream_options", (CHAT,)),
     ("include_usage", {"stream_options": {"include_usage": 1}}, "E12",
      "stream_options.include_usage", (CHAT,)),
+    ("background", {"background": True}, "E14", "background", R),
+    ("background a text", {"background": "true"}, "E12", "background", R),
+    ("previous_response_id", {"previous_response_id": 5}, "E12", "previous_response_id", R),
+    ("conversation", {"conversation": 5}, "E12", "conversation", R),
+    ("conversation.id", {"conversation": {"id": 5}}, "E12", "conversation.id", R),
 ]  # fmt: skip
 
 
@@ -754,26 +927,30 @@ WRONG_FIELDS = [
 def test_a_wrong_field_is_named(gateway, family, changes, number, field):
     body = {**ask(family, "open-model"), **changes}
     body = {name: value for name, value in body.items() if value is not ...}
-    answer = exchange(gateway.port, "POST", PATHS[family], credentials(family), body)
+    answer = exchange(gateway.port, "POST", url(family), credentials(family), body)
     message = check_refusal(answer, family, number)
-    if family == CHAT:
-        assert answer.json["error"]["param"] == field and f"'{field}'" in message
-    else:
+    if family == MESSAGES:
         assert message.startswith(f"{field}: ")
-    model = body.get("model")
+    else:
+        assert f"'{field}'" in message
+        assert family == GENERATE or answer.json["error"]["param"] == field
+    model = "open-model" if family == GENERATE else body.get("model")
     asked = model if isinstance(model, str) and model else None
     check_refused_record(gateway, answer, number, model=asked)
 
 
-@pytest.mark.parametrize("family", BOTH)
+@pytest.mark.parametrize("family", ALL)
 @pytest.mark.parametrize(
     "text",
     [b'"model":"other-model",', b'"model":"open-model",', b'"mod\\u0065l":"other-model",',
-     b'"messages":[],', b'"stream":true,"stream":false,', b'"x":1,"x":1,', b'"":1,"":2,'],
+     b'"PROMPT":[],', b'"stream":true,"stream":false,', b'"x":1,"x":1,', b'"":1,"":2,'],
 )  # fmt: skip
 def test_a_doubled_name_is_refused(gateway, family, text):
+    text = text.replace(b"PROMPT", PROMPTS[family].encode())
+    if family == GENERATE and b"-model" in text:
+        text += text
     body = with_text(family, text)
-    answer = exchange(gateway.port, "POST", PATHS[family], credentials(family), body)
+    answer = exchange(gateway.port, "POST", url(family), credentials(family), body)
     check_refusal(answer, family, "E12")
     assert gateway.record(answer.call_id)["error_code"] == "invalid_type"
 
@@ -786,10 +963,12 @@ def test_bounds_that_no_money_covers(gateway):
     check_refused_record(gateway, answer, "E12")
 
 
-@pytest.mark.parametrize("family", BOTH)
+@pytest.mark.parametrize("family", ALL)
 def test_a_number_beyond_all_bounds_where_it_is_read(gateway, family):
-    body = good(family).replace(b'"max_tokens": 300', b'"max_tokens": 1e999')
-    answer = exchange(gateway.port, "POST", PATHS[family], credentials(family), body)
+    name = BOUNDS[family].encode()
+    body = good(family).replace(b'"%b": 300' % name, b'"%b": 1e999' % name)
+    assert body != good(family)
+    answer = exchange(gateway.port, "POST", url(family), credentials(family), body)
     check_refusal(answer, family, "E12")
 
 
@@ -804,12 +983,14 @@ PASSED_ON = {
 }
 
 
+@pytest.mark.parametrize("family", ALL)
 @pytest.mark.parametrize("name", PASSED_ON)
-def test_the_bytes_of_a_body_reach_the_vendor_as_they_are(gateway, vendor, name):
+def test_the_bytes_of_a_body_reach_the_vendor_as_they_are(gateway, vendor, family, name):
     vendor.reset()
-    body = with_text(CHAT, PASSED_ON[name])
-    answer = exchange(gateway.port, "POST", PATHS[CHAT], credentials(), body)
-    assert answer.status == 200, answer.body
+    body = with_text(family, PASSED_ON[name])
+    answer = exchange(gateway.port, "POST", url(family), credentials(family), body)
+    # This vendor refuses fields that it does not know where the real one does so, too.
+    assert answer.status == (400 if family in (RESPONSES, GENERATE) else 200), answer.body
     (entry,) = vendor.log()
     mapped = body.replace(b'"open-model"', json.dumps(ALIAS).encode(), 1)
     assert entry["body"].encode() == mapped
@@ -820,7 +1001,7 @@ def test_millions_of_small_objects_do_not_stop_the_others(gateway):
     inner = b",".join([b"{}"] * 2_300_000)
     body = b'{"model":"open-model","max_tokens":9,"messages":[' + inner + b"]}"
     with Connection(gateway.port) as slow:
-        slow.request("POST", PATHS[family], credentials(family), body)
+        slow.request("POST", url(family), credentials(family), body)
         worst_s = 0.0
         for _ in range(20):
             began = time.monotonic()
@@ -1082,7 +1263,7 @@ def slow_body(gateway, family, trickles):
     headers = {**credentials(family), "Content-Length": "1000"}
     with Connection(gateway.port) as connection:
         begin = b'{"model": "open-model"'
-        connection.send(encode_head("POST", PATHS[family], headers, b"") + begin)
+        connection.send(encode_head("POST", url(family), headers, b"") + begin)
         deadline = time.monotonic() + ANSWERS_WITHIN_S
         connection.socket.settimeout(0.2)
         while time.monotonic() < deadline:
@@ -1098,7 +1279,7 @@ def slow_body(gateway, family, trickles):
 
 
 def test_a_body_that_does_not_come_in_time(strict):
-    ways = [(family, trickles) for family in BOTH for trickles in (False, True)]
+    ways = [(family, trickles) for family in ALL for trickles in (False, True)]
     with ThreadPoolExecutor() as pool:
         seen = list(pool.map(lambda way: slow_body(strict, *way), ways))
     for (family, trickles), (answer, closed) in zip(ways, seen, strict=True):

@@ -1,12 +1,17 @@
 """How bodies are taken in, and when a refusal is answered: on real sockets, with tiny handlers."""
 
 import asyncio
+import gzip
+import random
+import tracemalloc
 from ipaddress import ip_network
+from unittest.mock import patch
 
 import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.intake import BodyHandler
+from handlers.unpack import PackedBody
 from tests.handlers.client import encode_head
 from tests.handlers.test_connection import CHUNKED, VERSION, chunks, post
 from tests.handlers.test_server import acting, serving, turns, until
@@ -61,6 +66,23 @@ async def test_a_body_up_to_the_limit_is_handed_over(size, chunked):
             answer = await peer.answer()
             assert (answer.status, answer.body) == (200, body)
         assert served.waiting_bodies == 0
+
+
+async def test_tiny_pieces_take_no_more_memory_than_their_bytes():
+    handler = echoing()
+    async with serving({"/acted": handler}) as served:
+        chunk, count = b"2\r\nab\r\n", 100_000
+        peer = await served.peer(encode_head("POST", "/acted", CHUNKED))
+        tracemalloc.start()
+        try:
+            await peer.send(chunk * count)
+            await until(lambda: handler.seen[0]._size == 2 * count)
+            now, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert now < 4 * 2 * count
+        await peer.send(b"800\r\n" + b"x" * 2048 + b"\r\n" + chunk * 2 + b"0\r\n\r\n")
+        assert (await peer.answer()).body == b"ab" * count + b"x" * 2048 + b"abab"
 
 
 async def test_a_request_without_a_body_waits_for_none():
@@ -401,6 +423,238 @@ async def test_a_deadline_is_for_its_own_request_only():
         assert (await second.answer()).status == 408
         await third.send(b"body")
         assert (await third.answer()).status == 200
+
+
+# ---- packed bodies -------------------------------------------------------------------------------
+
+PACKED = {"Content-Encoding": "gzip"}
+NOISE = random.Random(4).randbytes(200_000)
+
+
+def unpack(handler):
+    handler.check_size()
+    handler.unpack(handler.request.headers.get("content-encoding", "identity"))
+
+
+def unpacking(**options):
+    """A handler class that sends the unpacked body back."""
+    return echoing(head_act=unpack, **options)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "x-gzip", "GZIP", "identity", "Identity"])
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_packed_body_is_handed_over_unpacked(coding, chunked):
+    async with serving({"/acted": unpacking()}) as served:
+        peer = await served.peer()
+        for body in (b"{}", b"x" * 1_000_000, NOISE):
+            data = gzip.compress(body) if "gzip" in coding.lower() else body
+            headers = {"Content-Encoding": coding}
+            if chunked:
+                half = len(data) // 2
+                data = chunks(data[:half], data[half:])
+                headers |= CHUNKED
+            await peer.send(post(data, headers, "/acted"))
+            answer = await peer.answer()
+            assert (answer.status, answer.body) == (200, body)
+        assert served.waiting_bodies == 0
+
+
+async def test_a_packed_body_in_many_small_pieces():
+    async with serving({"/acted": unpacking()}) as served:
+        data = gzip.compress(b"some text " * 50)
+        peer = await served.peer(head(len(data), PACKED), *[bytes([one]) for one in data])
+        assert (await peer.answer()).body == b"some text " * 50
+
+
+async def test_packed_and_plain_bodies_take_turns_on_a_connection():
+    async with serving({"/acted": unpacking()}) as served:
+        packed = gzip.compress(bytes(500_000))
+        both = post(packed, PACKED, "/acted") + post(b"plain", {}, "/acted")
+        peer = await served.peer(both * 3)
+        for _ in range(3):
+            assert (await peer.answer()).body == bytes(500_000)
+            assert (await peer.answer()).body == b"plain"
+
+
+async def test_a_packed_body_may_be_waited_upon():
+    async def act(handler, body):
+        await asyncio.sleep(0.01)
+        handler.respond(body)
+
+    async with serving({"/acted": acting(act, unpack)}) as served:
+        answer = await served.ask("POST", "/acted", PACKED, gzip.compress(NOISE))
+        assert answer.body == NOISE
+
+
+OTHERS = ["br", "zstd", "deflate", "compress", "gzip, gzip", "gzip,identity", "br, gzip", "made-up"]
+
+
+@pytest.mark.parametrize("coding", OTHERS)
+async def test_other_codings_are_refused_when_the_body_has_passed(coding):
+    async with serving({"/acted": unpacking()}) as served:
+        peer = await served.peer(head(6, {"Content-Encoding": coding}), b"body")
+        assert await peer.is_silent()
+        await peer.send(b"..")
+        answer = await peer.answer()
+        assert answer.status == 415 and "connection" not in answer.headers
+        assert answer.json["error"]["code"] == "unsupported_content_encoding"
+
+
+async def test_two_codings_in_two_lines_are_refused():
+    async with serving({"/acted": unpacking()}) as served:
+        data = gzip.compress(b"{}")
+        lines = head(len(data), PACKED).replace(b"gzip\r\n", b"gzip\r\nContent-Encoding: gzip\r\n")
+        peer = await served.peer(lines + data)
+        assert (await peer.answer()).status == 415
+
+
+DAMAGED = {
+    "plain": b"x" * 600,
+    "cut": gzip.compress(NOISE)[:-1],
+    "empty": b"",
+    "a byte behind": gzip.compress(b"{}") + b"x",
+    "two": gzip.compress(b"{}") * 2,
+    "wrong sum": gzip.compress(NOISE)[:-8] + bytes(8),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+async def test_a_body_that_does_not_unpack(name):
+    data = DAMAGED[name]
+    handler = unpacking()
+    async with serving({"/acted": handler}) as served:
+        half = len(data) // 2
+        peer = await served.peer(head(len(data), PACKED), *[p for p in (data[:half],) if p])
+        assert data == b"" or await peer.is_silent()
+        await peer.send(data[half:])
+        answer = await peer.answer()
+        assert answer.status == 415 and "connection" not in answer.headers
+        assert answer.json["error"]["code"] == "unsupported_content_encoding"
+        assert (await peer.ask("GET", "/livez")).status == 200
+        assert handler.seen[0].events == ["refused"] and served.waiting_bodies == 0
+
+
+async def test_the_limit_holds_for_what_a_body_unpacks_to():
+    async with serving({"/acted": unpacking()}, max_body_bytes=LIMIT) as served:
+        peer = await served.peer(post(gzip.compress(bytes(LIMIT)), PACKED, "/acted"))
+        assert (await peer.answer()).body == bytes(LIMIT)
+        await peer.send(post(gzip.compress(bytes(LIMIT + 1)), PACKED, "/acted"))
+        answer = await peer.answer()
+        assert answer.status == 413
+        assert answer.json["error"]["message"] == "The body is larger than 2000 bytes."
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_the_limit_holds_for_a_packed_body(chunked):
+    data = gzip.compress(NOISE[:LIMIT])  # noise gets longer by packing
+    async with serving({"/acted": unpacking()}, max_body_bytes=LIMIT) as served:
+        sent = (
+            post(chunks(data), PACKED | CHUNKED, "/acted") if chunked else head(len(data), PACKED)
+        )
+        peer = await served.peer(sent)
+        assert (await peer.answer()).status == 413
+
+
+async def test_a_bomb_is_refused_before_its_end():
+    handler = unpacking()
+    async with serving({"/acted": handler}, max_body_bytes=1 << 20) as served:
+        bomb = gzip.compress(bytes(64 << 20))
+        peer = await served.peer(head(len(bomb), PACKED), bomb[:10_000])
+        answer = await peer.answer()
+        assert (answer.status, answer.headers["connection"]) == (413, "close")
+        assert answer.json["error"]["message"] == "The body is larger than 1 MiB."
+        assert handler.seen[0].events == ["refused", "closed"] and served.waiting_bodies == 0
+        await peer.send(bomb[10_000:])
+        assert await peer.rest() == b""
+
+
+@pytest.mark.parametrize("checked_later", [False, True])
+async def test_a_whole_bomb_in_one_segment(checked_later):
+    async def later(handler):
+        await asyncio.sleep(0.01)
+        unpack(handler)
+
+    handler = echoing(head_act=later if checked_later else unpack)
+    async with serving({"/acted": handler}, max_body_bytes=1 << 20) as served:
+        peer = await served.peer(post(gzip.compress(bytes(64 << 20)), PACKED, "/acted"))
+        assert (await peer.answer()).status == 413
+        assert handler.seen[0].events[0] == "refused"
+
+
+async def test_a_bomb_of_a_proxy_may_come_whole(proxied):
+    async with proxied(head_act=unpack) as served:
+        peer = await served.peer(post(gzip.compress(bytes(1 << 20)), PACKED, "/acted"))
+        answer = await peer.answer()
+        assert answer.status == 413 and "connection" not in answer.headers
+        assert (await peer.ask("GET", "/livez")).status == 200
+
+
+async def test_others_are_served_while_a_large_body_is_unpacked():
+    """Its steps are counted, not timed: between two of them another request is answered."""
+    steps, between = [], []
+    real = PackedBody.step
+
+    def counted(packed):
+        steps.append(None)
+        return real(packed)
+
+    def probe(handler, body):
+        between.append(len(steps))
+        handler.respond(b"{}")
+
+    routes = {"/acted": unpacking(), "/probe": acting(probe)}
+    async with serving(routes) as served:
+        with patch.object(PackedBody, "step", counted):
+            other = await served.peer()
+            peer = await served.peer(post(gzip.compress(bytes(24 << 20)), PACKED, "/acted"))
+            asked = 0
+            while len(steps) < 240:
+                asked += 1
+                await other.ask("GET", "/probe")
+            assert len((await peer.answer()).body) == 24 << 20
+        assert len(steps) > 320 and len(set(between)) == asked > 5
+
+
+async def test_a_client_that_leaves_while_its_body_is_unpacked():
+    steps = []
+    real = PackedBody.step
+
+    def slow(packed):
+        steps.append(None)
+        real(packed)
+        return True
+
+    handler = unpacking()
+    async with serving({"/acted": handler}) as served:
+        with patch.object(PackedBody, "step", slow):
+            peer = await served.peer(post(gzip.compress(b"{}"), PACKED, "/acted"))
+            await until(lambda: len(steps) > 3)
+            peer.leave()
+            await until(lambda: not served.server.connections)
+            await turns()
+            seen = len(steps)
+            await turns()
+            assert len(steps) == seen
+        assert handler.seen[0].events == ["closed", "left"]
+
+
+async def test_a_packed_body_that_does_not_come_in_time():
+    handler = unpacking()
+    data = gzip.compress(NOISE)
+    async with serving({"/acted": handler}, body_timeout_s=5) as served:
+        peer = await served.peer(head(len(data), PACKED), data[:1000])
+        await until(lambda: served.waiting_bodies)
+        await served.pass_s(6)
+        assert (await peer.answer()).status == 408
+        assert handler.seen[0].events == ["refused", "closed"]
+
+
+@pytest.mark.parametrize(("size", "kept"), [(100, b"a" * 100), (101, b"")])
+async def test_a_small_packed_body_of_a_refused_request_may_be_kept(size, kept):
+    handler = acting(head_act=refuse, KEEP_OF_REFUSED_BYTES=100)
+    async with serving({"/acted": handler}) as served:
+        answer = await served.ask("POST", "/acted", PACKED, gzip.compress(b"a" * size))
+        assert (answer.status, handler.seen[0].kept) == (401, kept)
 
 
 # ---- the rest ------------------------------------------------------------------------------------
