@@ -7,6 +7,7 @@ Imported by this folder's ``__init__``.
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from adapters.family import Operation, Peek, StoredRef
 from adapters.faults import Condition, Fault, wrong_type, wrong_value
@@ -161,6 +162,8 @@ def _refuse_twins(names: Iterable[str], prefix: str) -> None:
     """E12 when a field stands there in both spellings: vendors differ in which they obey."""
     taken = set(names)
     for name in names:
+        if "_" not in name:
+            continue
         camel = _UNDERSCORE.sub(lambda found: found[1].upper(), name)
         if camel != name and camel in taken:
             raise _twice(prefix + camel)
@@ -175,5 +178,6 @@ def _twice(param: str) -> Fault:
     )
 
 
+@lru_cache(maxsize=64)  # asked for the same few fields of the family
 def _snake(name: str) -> str:
     return _HUMP.sub(lambda found: "_" + found[0].lower(), name)
