@@ -73,6 +73,8 @@ class StoredResponseHandler(InferenceHandler):
 
 def is_stored(path: str) -> bool:
     """Whether a path names something stored."""
+    if not path.startswith(PREFIX) or path.endswith("/"):
+        return False
     found, _, what = path.removeprefix(PREFIX).partition("/")
     # No id is called "responses": that is a base URL with the endpoint in it.
-    return path.startswith(PREFIX) and found not in ("", "responses") and what in _STORED
+    return found not in ("", "responses") and what in _STORED

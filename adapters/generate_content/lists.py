@@ -22,12 +22,11 @@ def page(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
     size = _size(query.get("pageSize"))
     first = _after(models, query.get("pageToken"))
     last = min(first + size, len(models))
-    return dumps(
-        {
-            "models": [_fields(model) for model in models[first:last]],
-            "nextPageToken": models[last - 1].name if last < len(models) else "",
-        }
-    )
+    body: dict[str, object] = {"models": [_fields(model) for model in models[first:last]]}
+    if last < len(models):
+        # Absent on the last page: to the JavaScript SDK an empty token is one more page.
+        body["nextPageToken"] = models[last - 1].name
+    return dumps(body)
 
 
 def entry(model: ModelEntry) -> bytes:

@@ -207,7 +207,7 @@ def shown(answer):
     check_ids(answer)
     said = answer.json
     if "models" in said:
-        assert set(said) == {"models", "nextPageToken"}
+        assert set(said) <= {"models", "nextPageToken"}
         names = [model["name"] for model in said["models"]]
         assert all(name.startswith("models/") for name in names)
         return GENERATE, [name.removeprefix("models/") for name in names]
@@ -324,7 +324,7 @@ async def test_the_pages_of_generate_content(prefix, size):
         while True:
             answer = await peer.ask("GET", prefix + query, GOOGLE)
             found.append(shown(answer)[1])
-            token = answer.json["nextPageToken"]
+            token = answer.json.get("nextPageToken")
             if not token:
                 break
             assert len(found[-1]) == size

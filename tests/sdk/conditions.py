@@ -1,8 +1,9 @@
-"""The conditions under which a call fails: how each is provoked, and what either family says.
+"""The conditions under which a call fails: how each is provoked, and what each family says.
 
-`ASKS` are ways to fail, the same for both families where they can be; `CHAT` and `MESSAGES` say
-what the caller gets, `EXTRA` which headers it has. The tables repeat the published error table on
-purpose: it is what clients are built on, so it must not follow the code.
+`ASKS` are ways to fail, the same for all families where they can be; `CHAT`, `RESPONSES`,
+`MESSAGES` and `GENERATE` say what the caller gets, `extra_headers` which headers it has. The
+tables repeat the published error table on purpose: it is what clients are built on, so it must not
+follow the code.
 """
 
 import http.client
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tests.gateway import HOST
-from tests.sdk.world import ALIAS, TIMEOUT_S, World
+from tests.sdk.world import ALIAS, FAMILIES, LACKS, TIMEOUT_S, World
 
 RETRIES = 2
 AT_ONCE = 8
@@ -21,13 +22,25 @@ JSON = "application/json"
 # Stands for the credential header that shall not be sent, and for the key itself in a header.
 NO_HEADER = object()
 KEY = "{key}"
-BOTH = ("chat_completions", "messages")
+ALL = tuple(FAMILIES)
+C, R, M, G = ALL
+OPENAI, NAMED = (C, R), (C, R, M)  # of one SDK; with the model in the body
+CALL = "/v1/models/tea:generateContent"
+# In raw bodies: the name of the field with the user's words, and the field as a whole.
+FIELD = {C: b"messages", R: b"input", M: b"messages", G: b"contents"}
+WORDS = {
+    C: b'"messages":[{"role":"user","content":"hi"}]',
+    R: b'"input":"hi"',
+    M: b'"messages":[{"role":"user","content":"hi"}]',
+    G: b'"contents":[{"parts":[{"text":"hi"}]}]',
+}
 
 
 @dataclass(frozen=True)
 class Ask:
     """One call that must fail with `condition`. `base` and `path` are by family; `content` is a raw
-    body; `says` are words of the message; `own_model` asks for a model of the call's own."""
+    body, with <field> and <words>; `says` are words of the message, with <field>; `own_model` asks
+    for a model of the call's own; `ours` tells that the gateway refuses what a vendor may, too."""
 
     condition: str
     how: str
@@ -45,11 +58,26 @@ class Ask:
     stream: bool = False
     says: str = ""
     retry_after: str | None = None
-    families: tuple[str, ...] = BOTH
+    families: tuple[str, ...] = ALL
+    ours: bool = False
 
     @property
     def name(self) -> str:
         return f"{self.condition} {self.how}"
+
+    def content_for(self, family: str) -> bytes:
+        """The raw body."""
+        filled = (self.content or b"").replace(b"<words>", WORDS[family])
+        return filled.replace(b"<field>", FIELD[family])
+
+    def says_for(self, family: str) -> str:
+        """What the message must have in it."""
+        return self.says.replace("<field>", FIELD[family].decode())
+
+    @property
+    def asks_vendor(self) -> bool:
+        """Whether the failure is the vendor's."""
+        return self.condition in OF_THE_VENDOR and not self.ours
 
 
 def vendor(condition: str, how: str, words: str, **fields: Any) -> Ask:
@@ -58,63 +86,78 @@ def vendor(condition: str, how: str, words: str, **fields: Any) -> Ask:
     return Ask(condition, how, prompt=f"[[demo {words}]]", **fields)
 
 
-MODEL_AND_MESSAGES = b'"model":"tea","messages":[{"role":"user","content":"hi"}]'
 TOO_LARGE = "tea " * (1 << 19)
+GEMINI_TOO_LONG = "The input token count (210000) exceeds the maximum number of tokens allowed"
 
 ASKS = (
     Ask("E01", "no key", headers={"Authorization": NO_HEADER}),
     Ask("E01", "empty x-api-key", headers={"Authorization": NO_HEADER, "x-api-key": ""},
-        families=("messages",)),
+        families=(M,)),
     Ask("E02", "bare key", headers={"Authorization": KEY}),
     Ask("E02", "another scheme", headers={"Authorization": "Basic YWxpY2U6dGVh"}),
-    Ask("E02", "the other header is right", headers={"Authorization": KEY, "x-api-key": KEY}),
+    Ask("E02", "the other header is right", headers={"Authorization": KEY, "x-api-key": KEY},
+        families=NAMED),
     Ask("E03", "wrong checksum", secret="sk-slc-wtdmw3wfjq7hwmow5gn4getaf52sbygm6b4m3ub"),
     Ask("E03", "nobody's", secret="a-key-that-was-never-made"),
     Ask("E03", "before the model is looked at", secret="a-key-never-made-2", model="no-such"),
+    Ask("E03", "the other header is right", families=(G,),
+        headers={"x-goog-api-key": "a-key-never-made-3", "Authorization": f"Bearer {KEY}"}),
     Ask("E04", "disabled", key="disabled"),
     Ask("E04", "revoked", key="revoked"),
     Ask("E04", "its user is disabled", key="ended"),
     Ask("E05", "expired", key="expired"),
     Ask("E06", "another network", key="far"),
-    Ask("E07", "entry", key="no-chat", families=("chat_completions",)),
-    Ask("E07", "entry", key="no-messages", families=("messages",), says="'no-messages'"),
+    Ask("E07", "entry", key=LACKS[C], families=(C,)),
+    Ask("E07", "entry", key=LACKS[R], families=(R,)),
+    Ask("E07", "entry", key=LACKS[M], families=(M,), says="'no-messages'"),
+    Ask("E07", "entry", key=LACKS[G], families=(G,)),
     Ask("E08", "unknown name", model="no-such-model", says="no-such-model"),
     Ask("E08", "name of the upstream", model=ALIAS),
     Ask("E08", "model disabled", model="off"),
     Ask("E08", "channel disabled", model="idle"),
     Ask("E08", "another group's", model="elsewhere"),
-    Ask("E10", "empty", model=""),
-    Ask("E10", "null", body={"model": None}),
-    Ask("E10", "missing", content=b'{"messages":[]}'),
-    Ask("E11", "cut", content=b'{"model":"tea","messages":[', says="line 1, column"),
+    Ask("E10", "empty", model="", families=NAMED),
+    Ask("E10", "null", body={"model": None}, families=NAMED),
+    Ask("E10", "missing", content=b'{"<field>":[]}', families=NAMED),
+    Ask("E10", "not in the path", path={G: "/v1/models/:generateContent"}, families=(G,)),
+    Ask("E11", "cut", content=b'{"model":"tea","<field>":[', says="line 1, column"),
     Ask("E11", "an array", content=b'["model","tea"]'),
-    Ask("E11", "not UTF-8", content=b'{"model":"\xff","messages":[]}'),
+    Ask("E11", "not UTF-8", content=b'{"model":"\xff","<field>":[]}'),
     Ask("E11", "empty", content=b""),
-    Ask("E12", "messages are text", body={"messages": "Is tea ready?"}, says="messages"),
-    Ask("E12", "stream is a number", body={"stream": 1}, says="stream"),
-    Ask("E12", "model twice", content=b'{"model":"tea",' + MODEL_AND_MESSAGES + b"}"),
-    Ask("E13", "messages", content=b'{"model":"tea","max_tokens":9}', says="messages"),
-    Ask("E13", "max_tokens", content=b"{" + MODEL_AND_MESSAGES + b"}", says="max_tokens",
-        families=("messages",)),
+    Ask("E12", "words are a number", content=b'{"model":"tea","max_tokens":9,"<field>":7}',
+        says="<field>"),
+    Ask("E12", "words twice", content=b"{<words>,<words>}", says="<field>"),
+    Ask("E12", "stream is a number", body={"stream": 1}, says="stream", families=NAMED),
+    Ask("E12", "model twice", content=b'{"model":"tea","model":"tea",<words>}', families=NAMED),
+    Ask("E13", "no words", content=b'{"model":"tea","max_tokens":9}', says="<field>"),
+    Ask("E13", "max_tokens", content=b'{"model":"tea",<words>}', says="max_tokens",
+        families=(M,)),
+    Ask("E14", "in the background", body={"background": True}, says="'background'",
+        families=(R,)),
     Ask("E15", "twice the limit", prompt=TOO_LARGE, says="1 MiB"),
     Ask("E16", "text", headers={"Content-Type": "text/plain"}),
     Ask("E17", "Brotli", headers={"Content-Encoding": "br"}),
     Ask("E18", "nothing left", key="poor", says="wallet"),
     Ask("E18", "streamed", key="poor", stream=True),
-    vendor("E21", "code", "status=400 code=context_length_exceeded", families=BOTH[:1]),
+    vendor("E21", "code", "status=400 code=context_length_exceeded", families=OPENAI),
     vendor("E21", "words", 'status=400 message="prompt is too long: 210000 tokens > 200000"',
-           says="prompt is too long: 210000 tokens > 200000", families=BOTH[1:]),
+           says="prompt is too long: 210000 tokens > 200000", families=(M,)),
+    vendor("E21", "its words", f'status=400 message="{GEMINI_TOO_LONG}"', families=(G,)),
     vendor("E22", "400", 'status=400 message="top_p: out of range"', says="top_p: out of range"),
     vendor("E22", "413", "status=413"),
     vendor("E22", "422 as text", "status=422 body=text"),
     vendor("E22", "streamed", "status=400", stream=True),
-    vendor("E23", "code", "status=400 code=content_policy_violation", families=BOTH[:1]),
+    vendor("E23", "code", "status=400 code=content_policy_violation", families=OPENAI),
     vendor("E23", "words", 'status=400 message="blocked by the content policy"'),
     Ask("E24", "the upstream key is refused", model="bad-key"),
     vendor("E24", "402", "status=402"),
     vendor("E24", "403", "status=403"),
     vendor("E24", "404 of the model", "status=404"),
-    vendor("E24", "429 for quota", 'status=429 message="You exceeded your current quota"'),
+    # The vendors of the last family speak of quota for a limit of requests per minute, too.
+    vendor("E24", "429 for quota", 'status=429 message="You exceeded your current quota"',
+           families=NAMED),
+    vendor("E25", "429 for quota", 'status=429 message="You exceeded your current quota"',
+           retry_after="5", families=(G,)),
     vendor("E25", "429", "status=429", retry_after="5"),
     vendor("E25", "429 with the wait", "status=429 retry_after=9", retry_after="9"),
     vendor("E25", "429 for hours", "status=429 retry_after=7200", retry_after="60"),
@@ -139,17 +182,30 @@ ASKS = (
     vendor("E30", "streamed page", "html200", stream=True),
     vendor("E30", "garbage first", "garbage=0", stream=True),
     Ask("E31", "unknown", says="No such endpoint: POST /v1/",
-        path={"chat_completions": "/assistants", "messages": "/v1/messages/batches"}),
-    Ask("E31", "base URL without /v1", base={"chat_completions": ""}, says="/v1.",
-        families=BOTH[:1]),
-    Ask("E31", "no version", path={"messages": "/messages"}, families=BOTH[1:]),
-    Ask("E31", "told by its headers", path={"messages": "/complete"}, families=BOTH[1:]),
-    Ask("E32", "the whole path", base={"chat_completions": "/v1/chat/completions",
-        "messages": "/v1/messages"}, says="the base URL already contains /v1/"),
-    Ask("E32", "version twice", base={"chat_completions": "/v1/v1", "messages": "/v1"},
+        path={C: "/assistants", R: "/responses/resp_1/more", M: "/v1/messages/batches",
+              G: "/v1/models/tea:embedContent"}),
+    Ask("E31", "base URL without /v1", base={C: "", R: ""}, says="/v1.", families=OPENAI),
+    Ask("E31", "no version", path={M: "/messages"}, families=(M,)),
+    Ask("E31", "another version", path={G: "/v1alpha/models/tea:generateContent"}, families=(G,)),
+    Ask("E31", "told by its headers", path={M: "/complete", G: "/complete"}, families=(M, G)),
+    Ask("E32", "the whole path", says="the base URL already contains /v1/", families=NAMED,
+        base={C: "/v1/chat/completions", R: "/v1/responses", M: "/v1/messages"}),
+    Ask("E32", "version twice", base={C: "/v1/v1", R: "/v1/v1", M: "/v1", G: "/v1beta"},
         says="the base URL already contains /v1"),
     Ask("E33", "GET", method="get", says="Use POST"),
     vendor("E35", "404 of a file", 'status=404 code=gone message="No such file: file-abc123"'),
+    Ask("E35", "a prompt", body={"prompt": {"id": "pmpt_1234"}}, says="pmpt_1234",
+        own_model=True, families=(R,)),
+    Ask("E35", "what came before", body={"previous_response_id": "resp_nobodys"},
+        says="'resp_nobodys'", families=(R,), ours=True),
+    Ask("E35", "a talk", body={"conversation": "conv_nobodys"}, says="'conv_nobodys'",
+        families=(R,), ours=True),
+    Ask("E35", "stored", method="get", path={R: "/responses/resp_nobodys"},
+        says="'resp_nobodys'", families=(R,), ours=True),
+    Ask("E35", "cached words", body={"cachedContent": "cachedContents/nobodys"},
+        says="'cachedContents/nobodys'", families=(G,), ours=True),
+    Ask("E39", "a websocket", method="get", families=(R,),
+        headers={"Upgrade": "websocket", "Connection": "Upgrade"}),
 )  # fmt: skip
 
 INVALID, SERVER, QUOTA = "invalid_request_error", "server_error", "insufficient_quota"
@@ -188,6 +244,14 @@ CHAT: dict[str, tuple[int, str, str, str, int]] = {
     "E33": (405, INVALID, "method_not_allowed", "APIStatusError", 1),
     "E35": (404, INVALID, "not_found", "NotFoundError", 1),
 }
+# As chat completions, but for the word for an overload, and what only this family has.
+RESPONSES = {
+    **CHAT,
+    "E14": (400, INVALID, "unsupported_parameter", "BadRequestError", 1),
+    "E27": (503, SERVER, "server_is_overloaded", "InternalServerError", 3),
+    "E39": (426, INVALID, "upgrade_not_supported", "APIStatusError", 1),
+}
+RECORDED_CODES = {number: row[2] for number, row in (RESPONSES | CHAT).items()}
 # condition: status, type, the exception of anthropic, calls it makes
 MESSAGES: dict[str, tuple[int, str, str, int]] = {
     "E01": (401, AUTH, "AuthenticationError", 1),
@@ -221,9 +285,29 @@ MESSAGES: dict[str, tuple[int, str, str, int]] = {
     "E33": (405, INVALID, "APIStatusError", 1),
     "E35": (404, "not_found_error", "NotFoundError", 1),
 }
+REFUSED, EXHAUSTED = "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"
+# condition: status, its name, the exception of google-genai, calls it makes when told to try again
+GENERATE: dict[str, tuple[int, str, str, int]] = {
+    **{f"E0{n}": (401, "UNAUTHENTICATED", "ClientError", 1) for n in range(1, 6)},
+    **{f"E0{n}": (403, "PERMISSION_DENIED", "ClientError", 1) for n in (6, 7)},
+    **{f"E{n}": (404, "NOT_FOUND", "ClientError", 1) for n in ("08", 31, 32, 35)},
+    **{f"E{n}": (400, REFUSED, "ClientError", 1) for n in (10, 11, 12, 13, 21, 22, 23)},
+    "E15": (413, REFUSED, "ClientError", 1),
+    "E16": (415, REFUSED, "ClientError", 1),
+    "E17": (415, REFUSED, "ClientError", 1),
+    "E18": (402, "FAILED_PRECONDITION", "ClientError", 1),
+    "E24": (502, "INTERNAL", "ServerError", 3),
+    "E25": (429, EXHAUSTED, "ClientError", 3),
+    "E26": (502, "INTERNAL", "ServerError", 3),
+    "E27": (503, "UNAVAILABLE", "ServerError", 3),
+    "E28": (504, "DEADLINE_EXCEEDED", "ServerError", 3),
+    "E29": (502, "UNAVAILABLE", "ServerError", 3),
+    "E30": (502, "INTERNAL", "ServerError", 3),
+    "E33": (405, "UNIMPLEMENTED", "ClientError", 1),
+}
 NOT_AGAIN = {*(f"E0{n}" for n in range(1, 9)), "E18", "E24", "E28"}  # x-should-retry: false
 # No record: nobody is known to have called, or nothing was called.
-UNRECORDED = {"E01", "E02", "E03", "E31", "E32", "E33"}
+UNRECORDED = {"E01", "E02", "E03", "E31", "E32", "E33", "E39"}
 # The vendor is asked once a call; before E21 nobody is, and at E29 nobody is there.
 OF_THE_VENDOR = {"E21", "E22", "E23", "E24", "E25", "E26", "E27", "E28", "E30", "E35"}
 SEEN_HEADERS = ("x-should-retry", "retry-after", "www-authenticate", "allow")
@@ -263,8 +347,10 @@ def asks_of(family: str) -> list[Ask]:
 
 
 def perform_all(world: World, family: str, perform: Perform) -> dict[str, Outcome]:
-    """All asks of a family, some at a time; outcomes by name."""
-    asks = [replace(ask, model=world.frail()) if ask.own_model else ask for ask in asks_of(family)]
+    """All asks of a family, some at a time, the longest first; outcomes by name."""
+    own = world.frail
+    asks = [replace(ask, model=own(family)) if ask.own_model else ask for ask in asks_of(family)]
+    asks.sort(key=lambda ask: ask.how != "silent")
     tags = [f"{family}:{number}:" for number in range(len(asks))]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         outcomes = pool.map(lambda pair: perform(world, *pair), zip(asks, tags, strict=True))
@@ -300,7 +386,7 @@ def check_trace(world: World, ask: Ask, outcome: Outcome, records: Mapping[str, 
     """The vendor was asked as often as it had to be, and each call left its record."""
     calls = len(outcome.answers)
     reached = sum(outcome.tag in entry["body"] for entry in world.upstream.log())
-    expected = calls if ask.condition in OF_THE_VENDOR and ask.path is None else 0
+    expected = calls if ask.asks_vendor else 0
     if ask.how in ("reset", "closed"):
         # A kept connection that has died looks the same, so the request may be sent once more.
         assert reached >= expected
@@ -313,7 +399,7 @@ def check_trace(world: World, ask: Ask, outcome: Outcome, records: Mapping[str, 
     assert [record["status"] for record in left] == [status for status, _ in outcome.answers]
     ids = [headers["x-request-id"] for _, headers in outcome.answers]
     assert sorted(record["id"] for record in left) == sorted(ids)
-    assert {record["error_code"] for record in left} == {CHAT[ask.condition][2]}
+    assert {record["error_code"] for record in left} == {RECORDED_CODES[ask.condition]}
     assert {record["outcome"] for record in left} == {_outcome(ask)}
     assert {record["cost"] for record in left} == {"0"}
 
@@ -321,5 +407,5 @@ def check_trace(world: World, ask: Ask, outcome: Outcome, records: Mapping[str, 
 def _outcome(ask: Ask) -> str:
     if ask.condition == "E28":
         return "timeout"
-    upstream = ask.condition in OF_THE_VENDOR or ask.condition == "E29"
+    upstream = ask.asks_vendor or ask.condition == "E29"
     return "upstream_error" if upstream else "refused"

@@ -15,6 +15,7 @@ from tests.sdk.world import ALIAS, MODELS_OF_ALICE, TIMEOUT_S, counts_of, sample
 FAMILY = "messages"
 LEAVES_WITHIN_MS = 500
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(600)).decode()
+PDF = base64.b64encode(b"%PDF-1.7\n" + bytes(600)).decode()
 TOOLS = [
     {
         "name": name,
@@ -44,7 +45,7 @@ def make_client(world, **options):
     return anthropic.Anthropic(timeout=TIMEOUT_S, **options)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(world):
     with make_client(world) as made:
         yield made
@@ -120,7 +121,7 @@ def test_limits_and_stops(client):
 
 def test_cumulative_usage(client, world):
     with client.messages.stream(
-        model=world.frail(), max_tokens=200, messages=user("hello [[demo usage=cumulative]]")
+        model=world.frail(FAMILY), max_tokens=200, messages=user("hello [[demo usage=cumulative]]")
     ) as stream:
         seen = [event.usage.output_tokens for event in stream if event.type == "message_delta"]
         whole = stream.get_final_message()
@@ -158,7 +159,7 @@ def test_cached_tokens_have_their_price(client, world, stream):
 def test_samples_pass_unchanged(client, world, name):
     messages = user(f"[[demo sample={name}]]")
     # the vendor's own name of the model stays when the channel does not rename it
-    model = world.frail()
+    model = world.frail(FAMILY)
     answer = client.messages.create(model=model, max_tokens=99, messages=messages)
     expected = sample(FAMILY, name)
     assert answer.to_dict() == expected
@@ -221,6 +222,22 @@ def test_image(client, world):
     )
     assert "I was shown 1 image" in answer.content[0].text
     assert PIXEL in world.asked("kettle-photograph")["body"]
+
+
+def test_a_document_in_line(client, world):
+    content = [
+        {
+            "type": "document",
+            "title": "Tea",
+            "source": {"type": "base64", "media_type": "application/pdf", "data": PDF},
+        },
+        {"type": "text", "text": "kettle-handbook"},
+    ]
+    answer = client.messages.create(
+        model="tea", max_tokens=200, messages=[{"role": "user", "content": content}]
+    )
+    assert "kettle-handbook" in answer.content[0].text
+    assert PDF in world.asked("kettle-handbook")["body"]
 
 
 def test_structured_output(client):
@@ -453,7 +470,7 @@ def test_a_broken_stream_raises(client, world, words):
     kind, outcome = BROKEN[words]
     shown = []
     stream = client.messages.create(
-        model=world.frail(),
+        model=world.frail(FAMILY),
         max_tokens=900,
         messages=user(f"[[demo chunks=20 {words}]]"),
         stream=True,
@@ -474,7 +491,7 @@ def test_a_broken_stream_raises(client, world, words):
 def test_a_broken_stream_raises_in_the_helper(client, world):
     with (
         client.messages.stream(
-            model=world.frail(), max_tokens=99, messages=user("[[demo cut=5]]")
+            model=world.frail(FAMILY), max_tokens=99, messages=user("[[demo cut=5]]")
         ) as stream,
         pytest.raises(anthropic.APIStatusError) as caught,
     ):
@@ -485,7 +502,7 @@ def test_a_broken_stream_raises_in_the_helper(client, world):
 def test_heartbeats_are_not_seen(client, world):
     """The head and comments come before the vendor has said anything."""
     stream = client.messages.create(
-        model=world.frail(),
+        model=world.frail(FAMILY),
         max_tokens=99,
         messages=user("hello [[demo first_ms=2400]]"),
         stream=True,
@@ -500,7 +517,7 @@ def test_heartbeats_are_not_seen(client, world):
 
 def test_pings_inside_a_message(client, world):
     with client.messages.with_streaming_response.create(
-        model=world.frail(), max_tokens=99, messages=user("[[demo stall=3]]"), stream=True
+        model=world.frail(FAMILY), max_tokens=99, messages=user("[[demo stall=3]]"), stream=True
     ) as answer:
         text = answer.text()
     start, ping, error = (text.index(f"event: {w}\n") for w in ("message_start", "ping", "error"))
@@ -509,7 +526,7 @@ def test_pings_inside_a_message(client, world):
 
 def test_a_failure_after_the_head_is_an_error_in_the_stream(client, world):
     stream = client.messages.create(
-        model=world.frail(),
+        model=world.frail(FAMILY),
         max_tokens=99,
         messages=user("[[demo first_ms=2400 status=529]]"),
         stream=True,

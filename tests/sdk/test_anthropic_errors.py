@@ -43,7 +43,7 @@ def perform(world: World, ask: Ask, tag: str) -> Outcome:
             client.get(path, cast_to=object, options={"headers": headers})
         elif ask.content is not None or ask.path:
             raw = {"Content-Type": JSON, **headers}
-            content = b"{}" if ask.content is None else ask.content
+            content = b"{}" if ask.content is None else ask.content_for(FAMILY)
             client.post(path, content=content, cast_to=object, options={"headers": raw})
         else:
             messages: Any = [{"role": "user", "content": f"{tag} {ask.prompt}"}]
@@ -76,7 +76,7 @@ def test_raises(ask, outcomes):
     assert type(error).__name__ == raised
     assert (error.status_code, error.type) == (status, kind)
     assert [answered for answered, _ in outcome.answers] == [status] * calls
-    assert ask.says in error.api_message
+    assert ask.says_for(FAMILY) in error.api_message
     assert set(error.body) == {"type", "error", "request_id"}
     assert error.body["type"] == "error"
 
@@ -102,7 +102,7 @@ def test_fields_are_named_as_the_family_writes_them(outcomes):
     said = {name: outcome.raised.api_message for name, outcome in outcomes.items()}
     assert said["E10 missing"] == "model: field required"
     assert said["E13 max_tokens"] == "max_tokens: field required"
-    assert said["E12 messages are text"].startswith("messages: expected")
+    assert said["E12 words are a number"].startswith("messages: expected")
 
 
 def test_a_body_that_does_not_come(world):

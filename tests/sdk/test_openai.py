@@ -17,6 +17,7 @@ from tests.sdk.world import ALIAS, MODELS_OF_ALICE, TIMEOUT_S, Wire, counts_of, 
 FAMILY = "chat_completions"
 LEAVES_WITHIN_MS = 500
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(600)).decode()
+PDF = base64.b64encode(b"%PDF-1.7\n" + bytes(600)).decode()
 SHOWN_ONCE = 4  # events before a broken stream breaks
 
 
@@ -51,7 +52,7 @@ def make_client(world, **options):
     return openai.OpenAI(timeout=TIMEOUT_S, **options)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(world):
     with make_client(world) as made:
         yield made
@@ -133,7 +134,7 @@ def test_several_choices(client):
 @pytest.mark.parametrize("kind", ["finish_chunk", "repeated", "cumulative"])
 def test_usage_in_other_places(client, world, kind):
     stream = client.chat.completions.create(
-        model=world.frail(),
+        model=world.frail(FAMILY),
         messages=user(f"hello [[demo usage={kind}]]"),
         stream=True,
         stream_options={"include_usage": True},
@@ -173,7 +174,7 @@ def test_cached_tokens_have_their_price(client, world, stream):
 def test_samples_pass_unchanged(client, world, name):
     messages = user(f"[[demo sample={name}]]")
     # the vendor's own name of the model stays when the channel does not rename it
-    model = world.frail()
+    model = world.frail(FAMILY)
     answer = client.chat.completions.create(model=model, messages=messages)
     expected = sample(FAMILY, name)
     assert answer.to_dict() == expected
@@ -232,6 +233,16 @@ def test_image(client, world):
     assert PIXEL in world.asked("kettle-picture")["body"]
 
 
+def test_a_file_in_line(client, world):
+    file = {"filename": "tea.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}
+    content = [{"type": "text", "text": "kettle-manual"}, {"type": "file", "file": file}]
+    answer = client.chat.completions.create(
+        model="tea", messages=[{"role": "user", "content": content}]
+    )
+    assert "kettle-manual" in answer.choices[0].message.content
+    assert PDF in world.asked("kettle-manual")["body"]
+
+
 def test_structured_output(client):
     answer = client.chat.completions.parse(
         model="tea", messages=user("a kettle"), response_format=Kettle
@@ -263,6 +274,17 @@ def test_reasoning(client, world):
     assert record["reasoning_tokens"] == details.reasoning_tokens > 0
     both = record["output_tokens"] + record["reasoning_tokens"]
     assert both == plain.usage.completion_tokens
+
+
+def test_reasoning_comes_back_in_the_next_turn(client, world):
+    first = client.chat.completions.create(
+        model="tea", messages=user("think"), reasoning_effort="high"
+    )
+    message = first.choices[0].message
+    turns = [*user("think"), message.to_dict(), *user("third-thoughts")]
+    client.chat.completions.create(model="tea", messages=turns, reasoning_effort="high")
+    sent = json.loads(world.asked("third-thoughts")["body"])["messages"]
+    assert sent[1]["reasoning_content"] == message.model_extra["reasoning_content"] != ""
 
 
 # ---- lists ---------------------------------------------------------------------------------------
@@ -302,7 +324,9 @@ def test_lists_need_a_key(world):
 
 def test_unknown_fields_pass_as_they_are(client, world):
     extra = {"brewing": {"steps": [1.0, "é", None], "note": "unknown-field-42"}}
-    client.chat.completions.create(model=world.frail(), messages=user("hello"), extra_body=extra)
+    client.chat.completions.create(
+        model=world.frail(FAMILY), messages=user("hello"), extra_body=extra
+    )
     body = world.asked("unknown-field-42")["body"]
     assert '"brewing":{"steps":[1.0,"é",null],"note":"unknown-field-42"}' in body
 
@@ -382,7 +406,7 @@ def test_a_timeout_of_the_client_closes_the_upstream(client, world):
     gives_up_ms = time.time() * 1000 + 300
     with pytest.raises(openai.APITimeoutError):
         impatient.chat.completions.create(
-            model=world.frail(), messages=user("too-slow [[demo stall_before_head]]")
+            model=world.frail(FAMILY), messages=user("too-slow [[demo stall_before_head]]")
         )
     assert world.left("too-slow") - gives_up_ms < LEAVES_WITHIN_MS
     assert world.asked("too-slow")["status"] is None
@@ -406,7 +430,7 @@ def test_a_broken_stream_raises(client, world, words):
     kind, code, outcome = BROKEN[words]
     shown = []
     stream = client.chat.completions.create(
-        model=world.frail(), messages=user(f"[[demo chunks=20 {words}]]"), stream=True
+        model=world.frail(FAMILY), messages=user(f"[[demo chunks=20 {words}]]"), stream=True
     )
     with pytest.raises(openai.APIError) as caught:
         shown.extend(stream)
@@ -423,7 +447,7 @@ def test_a_broken_stream_raises(client, world, words):
 def test_a_broken_stream_raises_in_the_helper(client, world):
     with (
         client.chat.completions.stream(
-            model=world.frail(), messages=user("[[demo cut=4]]")
+            model=world.frail(FAMILY), messages=user("[[demo cut=4]]")
         ) as stream,
         pytest.raises(openai.APIError) as caught,
     ):
@@ -433,7 +457,7 @@ def test_a_broken_stream_raises_in_the_helper(client, world):
 
 def test_a_stream_without_done_is_whole(client, world):
     stream = client.chat.completions.create(
-        model=world.frail(), messages=user("hello [[demo no_done]]"), stream=True
+        model=world.frail(FAMILY), messages=user("hello [[demo no_done]]"), stream=True
     )
     assert [c for c in stream if c.choices[0].finish_reason == "stop"]
     assert world.gateway.record(stream.response.headers["x-request-id"])["outcome"] == "ok"
@@ -442,7 +466,7 @@ def test_a_stream_without_done_is_whole(client, world):
 def test_heartbeats_are_not_seen(client, world):
     """The head and comments come before the vendor has said anything."""
     stream = client.chat.completions.create(
-        model=world.frail(), messages=user("hello [[demo first_ms=2400]]"), stream=True
+        model=world.frail(FAMILY), messages=user("hello [[demo first_ms=2400]]"), stream=True
     )
     head_at = time.monotonic()
     text = text_of([next(stream)])
@@ -452,7 +476,7 @@ def test_heartbeats_are_not_seen(client, world):
 
 def test_a_failure_after_the_head_is_an_error_in_the_stream(client, world):
     stream = client.chat.completions.create(
-        model=world.frail(), messages=user("[[demo first_ms=2400 status=500]]"), stream=True
+        model=world.frail(FAMILY), messages=user("[[demo first_ms=2400 status=500]]"), stream=True
     )
     with pytest.raises(openai.APIError) as caught:
         list(stream)
@@ -461,7 +485,7 @@ def test_a_failure_after_the_head_is_an_error_in_the_stream(client, world):
 
 def test_a_vendor_that_closes_before_its_head_is_asked_twice_at_most(client, world):
     """Once more on a kept connection, for that is how a stale one looks; ten are kept here."""
-    model = world.frail()
+    model = world.frail(FAMILY)
     slow = user("[[demo first_ms=400]]")
     calls = [
         threading.Thread(
@@ -489,7 +513,7 @@ def test_a_retry_of_the_sdk_is_a_call_of_its_own(world):
         pytest.raises(openai.InternalServerError),
     ):
         client.chat.completions.create(
-            model=world.frail(), messages=user("thrice [[demo status=500]]")
+            model=world.frail(FAMILY), messages=user("thrice [[demo status=500]]")
         )
     ids = [headers["x-request-id"] for _, headers in wire.answers]
     assert len(set(ids)) == 3
@@ -544,7 +568,7 @@ async def test_cancelling_a_task_closes_the_upstream(world):
 async def test_a_broken_stream_raises_in_the_asynchronous_client(world):
     async with make_async_client(world) as client:
         stream = await client.chat.completions.create(
-            model=world.frail(), messages=user("[[demo cut=4]]"), stream=True
+            model=world.frail(FAMILY), messages=user("[[demo cut=4]]"), stream=True
         )
         with pytest.raises(openai.APIError) as caught:
             async for _ in stream:

@@ -9,10 +9,13 @@ import pytest
 from tests.sdk.conditions import (
     CHAT,
     JSON,
+    RESPONSES,
     RETRIES,
     SEEN_HEADERS,
     Ask,
+    C,
     Outcome,
+    R,
     asks_of,
     check_trace,
     extra_headers,
@@ -22,14 +25,18 @@ from tests.sdk.conditions import (
 )
 from tests.sdk.world import TIMEOUT_S, Wire, World
 
-FAMILY = "chat_completions"
-ASKS = asks_of(FAMILY)
+TABLES = {C: CHAT, R: RESPONSES}
+PATHS = {C: "/chat/completions", R: "/responses"}
+CASES = [(family, ask) for family in TABLES for ask in asks_of(family)]
+every_case = pytest.mark.parametrize(
+    ("family", "ask"), CASES, ids=[f"{family} {ask.name}" for family, ask in CASES]
+)
 
 
-def perform(world: World, ask: Ask, tag: str) -> Outcome:
+def perform(family: str, world: World, ask: Ask, tag: str) -> Outcome:
     wire = Wire()
     key = ask.secret or world.keys[ask.key]
-    base = ask.base[FAMILY] if ask.base else "/v1"
+    base = ask.base[family] if ask.base else "/v1"
     headers = headers_of(ask, key, tag, openai.omit)
     with (
         httpx2.Client(transport=wire, timeout=TIMEOUT_S) as http,
@@ -38,29 +45,34 @@ def perform(world: World, ask: Ask, tag: str) -> Outcome:
         ) as client,
         pytest.raises(openai.APIError) as caught,
     ):
-        path = ask.path[FAMILY] if ask.path else "/chat/completions"
+        path = ask.path[family] if ask.path else PATHS[family]
         if ask.method == "get":
             client.get(path, cast_to=object, options={"headers": headers})
         elif ask.content is not None or ask.path:
             raw = {"Content-Type": JSON, **headers}
-            content = ask.content or b"{}"
-            content = b"" if ask.content == b"" else content
+            content = b"{}" if ask.content is None else ask.content_for(family)
             client.post(path, content=content, cast_to=object, options={"headers": raw})
         else:
-            messages: Any = [{"role": "user", "content": f"{tag} {ask.prompt}"}]
-            client.chat.completions.create(
-                model=ask.model,
-                messages=messages,
-                stream=ask.stream,
-                extra_headers=headers,
-                extra_body=dict(ask.body),
-            )
+            create(client, family, ask, f"{tag} {ask.prompt}", headers)
     return Outcome(tag, caught.value, wire.answers)
+
+
+def create(client: openai.OpenAI, family: str, ask: Ask, prompt: str, headers: Any) -> None:
+    """The call as people make it."""
+    asked: Any = {"model": ask.model, "stream": ask.stream}
+    asked |= {"extra_headers": headers, "extra_body": dict(ask.body)}
+    if family == R:
+        client.responses.create(input=prompt, **asked)
+    else:
+        client.chat.completions.create(messages=[{"role": "user", "content": prompt}], **asked)
 
 
 @pytest.fixture(scope="module")
 def outcomes(world):
-    return perform_all(world, FAMILY, perform)
+    def performer(family):
+        return lambda *args: perform(family, *args)
+
+    return {family: perform_all(world, family, performer(family)) for family in TABLES}
 
 
 @pytest.fixture(scope="module")
@@ -68,21 +80,21 @@ def records(world, outcomes):
     return world.records()
 
 
-@pytest.mark.parametrize("ask", ASKS, ids=lambda ask: ask.name)
-def test_raises(ask, outcomes):
-    outcome = outcomes[ask.name]
-    status, kind, code, raised, calls = CHAT[ask.condition]
+@every_case
+def test_raises(family, ask, outcomes):
+    outcome = outcomes[family][ask.name]
+    status, kind, code, raised, calls = TABLES[family][ask.condition]
     error = outcome.raised
     assert type(error).__name__ == raised
     assert (error.status_code, error.type, error.code) == (status, kind, code)
     assert [answered for answered, _ in outcome.answers] == [status] * calls
-    assert ask.says in error.message
+    assert ask.says_for(family) in error.message
     assert set(error.body) == {"message", "type", "param", "code"}
 
 
-@pytest.mark.parametrize("ask", ASKS, ids=lambda ask: ask.name)
-def test_headers(ask, outcomes):
-    outcome = outcomes[ask.name]
+@every_case
+def test_headers(family, ask, outcomes):
+    outcome = outcomes[family][ask.name]
     for _, headers in outcome.answers:
         assert headers["content-type"] == "application/json"
         assert headers["request-id"] == headers["x-request-id"]
@@ -91,21 +103,25 @@ def test_headers(ask, outcomes):
     assert outcome.raised.request_id == outcome.answers[-1][1]["x-request-id"]
 
 
-@pytest.mark.parametrize("ask", ASKS, ids=lambda ask: ask.name)
-def test_leaves_its_trace(ask, world, outcomes, records):
-    check_trace(world, ask, outcomes[ask.name], records)
+@every_case
+def test_leaves_its_trace(family, ask, world, outcomes, records):
+    check_trace(world, ask, outcomes[family][ask.name], records)
 
 
-def test_param_names_the_field(outcomes):
-    by_condition = {name[:3]: outcome.raised.param for name, outcome in outcomes.items()}
-    assert by_condition["E08"] == by_condition["E10"] == "model"
-    assert by_condition["E21"] == by_condition["E13"] == "messages"
-    assert outcomes["E12 messages are text"].raised.param == "messages"
+@pytest.mark.parametrize(("family", "field"), [(C, "messages"), (R, "input")])
+def test_param_names_the_field(outcomes, family, field):
+    params = {name: outcome.raised.param for name, outcome in outcomes[family].items()}
+    assert params["E08 unknown name"] == params["E10 missing"] == "model"
+    assert params["E12 words are a number"] == params["E13 no words"] == field
+    if family == R:
+        assert params["E35 what came before"] == "previous_response_id"
+        assert params["E14 in the background"] == "background"
 
 
-def test_a_body_that_does_not_come(world):
+@pytest.mark.parametrize("family", TABLES)
+def test_a_body_that_does_not_come(world, family):
     """E36."""
-    status, headers, told = late_body(world, "/v1/chat/completions")
+    status, headers, told = late_body(world, "/v1" + PATHS[family])
     assert (status, headers["connection"]) == (408, "close")
     error = told["error"]
     assert (error["type"], error["code"]) == ("invalid_request_error", "request_timeout")
@@ -114,5 +130,6 @@ def test_a_body_that_does_not_come(world):
     assert record["error_code"] == "request_timeout"
 
 
-def test_no_ask_is_missing():
-    assert {ask.condition for ask in ASKS} == set(CHAT)
+@pytest.mark.parametrize("family", TABLES)
+def test_no_ask_is_missing(family):
+    assert {ask.condition for ask in asks_of(family)} == set(TABLES[family])

@@ -1,15 +1,17 @@
 """What the tests with official SDKs share: one gateway in front of one scripted vendor.
 
-Model names mean the same in both families: for each there is a channel of either family. `tea` has
+Model names mean the same in all families: for each there is a channel of every family. `tea` has
 another name upstream, so that every answer shows whether the public one comes back. A test that
 makes its channel fail takes a model of its own (`World.frail`), so that tests do not meet what a
-gateway remembers of a failing channel.
+gateway remembers of a failing channel. The key `solo` has one channel of each family: the only
+kind of group whose stored responses can be found again.
 """
 
 import itertools
 import json
+import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from tests.gateway import Gateway, free_port
 from tests.upstream import ScriptedUpstream
 
 TIMEOUT_S = 20
+# Nothing is encrypted here; each client would read the system's certificates for itself.
+TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 PRICE = {"input": "2.00", "output": "8.00", "cache_read": "0.50", "cache_write": "2.50"}
 SETTINGS = {
     "server.max_body_bytes": 1 << 20,
@@ -29,17 +33,31 @@ SETTINGS = {
     "upstream.commit_after_s": 1,
 }
 ALIAS = "tea-upstream"  # of the model tea
-PLAIN_MODELS = ("tea", "acme/tea-1", "off", "idle", "elsewhere")
-FRAIL_MODELS = 120
-MODELS_OF_ALICE = sorted(
-    ["tea", "acme/tea-1", "closed", "bad-key", *(f"frail-{n}" for n in range(FRAIL_MODELS))]
-)
-FAMILIES = {"chat_completions": "openai", "messages": "anthropic"}
-ENTRIES = ["chat_completions", "responses", "messages", "generate_content"]
+# Signs its function calls, with the vendor that does such a thing.
+SIGNING_MODEL = "gemini-3-tea"
+OPEN_MODELS = ("tea", "acme/tea-1", SIGNING_MODEL)
+CLOSED_MODELS = ("off", "idle", "elsewhere")
+FRAIL_MODELS = 90
+FRAIL = [f"frail-{number}" for number in range(FRAIL_MODELS)]
+MODELS_OF_ALICE = sorted([*OPEN_MODELS, "closed", "bad-key", *FRAIL])
+# family: the vendor of its channels
+FAMILIES = {
+    "chat_completions": "openai",
+    "responses": "openai",
+    "messages": "anthropic",
+    "generate_content": "gemini",
+}
+# entry: the key of a group that lacks it
+LACKS = {
+    "chat_completions": "no-chat",
+    "responses": "no-responses",
+    "messages": "no-messages",
+    "generate_content": "no-generate",
+}
 LONG_AGO = "2020-01-01T00:00:00Z"
 
 
-def _channels(family: str, upstream_url: str, frail: list[str]) -> list[dict[str, Any]]:
+def _channels(family: str, upstream_url: str) -> list[dict[str, Any]]:
     def channel(name: str, models: dict[str, str], **fields: Any) -> dict[str, Any]:
         return {
             "name": f"{name}-{family}",
@@ -54,26 +72,26 @@ def _channels(family: str, upstream_url: str, frail: list[str]) -> list[dict[str
 
     closed = f"http://127.0.0.1:{free_port()}"
     return [
-        channel("main", {"tea": ALIAS, "acme/tea-1": "acme/tea-1", "off": "off"}),
+        channel("main", {**{name: name for name in (*OPEN_MODELS, "off")}, "tea": ALIAS}),
+        channel("solo", {"tea": ALIAS}, groups=["solo"]),
         channel("idle", {"idle": "idle"}, enabled=False),
         channel("elsewhere", {"elsewhere": "elsewhere"}, groups=["others"]),
         channel("closed", {"closed": "closed"}, base_url=closed),
         channel("bad-key", {"bad-key": "bad-key"}, keys=["sk-bad-0123456789"]),
-        *(channel(name, {name: name}) for name in frail),
+        *(channel(name, {name: name}) for name in FRAIL),
     ]
 
 
 def _document(upstream_url: str) -> dict[str, Any]:
-    frail = [f"frail-{n}" for n in range(FRAIL_MODELS)]
-    names = [*PLAIN_MODELS, *frail, "closed", "bad-key"]
+    names = [*OPEN_MODELS, *CLOSED_MODELS, *FRAIL, "closed", "bad-key"]
     keys = [
         {"name": "main"},
         {"name": "disabled"},
         {"name": "revoked"},
         {"name": "expired", "expires_at": LONG_AGO},
         {"name": "far", "networks": ["203.0.113.0/24"]},
-        {"name": "no-chat", "group": "no-chat"},
-        {"name": "no-messages", "group": "no-messages"},
+        {"name": "solo", "group": "solo"},
+        *({"name": name, "group": name} for name in LACKS.values()),
         {"name": "poor", "user": "poor"},
         {"name": "ended", "user": "ended"},
     ]
@@ -82,12 +100,13 @@ def _document(upstream_url: str) -> dict[str, Any]:
         "group": [
             {"name": "default"},
             {"name": "others"},
-            {"name": "no-chat", "entries": [e for e in ENTRIES if e != "chat_completions"]},
-            {"name": "no-messages", "entries": [e for e in ENTRIES if e != "messages"]},
+            {"name": "solo"},
+            *(
+                {"name": name, "entries": [family for family in FAMILIES if family != lacks]}
+                for lacks, name in LACKS.items()
+            ),
         ],
-        "channel": [
-            entry for family in FAMILIES for entry in _channels(family, upstream_url, frail)
-        ],
+        "channel": [entry for family in FAMILIES for entry in _channels(family, upstream_url)],
         "user": [
             {"name": "alice", "balance": "1000.00"},
             {"name": "poor", "balance": "0"},
@@ -110,13 +129,13 @@ class World:
         self.gateway.start()
         self.gateway.follow()
         self.base_url = f"http://127.0.0.1:{self.gateway.port}"
-        self._frail = itertools.count()
+        self._frail = {family: itertools.count() for family in FAMILIES}
 
-    def frail(self) -> str:
-        """A model whose channel no other test uses."""
-        number = next(self._frail)
+    def frail(self, family: str) -> str:
+        """A model whose channel of this family no other test uses."""
+        number = next(self._frail[family])
         assert number < FRAIL_MODELS
-        return f"frail-{number}"
+        return FRAIL[number]
 
     def close(self) -> None:
         self.gateway.close()
@@ -146,13 +165,19 @@ class World:
 
 
 class Wire(httpx2.BaseTransport):
-    """Notes the answers that an SDK gets, and makes its waits between two tries short."""
+    """Notes the answers that an SDK gets, and makes its waits between two tries short.
 
-    def __init__(self) -> None:
-        self._inner = httpx2.HTTPTransport()
+    `rewrite` makes another request of each one: for what an SDK cannot be told to send.
+    """
+
+    def __init__(self, rewrite: Callable[[httpx2.Request], httpx2.Request] | None = None) -> None:
+        self._inner = httpx2.HTTPTransport(verify=TLS)
+        self._rewrite = rewrite
         self.answers: list[tuple[int, dict[str, str]]] = []
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        if self._rewrite is not None:
+            request = self._rewrite(request)
         answer = self._inner.handle_request(request)
         self.answers.append((answer.status_code, dict(answer.headers.items())))
         answer.headers["retry-after-ms"] = "1"
