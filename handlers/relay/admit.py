@@ -163,10 +163,10 @@ def check_model(call: Call, name: str) -> None:
     assert group is not None
     call.model_name = name[:MODEL_NAME_MAX_CHARS]
     if key.models is not None and name not in key.models:
-        raise Fault(Condition.MODEL_NOT_FOUND, model=name)
+        raise Fault(Condition.MODEL_NOT_FOUND, model=call.model_name)
     call.candidates = snapshot.candidates(group.name, name, call.family.name)
     if not call.candidates:
-        raise Fault(Condition.MODEL_NOT_FOUND, model=name)
+        raise Fault(Condition.MODEL_NOT_FOUND, model=call.model_name)
     # What has candidates has prices, too.
     call.model = model = snapshot.models[name]
     call.prices = model.prices_at(call.arrival.started_ms)

@@ -172,7 +172,9 @@ class StreamPump:
         tap = bridge.tap
         if not self.accepted and tap.accepted:
             self._accept()
-        if error is None and bridge.whole and tap.fault is None:
+        # Behind the bracket of an array nothing is missing, however the upstream goes away.
+        unhurt = error is None or tap.framing == "json_array"
+        if unhurt and bridge.whole and tap.fault is None:
             ended.set_result(PumpEnd(None, tail=tail))
             return
         fault = tap.fault

@@ -500,3 +500,14 @@ async def test_before_an_attempt_everything_is_quiet():
     pump.last_sent_s = 0
     pump.heartbeat(1000, 1)
     assert client.pieces == [beat(CHAT, started=False)] * 2
+
+
+async def test_behind_the_bracket_of_an_array_nothing_is_missing():
+    rig = Rig("generate_content")
+    operation = FAMILIES["generate_content"].operations["streamGenerateContent.array"]
+    tap = rig.call.family.stream_tap("m", "m", False, operation)
+    rig.ended = rig.pump.attach(rig.exchange, NativeStream(tap, MAX_EVENT_BYTES), PASSED)
+    rig.exchange.data(b'[{"candidates":[{"finishReason":"STOP"}]}')
+    rig.exchange.data(b"]")
+    rig.exchange.end(UpstreamError("truncated", "reset"))
+    assert rig.end.fault is None
