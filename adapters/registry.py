@@ -10,13 +10,11 @@ from adapters.generate_content import FAMILY as GENERATE_CONTENT
 from adapters.messages import FAMILY as MESSAGES
 from adapters.responses import FAMILY as RESPONSES
 
-# In the order in which they are shown.
-FAMILY_NAMES = ("chat_completions", "responses", "messages", "generate_content")
-
 FAMILIES: dict[str, Family] = {
     family.name: family for family in (CHAT_COMPLETIONS, RESPONSES, MESSAGES, GENERATE_CONTENT)
 }
 
+FAMILY_NAMES = tuple(FAMILIES)  # in the order in which they are shown
 _CHAT, _RESPONSES, _MESSAGES, _GENERATE = FAMILY_NAMES
 _OPENAI = frozenset({_CHAT, _RESPONSES})
 
