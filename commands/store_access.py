@@ -17,10 +17,11 @@ from commands.output import configuration
 from conf import secrets
 from conf.settings import ConfigError, Loaded
 from store import migrate
-from store.database import discard, open_database
+from store.database import READ_TIMEOUT_S, discard, open_database
 from store.errors import NotFound, Refused, StoreUnavailable
 
 SQLITE_PREFIX = "sqlite:///"
+PATIENT_S = 3600.0  # for statements that go through all records
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ class Access:
 
 
 @contextmanager
-def opened_store(config: Path | None) -> Iterator[Access]:
-    """The store of a configuration file, closed at the end.
+def opened_store(config: Path | None, read_timeout_s: float = READ_TIMEOUT_S) -> Iterator[Access]:
+    """The store of a configuration file, closed at the end; the time bounds one answer of MySQL.
 
     ConfigError: no such store can be meant. StoreUnavailable: away, or its schema is not made yet.
     A name that is not found inside comes out as Refused.
@@ -52,7 +53,7 @@ def opened_store(config: Path | None) -> Iterator[Access]:
     if url.startswith(SQLITE_PREFIX):
         _require_file(Path(url.removeprefix(SQLITE_PREFIX)), loaded)
     try:
-        db = open_database(url)
+        db = open_database(url, read_timeout_s=read_timeout_s)
     except ValueError as error:
         raise ConfigError([f"{loaded.origins['store.url']}: {error}"]) from None
     try:

@@ -1,4 +1,4 @@
-"""`usage`: the records of calls: the newest ones, as they come, all of them, and their proof."""
+"""`usage`: the records of calls: the newest, as they come, all of them, their sums and proof."""
 
 import sys
 import time
@@ -11,15 +11,19 @@ import click
 import msgspec
 import peewee
 
-from commands.output import FAILED, config_option, json_option, print_json
-from commands.store_access import opened_store
+from commands import usage_upkeep
+from commands.output import FAILED, config_option, json_option, print_json, print_table
+from commands.store_access import PATIENT_S, opened_store
 from commands.subcommands import Noun
 from commands.times import Moment
+from store import rollups
 from store.ids import now_ms
 from store.usage import csv_header, csv_line, to_public
 from store.usage_queries import OVERLAP_MS, Filters, Row, export_rows, follow
 from store.usage_queries import tail as newest_rows
 from store.usage_queries import verify as verify_costs
+from store.usage_stats import CLASSES, DIMENSIONS
+from store.usage_stats import stats as sums_of
 
 DEFAULT_TAIL_RECORDS = 20
 MAX_TAIL_RECORDS = 10_000
@@ -54,7 +58,9 @@ TEXT_COLUMNS: Mapping[str, int] = {
     "error": 0,
 }
 
-command = Noun("usage", help="Show, export and verify usage records.", no_args_is_help=True)
+command = Noun("usage", help="Show, export, sum up and verify usage records.", no_args_is_help=True)
+command.add_command(usage_upkeep.prune)
+command.add_command(usage_upkeep.rebuild_rollups)
 
 
 def filter_options(verb: F) -> F:
@@ -62,6 +68,23 @@ def filter_options(verb: F) -> F:
     for name, (kind, text) in reversed(list(FILTERS.items())):
         verb = click.option("--" + name.replace("_", "-"), type=kind, help=text)(verb)
     return verb
+
+
+def time_options(verb: F) -> F:
+    """--since and --until, given to the command in milliseconds."""
+    since = "Calls begun since: a time, a day, or how long ago (24h)."
+    verb = click.option("--until", type=Moment(), help="Calls begun before.")(verb)
+    return click.option("--since", type=Moment(), help=since)(verb)
+
+
+def _dimensions(_context: click.Context, _option: click.Parameter, text: str) -> list[str]:
+    """What --by names; a usage error for what is no dimension or named twice."""
+    names = [name.strip().replace("-", "_") for name in text.split(",")]
+    for name in names:
+        if name not in DIMENSIONS or names.count(name) > 1:
+            known = ", ".join(DIMENSIONS)
+            raise click.BadParameter(f"{name!r}; write some of these once: {known}")
+    return names
 
 
 @command.command()
@@ -108,10 +131,7 @@ def tail(config: Path | None, as_json: bool, following: bool, limit: int, **filt
     help="One JSON object a line, or one line of CSV.",
 )
 @filter_options
-@click.option(
-    "--since", type=Moment(), help="Calls begun since: a time, a day, or how long ago (24h)."
-)
-@click.option("--until", type=Moment(), help="Calls begun before.")
+@time_options
 @config_option
 @json_option
 def export(config: Path | None, as_json: bool, form: str, **filters: Any) -> None:
@@ -129,24 +149,66 @@ def export(config: Path | None, as_json: bool, form: str, **filters: Any) -> Non
 
 
 @command.command()
+@click.option(
+    "--by",
+    callback=_dimensions,
+    default="day,model",
+    show_default=True,
+    help=f"What the sums are told apart by, with commas: {', '.join(DIMENSIONS)}.",
+)
+@filter_options
+@time_options
+@config_option
+@json_option
+def stats(config: Path | None, as_json: bool, by: list[str], **filters: Any) -> None:
+    """Sum up calls, tokens and cost; also of days whose records were pruned.
+
+    Sums by endpoint, status or group, by user together with channel, or of times that are no
+    whole hours, come from the records themselves: that takes longer, and only days that were not
+    pruned count.
+    """
+    filters["since_ms"], filters["until_ms"] = filters.pop("since"), filters.pop("until")
+    with opened_store(config, PATIENT_S) as access:
+        rows = sums_of(access.db, by, Filters(**filters))
+    if as_json:
+        print_json(rows)
+        return
+    columns = [*by, "calls", *CLASSES, "tokens", "cost"]
+    for row in rows:
+        row["tokens"] = f"{_read_tokens(row)}/{_written_tokens(row)}"
+    print_table(rows, columns)
+
+
+@command.command()
 @config_option
 @json_option
 def verify(config: Path | None, as_json: bool) -> int:
-    """Recompute every cost from its own record; exit code 1 and the ids when one differs."""
-    found = False
+    """Recompute every cost from its own record; exit code 1 and the ids when one differs.
+
+    Also the sums behind `usage stats`; `usage rebuild-rollups` makes these right.
+    """
     faults = []
-    with opened_store(config) as access:
-        for call_id, fault in verify_costs(access.db):
-            found = True
-            if as_json:
-                faults.append({"id": call_id, "fault": fault})
-            else:
-                click.echo(f"{call_id}: {fault}")
+    with opened_store(config, PATIENT_S) as access:
+        for call_id, fault in _faults(access.db):
+            faults.append({"id": call_id, "fault": fault})
+            if not as_json:
+                click.echo(f"{call_id}: {fault}" if call_id else fault)
     if as_json:
-        print_json({"ok": not found, "faults": faults})
-    elif not found:
+        print_json({"ok": not faults, "faults": faults})
+    elif not faults:
         click.echo("every cost is right")
-    return FAILED if found else 0
+    return FAILED if faults else 0
+
+
+def _faults(db: peewee.Database) -> Iterator[tuple[str | None, str]]:
+    """Ids and what is wrong; None: not a record but a sum."""
+    right = True
+    for call_id, fault in verify_costs(db):
+        right = False
+        yield call_id, fault
+    if right:  # a wrong record makes many sums wrong
+        for fault in rollups.verify(db):
+            yield None, fault
 
 
 def _follow(db: peewee.Database, filters: Filters, limit: int, write: Write) -> None:
@@ -209,16 +271,21 @@ def _text_writer() -> Write:
     click.echo(_text_line(dict(zip(TEXT_COLUMNS, TEXT_COLUMNS, strict=True))))
 
     def write(record: Mapping[str, Any]) -> None:
-        read = sum(
-            record[f"{name}_tokens"]
-            for name in ("input", "cache_read", "cache_write", "cache_write_1h")
-        )
-        written = record["output_tokens"] + record["reasoning_tokens"]
         message = record["error_message"]
         error = f"{record['error_code']}: {message}" if message else record["error_code"]
-        click.echo(_text_line({**record, "tokens": f"{read}/{written}", "error": error}))
+        tokens = f"{_read_tokens(record)}/{_written_tokens(record)}"
+        click.echo(_text_line({**record, "tokens": tokens, "error": error}))
 
     return write
+
+
+def _read_tokens(record: Mapping[str, Any]) -> int:
+    names = ("input", "cache_read", "cache_write", "cache_write_1h")
+    return sum(int(record[f"{name}_tokens"]) for name in names)
+
+
+def _written_tokens(record: Mapping[str, Any]) -> int:
+    return int(record["output_tokens"]) + int(record["reasoning_tokens"])
 
 
 def _text_line(record: Mapping[str, Any]) -> str:

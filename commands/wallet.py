@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from commands.output import config_option, json_option, print_fields, print_json, print_table
+from commands.output import (
+    config_option,
+    json_option,
+    note,
+    print_fields,
+    print_json,
+    print_table,
+)
 from commands.store_access import Access, actor, opened_store
 from commands.subcommands import Noun
 from store import wallet
@@ -20,7 +27,7 @@ LEDGER_COLUMNS = ("at", "kind", "amount", "balance_after", "reference", "reason"
 
 USER = click.option("--user", required=True, help="Owner of the wallet.")
 
-command = Noun("wallet", help="Show, credit and debit wallets.", no_args_is_help=True)
+command = Noun("wallet", help="Show, credit, debit and refund wallets.", no_args_is_help=True)
 
 
 class Amount(click.ParamType[int]):
@@ -41,7 +48,7 @@ class Amount(click.ParamType[int]):
 @json_option
 def show(user: str, config: Path | None, as_json: bool) -> None:
     """Show a balance, what of it running calls hold, and what is lent to processes."""
-    with opened_store(config) as access, _named(access, user):
+    with opened_store(config) as access, named_user(access, user):
         view = wallet.show(access.db, user)
     fields = {
         "user": view.user,
@@ -62,8 +69,8 @@ def show(user: str, config: Path | None, as_json: bool) -> None:
 @json_option
 def ledger(user: str, config: Path | None, as_json: bool) -> None:
     """List the lines of a ledger, oldest first; all charges of one UTC day are one line."""
-    with opened_store(config) as access, _named(access, user):
-        lines = [_public(line) for line in wallet.ledger(access.db, user)]
+    with opened_store(config) as access, named_user(access, user):
+        lines = [public_line(line) for line in wallet.ledger(access.db, user)]
     if as_json:
         print_json(lines)
     else:
@@ -80,13 +87,9 @@ def _movement(name: str, summary: str, move: Callable[..., wallet.Line]) -> clic
     @json_option
     def verb(config: Path | None, as_json: bool, user: str, **given: Any) -> None:
         movement = wallet.Movement(given["amount"], given["reason"], given["own_id"], actor())
-        with opened_store(config) as access, _named(access, user):
+        with opened_store(config) as access, named_user(access, user):
             line = move(access.db, user, movement)
-        fields = {"user": user, **_public(line)}
-        if as_json:
-            print_json(fields)
-        else:
-            print_fields(fields)
+        print_line(user, line, as_json)
 
     return verb
 
@@ -97,8 +100,32 @@ command.add_command(
 )
 
 
+@command.command()
+@click.option("--call", required=True, metavar="ID", help="The call: its x-request-id.")
+@click.option("--reason", help="Why; kept in the ledger.  [default: refund of call ID]")
+@config_option
+@json_option
+def refund(call: str, reason: str | None, config: Path | None, as_json: bool) -> None:
+    """Give back what a call took from a wallet; a call that was refunded before is not again."""
+    with opened_store(config) as access:
+        done = wallet.refund(access.db, call, reason, actor())
+    if done.again:
+        when = rfc3339(done.line.at_ms)
+        note(f"the call {call} was refunded before, at {when}: nothing is changed")
+    print_line(done.user, done.line, as_json)
+
+
+def print_line(user: str, line: wallet.Line, as_json: bool) -> None:
+    """A movement that was made, and whose it is."""
+    fields = {"user": user, **public_line(line)}
+    if as_json:
+        print_json(fields)
+    else:
+        print_fields(fields)
+
+
 @contextmanager
-def _named(access: Access, user: str) -> Iterator[None]:
+def named_user(access: Access, user: str) -> Iterator[None]:
     """Whoever is not found is told the nearest name."""
     try:
         yield
@@ -107,7 +134,8 @@ def _named(access: Access, user: str) -> Iterator[None]:
         raise
 
 
-def _public(line: wallet.Line) -> dict[str, Any]:
+def public_line(line: wallet.Line) -> dict[str, Any]:
+    """A line of a ledger as people and scripts see it."""
     return {
         "at": rfc3339(line.at_ms),
         "kind": line.kind,

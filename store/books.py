@@ -18,7 +18,9 @@ import peewee
 from store.database import execute, executemany, is_mysql, snapshot_read
 from store.errors import StoreError
 from store.ids import new_ulid
+from store.partitions import pruned_before
 from store.pricing import format_money
+from store.rollups import add_records
 from store.usage import COLUMNS, WALLET, UsageRecord, charges_from_json, record_day, row_of
 from store.usage_queries import next_day
 
@@ -81,7 +83,7 @@ def apply_batch(db: peewee.Database, batch: Batch, recorded_ms: int) -> dict[str
 def apply_records(
     db: peewee.Database, records: Sequence[UsageRecord], recorded_ms: int
 ) -> dict[str, int]:
-    """Insert records and charge their wallets, inside the caller's transaction.
+    """Insert records, charge their wallets, add to the roll-ups, in the caller's transaction.
 
     Returns the balances after it of all who were charged, by user id; 0 without a wallet. Passes
     the driver's error when a record cannot be booked, after which the transaction must end.
@@ -89,7 +91,10 @@ def apply_records(
     rows = [row_of(record, recorded_ms) for record in records]
     if rows:
         executemany(db, _INSERT_RECORD, rows)
-    return _charge_wallets(db, _day_charges(records), recorded_ms)
+    balances = _charge_wallets(db, _day_charges(records), recorded_ms)
+    # Last, since all writers want the same rows of the roll-ups.
+    add_records(db, records)
+    return balances
 
 
 def wallet_charges(records: Iterable[UsageRecord]) -> dict[str, int]:
@@ -174,7 +179,7 @@ def _in_parts(values: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
 def verify(db: peewee.Database) -> list[str]:
     """What is wrong with the books, one sentence each, at most FAULTS_MAX; empty: nothing.
 
-    Every wallet: sum of its ledger lines = balance. Every UTC day that still has records: the
+    Every wallet: sum of its ledger lines = balance. Every UTC day that was not pruned: the
     charges line of each user = the sum of what those records took from the wallet. All is read in
     one snapshot, so a running gateway does not disturb it. Memory: the users of one day.
     """
@@ -182,7 +187,8 @@ def verify(db: peewee.Database) -> list[str]:
     def read() -> list[str]:
         faults = _wallet_faults(db)
         totals = _ledger_days(db)
-        day: int | None = 0
+        # What comes late for a pruned day is alone there.
+        day: int | None = pruned_before(db) - 1
         while day is not None and len(faults) < FAULTS_MAX:
             day = next_day(db, day)
             if day is not None:

@@ -66,6 +66,12 @@ def day_at(at_ms: int) -> int:
     return date.year * 10_000 + date.month * 100 + date.day
 
 
+def day_begin_ms(day: int) -> int:
+    """The milliseconds at which a UTC day (yyyymmdd) begins."""
+    date = (day // 10_000, day // 100 % 100, day % 100)
+    return int(datetime.datetime(*date, tzinfo=datetime.UTC).timestamp()) * 1000
+
+
 def day_of(text: str) -> int:
     """The UTC day of a ULID as the number yyyymmdd: the `day` of its record."""
     return day_at(ulid_ms(text))

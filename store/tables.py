@@ -223,6 +223,24 @@ class LedgerLine(Row):
         table_name = "ledger"
 
 
+class RedeemCode(Row):
+    """A keyed digest that is worth money once; redeemed_by is a user's id."""
+
+    id = peewee.CharField(primary_key=True)
+    digest = peewee.BlobField(unique=True)
+    pepper_id = peewee.CharField()
+    last_four = peewee.CharField()
+    amount = peewee.BigIntegerField()
+    expires_ms = peewee.BigIntegerField(null=True)
+    created_ms = peewee.BigIntegerField()
+    revoked_ms = peewee.BigIntegerField(null=True)
+    redeemed_ms = peewee.BigIntegerField(null=True)
+    redeemed_by = peewee.CharField(null=True)
+
+    class Meta:
+        table_name = "codes"
+
+
 class UsageRow(Row):
     """One usage record; prices, charges, attempts and reported_usage are JSON text."""
 
@@ -273,6 +291,61 @@ class UsageRow(Row):
         primary_key = peewee.CompositeKey("day", "id")
 
 
+class UsageSums(Row):
+    """What all roll-ups sum up; base of these, no table."""
+
+    calls = peewee.BigIntegerField(default=0)
+    input_tokens = peewee.BigIntegerField(default=0)
+    output_tokens = peewee.BigIntegerField(default=0)
+    cache_read_tokens = peewee.BigIntegerField(default=0)
+    cache_write_tokens = peewee.BigIntegerField(default=0)
+    cache_write_1h_tokens = peewee.BigIntegerField(default=0)
+    reasoning_tokens = peewee.BigIntegerField(default=0)
+    cost_nanos = peewee.BigIntegerField(default=0)
+
+
+class UsageByKey(UsageSums):
+    """Sums of one hour, key, model and outcome; no model is an empty text."""
+
+    day = peewee.IntegerField()
+    hour = peewee.SmallIntegerField()
+    key_id = peewee.CharField()
+    user = peewee.CharField()
+    model = peewee.CharField()
+    outcome = peewee.CharField()
+
+    class Meta:
+        table_name = "usage_by_key"
+        primary_key = peewee.CompositeKey("day", "hour", "key_id", "user", "model", "outcome")
+
+
+class UsageByChannel(UsageSums):
+    """Sums of one hour, channel, model and outcome; no channel is an empty text."""
+
+    day = peewee.IntegerField()
+    hour = peewee.SmallIntegerField()
+    channel = peewee.CharField()
+    model = peewee.CharField()
+    outcome = peewee.CharField()
+
+    class Meta:
+        table_name = "usage_by_channel"
+        primary_key = peewee.CompositeKey("day", "hour", "channel", "model", "outcome")
+
+
+class UsageByDay(UsageSums):
+    """Sums of one UTC day, channel, model and outcome."""
+
+    day = peewee.IntegerField()
+    channel = peewee.CharField()
+    model = peewee.CharField()
+    outcome = peewee.CharField()
+
+    class Meta:
+        table_name = "usage_by_day"
+        primary_key = peewee.CompositeKey("day", "channel", "model", "outcome")
+
+
 class JournalRow(Row):
     """How far a process's journal has been applied."""
 
@@ -315,7 +388,11 @@ ALL: tuple[type[Row], ...] = (
     KeySecret,
     Wallet,
     LedgerLine,
+    RedeemCode,
     UsageRow,
+    UsageByKey,
+    UsageByChannel,
+    UsageByDay,
     JournalRow,
     AuditRow,
 )

@@ -7,7 +7,7 @@ transaction of its own. Rows are dictionaries of columns; usage.to_public gives 
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -15,7 +15,7 @@ import peewee
 
 from store.database import discard, execute, snapshot_read
 from store.errors import StoreUnavailable
-from store.ids import day_at, day_of, ulid
+from store.ids import day_at, day_begin_ms, day_of, ulid
 from store.pricing import Prices, cost_nanos, format_money, prices_from_json
 from store.usage import COLUMNS, charges_from_json
 
@@ -28,7 +28,11 @@ PRICES_CACHED = 256
 
 Row = dict[str, Any]
 
+HOUR_MS = 3_600_000
+
 _NO_RANDOM = bytes(10)
+_NO_DAY = 99_999_999
+_AFTER_ALL = "~"
 _COUNTS = tuple(name for name in COLUMNS if name.endswith("_tokens"))
 _SELECT = f"""SELECT {", ".join(f'"{name}"' for name in COLUMNS)} FROM "usage_records" """
 _prices = functools.lru_cache(maxsize=PRICES_CACHED)(prices_from_json)
@@ -52,10 +56,37 @@ class Filters:
 
 
 def tail(db: peewee.Database, filters: Filters, limit: int) -> list[Row]:
-    """The newest records as they were written, oldest of them first, at most `limit`."""
-    terms, values = _conditions(filters)
+    """The newest records in order of their writing, oldest of them first, at most `limit`.
+
+    Newest is as they were written, or with a filter that `history` is quick with, as they began.
+    """
+    if filters.request_id is None and _guides(filters):
+        return sorted(history(db, filters, limit), key=lambda row: (row["recorded_ms"], row["id"]))
+    terms, values = conditions(filters)
     rows = _rows(db, terms, 'ORDER BY "recorded_ms" DESC, "id" DESC LIMIT ?', [*values, limit])
     return rows[::-1]
+
+
+def history(
+    db: peewee.Database, filters: Filters, limit: int, before: str | None = None
+) -> list[Row]:
+    """A page of calls, the last begun first, at most `limit`; those that began before a call's id.
+
+    However rare the calls are that a user, key, model, channel or outcome chooses, the roll-ups
+    tell the hours in which there were any, and only these are read.
+    """
+    terms, values = conditions(filters)
+    found: list[Row] = []
+    for day, first, end in _spans(db, filters, before):
+        found += _rows(
+            db,
+            [*terms, '"day" = ?', '"id" >= ?', '"id" < ?'],
+            'ORDER BY "id" DESC LIMIT ?',
+            [*values, day, first, min(end, before or end), limit - len(found)],
+        )
+        if len(found) == limit:
+            break
+    return found
 
 
 def follow(
@@ -87,7 +118,7 @@ def follow(
 
 def export_rows(db: peewee.Database, filters: Filters) -> Iterator[Row]:
     """All records in order of id, that is of their start. Memory: one page."""
-    terms, values = _conditions(filters)
+    terms, values = conditions(filters)
     day = 0 if filters.since_ms is None else day_at(filters.since_ms) - 1
     while (following := next_day(db, day)) is not None:
         day = following
@@ -110,8 +141,8 @@ def export_rows(db: peewee.Database, filters: Filters) -> Iterator[Row]:
 def next_day(db: peewee.Database, after: int) -> int | None:
     """The first UTC day after a day (yyyymmdd) that has records; None: there is none."""
     query = 'SELECT "day" FROM "usage_records" WHERE "day" > ? ORDER BY "day" LIMIT 1'
-    row = snapshot_read(db, lambda: execute(db, query, (after,)).fetchone())
-    return None if row is None else int(row[0])
+    rows = _fetch(db, query, (after,))
+    return int(rows[0][0]) if rows else None
 
 
 def verify(db: peewee.Database) -> Iterator[tuple[str, str]]:
@@ -152,7 +183,7 @@ class _TokenCounts:
 
 
 def _recorded_since(db: peewee.Database, filters: Filters, since_ms: int) -> Iterator[Row]:
-    terms, values = _conditions(filters)
+    terms, values = conditions(filters)
     # A batch shares its recorded_ms, so the rest of that moment is skipped by id.
     terms += ['"recorded_ms" >= ?', 'NOT ("recorded_ms" = ? AND "id" <= ?)']
     at_ms, after = since_ms, ""
@@ -169,7 +200,57 @@ def _recorded_since(db: peewee.Database, filters: Filters, since_ms: int) -> Ite
         at_ms, after = page[-1]["recorded_ms"], page[-1]["id"]
 
 
-def _conditions(filters: Filters) -> tuple[list[str], list[Any]]:
+def _guides(filters: Filters) -> dict[str, str]:
+    """The filters that roll-ups know, by column."""
+    names = (
+        ("user", "key_id", "model", "outcome")
+        if filters.user is not None or filters.key_id is not None
+        else ("channel", "model", "outcome")
+    )
+    return {name: value for name in names if (value := getattr(filters, name)) is not None}
+
+
+def _spans(
+    db: peewee.Database, filters: Filters, before: str | None
+) -> Iterator[tuple[int, str, str]]:
+    """Days and ranges of ids that may hold what is looked for, newest first."""
+    guides = _guides(filters)
+    by_key = "user" in guides or "key_id" in guides
+    days, hours = (
+        ("usage_by_key", "usage_by_key") if by_key else ("usage_by_day", "usage_by_channel")
+    )
+    known = "".join(f' AND "{name}" = ?' for name in guides)
+    last = _last_day(filters, before)
+    if not guides:
+        while (day := _previous_day(db, last)) is not None:
+            last = day - 1
+            yield day, "", _AFTER_ALL
+        return
+    oldest = next_day(db, 0 if filters.since_ms is None else day_at(filters.since_ms) - 1)
+    query = f'SELECT DISTINCT "day" FROM "{days}" WHERE "day" BETWEEN ? AND ?{known}'
+    bounds = (oldest or last + 1, last, *guides.values())
+    for (day,) in _fetch(db, f'{query} ORDER BY "day" DESC', bounds):
+        query = f'SELECT DISTINCT "hour" FROM "{hours}" WHERE "day" = ?{known}'
+        for (hour,) in _fetch(db, f'{query} ORDER BY "hour" DESC', (day, *guides.values())):
+            begin_ms = day_begin_ms(day) + hour * HOUR_MS
+            yield day, ulid(begin_ms, _NO_RANDOM), ulid(begin_ms + HOUR_MS, _NO_RANDOM)
+
+
+def _last_day(filters: Filters, before: str | None) -> int:
+    days = [] if filters.until_ms is None else [day_at(filters.until_ms)]
+    if before is not None:
+        days.append(day_of(before))
+    return min(days, default=_NO_DAY)
+
+
+def _previous_day(db: peewee.Database, last: int) -> int | None:
+    query = 'SELECT "day" FROM "usage_records" WHERE "day" <= ? ORDER BY "day" DESC LIMIT 1'
+    rows = _fetch(db, query, (last,))
+    return int(rows[0][0]) if rows else None
+
+
+def conditions(filters: Filters) -> tuple[list[str], list[Any]]:
+    """Terms of a WHERE over usage_records, to be joined by AND, and their parameters."""
     terms: list[str] = []
     values: list[Any] = []
     for column, value in _wanted(filters):
@@ -200,5 +281,11 @@ def _wanted(filters: Filters) -> Iterator[tuple[str, Any]]:
 
 def _rows(db: peewee.Database, terms: list[str], tail_text: str, values: list[Any]) -> list[Row]:
     where = f"WHERE {' AND '.join(terms)} " if terms else ""
-    rows = snapshot_read(db, lambda: execute(db, _SELECT + where + tail_text, values).fetchall())
+    rows = _fetch(db, _SELECT + where + tail_text, values)
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+
+
+def _fetch(db: peewee.Database, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]]
+    rows = snapshot_read(db, lambda: execute(db, query, values).fetchall())
+    return rows

@@ -1,12 +1,14 @@
-"""Wallets as commands see them: show, credit, debit, ledger; explicit transactions on the store.
+"""Wallets as commands see them: show, credit, debit, refund, ledger; explicit transactions.
 
-What running calls reserve is in funds, what they cost comes in through books. Every movement is a
-ledger line with the balance after it, under the row lock of the wallet.
+What running calls reserve is in funds, what they cost comes in through books, codes that are worth
+money are in codes. Every movement is a ledger line with the balance after it, under the row lock
+of the wallet.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import peewee
 
@@ -14,11 +16,19 @@ from store import audit
 from store.books import CHARGES
 from store.database import execute, is_mysql, snapshot_read, transaction
 from store.errors import Conflict, NotFound, OutcomeUnknown, Refused, StoreUnavailable
-from store.ids import new_ulid, now_ms
+from store.ids import day_of, new_ulid, now_ms
 from store.pricing import MAX_BIGINT, format_money
+from store.usage import WALLET, charges_from_json
 
 CREDIT = "credit"
 DEBIT = "debit"
+REFUND = "refund"
+REDEEM = "redeem"
+
+OWN_IDS = tuple(f"{kind}:" for kind in (CHARGES, REFUND, REDEEM))
+"""How the gateway's own idempotency ids begin; callers may not use such."""
+
+Result = TypeVar("Result")
 
 ID_LIMIT_CHARS = 128
 REASON_LIMIT_CHARS = 1000
@@ -42,6 +52,14 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """A user with a wallet: id and name."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """One line of a ledger; the amount is signed."""
 
@@ -54,6 +72,24 @@ class Line:
     idempotency_id: str | None
     reason: str
     at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Locked:
+    """A wallet under its row lock, and the time of its next line: behind that of the last one, so
+    that the ledger's order of time is that of the balances."""
+
+    balance_nanos: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refund:
+    """Whose wallet got what a call had cost; `again`: it was booked by an earlier refund."""
+
+    user: str
+    line: Line
+    again: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +129,7 @@ def ledger(db: peewee.Database, user: str) -> list[Line]:
     )
 
     def read() -> list[Line]:
-        user_id = _user_id(db, user)
+        user_id = find_owner(db, user).id
         return [Line(*row) for row in execute(db, query, (user_id,)).fetchall()]
 
     return snapshot_read(db, read)
@@ -109,7 +145,7 @@ def credit(db: peewee.Database, user: str, movement: Movement) -> Line:
 
 
 def debit(db: peewee.Database, user: str, movement: Movement) -> Line:
-    """Take money from a wallet, as `credit`; Refused when the balance is lower than the amount."""
+    """Take money from a wallet, as `credit`; Refused when less than the amount is free."""
     return _move(db, user, DEBIT, movement)
 
 
@@ -119,32 +155,77 @@ def _move(db: peewee.Database, user: str, kind: str, movement: Movement) -> Line
     line_id = new_ulid()
 
     def work() -> Line:
-        user_id = _user_id(db, user)
-        balance = _lock_balance(db, user_id)
-        booked = _find(db, "id", line_id)
-        if booked is None and movement.idempotency_id is not None:
-            booked = _find(db, "idempotency_id", movement.idempotency_id)
+        owner = find_owner(db, user)
+        locked = _lock(db, owner)
+        booked = find_line(db, line_id, movement.idempotency_id)
         if booked is not None:
-            return _same(booked, user_id, kind, movement)
-        if balance is None:
-            raise _no_wallet(user)
-        line = _new_line(line_id, user_id, kind, movement, balance)
-        post_line(db, line)
-        act = audit.Act(
-            movement.actor,
-            kind,
-            "wallet",
-            user,
-            {"balance": format_money(balance)},
-            {"balance": format_money(line.balance_after_nanos), "reason": movement.reason},
-        )
-        audit.write(db, act)
+            return _same(booked, owner.id, kind, movement)
+        line = _new_line(line_id, owner.id, kind, movement, locked)
+        _post(db, line, owner, movement.actor)
         return line
 
-    return _until_known(lambda: transaction(db, work))
+    return until_known(lambda: transaction(db, work))
 
 
-def _until_known(attempt: Callable[[], Line]) -> Line:
+def refund(
+    db: peewee.Database, call_id: str, reason: str | None = None, actor: str = "cli"
+) -> Refund:
+    """Give back what a call took from a wallet.
+
+    Once for each usage record, however often it is asked for: later the first line is returned,
+    with `again`. `reason` None: a text with the id. Raises NotFound when there is no such record or
+    user, and Refused when the call took nothing from a wallet.
+    """
+    line_id, own_id = new_ulid(), f"{REFUND}:{call_id}"
+    reason = f"refund of call {call_id}" if reason is None else reason
+
+    def work() -> Refund:
+        booked = find_line(db, line_id, own_id)
+        if booked is not None:
+            again = booked.id != line_id
+            return Refund(_name_of(db, booked.user_id), booked, again)
+        owner, amount = _charged_by(db, call_id)
+        if amount == 0:
+            raise Refused([f"the call {call_id} took nothing from a wallet: nothing to give back"])
+        # Who refunds it at the same moment makes this a Conflict, and is found at the next attempt.
+        movement = Movement(amount, reason, own_id, actor, reference=call_id)
+        return Refund(owner.name, book(db, line_id, owner, REFUND, movement), again=False)
+
+    _refuse(_faults_of_reason(reason))
+    return until_known(lambda: transaction(db, work))
+
+
+def _name_of(db: peewee.Database, user_id: str) -> str:
+    row = execute(db, 'SELECT "name" FROM "users" WHERE "id" = ?', (user_id,)).fetchone()
+    return user_id if row is None else str(row[0])
+
+
+def _charged_by(db: peewee.Database, call_id: str) -> tuple[Owner, int]:
+    """Who paid for a call from a wallet, and how much of it."""
+    try:
+        day = day_of(call_id)
+    except ValueError:
+        raise NotFound(
+            f'"{call_id}" is no id of a call; it is the x-request-id of the answer'
+        ) from None
+    query = (
+        'SELECT r."user_id", r."user", u."id", r."charges" FROM "usage_records" r'
+        ' LEFT JOIN "users" u ON u."id" = r."user_id" WHERE r."day" = ? AND r."id" = ?'
+    )
+    row = execute(db, query, (day, call_id)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no record of a call {call_id}; it is written when the call ended")
+    user_id, user, living_id, charges = row
+    if living_id is None:
+        raise NotFound(f"the user {user} of the call {call_id} has been removed")
+    paid = (charge for charge in charges_from_json(charges) if charge.to == WALLET)
+    return Owner(user_id, user), sum(charge.amount_nanos for charge in paid)
+
+
+def until_known(attempt: Callable[[], Result]) -> Result:
+    """What a transaction returns that looks up its own line first, run again until it is known
+    whether it has happened; OutcomeUnknown, StoreUnavailable, and Refused in an endless race.
+    """
     unknown: OutcomeUnknown | None = None
     for _ in range(COMMIT_ATTEMPTS):
         try:
@@ -163,6 +244,26 @@ def _until_known(attempt: Callable[[], Line]) -> Line:
     raise unknown or Refused(["the id is being used by other commands again and again"])
 
 
+def book(db: peewee.Database, line_id: str, owner: Owner, kind: str, movement: Movement) -> Line:
+    """Book a movement of the gateway's own making, with its audit row, in the caller's transaction.
+
+    It is for the caller that this happens once. Raises NotFound without a wallet, and Refused for
+    a balance that cannot be.
+    """
+    line = _new_line(line_id, owner.id, kind, movement, _lock(db, owner))
+    _post(db, line, owner, movement.actor)
+    return line
+
+
+def _post(db: peewee.Database, line: Line, owner: Owner, actor: str) -> None:
+    post_line(db, line)
+    before = {"balance": format_money(line.balance_after_nanos - line.amount_nanos)}
+    after = {"balance": format_money(line.balance_after_nanos), "reason": line.reason}
+    if line.reference is not None:
+        after["reference"] = line.reference
+    audit.write(db, audit.Act(actor, line.kind, "wallet", owner.name, before, after))
+
+
 def post_line(db: peewee.Database, line: Line) -> None:
     """Write a ledger line and the balance after it, in the caller's transaction, which holds the
     row lock of the wallet and has computed `balance_after_nanos` under it.
@@ -177,32 +278,65 @@ def post_line(db: peewee.Database, line: Line) -> None:
     execute(db, insert, values)
 
 
+def find_owner(db: peewee.Database, user: str) -> Owner:
+    """The owner of a wallet by name; NotFound."""
+    row = execute(db, 'SELECT "id" FROM "users" WHERE "name" = ?', (user,)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no user {user}")
+    return Owner(str(row[0]), user)
+
+
+def find_line(db: peewee.Database, line_id: str, own_id: str | None = None) -> Line | None:
+    """The ledger line with this id, else the one with this idempotency id, or None."""
+    for column, value in (("id", line_id), ("idempotency_id", own_id)):
+        if value is not None:
+            query = f'SELECT {_LINE_COLUMNS} FROM "ledger" WHERE "{column}" = ?'
+            row = execute(db, query, (value,)).fetchone()
+            if row is not None:
+                return Line(*row)
+    return None
+
+
 def _check(movement: Movement) -> None:
     faults = []
     if not 0 < movement.amount_nanos <= MAX_BIGINT:
         faults.append("the amount must be greater than 0")
-    if not movement.reason or len(movement.reason) > REASON_LIMIT_CHARS:
-        faults.append(f"the reason must have 1 to {REASON_LIMIT_CHARS} characters")
+    faults += _faults_of_reason(movement.reason)
     own_id = movement.idempotency_id
     if own_id is not None:
         if not 0 < len(own_id) <= ID_LIMIT_CHARS or not own_id.isprintable():
             faults.append(f"the id must have 1 to {ID_LIMIT_CHARS} printable characters")
-        if own_id.startswith(f"{CHARGES}:"):
-            faults.append(f"ids that begin with {CHARGES}: are the gateway's own")
+        if own_id.startswith(OWN_IDS):
+            faults.append(f"ids that begin with {' or '.join(OWN_IDS)} are the gateway's own")
+    _refuse(faults)
+
+
+def _faults_of_reason(reason: str) -> list[str]:
+    if 0 < len(reason) <= REASON_LIMIT_CHARS:
+        return []
+    return [f"the reason must have 1 to {REASON_LIMIT_CHARS} characters"]
+
+
+def _refuse(faults: Sequence[str]) -> None:
     if faults:
         raise Refused(faults)
 
 
-def _new_line(line_id: str, user_id: str, kind: str, movement: Movement, balance: int) -> Line:
-    signed = movement.amount_nanos if kind == CREDIT else -movement.amount_nanos
-    after = balance + signed
-    if kind == DEBIT and after < 0:
-        raise Refused([f"the balance is {format_money(balance)}, less than the amount"])
+def _new_line(line_id: str, user_id: str, kind: str, movement: Movement, wallet: _Locked) -> Line:
+    amount = movement.amount_nanos
+    if kind == DEBIT:
+        # A call may have cost more than it held: then less than nothing is there.
+        free = max(0, wallet.balance_nanos)
+        if amount > free:
+            fact = f"only {format_money(free)} is free, less than the amount {format_money(amount)}"
+            raise Refused([fact])
+        amount = -amount
+    after = wallet.balance_nanos + amount
     if after > MAX_BIGINT:
         raise Refused(["the balance would be too large"])
     return Line(
-        *(line_id, user_id, kind, signed, after),
-        *(movement.reference, movement.idempotency_id, movement.reason, now_ms()),
+        *(line_id, user_id, kind, amount, after),
+        *(movement.reference, movement.idempotency_id, movement.reason, wallet.at_ms),
     )
 
 
@@ -213,24 +347,15 @@ def _same(booked: Line, user_id: str, kind: str, movement: Movement) -> Line:
     return booked
 
 
-def _find(db: peewee.Database, column: str, value: str) -> Line | None:
-    query = f'SELECT {_LINE_COLUMNS} FROM "ledger" WHERE "{column}" = ?'
-    row = execute(db, query, (value,)).fetchone()
-    return None if row is None else Line(*row)
-
-
-def _user_id(db: peewee.Database, user: str) -> str:
-    row = execute(db, 'SELECT "id" FROM "users" WHERE "name" = ?', (user,)).fetchone()
-    if row is None:
-        raise NotFound(f"there is no user {user}")
-    return str(row[0])
-
-
-def _lock_balance(db: peewee.Database, user_id: str) -> int | None:
+def _lock(db: peewee.Database, owner: Owner) -> _Locked:
     lock = " FOR UPDATE" if is_mysql(db) else ""
     query = f'SELECT "balance" FROM "wallets" WHERE "user_id" = ?{lock}'
-    row = execute(db, query, (user_id,)).fetchone()
-    return None if row is None else int(row[0])
+    row = execute(db, query, (owner.id,)).fetchone()
+    if row is None:
+        raise _no_wallet(owner.name)
+    last_ms = 'SELECT MAX("at_ms") FROM "ledger" WHERE "user_id" = ?'
+    (newest,) = execute(db, last_ms, (owner.id,)).fetchone()
+    return _Locked(int(row[0]), max(now_ms(), (newest or 0) + 1))
 
 
 def _no_wallet(user: str) -> NotFound:

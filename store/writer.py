@@ -35,6 +35,7 @@ from store.errors import StoreError, StoreUnavailable
 from store.ids import now_ms, ulid_ms
 from store.journal import Journal
 from store.journal_lines import Closed, JournalReader
+from store.partitions import keep_ahead
 from store.usage import UsageRecord, clipped
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ WRITE_INTERVAL_S = 0.1
 BATCH_RECORDS = 500
 POLL_INTERVAL_S = 1.0
 ADOPT_INTERVAL_S = 2.0
+PARTITIONS_INTERVAL_S = 3600.0
+PARTITIONS_FIRST_S = 5.0  # the first records of a start do not wait for it
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 1.0
 PARKED_FILE = "parked.ndjson"
@@ -95,6 +98,7 @@ class Writer:
         self._adopted: list[_Source] = []
         self._poll_at = 0.0
         self._adopt_at = 0.0
+        self._partitions_at = time.monotonic() + PARTITIONS_FIRST_S
         self._retry_s = RETRY_FIRST_S
         self._stop_at: float | None = None
         self._drained = False
@@ -177,6 +181,10 @@ class Writer:
         return more
 
     def _poll(self) -> None:
+        now = time.monotonic()
+        if now >= self._partitions_at:
+            self._partitions_at = now + PARTITIONS_INTERVAL_S
+            keep_ahead(self._db)
         if users := self._hooks.active_users():
             self._hooks.post(read_balances(self._db, users), {})
         try:

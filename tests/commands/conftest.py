@@ -13,6 +13,7 @@ from commands.init import prepare
 from store.database import discard, executemany, open_database, transaction
 from store.ids import ulid
 from store.pricing import Prices, cost_nanos
+from store.rollups import add_records
 from store.usage import COLUMNS, Charge, UsageRecord, row_of
 
 UPSTREAM_KEY = "sk-upstream-key-of-the-channel"
@@ -83,6 +84,7 @@ class Installation:
         with self.store() as db:
             rows = [row_of(record, recorded_ms) for record in records]
             transaction(db, lambda: executemany(db, INSERT_RECORD, rows))
+            transaction(db, lambda: add_records(db, records))
 
 
 def document(base_url: str = "http://127.0.0.1:1") -> dict[str, Any]:

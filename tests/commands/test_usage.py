@@ -1,4 +1,4 @@
-"""`usage`: tail, export, verify."""
+"""`usage`: tail, export, stats, verify, prune and rebuild-rollups."""
 
 import csv
 import io
@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from store.ids import now_ms
+from store.audit import entries
+from store.ids import now_ms, ulid
 from store.usage import FIELDS
 from tests.commands.conftest import BEGIN_MS, record
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 15
+DAY_MS = 86_400_000
 
 
 def export(installation, *args):
@@ -138,6 +140,67 @@ def test_verify_recomputes_every_cost(installation, calls):
     ended = installation.run("usage", "verify", "--json")
     said = json.loads(ended.out)
     assert ended.code == 1 and said["ok"] is False and ids(said["faults"]) == [calls[1].id]
+
+
+def test_stats_sum_up_calls(installation, calls):
+    rows = installation.json("usage", "stats", "--by", "day,model")
+    assert [(row["day"], row["model"], row["calls"]) for row in rows] == [
+        ("2026-11-18", "claude", 1),
+        ("2026-11-18", "gpt-4.1", 5),
+    ]
+    assert rows[1]["ok"] == 4 and rows[1]["refused"] == 1 and rows[1]["failed"] == 0
+    assert rows[1]["input_tokens"] == 5000 and rows[1]["cost"] == "0.00000003"
+    assert installation.json("usage", "stats") == rows
+    head, line = installation.ok("usage", "stats", "--by=user", "--user=bob").splitlines()
+    assert head.split()[:4] == ["user", "calls", "ok", "refused"]
+    assert head.split()[4:] == ["client_gone", "failed", "tokens", "cost"]
+    assert line.split() == ["bob", "1", "1", "0", "0", "0", "1000/500", "0.000000006"]
+    [found] = installation.json("usage", "stats", "--by", "status", "--status", "429")
+    assert (found["status"], found["calls"]) == (429, 1)
+    since = ("--since", "2026-11-18T11:06:43Z")
+    assert [row["calls"] for row in installation.json("usage", "stats", "--by=day", *since)] == [4]
+    assert installation.json("usage", "stats", "--until", "2026-11-18") == []
+
+
+@pytest.mark.parametrize("by", ["day,colour", "", "day,day", "key-id,key_id"])
+def test_stats_by_something_else_is_wrong_usage(installation, by):
+    assert "key_id" in installation.misused("usage", "stats", "--by", by)
+
+
+def test_wrong_sums_are_told_and_made_anew(installation, calls):
+    with installation.store() as db:
+        db.execute_sql('UPDATE "usage_by_key" SET "calls" = 77 WHERE "user" = \'bob\'')
+    ended = installation.run("usage", "verify")
+    assert ended.code == 1 and "usage_by_key of 20261118" in ended.out and "calls 77" in ended.out
+    said = json.loads(installation.run("usage", "verify", "--json").out)
+    assert [fault["id"] for fault in said["faults"]] == [None]
+    assert installation.json("usage", "rebuild-rollups") == {"days": 1}
+    assert installation.ok("usage", "rebuild-rollups") == "the sums of 1 days are made anew\n"
+    assert installation.ok("usage", "verify") == "every cost is right\n"
+
+
+def test_prune_removes_old_days_and_keeps_their_sums(installation):
+    today_ms = now_ms()
+    old = [record(n, id=ulid(today_ms - 100 * DAY_MS, bytes([n] * 10))) for n in range(3)]
+    young = record(9, id=ulid(today_ms - 20 * DAY_MS, bytes(10)))
+    installation.write_records(*old, young)
+    assert installation.json("usage", "prune", "--older-than", "200d")["records"] == 0
+    said = installation.json("usage", "prune", "--older-than", "90d")
+    assert (said["partitions"], said["records"]) == (0, 3)
+    assert said["before"].count("-") == 2
+    assert ids(export(installation)) == [young.id]
+    assert sum(row["calls"] for row in installation.json("usage", "stats", "--by=day")) == 4
+    assert installation.ok("usage", "verify") == "every cost is right\n"
+    assert installation.ok("usage", "prune", "--older-than=1d").startswith("removed what began")
+    assert export(installation) == []
+    with installation.store() as db:
+        acts = [(entry["action"], entry["kind"]) for entry in entries(db, 9)]
+        assert acts == [("prune", "usage")] * 3
+
+
+@pytest.mark.parametrize("age", [(), ("--older-than", "soon"), ("--older-than", "-1d")])
+def test_prune_wants_an_age(installation, age):
+    installation.misused("usage", "prune", *age)
 
 
 @contextmanager

@@ -1,6 +1,13 @@
-"""`wallet`: show, credit, debit, ledger."""
+"""`wallet`: show, credit, debit, refund, ledger."""
+
+import json
 
 import pytest
+
+from store.books import apply_records
+from store.database import transaction
+from store.wallet import find_owner
+from tests.commands.conftest import record
 
 
 def wallet(filled, user="alice"):
@@ -9,6 +16,16 @@ def wallet(filled, user="alice"):
 
 def move(filled, verb, amount, *more):
     return filled.json("wallet", verb, "--user", "alice", "--amount", amount, *more)
+
+
+@pytest.fixture
+def call(filled):
+    """A call of alice in the books; its record."""
+    with filled.store() as db:
+        owner = find_owner(db, "alice")
+        made = record(1, user_id=owner.id, user=owner.name)
+        transaction(db, lambda: apply_records(db, [made], 1))
+    return made
 
 
 def test_a_wallet_is_shown(filled):
@@ -64,13 +81,46 @@ def test_what_is_no_amount_is_wrong_usage(filled, amount):
 
 def test_refusals_change_nothing(filled):
     base = ("wallet", "debit", "--user", "alice")
-    assert "10" in filled.refused(*base, "--amount", "10.01", "--reason", "fee")
+    assert "only 10 is free" in filled.refused(*base, "--amount", "10.01", "--reason", "fee")
     assert "greater than 0" in filled.refused(*base, "--amount", "0", "--reason", "fee")
     assert "reason" in filled.refused(*base, "--amount", "1", "--reason", "")
     assert "--reason" in filled.misused(*base, "--amount", "1")
     assert wallet(filled)["balance"] == "10"
     assert filled.ok("wallet", "debit", "--user=alice", "--amount=10", "--reason=all")
     assert wallet(filled)["balance"] == "0"
+
+
+def test_a_call_is_refunded_once(filled, call):
+    assert call.cost_nanos == 6
+    assert wallet(filled)["balance"] == "9.999999994"
+    first = filled.json("wallet", "refund", "--call", call.id, "--reason", "vendor was wrong")
+    assert list(first) == [
+        *("user", "at", "kind", "amount", "balance_after", "reference", "reason"),
+    ]
+    assert (first["user"], first["kind"], first["amount"]) == ("alice", "refund", "0.000000006")
+    assert (first["reference"], first["reason"]) == (call.id, "vendor was wrong")
+    ended = filled.run("wallet", "refund", "--call", call.id, "--json")
+    assert (ended.code, json.loads(ended.out)) == (0, first)
+    assert f"refunded before, at {first['at']}: nothing is changed" in ended.err
+    assert wallet(filled)["balance"] == "10"
+    assert "10" in filled.ok("wallet", "refund", "--call", call.id)
+    assert filled.ok("books", "verify")
+
+
+def test_refunds_that_are_refused_say_why(filled):
+    free = record(2, input_tokens=0, output_tokens=0)
+    filled.write_records(free)
+    assert f"no record of a call {free.id[:-1]}Z" in filled.refused(
+        "wallet", "refund", "--call", f"{free.id[:-1]}Z"
+    )
+    assert "no id of a call" in filled.refused("wallet", "refund", "--call", "x")
+    assert "has been removed" in filled.refused("wallet", "refund", "--call", free.id)
+    with filled.store() as db:
+        made = record(3, user_id=find_owner(db, "alice").id, input_tokens=0, output_tokens=0)
+    filled.write_records(made)
+    assert "took nothing" in filled.refused("wallet", "refund", "--call", made.id)
+    assert "--call" in filled.misused("wallet", "refund")
+    assert wallet(filled)["balance"] == "10"
 
 
 @pytest.mark.parametrize("verb", ["show", "ledger"])

@@ -16,6 +16,7 @@ from store.books import (
 from store.database import execute, snapshot_read, transaction
 from store.errors import Conflict
 from store.ids import new_ulid, ulid
+from store.partitions import prune
 from store.usage import Charge, UsageRecord
 from store.wallet import Movement, credit, ledger, show
 
@@ -194,6 +195,15 @@ def test_verify_leaves_pruned_days_alone(db, users):
     book(db, [record(alice, 100), record(alice, 50, MONDAY_MS + DAY_MS)], 0, 1)
     change(db, 'DELETE FROM "usage_records" WHERE "day" = 20260105')
     assert verify(db) == []
+
+
+def test_what_comes_late_for_a_pruned_day_is_no_fault(db, users):
+    alice = users["alice"]
+    book(db, [record(alice, 100), record(alice, 50, MONDAY_MS + DAY_MS)], 0, 1)
+    prune(db, 20260106)
+    book(db, [record(alice, 7)], 1, 2)
+    assert verify(db) == []
+    assert read_balances(db, [alice]) == {alice: -157}
 
 
 def test_verify_goes_through_pages_and_days(db, users, monkeypatch):

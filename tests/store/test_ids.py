@@ -20,6 +20,12 @@ def test_time_and_day_come_back():
     assert ids.day_of(ids.ulid(AT_MS + 1, bytes(10))) == 20260101
 
 
+def test_a_day_begins_at_midnight():
+    for day in (20251231, 20260101, 20280229):
+        begin_ms = ids.day_begin_ms(day)
+        assert ids.day_at(begin_ms) == day and ids.day_at(begin_ms - 1) != day
+
+
 def test_new_ones_differ_and_are_of_now():
     made = {ids.new_ulid() for _ in range(1000)}
     assert len(made) == 1000

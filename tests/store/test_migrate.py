@@ -1,5 +1,6 @@
 """The schema: made once, by any number of runners, the same as the models say."""
 
+import ast
 import subprocess
 import sys
 import threading
@@ -13,6 +14,8 @@ from store.errors import StoreUnavailable
 from store.migrations.ddl import Migration
 from store.tables import ALL
 
+NAMES = [migration.name for migration in migrations.ALL]
+
 UP = """
 import sys
 from store import database, migrate
@@ -21,15 +24,15 @@ print(migrate.up(database.open_database(sys.argv[1])))
 
 
 def test_up_makes_what_was_pending_and_nothing_twice(empty_database):
-    assert migrate.pending(empty_database) == ["0001_core"]
+    assert migrate.pending(empty_database) == NAMES
     assert any("usage_records" in statement for statement in migrate.plan(empty_database))
-    assert migrate.up(empty_database) == ["0001_core"]
+    assert migrate.up(empty_database) == NAMES
     assert migrate.pending(empty_database) == []
     assert migrate.plan(empty_database) == []
     assert migrate.up(empty_database) == []
-    [step] = migrate.status(empty_database)
-    assert step.name == "0001_core"
-    assert step.applied_ms > 1_600_000_000_000
+    steps = migrate.status(empty_database)
+    assert [step.name for step in steps] == NAMES
+    assert all(step.applied_ms > 1_600_000_000_000 for step in steps)
 
 
 def test_models_and_schema_have_the_same_columns(database):
@@ -80,7 +83,7 @@ def test_many_processes_at_once(database_url):
     ]
     answers = [runner.communicate(timeout=60)[0].strip() for runner in runners]
     assert [runner.returncode for runner in runners] == [0] * 4
-    assert sorted(answers) == ["['0001_core']", "[]", "[]", "[]"]
+    _assert_each_ran_once([ast.literal_eval(answer) for answer in answers])
 
 
 def test_many_threads_at_once(empty_database):
@@ -100,7 +103,13 @@ def test_many_threads_at_once(empty_database):
     for thread in threads:
         thread.join()
     assert failed == []
-    assert sorted(done) == [[], [], [], [], [], ["0001_core"]]
+    assert len(done) == len(threads)
+    _assert_each_ran_once(done)
+
+
+def _assert_each_ran_once(answers):
+    # SQLite gives the write lock up between two migrations: another runner may do the next.
+    assert sorted(name for names in answers for name in names) == NAMES
 
 
 def test_a_half_applied_migration_is_finished_by_the_next_run(empty_database, monkeypatch):
@@ -125,7 +134,7 @@ def test_a_lease_held_by_another_runner_is_waited_for(empty_database, monkeypatc
     with pytest.raises(StoreUnavailable, match="another migration"):
         migrate.up(empty_database)
     execute(empty_database, migrate._LEASE_DROP, ("another",))
-    assert migrate.up(empty_database) == ["0001_core"]
+    assert migrate.up(empty_database) == NAMES
 
 
 def test_a_lost_lease_stops_the_runner(empty_database, monkeypatch):

@@ -1,12 +1,17 @@
 """Money arithmetic: exact, rounded up once, refused beyond its limits."""
 
+import decimal
 import random
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from decimal import Decimal
 from fractions import Fraction
 from math import ceil
 
 import pytest
 
+from store.catalog import load_snapshot
+from store.errors import Refused
+from store.ids import now_ms, ulid
 from store.pricing import (
     MAX_BIGINT,
     PRICE_NAMES,
@@ -21,6 +26,8 @@ from store.pricing import (
     parse_price,
     prices_from_json,
 )
+from store.usage import COLUMNS, Charge, UsageRecord, row_of, to_public
+from store.usage_queries import fault_of
 
 FREE = Prices(0, 0, 0, 0, 0, 0, 0)
 
@@ -79,6 +86,116 @@ def test_cost_is_exact_for_random_calls():
         )
         exact = (exact + prices.call) * Fraction(ppm, 10**6)
         assert cost_nanos(tokens, prices, ppm) == ceil(exact)
+
+
+COUNT_OF_PRICE = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cache_read": "cache_read_tokens",
+    "cache_write": "cache_write_tokens",
+    "cache_write_1h": "cache_write_1h_tokens",
+    "reasoning": "reasoning_tokens",
+}
+
+
+def recorded(tokens, prices, ppm):
+    """The row of a call that was charged to the wallet, and what the public sees of it."""
+    cost = cost_nanos(tokens, prices, ppm)
+    record = UsageRecord(
+        *(ulid(0, bytes(10)), 0, "u", "alice", "k", "laptop", "default", "/v1/x", "messages"),
+        usage_source="reported",
+        prices=prices.json,
+        multiplier_ppm=ppm,
+        cost_nanos=cost,
+        charges=(Charge("wallet", cost),),
+        **asdict(tokens),
+    )
+    row = dict(zip(COLUMNS, row_of(record, 0), strict=True))
+    return row, to_public(row)
+
+
+def exact_cost(public):
+    """The cost by the public fields alone, in decimal arithmetic that rounds once, up."""
+    with decimal.localcontext(decimal.Context(prec=200)) as context:
+        context.traps[decimal.Inexact] = True
+        prices = {name: Decimal(text) for name, text in public["prices"].items()}
+        cost = prices["call"]
+        for name, count in COUNT_OF_PRICE.items():
+            cost += public[count] * prices[name] / 10**6
+        cost *= Decimal(public["multiplier"])
+        context.traps[decimal.Inexact] = False
+        return cost.quantize(Decimal("1e-9"), decimal.ROUND_CEILING)
+
+
+def random_price(rng):
+    """Any number of digits up to 12, a third of them 0."""
+    return rng.choice((0, rng.randrange(10 ** rng.randint(1, 12)), rng.randrange(10**4)))
+
+
+def test_the_public_record_says_exactly_what_was_charged():
+    rng = random.Random(3)
+    for _ in range(2_000):
+        prices = Prices(*(random_price(rng) for _ in PRICE_NAMES))
+        tokens = Tokens(*(rng.randrange(10 ** rng.randint(1, 7)) for _ in range(6)))
+        row, public = recorded(tokens, prices, rng.randrange(10 ** rng.randint(1, 8)))
+        assert Decimal(public["cost"]) == exact_cost(public)
+        assert public["charges"] == [{"to": "wallet", "amount": public["cost"]}]
+        assert fault_of(row) is None
+
+
+@pytest.mark.parametrize("name", PRICE_NAMES)
+def test_every_kind_is_charged_and_recorded(name):
+    given = dict.fromkeys(PRICE_NAMES, 3 * 10**9)
+    prices = Prices(**given)
+    dearer = Prices(**{**given, name: given[name] + 10**9})
+    tokens = Tokens(*([2_000_000] * 6))
+    times = 1 if name == "call" else 2
+    assert cost_nanos(tokens, dearer, 10**6) - cost_nanos(tokens, prices, 10**6) == times * 10**9
+    row, public = recorded(tokens, dearer, 1_500_000)
+    assert public["prices"] == {**dict.fromkeys(PRICE_NAMES, "3"), name: "4"}
+    assert public["multiplier"] == "1.5"
+    assert Decimal(public["cost"]) == exact_cost(public)
+    # A record with another price, or another count, does not fit its cost.
+    assert "recomputed" in fault_of({**row, "prices": prices.json})
+    if name != "call":
+        assert "recomputed" in fault_of({**row, COUNT_OF_PRICE[name]: 1_999_999})
+
+
+def test_a_new_price_never_changes_the_past(editor, applied, database, cipher):
+    def model():
+        return load_snapshot(database, cipher).models["gpt-4.1"]
+
+    before = model()
+    changed = {"price.cache_write_1h": "3.2", "price.call": "0.01"}
+    assert editor.set_fields("model", "gpt-4.1", changed).changes
+    after = model()
+    assert after.prices[:-1] == before.prices
+    new_ms, new = after.prices[-1]
+    old_ms, old = before.prices[-1]
+    assert old_ms < new_ms
+    assert after.prices_at(old_ms) == after.prices_at(new_ms - 1) == old
+    assert after.prices_at(max(new_ms, now_ms())) == new
+    assert (new.cache_write_1h, new.call) == (3_200_000_000, 10_000_000)
+    assert (new.input, new.cache_read, new.cache_write) == (old.input, old.cache_read, old.input)
+
+
+def test_the_same_price_again_adds_nothing(editor, applied, read, base_document, database, cipher):
+    before = load_snapshot(database, cipher).models
+    assert editor.apply(read(base_document)).changes == []
+    assert load_snapshot(database, cipher).models == before
+
+
+def test_a_model_is_free_on_purpose_only(editor, applied, read, database, cipher):
+    with pytest.raises(Refused, match="price"):
+        editor.apply(read('[[model]]\nname = "none"\n'))
+    with pytest.raises(Refused, match="price"):
+        editor.apply(read('[[model]]\nname = "none"\n[model.price]\ncall = "0"\n'))
+    document = '[[model]]\nname = "free"\n[model.price]\ninput = "0"\noutput = "0"\n'
+    editor.apply(read(document))
+    models = load_snapshot(database, cipher).models
+    assert "none" not in models and models["free"].prices[0][1] == FREE
+    assert cost_nanos(Tokens(*([10**9] * 6)), FREE, 10**6) == 0
+    assert bound_nanos(10**9, 10**9, FREE, 10**6) == 0
 
 
 def test_a_bound_is_the_cost_of_the_dearest_kinds():

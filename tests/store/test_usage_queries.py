@@ -10,6 +10,7 @@ from store.books import apply_records
 from store.database import discard, execute, transaction
 from store.errors import StoreUnavailable
 from store.ids import new_ulid, ulid
+from store.partitions import prune
 from store.pricing import Prices, cost_nanos
 from store.usage import Charge, UsageRecord, to_public
 from store.usage_queries import (
@@ -18,6 +19,7 @@ from store.usage_queries import (
     export_rows,
     fault_of,
     follow,
+    history,
     next_day,
     tail,
     verify,
@@ -130,6 +132,68 @@ def test_tail_is_the_newest_written_oldest_first(db):
     store(db, [last], MONDAY_MS + 3)
     assert ids(tail(db, Filters(), 2)) == [late.id, last.id]
     assert ids(tail(db, Filters(), 9)) == [early.id, late.id, last.id]
+
+
+FAVOURITES = [
+    Filters(),
+    Filters(user="alice"),
+    Filters(user="alice", model="m1", outcome="ok"),
+    Filters(key_id="K1", outcome="refused"),
+    Filters(model="m2"),
+    Filters(channel="main", outcome="refused"),
+    Filters(endpoint="/b"),
+    Filters(user="bob", endpoint="/b", since_ms=MONDAY_MS + DAY_MS // 2),
+    Filters(outcome="ok", until_ms=MONDAY_MS + DAY_MS + 5),
+    Filters(user="nobody"),
+]
+
+
+@pytest.mark.parametrize("filters", FAVOURITES, ids=str)
+def test_history_goes_back_page_by_page(db, filters):
+    made = []
+    for number in range(90):
+        user = "alice" if number % 2 else "bob"
+        made.append(
+            record(
+                number,
+                MONDAY_MS + number * DAY_MS // 30,
+                user=user,
+                key_id=f"K{number % 3}",
+                model=f"m{number % 4}" if number % 4 else None,
+                channel="main" if number % 5 else None,
+                outcome="ok" if number % 3 else "refused",
+                endpoint="/b" if number % 7 else "/a",
+            )
+        )
+    store(db, made)
+    everything = ids(export_rows(db, filters))[::-1]
+    assert ids(history(db, filters, 1000)) == everything
+    pages, before = [], None
+    while page := ids(history(db, filters, 4, before)):
+        assert len(page) <= 4
+        pages += page
+        before = page[-1]
+    assert pages == everything
+    # within the hour of a call
+    if everything:
+        assert ids(history(db, filters, 3, everything[0])) == everything[1:4]
+
+
+def test_tail_of_one_user_is_in_order_of_writing(db):
+    early, late = record(1, user="alice"), record(2, MONDAY_MS + DAY_MS, user="alice")
+    store(db, [late], MONDAY_MS)
+    store(db, [early, record(3)], MONDAY_MS + 1)
+    assert ids(tail(db, Filters(user="alice"), 9)) == [late.id, early.id]
+    assert ids(tail(db, Filters(user="alice"), 1)) == [late.id]
+
+
+def test_history_finds_nothing_of_pruned_days_without_reading_them(db):
+    store(db, [record(1, user="alice"), record(2, MONDAY_MS + DAY_MS, user="alice")])
+    prune(db, 20260106)
+    assert ids(history(db, Filters(user="alice"), 5)) == [record(2, MONDAY_MS + DAY_MS).id]
+    prune(db, 20260107)
+    assert history(db, Filters(user="alice"), 5) == []
+    assert history(db, Filters(), 5) == []
 
 
 def test_rows_have_a_public_form(db):

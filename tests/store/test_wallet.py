@@ -1,4 +1,4 @@
-"""Credits and debits on both databases: exact, once, and never below zero."""
+"""Credits, debits and refunds on both databases: exact, once, and never below zero."""
 
 import threading
 
@@ -6,12 +6,13 @@ import pytest
 
 from store import wallet as wallet_module
 from store.audit import entries
-from store.books import verify
+from store.books import apply_records, verify
 from store.database import discard, execute, transaction
 from store.errors import Conflict, NotFound, OutcomeUnknown, Refused, StoreError, StoreUnavailable
 from store.ids import new_ulid
 from store.pricing import MAX_BIGINT
-from store.wallet import Movement, balance_of, credit, debit, ledger, show
+from store.usage import Charge, UsageRecord
+from store.wallet import Movement, balance_of, credit, debit, ledger, refund, show
 
 
 def add_user(db, name, *, wallet=True):
@@ -28,6 +29,23 @@ def add_user(db, name, *, wallet=True):
 
     transaction(db, work)
     return user_id
+
+
+def book_call(db, user, *charges):
+    """A call of that user in the books; its id."""
+    query = 'SELECT "id" FROM "users" WHERE "name" = ?'
+    names = ("key_id", "key_name", "group", "endpoint", "family")
+    call = UsageRecord(
+        id=new_ulid(),
+        started_ms=0,
+        user_id=execute(db, query, (user,)).fetchone()[0],
+        user=user,
+        cost_nanos=sum(charge.amount_nanos for charge in charges),
+        charges=charges,
+        **dict.fromkeys(names, "x"),
+    )
+    transaction(db, lambda: apply_records(db, [call], 1))
+    return call.id
 
 
 @pytest.fixture
@@ -82,10 +100,16 @@ def test_the_same_id_for_something_else_is_refused(db, change):
 
 def test_a_debit_takes_no_more_than_there_is(db):
     credit(db, "alice", Movement(5, "paid"))
-    with pytest.raises(Refused, match="balance is"):
+    with pytest.raises(Refused, match=r"^only 0\.000000005 is free, less .* 0\.000000006$"):
         debit(db, "alice", Movement(6, "all"))
     debit(db, "alice", Movement(5, "all"))
     assert show(db, "alice").balance_nanos == 0
+
+
+def test_of_a_wallet_below_zero_nothing_is_free(db):
+    book_call(db, "alice", Charge("wallet", 5))
+    with pytest.raises(Refused, match="only 0 is free"):
+        debit(db, "alice", Movement(1, "all"))
 
 
 def test_what_cannot_be_is_refused_with_all_faults(db):
@@ -95,7 +119,7 @@ def test_what_cannot_be_is_refused_with_all_faults(db):
     for bad in (Movement(-1, "x"), Movement(MAX_BIGINT + 1, "x"), Movement(1, "x" * 1001)):
         with pytest.raises(Refused):
             credit(db, "alice", bad)
-    for bad_id in ("", "x" * 129, "a\nb"):
+    for bad_id in ("", "x" * 129, "a\nb", "refund:1", "redeem:1"):
         with pytest.raises(Refused):
             credit(db, "alice", Movement(1, "x", idempotency_id=bad_id))
     credit(db, "alice", Movement(MAX_BIGINT, "much"))
@@ -112,6 +136,81 @@ def test_unknown_users_and_missing_wallets(db):
     with pytest.raises(NotFound):
         ledger(db, "nobody")
     assert balance_of(db, new_ulid()) == 0
+
+
+def test_a_refund_gives_back_what_the_wallet_paid(db):
+    credit(db, "alice", Movement(10, "paid"))
+    call_id = book_call(db, "alice", Charge("subscription:monthly", 2), Charge("wallet", 5))
+    assert show(db, "alice").balance_nanos == 5
+    done = refund(db, call_id, actor="olga")
+    assert (done.user, done.again) == ("alice", False)
+    line = done.line
+    assert (line.kind, line.amount_nanos, line.balance_after_nanos) == ("refund", 5, 10)
+    assert (line.reference, line.reason) == (call_id, f"refund of call {call_id}")
+    assert line in ledger(db, "alice")
+    assert show(db, "alice").balance_nanos == 10
+    assert verify(db) == []
+    act = next(act for act in entries(db, 10) if act["action"] == "refund")
+    assert (act["actor"], act["kind"], act["name"]) == ("olga", "wallet", "alice")
+    assert act["before"] == {"balance": "0.000000005"}
+    assert act["after"]["reference"] == call_id
+
+
+def test_a_call_is_refunded_once(db):
+    call_id = book_call(db, "alice", Charge("wallet", 5))
+    first = refund(db, call_id, "the vendor was wrong")
+    acts = len(entries(db, 10))
+    for reason in ("the vendor was wrong", "another reason", None):
+        again = refund(db, call_id, reason)
+        assert again.again and again.line == first.line and again.user == "alice"
+    assert show(db, "alice").balance_nanos == 0
+    assert len(entries(db, 10)) == acts
+    assert verify(db) == []
+
+
+def test_a_refund_is_known_when_record_and_user_are_gone(db):
+    call_id = book_call(db, "alice", Charge("wallet", 5))
+    first = refund(db, call_id)
+    for table in ("usage_records", "users"):
+        transaction(db, lambda table=table: execute(db, f'DELETE FROM "{table}"'))
+    assert refund(db, call_id).line == first.line
+    assert refund(db, call_id).user == first.line.user_id
+
+
+@pytest.mark.parametrize("charges", [(), (Charge("subscription:monthly", 2),)])
+def test_what_cost_the_wallet_nothing_is_not_refunded(db, charges):
+    call_id = book_call(db, "alice", *charges)
+    with pytest.raises(Refused, match=f"{call_id} took nothing"):
+        refund(db, call_id)
+    assert ledger(db, "alice") == []
+
+
+@pytest.mark.parametrize("call_id", ["", "x", "0" * 25, "7" + "Z" * 25, "0" * 26, "a" * 26])
+def test_an_unknown_call_is_not_refunded(db, call_id):
+    with pytest.raises(NotFound, match=f"call.*{call_id}|{call_id}.*call"):
+        refund(db, call_id)
+
+
+def test_a_refund_that_cannot_be_is_refused(db):
+    call_id = book_call(db, "alice", Charge("wallet", 5))
+    for reason in ("", "x" * 1001):
+        with pytest.raises(Refused, match="reason"):
+            refund(db, call_id, reason)
+    credit(db, "alice", Movement(MAX_BIGINT, "much"))
+    credit(db, "alice", Movement(5, "more"))
+    with pytest.raises(Refused, match="too large"):
+        refund(db, call_id)
+    delete = 'DELETE FROM "users" WHERE "name" = ?'
+    transaction(db, lambda: execute(db, delete, ("alice",)))
+    with pytest.raises(NotFound, match=f"alice of the call {call_id} has been removed"):
+        refund(db, call_id)
+
+
+def test_a_refund_needs_a_wallet(db):
+    add_user(db, "carol", wallet=False)
+    call_id = book_call(db, "carol", Charge("wallet", 5))
+    with pytest.raises(NotFound, match="carol"):
+        refund(db, call_id)
 
 
 def test_parallel_credits_are_all_counted_and_the_same_id_once(db):
@@ -165,6 +264,15 @@ def test_a_lost_reply_to_the_commit_counts_once(db, monkeypatch, booked, own_id)
     assert line.balance_after_nanos == 5
     assert ledger(db, "alice") == [line]
     assert show(db, "alice").balance_nanos == 5
+
+
+@pytest.mark.parametrize("booked", [True, False])
+def test_a_refund_whose_commit_was_lost_counts_once(db, monkeypatch, booked):
+    call_id = book_call(db, "alice", Charge("wallet", 5))
+    lose_commit(monkeypatch, booked=booked)
+    done = refund(db, call_id)
+    assert not done.again
+    assert show(db, "alice").balance_nanos == 0
 
 
 def test_when_it_stays_unknown_it_says_so(db, monkeypatch):

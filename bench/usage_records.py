@@ -1,0 +1,137 @@
+"""Makes usage records of many calls in an empty store: what the figures of usage at size need.
+
+    python -m bench.usage_records --store mysql://root@127.0.0.1:3306/bench --rows 10000000
+
+The same seed makes the same records. They have right costs, but no ledger lines.
+"""
+
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import peewee
+
+from store import migrate, rollups
+from store.database import discard, executemany, is_mysql, open_database, transaction
+from store.ids import day_at, ulid
+from store.partitions import AHEAD_DAYS, make_days
+from store.pricing import Prices, cost_nanos
+from store.usage import COLUMNS, Attempt, Charge, UsageRecord, row_of
+
+USERS = 1_000
+MODELS = 20
+CHANNELS = 8
+OUTCOMES = (
+    *(("ok", 900), ("refused", 40), ("upstream_error", 25), ("client_gone", 20)),
+    *(("timeout", 8), ("upstream_truncated", 5), ("gateway_lost", 2)),
+)
+STATUS = {"ok": 200, "refused": 429, "upstream_error": 502, "timeout": 504}
+PRICES = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 2 * 10**9, 32 * 10**8, 8 * 10**9, 0)
+DAY_MS = 86_400_000
+BATCH_ROWS = 2_000
+
+_NAMES = ", ".join(f'"{name}"' for name in COLUMNS)
+_INSERT = f'INSERT INTO "usage_records" ({_NAMES}) VALUES ({", ".join("?" * len(COLUMNS))})'
+
+
+def records(rows: int, days: int, end_ms: int, seed: int) -> Iterator[UsageRecord]:
+    """Calls evenly spread over the days before a time, in order of their start.
+
+    User n has n-th part of the first one's traffic, two keys, and three favourite models.
+    """
+    chance = random.Random(seed)
+    users = chance.choices(range(USERS), [1 / (n + 1) for n in range(USERS)], k=100_000)
+    outcomes = chance.choices(*zip(*OUTCOMES, strict=True), k=100_003)
+    start_ms = end_ms - days * DAY_MS
+    for number in range(rows):
+        user = users[number % 100_000]
+        at_ms = start_ms + number * days * DAY_MS // rows
+        model = (user + (0, 0, 0, 1, 1, 7)[chance.randrange(6)]) % MODELS
+        yield _record(
+            ulid(at_ms, chance.randbytes(10)), at_ms, (user, model), outcomes[number % 100_003]
+        )
+
+
+def _record(call_id: str, at_ms: int, who: tuple[int, int], outcome: str) -> UsageRecord:
+    user, model = who
+    key = user * 2 + (at_ms & 1)
+    relayed = outcome != "refused"
+    channel = f"channel-{(model + (at_ms >> 3 & 1)) % CHANNELS}" if relayed else None
+    made = UsageRecord(
+        id=call_id,
+        started_ms=at_ms,
+        user_id=f"01USER{user:020}",
+        user=f"user-{user}",
+        key_id=f"01KEY{key:021}",
+        key_name=f"key-{key}",
+        group="default",
+        endpoint="/v1/chat/completions",
+        family="chat_completions",
+        upstream_family="chat_completions" if relayed else None,
+        model=f"model-{model}",
+        upstream_model=f"model-{model}-2026-01-01" if relayed else None,
+        channel=channel,
+        stream=True,
+        status=STATUS.get(outcome, 200),
+        outcome=outcome,
+        error_code=None if outcome == "ok" else "some_code",
+        prices=PRICES.json,
+        multiplier_ppm=1_000_000,
+        attempts=(Attempt(channel, 200, None, 700),) if channel else (),
+        client_ip="203.0.113.7",
+        user_agent="OpenAI/Python 2.8.1",
+        node="node-1",
+    )
+    if outcome in ("ok", "client_gone"):
+        made.input_tokens, made.output_tokens = 200 + at_ms % 3000, 20 + at_ms % 700
+        made.usage_source, made.ttft_ms, made.duration_ms = "reported", 400, 5_000
+        made.cost_nanos = cost_nanos(made, PRICES, 1_000_000)
+        made.billed_to, made.charges = "wallet", (Charge("wallet", made.cost_nanos),)
+    return made
+
+
+def fill(db: peewee.Database, made: Iterator[UsageRecord]) -> int:
+    """Insert records as fast as the database takes them; how many."""
+    count = 0
+    batch: list[tuple[Any, ...]] = []
+    for record in made:
+        batch.append(row_of(record, record.started_ms + 5_000))
+        if len(batch) == BATCH_ROWS:
+            count += _insert(db, batch)
+            batch = []
+    return count + _insert(db, batch)
+
+
+def _insert(db: peewee.Database, batch: list[tuple[Any, ...]]) -> int:
+    if batch:
+        transaction(db, lambda: executemany(db, _INSERT, batch))
+    return len(batch)
+
+
+@click.command()
+@click.option("--store", "url", required=True, help="store.url of an empty database.")
+@click.option("--rows", type=click.IntRange(1), required=True)
+@click.option("--days", type=click.IntRange(1), default=30, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+def main(url: str, rows: int, days: int, seed: int) -> None:
+    """Make the schema, records of the last DAYS days, and their roll-ups."""
+    db = open_database(url, read_timeout_s=3600)
+    end_ms = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS
+    try:
+        migrate.up(db)
+        if is_mysql(db):
+            make_days(db, day_at(end_ms - days * DAY_MS), days + AHEAD_DAYS)
+        begun = time.monotonic()
+        count = fill(db, records(rows, days, end_ms, seed))
+        filled = time.monotonic()
+        click.echo(f"{count} records in {filled - begun:.1f} s")
+        rebuilt = sum(1 for _ in rollups.rebuild(db))
+        click.echo(f"roll-ups of {rebuilt} days in {time.monotonic() - filled:.1f} s")
+    finally:
+        discard(db)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Times what people ask of a large usage table made by bench.usage_records.
+
+    python -m bench.usage_size --store mysql://root@127.0.0.1:3306/bench
+    python -m bench.usage_size --store sqlite:////tmp/bench.db --drop-oldest-day
+
+Each figure is the slowest of several calls of the function behind a command, on a warm store.
+"""
+
+import itertools
+import resource
+import time
+from collections.abc import Callable, Sized
+
+import click
+import msgspec
+import peewee
+
+from store.database import discard, execute, open_database
+from store.partitions import following_day, prune
+from store.usage import to_public
+from store.usage_queries import Filters, export_rows, history, next_day, tail
+from store.usage_stats import stats
+
+PAGE = 20  # as many as `usage tail` shows
+TURNS = 3
+# A user with an eighth of all calls, one in the middle, the last; then models these use often,
+# seldom and never; then what nearly all calls end with and what nearly none does.
+USERS = ("user-0", "user-30", "user-999")
+MODELS = ("model-0", "model-7", "model-15")
+OUTCOMES = ("ok", "gateway_lost")
+
+
+def main_figures(db: peewee.Database) -> None:
+    """Pages and sums."""
+    choices = [
+        Filters(user=user, model=model, outcome=outcome)
+        for user in USERS
+        for model in MODELS
+        for outcome in OUTCOMES
+    ]
+    _slowest("newest page of one user by model and outcome", [_page(db, one) for one in choices])
+    _slowest("the page after it", [_second_page(db, one) for one in choices])
+    _slowest("usage tail of one user", [lambda: tail(db, Filters(user="user-30"), PAGE)])
+    _slowest("usage tail", [lambda: tail(db, Filters(), PAGE)])
+    _slowest("day x model, all days", [lambda: stats(db, ["day", "model"], Filters())])
+    one = Filters(user="user-0")
+    _slowest("day x model of the busiest user", [lambda: stats(db, ["day", "model"], one)])
+    _slowest("day x user, all days", [lambda: stats(db, ["day", "user"], Filters())])
+
+
+def _page(db: peewee.Database, filters: Filters) -> Callable[[], Sized]:
+    return lambda: history(db, filters, PAGE)
+
+
+def _second_page(db: peewee.Database, filters: Filters) -> Callable[[], Sized]:
+    first = history(db, filters, PAGE)
+    return lambda: history(db, filters, PAGE, first[-1]["id"] if first else None)
+
+
+def _slowest(name: str, works: list[Callable[[], Sized]]) -> None:
+    times = []
+    for work in works:
+        work()  # warm
+        for _ in range(TURNS):
+            begun = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - begun)
+    click.echo(f"{name}: {max(times) * 1000:.1f} ms (best {min(times) * 1000:.1f})")
+
+
+def export_rate(db: peewee.Database, rows: int) -> None:
+    """Records exported as JSON lines in a second, and the memory that took."""
+    begun, before = time.perf_counter(), _memory_kib()
+    size = count = 0
+    for row in itertools.islice(export_rows(db, Filters()), rows):
+        size += len(msgspec.json.encode(to_public(row)))
+        count += 1
+        if count == rows // 10:
+            before = _memory_kib()
+    seconds, grown = time.perf_counter() - begun, _memory_kib() - before
+    click.echo(
+        f"export: {count} records, {size / 1e6:.0f} MB, {count / seconds:.0f} a second;"
+        f" memory grew by {grown} KiB after the first tenth"
+    )
+
+
+def _memory_kib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def drop_oldest_day(db: peewee.Database) -> None:
+    """Prune one day and time it."""
+    day = next_day(db, 0)
+    if day is None:
+        return
+    counted = execute(db, 'SELECT COUNT(*) FROM "usage_records" WHERE "day" = ?', (day,))
+    held = counted.fetchone()[0]
+    begun = time.perf_counter()
+    removed = prune(db, following_day(day))
+    seconds = time.perf_counter() - begun
+    click.echo(f"day {day} with {held} records removed in {seconds * 1000:.0f} ms: {removed}")
+
+
+@click.command()
+@click.option("--store", "url", required=True, help="store.url that bench.usage_records filled.")
+@click.option("--export-rows", type=click.IntRange(10), default=200_000, show_default=True)
+@click.option("--drop-oldest-day", "drop", is_flag=True, help="Also prune the first day.")
+def main(url: str, export_rows: int, drop: bool) -> None:
+    """Print the figures."""
+    db = open_database(url, read_timeout_s=3600)
+    try:
+        main_figures(db)
+        export_rate(db, export_rows)
+        if drop:
+            drop_oldest_day(db)
+    finally:
+        discard(db)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""`code`: redeem codes. A code is shown when it is made, and never again."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from commands.output import config_option, json_option, note, print_json, print_table
+from commands.store_access import actor, opened_store
+from commands.subcommands import Noun
+from commands.wallet import USER, Amount, named_user, print_line
+from store import codes
+from store.document_fields import Instant
+from store.ids import now_ms
+from store.pricing import format_money
+from store.usage import rfc3339
+
+COLUMNS = ("id", "code", "amount", "status", "expires_at", "created_at", "redeemed_at", "user")
+
+command = Noun("code", help="Make, list, revoke and redeem codes for money.", no_args_is_help=True)
+
+
+class Expiry(click.ParamType[int]):
+    """A moment with its time zone, given to the command in milliseconds since 1970."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        try:
+            return Instant().parse(str(value))
+        except ValueError as error:
+            self.fail(f"{value!r} {error}", param, ctx)
+
+
+@command.command()
+@click.option("-n", "count", type=int, default=1, show_default=True, help="How many.")
+@click.option("--amount", type=Amount(), required=True, help="What each is worth.")
+@click.option("--expires", type=Expiry(), help='Until when: "2027-01-01T00:00:00Z".')
+@config_option
+@json_option
+def create(
+    count: int, amount: int, expires: int | None, config: Path | None, as_json: bool
+) -> None:
+    """Make codes and print them, which are shown this once."""
+    wanted = codes.Wanted(count, amount, expires)
+    with opened_store(config) as access:
+        made = codes.create(access.db, wanted, access.secrets().peppers[0], actor())
+    rows = [
+        {
+            "id": one.id,
+            "code": one.code,
+            "amount": format_money(amount),
+            "expires_at": _time(expires),
+        }
+        for one in made
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(rows, ("id", "code", "amount", "expires_at"))
+        note("Codes are shown once: keep them now.")
+
+
+@command.command("list")
+@config_option
+@json_option
+def list_codes(config: Path | None, as_json: bool) -> None:
+    """List codes; of each only the last four characters are known."""
+    with opened_store(config) as access:
+        found = codes.list_codes(access.db)
+    at_ms = now_ms()
+    rows = [_public(code, at_ms) for code in found]
+    if as_json:
+        print_json(rows)
+        return
+    print_table(rows, COLUMNS)
+    if not rows:
+        note("there is none; make some: ./sluice code create -n 50 --amount 10")
+
+
+@command.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@config_option
+@json_option
+def revoke(ids: tuple[str, ...], config: Path | None, as_json: bool) -> None:
+    """End codes for good, all or none; refused when one has been used."""
+    with opened_store(config) as access:
+        revoked = codes.revoke(access.db, ids, actor())
+    if as_json:
+        print_json({"revoked": revoked})
+    else:
+        click.echo(f"{revoked} revoked" if revoked else "nothing to change")
+
+
+@command.command()
+@USER
+@click.argument("code")
+@config_option
+@json_option
+def redeem(user: str, code: str, config: Path | None, as_json: bool) -> None:
+    """Put what a code is worth into a wallet, once. Case, blanks and hyphens do not matter."""
+    with opened_store(config) as access, named_user(access, user):
+        line = codes.redeem(access.db, user, code, access.secrets().peppers, actor())
+    print_line(user, line, as_json)
+
+
+def _public(code: codes.Code, at_ms: int) -> dict[str, Any]:
+    return {
+        "id": code.id,
+        "code": f"{codes.PREFIX}…{code.last_four}",
+        "amount": format_money(code.amount_nanos),
+        "status": code.status_at(at_ms),
+        "created_at": _time(code.created_ms),
+        "expires_at": _time(code.expires_ms),
+        "revoked_at": _time(code.revoked_ms),
+        "redeemed_at": _time(code.redeemed_ms),
+        "user": code.user,
+    }
+
+
+def _time(at_ms: int | None) -> str | None:
+    return None if at_ms is None else rfc3339(at_ms)

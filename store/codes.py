@@ -1,0 +1,265 @@
+"""Redeem codes: texts that put money into a wallet, once.
+
+A code exists in clear only when it is made; the store holds a digest under the same peppers as
+those of keys. `slc-` and five groups of five characters of Crockford's base 32, which has no I, L,
+O and U: 105 random bits and a check that shows every wrong character and every two exchanged ones.
+Case, blanks and hyphens do not matter, and what looks alike counts as the same.
+"""
+
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import peewee
+
+from store import audit, wallet
+from store.database import execute, executemany, snapshot_read, transaction
+from store.errors import NotFound, Refused
+from store.ids import ALPHABET, new_ulid, now_ms
+from store.keys import SHOWN_SUFFIX_CHARS, digest, digests, pepper_id
+from store.pricing import MAX_BIGINT, format_money
+from store.usage import rfc3339
+
+PREFIX = "slc-"
+RANDOM_BITS = 105
+GROUP_CHARS = 5
+CODES_MAX = 1000
+"""The most codes that are made at once."""
+
+_RANDOM_CHARS = RANDOM_BITS // 5
+_CHECK_CHARS = 4
+# The greatest prime below 32 ** _CHECK_CHARS: a wrong character, or two exchanged ones, change the
+# number by something that it does not divide.
+_CHECK_PRIME = 1_048_573
+_GAPS = re.compile(r"[\s-]+")
+_LOOKALIKES = str.maketrans("ILO", "110")
+
+_SELECT = (
+    'SELECT c."id", c."last_four", c."amount", c."created_ms", c."expires_ms", c."revoked_ms",'
+    ' c."redeemed_ms", COALESCE(u."name", c."redeemed_by") FROM "codes" c'
+    ' LEFT JOIN "users" u ON u."id" = c."redeemed_by"'
+)
+
+ACTIVE = "active"
+USED = "used"
+REVOKED = "revoked"
+EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A new code, in clear."""
+
+    id: str
+    code: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What is known of a code afterwards; `user` is the name of who redeemed it."""
+
+    id: str
+    last_four: str
+    amount_nanos: int
+    created_ms: int
+    expires_ms: int | None
+    revoked_ms: int | None
+    redeemed_ms: int | None
+    user: str | None
+
+    def status_at(self, at_ms: int) -> str:
+        """In one word: used, revoked, expired or active."""
+        if self.redeemed_ms is not None:
+            return USED
+        if self.revoked_ms is not None:
+            return REVOKED
+        expired = self.expires_ms is not None and self.expires_ms <= at_ms
+        return EXPIRED if expired else ACTIVE
+
+
+def make_code(number: int | None = None) -> str:
+    """A new code; `number` (RANDOM_BITS bits) is random when it is None."""
+    number = secrets.randbits(RANDOM_BITS) if number is None else number
+    return _grouped(_base32(number, _RANDOM_CHARS) + _base32(number % _CHECK_PRIME, _CHECK_CHARS))
+
+
+def canonical(typed: str) -> str | None:
+    """The code as it was printed, however it was typed; None when it is mistyped."""
+    text = _GAPS.sub("", typed).upper()
+    head = PREFIX.rstrip("-").upper()
+    if not text.startswith(head):
+        return None
+    body = text.removeprefix(head).translate(_LOOKALIKES)
+    if len(body) != _RANDOM_CHARS + _CHECK_CHARS or any(char not in ALPHABET for char in body):
+        return None
+    number, check = _number(body[:_RANDOM_CHARS]), _number(body[_RANDOM_CHARS:])
+    return _grouped(body) if number % _CHECK_PRIME == check else None
+
+
+def _grouped(body: str) -> str:
+    groups = (body[i : i + GROUP_CHARS] for i in range(0, len(body), GROUP_CHARS))
+    return PREFIX + "-".join(groups)
+
+
+def _base32(number: int, chars: int) -> str:
+    return "".join(ALPHABET[number >> 5 * place & 31] for place in reversed(range(chars)))
+
+
+def _number(text: str) -> int:
+    number = 0
+    for char in text:
+        number = number << 5 | ALPHABET.index(char)
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How many codes to make, what each is worth, and until when; None: for good."""
+
+    count: int
+    amount_nanos: int
+    expires_ms: int | None = None
+
+
+def create(db: peewee.Database, wanted: Wanted, pepper: str, actor: str) -> list[Made]:
+    """Make codes, all or none; nobody can read them again. Refused for what cannot be."""
+    created_ms = now_ms()
+    _judge(wanted, created_ms)
+    made = [Made(new_ulid(), make_code()) for _ in range(wanted.count)]
+    insert = (
+        'INSERT INTO "codes" ("id", "digest", "pepper_id", "last_four", "amount", "expires_ms",'
+        ' "created_ms") VALUES (?, ?, ?, ?, ?, ?, ?)'
+    )
+    name, shared = pepper_id(pepper), (wanted.amount_nanos, wanted.expires_ms, created_ms)
+    rows = [
+        (one.id, digest(one.code, pepper), name, one.code[-SHOWN_SUFFIX_CHARS:], *shared)
+        for one in made
+    ]
+    expires_at = None if wanted.expires_ms is None else rfc3339(wanted.expires_ms)
+    after = {"amount": format_money(wanted.amount_nanos), "expires_at": expires_at}
+
+    def work() -> None:
+        executemany(db, insert, rows)
+        for one in made:
+            audit.write(db, audit.Act(actor, "create", "code", one.id, None, after))
+
+    transaction(db, work)
+    return made
+
+
+def _judge(wanted: Wanted, at_ms: int) -> None:
+    faults = []
+    if not 0 < wanted.count <= CODES_MAX:
+        faults.append(f"the number of codes must be from 1 to {CODES_MAX}")
+    if not 0 < wanted.amount_nanos <= MAX_BIGINT:
+        faults.append("the amount must be greater than 0")
+    if wanted.expires_ms is not None and wanted.expires_ms <= at_ms:
+        faults.append("the time of expiry is over already")
+    if faults:
+        raise Refused(faults)
+
+
+def list_codes(db: peewee.Database) -> list[Code]:
+    """All codes, the oldest first."""
+    query = f'{_SELECT} ORDER BY c."created_ms", c."id"'
+    rows = snapshot_read(db, lambda: execute(db, query).fetchall())
+    return [Code(*row) for row in rows]
+
+
+def revoke(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
+    """End codes for good, all or none; how many were not ended before.
+
+    NotFound; Refused for one that has been redeemed.
+    """
+    update = (
+        'UPDATE "codes" SET "revoked_ms" = ?'
+        ' WHERE "id" = ? AND "redeemed_ms" IS NULL AND "revoked_ms" IS NULL'
+    )
+    at_ms = now_ms()
+
+    def work() -> int:
+        revoked = 0
+        # In order of id, so that two who revoke the same ones do not wait for each other.
+        for code_id in sorted(set(ids)):
+            if execute(db, update, (at_ms, code_id)).rowcount == 1:
+                audit.write(db, audit.Act(actor, "revoke", "code", code_id))
+                revoked += 1
+            elif (code := _by_id(db, code_id)) is None:
+                raise NotFound(f"there is no code with the id {code_id}")
+            elif code.redeemed_ms is not None:
+                when = rfc3339(code.redeemed_ms)
+                raise Refused([f"the code {code_id} was used at {when}: it cannot be revoked"])
+        return revoked
+
+    return transaction(db, work)
+
+
+def redeem(
+    db: peewee.Database, user: str, typed: str, peppers: Sequence[str], actor: str
+) -> wallet.Line:
+    """Put what a code is worth into a user's wallet; the ledger line.
+
+    Once, whoever else redeems it at the same moment. Raises NotFound for the user, and Refused
+    with the reason: mistyped, unknown, revoked, expired or used.
+    """
+    code = canonical(typed)
+    if code is None:
+        raise Refused(["the code is mistyped: compare it with the printed one"])
+    line_id, marks = new_ulid(), digests(code, peppers)
+
+    def work() -> wallet.Line:
+        owner = wallet.find_owner(db, user)
+        code_id, amount = _find(db, marks)
+        if _take(db, code_id, owner.id):
+            movement = wallet.Movement(
+                amount_nanos=amount,
+                reason=f"redeem code …{code[-SHOWN_SUFFIX_CHARS:]}",
+                idempotency_id=f"{wallet.REDEEM}:{code_id}",
+                actor=actor,
+                reference=code_id,
+            )
+            return wallet.book(db, line_id, owner, wallet.REDEEM, movement)
+        # An attempt whose outcome was not known may have been the one that took it.
+        line = wallet.find_line(db, line_id)
+        if line is None:
+            raise Refused([_why_not(db, code_id)])
+        return line
+
+    return wallet.until_known(lambda: transaction(db, work))
+
+
+def _find(db: peewee.Database, marks: Sequence[bytes]) -> tuple[str, int]:
+    places = ", ".join("?" * len(marks))
+    query = f'SELECT "id", "amount" FROM "codes" WHERE "digest" IN ({places})'
+    row = execute(db, query, marks).fetchone()
+    if row is None:
+        raise Refused(["there is no such code"])
+    return str(row[0]), int(row[1])
+
+
+def _take(db: peewee.Database, code_id: str, user_id: str) -> bool:
+    """Mark a code as used by a user. One statement, so that the row lock lets only one do it."""
+    update = (
+        'UPDATE "codes" SET "redeemed_ms" = ?, "redeemed_by" = ? WHERE "id" = ?'
+        ' AND "redeemed_ms" IS NULL AND "revoked_ms" IS NULL'
+        ' AND ("expires_ms" IS NULL OR "expires_ms" > ?)'
+    )
+    at_ms = now_ms()
+    return bool(execute(db, update, (at_ms, user_id, code_id, at_ms)).rowcount == 1)
+
+
+def _why_not(db: peewee.Database, code_id: str) -> str:
+    code = _by_id(db, code_id)
+    if code is not None and code.redeemed_ms is not None:
+        return f"the code was used before, at {rfc3339(code.redeemed_ms)}"
+    if code is not None and code.revoked_ms is not None:
+        return f"the code was revoked at {rfc3339(code.revoked_ms)}"
+    if code is not None and code.expires_ms is not None:
+        return f"the code expired at {rfc3339(code.expires_ms)}"
+    return "there is no such code"
+
+
+def _by_id(db: peewee.Database, code_id: str) -> Code | None:
+    row = execute(db, f'{_SELECT} WHERE c."id" = ?', (code_id,)).fetchone()
+    return None if row is None else Code(*row)
