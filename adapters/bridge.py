@@ -61,6 +61,10 @@ class NativeStream:
         if tap.ended:
             return b""
         # Most chunks are exactly one event; those need not go through the splitter.
+        if self._at_start:
+            repeat = tap.feed_repeat(chunk)
+            if repeat is not None:
+                return repeat
         size = len(chunk)
         if (
             self._at_start

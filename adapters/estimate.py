@@ -53,7 +53,7 @@ _WEIGHTS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
 )
 
 WEIGHT_PER_TOKEN = 16
-_ASCII_WEIGHT = 4  # four characters to a token, the mean of prose and code
+ASCII_WEIGHT = 4  # four characters to a token, the mean of prose and code
 _OTHER_WEIGHT = 5  # a letter of another alphabet
 _WIDE_EXTRA_WEIGHT = 7  # what a Chinese, Japanese or Korean character or an emoji weighs more
 _WIDE = re.compile("[\u2e80-\uffff\U00010000-\U0010ffff]+")
@@ -144,13 +144,13 @@ def _unescape(found: re.Match[str]) -> str:
 def output_weight(text: str) -> int:
     """The weight of a piece of output, in sixteenths of a token: small pieces add up well."""
     if text.isascii():
-        return _ASCII_WEIGHT * len(text)
+        return ASCII_WEIGHT * len(text)
     return _OTHER_WEIGHT * len(text) + _WIDE_EXTRA_WEIGHT * len("".join(_WIDE.findall(text)))
 
 
 def body_weight(body: bytes) -> int:
     """The ``output_weight`` of a request body, which is UTF-8."""
-    return _ASCII_WEIGHT * len(body) if body.isascii() else output_weight(body.decode())
+    return ASCII_WEIGHT * len(body) if body.isascii() else output_weight(body.decode())
 
 
 def output_units(text: str) -> int:

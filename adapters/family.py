@@ -138,6 +138,11 @@ class StreamTap(Protocol):
         """Read one event; return what to send of it."""
         ...  # pragma: no cover
 
+    def feed_repeat(self, chunk: bytes) -> bytes | None:
+        """``feed`` for a chunk that is one event like the last but for its text; None, and nothing
+        is read, when it is anything else."""
+        ...  # pragma: no cover
+
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """The last bytes of a stream that failed, also of one that nothing was fed to."""
         ...  # pragma: no cover

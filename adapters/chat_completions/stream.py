@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 from adapters.chat_completions.fault import encode_stream_fault
 from adapters.chat_completions.reply import read_usage, weight_of_message
-from adapters.estimate import output_weight, tokens_of_weight
+from adapters.estimate import ASCII_WEIGHT, output_weight, tokens_of_weight
 from adapters.faults import Condition, Fault, read_embedded_error
 from adapters.ir import Usage
 from adapters.jsonio import DECODE_ERRORS, Struct, decoder, dumps, loads_loose, locate
+from adapters.repeats import Repeat
 from adapters.sse import event_fields, place_in_event
 
 
@@ -65,6 +66,7 @@ class ChatTap:
         "_old_head",
         "_public",
         "_renaming",
+        "_repeat",
         "_settled",
         "_weight",
         "accepted",
@@ -86,6 +88,7 @@ class ChatTap:
         self._old_head = b""  # of the last renamed event: everything up to the model's value
         self._new_head = b""
         self._settled = False  # the first event with choices, and so the id, was read in full
+        self._repeat = Repeat()
         self._weight = 0
         self._last_choice = 0
         self._finished_choices: set[int] = set()
@@ -123,6 +126,14 @@ class ChatTap:
             return self._feed_any(event)
         return self._renamed(event) if self._renaming else event
 
+    def feed_repeat(self, chunk: bytes) -> bytes | None:
+        """The way of nearly all events (see ``family.StreamTap``)."""
+        chars = self._repeat.chars(chunk)
+        if chars < 0:
+            return None
+        self._weight += ASCII_WEIGHT * chars
+        return self._renamed(chunk) if self._renaming else chunk
+
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """The last event of a stream that failed."""
         return encode_stream_fault(fault)
@@ -143,6 +154,8 @@ class ChatTap:
             return False
         if delta.content:
             self._weight += output_weight(delta.content)
+            if not (delta.reasoning_content or delta.tool_calls):
+                self._repeat.learn(event, delta.content)
         if delta.reasoning_content:
             self._weight += output_weight(delta.reasoning_content)
         if delta.tool_calls:

@@ -144,6 +144,10 @@ class _Tap(ABC):
         self.fault: Fault | None = None
         self.upstream_id: str | None = None
 
+    def feed_repeat(self, chunk: bytes) -> bytes | None:
+        """None: the events of this family differ in more than their text."""
+        return None
+
     @property
     def output_units(self) -> int:
         """Estimated output tokens so far."""

@@ -6,12 +6,13 @@ keep theirs. Imported by this folder's ``__init__``.
 
 from typing import Any, Literal
 
-from adapters.estimate import output_weight, tokens_of_weight
+from adapters.estimate import ASCII_WEIGHT, output_weight, tokens_of_weight
 from adapters.faults import Condition, Fault, read_embedded_error
 from adapters.ir import Usage
 from adapters.jsonio import DECODE_ERRORS, Struct, decoder, dumps, loads_loose, locate
 from adapters.messages.fault import encode_stream_fault
 from adapters.messages.reply import read_usage
+from adapters.repeats import Repeat
 from adapters.sse import event_fields, place_in_event
 
 
@@ -40,6 +41,7 @@ class MessagesTap:
     __slots__ = (
         "_public",
         "_renaming",
+        "_repeat",
         "_reported",
         "_weight",
         "accepted",
@@ -56,6 +58,7 @@ class MessagesTap:
         self._public = dumps(public)
         self._renaming = public != upstream_model
         self._reported: dict[str, Any] = {}
+        self._repeat = Repeat()
         self._weight = 0
         self.framing: Literal["sse", "json_array"] = "sse"
         self.accepted = False
@@ -100,6 +103,14 @@ class MessagesTap:
             return event
         return self._feed_any(event)
 
+    def feed_repeat(self, chunk: bytes) -> bytes | None:
+        """The way of nearly all events (see ``family.StreamTap``)."""
+        chars = self._repeat.chars(chunk)
+        if chars < 0:
+            return None
+        self._weight += ASCII_WEIGHT * chars
+        return chunk
+
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """The last event of a stream that failed."""
         return encode_stream_fault(fault, request_id)
@@ -116,6 +127,7 @@ class MessagesTap:
         text = delta.text or delta.thinking or delta.partial_json
         if text:
             self._weight += output_weight(text)
+            self._repeat.learn(event, text)
         return True
 
     def _feed_any(self, event: bytes) -> bytes | None:

@@ -100,6 +100,10 @@ class ResponsesTap:
         """Only response.completed and response.incomplete end a response."""
         return self.fault is None and self.terminal
 
+    def feed_repeat(self, chunk: bytes) -> bytes | None:
+        """None: the events of this family differ in more than their text."""
+        return None
+
     @property
     def output_units(self) -> int:
         """Estimated output tokens so far."""
