@@ -75,7 +75,6 @@ class Site:
 class RelayHandler(RequestHandler):
     """Ids on every answer, errors in the caller's dialect, JSON only."""
 
-    ALLOW = "POST"
     request: Request
     site: Site
     call_id: str

@@ -58,6 +58,7 @@ _ERROR_WORDS = frozenset({"message", "msg", "detail", "title", "code"})
 class ChatTap:
     """The tap of one chat completions stream (see ``family.StreamTap``)."""
 
+    framing: Literal["sse", "json_array"] = "sse"
     __slots__ = (
         "_drop_usage",
         "_finished_choices",
@@ -73,7 +74,6 @@ class ChatTap:
         "ended",
         "fault",
         "finished",
-        "framing",
         "reported",
         "started",
         "terminal",
@@ -92,7 +92,6 @@ class ChatTap:
         self._weight = 0
         self._last_choice = 0
         self._finished_choices: set[int] = set()
-        self.framing: Literal["sse", "json_array"] = "sse"
         self.accepted = False
         self.started = False
         self.finished = False

@@ -38,6 +38,7 @@ _DATA = len(_PREFIX) - 1
 class MessagesTap:
     """The tap of one messages stream (see ``family.StreamTap``)."""
 
+    framing: Literal["sse", "json_array"] = "sse"
     __slots__ = (
         "_public",
         "_renaming",
@@ -48,7 +49,6 @@ class MessagesTap:
         "ended",
         "fault",
         "finished",
-        "framing",
         "started",
         "terminal",
         "upstream_id",
@@ -60,7 +60,6 @@ class MessagesTap:
         self._reported: dict[str, Any] = {}
         self._repeat = Repeat()
         self._weight = 0
-        self.framing: Literal["sse", "json_array"] = "sse"
         self.accepted = False
         self.started = False
         self.finished = False

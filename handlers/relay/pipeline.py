@@ -83,7 +83,10 @@ class Relay:
         """Relays one call whose head was admitted; whatever happens, it is settled and answered."""
         self.live.enter(call)
         try:
-            admit.read_stored(call) if call.operation.stored else admit.read_body(call, body)
+            if call.operation.stored:
+                admit.read_stored(call)
+            else:
+                admit.read_body(call, body)
             candidates = self._plan(call)
             await self._hold(call)
             self._open(call)
