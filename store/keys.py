@@ -37,10 +37,22 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
+class Subscription:
+    """A user's subscription to a plan, by the plan's name; `window` is that of its quota."""
+
+    id: str
+    plan: str
+    window: str
+    starts_ms: int
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class KeyEntry:
     """What a call must know of its key; `valid_until_ms`: the end of a rotated secret.
 
-    models None: no narrowing. `disabled` is also true when the user is disabled.
+    models None: no narrowing. `disabled` is also true when the user is disabled. `limit_window` None:
+    no spend limit. `subscriptions`: those that are neither disabled nor over, soonest end first.
     """
 
     id: str
@@ -55,6 +67,8 @@ class KeyEntry:
     networks: tuple[Network, ...]
     spend_order: str
     valid_until_ms: int | None
+    limit_window: str | None = None
+    subscriptions: tuple[Subscription, ...] = ()
 
 
 def make_secret(random_bytes: bytes | None = None) -> str:

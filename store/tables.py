@@ -205,6 +205,78 @@ class Wallet(Row):
         table_name = "wallets"
 
 
+class Plan(Row):
+    """A quota per window (day, week, month) that a subscription gives for so many days."""
+
+    id = peewee.CharField(primary_key=True)
+    name = peewee.CharField(unique=True)
+    quota = peewee.BigIntegerField()
+    window = peewee.CharField()
+    days = peewee.BigIntegerField()
+    disabled = Flag(default=False)
+    created_ms = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "plans"
+
+
+class Subscription(Row):
+    """A user's right to a plan from one moment to another."""
+
+    id = peewee.CharField(primary_key=True)
+    user_id = peewee.CharField()
+    plan_id = peewee.CharField()
+    starts_ms = peewee.BigIntegerField()
+    expires_ms = peewee.BigIntegerField()
+    disabled = Flag(default=False)
+    created_ms = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "subscriptions"
+
+
+class Quota(Row):
+    """What one window of a subscription or of a key's spend limit has spent; ends_ms None: never.
+
+    `account` is `accounts.Account.id`.
+    """
+
+    account = peewee.CharField(primary_key=True)
+    spent = peewee.BigIntegerField()
+    ends_ms = peewee.BigIntegerField(null=True)
+
+    class Meta:
+        table_name = "quotas"
+
+
+class Lease(Row):
+    """The part of an account's free money that the process of a journal may spend.
+
+    `held` is what its running calls reserve (up to a second old); `recall`: another process asks
+    for what is not held. Changed only under the lock of the account's row.
+    """
+
+    account = peewee.CharField()
+    journal_id = peewee.CharField()
+    amount = peewee.BigIntegerField()
+    held = peewee.BigIntegerField()
+    recall = Flag(default=False)
+
+    class Meta:
+        table_name = "leases"
+        primary_key = peewee.CompositeKey("account", "journal_id")
+
+
+class Node(Row):
+    """When a process of a node was last heard of."""
+
+    name = peewee.CharField(primary_key=True)
+    seen_ms = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "nodes"
+
+
 class LedgerLine(Row):
     """One movement of a wallet (signed amount); `charges` lines sum up a UTC day."""
 
@@ -387,6 +459,11 @@ ALL: tuple[type[Row], ...] = (
     ApiKey,
     KeySecret,
     Wallet,
+    Plan,
+    Subscription,
+    Quota,
+    Lease,
+    Node,
     LedgerLine,
     RedeemCode,
     UsageRow,

@@ -5,11 +5,12 @@ line in ALL, written so that processes of the version before go on working (new 
 DEFAULT in the table), and so that every MySQL statement can be run twice.
 """
 
-from store.migrations import m0001_core, m0002_usage_rollups, m0003_codes
+from store.migrations import m0001_core, m0002_usage_rollups, m0003_codes, m0004_accounts
 from store.migrations.ddl import Migration
 
 ALL: tuple[Migration, ...] = (
     m0001_core.MIGRATION,
     m0002_usage_rollups.MIGRATION,
     m0003_codes.MIGRATION,
+    m0004_accounts.MIGRATION,
 )
