@@ -13,7 +13,7 @@ from store.document import Document, label, parse
 from store.errors import Refused
 
 STDIN = "-"
-NOT_ENFORCED = ("limit", "rpm", "tpm", "concurrency")
+NOT_ENFORCED = ("rpm", "tpm", "concurrency")
 
 
 @click.command()
@@ -23,10 +23,11 @@ NOT_ENFORCED = ("limit", "rpm", "tpm", "concurrency")
 @config_option
 @json_option
 def command(file: str, dry_run: bool, prune: bool, config: Path | None, as_json: bool) -> None:
-    """Make users, groups, models, channels and keys as FILE says (TOML or JSON; -: stdin).
+    """Make users, groups, models, channels, plans, subscriptions and keys as FILE says.
 
-    Names are the identity: applying twice changes nothing. A field that is missing keeps its
-    value. A value "env:NAME" or "file:PATH" is read from there; paths start at FILE's folder.
+    FILE is TOML or JSON; -: standard input. Names are the identity: applying twice changes
+    nothing. A field that is missing keeps its value. A value "env:NAME" or "file:PATH" is read
+    from there; paths start at FILE's folder.
     """
     text, folder = _read(file)
     document = parse(text, os.environ, folder)

@@ -1,6 +1,6 @@
 """Administrative changes from the command line: who makes them, and how their outcome is shown.
 
-Imported by the commands that change users, groups, models, channels and keys.
+Imported by the commands that change what the document of `apply` holds.
 """
 
 import os

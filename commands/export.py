@@ -13,7 +13,7 @@ from store.export import export, to_toml
 @config_option
 @json_option
 def command(config: Path | None, as_json: bool) -> None:
-    """Print users, groups, models, channels and keys as a document for `apply`.
+    """Print users, groups, models, channels, plans, subscriptions, keys as a document for `apply`.
 
     Secrets and balances are left out; applied to the same store it changes nothing.
     """

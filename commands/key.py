@@ -24,6 +24,7 @@ from store.document import resolver
 from store.document_fields import Instant
 from store.errors import Refused
 from store.export import list_objects, show
+from store.quota_view import with_use_of_keys
 
 DEFAULT_OVERLAP = "24h"
 KEY = click.argument("key", metavar="ID")
@@ -165,10 +166,10 @@ def _print_secret(key_id: str, secret: str | None, as_json: bool) -> None:
 
 
 def _shown(access: Access, found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Keys with `secret` as people recognise it and `status` in one word."""
+    """Keys with `secret` as people recognise it, `status` in one word, and the use of the limit."""
     enabled_users = {u["name"] for u in list_objects(access.db, "user") if u["enabled"]}
     shown = []
-    for key in found:
+    for key in with_use_of_keys(access.db, found, int(time.time() * 1000)):
         fields = dict(key)
         head, tail = fields.pop("prefix"), fields.pop("last_four")
         user_enabled = key["user"] in enabled_users

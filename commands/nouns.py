@@ -1,11 +1,15 @@
-"""The verbs that users, groups, models and channels share: list, show, create, set, disable,
-enable, remove. One file a noun makes its command with `noun`. Imported by commands only.
+"""The verbs that nouns share: list, show, create, set, disable, enable, remove.
+
+One file a noun (users, groups, models, channels, plans, subscriptions) makes its command with
+`noun`. Imported by commands only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
+import peewee
 
 from commands.edits import editor, print_outcome, words_of
 from commands.output import (
@@ -21,18 +25,29 @@ from commands.subcommands import Noun
 from store.document_kinds import KINDS
 from store.export import list_objects, show
 
-NAME = click.argument("name")
 FIELD = "FIELD=VALUE"
 
+Objects = list[dict[str, Any]]
+Complete = Callable[[peewee.Database, Objects], Objects]
 
-def noun(kind: str, columns: Sequence[str]) -> Noun:
-    """The command of a kind; `columns` are the fields that its table shows."""
+
+def _as_they_are(db: peewee.Database, found: Objects) -> Objects:
+    return found
+
+
+def noun(
+    kind: str, columns: Sequence[str], remark: str = "", complete: Complete = _as_they_are
+) -> Noun:
+    """The command of a kind; `columns` are the fields that its table shows.
+
+    `remark` is added to the help of create and set; `complete` gives what is shown more fields.
+    """
     command = Noun(kind, help=f"List, show and edit {kind}s.", no_args_is_help=True)
     for verb in (
-        _list(kind, columns),
-        _show(kind),
-        _create(kind),
-        _set(kind),
+        _list(kind, columns, complete),
+        _show(kind, complete),
+        _create(kind, remark),
+        _set(kind, remark),
         _switch(kind, "disable", enabled=False),
         _switch(kind, "enable", enabled=True),
         _remove(kind),
@@ -41,31 +56,37 @@ def noun(kind: str, columns: Sequence[str]) -> Noun:
     return command
 
 
-def _list(kind: str, columns: Sequence[str]) -> click.Command:
+def _name(kind: str) -> str:
+    """How help calls a name: NAME, or USER/PLAN for an identity of two parts."""
+    identity = KINDS[kind].identity
+    return "/".join(identity).upper() if len(identity) > 1 else "NAME"
+
+
+def _list(kind: str, columns: Sequence[str], complete: Complete) -> click.Command:
     @click.command("list", help=f"List all {kind}s.")
     @config_option
     @json_option
     def verb(config: Path | None, as_json: bool) -> None:
         with opened_store(config) as access:
-            objects = list_objects(access.db, kind)
+            objects = complete(access.db, list_objects(access.db, kind))
         if as_json:
             print_json(objects)
             return
         print_table(objects, columns)
         if not objects:
-            note(f"there is none; make one: ./sluice {kind} create NAME {FIELD} …")
+            note(f"there is none; make one: ./sluice {kind} create {_name(kind)} {FIELD} …")
 
     return verb
 
 
-def _show(kind: str) -> click.Command:
+def _show(kind: str, complete: Complete) -> click.Command:
     @click.command("show", help=f"Show one {kind}.")
-    @NAME
+    @click.argument("name", metavar=_name(kind))
     @config_option
     @json_option
     def verb(name: str, config: Path | None, as_json: bool) -> None:
         with opened_store(config) as access:
-            fields = show(access.db, kind, name)
+            [fields] = complete(access.db, [show(access.db, kind, name)])
         if as_json:
             print_json(fields)
         else:
@@ -74,9 +95,9 @@ def _show(kind: str) -> click.Command:
     return verb
 
 
-def _create(kind: str) -> click.Command:
-    @click.command("create", help=_edit_help(f"Make a {kind}.", kind))
-    @NAME
+def _create(kind: str, remark: str) -> click.Command:
+    @click.command("create", help=_edit_help(f"Make a {kind}.", kind, remark))
+    @click.argument("name", metavar=_name(kind))
     @click.argument("assignments", nargs=-1, metavar=f"[{FIELD}]...")
     @config_option
     @json_option
@@ -89,9 +110,9 @@ def _create(kind: str) -> click.Command:
     return verb
 
 
-def _set(kind: str) -> click.Command:
-    @click.command("set", help=_edit_help(f"Change fields of a {kind}.", kind))
-    @NAME
+def _set(kind: str, remark: str) -> click.Command:
+    @click.command("set", help=_edit_help(f"Change fields of a {kind}.", kind, remark))
+    @click.argument("name", metavar=_name(kind))
     @click.argument("assignments", nargs=-1, required=True, metavar=f"{FIELD}...")
     @config_option
     @json_option
@@ -106,7 +127,7 @@ def _set(kind: str) -> click.Command:
 
 def _switch(kind: str, verb_name: str, *, enabled: bool) -> click.Command:
     @click.command(verb_name, help=f"{verb_name.capitalize()} a {kind}.")
-    @NAME
+    @click.argument("name", metavar=_name(kind))
     @config_option
     @json_option
     def verb(name: str, config: Path | None, as_json: bool) -> None:
@@ -119,7 +140,7 @@ def _switch(kind: str, verb_name: str, *, enabled: bool) -> click.Command:
 
 def _remove(kind: str) -> click.Command:
     @click.command("remove", help=f"Remove a {kind}; refused while others refer to it.")
-    @NAME
+    @click.argument("name", metavar=_name(kind))
     @config_option
     @json_option
     def verb(name: str, config: Path | None, as_json: bool) -> None:
@@ -130,8 +151,9 @@ def _remove(kind: str) -> click.Command:
     return verb
 
 
-def _edit_help(summary: str, kind: str) -> str:
-    return (
+def _edit_help(summary: str, kind: str, remark: str) -> str:
+    text = (
         f"{summary}\n\nFields: {', '.join(KINDS[kind].fields)}. Inner ones with points"
         " (price.input=2), lists with commas; a value env:NAME or file:PATH is read from there."
     )
+    return f"{text}\n\n{remark}" if remark else text

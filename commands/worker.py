@@ -5,6 +5,7 @@ and server, and runs until it has drained. The end of stdin means that the super
 """
 
 import asyncio
+import functools
 import io
 import ipaddress
 import logging
@@ -31,9 +32,9 @@ from handlers.relay.pipeline import Relay
 from handlers.relay.upstream import UpstreamClient
 from handlers.server import RelayServer
 from handlers.telemetry import Telemetry
-from store import migrate, wallet
+from store import migrate
 from store.catalog import Snapshot
-from store.changes import Changes
+from store.changes import KEYS, Changes
 from store.cipher import Cipher
 from store.database import open_database
 from store.errors import StoreError, StoreUnavailable
@@ -41,13 +42,14 @@ from store.funds import Funds
 from store.journal import Journal
 from store.key_cache import KeyCache
 from store.keys import KeyEntry, find_key
+from store.leases import Order
 from store.refresh import Refresh
 from store.writer import Hooks, Writer
 
 log = logging.getLogger("sluice.worker")
 
 SWEEP_MS = 1000
-LOOKUP_THREADS = 4  # database threads for keys and balances that are not in memory
+LOOKUP_THREADS = 4  # database threads for keys that are not in memory
 REFUSED_EXIT = 3  # the supervisor gives up instead of starting the worker again and again
 STOP_WITHIN_S = 2.0
 WRITER_STOP_S = 10.0  # for the last records, while the database answers
@@ -159,7 +161,7 @@ class Worker:
         return Relay(
             settings=self._settings,
             keys=KeyCache(self._load_key, self._threads, keys.peppers),
-            funds=Funds(lambda user_id: wallet.balance_of(self._db, user_id), self._threads),
+            funds=Funds(self._order),
             journal=self._journal,
             client=UpstreamClient(
                 force_instance=True, allow_private=self._settings.upstream.allow_private
@@ -181,6 +183,9 @@ class Worker:
             base_url=server.public_url or f"http://{server.host}:{server.port}",
         )
 
+    def _order(self, order: Order) -> bool:
+        return self._writer.order(order)
+
     def _load_key(self, wanted: list[bytes]) -> KeyEntry | None:
         """A key, and with it the catalog it may need: it must not know less than the key."""
         found = find_key(self._db, wanted)
@@ -189,12 +194,14 @@ class Worker:
         return found
 
     def _make_writer(self) -> Writer:
-        funds = self._relay.funds
-
-        def post(balances: dict[str, int], charged: dict[str, int]) -> None:
-            self._loop.add_callback(funds.applied, balances, charged)
-
-        hooks = Hooks(post=post, active_users=funds.active_users, poll=self._refresh.poll)
+        funds, on_loop = self._relay.funds, self._loop.add_callback
+        hooks = Hooks(
+            applied=functools.partial(on_loop, funds.applied),
+            answered=functools.partial(on_loop, funds.answered),
+            recalled=functools.partial(on_loop, funds.recalled),
+            held=funds.held,
+            poll=self._refresh.poll,
+        )
         return Writer(self._db, self._journal, self._orders.node, hooks)
 
     def _take_snapshot(self, snapshot: Snapshot) -> None:
@@ -206,6 +213,9 @@ class Worker:
 
     def _take_changes(self, changes: Changes) -> None:
         self._relay.keys.apply_changes(changes)
+        refs = {change.ref for change in changes.changes if change.kind == KEYS}
+        if refs or not changes.complete:
+            self._relay.funds.reconsider(refs if changes.complete else None)
 
     def _mark(self, call: Call, output_tokens: int) -> None:
         self._relay.mark(call, output_tokens)
@@ -231,6 +241,7 @@ class Worker:
         self._site.bodies.sweep(now_s)
         self._relay.live.sweep(now_s)
         self._journal.sweep()
+        self._relay.funds.sweep()
         self._telemetry.flush()
         self._report()
 

@@ -11,12 +11,13 @@ import peewee
 
 from store import audit, changes
 from store.database import snapshot_read, transaction
-from store.document import Document, label
+from store.document import Document, Identity, label
 from store.document_kinds import plain
 from store.errors import Refused
-from store.objects import Sealing, State, Writer, find, load
+from store.ids import now_ms
+from store.objects import Sealing, State, Stored, Writer, find, load
 from store.plan import CREATE, REMOVE, Step, Vendors, judge, make_plan
-from store.words import entry_from_words
+from store.words import entry_from_words, named
 
 CATALOG_KINDS = frozenset({"model", "group", "channel"})
 
@@ -73,7 +74,7 @@ class Editor:
         """Bring the store to what the document says; idempotent. Refused with all faults."""
 
         def plan(state: State) -> list[Step]:
-            return make_plan(state, document, self._sealing, self._vendors, prune=prune)
+            return self._plan(state, document, prune=prune)
 
         # Once without the write lock: faults show early, and slow password hashes are ready
         # before everybody else has to wait.
@@ -83,16 +84,16 @@ class Editor:
     def create(self, kind: str, name: str, words: Mapping[str, str]) -> Outcome:
         """Make one object from command-line words; Refused when it exists or has faults.
 
-        A key also needs the word `user`.
+        A key or a subscription also needs the word `user`, or a name written USER/NAME.
         """
-        entry = entry_from_words(kind, {**words, "name": name}, None, self._environ)
+        entry = entry_from_words(kind, named(kind, name, words), None, self._environ)
 
         def plan(state: State) -> list[Step]:
             there = state[kind].get(entry.identity)
             if there is not None:
                 how = "exists and is revoked; choose another name" if there.revoked else "exists"
                 raise Refused([f"{label(kind, entry.identity)} {how}"])
-            return make_plan(state, [entry], self._sealing, self._vendors)
+            return self._plan(state, [entry])
 
         return self._carry_out(plan)
 
@@ -108,7 +109,7 @@ class Editor:
             entry = entry_from_words(kind, words, stored, self._environ)
             if stored.revoked:
                 raise Refused([f"{label(kind, stored.identity)} is revoked; that is for good"])
-            return make_plan(state, [entry], self._sealing, self._vendors)
+            return self._plan(state, [entry])
 
         return self._carry_out(plan)
 
@@ -117,11 +118,17 @@ class Editor:
         return self.set_fields(kind, name, {"enabled": "true" if enabled else "false"})
 
     def remove(self, kind: str, name: str) -> Outcome:
-        """Remove one object; Refused while others refer to it, NotFound."""
+        """Remove one object; Refused while others refer to it, NotFound.
+
+        The subscriptions of a user go with the user.
+        """
 
         def plan(state: State) -> list[Step]:
             stored = find(state, kind, name)
-            steps = [Step(REMOVE, kind, stored.identity, stored)]
+            steps = [
+                Step(REMOVE, item.kind, item.identity, item)
+                for item in (*_subscriptions_of(state, stored), stored)
+            ]
             faults: list[str] = []
             judge(state, steps, self._vendors, faults)
             if faults:
@@ -129,6 +136,10 @@ class Editor:
             return steps
 
         return self._carry_out(plan)
+
+    def _plan(self, state: State, document: Document, *, prune: bool = False) -> list[Step]:
+        at_ms = now_ms()
+        return make_plan(state, document, self._sealing, self._vendors, at_ms=at_ms, prune=prune)
 
     def _carry_out(self, plan: Callable[[State], list[Step]]) -> Outcome:
         def work() -> Outcome:
@@ -151,14 +162,14 @@ class Editor:
         for step in steps:
             object_id = self._write(writer, step)
             log = changes.CATALOG if step.kind in CATALOG_KINDS else changes.KEYS
-            refs[log].append(object_id)
+            refs[log] += _refs(state, ids, step, object_id)
             if step.kind == "key" and step.action == CREATE:
                 user, name = step.identity
                 secret = step.fields["secret"] if step.made_secret else None
                 made.append(MadeKey(object_id, user, name, secret))
         for log, changed in refs.items():
             if changed:
-                changes.bump(self._db, log, changed)
+                changes.bump(self._db, log, list(dict.fromkeys(changed)))
         return Outcome(_changes(steps), made)
 
     def _write(self, writer: Writer, step: Step) -> str:
@@ -179,6 +190,25 @@ class Editor:
         act = audit.Act(self._actor, step.action, step.kind, name, before, after)
         audit.write(self._db, act)
         return object_id
+
+
+def _subscriptions_of(state: State, owner: Stored) -> list[Stored]:
+    if owner.kind != "user":
+        return []
+    return [item for item in state["subscription"].values() if item.identity[:1] == owner.identity]
+
+
+def _refs(
+    state: State, ids: Mapping[tuple[str, Identity], str], step: Step, object_id: str
+) -> list[str]:
+    """What a change is logged as: gateways know plans and subscriptions by the ids of users."""
+    if step.kind == "subscription":
+        return [ids["user", step.identity[:1]]]
+    if step.kind == "plan":
+        # New subscriptions have steps of their own.
+        stored = state["subscription"].values()
+        return [item.row["user_id"] for item in stored if item.identity[1:] == step.identity]
+    return [object_id]
 
 
 def _changes(steps: list[Step]) -> list[Change]:

@@ -1,8 +1,8 @@
 """The books: bringing closed calls into them, and proving that they are right.
 
-A batch of records, what they take from wallets, the day lines of the ledger and the journal's
-offset change in one transaction: that is what makes each record count exactly once. For the
-writer; `verify` is for commands.
+A batch of records, what they take from wallets, quotas and the journal's leases, the day lines of
+the ledger and the journal's offset change in one transaction: that is what makes each record count
+exactly once. For the writer; `verify` is for commands.
 
 A record whose user has no wallet any more (a removed user) is kept with its cost and charges, but
 nobody is charged: there is no ledger left that could show it.
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import peewee
 
+from store import leases
 from store.database import execute, executemany, is_mysql, snapshot_read
 from store.errors import StoreError
 from store.ids import new_ulid
@@ -72,50 +73,47 @@ class Batch:
 def apply_batch(db: peewee.Database, batch: Batch, recorded_ms: int) -> dict[str, int]:
     """Bring a batch into the books, inside the caller's transaction: `apply_records`.
 
-    Raises OffsetMoved when it has been applied already; driver errors pass to the transaction.
+    Returns the journal's leases after it, by the ids of the accounts that were charged. Raises
+    OffsetMoved when it has been applied already; driver errors pass to the transaction.
     """
     moved = execute(db, _MOVE_OFFSET, (batch.new_offset, batch.journal_id, batch.old_offset))
     if moved.rowcount != 1:
         raise OffsetMoved(f"the offset of journal {batch.journal_id} is not {batch.old_offset}")
-    return apply_records(db, batch.records, recorded_ms)
+    return apply_records(db, batch.records, recorded_ms, batch.journal_id)
 
 
 def apply_records(
-    db: peewee.Database, records: Sequence[UsageRecord], recorded_ms: int
+    db: peewee.Database, records: Sequence[UsageRecord], recorded_ms: int, journal_id: str = ""
 ) -> dict[str, int]:
-    """Insert records, charge their wallets, add to the roll-ups, in the caller's transaction.
+    """Insert records, charge their accounts, add to the roll-ups, in the caller's transaction.
 
-    Returns the balances after it of all who were charged, by user id; 0 without a wallet. Passes
+    The leases of the journal they come from shrink, and are returned as `apply_batch` does. Passes
     the driver's error when a record cannot be booked, after which the transaction must end.
     """
     rows = [row_of(record, recorded_ms) for record in records]
     if rows:
         executemany(db, _INSERT_RECORD, rows)
-    balances = _charge_wallets(db, _day_charges(records), recorded_ms)
+    left: dict[str, int] = {}
+    if charged := account_charges(records):
+        # The locks of wallets, then those of quotas, guard the leases on them.
+        _charge_wallets(db, _day_charges(records), recorded_ms)
+        leases.charge_quotas(db, _quota_charges(records))
+        leases.spend(db, journal_id, charged)
+        left = leases.own_leases(db, journal_id, list(charged))
     # Last, since all writers want the same rows of the roll-ups.
     add_records(db, records)
-    return balances
+    return left
 
 
-def wallet_charges(records: Iterable[UsageRecord]) -> dict[str, int]:
-    """By user id, what records take from wallets."""
+def account_charges(records: Iterable[UsageRecord]) -> dict[str, int]:
+    """By account id, what records take from wallets and quotas; costs count against limits, too."""
     charged: defaultdict[str, int] = defaultdict(int)
-    for (user_id, _), amount in _day_charges(records).items():
-        charged[user_id] += amount
+    for record in records:
+        for charge in record.charges:
+            charged[charge.account or record.user_id] += charge.amount_nanos
+        if record.limit_account is not None and record.cost_nanos:
+            charged[record.limit_account] += record.cost_nanos
     return dict(charged)
-
-
-def read_balances(db: peewee.Database, user_ids: Sequence[str]) -> dict[str, int]:
-    """The balances of users now; 0 for a user without a wallet."""
-
-    def read() -> dict[str, int]:
-        found = dict.fromkeys(user_ids, 0)
-        for some, places in _in_parts(user_ids):
-            query = f'SELECT "user_id", "balance" FROM "wallets" WHERE "user_id" IN ({places})'
-            found.update(execute(db, query, some).fetchall())
-        return found
-
-    return snapshot_read(db, read)
 
 
 def charges_id(user_id: str, day: int) -> str:
@@ -132,11 +130,18 @@ def _day_charges(records: Iterable[UsageRecord]) -> dict[tuple[str, int], int]:
     return sums
 
 
-def _charge_wallets(
-    db: peewee.Database, sums: dict[tuple[str, int], int], at_ms: int
-) -> dict[str, int]:
+def _quota_charges(records: Iterable[UsageRecord]) -> dict[str, int]:
+    wallets = {record.user_id for record in records}
+    return {
+        account_id: amount
+        for account_id, amount in account_charges(records).items()
+        if account_id not in wallets
+    }
+
+
+def _charge_wallets(db: peewee.Database, sums: dict[tuple[str, int], int], at_ms: int) -> None:
     if not sums:
-        return {}
+        return
     mysql = is_mysql(db)
     user_ids = sorted({user_id for user_id, _ in sums})
     # The row locks of the wallets, taken in order of id, also guard their ledgers' day lines.
@@ -155,7 +160,6 @@ def _charge_wallets(
     if lines:
         executemany(db, _SET_BALANCE + _ON_WALLET[mysql], list(balances.items()))
         executemany(db, _ADD_CHARGES + _ON_CHARGES[mysql], lines)
-    return dict.fromkeys(user_ids, 0) | balances
 
 
 def _locked_balances(db: peewee.Database, user_ids: Sequence[str]) -> dict[str, int]:

@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from store.document_kinds import KINDS, NOT_YET
+from store.document_kinds import KINDS
 from store.document_texts import nearest
 from store.errors import Refused
 
@@ -27,7 +27,7 @@ Resolve = Callable[[object], object]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry: its identity (a name; for a key user and name) and the fields it gives."""
+    """One entry: its identity (one name or two, as a key has) and the fields it gives."""
 
     kind: str
     identity: Identity
@@ -53,9 +53,7 @@ def parse(text: str, environ: Mapping[str, str], folder: Path) -> Document:
     faults: list[str] = []
     entries: Document = []
     for section in content:
-        if section in NOT_YET:
-            faults.append(f'section "{section}": this version has no {NOT_YET[section]} yet')
-        elif section not in KINDS:
+        if section not in KINDS:
             faults.append(f'unknown section "{section}"{nearest(section, KINDS)}')
 
     resolve = resolver(environ, folder)

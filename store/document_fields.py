@@ -18,7 +18,10 @@ from store.pricing import PRICE_NAMES, format_money, parse_price
 
 MAX_DECIMAL_EXPONENT = 30
 MAX_LIST_LENGTH = 10_000
+MAX_INSTANT_MS = 253_402_300_799_999
+"""The end of the year 9999, beyond which times cannot be written."""
 
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _RFC_3339 = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
@@ -219,10 +222,14 @@ class Instant(FieldType):
             value = datetime.datetime.fromisoformat(value.upper())
         if not isinstance(value, datetime.datetime) or value.tzinfo is None:
             raise ValueError('must be a time like "2027-01-01T00:00:00Z"')
-        return round(value.timestamp() * 1000)
+        at_ms = round(value.timestamp() * 1000)
+        if not 0 <= at_ms <= MAX_INSTANT_MS:
+            raise ValueError("must lie in the years from 1970 to 9999")
+        return at_ms
 
     def plain(self, value: Any) -> str:
-        moment = datetime.datetime.fromtimestamp(value / 1000, datetime.UTC)
+        # Not from a float, which loses milliseconds of far years.
+        moment = _EPOCH + datetime.timedelta(milliseconds=value)
         precision = "milliseconds" if value % 1000 else "seconds"
         return moment.isoformat(timespec=precision).replace("+00:00", "Z")
 

@@ -30,17 +30,20 @@ from store.document_fields import (
     PriceTable,
 )
 from store.pricing import format_money, format_multiplier, parse_money, parse_multiplier
+from store.windows import NEVER, WINDOWS
 
 FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
 ROLES = ("member", "admin")
 SPEND_ORDERS = ("plan_first", "wallet_first", "plan_only", "wallet_only")
-LIMIT_WINDOWS = ("never", "day", "week", "month")
+LIMIT_WINDOWS = (NEVER, *WINDOWS)
 DEFAULT_GROUP = "default"
 PPM_PER_ONE = 1_000_000
 MAX_TOKENS = 10**9
 MAX_LIMIT = 10**12
 MAX_PRIORITY = 1_000_000
 MAX_WEIGHT = 1_000_000
+DEFAULT_DAYS = 30
+MAX_DAYS = 36_500
 
 
 class _Required:
@@ -55,6 +58,7 @@ REQUIRED = _Required()
 class Field:
     """One field: its type, what a new entry takes when it is missing, and whether it is secret.
 
+    A default of None that the type does not take is replaced by plan.py when the entry is made.
     `once`: only read when the entry is made, and shown by no list or export.
     """
 
@@ -70,6 +74,13 @@ class Kind:
 
     identity: Mapping[str, FieldType]
     fields: Mapping[str, Field]
+
+
+def _parse_quota(text: str) -> int:
+    nanos = parse_money(text)
+    if nanos == 0:
+        raise ValueError("must be more than 0")
+    return nanos
 
 
 _MONEY = Number(parse_money, format_money)
@@ -123,6 +134,23 @@ KINDS: Mapping[str, Kind] = {
             **_ENABLED,
         },
     ),
+    "plan": Kind(
+        {"name": NAME},
+        {
+            "quota": Field(Number(_parse_quota, format_money)),
+            "window": Field(Choice(WINDOWS)),
+            "days": Field(Integer(1, MAX_DAYS), DEFAULT_DAYS),
+            **_ENABLED,
+        },
+    ),
+    "subscription": Kind(
+        {"user": NAME, "plan": NAME},
+        {
+            "starts_at": Field(Instant(), None),
+            "expires_at": Field(Instant(), None),
+            **_ENABLED,
+        },
+    ),
     "key": Kind(
         {"user": NAME, "name": NAME},
         {
@@ -132,15 +160,12 @@ KINDS: Mapping[str, Kind] = {
             "models": Field(ListOf(MODEL_NAME), []),
             "networks": Field(ListOf(NETWORK), []),
             "limit": Field(Optional(_MONEY), None),
-            "limit_window": Field(Choice(LIMIT_WINDOWS), "never"),
+            "limit_window": Field(Choice(LIMIT_WINDOWS), NEVER),
             **_LIMITS,
             **_ENABLED,
         },
     ),
 }
-
-NOT_YET = {"plan": "plans", "subscription": "subscriptions"}
-"""Sections of the interface that this version refuses, with the word for what it lacks."""
 
 
 def plain(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,104 +1,222 @@
 """The money this process may promise: holds and settlements, in memory, for the loop's thread.
 
-free = balance last read - open holds - charges that are not written yet. The writer brings
-balances and says in the same moment which charges they contain (`applied`), so that no amount is
-counted twice or forgotten. The database side of wallets is in wallet; nothing here waits for it
-except the first hold of a user.
+free = lease - open holds - charges that are not written yet - what is on its way back. The writer
+brings leases and says in the same moment which charges they contain (`applied`), so that no amount
+is counted twice or forgotten. Orders to lend more or to take back go to the writer, before money
+runs short; a call waits for one only when it is the first of its user here, or little is left.
+The database side is leases.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from store.errors import StoreError
+from store.accounts import Account, Payment
+from store.errors import StoreError, StoreUnavailable
+from store.leases import Answer, Order, Verdict
 from store.usage import WALLET, Charge
 
-Account = tuple[str, str]
-"""Who pays: (WALLET, user id)."""
+IDLE_S = 600.0
+"""The lease of an account that nobody uses for so long goes back."""
 
-IDLE_S = 300.0
-"""A wallet nobody uses for so long is forgotten at the next `applied`, and read anew later."""
+PACE_S = 120
+"""For so long a lease shall last at the recent pace of spending."""
 
-_FORGET_PER_CALL = 1000
+HOLDS_AHEAD = 8
+"""A lease shall cover so many more calls like the last one, whatever the pace."""
+
+EMPTY_S = 1.0
+"""So long is believed that an account has nothing to lend, or that the store is away."""
+
+RECALL_WAIT_S = 1.0
+RECALL_RETRY_S = 0.1
+BARE_S = 0.25  # so long no call waits again for a recall that has brought nothing
+ORDER_WAIT_S = 5.0
+AHEAD_INTERVAL_S = 0.25
+RECALLED_S = 2.0  # so long nothing is ordered ahead of an account that was recalled
+REVIEW_S = 1.0
+IDLE_SWEEP_S = 30.0
 
 
 class WalletEmpty(StoreError):
-    """The free money of the account does not cover the least a call may need."""
+    """The free money of the wallet does not cover the least a call may need."""
+
+
+class QuotaUsed(StoreError):
+    """A subscription's quota or the key's spend limit does not cover the least a call may need.
+
+    `account`: whose window it is; None: no subscription is in force.
+    """
+
+    def __init__(self, account: Account | None) -> None:
+        super().__init__("the quota does not cover this call")
+        self.account = account
+
+
+class _State:
+    """What is known of one account; times are of the monotonic clock, in seconds."""
+
+    __slots__ = (
+        *("account", "ahead_at", "away_until", "bare_from", "bare_until", "cut"),
+        *("empty_until", "giving"),
+        *("held", "hold_size", "lease", "least", "low", "need", "order", "ordered_at", "pace"),
+        *("review_at", "unsure", "unwritten", "used_at"),
+    )
+
+    def __init__(self, account: Account, now: float) -> None:
+        self.account = account
+        self.lease = self.held = self.unwritten = self.giving = 0
+        # What the calls that wait lack, and the least with which one of them can go on.
+        self.need = self.least = 0
+        self.order: asyncio.Future[Verdict] | None = None
+        self.ordered_at = self.ahead_at = self.review_at = 0.0
+        self.empty_until = 0.0  # the store has nothing free
+        self.bare_until = 0.0  # nor have others, if so much is lacking
+        self.bare_from = 0
+        self.away_until = 0.0
+        self.unsure = False  # the store may have done what it did not confirm
+        self.cut = False  # the last order was not filled
+        self.low = 0  # below it more is ordered
+        self.hold_size = 0
+        self.used_at = now
+        self.pace = _Pace(now)
+
+    @property
+    def free(self) -> int:
+        return self.lease - self.held - self.unwritten - self.giving
+
+    def target(self, now: float) -> int:
+        """How much more than what runs a lease should have."""
+        return max(HOLDS_AHEAD * self.hold_size, self.pace.need(now))
+
+    def may_lend(self, lacking: int, now: float) -> bool:
+        """Whether to ask the store; `lacking` above 0: to recall from others, too."""
+        if now < self.away_until:
+            return False
+        if lacking:
+            return now >= self.bare_until or lacking < self.bare_from
+        return now >= self.empty_until
+
+    def note_bare(self, lacking: int, until: float, now: float) -> None:
+        """Nobody has so much."""
+        self.bare_from = lacking if now >= self.bare_until else min(self.bare_from, lacking)
+        self.bare_until = until
+
+
+class _Pace:
+    """What PACE_S need at the recent pace of spending, from two buckets of that length."""
+
+    __slots__ = ("_bucket", "_earlier", "_recent", "_since")
+
+    def __init__(self, now: float) -> None:
+        self._bucket = int(now // PACE_S)
+        self._earlier = self._recent = 0
+        self._since = now
+
+    def add(self, nanos: int, now: float) -> None:
+        bucket = int(now // PACE_S)
+        if bucket != self._bucket:
+            follows = bucket == self._bucket + 1
+            self._earlier = self._recent if follows else 0
+            self._since = max(self._since, (bucket - 1) * PACE_S) if follows else now
+            self._recent, self._bucket = 0, bucket
+        self._recent += nanos
+
+    def need(self, now: float) -> int:
+        return (self._earlier + self._recent) * PACE_S // max(1, int(now - self._since))
+
+
+_Part = tuple[_State, int]
 
 
 class Hold:
     """Money that a running call has reserved; to be settled exactly once."""
 
-    __slots__ = ("accounts", "amount_nanos", "settled")
+    __slots__ = ("_limit", "_parts", "_payers", "amount_nanos", "settled")
 
-    def __init__(self, accounts: Sequence[Account], amount_nanos: int) -> None:
-        self.accounts = accounts
+    def __init__(
+        self, payment: Payment, parts: Sequence[_Part], limit: _State | None, amount_nanos: int
+    ) -> None:
+        self._payers = payment.payers
+        self._parts = parts
+        self._limit = limit
         self.amount_nanos = amount_nanos
         self.settled = False
 
+    @property
+    def parts(self) -> tuple[Charge, ...]:
+        """What each payer has reserved, in the order in which they pay."""
+        return tuple(_charge(state.account, amount) for state, amount in self._parts)
 
-class _Wallet:
-    __slots__ = ("balance", "held", "unwritten", "used_at")
+    @property
+    def limit_account(self) -> str | None:
+        """The spend limit that the cost will count against."""
+        return None if self._limit is None else self._limit.account.id
 
-    def __init__(self, balance: int | None, used_at: float) -> None:
-        self.balance = balance
-        self.held = 0
-        self.unwritten = 0
-        self.used_at = used_at
+
+class _Lack(Exception):
+    """What only the store can say: whether an account has more."""
+
+    def __init__(self, state: _State, need: int, least: int) -> None:
+        super().__init__(state.account.id)
+        self.state, self.need, self.least = state, need, least
 
 
 class Funds:
-    """Holds and charges of all users of this process. All methods are for the loop's thread,
-    except `active_users`, which any thread may call.
+    """Holds and charges of all accounts of this process. All methods are for the loop's thread,
+    except `held`, which any thread may call.
     """
 
     def __init__(
-        self,
-        load_balance: Callable[[str], int],
-        executor: Executor,
-        clock: Callable[[], float] = time.monotonic,
+        self, send: Callable[[Order], bool], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`load_balance` blocks, runs in the executor and raises StoreUnavailable."""
-        self._load_balance = load_balance
-        self._executor = executor
+        """`send` gives an order to the writer, whose answer comes by `answered`; False: the store
+        is away, and none comes."""
+        self._send = send
         self._clock = clock
-        # Least recently used first.
-        self._wallets: dict[str, _Wallet] = {}
-        self._loading: dict[str, asyncio.Task[None]] = {}
+        self._states: dict[str, _State] = {}
+        self._unsure: set[str] = set()
+        self._idle_sweep_at = clock() + IDLE_SWEEP_S
 
-    def try_hold(
-        self, accounts: Sequence[Account], wanted_nanos: int, least_nanos: int
-    ) -> Hold | None:
-        """`hold` without waiting; None when the balance is not known yet."""
+    # ---- calls ----
+
+    def try_hold(self, payment: Payment, wanted_nanos: int, least_nanos: int) -> Hold | None:
+        """`hold` without waiting; None when the store has to be asked first."""
         if wanted_nanos <= 0:
-            return Hold(accounts, 0)
-        user_id = _payer(accounts)
-        wallet = self._wallets.get(user_id)
-        if wallet is None or wallet.balance is None:
+            return Hold(payment, (), None, 0)
+        if len(payment.payers) == 1 and payment.limit is None:
+            state = self._states.get(payment.payers[0].id)
+            if state is not None and state.free >= wanted_nanos:
+                self._reserve(state, wanted_nanos, self._clock())
+                return Hold(payment, ((state, wanted_nanos),), None, wanted_nanos)
+        try:
+            return self._hold_parts(payment, wanted_nanos, least_nanos)
+        except _Lack:
             return None
-        self._touch(user_id, wallet)
-        free = wallet.balance - wallet.held - wallet.unwritten
-        if free >= wanted_nanos:
-            amount = wanted_nanos
-        elif free >= least_nanos > 0:
-            amount = free
-        else:
-            raise WalletEmpty("the wallet's free balance does not cover this call")
-        wallet.held += amount
-        return Hold(accounts, amount)
 
-    async def hold(self, accounts: Sequence[Account], wanted_nanos: int, least_nanos: int) -> Hold:
+    async def hold(self, payment: Payment, wanted_nanos: int, least_nanos: int) -> Hold:
         """Reserve money for a call: `wanted`, or all that is free when that is `least` or more.
 
-        Nothing wanted always passes. Raises WalletEmpty, and StoreUnavailable when the balance
-        was never seen and the store is away.
+        Nothing wanted always passes. Raises WalletEmpty, QuotaUsed, and StoreUnavailable when the
+        leases do not cover it and the store is away.
         """
-        held = self.try_hold(accounts, wanted_nanos, least_nanos)
-        while held is None:
-            await self._load(_payer(accounts))
-            held = self.try_hold(accounts, wanted_nanos, least_nanos)
-        return held
+        if wanted_nanos <= 0:
+            return Hold(payment, (), None, 0)
+        recall_until = self._clock() + RECALL_WAIT_S
+        give_up_at = recall_until + ORDER_WAIT_S
+        while self._clock() < give_up_at:
+            try:
+                return self._hold_parts(payment, wanted_nanos, least_nanos)
+            except _Lack as lack:
+                verdict = await self._more(lack)
+                state, lacking = lack.state, lack.least
+            if verdict is Verdict.SHORT and lacking:
+                now = self._clock()
+                if now < recall_until:
+                    await asyncio.sleep(RECALL_RETRY_S)
+                else:
+                    state.note_bare(lacking, now + BARE_S, now)
+        raise StoreUnavailable("the store lends too slowly")
 
     def settle(self, hold: Hold, cost_nanos: int) -> tuple[Charge, ...]:
         """Give a hold back and charge the cost, which may be more or less; the charges made.
@@ -108,80 +226,283 @@ class Funds:
         if hold.settled:
             raise RuntimeError("a hold is settled once")
         hold.settled = True
-        if not hold.amount_nanos and not cost_nanos:
-            return ()
-        user_id = _payer(hold.accounts)
-        wallet = self._wallets.get(user_id)
-        if wallet is None:
-            wallet = self._wallets[user_id] = _Wallet(None, self._clock())
-        wallet.held -= hold.amount_nanos
-        wallet.unwritten += cost_nanos
-        return (Charge(WALLET, cost_nanos),) if cost_nanos else ()
+        now = self._clock()
+        costs = self._costs(hold, cost_nanos)
+        for state, amount in hold._parts:
+            state.held -= amount
+        if hold._limit is not None:
+            hold._limit.held -= hold.amount_nanos
+            self._spend(hold._limit, cost_nanos, now)
+        for state, amount in costs:
+            self._spend(state, amount, now)
+        return tuple([_charge(state.account, amount) for state, amount in costs])
 
-    def applied(self, balances: Mapping[str, int], charged: Mapping[str, int]) -> None:
-        """Take in balances from the store that contain `charged` of this process's charges.
+    # ---- the writer ----
 
-        Both by user id. The writer's posts must arrive in the order it made them.
+    def applied(self, leases: Mapping[str, int], charged: Mapping[str, int]) -> None:
+        """Take in leases from the store that contain `charged` of this process's charges.
+
+        Both by account id. The writer's posts must arrive in the order it made them.
         """
-        for user_id, balance in balances.items():
-            if wallet := self._wallets.get(user_id):
-                wallet.balance = balance
-        for user_id, amount in charged.items():
-            if wallet := self._wallets.get(user_id):
-                wallet.unwritten -= amount
-        self._forget_idle()
+        for account_id, lease in leases.items():
+            if state := self._states.get(account_id):
+                state.lease = lease
+        for account_id, amount in charged.items():
+            if state := self._states.get(account_id):
+                state.unwritten -= amount
 
-    def active_users(self) -> list[str]:
-        """The users whose balance should be read again and again."""
-        return list(self._wallets)
+    def answered(self, order: Order, answer: Answer) -> None:
+        """Take in what became of an order, in the same row as the posts of `applied`."""
+        state, now = self._states[order.account.id], self._clock()
+        if answer.verdict is Verdict.AWAY:
+            state.away_until = now + EMPTY_S
+            state.unsure = True
+            self._unsure.add(order.account.id)
+        else:
+            # The lease was read under its lock: it also contains what was not confirmed before.
+            state.lease, state.giving = answer.lease, 0
+            state.unsure = False
+            self._unsure.discard(order.account.id)
+            if not order.give:
+                self._lent(state, order, answer, now)
+        self._end_order(state, answer.verdict)
 
-    def free_nanos(self, user_id: str) -> int | None:
-        """What a user could still hold here; None when the balance is not known."""
-        wallet = self._wallets.get(user_id)
-        if wallet is None or wallet.balance is None:
-            return None
-        return wallet.balance - wallet.held - wallet.unwritten
+    def recalled(self, account_ids: Collection[str]) -> None:
+        """Give back what is free of these accounts: another process needs it."""
+        for account_id in account_ids:
+            if state := self._states.get(account_id):
+                # Nor is it taken back at once, before the other one could have it.
+                state.ahead_at = self._clock() + RECALLED_S
+                self._give_back(state)
 
-    async def _load(self, user_id: str) -> None:
-        loading = self._loading.get(user_id)
-        if loading is None:
-            loading = asyncio.ensure_future(self._read(user_id))
-            self._loading[user_id] = loading
-        # Shielded: others may wait for the same reading.
-        await asyncio.shield(loading)
+    def held(self) -> dict[str, int]:
+        """What running calls hold, by account id. Any thread."""
+        return {state.account.id: state.held for state in list(self._states.values())}
 
-    async def _read(self, user_id: str) -> None:
+    # ---- upkeep ----
+
+    def reconsider(self, refs: Collection[str] | None) -> None:
+        """Plans, limits or users (by their ids; None: any) have changed: quotas are lent anew."""
+        for state in list(self._states.values()):
+            if refs is None or state.account.ref in refs:
+                state.empty_until = state.bare_until = 0.0
+                if state.account.kind != WALLET:
+                    self._give_back(state)
+
+    def sweep(self) -> None:
+        """Clear up what is unsure, and give back what is idle; to be called once a second."""
+        now = self._clock()
+        for account_id in list(self._unsure):
+            state = self._states[account_id]
+            if state.order is None:
+                self._order(state, Order(state.account))
+        if now < self._idle_sweep_at:
+            return
+        self._idle_sweep_at = now + IDLE_SWEEP_S
+        for account_id, state in list(self._states.items()):
+            if state.used_at > now - IDLE_S or state.held or state.unwritten or state.order:
+                continue
+            if state.lease:
+                self._give_back(state)
+            elif not state.unsure:
+                del self._states[account_id]
+
+    # ---- from here on: how ----
+
+    def _state(self, account: Account) -> _State:
+        state = self._states.get(account.id)
+        if state is None:
+            state = self._states[account.id] = _State(account, self._clock())
+        return state
+
+    def _reserve(self, state: _State, amount: int, now: float) -> None:
+        state.held += amount
+        state.hold_size = amount
+        state.used_at = now
+        if state.free < state.low:
+            self._order_ahead(state, now)
+
+    def _spend(self, state: _State, amount: int, now: float) -> None:
+        state.unwritten += amount
+        state.used_at = now
+        state.pace.add(amount, now)
+        if now >= state.review_at:
+            state.review_at = now + REVIEW_S
+            if not state.cut:
+                state.low = state.target(now) // 2
+        if state.free < state.low:
+            self._order_ahead(state, now)
+
+    def _hold_parts(self, payment: Payment, wanted: int, least: int) -> Hold:
+        """The hold as the leases allow it. Raises _Lack while the store may lend more."""
+        if not payment.payers:
+            raise QuotaUsed(None)
+        now, least = self._clock(), max(1, min(least, wanted))
+        parts, got = self._payers_parts(payment, wanted, least, now)
+        if got < least:
+            self._ask_others(payment.payers, wanted - got, least - got, now)
+            raise self._refusal(payment, now)
+        limit = None if payment.limit is None else self._state(payment.limit)
+        if limit is not None:
+            allowed = self._allowed(limit, got, least, now)
+            parts, got = _shortened(parts, allowed), allowed
+            self._reserve(limit, got, now)
+        for state, amount in parts:
+            self._reserve(state, amount, now)
+        return Hold(payment, parts, limit, got)
+
+    def _payers_parts(
+        self, payment: Payment, wanted: int, least: int, now: float
+    ) -> tuple[list[_Part], int]:
+        """What each payer can reserve, in order, and the sum of it."""
+        parts: list[_Part] = []
+        got = 0
+        for account in payment.payers:
+            state = self._state(account)
+            amount = min(max(0, state.free), wanted - got)
+            if got + amount < wanted:
+                # Only for the last one others are asked at once: else there are more payers.
+                last = account is payment.payers[-1]
+                lacking = max(0, least - got - amount) if last else 0
+                if state.may_lend(lacking, now):
+                    raise _Lack(state, wanted - got - amount, lacking)
+            if amount:
+                parts.append((state, amount))
+                got += amount
+            if got == wanted:
+                break
+        return parts, got
+
+    def _ask_others(self, accounts: Sequence[Account], need: int, least: int, now: float) -> None:
+        """Raises _Lack when another process may have what is lacking."""
+        for account in accounts:
+            state = self._state(account)
+            if state.may_lend(least, now):
+                raise _Lack(state, need, least)
+
+    def _allowed(self, limit: _State, got: int, least: int, now: float) -> int:
+        """How much of a hold the spend limit of the key allows."""
+        free = max(0, limit.free)
+        if free >= got:
+            return got
+        lacking = max(0, least - free)
+        if limit.may_lend(lacking, now):
+            raise _Lack(limit, got - free, lacking)
+        if not lacking:
+            return free
+        if now < limit.away_until:
+            raise StoreUnavailable("the store is away and the lease does not cover the call")
+        raise QuotaUsed(limit.account)
+
+    def _refusal(self, payment: Payment, now: float) -> StoreError:
+        if any(now < self._state(account).away_until for account in payment.payers):
+            return StoreUnavailable("the store is away and the leases do not cover the call")
+        if any(account.kind == WALLET for account in payment.payers):
+            return WalletEmpty("the wallet's free balance does not cover this call")
+        # The one that is filled first says when there is more.
+        return QuotaUsed(min(payment.payers, key=lambda account: account.ends_ms or 0))
+
+    async def _more(self, lack: _Lack) -> Verdict:
+        """Has the store asked for what a call lacks, together with all calls that wait now."""
+        state, now = lack.state, self._clock()
+        if state.order is None:
+            # All calls that are woken by one answer share the next order.
+            state.order, state.ordered_at = asyncio.get_running_loop().create_future(), now
+            asyncio.get_running_loop().call_soon(self._order_need, state)
+        elif now - state.ordered_at > ORDER_WAIT_S:
+            state.away_until = now + EMPTY_S
+            return Verdict.AWAY
+        state.hold_size = max(state.hold_size, lack.need)
+        state.need += lack.need
+        state.least = min(state.least or lack.least, lack.least or state.least)
+        order = state.order
         try:
-            loop = asyncio.get_running_loop()
-            balance = await loop.run_in_executor(self._executor, self._load_balance, user_id)
+            await asyncio.wait({order}, timeout=ORDER_WAIT_S)
         finally:
-            del self._loading[user_id]
-        wallet = self._wallets.setdefault(user_id, _Wallet(None, self._clock()))
-        # What the writer brought meanwhile is newer than what was read beside it.
-        if wallet.balance is None:
-            wallet.balance = balance
+            state.need -= lack.need
+        if order.done():
+            return order.result()
+        state.away_until = self._clock() + EMPTY_S
+        return Verdict.AWAY
 
-    def _touch(self, user_id: str, wallet: _Wallet) -> None:
-        wallet.used_at = self._clock()
-        del self._wallets[user_id]
-        self._wallets[user_id] = wallet
+    def _order_need(self, state: _State) -> None:
+        ahead = state.target(self._clock())
+        order = Order(state.account, need=state.need, least=state.least, ahead=ahead)
+        if not self._send(order):
+            self._not_sent(state)
 
-    def _forget_idle(self) -> None:
-        # While the store is away nothing is applied, so nothing is forgotten either.
-        idle_since = self._clock() - IDLE_S
-        for _ in range(min(_FORGET_PER_CALL, len(self._wallets))):
-            user_id, wallet = next(iter(self._wallets.items()))
-            if wallet.used_at > idle_since:
-                return
-            if wallet.held or wallet.unwritten:
-                self._touch(user_id, wallet)
-            else:
-                del self._wallets[user_id]
+    def _order_ahead(self, state: _State, now: float) -> None:
+        if now < state.ahead_at or state.order is not None or not state.may_lend(0, now):
+            return
+        state.ahead_at = now + AHEAD_INTERVAL_S
+        self._order(state, Order(state.account, ahead=max(1, state.target(now) - state.free)))
+
+    def _order(self, state: _State, order: Order) -> None:
+        state.order = asyncio.get_running_loop().create_future()
+        state.ordered_at = self._clock()
+        if not self._send(order):
+            self._not_sent(state)
+
+    def _give_back(self, state: _State) -> None:
+        if state.order is not None or state.unsure or state.free <= 0:
+            return
+        state.giving = state.free
+        self._order(state, Order(state.account, give=state.giving))
+
+    def _lent(self, state: _State, order: Order, answer: Answer, now: float) -> None:
+        state.cut = answer.granted < order.need + order.ahead
+        state.low = (state.free - order.need if state.cut else state.target(now)) // 2
+        if answer.empty:
+            state.empty_until = now + EMPTY_S
+        if answer.verdict is Verdict.DRY:
+            state.note_bare(order.least, now + EMPTY_S, now)
+
+    def _not_sent(self, state: _State) -> None:
+        if not state.unsure:
+            state.giving = 0
+        state.away_until = self._clock() + EMPTY_S
+        self._end_order(state, Verdict.AWAY)
+
+    def _end_order(self, state: _State, verdict: Verdict) -> None:
+        order, state.order, state.least = state.order, None, 0
+        if order is not None:
+            order.set_result(verdict)
+
+    def _costs(self, hold: Hold, cost: int) -> Sequence[_Part]:
+        """Who pays how much: each as far as it has reserved, then as far as it has free money,
+        the last one for what is left."""
+        parts = hold._parts
+        if cost == 0:
+            return ()
+        if len(parts) == 1 and cost <= parts[0][1]:
+            return ((parts[0][0], cost),)
+        costs: dict[str, _Part] = {}
+        left = cost
+        for state, amount in (
+            *parts,
+            *(
+                (self._state(account), max(0, self._state(account).free))
+                for account in hold._payers
+            ),
+            (self._state(hold._payers[-1]), cost),
+        ):
+            paid = min(left, amount)
+            if paid:
+                before = costs.get(state.account.id, (state, 0))[1]
+                costs[state.account.id] = (state, before + paid)
+                left -= paid
+        return tuple(costs.values())
 
 
-def _payer(accounts: Sequence[Account]) -> str:
-    (account,) = accounts
-    kind, user_id = account
-    if kind != WALLET:
-        raise ValueError(f"an account of kind {kind!r} cannot pay")
-    return user_id
+def _shortened(parts: list[_Part], total: int) -> list[_Part]:
+    """The parts, cut from the end so that they sum up to `total`."""
+    out, left = [], total
+    for state, amount in parts:
+        if left:
+            out.append((state, min(amount, left)))
+            left -= out[-1][1]
+    return out
+
+
+def _charge(account: Account, amount: int) -> Charge:
+    return Charge(account.to, amount, "" if account.kind == WALLET else account.id)

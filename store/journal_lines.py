@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from store.accounts import split
 from store.pricing import cost_nanos, prices_from_json
 from store.usage import CLOSE_TAG, WALLET, Charge, UsageRecord
 
@@ -35,7 +36,8 @@ LOST_MESSAGE = "The gateway process ended before this call did."
 class OpenLine(msgspec.Struct, array_like=True, kw_only=True, frozen=True, tag=OPEN_TAG, gc=False):
     """A call that begins: what its record needs if the process dies.
 
-    `input_tokens` is the estimate that is charged then; `prices` is `Prices.json`.
+    `input_tokens` is the estimate that is charged then; `prices` is `Prices.json`; `holds`: what
+    each payer has reserved for it, in the order in which they pay.
     """
 
     id: str
@@ -55,6 +57,8 @@ class OpenLine(msgspec.Struct, array_like=True, kw_only=True, frozen=True, tag=O
     client_request_id: str | None = None
     client_ip: str | None = None
     user_agent: str | None = None
+    holds: tuple[Charge, ...] = ()
+    limit_account: str | None = None
 
 
 class Sent(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -111,14 +115,16 @@ def lost_record(opened: OpenLine, mark: MarkLine | None, node: str) -> UsageReco
         record.input_tokens = opened.input_tokens
         record.output_tokens = mark.output_tokens
         record.usage_source = "estimated"
-        _charge(record)
+        _charge(record, opened.holds)
     return record
 
 
-_OPEN_FIELDS = tuple(name for name in OpenLine.__struct_fields__ if name != "input_tokens")
+_OPEN_FIELDS = tuple(
+    name for name in OpenLine.__struct_fields__ if name not in ("input_tokens", "holds")
+)
 
 
-def _charge(record: UsageRecord) -> None:
+def _charge(record: UsageRecord, holds: tuple[Charge, ...]) -> None:
     if record.prices is None or record.multiplier_ppm is None:
         return
     try:
@@ -131,8 +137,8 @@ def _charge(record: UsageRecord) -> None:
         return
     if cost:
         record.cost_nanos = cost
-        record.billed_to = WALLET
-        record.charges = (Charge(WALLET, cost),)
+        record.charges = split(cost, holds or (Charge(WALLET, cost),))
+        record.billed_to = record.charges[0].to
 
 
 def segment_path(directory: Path, journal_id: str, start: int) -> Path:

@@ -51,8 +51,9 @@ class Subscription:
 class KeyEntry:
     """What a call must know of its key; `valid_until_ms`: the end of a rotated secret.
 
-    models None: no narrowing. `disabled` is also true when the user is disabled. `limit_window` None:
-    no spend limit. `subscriptions`: those that are neither disabled nor over, soonest end first.
+    models None: no narrowing. `disabled` is also true when the user is disabled. `limit_window`
+    None: no spend limit. `subscriptions`: those of the user that, like their plans, are not
+    disabled and that were not over when this was read, soonest end first; some may start later.
     """
 
     id: str
@@ -111,12 +112,18 @@ def pepper_id(pepper: str) -> str:
 
 _FIND = """SELECT k."id", k."name", u."id", u."name", COALESCE(g."name", ''),
   k."disabled", u."disabled", k."revoked_ms", k."expires_ms", k."models", k."networks",
-  u."spend_order", s."valid_until_ms"
+  u."spend_order", s."valid_until_ms", k."limit_nanos", k."limit_window"
   FROM "key_secrets" s
   JOIN "api_keys" k ON k."id" = s."key_id"
   JOIN "users" u ON u."id" = k."user_id"
   LEFT JOIN "groups" g ON g."id" = k."group_id"
   WHERE s."digest" IN ({marks})"""
+_SUBSCRIPTIONS = """SELECT s."id", p."name", p."window", s."starts_ms", s."expires_ms"
+  FROM "subscriptions" s
+  JOIN "plans" p ON p."id" = s."plan_id"
+  WHERE s."user_id" = ? AND s."disabled" = 0 AND p."disabled" = 0 AND s."expires_ms" > ?
+  ORDER BY s."expires_ms", s."id"
+"""
 
 
 def find_key(db: peewee.Database, wanted: Sequence[bytes]) -> KeyEntry | None:
@@ -125,11 +132,18 @@ def find_key(db: peewee.Database, wanted: Sequence[bytes]) -> KeyEntry | None:
     Blocking: in threads only. Raises StoreUnavailable.
     """
     text = _FIND.format(marks=", ".join("?" * len(wanted)))
-    row = snapshot_read(db, lambda: execute(db, text, wanted).fetchone())
-    return None if row is None else _entry(row)
+
+    def read() -> KeyEntry | None:
+        row = execute(db, text, wanted).fetchone()
+        if row is None:
+            return None
+        found = execute(db, _SUBSCRIPTIONS, (row[2], now_ms())).fetchall()
+        return _entry(row, [Subscription(*one) for one in found])
+
+    return snapshot_read(db, read)
 
 
-def _entry(row: Sequence[Any]) -> KeyEntry:
+def _entry(row: Sequence[Any], subscriptions: Sequence[Subscription]) -> KeyEntry:
     models = json.loads(row[9])
     return KeyEntry(
         id=row[0],
@@ -144,6 +158,8 @@ def _entry(row: Sequence[Any]) -> KeyEntry:
         networks=tuple(ipaddress.ip_network(network) for network in json.loads(row[10])),
         spend_order=row[11],
         valid_until_ms=row[12],
+        limit_window=None if row[13] is None else row[14],
+        subscriptions=tuple(subscriptions),
     )
 
 

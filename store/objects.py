@@ -15,7 +15,7 @@ from store.cipher import Cipher
 from store.document import Identity
 from store.document_kinds import KINDS
 from store.document_texts import nearest
-from store.errors import NotFound
+from store.errors import NotFound, Refused
 from store.ids import new_ulid, now_ms
 from store.passwords import hash_password, verify_password
 from store.pricing import PRICE_NAMES
@@ -27,6 +27,8 @@ TABLES: Mapping[str, type[tables.Row]] = {
     "group": tables.Group,
     "channel": tables.Channel,
     "user": tables.User,
+    "plan": tables.Plan,
+    "subscription": tables.Subscription,
     "key": tables.ApiKey,
 }
 # Fields whose column has another name; not listed and not special: the same name.
@@ -35,8 +37,12 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     "group": {"multiplier": "multiplier_ppm"},
     "channel": {},
     "user": {"order": "spend_order", "password": "password_hash"},
+    "plan": {},
+    "subscription": {"starts_at": "starts_ms", "expires_at": "expires_ms"},
     "key": {"expires_at": "expires_ms", "limit": "limit_nanos"},
 }
+TIMED = frozenset({"model", "user", "plan", "subscription", "key"})
+"""Kinds whose rows say when they were made."""
 # Fields that live in other tables, or that are translated.
 SPECIAL = frozenset({"price", "keys", "balance", "secret", "group", "enabled"})
 
@@ -108,10 +114,20 @@ def load(db: peewee.Database) -> State:
 
 
 def find(state: State, kind: str, name: str) -> Stored:
-    """The object of that name; a key by its id or as USER/NAME. NotFound."""
-    for stored in state[kind].values():
-        if "/".join(stored.identity) == name or (kind == "key" and stored.id == name):
-            return stored
+    """The object of that name; one whose identity has two parts as FIRST/LAST or by its id.
+
+    NotFound; Refused when several are written like that, since names may hold slashes.
+    """
+    two_parts = len(KINDS[kind].identity) > 1
+    found = [
+        stored
+        for stored in state[kind].values()
+        if "/".join(stored.identity) == name or (two_parts and stored.id == name)
+    ]
+    if len(found) > 1:
+        raise Refused([f'several {kind}s are called "{name}"; use the id'])
+    if found:
+        return found[0]
     hint = nearest(name, ("/".join(identity) for identity in state[kind]))
     raise NotFound(f'there is no {kind} "{name}"{hint}')
 
@@ -136,6 +152,7 @@ class _Extras:
             self.digests.setdefault(row["key_id"], set()).add(bytes(row["digest"]))
         self.users = {row["id"]: row["name"] for row in _rows(db, tables.User)}
         self.groups = {row["id"]: row["name"] for row in _rows(db, tables.Group)}
+        self.plans = {row["id"]: row["name"] for row in _rows(db, tables.Plan)}
 
 
 def _stored(kind: str, row: dict[str, Any], extras: _Extras) -> Stored:
@@ -156,8 +173,15 @@ def _stored(kind: str, row: dict[str, Any], extras: _Extras) -> Stored:
             fields[name] = frozenset(extras.digests.get(object_id, ()))
         elif name == "group":
             fields[name] = extras.groups.get(row["group_id"], "")
-    owner = (extras.users.get(row["user_id"], ""),) if kind == "key" else ()
-    return Stored(kind, object_id, (*owner, row["name"]), fields, row)
+    return Stored(kind, object_id, _identity(kind, row, extras), fields, row)
+
+
+def _identity(kind: str, row: dict[str, Any], extras: _Extras) -> Identity:
+    if kind == "key":
+        return extras.users.get(row["user_id"], ""), row["name"]
+    if kind == "subscription":
+        return extras.users.get(row["user_id"], ""), extras.plans.get(row["plan_id"], "")
+    return (row["name"],)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +196,10 @@ class Writer:
         """Make an object with these fields (all of them); its id."""
         object_id = new_ulid()
         self.ids[kind, identity] = object_id
-        row = {"id": object_id, "name": identity[-1], **self._columns(kind, fields)}
-        if kind in ("model", "user", "key"):
+        row = {"id": object_id, **self._named(kind, identity), **self._columns(kind, fields)}
+        if kind in TIMED:
             row["created_ms"] = now_ms()
         if kind == "key":
-            row["user_id"] = self.ids["user", identity[:1]]
             row |= keys.shown_parts(fields["secret"])
         TABLES[kind].insert(row).execute(self.db)
         if kind == "user":
@@ -207,6 +230,16 @@ class Writer:
             self._delete_channel_keys(stored.id)
         table: Any = TABLES[stored.kind]
         table.delete().where(table.id == stored.id).execute(self.db)
+
+    def _named(self, kind: str, identity: Identity) -> dict[str, str]:
+        """The columns of an identity."""
+        if kind == "subscription":
+            user, plan = identity
+            return {"user_id": self.ids["user", (user,)], "plan_id": self.ids["plan", (plan,)]}
+        if kind == "key":
+            user, name = identity
+            return {"user_id": self.ids["user", (user,)], "name": name}
+        return {"name": identity[-1]}
 
     def _columns(self, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         columns = {

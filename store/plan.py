@@ -4,10 +4,11 @@ Pure: no database, nothing is written. `apply.py` loads the state and carries a 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from store.document import Document, Entry, Identity, label
+from store.document_fields import MAX_INSTANT_MS
 from store.document_kinds import KINDS, REQUIRED
 from store.document_texts import nearest
 from store.errors import Refused
@@ -17,6 +18,8 @@ from store.objects import Sealing, State, Stored
 CREATE = "create"
 UPDATE = "update"
 REMOVE = "remove"
+
+DAY_MS = 24 * 3600 * 1000
 
 Vendors = Mapping[str, frozenset[str]]
 """Vendor name -> the families its upstreams speak."""
@@ -36,11 +39,18 @@ class Step:
 
 
 def make_plan(
-    state: State, document: Document, sealing: Sealing, vendors: Vendors, *, prune: bool = False
+    state: State,
+    document: Document,
+    sealing: Sealing,
+    vendors: Vendors,
+    *,
+    at_ms: int,
+    prune: bool = False,
 ) -> list[Step]:
     """The steps from the state to what the document says, removals first; Refused with all faults.
 
-    `prune`: what the document does not name goes, except revoked keys of users that stay.
+    `prune`: what the document does not name goes, except revoked keys of users that stay. `at_ms`:
+    now, when new subscriptions start that do not say when.
     """
     faults: list[str] = []
     steps = _removals(state, document) if prune else []
@@ -48,6 +58,8 @@ def make_plan(
         step = _step(state[entry.kind].get(entry.identity), entry, sealing, faults)
         if step is not None:
             steps.append(step)
+    final = _final(state, steps)
+    steps = [_timed(step, final, at_ms, faults) for step in steps]
     judge(state, steps, vendors, faults)
     _judge_secrets(state, steps, sealing, faults)
     if faults:
@@ -131,6 +143,29 @@ def _creation(entry: Entry, sealing: Sealing, faults: list[str]) -> Step:
     return Step(CREATE, entry.kind, entry.identity, None, fields, made)
 
 
+def _timed(step: Step, final: _Final, at_ms: int, faults: list[str]) -> Step:
+    """The step of a subscription with both its times, which are judged; others as they are."""
+    if step.kind != "subscription" or step.action == REMOVE:
+        return step
+    key = (step.kind, step.identity)
+    starts_ms, expires_ms = final[key]["starts_at"], final[key]["expires_at"]
+    plan = final.get(("plan", step.identity[1:]))
+    if starts_ms is None:
+        starts_ms = at_ms
+    if expires_ms is None and plan is not None:
+        # For good: what the plan says later is for later subscriptions.
+        expires_ms = starts_ms + plan["days"] * DAY_MS
+    if expires_ms is None:
+        return step  # There is no such plan, which is a fault of its own.
+    if expires_ms <= starts_ms:
+        faults.append(f"{label(*key)}: expires_at: must be later than starts_at")
+    if expires_ms > MAX_INSTANT_MS:
+        faults.append(f"{label(*key)}: expires_at: would lie beyond the year 9999; give it")
+    if step.action != CREATE:
+        return step
+    return replace(step, fields={**step.fields, "starts_at": starts_ms, "expires_at": expires_ms})
+
+
 def _once(kind: str, name: str) -> bool:
     return KINDS[kind].fields[name].once
 
@@ -175,6 +210,10 @@ def _references(
     if kind == "key":
         yield "user", "user", identity[0]
         yield "group", "group", fields["group"]
+    if kind == "subscription":
+        user, plan = identity
+        yield "user", "user", user
+        yield "plan", "plan", plan
     if kind == "channel":
         for group in fields["groups"]:
             yield "groups", "group", group

@@ -24,10 +24,14 @@ CLOSE_TAG = "c"
 
 
 class Charge(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Part of a cost and who pays it: `wallet`, later also a subscription."""
+    """Part of a cost and who pays it: `wallet` or `subscription:PLAN`.
+
+    `account`: the id of a subscription's window; empty for the user's wallet.
+    """
 
     to: str
     amount_nanos: int
+    account: str = ""
 
 
 class Attempt(msgspec.Struct, gc=False):
@@ -43,7 +47,8 @@ class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
     """What became of one call. Counts are disjoint; None means unknown or not there.
 
     `prices` is `Prices.json`, `reported_usage` JSON text of what the vendor said. A record with
-    usage_source `none` was not charged, whatever its prices say.
+    usage_source `none` was not charged, whatever its prices say. `limit_account`: the spend limit
+    that the cost counts against; not a column.
     """
 
     id: str
@@ -85,6 +90,7 @@ class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
     client_ip: str | None = None
     user_agent: str | None = None
     node: str | None = None
+    limit_account: str | None = None
 
 
 COLUMNS = (
@@ -92,7 +98,11 @@ COLUMNS = (
     "id",
     "started_ms",
     "recorded_ms",
-    *(name for name in UsageRecord.__struct_fields__ if name not in ("id", "started_ms")),
+    *(
+        name
+        for name in UsageRecord.__struct_fields__
+        if name not in ("id", "started_ms", "limit_account")
+    ),
 )
 """The columns of usage_records in the order of `row_of`."""
 
@@ -167,7 +177,7 @@ def row_of(record: UsageRecord, recorded_ms: int) -> tuple[Any, ...]:
     values[_CHARGES] = charges_json(record.charges)
     values[_ATTEMPTS] = _encode_json(record.attempts).decode()
     call_id, started_ms = values[0], values[1]
-    return (record_day(call_id), call_id, started_ms, recorded_ms, *values[2:])
+    return (record_day(call_id), call_id, started_ms, recorded_ms, *values[2:-1])
 
 
 _CHARGES = UsageRecord.__struct_fields__.index("charges")

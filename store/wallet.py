@@ -1,8 +1,8 @@
 """Wallets as commands see them: show, credit, debit, refund, ledger; explicit transactions.
 
-What running calls reserve is in funds, what they cost comes in through books, codes that are worth
-money are in codes. Every movement is a ledger line with the balance after it, under the row lock
-of the wallet.
+What gateways have of a wallet is in leases, what calls cost comes in through books, codes that are
+worth money are in codes. Every movement is a ledger line with the balance after it, under the row
+lock of the wallet.
 """
 
 import time
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import peewee
 
-from store import audit
+from store import audit, leases
 from store.books import CHARGES
 from store.database import execute, is_mysql, snapshot_read, transaction
 from store.errors import Conflict, NotFound, OutcomeUnknown, Refused, StoreUnavailable
@@ -34,6 +34,8 @@ ID_LIMIT_CHARS = 128
 REASON_LIMIT_CHARS = 1000
 COMMIT_ATTEMPTS = 3
 COMMIT_PAUSE_S = 0.3
+RECALL_WAIT_S = 2.0
+RECALL_PAUSE_S = 0.2
 
 _LINE_COLUMNS = (
     '"id", "user_id", "kind", "amount", "balance_after", "reference", "idempotency_id",'
@@ -80,7 +82,16 @@ class _Locked:
     that the ledger's order of time is that of the balances."""
 
     balance_nanos: int
+    leased_nanos: int
     at_ms: int
+
+
+class _Leased(Refused):
+    """The amount is there, but gateways have leased a part of it."""
+
+    def __init__(self, faults: Sequence[str], owner_id: str) -> None:
+        super().__init__(faults)
+        self.owner_id = owner_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +117,18 @@ class Movement:
 def show(db: peewee.Database, user: str) -> View:
     """The wallet of a user by name; NotFound."""
     query = (
-        'SELECT w."balance" FROM "users" u JOIN "wallets" w ON w."user_id" = u."id"'
+        'SELECT u."id", w."balance" FROM "users" u JOIN "wallets" w ON w."user_id" = u."id"'
         ' WHERE u."name" = ?'
     )
-    row = snapshot_read(db, lambda: execute(db, query, (user,)).fetchone())
-    if row is None:
-        raise _no_wallet(user)
-    return View(user, row[0], 0, 0)
 
+    def read() -> View:
+        row = execute(db, query, (user,)).fetchone()
+        if row is None:
+            raise _no_wallet(user)
+        leased, held = leases.lent(db, row[0])
+        return View(user, row[1], held, leased)
 
-def balance_of(db: peewee.Database, user_id: str) -> int:
-    """The balance of a user by id, 0 without a wallet; what Funds loads."""
-    query = 'SELECT "balance" FROM "wallets" WHERE "user_id" = ?'
-    row = snapshot_read(db, lambda: execute(db, query, (user_id,)).fetchone())
-    return 0 if row is None else int(row[0])
+    return snapshot_read(db, read)
 
 
 def ledger(db: peewee.Database, user: str) -> list[Line]:
@@ -145,8 +154,20 @@ def credit(db: peewee.Database, user: str, movement: Movement) -> Line:
 
 
 def debit(db: peewee.Database, user: str, movement: Movement) -> Line:
-    """Take money from a wallet, as `credit`; Refused when less than the amount is free."""
-    return _move(db, user, DEBIT, movement)
+    """Take money from a wallet, as `credit`; Refused when less than the amount is free.
+
+    What gateways have leased and do not hold is recalled first, for at most RECALL_WAIT_S.
+    """
+    give_up_at = time.monotonic() + RECALL_WAIT_S
+    while True:
+        try:
+            return _move(db, user, DEBIT, movement)
+        except _Leased as error:
+            if time.monotonic() >= give_up_at:
+                raise Refused(error.faults) from None
+            owner = error.owner_id
+        transaction(db, lambda: leases.recall(db, owner))  # noqa: B023  run at once
+        time.sleep(RECALL_PAUSE_S)
 
 
 def _move(db: peewee.Database, user: str, kind: str, movement: Movement) -> Line:
@@ -326,10 +347,9 @@ def _new_line(line_id: str, user_id: str, kind: str, movement: Movement, wallet:
     amount = movement.amount_nanos
     if kind == DEBIT:
         # A call may have cost more than it held: then less than nothing is there.
-        free = max(0, wallet.balance_nanos)
+        free = max(0, wallet.balance_nanos - wallet.leased_nanos)
         if amount > free:
-            fact = f"only {format_money(free)} is free, less than the amount {format_money(amount)}"
-            raise Refused([fact])
+            raise _too_little(user_id, amount, free, wallet)
         amount = -amount
     after = wallet.balance_nanos + amount
     if after > MAX_BIGINT:
@@ -338,6 +358,14 @@ def _new_line(line_id: str, user_id: str, kind: str, movement: Movement, wallet:
         *(line_id, user_id, kind, amount, after),
         *(movement.reference, movement.idempotency_id, movement.reason, wallet.at_ms),
     )
+
+
+def _too_little(user_id: str, amount: int, free: int, wallet: _Locked) -> Refused:
+    fact = f"only {format_money(free)} is free, less than the amount {format_money(amount)}"
+    if amount > wallet.balance_nanos:
+        return Refused([fact])
+    lent = format_money(wallet.leased_nanos)
+    return _Leased([f"{fact}: gateways have {lent} for running calls; try again later"], user_id)
 
 
 def _same(booked: Line, user_id: str, kind: str, movement: Movement) -> Line:
@@ -355,7 +383,8 @@ def _lock(db: peewee.Database, owner: Owner) -> _Locked:
         raise _no_wallet(owner.name)
     last_ms = 'SELECT MAX("at_ms") FROM "ledger" WHERE "user_id" = ?'
     (newest,) = execute(db, last_ms, (owner.id,)).fetchone()
-    return _Locked(int(row[0]), max(now_ms(), (newest or 0) + 1))
+    leased, _ = leases.lent(db, owner.id)
+    return _Locked(int(row[0]), leased, max(now_ms(), (newest or 0) + 1))
 
 
 def _no_wallet(user: str) -> NotFound:

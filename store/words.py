@@ -38,6 +38,18 @@ def entry_from_words(
     return entry
 
 
+def named(kind: str, name: str, words: Mapping[str, str]) -> dict[str, str]:
+    """The words of a new object with its identity, whose last part is `name`.
+
+    Of two parts the first is among the words, or the name is written FIRST/LAST.
+    """
+    identity = list(KINDS[kind].identity)
+    parts = name.split("/")
+    if len(identity) == len(parts) == 2 and identity[0] not in words:
+        return {**words, **dict(zip(identity, parts, strict=True))}
+    return {**words, identity[-1]: name}
+
+
 def _take_word(
     kind: str, raw: dict[str, Any], word: tuple[str, str], stored: Stored | None
 ) -> None:

@@ -2,12 +2,14 @@
 
 It reads closed calls from the files of its own journal and of adopted ones, from the offset the
 store has applied to the offset that is synced: the same way in normal work, when it catches up
-after an outage, and for the dead. It alone writes for its process. It also reads, once a second,
-what the process must know: changes (a function given to it) and the balances of active users.
+after an outage, and for the dead. It alone writes for its process. It carries out what the loop
+orders of leases, and reads what the process must know: changes (a function given to it) and the
+leases that others want back.
 """
 
 import logging
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable
@@ -16,14 +18,9 @@ from dataclasses import dataclass
 import msgspec
 import peewee
 
+from store import leases
 from store.adoption import Orphan, find_orphans
-from store.books import (
-    Batch,
-    apply_batch,
-    apply_records,
-    read_balances,
-    wallet_charges,
-)
+from store.books import Batch, account_charges, apply_batch, apply_records
 from store.database import (
     DRIVER_ERRORS,
     discard,
@@ -35,14 +32,19 @@ from store.errors import StoreError, StoreUnavailable
 from store.ids import now_ms, ulid_ms
 from store.journal import Journal
 from store.journal_lines import Closed, JournalReader
+from store.leases import Answer, Order, Verdict
+from store.nodes import note_seen
 from store.partitions import keep_ahead
-from store.usage import UsageRecord, clipped
+from store.usage import WALLET, UsageRecord, clipped
 
 log = logging.getLogger(__name__)
 
 WRITE_INTERVAL_S = 0.1
 BATCH_RECORDS = 500
 POLL_INTERVAL_S = 1.0
+RECALL_INTERVAL_S = 0.25
+HEARTBEAT_INTERVAL_S = 10.0
+ORDERS_PER_TRANSACTION = 100
 ADOPT_INTERVAL_S = 2.0
 PARTITIONS_INTERVAL_S = 3600.0
 PARTITIONS_FIRST_S = 5.0  # the first records of a start do not wait for it
@@ -58,12 +60,14 @@ DOWN = "down"
 class Hooks:
     """What the writer's thread calls; the loop's functions must be handed over thread-safely.
 
-    `post` gets balances and charged of `Funds.applied`, in order; `poll` is called once a second
-    and may read the database.
+    `applied`, `answered` and `recalled` are those of Funds and must be handed over in order; `held`
+    is its table; `poll` is called once a second and may read the database.
     """
 
-    post: Callable[[dict[str, int], dict[str, int]], None]
-    active_users: Callable[[], list[str]]
+    applied: Callable[[dict[str, int], dict[str, int]], None]
+    answered: Callable[[Order, Answer], None]
+    recalled: Callable[[list[str]], None]
+    held: Callable[[], dict[str, int]]
     poll: Callable[[peewee.Database], None]
 
 
@@ -96,7 +100,12 @@ class Writer:
         self._hooks = hooks
         self._own = _Source(journal.id, JournalReader(journal.directory, journal.id), None)
         self._adopted: list[_Source] = []
+        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._failing = False
+        self._held_shown: dict[str, int] = {}
         self._poll_at = 0.0
+        self._recall_at = 0.0
+        self._heartbeat_at = 0.0
         self._adopt_at = 0.0
         self._partitions_at = time.monotonic() + PARTITIONS_FIRST_S
         self._retry_s = RETRY_FIRST_S
@@ -109,8 +118,18 @@ class Writer:
         """Begin to work; the database may still be away."""
         self._thread.start()
 
+    def order(self, order: Order) -> bool:
+        """Have an order carried out soon; False, and no answer, while the store is away."""
+        if self._failing:
+            return False
+        self._orders.put(order)
+        self._wake.set()
+        return True
+
     def stop(self, timeout_s: float) -> bool:
         """End the journal, apply what it holds and end; whether all of it was applied in time.
+
+        Then its leases are given back.
 
         Then the journal's files are removed; else they stay for adoption. Blocks. Nothing is
         posted any more. To be called once, when the loop has ended all calls.
@@ -147,13 +166,14 @@ class Writer:
                 self._poll_at = 0.0
                 if self.state == UP:
                     log.error("the store is away: %s", error)
-            self.state = DOWN
+            self.state, self._failing = DOWN, True
             discard(self._db)
+            self._refuse_orders()
             self._retry_s = min(RETRY_MAX_S, self._retry_s * 2)
             return self._retry_s
         if self.state == DOWN:
             log.info("the store is up")
-        self.state, self._retry_s = UP, RETRY_FIRST_S
+        self.state, self._failing, self._retry_s = UP, False, RETRY_FIRST_S
         return 0.0 if more else WRITE_INTERVAL_S
 
     def _round(self) -> bool:
@@ -161,10 +181,13 @@ class Writer:
         stopping, now = self._stop_at is not None, time.monotonic()
         if stopping or now >= self._poll_at:
             self._poll_at = now + POLL_INTERVAL_S
-            # First, since the balances read next may contain a batch whose outcome is unknown.
+            # First, since the leases read next may contain a batch whose outcome is unknown.
             self._resolve(self._own)
             if not stopping:
                 self._poll()
+        if not stopping:
+            self._serve_orders()
+            self._look_for_recalls()
         more = self._apply(self._own, self._journal.synced_offset)
         self._journal.applied_offset = self._own.position
         if stopping:
@@ -185,8 +208,10 @@ class Writer:
         if now >= self._partitions_at:
             self._partitions_at = now + PARTITIONS_INTERVAL_S
             keep_ahead(self._db)
-        if users := self._hooks.active_users():
-            self._hooks.post(read_balances(self._db, users), {})
+        if now >= self._heartbeat_at:
+            self._heartbeat_at = now + HEARTBEAT_INTERVAL_S
+            note_seen(self._db, self._node)
+        self._show_held()
         try:
             self._hooks.poll(self._db)
         except StoreUnavailable:
@@ -195,6 +220,53 @@ class Writer:
             # What cannot be taken in must not keep closed calls from being booked.
             log.exception("the news of the store cannot be taken in")
             discard(self._db)
+
+    def _serve_orders(self) -> None:
+        """Carry out what the loop has ordered, many orders in one transaction."""
+        while orders := self._take_orders():
+            # The locks of wallets come before those of quotas, each in order of id, as in books.
+            orders.sort(key=lambda order: (order.account.kind != WALLET, order.account.id))
+            try:
+                answers = transaction(self._db, lambda: self._carry_out(orders))
+            except Exception:
+                # Perhaps it has happened: the next order for the account reads the lease.
+                for order in orders:
+                    self._hooks.answered(order, Answer(Verdict.AWAY))
+                raise
+            for order, answer in zip(orders, answers, strict=True):
+                self._hooks.answered(order, answer)
+
+    def _carry_out(self, orders: list[Order]) -> list[Answer]:
+        return [leases.carry_out(self._db, self._own.id, order) for order in orders]
+
+    def _take_orders(self) -> list[Order]:
+        orders: list[Order] = []
+        while len(orders) < ORDERS_PER_TRANSACTION and not self._orders.empty():
+            orders.append(self._orders.get())
+        return orders
+
+    def _refuse_orders(self) -> None:
+        while orders := self._take_orders():
+            for order in orders:
+                self._hooks.answered(order, Answer(Verdict.AWAY))
+
+    def _look_for_recalls(self) -> None:
+        now = time.monotonic()
+        if now >= self._recall_at:
+            self._recall_at = now + RECALL_INTERVAL_S
+            if wanted := leases.recalled(self._db, self._own.id):
+                self._hooks.recalled(wanted)
+
+    def _show_held(self) -> None:
+        held = self._hooks.held()
+        changed = {
+            account_id: held.get(account_id, 0)
+            for account_id in held.keys() | self._held_shown.keys()
+            if held.get(account_id, 0) != self._held_shown.get(account_id, 0)
+        }
+        if changed:
+            transaction(self._db, lambda: leases.write_held(self._db, self._own.id, changed))
+            self._held_shown = held
 
     def _resolve(self, source: _Source) -> bool:
         """Learn from the store how far a journal is applied; False when it was finished.
@@ -205,8 +277,9 @@ class Writer:
         if source.committed is None:
             source.committed = source.position = offset
         elif source.pending is not None and offset == source.pending.offset:
-            charged = wallet_charges(source.pending.records)
-            self._landed(source, source.pending, read_balances(self._db, list(charged)))
+            charged = account_charges(source.pending.records)
+            left = leases.own_leases(self._db, source.id, list(charged))
+            self._landed(source, source.pending, left)
         elif offset != source.committed:
             raise StoreError(
                 f"the store says that journal {source.id} is applied up to {offset}, not"
@@ -246,20 +319,21 @@ class Writer:
             if not _blames_record(error):
                 raise
             log.error("journal %s: a batch cannot be booked as it is: %s", source.id, error)
-        return self._transact(Batch(source.id, old, closed.offset, self._bookable(closed.records)))
+        return self._transact(
+            Batch(source.id, old, closed.offset, self._bookable(source, closed.records))
+        )
 
     def _transact(self, batch: Batch) -> dict[str, int]:
         return transaction(self._db, lambda: apply_batch(self._db, batch, now_ms()))
 
-    def _landed(self, source: _Source, closed: Closed, balances: dict[str, int]) -> None:
+    def _landed(self, source: _Source, closed: Closed, left: dict[str, int]) -> None:
         source.committed = source.position = closed.offset
         source.pending = None
-        if self._stop_at is None and balances:
-            # Charges of the dead were never counted as this process's own.
-            charged = {} if source.orphan else wallet_charges(closed.records)
-            self._hooks.post(balances, charged)
+        # Leases and charges of the dead are not this process's own.
+        if self._stop_at is None and left and source.orphan is None:
+            self._hooks.applied(left, account_charges(closed.records))
 
-    def _bookable(self, records: list[UsageRecord]) -> list[UsageRecord]:
+    def _bookable(self, source: _Source, records: list[UsageRecord]) -> list[UsageRecord]:
         """Try each record alone; those that can be booked, if need be with their texts cut.
 
         The others are parked before anything is committed.
@@ -271,10 +345,10 @@ class Writer:
             bookable.clear()
             refused.clear()
             for record in records:
-                reason = self._try_booking(record)
+                reason = self._try_booking(source, record)
                 if reason is not None:
                     record = clipped(record)
-                    reason = self._try_booking(record)
+                    reason = self._try_booking(source, record)
                 if reason is None:
                     bookable.append(record)
                 else:
@@ -289,9 +363,9 @@ class Writer:
             self._park(record, reason)
         return bookable
 
-    def _try_booking(self, record: UsageRecord) -> str | None:
+    def _try_booking(self, source: _Source, record: UsageRecord) -> str | None:
         try:
-            apply_records(self._db, [record], now_ms())
+            apply_records(self._db, [record], now_ms(), source.id)
         except (*DRIVER_ERRORS, *_UNBOOKABLE) as error:
             if not _blames_record(error):
                 raise
@@ -311,8 +385,14 @@ class Writer:
             os.close(descriptor)
 
     def _mark_finished(self, source: _Source) -> None:
-        update = 'UPDATE "journals" SET "finished_ms" = ? WHERE "id" = ?'
-        transaction(self._db, lambda: execute(self._db, update, (now_ms(), source.id)))
+        """All its charges are booked: what is left of its leases is free again."""
+
+        def work() -> None:
+            leases.give_all_back(self._db, source.id)
+            update = 'UPDATE "journals" SET "finished_ms" = ? WHERE "id" = ?'
+            execute(self._db, update, (now_ms(), source.id))
+
+        transaction(self._db, work)
 
     def _find_orphans(self) -> None:
         known = {self._own.id, *(source.id for source in self._adopted)}

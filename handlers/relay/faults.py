@@ -1,10 +1,12 @@
 """Errors of the store and of the upstream client, as faults. The one table for both."""
 
+import datetime
+
 from adapters.faults import Condition, Fault
 from handlers.relay.upstream import UpstreamError
-from store.errors import StoreUnavailable
-from store.funds import WalletEmpty
-from store.journal import JournalFull
+from store.accounts import LIMIT, Account
+from store.errors import StoreError
+from store.funds import QuotaUsed, WalletEmpty
 
 # kind of UpstreamError -> condition, another channel may be tried (protocols: reading errors)
 _UPSTREAM: dict[str, tuple[Condition, bool]] = {
@@ -40,8 +42,21 @@ def may_fail_over(error: UpstreamError, retry_timeouts: bool) -> bool:
     return retry or (retry_timeouts and condition is Condition.UPSTREAM_TIMEOUT)
 
 
-def from_store(error: StoreUnavailable | WalletEmpty | JournalFull) -> Fault:
-    """The fault a client is told when the store or the journal refuses a call."""
+def from_store(error: StoreError) -> Fault:
+    """The fault a client is told when the store, the journal or its money refuses a call."""
     if isinstance(error, WalletEmpty):
         return Fault(Condition.WALLET_EMPTY)
+    if isinstance(error, QuotaUsed):
+        return Fault(Condition.QUOTA_USED, _quota_message(error.account))
     return Fault(Condition.UNAVAILABLE)
+
+
+def _quota_message(account: Account | None) -> str:
+    if account is None:
+        return "No subscription of this user is in force."
+    what = "spend limit of this API key" if account.kind == LIMIT else "subscription quota"
+    if account.ends_ms is None:
+        return f"The {what} is used up."
+    # All windows turn at midnight UTC.
+    day = datetime.datetime.fromtimestamp(account.ends_ms // 1000, datetime.UTC).date()
+    return f"The {what} is used up until {day}."

@@ -31,9 +31,10 @@ from handlers.relay.plan import ordered
 from handlers.relay.pump import CONTENT_TYPES, PumpEnd, StreamPump
 from handlers.relay.upstream import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
 from handlers.telemetry import Telemetry
+from store.accounts import payment_of
 from store.catalog import EMPTY, Channel, Snapshot
 from store.errors import StoreUnavailable
-from store.funds import Funds, WalletEmpty
+from store.funds import Funds, QuotaUsed, WalletEmpty
 from store.journal import Journal, JournalFull
 from store.journal_lines import OpenLine, Sent
 from store.key_cache import KeyCache
@@ -130,12 +131,12 @@ class Relay:
         wanted, least = admit.hold_amounts(call)
         if wanted == 0:
             return
-        accounts = (("wallet", call.key.user_id),)
+        payment = payment_of(call.key, call.arrival.started_ms)
         try:
-            call.hold = self.funds.try_hold(accounts, wanted, least)
+            call.hold = self.funds.try_hold(payment, wanted, least)
             if call.hold is None:
-                call.hold = await self.funds.hold(accounts, wanted, least)
-        except (WalletEmpty, StoreUnavailable) as error:
+                call.hold = await self.funds.hold(payment, wanted, least)
+        except (WalletEmpty, QuotaUsed, StoreUnavailable) as error:
             raise faults.from_store(error) from None
 
     def _open(self, call: Call) -> None:
@@ -159,6 +160,8 @@ class Relay:
             client_request_id=arrival.client_request_id,
             client_ip=arrival.client_ip,
             user_agent=arrival.user_agent,
+            holds=call.hold.parts if call.hold else (),
+            limit_account=call.hold.limit_account if call.hold else None,
         )
         try:
             self.journal.open_call(line)
@@ -337,7 +340,7 @@ class Relay:
         counts = settle.charged_counts(call)
         bill = settle.Bill(counts)
         if call.hold is not None:
-            cost = settle.cost_of(call, counts)
+            counts, cost = settle.payable(call, counts)
             bill = settle.Bill(counts, cost, self.funds.settle(call.hold, cost))
         record = settle.record_of(call, ending, bill, self.node, wall_ms())
         if call.opened:
@@ -355,6 +358,8 @@ class Relay:
             upstream_model=call.upstream_model,
             channel=call.channel.name,
         )
+        # Were the process killed, this would be charged.
+        output_tokens = min(output_tokens, settle.output_bound(call))
         self.journal.mark(call.arrival.call_id, output_tokens, relayed=True, sent=sent)
 
     def _end_stream(self, call: Call, ending: Ending, downstream: Downstream) -> None:

@@ -47,12 +47,12 @@ def charged_counts(call: Call) -> Counts:
         return NOTHING
     usage = delivery.usage
     if usage is None:
-        output = min(delivery.output_units, _output_bound(call))
+        output = min(delivery.output_units, output_bound(call))
         return Counts(Usage(input_tokens=call.input_estimate_tokens, output_tokens=output),
-                      "estimated")  # fmt: skip
+                      "estimated", delivery.reported)  # fmt: skip
     bounded = _bounded(usage, call)
     if not delivery.whole:
-        delivered = min(delivery.output_units, _output_bound(call))
+        delivered = min(delivery.output_units, output_bound(call))
         return _partial(bounded, usage, delivered, delivery.reported)
     return Counts(bounded, "reported", None if bounded == usage else delivery.reported)
 
@@ -77,17 +77,21 @@ def _bounded(usage: Usage, call: Call) -> Usage:
     """`usage` with counts beyond reason cut to the bounds of the call."""
     assert call.model is not None
     input_bound = max(call.model.context_tokens or ABSURD_INPUT_TOKENS, call.input_bound_tokens)
-    output_bound = _output_bound(call)
+    return _cut_usage(usage, input_bound, output_bound(call))
+
+
+def _cut_usage(usage: Usage, most_input: int, most_output: int) -> Usage:
+    """`usage` with input and output of at most so many tokens."""
     inputs = [usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens,
               usage.cache_write_1h_tokens]  # fmt: skip
     outputs = [usage.output_tokens, usage.reasoning_tokens]
-    if sum(inputs) <= input_bound and sum(outputs) <= output_bound:
+    if sum(inputs) <= most_input and sum(outputs) <= most_output:
         return usage
-    inputs, outputs = _cut(inputs, input_bound), _cut(outputs, output_bound)
+    inputs, outputs = _cut(inputs, most_input), _cut(outputs, most_output)
     return Usage(inputs[0], outputs[0], inputs[1], inputs[2], inputs[3], outputs[1])
 
 
-def _output_bound(call: Call) -> int:
+def output_bound(call: Call) -> int:
     """The most output tokens a call is charged for."""
     assert call.model is not None
     return max(call.output_bound_tokens, call.model.max_output_tokens or 0)
@@ -100,6 +104,17 @@ def _cut(counts: list[int], bound: int) -> list[int]:
         out.append(min(count, left))
         left -= out[-1]
     return out
+
+
+def payable(call: Call, counts: Counts) -> tuple[Counts, int]:
+    """(counts, nanos) to charge: a cost that no BIGINT holds is cut to the hold's bounds, which
+    fit."""
+    try:
+        return counts, cost_of(call, counts)
+    except OverflowError:
+        usage = _cut_usage(counts.usage, call.input_bound_tokens, call.output_bound_tokens)
+        counts = Counts(usage, counts.source, call.delivery.reported)
+        return counts, cost_of(call, counts)
 
 
 def cost_of(call: Call, counts: Counts) -> int:
@@ -157,6 +172,7 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, now_ms: int) ->
         arrival.client_ip,
         arrival.user_agent,
         node,
+        call.hold.limit_account if call.hold else None,
     )
 
 

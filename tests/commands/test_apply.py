@@ -123,3 +123,34 @@ def test_limits_that_nothing_enforces_yet_are_named(filled, tmp_path):
     done = filled.run("apply", str(path))
     assert done.code == 0
     assert done.err == 'note: group "default": rpm: stored, not enforced yet\n'
+
+
+def test_limits_that_are_enforced_are_not_named(filled):
+    limited = {"user": "alice", "name": "laptop", "limit": "5", "limit_window": "month"}
+    doc = {"key": [limited], "user": [{"name": "alice", "order": "wallet_only"}]}
+    done = filled.run("apply", "-", stdin=json.dumps(doc))
+    assert (done.code, done.err) == (0, "")
+
+
+def test_plans_and_subscriptions_go_in_and_out(either):
+    doc = document() | {
+        "plan": [{"name": "monthly", "quota": "20.00", "window": "month"}],
+        "subscription": [{"user": "alice", "plan": "monthly"}],
+    }
+    changes = either.apply(doc)["changes"]
+    assert {"kind": "plan", "name": "monthly", "action": "create"} in changes
+    assert {"kind": "subscription", "name": "alice/monthly", "action": "create"} in changes
+    assert either.apply(doc) == {"changes": [], "keys": []}
+    exported = either.json("export")
+    assert exported["plan"] == [
+        {"name": "monthly", "quota": "20", "window": "month", "days": 30, "enabled": True}
+    ]
+    [subscription] = exported["subscription"]
+    assert set(subscription) == {"user", "plan", "starts_at", "expires_at", "enabled"}
+    pruned = either.json("apply", "-", "--prune", stdin=json.dumps(document()))["changes"]
+    assert [(c["kind"], c["action"]) for c in pruned] == [
+        ("subscription", "remove"),
+        ("plan", "remove"),
+    ]
+    either.apply({name: exported[name] for name in ("plan", "subscription")})
+    assert either.json("export") == exported

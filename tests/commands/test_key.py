@@ -5,7 +5,9 @@ import time
 import pytest
 
 from conf import secrets
+from store.database import transaction
 from store.keys import digests, find_key
+from store.tables import Quota
 
 GIVEN = "sk-brought-along-from-elsewhere"
 
@@ -108,6 +110,21 @@ def test_an_expired_key_says_so(filled):
     expired = {"user": "alice", "name": "old", "expires_at": "2020-01-01T00:00:00Z"}
     filled.apply({"key": [expired]})
     assert status(filled, "alice/old") == "expired"
+
+
+def test_a_limit_is_shown_with_what_was_spent(filled):
+    free = filled.json("key", "show", "alice/laptop")
+    assert (free["limit"], free["spent"], free["resets_at"]) == (None, None, None)
+    filled.apply({"key": [{"user": "alice", "name": "laptop", "limit": "5"}]})
+    with filled.store() as db:
+        row = {"account": f"{free['id']}:never:0", "spent": 25 * 10**8}
+        transaction(db, lambda: Quota.insert(row).execute(db))
+    key = filled.json("key", "show", "alice/laptop")
+    assert (key["limit"], key["spent"], key["resets_at"]) == ("5", "2.5", None)
+    assert filled.json("key", "list") == [key]
+    filled.apply({"key": [{"user": "alice", "name": "laptop", "limit_window": "day"}]})
+    key = filled.json("key", "show", "alice/laptop")
+    assert key["spent"] == "0" and key["resets_at"].endswith("T00:00:00Z")
 
 
 def test_rotation_keeps_the_old_secret_for_a_while(filled, entry):

@@ -8,34 +8,58 @@ from pathlib import Path
 
 import pytest
 
+from store.database import transaction
+from store.document_fields import Instant
+from store.tables import Quota
+from store.windows import window_at
 from tests.commands.conftest import UPSTREAM_KEY
 
 ROOT = Path(__file__).resolve().parents[2]
-KINDS = ("user", "group", "model", "channel")
+KINDS = ("user", "group", "model", "channel", "plan", "subscription")
+IDENTITY = {"subscription": ["user", "plan"]}
+PLANS = {
+    "plan": [{"name": "monthly", "quota": "20", "window": "month"}],
+    "subscription": [{"user": "alice", "plan": "monthly"}],
+}
+
+
+@pytest.fixture
+def filled(filled):
+    """An installation with one object of each kind."""
+    filled.apply(PLANS)
+    return filled
+
+
+def name_of(kind, item):
+    return "/".join(item[part] for part in IDENTITY.get(kind, ["name"]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_lists_are_arrays_of_whole_objects_and_tables(filled, kind):
     [item] = filled.json(kind, "list")
     assert len(item["id"]) == 26 and item["enabled"] is True
-    assert filled.json(kind, "show", item["name"]) == item
+    name = name_of(kind, item)
+    assert filled.json(kind, "show", name) == item
     head, line = filled.ok(kind, "list").splitlines()
-    assert head.split()[0] == "name" and line.split()[0] == item["name"]
-    assert item["name"] in filled.ok(kind, "show", item["name"])
+    parts = IDENTITY.get(kind, ["name"])
+    assert head.split()[: len(parts)] == parts
+    assert line.split()[: len(parts)] == [item[part] for part in parts]
+    assert item["id"] in filled.ok(kind, "show", name)
     assert UPSTREAM_KEY not in str(item)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_empty_list_says_how_to_begin(installation, kind):
+    written = "USER/PLAN" if kind == "subscription" else "NAME"
     ended = installation.run(kind, "list")
-    assert ended.code == 0 and f"./sluice {kind} create NAME" in ended.err
+    assert ended.code == 0 and f"./sluice {kind} create {written}" in ended.err
     assert installation.run(kind, "list", "--json") == (0, "[]\n", "")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_disable_and_enable(filled, kind):
     [item] = filled.json(kind, "list")
-    name = item["name"]
+    name = name_of(kind, item)
     done = filled.json(kind, "disable", name)
     assert done["changes"] == [{"kind": kind, "name": name, "action": "update"}]
     assert filled.json(kind, "show", name)["enabled"] is False
@@ -48,10 +72,10 @@ def test_disable_and_enable(filled, kind):
 @pytest.mark.parametrize("verb", ["show", "disable", "enable", "remove", "set"])
 def test_unknown_names_are_answered_with_the_nearest(filled, kind, verb):
     [item] = filled.json(kind, "list")
-    wrong = item["name"][:-1] + "x"
+    wrong = name_of(kind, item)[:-1] + "x"
     words = ["enabled=true"] if verb == "set" else []
     said = filled.refused(kind, verb, wrong, *words)
-    assert f'did you mean "{item["name"]}"?' in said and "the store" not in said
+    assert f'did you mean "{name_of(kind, item)}"?' in said and "the store" not in said
 
 
 def test_users_are_made_and_removed(filled):
@@ -96,6 +120,52 @@ def test_every_fault_of_the_words_is_told(filled):
     assert 'did you mean "openai"' in said
     assert "refers to it" in filled.refused("group", "remove", "default")
     assert "identity" in filled.refused("user", "set", "alice", "name=alicia")
+
+
+def test_subscriptions_are_made_extended_and_ended(filled):
+    said = filled.ok("subscription", "remove", "alice/monthly")
+    assert said == 'subscription "alice/monthly" removed\n'
+    starts = "starts_at=2026-11-01T00:00:00Z"
+    said = filled.ok("subscription", "create", "alice/monthly", starts)
+    assert said == 'subscription "alice/monthly" created\n'
+    assert "exists" in filled.refused("subscription", "create", "monthly", "user=alice")
+    made = filled.json("subscription", "show", "alice/monthly")
+    assert made["starts_at"] == "2026-11-01T00:00:00Z"
+    assert made["expires_at"] == "2026-12-01T00:00:00Z"
+    extended = "expires_at=2027-12-01T00:00:00Z"
+    filled.ok("subscription", "set", "alice/monthly", extended)
+    shown = filled.json("subscription", "show", made["id"])
+    assert shown == made | {"expires_at": "2027-12-01T00:00:00Z"}
+    assert "refers to it" in filled.refused("plan", "remove", "monthly")
+    filled.ok("subscription", "remove", made["id"])
+    filled.ok("plan", "remove", "monthly")
+    assert filled.json("plan", "list") == []
+
+
+def test_a_subscription_is_made_as_plan_and_user(filled):
+    filled.ok("plan", "create", "daily", "quota=0.5", "window=day", "days=7")
+    filled.ok("subscription", "create", "daily", "user=alice")
+    assert [one["plan"] for one in filled.json("subscription", "list")] == ["daily", "monthly"]
+    assert "user is missing" in filled.refused("subscription", "create", "daily")
+    said = filled.refused("plan", "create", "none", "quota=0", "window=never", "days=0")
+    assert "more than 0" in said and "day, week, month" in said and "between 1 and" in said
+
+
+def test_subscriptions_show_what_their_window_spent(filled):
+    [item] = filled.json("subscription", "list")
+    assert item["spent"] == "0"
+    resets_ms = Instant().parse(item["resets_at"])
+    first_day, _ = window_at("month", resets_ms - 1)
+    with filled.store() as db:
+        account = f"{item['id']}:month:{first_day}"
+        transaction(db, lambda: Quota.insert(account=account, spent=12 * 10**8).execute(db))
+    assert filled.json("subscription", "list") == [item | {"spent": "1.2"}]
+    assert filled.json("subscription", "show", "alice/monthly")["spent"] == "1.2"
+
+
+def test_help_says_how_a_subscription_is_named(installation):
+    said = installation.ok("subscription", "create", "--help")
+    assert "USER/PLAN" in said and "PLAN user=USER" in " ".join(said.split())
 
 
 def test_wrong_usage_ends_with_2(filled):

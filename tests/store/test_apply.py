@@ -6,17 +6,41 @@ import time
 
 import pytest
 
-from store import audit, keys
+from store import audit, changes, keys
 from store.apply import Change, Editor
 from store.changes import CATALOG, KEYS, read_changes
 from store.cipher import Cipher
 from store.database import discard, execute
 from store.document_kinds import KINDS
 from store.errors import NotFound, Refused
-from store.export import export, list_objects, show
+from store.export import export, list_objects, show, to_toml
 from store.objects import Sealing, load
 
 ALICE = "sk-given-0123456789"
+PLANS = """
+[[plan]]
+name = "monthly"
+quota = "20.00"
+window = "month"
+
+[[plan]]
+name = "daily"
+quota = "1"
+window = "day"
+days = 7
+
+[[subscription]]
+user = "alice"
+plan = "monthly"
+
+[[subscription]]
+user = "bob"
+plan = "monthly"
+
+[[subscription]]
+user = "alice"
+plan = "daily"
+"""
 
 
 def counts(database):
@@ -121,6 +145,18 @@ cache_write_1h = "5", reasoning = "6", call = "0.000000007" }
     name = "alice"
     role = "admin"
     order = "wallet_only"
+    enabled = false
+    [[plan]]
+    name = "weekly"
+    quota = "0.000000001"
+    window = "week"
+    days = 36500
+    enabled = false
+    [[subscription]]
+    user = "alice"
+    plan = "weekly"
+    starts_at = "2026-01-01T00:00:00.001Z"
+    expires_at = "2026-01-01T00:00:00.002Z"
     enabled = false
     [[key]]
     user = "alice"
@@ -327,3 +363,151 @@ def test_administrators_work_one_after_another(editor, read, database, monkeypat
 def test_outcomes_cannot_be_altered(applied):
     with pytest.raises(dataclasses.FrozenInstanceError):
         applied.keys[0].secret = "x"
+
+
+@pytest.fixture
+def subscribed(editor, read, applied, base_document):
+    """The text of the base document with plans and subscriptions, which is applied."""
+    text = base_document + PLANS
+    editor.apply(read(text))
+    return text
+
+
+@pytest.fixture
+def user_ids(applied, database):
+    return {user["name"]: user["id"] for user in list_objects(database, "user")}
+
+
+@pytest.fixture
+def logged(database):
+    """The changes of keys that an action logs, as ids; the log must be whole."""
+
+    def run(action):
+        since = read_changes(database, 0).version
+        action()
+        log = read_changes(database, since)
+        assert log.complete and {change.kind for change in log.changes} <= {KEYS}
+        return [change.ref for change in log.changes]
+
+    return run
+
+
+def test_subscriptions_are_applied_once(editor, read, subscribed, database):
+    before = export(database)
+    for text in (subscribed, to_toml(before)):
+        assert editor.apply(read(text), prune=True).changes == []
+    assert export(database) == before
+    assert [one["days"] for one in before["plan"]] == [7, 30]
+    assert set(before["subscription"][0]) == {"user", "plan", "starts_at", "expires_at", "enabled"}
+
+
+def test_an_export_brings_subscriptions_back_as_they_were(editor, read, subscribed, database):
+    before = export(database)
+    editor.apply(read(""), prune=True)
+    assert export(database) == {}
+    editor.apply(read(to_toml(before)))
+    assert export(database) == before
+
+
+def test_plans_change_and_subscriptions_stay(editor, subscribed, database):
+    before = show(database, "subscription", "alice/monthly")
+    editor.set_fields("plan", "monthly", {"days": "365", "window": "day", "quota": "1"})
+    assert show(database, "subscription", "alice/monthly") == before
+    editor.set_fields("subscription", before["id"], {"expires_at": "2100-01-01T00:00:00Z"})
+    extended = before | {"expires_at": "2100-01-01T00:00:00Z"}
+    assert show(database, "subscription", "alice/monthly") == extended
+    with pytest.raises(Refused, match="later than starts_at"):
+        editor.set_fields("subscription", "alice/monthly", {"expires_at": "2000-01-01T00:00:00Z"})
+    with pytest.raises(Refused, match="must be a time"):
+        editor.set_fields("subscription", "alice/monthly", {"expires_at": ""})
+    with pytest.raises(Refused, match="plan cannot be changed"):
+        editor.set_fields("subscription", "alice/monthly", {"plan": "daily"})
+
+
+def test_a_subscription_is_made_by_either_form_of_its_name(editor, subscribed, database):
+    assert short(editor.create("subscription", "daily", {"user": "bob"})) == [
+        ("subscription", "bob/daily", "create")
+    ]
+    with pytest.raises(Refused, match='subscription "bob/daily" exists'):
+        editor.create("subscription", "bob/daily", {})
+    with pytest.raises(Refused, match="user is missing"):
+        editor.create("subscription", "daily", {})
+    with pytest.raises(Refused, match='no plan "dayly"; did you mean "daily"'):
+        editor.create("subscription", "bob/dayly", {})
+
+
+def test_a_plan_stays_while_subscriptions_refer_to_it(editor, subscribed, database):
+    with pytest.raises(Refused) as caught:
+        editor.remove("plan", "monthly")
+    assert sorted(caught.value.faults) == [
+        f'plan "monthly" cannot be removed: subscription "{user}/monthly" refers to it'
+        for user in ("alice", "bob")
+    ]
+    editor.remove("subscription", "alice/monthly")
+    editor.remove("subscription", "bob/monthly")
+    assert short(editor.remove("plan", "monthly")) == [("plan", "monthly", "remove")]
+    assert [one["name"] for one in list_objects(database, "plan")] == ["daily"]
+
+
+def test_a_user_takes_its_subscriptions_along(editor, subscribed, database):
+    with pytest.raises(Refused) as caught:
+        editor.remove("user", "alice")
+    assert caught.value.faults == [
+        'user "alice" cannot be removed: key "alice/laptop" refers to it'
+    ]
+    editor.remove("key", "alice/laptop")
+    assert sorted(short(editor.remove("user", "alice"))) == [
+        ("subscription", "alice/daily", "remove"),
+        ("subscription", "alice/monthly", "remove"),
+        ("user", "alice", "remove"),
+    ]
+    [left] = list_objects(database, "subscription")
+    assert (left["user"], left["plan"]) == ("bob", "monthly")
+    actions = [(row["action"], row["kind"]) for row in audit.entries(database, 3)]
+    assert sorted(actions) == [("remove", "subscription")] * 2 + [("remove", "user")]
+
+
+def test_changed_subscriptions_are_logged_as_their_users(editor, logged, subscribed, user_ids):
+    alice, bob = user_ids["alice"], user_ids["bob"]
+    edits = {"expires_at": "2100-01-01T00:00:00Z"}
+    assert logged(lambda: editor.set_fields("subscription", "bob/monthly", edits)) == [bob]
+    assert logged(lambda: editor.set_enabled("subscription", "alice/daily", False)) == [alice]
+    assert logged(lambda: editor.create("subscription", "bob/daily", {})) == [bob]
+    assert logged(lambda: editor.remove("subscription", "bob/daily")) == [bob]
+
+
+@pytest.mark.parametrize(
+    "words", [{"quota": "2"}, {"window": "week"}, {"enabled": "false"}, {"quota": "3", "days": "1"}]
+)
+def test_changed_plans_are_logged_as_their_subscribers(editor, logged, subscribed, user_ids, words):
+    refs = logged(lambda: editor.set_fields("plan", "monthly", words))
+    assert sorted(refs) == sorted(user_ids.values())
+    assert logged(lambda: editor.set_fields("plan", "daily", words)) == [user_ids["alice"]]
+
+
+def test_a_user_is_logged_once(editor, read, logged, subscribed, user_ids):
+    text = PLANS.replace("20.00", "30").replace('"1"', '"2"') + '[[user]]\nname = "carol"\n'
+    text += '[[subscription]]\nuser = "carol"\nplan = "daily"\n'
+    refs = logged(lambda: editor.apply(read(text)))
+    assert len(refs) == len(set(refs)) == 3 and {*user_ids.values()} < {*refs}
+    plans_only = '[[plan]]\nname = "new"\nquota = "1"\nwindow = "day"'
+    assert logged(lambda: editor.apply(read(plans_only))) == []
+
+
+def test_more_subscribers_than_the_log_keeps(editor, subscribed, database, monkeypatch):
+    """Then the log has a gap, and readers take everything as changed."""
+    monkeypatch.setattr(changes, "CHANGE_LOG_KEPT", 1)
+    since = read_changes(database, 0).version
+    editor.set_fields("plan", "monthly", {"quota": "5"})
+    log = read_changes(database, since)
+    assert log.version == since + 2 and len(log.changes) == 1
+    assert not log.complete
+
+
+def test_subscriptions_are_audited(editor, subscribed, database):
+    editor.set_fields("subscription", "bob/monthly", {"starts_at": "2026-01-01T00:00:00Z"})
+    changed, *made = [r for r in audit.entries(database, 100) if r["kind"] == "subscription"]
+    assert changed["name"] == "bob/monthly" and changed["action"] == "update"
+    assert changed["after"] == {"starts_at": "2026-01-01T00:00:00Z"}
+    assert changed["before"] == {"starts_at": made[0]["after"]["starts_at"]}
+    assert all(row["after"]["expires_at"] for row in made)

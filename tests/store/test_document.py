@@ -69,6 +69,8 @@ def test_all_faults_at_once_with_the_nearest_name(faults):
         name = "a"
         [[plan]]
         name = "monthly"
+        quota = "0"
+        window = "never"
         [[subscription]]
         user = "a"
         [[key]]
@@ -85,10 +87,11 @@ def test_all_faults_at_once_with_the_nearest_name(faults):
     assert "user #1: name is missing" in found
     assert "user \"a\": balance: 'ten' is no amount" in text
     assert 'user "a" is there more than once' in found
-    assert 'section "plan": this version has no plans yet' in found
-    assert 'section "subscription": this version has no subscriptions yet' in found
+    assert 'plan "monthly": quota: must be more than 0' in found
+    assert 'plan "monthly": window: must be one of day, week, month' in found
+    assert "subscription #1: plan is missing" in found
     assert "key #1: name: must be a string" in found
-    assert len(found) == 11
+    assert len(found) == 12
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,7 @@ def test_all_faults_at_once_with_the_nearest_name(faults):
         ('{"user": ["a"]}', "user #1 must be a table"),
         ('{"user": [{"name": null}]}', "must be a string"),
         ('{"user": [{"name": "\\ud800"}]}', "printable"),
-        ('{"plan": 1}', "no plans yet"),
+        ('{"plan": 1}', "[[plan]]"),
     ],
 )
 def test_broken_documents(faults, text, hint):

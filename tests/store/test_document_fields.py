@@ -40,6 +40,7 @@ INTEGER = Integer(0, 10)
         (ModelMap(), {"a/b": "C d"}, {"a/b": "C d"}, {"a/b": "C d"}),
         (Instant(), "2027-01-01T00:00:00Z", 1_798_761_600_000, "2027-01-01T00:00:00Z"),
         (Instant(), "2027-01-01T01:00:00.5+01:00", 1_798_761_600_500, "2027-01-01T00:00:00.500Z"),
+        (Instant(), "9999-12-31T23:59:59.999Z", 253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
         (
             PriceTable(),
             {"output": 8, "input": "2"},
@@ -89,6 +90,9 @@ def test_values_and_back(kind, value, kept, plain):
         (Instant(), "2027-01-01T00:00:00", "like"),
         (Instant(), "2027-13-01T00:00:00Z", ""),
         (Instant(), 5, "like"),
+        (Instant(), "1969-12-31T23:59:59Z", "1970 to 9999"),
+        (Instant(), "9999-12-31T23:59:59-00:01", "1970 to 9999"),
+        (Instant(), None, "like"),
     ],
 )
 def test_what_is_refused(kind, value, hint):

@@ -1,54 +1,47 @@
-"""Holds and charges in memory: no amount is counted twice or forgotten, whatever the order."""
+"""Holds, charges and leases in memory: who waits for the store, and who never does."""
 
 import asyncio
-import random
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from store import funds as funds_module
+from store.accounts import Account, Payment, payment_of
+from store.database import discard, execute, open_database, transaction
 from store.errors import StoreUnavailable
-from store.funds import IDLE_S, Funds, WalletEmpty
+from store.funds import EMPTY_S, HOLDS_AHEAD, IDLE_S, PACE_S, WalletEmpty
+from store.ids import now_ms
+from store.migrate import up
 from store.usage import Charge
-
-ALICE = [("wallet", "alice")]
-BOB = [("wallet", "bob")]
+from store.wallet import Movement, credit, show
+from tests.store.processes import Process, key_of, lease_rows
+from tests.store.test_books import add_user
 
 
 class Clock:
     def __init__(self):
-        self.now = 100.0
+        self.now = 1000.0
 
     def __call__(self):
         return self.now
 
 
-class Bank:
-    """A scripted database: balances, how often it was asked, and whether it answers."""
+class User:
+    """A user with a wallet, and who pays for his calls."""
 
-    def __init__(self, **balances):
-        self.balances = balances
-        self.asked = []
-        self.away = False
-        self.begun = threading.Event()
-        self.gate = threading.Event()
-        self.gate.set()
-
-    def load(self, user_id):
-        self.asked.append(user_id)
-        self.begun.set()
-        balance = self.balances.get(user_id, 0)
-        assert self.gate.wait(5)
-        if self.away:
-            raise StoreUnavailable("away")
-        return balance
+    def __init__(self, db, name, balance):
+        self.name = name
+        self.id = add_user(db, name)
+        if balance:
+            credit(db, name, Movement(balance, "paid"))
+        self.payment = payment_of(key_of(self.id), now_ms())
 
 
 @pytest.fixture
-def executor():
-    with ThreadPoolExecutor(2) as made:
-        yield made
+def db(tmp_path):
+    made = open_database(f"sqlite:///{tmp_path}/sluice.db")
+    up(made)
+    yield made
+    discard(made)
 
 
 @pytest.fixture
@@ -57,242 +50,345 @@ def clock():
 
 
 @pytest.fixture
-def bank():
-    return Bank(alice=1000, bob=50, carol=1, dave=1)
+def process(db, clock):
+    return Process(db, clock)
 
 
 @pytest.fixture
-def funds(bank, executor, clock):
-    return Funds(bank.load, executor, clock)
+def alice(db):
+    return User(db, "alice", 100_000)
+
+
+@pytest.fixture
+def bob(db):
+    return User(db, "bob", 0)
 
 
 def run(coroutine):
     return asyncio.run(coroutine)
 
 
-def known(funds, **balances):
-    """Make balances known as a first hold and a poll would."""
-
-    async def touch():
-        for user in balances:
-            funds.settle(await funds.hold([("wallet", user)], 1, 1), 0)
-
-    run(touch())
-    funds.applied(balances, {})
+async def settled():
+    """What was put on the loop has run."""
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
-def test_the_first_hold_loads_the_balance_and_later_ones_do_not_wait(funds, bank):
-    assert funds.try_hold(ALICE, 300, 300) is None
-    assert funds.free_nanos("alice") is None
-    hold = run(funds.hold(ALICE, 300, 300))
-    assert hold.amount_nanos == 300
-    assert funds.free_nanos("alice") == 700
-    assert funds.try_hold(ALICE, 700, 700).amount_nanos == 700
-    assert bank.asked == ["alice"]
+def test_the_first_hold_asks_the_store_and_later_ones_do_not_wait(process, alice):
+    async def main():
+        assert process.funds.try_hold(alice.payment, 300, 300) is None
+        hold = await process.funds.hold(alice.payment, 300, 300)
+        assert hold.amount_nanos == 300
+        for _ in range(HOLDS_AHEAD):
+            assert process.funds.try_hold(alice.payment, 300, 300) is not None
+        assert process.free(alice.id) == 0
+        (order, *_) = process.served
+        assert (order.need, order.least, order.ahead) == (300, 300, HOLDS_AHEAD * 300)
+
+    run(main())
 
 
-def test_a_hold_beyond_what_is_free_takes_all_when_the_least_is_covered(funds):
-    known(funds, alice=1000)
-    assert funds.try_hold(ALICE, 5_000, 400).amount_nanos == 1000
-    with pytest.raises(WalletEmpty):
-        funds.try_hold(ALICE, 5_000, 400)
-    with pytest.raises(WalletEmpty):
-        funds.try_hold(ALICE, 1, 0)
+def test_more_is_ordered_before_it_runs_short(process, alice):
+    async def main():
+        await process.funds.hold(alice.payment, 300, 300)
+        for _ in range(100):
+            hold = process.funds.try_hold(alice.payment, 300, 300)
+            assert hold is not None
+            await settled()
+            process.end(hold, 300, alice.payment, alice.id)
+            process.funds._clock.now += 1  # one order ahead in a quarter of a second
+            await settled()
+        assert len(process.served) < 30
+
+    run(main())
 
 
-def test_an_empty_wallet_refuses_and_a_free_call_passes(funds, bank):
-    known(funds, bob=0)
-    with pytest.raises(WalletEmpty):
-        run(funds.hold(BOB, 1, 1))
-    free = run(funds.hold(BOB, 0, 0))
-    assert funds.settle(free, 0) == ()
-    asked = len(bank.asked)
-    assert funds.settle(run(funds.hold([("wallet", "stranger")], 0, 0)), 0) == ()
-    assert len(bank.asked) == asked
+def test_nothing_is_ordered_while_the_lease_lasts(process, alice):
+    async def main():
+        await process.funds.hold(alice.payment, 300, 300)
+        for _ in range(100):
+            process.funds.settle(process.funds.try_hold(alice.payment, 300, 300), 1)
+            await settled()
+        assert len(process.served) == 1
+
+    run(main())
 
 
-def test_settling_gives_the_hold_back_and_charges_the_cost(funds):
-    known(funds, alice=1000)
-    hold = funds.try_hold(ALICE, 600, 600)
-    assert funds.settle(hold, 250) == (Charge("wallet", 250),)
-    assert funds.free_nanos("alice") == 750
-    over = funds.try_hold(ALICE, 750, 750)
-    assert funds.settle(over, 900) == (Charge("wallet", 900),)
-    assert funds.free_nanos("alice") == -150
-    with pytest.raises(WalletEmpty):
-        funds.try_hold(ALICE, 1, 1)
+def test_the_lease_follows_the_pace_of_spending(process, alice, clock):
+    async def main():
+        process.funds.settle(await process.funds.hold(alice.payment, 10, 10), 10)
+        for _ in range(60):
+            clock.now += 1
+            process.funds.settle(await process.funds.hold(alice.payment, 10, 10), 10)
+            await settled()
+        # 10 a second: between half of what PACE_S need and all of it are there without the store
+        assert PACE_S * 10 // 2 <= process.free(alice.id) <= PACE_S * 10 + 10
+
+    run(main())
 
 
-def test_a_hold_is_settled_once(funds):
-    known(funds, alice=1000)
-    hold = funds.try_hold(ALICE, 600, 600)
-    funds.settle(hold, 0)
-    with pytest.raises(RuntimeError):
-        funds.settle(hold, 0)
-    assert funds.free_nanos("alice") == 1000
+def test_a_hold_beyond_what_is_free_takes_all_when_the_least_is_covered(process, alice):
+    async def main():
+        hold = await process.funds.hold(alice.payment, 500_000, 400)
+        assert hold.amount_nanos == 100_000
+        with pytest.raises(WalletEmpty):
+            await process.funds.hold(alice.payment, 500_000, 400)
+        with pytest.raises(WalletEmpty):
+            await process.funds.hold(alice.payment, 1, 0)
+
+    run(main())
 
 
-def test_balance_and_unwritten_charges_change_together(funds):
-    known(funds, alice=1000)
-    funds.settle(funds.try_hold(ALICE, 100, 100), 100)
-    funds.settle(funds.try_hold(ALICE, 100, 100), 30)
-    assert funds.free_nanos("alice") == 870
-    # A poll from before both were written, the first is written, then a credit is seen.
-    funds.applied({"alice": 1000}, {})
-    assert funds.free_nanos("alice") == 870
-    funds.applied({"alice": 900}, {"alice": 100})
-    assert funds.free_nanos("alice") == 870
-    funds.applied({"alice": 1400}, {})
-    assert funds.free_nanos("alice") == 1370
-    funds.applied({"alice": 1370, "unknown": 5}, {"alice": 30, "unknown": 5})
-    assert funds.free_nanos("alice") == 1370
+def test_an_empty_wallet_refuses_and_a_free_call_passes(process, bob):
+    async def main():
+        with pytest.raises(WalletEmpty):
+            await process.funds.hold(bob.payment, 1, 1)
+        asked = len(process.served)
+        free = await process.funds.hold(bob.payment, 0, 0)
+        assert process.funds.settle(free, 0) == ()
+        for _ in range(100):
+            with pytest.raises(WalletEmpty):
+                await process.funds.hold(bob.payment, 1, 1)
+        assert len(process.served) == asked, "each refused call asks the store"
+
+    run(main())
 
 
-def test_while_the_store_is_away_known_users_are_served_and_others_are_told(funds, bank, clock):
-    known(funds, alice=1000)
-    bank.away = True
-    clock.now += 10 * IDLE_S
-    assert run(funds.hold(ALICE, 10, 10)).amount_nanos == 10
-    with pytest.raises(StoreUnavailable):
-        run(funds.hold(BOB, 10, 10))
-    bank.away = False
-    assert run(funds.hold(BOB, 10, 10)).amount_nanos == 10
+def test_a_credit_is_seen_a_second_later(db, process, bob, clock):
+    async def main():
+        with pytest.raises(WalletEmpty):
+            await process.funds.hold(bob.payment, 500, 500)
+        credit(db, "bob", Movement(500, "paid"))
+        clock.now += EMPTY_S
+        assert (await process.funds.hold(bob.payment, 500, 500)).amount_nanos == 500
+
+    run(main())
 
 
-def test_many_first_holds_ask_once_and_share_what_there_is(funds, bank):
-    async def many():
-        holds = [funds.hold(ALICE, 300, 300) for _ in range(5)]
-        return await asyncio.gather(*holds, return_exceptions=True)
+def test_a_call_that_needs_less_is_not_refused_with_one_that_needs_more(process, alice):
+    async def main():
+        with pytest.raises(WalletEmpty):
+            await process.funds.hold(alice.payment, 200_000, 200_000)
+        assert (await process.funds.hold(alice.payment, 90_000, 90_000)).amount_nanos == 90_000
 
-    results = run(many())
-    assert bank.asked == ["alice"]
-    assert sum(isinstance(result, WalletEmpty) for result in results) == 2
-    assert funds.free_nanos("alice") == 100
+    run(main())
 
 
-def test_a_waiter_that_is_cancelled_holds_nothing_and_disturbs_nobody(funds, bank):
-    async def two():
-        bank.gate.clear()
-        leaving = asyncio.ensure_future(funds.hold(ALICE, 300, 300))
-        staying = asyncio.ensure_future(funds.hold(ALICE, 300, 300))
-        await asyncio.sleep(0.01)
+def test_settling_gives_the_hold_back_and_charges_the_cost(process, alice):
+    async def main():
+        hold = await process.funds.hold(alice.payment, 600, 600)
+        before = process.free(alice.id)
+        assert process.funds.settle(hold, 250) == (Charge("wallet", 250),)
+        assert process.free(alice.id) == before + 350
+        hold = await process.funds.hold(alice.payment, 600, 600)
+        assert process.funds.settle(hold, 900) == (Charge("wallet", 900),)
+        assert process.free(alice.id) == before + 350 - 900
+        hold = await process.funds.hold(alice.payment, 600, 600)
+        assert process.funds.settle(hold, 0) == ()
+        with pytest.raises(RuntimeError):
+            process.funds.settle(hold, 0)
+        assert process.free(alice.id) == before + 350 - 900
+
+    run(main())
+
+
+def test_what_exceeds_the_hold_is_paid_by_who_has_free_money(db, process, alice):
+    async def main():
+        plan = Account("S:day:20260101", "subscription", alice.id, "subscription:gold")
+        moment = now_ms()
+        rows = {
+            '"plans" ("id","name","quota","window","days","created_ms")': ("P", "g", 100, "day", 1),
+            '"subscriptions" ("id","user_id","plan_id","starts_ms","expires_ms","created_ms")': (
+                *("S", alice.id, "P", 0, moment),
+            ),
+        }
+        for columns, values in rows.items():
+            insert = f"INSERT INTO {columns} VALUES (?, ?, ?, ?, ?, 0)"
+            transaction(db, lambda i=insert, v=values: execute(db, i, v))
+        payment = Payment((plan, alice.payment.payers[0]))
+        hold = await process.funds.hold(payment, 50, 50)
+        assert process.funds.settle(hold, 55) == (Charge("subscription:gold", 55, plan.id),)
+        hold = await process.funds.hold(payment, 45, 45)
+        charges = process.funds.settle(hold, 60)
+        assert charges == (Charge("subscription:gold", 45, plan.id), Charge("wallet", 15))
+
+    run(main())
+
+
+def test_lease_and_unwritten_charges_change_together(process, alice):
+    async def main():
+        hold = await process.funds.hold(alice.payment, 1000, 1000)
+        process.end(hold, 100, alice.payment, alice.id)
+        process.end(
+            await process.funds.hold(alice.payment, 1000, 1000), 30, alice.payment, alice.id
+        )
+        free, lease = process.free(alice.id), process.lease(alice.id)
+        process.book(1)
+        assert (process.free(alice.id), process.lease(alice.id)) == (free, lease - 100)
+        process.book()
+        assert (process.free(alice.id), process.lease(alice.id)) == (free, lease - 130)
+        process.funds.applied({"unknown": 5}, {"unknown": 5})
+        assert lease_rows(process.db) == {(alice.id, process.id): lease - 130}
+
+    run(main())
+
+
+def test_while_the_store_is_away_leases_are_spent_and_others_are_told(process, alice, bob, clock):
+    async def main():
+        await process.funds.hold(alice.payment, 10, 10)
+        process.store = "away"
+        for _ in range(HOLDS_AHEAD):
+            clock.now += 30
+            assert (await process.funds.hold(alice.payment, 10, 10)).amount_nanos == 10
+        for user in (alice, bob):
+            with pytest.raises(StoreUnavailable):
+                await process.funds.hold(user.payment, 10, 10)
+        process.store = "up"
+        clock.now += EMPTY_S
+        assert (await process.funds.hold(alice.payment, 10, 10)).amount_nanos == 10
+        with pytest.raises(WalletEmpty):
+            await process.funds.hold(bob.payment, 10, 10)
+
+    run(main())
+
+
+def test_a_payer_that_cannot_be_asked_does_not_stop_the_next(process, alice):
+    async def main():
+        await process.funds.hold(alice.payment, 10, 10)
+        process.store = "away"
+        plan = Account("S:day:20260101", "subscription", alice.id, "subscription:gold")
+        payment = Payment((plan, alice.payment.payers[0]))
+        hold = await process.funds.hold(payment, 10, 10)
+        assert hold.parts == (Charge("wallet", 10),)
+        limit = Account("K:day:20260101", "limit", "K", "limit")
+        with pytest.raises(StoreUnavailable):
+            await process.funds.hold(Payment(alice.payment.payers, limit), 10, 10)
+
+    run(main())
+
+
+def test_many_first_holds_share_few_orders(process, alice):
+    async def main():
+        holds = (process.funds.hold(alice.payment, 30_000, 30_000) for _ in range(50))
+        results = await asyncio.gather(*holds, return_exceptions=True)
+        assert sum(isinstance(result, WalletEmpty) for result in results) == 47
+        assert process.free(alice.id) == 10_000
+        assert len(process.served) <= 3
+
+    run(main())
+
+
+def test_a_waiter_that_is_cancelled_holds_nothing_and_disturbs_nobody(process, alice):
+    async def main():
+        process.store = "slow"
+        leaving = asyncio.ensure_future(process.funds.hold(alice.payment, 300, 300))
+        staying = asyncio.ensure_future(process.funds.hold(alice.payment, 300, 300))
+        await settled()
         leaving.cancel()
         await asyncio.gather(leaving, return_exceptions=True)
-        bank.gate.set()
-        return await staying
+        process.serve()
+        assert (await staying).amount_nanos == 300
+        assert process.funds.held() == {alice.id: 300}
 
-    assert run(two()).amount_nanos == 300
-    assert funds.free_nanos("alice") == 700
-
-
-def test_a_slow_first_reading_does_not_replace_what_the_writer_brought(funds, bank):
-    async def race():
-        bank.gate.clear()
-        waiting = asyncio.ensure_future(funds.hold(ALICE, 100, 100))
-        await asyncio.get_running_loop().run_in_executor(None, bank.begun.wait, 5)
-        # A free call turned out to cost something; it is written while the reading waits.
-        funds.settle(await funds.hold(ALICE, 0, 0), 400)
-        funds.applied({"alice": 600}, {"alice": 400})
-        bank.gate.set()
-        await waiting
-
-    run(race())
-    assert funds.free_nanos("alice") == 500
+    run(main())
 
 
-def test_idle_wallets_are_forgotten_and_busy_ones_are_not(funds, clock, monkeypatch):
-    monkeypatch.setattr(funds_module, "_FORGET_PER_CALL", 10)
-    known(funds, alice=1000, bob=50, carol=1, dave=1)
-    open_hold = funds.try_hold(ALICE, 10, 10)
-    funds.settle(funds.try_hold(BOB, 10, 10), 10)
-    clock.now += IDLE_S + 1
-    funds.settle(funds.try_hold([("wallet", "carol")], 1, 1), 0)
-    funds.applied({}, {})
-    assert sorted(funds.active_users()) == ["alice", "bob", "carol"]
-    assert funds.free_nanos("alice") == 990
-    funds.settle(open_hold, 0)
-    clock.now += IDLE_S + 1
-    funds.applied({"bob": 40}, {"bob": 10})
-    assert funds.active_users() == []
+def test_an_order_that_is_not_answered(process, alice, clock, monkeypatch):
+    monkeypatch.setattr(funds_module, "ORDER_WAIT_S", 0.05)
+
+    async def main():
+        process.store = "slow"
+        with pytest.raises(StoreUnavailable):
+            await process.funds.hold(alice.payment, 300, 300)
+        clock.now += EMPTY_S
+        # Nobody waits for what has not come in time.
+        waiting = asyncio.ensure_future(process.funds.hold(alice.payment, 300, 300))
+        await settled()
+        assert waiting.done()
+        with pytest.raises(StoreUnavailable):
+            waiting.result()
+        process.serve()
+        clock.now += EMPTY_S
+        assert process.funds.try_hold(alice.payment, 300, 300).amount_nanos == 300
+
+    run(main())
 
 
-def test_only_wallets_pay(funds):
-    with pytest.raises(ValueError, match="window"):
-        funds.try_hold([("window", "alice")], 1, 1)
+def test_what_was_not_confirmed_is_found_again(process, alice, clock):
+    async def main():
+        process.store = "mute"
+        with pytest.raises(StoreUnavailable):
+            await process.funds.hold(alice.payment, 300, 300)
+        assert process.lease(alice.id) == 0
+        assert lease_rows(process.db) == {(alice.id, process.id): 300 + HOLDS_AHEAD * 300}
+        process.store = "up"
+        process.funds.sweep()
+        await settled()
+        assert process.free(alice.id) == 300 + HOLDS_AHEAD * 300
+        process.store = "mute"
+        process.funds.recalled([alice.id])
+        await settled()
+        assert process.free(alice.id) == 0
+        assert lease_rows(process.db) == {}
+        process.store = "up"
+        process.funds.sweep()
+        await settled()
+        assert (process.free(alice.id), process.lease(alice.id)) == (0, 0)
+
+    run(main())
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_random_histories_never_lose_or_double_money(seed, executor, clock):
-    """Against a model: a database with a balance, charges that are written late and in batches,
-    credits from outside, polls at any moment. What Funds calls free is exactly the balance minus
-    holds minus what was charged and is not in that balance.
-    """
-    rng = random.Random(seed)
-    database = {"alice": 10_000, "bob": 500}
-    funds = Funds(lambda user: database[user], executor, clock)
-    known(funds, **database)
-    seen = dict(database)
-    holds, unwritten, posts = [], [], []
-    held = {"alice": 0, "bob": 0}
-    spent = {"alice": 0, "bob": 0}
-    credited = {"alice": 0, "bob": 0}
-    initial = dict(database)
+def test_idle_leases_go_back_and_busy_ones_do_not(process, alice, bob, clock):
+    async def main():
+        open_hold = await process.funds.hold(alice.payment, 10, 10)
+        with pytest.raises(WalletEmpty):
+            await process.funds.hold(bob.payment, 10, 10)
+        for _ in range(2):
+            clock.now += IDLE_S + 1
+            process.funds.sweep()
+            await settled()
+        assert process.funds.held() == {alice.id: 10}
+        process.end(open_hold, 4, alice.payment, alice.id)
+        clock.now += IDLE_S + 1
+        process.funds.sweep()
+        await settled()
+        assert process.lease(alice.id) > 0, "given back before its charge was written"
+        process.book()
+        for _ in range(2):
+            clock.now += IDLE_S + 1
+            process.funds.sweep()
+            await settled()
+        assert process.funds.held() == {} and lease_rows(process.db) == {}
+        assert show(process.db, "alice").balance_nanos == 99_996
 
-    def free(user):
-        waiting = sum(cost for name, cost in unwritten if name == user)
-        in_flight = sum(charged.get(user, 0) for _, charged in posts)
-        return seen[user] - held[user] - waiting - in_flight
+    run(main())
 
-    for _ in range(2_000):
-        user = rng.choice(("alice", "bob"))
-        action = rng.randrange(7)
-        if action <= 1:
-            wanted = rng.randrange(1, 800)
-            least = rng.randrange(1, wanted + 1)
-            before = free(user)
-            try:
-                hold = funds.try_hold([("wallet", user)], wanted, least)
-            except WalletEmpty:
-                assert before < least
-                continue
-            assert hold.amount_nanos == min(wanted, before) and before >= least
-            held[user] += hold.amount_nanos
-            holds.append((user, hold))
-        elif action == 2 and holds:
-            user, hold = holds.pop(rng.randrange(len(holds)))
-            cost = rng.choice((0, rng.randrange(hold.amount_nanos + 1), hold.amount_nanos + 3))
-            charges = funds.settle(hold, cost)
-            assert sum(charge.amount_nanos for charge in charges) == cost
-            held[user] -= hold.amount_nanos
-            spent[user] += cost
-            unwritten.append((user, cost))
-        elif action == 3 and unwritten:
-            batch, unwritten = unwritten[: (n := rng.randrange(1, 9))], unwritten[n:]
-            charged = {}
-            for name, cost in batch:
-                database[name] -= cost
-                charged[name] = charged.get(name, 0) + cost
-            posts.append(({name: database[name] for name in charged}, charged))
-        elif action == 4:
-            posts.append((dict(database), {}))
-        elif action == 5:
-            amount = rng.randrange(1000)
-            database[user] += amount
-            credited[user] += amount
-        while posts and (action == 6 or len(posts) > 3):
-            balances, charged = posts.pop(0)
-            funds.applied(balances, charged)
-            seen.update(balances)
-        for name in database:
-            assert funds.free_nanos(name) == free(name)
-    for _, hold in holds:
-        funds.settle(hold, 0)
-    for balances, charged in posts:
-        funds.applied(balances, charged)
-    for user, cost in unwritten:
-        database[user] -= cost
-        funds.applied({user: database[user]}, {user: cost})
-    funds.applied(database, {})
-    for user in database:
-        expected = initial[user] + credited[user] - spent[user]
-        assert database[user] == expected == funds.free_nanos(user)
+
+def test_changes_make_quotas_be_asked_again(db, process, alice):
+    async def main():
+        key = key_of(alice.id, limit_window="never")
+        payment = payment_of(key, now_ms())
+        insert = """INSERT INTO "api_keys" ("id", "user_id", "name", "group_id", "prefix",
+          "last_four", "models", "networks", "limit_nanos", "limit_window", "created_ms")
+          VALUES (?, ?, 'k', 'g', 'p', 'l', '[]', '[]', 1000, 'never', 0)"""
+        transaction(db, lambda: execute(db, insert, (key.id, alice.id)))
+        process.funds.settle(await process.funds.hold(payment, 100, 100), 0)
+        assert process.lease(payment.limit.id) > 0
+        process.funds.reconsider({"somebody else"})
+        await settled()
+        assert process.lease(payment.limit.id) > 0
+        process.funds.reconsider({key.id})
+        await settled()
+        assert process.lease(payment.limit.id) == 0
+        assert process.lease(alice.id) > 0
+        process.funds.settle(await process.funds.hold(payment, 100, 100), 0)
+        process.funds.reconsider(None)
+        await settled()
+        assert process.lease(payment.limit.id) == 0
+
+    run(main())
+
+
+def test_no_money_for_calls_with_no_cost(process, bob):
+    assert process.funds.try_hold(bob.payment, 0, 0).parts == ()
+    assert process.funds.held() == {}

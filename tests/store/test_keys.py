@@ -163,3 +163,49 @@ def test_a_secret_opens_one_key_only(database, key, pepper):
 def test_what_is_shown_of_a_secret():
     assert keys.shown_parts("sk-slc-abcdefghijkl") == {"prefix": "sk-slc-abc", "last_four": "ijkl"}
     assert keys.shown_parts("0123456789abcdef") == {"prefix": "0123", "last_four": "cdef"}
+
+
+def test_a_limit_has_a_window(editor, look, key):
+    assert look(ALICE).limit_window is None
+    editor.set_fields("key", "alice/laptop", {"limit_window": "month"})
+    assert look(ALICE).limit_window is None
+    editor.set_fields("key", "alice/laptop", {"limit": "5"})
+    assert look(ALICE).limit_window == "month"
+    editor.set_fields("key", "bob/desk", {"limit": "0"})
+    assert look(key[1]).limit_window == "never"
+
+
+def test_a_key_has_the_subscriptions_of_its_user(editor, look, key):
+    for name, window in (("a", "day"), ("b", "week"), ("c", "month"), ("d", "day")):
+        editor.create("plan", name, {"quota": "1", "window": window})
+    for name, ends in (("a", "2090"), ("b", "2080"), ("c", "2090")):
+        words = {"user": "bob", "expires_at": f"{ends}-01-01T00:00:00Z"}
+        editor.create("subscription", name, words)
+    times = {"starts_at": "2070-01-01T00:00:00Z", "expires_at": "2075-01-01T00:00:00Z"}
+    editor.create("subscription", "bob/d", times)
+    assert look(ALICE).subscriptions == ()
+    found = look(key[1]).subscriptions
+    assert [(one.plan, one.window) for one in found[:2]] == [("d", "day"), ("b", "week")]
+    together = [(one.id, one.plan) for one in found[2:]]
+    assert together == sorted(together) and {plan for _, plan in together} == {"a", "c"}
+    assert found[0].starts_ms == 3_155_760_000_000 and found[0].expires_ms == 3_313_526_400_000
+    assert found[1].starts_ms <= now_ms() and len(found[1].id) == 26
+
+
+def test_subscriptions_that_give_nothing_are_left_out(editor, look, key):
+    def plans():
+        return sorted(one.plan for one in look(key[1]).subscriptions)
+
+    for name in ("a", "b"):
+        editor.create("plan", name, {"quota": "1", "window": "day"})
+        editor.create("subscription", f"bob/{name}", {})
+    assert plans() == ["a", "b"]
+    editor.set_enabled("plan", "a", False)
+    assert plans() == ["b"]
+    editor.set_enabled("subscription", "bob/b", False)
+    assert plans() == []
+    editor.set_enabled("plan", "a", True)
+    assert plans() == ["a"]
+    past = {"starts_at": "2020-01-01T00:00:00Z", "expires_at": "2020-02-01T00:00:00Z"}
+    editor.set_fields("subscription", "bob/a", past)
+    assert plans() == []

@@ -3,7 +3,7 @@
 import pytest
 
 from store import tables
-from store.errors import NotFound
+from store.errors import NotFound, Refused
 from store.ids import now_ms
 from store.objects import find, load
 
@@ -18,9 +18,9 @@ def state(database, applied):
 
 
 def test_objects_are_read_with_their_fields(state, cipher, sealing):
-    assert {kind: len(objects) for kind, objects in state.items()} == dict.fromkeys(
-        ("model", "group", "channel", "user", "key"), 2
-    )
+    counts = dict.fromkeys(("model", "group", "channel", "user", "plan", "subscription", "key"), 2)
+    counts |= {"plan": 0, "subscription": 0}
+    assert {kind: len(objects) for kind, objects in state.items()} == counts
     channel = state["channel"][("openai-main",)]
     assert sealing.same("keys", channel.fields["keys"], ["sk-upstream-1", "sk-upstream-2"])
     assert not sealing.same("keys", channel.fields["keys"], ["sk-upstream-2", "sk-upstream-1"])
@@ -94,3 +94,37 @@ def test_what_goes_with_an_object_and_what_stays(database, editor, state):
     editor.remove("channel", "anthropic-main")
     editor.remove("model", "claude")
     assert len(rows(database, tables.Price)) == 1
+
+
+def test_plans_and_subscriptions_are_kept(database, editor, applied):
+    before = now_ms()
+    editor.create("plan", "monthly", {"quota": "20", "window": "month"})
+    editor.create("subscription", "alice/monthly", {})
+    state = load(database)
+    plan, subscription = (
+        find(state, *it) for it in (("plan", "monthly"), ("subscription", "alice/monthly"))
+    )
+    assert plan.fields == {"quota": 20 * 10**9, "window": "month", "days": 30, "enabled": True}
+    starts_ms = subscription.fields["starts_at"]
+    assert before <= starts_ms <= now_ms()
+    assert subscription.fields["expires_at"] == starts_ms + 30 * 86_400_000
+    assert subscription.row["user_id"] == find(state, "user", "alice").id
+    assert subscription.row["plan_id"] == plan.id
+    assert min(plan.row["created_ms"], subscription.row["created_ms"]) >= before
+    assert find(state, "subscription", subscription.id) is subscription
+    with pytest.raises(NotFound):
+        find(state, "plan", plan.id)
+    with pytest.raises(NotFound, match='did you mean "alice/monthly"'):
+        find(state, "subscription", "alice/montly")
+
+
+def test_names_that_read_alike_need_the_id(database, editor, applied):
+    made = {}
+    for user, name in (("alice", "x/y"), ("alice/x", "y")):
+        if user != "alice":
+            editor.create("user", user, {})
+        [made[user]] = editor.create("key", name, {"user": user}).keys
+    state = load(database)
+    with pytest.raises(Refused, match="use the id"):
+        find(state, "key", "alice/x/y")
+    assert find(state, "key", made["alice"].id).identity == ("alice", "x/y")

@@ -3,6 +3,7 @@
 import pytest
 
 from store.document import Entry
+from store.document_fields import MAX_INSTANT_MS
 from store.document_kinds import KINDS
 from store.errors import Refused
 from store.keys import checksum_ok, digests
@@ -13,6 +14,8 @@ from store.plan import make_plan
 VENDORS = {"openai": frozenset({"chat_completions", "responses"}), "demo": frozenset({"messages"})}
 PRICE = {"input": 1, "output": 2, "call": 0}
 SECRET = "sk-given-0123456789"
+NOW_MS = 1_795_000_000_000
+DAY_MS = 86_400_000
 
 
 @pytest.fixture
@@ -55,7 +58,7 @@ def state(stored, cipher):
 @pytest.fixture
 def plan(state, sealing):
     def run(*entries, prune=False):
-        return make_plan(state, list(entries), sealing, VENDORS, prune=prune)
+        return make_plan(state, list(entries), sealing, VENDORS, at_ms=NOW_MS, prune=prune)
 
     return run
 
@@ -233,3 +236,96 @@ def test_no_secret_in_any_repr(plan):
         entry("channel", "c", keys=["sk-9"]),
     )
     assert "y" * 16 not in repr(steps) and "sk-9" not in repr(steps)
+
+
+@pytest.fixture
+def subscribed(state, stored):
+    """alice has a subscription of ten days to the plan "p" of 30 days."""
+    times = {"starts_at": NOW_MS, "expires_at": NOW_MS + 10 * DAY_MS}
+    for item in (
+        stored("plan", "p", quota=1, window="day"),
+        stored("subscription", "alice", "p", **times),
+    ):
+        state[item.kind][item.identity] = item
+
+
+@pytest.mark.parametrize(
+    ("given", "starts_ms", "expires_ms"),
+    [
+        ({}, NOW_MS, NOW_MS + 7 * DAY_MS),
+        ({"starts_at": 5}, 5, 5 + 7 * DAY_MS),
+        ({"expires_at": NOW_MS + 1}, NOW_MS, NOW_MS + 1),
+        ({"starts_at": 5, "expires_at": 6}, 5, 6),
+    ],
+)
+def test_a_new_subscription_has_a_beginning_and_an_end(plan, given, starts_ms, expires_ms):
+    steps = plan(
+        entry("plan", "week", quota=1, window="day", days=7),
+        entry("subscription", "alice", "week", **given),
+    )
+    assert steps[1].fields == {"starts_at": starts_ms, "expires_at": expires_ms, "enabled": True}
+
+
+def test_a_plan_lasts_30_days_unless_it_says_how_long(plan):
+    new = entry("plan", "new", quota=1, window="month")
+    steps = plan(new, entry("subscription", "alice", "new"))
+    assert steps[0].fields == {"quota": 1, "window": "month", "days": 30, "enabled": True}
+    assert steps[1].fields["expires_at"] == NOW_MS + 30 * DAY_MS
+
+
+def test_what_a_plan_needs(faults):
+    assert faults(entry("plan", "new")) == [
+        'plan "new": quota is missing',
+        'plan "new": window is missing',
+    ]
+
+
+def test_a_subscription_keeps_its_times(plan, subscribed):
+    again = entry("subscription", "alice", "p")
+    assert plan(again) == []
+    steps = plan(entry("plan", "p", days=90), again)
+    assert short(steps) == [("update", "plan", "p")]
+    [step] = plan(entry("subscription", "alice", "p", expires_at=NOW_MS + 20 * DAY_MS))
+    assert step.fields == {"expires_at": NOW_MS + 20 * DAY_MS}
+
+
+def test_a_subscription_ends_after_it_began(faults, subscribed):
+    later = 'subscription "alice/p": expires_at: must be later than starts_at'
+    assert faults(entry("subscription", "alice", "p", expires_at=NOW_MS)) == [later]
+    assert faults(entry("subscription", "alice", "p", starts_at=NOW_MS + 10 * DAY_MS)) == [later]
+    new = {"starts_at": NOW_MS + 1, "expires_at": NOW_MS}
+    plan_q = entry("plan", "q", quota=1, window="day")
+    assert faults(plan_q, entry("subscription", "alice", "q", **new)) == [
+        'subscription "alice/q": expires_at: must be later than starts_at'
+    ]
+    assert faults(plan_q, entry("subscription", "alice", "q", starts_at=MAX_INSTANT_MS)) == [
+        'subscription "alice/q": expires_at: would lie beyond the year 9999; give it'
+    ]
+
+
+def test_what_a_subscription_refers_to_must_exist(faults, subscribed):
+    assert sorted(faults(entry("subscription", "alicia", "pp"))) == [
+        'subscription "alicia/pp": plan: there is no plan "pp"; did you mean "p"?',
+        'subscription "alicia/pp": user: there is no user "alicia"; did you mean "alice"?',
+    ]
+
+
+def test_subscriptions_and_plans_are_pruned_in_that_order(faults, plan, subscribed):
+    kept = [
+        entry("model", "m"),
+        entry("group", "g"),
+        entry("channel", "c"),
+        entry("user", "alice"),
+        entry("key", "alice", "laptop"),
+    ]
+    assert short(plan(*kept, prune=True)) == [
+        ("remove", "subscription", "alice/p"),
+        ("remove", "plan", "p"),
+    ]
+    assert faults(*kept, entry("subscription", "alice", "p"), prune=True) == [
+        'plan "p" cannot be removed: subscription "alice/p" refers to it'
+    ]
+    others = [*kept[:3], entry("plan", "p"), entry("subscription", "alice", "p")]
+    assert faults(*others, prune=True) == [
+        'user "alice" cannot be removed: subscription "alice/p" refers to it'
+    ]

@@ -4,7 +4,7 @@ import pytest
 
 from store.errors import Refused
 from store.objects import Stored
-from store.words import entry_from_words
+from store.words import entry_from_words, named
 
 CHANNEL = Stored("channel", "id", ("c",), {"models": {"gpt-4.1": "a", "other": "b"}}, {})
 
@@ -62,3 +62,20 @@ def test_all_faults_at_once():
 def test_a_missing_identity():
     with pytest.raises(Refused, match="user is missing"):
         entry_from_words("key", {"name": "k"}, None, {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words", "identity"),
+    [
+        ("user", "a/b", {}, {"name": "a/b"}),
+        ("subscription", "alice/monthly", {}, {"user": "alice", "plan": "monthly"}),
+        ("subscription", "monthly", {"user": "alice"}, {"user": "alice", "plan": "monthly"}),
+        ("subscription", "a/b", {"user": "c/d"}, {"user": "c/d", "plan": "a/b"}),
+        ("subscription", "a/b/c", {}, {"plan": "a/b/c"}),
+        ("subscription", "monthly", {}, {"plan": "monthly"}),
+        ("key", "alice/laptop", {}, {"user": "alice", "name": "laptop"}),
+        ("key", "a/b", {"user": "alice"}, {"user": "alice", "name": "a/b"}),
+    ],
+)
+def test_names_of_new_objects(kind, name, words, identity):
+    assert named(kind, name, words | {"rpm": "1"}) == identity | {"rpm": "1"}

@@ -1,6 +1,8 @@
 """Every closed call is booked exactly once: through outages, lost replies and SIGKILL."""
 
+import asyncio
 import contextlib
+import functools
 import json
 import os
 import random
@@ -12,13 +14,14 @@ import sys
 import textwrap
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
 
 from store import database as database_module
+from store import funds as funds_module
 from store import writer as writer_module
+from store.accounts import payment_of
 from store.books import verify as verify_books
 from store.database import (
     discard,
@@ -30,16 +33,20 @@ from store.database import (
 )
 from store.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from store.funds import Funds
-from store.ids import new_ulid
+from store.ids import new_ulid, now_ms
 from store.journal import Journal
 from store.journal_lines import OpenLine, Sent
+from store.leases import Order
 from store.migrate import up
+from store.nodes import last_seen
 from store.pricing import Prices, cost_nanos
 from store.rollups import verify as verify_rollups
 from store.usage import Charge, UsageRecord
 from store.usage_queries import Filters, export_rows
 from store.usage_queries import verify as verify_usage
+from store.wallet import show
 from store.writer import DOWN, UP, Hooks, Writer
+from tests.store.processes import key_of
 
 PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 0)
 FACTS = ("key_name", "group", "endpoint", "family")
@@ -225,14 +232,18 @@ class Desk:
         self.journal = Journal(directory, sync_ms=2)
         self.posts = []
         self.polls = 0
-        self.executor = ThreadPoolExecutor(1)
-        self.funds = Funds(lambda user_id: 0, self.executor)
-        wired = {"post": self._post, "active_users": self.funds.active_users, "poll": self._poll}
+        self.funds = Funds(self._order)
+        names = ("applied", "answered", "recalled")
+        wired = {name: functools.partial(self._post, getattr(self.funds, name)) for name in names}
+        wired |= {"held": self.funds.held, "poll": self._poll}
         self.writer = Writer(self.db, self.journal, "web-1", Hooks(**(wired | hooks)))
         self.stopped = False
 
-    def _post(self, balances, charged):
-        self.posts.append((balances, charged))
+    def _order(self, order):
+        return self.writer.order(order)
+
+    def _post(self, *news):
+        self.posts.append(news)
 
     def _poll(self, db):
         self.polls += 1
@@ -243,8 +254,16 @@ class Desk:
 
     def run_posts(self):
         posts, self.posts = self.posts, []
-        for balances, charged in posts:
-            self.funds.applied(balances, charged)
+        for take_in, *news in posts:
+            take_in(*news)
+
+    async def hold(self, payment, amount):
+        """A hold, with the posts run meanwhile."""
+        holding = asyncio.ensure_future(self.funds.hold(payment, amount, amount))
+        while not holding.done():
+            await asyncio.sleep(0.002)
+            self.run_posts()
+        return holding.result()
 
     def call(self, user_id, tokens=1):
         call_id = new_ulid()
@@ -254,13 +273,11 @@ class Desk:
 
     def stop(self, timeout_s=20.0):
         self.stopped = True
-        self.executor.shutdown()
         return self.writer.stop(timeout_s)
 
     def kill(self):
         """As SIGKILL leaves it: nothing is drained or removed."""
         self.stopped = True
-        self.executor.shutdown()
         self.writer._stop_at = 0.0
         self.writer._thread.join()
         self.journal.close()
@@ -322,47 +339,109 @@ def test_closed_calls_become_records_and_charges(database, desks, alice):
 
 def test_posts_keep_what_is_free_exact(database, desks, alice):
     transaction(database, lambda: set_balance(database, alice, 10**9))
-    desk = desks()
-    desk.funds._wallets[alice] = wallet = _wallet(10**9)
-    desk.start()
-    spent = 0
-    for turn in range(200):
-        hold = desk.funds.try_hold([("wallet", alice)], 10_000, 10_000)
-        call_id = new_ulid()
-        desk.journal.open_call(opened(call_id, alice))
-        record = closed(call_id, alice, turn % 5)
-        assert desk.funds.settle(hold, record.cost_nanos) == record.charges
-        spent += record.cost_nanos
-        desk.journal.close_call(record)
-        desk.run_posts()
-        assert desk.funds.free_nanos(alice) == 10**9 - spent
-        if turn % 20 == 0:
-            time.sleep(0.03)
-    wait_for(lambda: len(rows(database)) == 200)
-    wait_for(lambda: desk.run_posts() or wallet.unwritten == 0)
-    assert (wallet.balance, wallet.unwritten, wallet.held) == (10**9 - spent, 0, 0)
-    assert balance(database, alice) == 10**9 - spent
+    payment = payment_of(key_of(alice), now_ms())
+
+    async def main(desk):
+        spent = 0
+        for turn in range(200):
+            hold = await desk.hold(payment, 10_000)
+            call_id = new_ulid()
+            desk.journal.open_call(opened(call_id, alice))
+            record = closed(call_id, alice, turn % 5)
+            assert desk.funds.settle(hold, record.cost_nanos) == record.charges
+            spent += record.cost_nanos
+            desk.journal.close_call(record)
+            desk.run_posts()
+            if turn % 20 == 0:
+                await asyncio.sleep(0.03)
+        state = desk.funds._states[alice]
+        wait_for(lambda: len(rows(database)) == 200)
+        wait_for(lambda: desk.run_posts() or state.unwritten == 0)
+        view = show(database, "alice")
+        assert (state.lease, state.held) == (view.leased_nanos, 0)
+        assert view.balance_nanos == 10**9 - spent
+
+    desk = desks().start()
+    wait_for(lambda: desk.writer.state == UP)
+    asyncio.run(main(desk))
+    assert desk.stop()
+    assert show(database, "alice").leased_nanos == 0
+    assert_books_are_right_but(database, "alice")
 
 
-def _wallet(amount):
-    from store.funds import _Wallet
-
-    return _Wallet(amount, time.monotonic())
+def assert_books_are_right_but(db, user):
+    """The only fault is the balance that the test has set without a ledger line."""
+    assert all(f"wallet of {user}" in fault for fault in verify_books(db))
 
 
 def set_balance(db, user_id, amount):
     execute(db, 'UPDATE "wallets" SET "balance" = ? WHERE "user_id" = ?', (amount, user_id))
 
 
-def test_a_credit_from_outside_is_posted_and_the_poll_is_called(database, desks, alice):
-    seen = []
-    desk = desks(
-        active_users=lambda: [alice], post=lambda balances, charged: seen.append(balances)
-    ).start()
-    wait_for(lambda: seen)
-    transaction(database, lambda: set_balance(database, alice, 77))
-    wait_for(lambda: {alice: 77} in seen)
-    assert desk.polls > 0
+def test_what_runs_is_seen_from_outside_and_others_can_have_the_rest(database, desks, alice):
+    transaction(database, lambda: set_balance(database, alice, 100_000))
+    payment = payment_of(key_of(alice), now_ms())
+
+    async def main(first, second):
+        hold = await first.hold(payment, 40_000)
+        wait_for(lambda: show(database, "alice").held_nanos == 40_000)
+        assert show(database, "alice").leased_nanos == 55_000  # with a quarter of the rest
+        holding = asyncio.ensure_future(second.hold(payment, 60_000))
+        while not holding.done():
+            await asyncio.sleep(0.01)
+            first.run_posts()
+        assert holding.result().amount_nanos == 60_000
+        first.funds.settle(hold, 0)
+        wait_for(lambda: show(database, "alice").held_nanos == 60_000)
+        second.funds.settle(holding.result(), 0)
+
+    both = [desks().start(), desks().start()]
+    wait_for(lambda: all(desk.writer.state == UP for desk in both))
+    asyncio.run(main(*both))
+    assert all(desk.stop() for desk in both)
+    view = show(database, "alice")
+    assert (view.balance_nanos, view.leased_nanos, view.held_nanos) == (100_000, 0, 0)
+
+
+def test_orders_are_refused_at_once_while_the_store_is_away(desks, outage, alice):
+    payment = payment_of(key_of(alice), now_ms())
+
+    async def main(desk):
+        outage.begin()
+        wait_for(lambda: desk.writer.state == DOWN)
+        with pytest.raises(StoreUnavailable):
+            await desk.hold(payment, 1)
+        assert not desk.writer.order(Order(payment.payers[0], need=1))
+
+    desk = desks().start()
+    wait_for(lambda: desk.writer.state == UP)
+    asyncio.run(main(desk))
+
+
+def test_the_leases_of_the_dead_are_given_back(database, desks, alice):
+    transaction(database, lambda: set_balance(database, alice, 100_000))
+    payment = payment_of(key_of(alice), now_ms())
+    dead = desks().start()
+    wait_for(lambda: dead.writer.state == UP)
+    asyncio.run(dead.hold(payment, 100_000))
+    call_id = new_ulid()
+    dead.journal.open_call(opened(call_id, alice))
+    dead.journal.mark(call_id, 5, True, Sent(status=200))
+    dead.kill()
+    assert show(database, "alice").leased_nanos == 100_000
+    heir = desks().start()
+    wait_for(lambda: show(database, "alice").leased_nanos == 0)
+    (record,) = rows(database)
+    assert record["outcome"] == "gateway_lost"
+    assert show(database, "alice").balance_nanos == 100_000 - record["cost_nanos"] < 100_000
+    assert asyncio.run(heir.hold(payment, 50_000)).amount_nanos == 50_000
+
+
+def test_the_node_is_heard_of(database, desks):
+    began = now_ms()
+    desk = desks().start()
+    wait_for(lambda: snapshot_read(database, lambda: last_seen(database)).get("web-1", 0) >= began)
+    wait_for(lambda: desk.polls > 0)
 
 
 def test_an_error_in_the_poll_does_not_stop_the_writing(database, desks, alice, caplog):
@@ -472,13 +551,13 @@ def test_an_orphan_that_was_finished_is_only_removed(database, desks, alice):
     assert len(rows(database)) == 1
 
 
-def lose_replies(monkeypatch, outcomes):
+def lose_replies(monkeypatch, outcomes, of="Writer._transact"):
     """Transactions of batches end with a lost reply: "before" or "after" they were committed."""
     real = writer_module.transaction
 
     def transact(db, work):
-        is_batch = work.__qualname__.startswith("Writer._transact")
-        how = outcomes.pop(0) if is_batch and outcomes else None
+        is_meant = work.__qualname__.startswith(of)
+        how = outcomes.pop(0) if is_meant and outcomes else None
         if how == "before":
             raise OutcomeUnknown("lost before")
         result = real(db, work)
@@ -492,31 +571,63 @@ def lose_replies(monkeypatch, outcomes):
 def test_a_lost_reply_to_commit_books_once(database, desks, alice, monkeypatch):
     rng = random.Random(7)
     lose_replies(monkeypatch, [rng.choice(("before", "after", None)) for _ in range(12)])
-    desk = desks()
-    desk.funds._wallets[alice] = _wallet(0)
-    spent = 0
-    for turn in range(600):
-        record = closed(new_ulid(), alice, turn % 7)
-        hold = desk.funds.try_hold([("wallet", alice)], 0, 0)
-        spent += record.cost_nanos
-        desk.funds.settle(hold, record.cost_nanos)
-        desk.journal.close_call(record)
-        if turn == 300:
-            desk.start()
-        if turn % 50 == 0:
-            time.sleep(0.05)
-        desk.run_posts()
-        assert desk.funds.free_nanos(alice) == -spent
-    wait_for(lambda: len(rows(database)) == 600)
-    assert balance(database, alice) == -spent
+    payment = payment_of(key_of(alice), now_ms())
+
+    async def main(desk):
+        spent = 0
+        for turn in range(600):
+            record = closed(new_ulid(), alice, turn % 7)
+            hold = desk.funds.try_hold(payment, 0, 0)
+            spent += record.cost_nanos
+            desk.funds.settle(hold, record.cost_nanos)
+            desk.journal.close_call(record)
+            if turn == 300:
+                desk.start()
+            if turn % 50 == 0:
+                await asyncio.sleep(0.05)
+            desk.run_posts()
+        wait_for(lambda: len(rows(database)) == 600)
+        assert balance(database, alice) == -spent
+        state = desk.funds._states[alice]
+        wait_for(lambda: desk.run_posts() or state.unwritten == 0)
+        assert state.lease == 0
+
+    asyncio.run(main(desks()))
     assert_books_are_right(database)
 
-    def all_is_posted():
-        desk.run_posts()
-        assert desk.funds.free_nanos(alice) == -spent
-        return desk.funds._wallets[alice].unwritten == 0
 
-    wait_for(all_is_posted)
+def test_a_lost_reply_to_an_order_lends_once(database, desks, alice, monkeypatch):
+    monkeypatch.setattr(funds_module, "EMPTY_S", 0.02)
+    rng = random.Random(7)
+    losses = [rng.choice(("before", "after", None)) for _ in range(30)]
+    lose_replies(monkeypatch, losses, of="Writer._serve_orders")
+    transaction(database, lambda: set_balance(database, alice, 10**6))
+    payment = payment_of(key_of(alice), now_ms())
+
+    async def main(desk):
+        passed = 0
+        while losses or passed < 20:
+            try:
+                hold = await desk.hold(payment, 50_000)
+            except StoreUnavailable:
+                await asyncio.sleep(0.03)
+                continue
+            desk.funds.settle(hold, 0)
+            passed += 1
+            desk.funds.recalled([alice])
+            await asyncio.sleep(0.01)
+            desk.run_posts()
+            desk.funds.sweep()
+        state = desk.funds._states[alice]
+        while state.unsure or state.order or state.giving:
+            desk.funds.sweep()
+            await asyncio.sleep(0.01)
+            desk.run_posts()
+        assert show(database, "alice").leased_nanos == state.lease == state.free
+
+    desk = desks().start()
+    wait_for(lambda: desk.writer.state == UP)
+    asyncio.run(main(desk))
 
 
 def test_real_connections_cut_around_commit(database, desks, outage, alice):
@@ -652,7 +763,8 @@ CHILD = textwrap.dedent("""
     _, _, url, folder, said, prices_json, *users = sys.argv
     prices = prices_from_json(prices_json)
     journal = Journal(Path(folder), sync_ms=2)
-    hooks = Hooks(lambda *_: None, lambda: users, lambda db: None)
+    ignore = lambda *_: None
+    hooks = Hooks(ignore, ignore, ignore, lambda: {user: 1 for user in users}, ignore)
     writer = Writer(open_database(url), journal, "web-1", hooks)
     writer.start()
     out = os.open(said, os.O_WRONLY | os.O_APPEND | os.O_CREAT)

@@ -1,0 +1,112 @@
+"""A gateway process without threads: Funds, and a writer that works on the loop at once."""
+
+import asyncio
+import functools
+
+from store import leases
+from store.accounts import Payment
+from store.books import Batch, account_charges, apply_batch
+from store.database import execute, snapshot_read, transaction
+from store.funds import Funds
+from store.ids import new_ulid, now_ms
+from store.keys import KeyEntry
+from store.leases import Answer, Verdict
+from store.usage import UsageRecord
+
+NAMES = ("key_name", "group", "endpoint", "family")
+
+
+def key_of(user_id, order="plan_first", **fields):
+    """What a call knows of a key of this user."""
+    known = dict.fromkeys(("name", "user", "group"), "x") | {"id": new_ulid(), "user_id": user_id}
+    open_to_all = {"disabled": False, "revoked": False, "models": None, "networks": ()}
+    dates = {"expires_ms": None, "valid_until_ms": None, "spend_order": order}
+    return KeyEntry(**(known | open_to_all | dates | fields))
+
+
+def lease_rows(db):
+    """(account, journal) -> amount."""
+    query = 'SELECT "account", "journal_id", "amount" FROM "leases"'
+    return {
+        (account, journal): amount
+        for account, journal, amount in snapshot_read(db, lambda: execute(db, query).fetchall())
+    }
+
+
+class Process:
+    """`store`: "up"; "away": it cannot be reached; "mute": it does what is ordered, and the
+    answer is lost; "slow": nothing happens until `serve` is called."""
+
+    def __init__(self, db, clock=None):
+        self.db = db
+        self.id = new_ulid()
+        self.funds = Funds(self._send, **({} if clock is None else {"clock": clock}))
+        self.store = "up"
+        self.orders = []
+        self.served = []
+        self.closed = []
+        self._offset = 0
+        insert = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, 0)'
+        transaction(db, lambda: execute(db, insert, (self.id, "web-1")))
+
+    def _send(self, order):
+        if self.store == "away":
+            return False
+        self.orders.append(order)
+        if self.store != "slow":
+            asyncio.get_running_loop().call_soon(self.serve)
+        return True
+
+    def serve(self):
+        """Carries out what was ordered."""
+        orders, self.orders = self.orders, []
+        for order in orders:
+            self.served.append(order)
+            work = functools.partial(leases.carry_out, self.db, self.id, order)
+            answer = transaction(self.db, work)
+            self.funds.answered(order, Answer(Verdict.AWAY) if self.store == "mute" else answer)
+
+    def look(self):
+        """Looks for what others want back, as the writer does every quarter of a second."""
+        if wanted := leases.recalled(self.db, self.id):
+            self.funds.recalled(wanted)
+
+    def end(self, hold, cost, payment: Payment, user_id, call_id=None):
+        """The call is over: its record waits to be booked."""
+        charges = self.funds.settle(hold, cost)
+        record = UsageRecord(
+            id=call_id or new_ulid(),
+            started_ms=now_ms(),
+            user_id=user_id,
+            user="x",
+            key_id=user_id,
+            **dict.fromkeys(NAMES, "x"),
+            cost_nanos=cost,
+            charges=charges,
+            limit_account=payment.limit.id if payment.limit else None,
+        )
+        self.closed.append(record)
+        return record
+
+    def book(self, limit=None):
+        """Brings closed calls into the store, and the news back."""
+        records, self.closed = self.closed[:limit], self.closed[len(self.closed[:limit]) :]
+        if not records:
+            return
+        batch = Batch(self.id, self._offset, self._offset + 1, records)
+        left = transaction(self.db, lambda: apply_batch(self.db, batch, now_ms()))
+        self._offset += 1
+        self.funds.applied(left, account_charges(records))
+
+    def end_process(self):
+        """What a process does at its exit, or the adopter of its journal."""
+        self.book()
+        self.store = "away"
+        self.orders.clear()
+        transaction(self.db, lambda: leases.give_all_back(self.db, self.id))
+
+    def lease(self, account_id):
+        return self.funds._states[account_id].lease
+
+    def free(self, account_id):
+        return self.funds._states[account_id].free

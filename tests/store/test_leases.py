@@ -1,0 +1,372 @@
+"""Several processes share accounts: no nano is lent twice, and the last one can be spent."""
+
+import asyncio
+import contextlib
+import random
+
+import pytest
+
+from store import funds as funds_module
+from store import leases
+from store.accounts import Account, payment_of
+from store.books import verify
+from store.database import execute, snapshot_read, transaction
+from store.errors import StoreUnavailable
+from store.funds import QuotaUsed, WalletEmpty
+from store.ids import now_ms
+from store.keys import Subscription
+from store.leases import Order, Verdict
+from store.wallet import Movement, credit, show
+from tests.store.processes import Process, key_of, lease_rows
+from tests.store.test_books import add_user
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def db(database):
+    return database
+
+
+@pytest.fixture
+def alice(db):
+    user_id = add_user(db, "alice")
+    credit(db, "alice", Movement(1000, "paid"))
+    return user_id
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(funds_module, "RECALL_RETRY_S", 0.005)
+    monkeypatch.setattr(funds_module, "RECALL_WAIT_S", 3.0)
+
+
+def wallet_of(user_id):
+    return Account(user_id, "wallet", user_id, "wallet")
+
+
+def carry_out(db, process_id, order):
+    return transaction(db, lambda: leases.carry_out(db, process_id, order))
+
+
+def test_money_is_lent_once(db, alice):
+    one, two = Process(db).id, Process(db).id
+    first = carry_out(db, one, Order(wallet_of(alice), need=600, least=600))
+    assert (first.verdict, first.lease, first.granted) == (Verdict.DONE, 600, 600)
+    second = carry_out(db, two, Order(wallet_of(alice), need=600, least=300))
+    assert (second.verdict, second.granted, second.empty) == (Verdict.DONE, 400, True)
+    third = carry_out(db, two, Order(wallet_of(alice), need=600, least=1))
+    assert (third.verdict, third.lease) == (Verdict.SHORT, 400)
+    assert leases.recalled(db, one) == [alice] and leases.recalled(db, two) == []
+    given = carry_out(db, one, Order(wallet_of(alice), give=250))
+    assert (given.verdict, given.lease) == (Verdict.DONE, 350)
+    assert leases.recalled(db, one) == []
+    assert carry_out(db, two, Order(wallet_of(alice), need=600, least=1)).lease == 650
+    view = show(db, "alice")
+    assert (view.balance_nanos, view.leased_nanos, view.held_nanos) == (1000, 1000, 0)
+
+
+def test_only_a_quarter_is_lent_ahead(db, alice):
+    process = Process(db).id
+    answer = carry_out(db, process, Order(wallet_of(alice), need=200, least=200, ahead=5000))
+    assert answer.lease == 200 + 800 // 4 and not answer.empty
+    answer = carry_out(db, process, Order(wallet_of(alice), ahead=10))
+    assert answer.lease == 410
+
+
+def test_what_nobody_has_is_not_waited_for(db, alice):
+    one, two = Process(db).id, Process(db).id
+    carry_out(db, one, Order(wallet_of(alice), need=600, least=600))
+    answer = carry_out(db, two, Order(wallet_of(alice), need=1001, least=1001))
+    # All that is free is lent all the same: a smaller call may go on with it.
+    assert (answer.verdict, answer.lease) == (Verdict.DRY, 400)
+    assert leases.recalled(db, one) == []
+    stranger = carry_out(db, two, Order(wallet_of("nobody"), need=1, least=1))
+    assert (stranger.verdict, stranger.lease) == (Verdict.DRY, 0)
+
+
+def test_giving_back_more_than_there_is(db, alice):
+    process = Process(db).id
+    carry_out(db, process, Order(wallet_of(alice), need=600))
+    assert carry_out(db, process, Order(wallet_of(alice), give=999)).lease == 0
+    assert carry_out(db, process, Order(wallet_of(alice), give=1)).lease == 0
+    assert lease_rows(db) == {}
+
+
+def test_a_recall_is_not_asked_of_itself(db, alice):
+    process = Process(db).id
+    carry_out(db, process, Order(wallet_of(alice), need=1000))
+    answer = carry_out(db, process, Order(wallet_of(alice), need=500, least=500))
+    assert answer.verdict is Verdict.DRY
+    assert leases.recalled(db, process) == []
+
+
+def subscribe(db, user_id, quota, window="month"):
+    moment = now_ms()
+    rows = (
+        (
+            '"plans" ("id","name","quota","window","days","created_ms")',
+            ("P", "gold", quota, window, 30, 0),
+        ),
+        (
+            '"subscriptions" ("id","user_id","plan_id","starts_ms","expires_ms","created_ms")',
+            ("S", user_id, "P", moment - HOUR_MS, moment + HOUR_MS, 0),
+        ),
+    )
+
+    def work():
+        for columns, values in rows:
+            places = ", ".join("?" * len(values))
+            execute(db, f"INSERT INTO {columns} VALUES ({places})", values)
+
+    transaction(db, work)
+    return Subscription("S", "gold", window, moment - HOUR_MS, moment + HOUR_MS)
+
+
+def spent(db):
+    query = 'SELECT "account", "spent" FROM "quotas"'
+    return dict(snapshot_read(db, lambda: execute(db, query).fetchall()))
+
+
+def test_a_plans_last_coins_are_split_with_the_wallet(db, alice):
+    async def main():
+        process = Process(db)
+        key = key_of(alice, subscriptions=(subscribe(db, alice, 100),))
+        payment = payment_of(key, now_ms())
+        first = await process.funds.hold(payment, 80, 80)
+        assert process.funds.settle(first, 0) == ()
+        hold = await process.funds.hold(payment, 150, 150)
+        window = payment.payers[0].id
+        assert [(part.to, part.amount_nanos) for part in hold.parts] == [
+            ("subscription:gold", 100),
+            ("wallet", 50),
+        ]
+        record = process.end(hold, 130, payment, alice)
+        assert [tuple(map(str, (c.to, c.amount_nanos))) for c in record.charges] == [
+            ("subscription:gold", "100"),
+            ("wallet", "30"),
+        ]
+        process.book()
+        assert spent(db) == {window: 100}
+        assert show(db, "alice").balance_nanos == 970
+        process.end_process()
+        assert lease_rows(db) == {} and verify(db) == []
+
+    asyncio.run(main())
+
+
+def test_a_limit_counts_what_others_pay(db, alice):
+    async def main():
+        process = Process(db)
+        key = key_of(alice, limit_window="never")
+        insert = """INSERT INTO "api_keys" ("id", "user_id", "name", "group_id", "prefix",
+          "last_four", "models", "networks", "limit_nanos", "limit_window", "created_ms",
+          "rpm", "tpm", "concurrency", "disabled")
+          VALUES (?, ?, 'k', 'g', 'p', 'l', '[]', '[]', 300, 'never', 0, 0, 0, 0, 0)"""
+        transaction(db, lambda: execute(db, insert, (key.id, alice)))
+        payment = payment_of(key, now_ms())
+        hold = await process.funds.hold(payment, 200, 200)
+        process.end(hold, 180, payment, alice)
+        # 120 are left of the limit, though the wallet has more.
+        hold = await process.funds.hold(payment, 200, 100)
+        assert hold.amount_nanos == 120
+        process.end(hold, 115, payment, alice)
+        with pytest.raises(QuotaUsed) as refused:
+            await process.funds.hold(payment, 200, 100)
+        assert refused.value.account == payment.limit
+        process.book()
+        assert spent(db) == {payment.limit.id: 295}
+        assert show(db, "alice").balance_nanos == 1000 - 295
+        process.end_process()
+        assert lease_rows(db) == {} and verify(db) == []
+
+    asyncio.run(main())
+
+
+def test_a_plan_that_is_used_up(db, alice):
+    async def main():
+        process = Process(db)
+        subscription = subscribe(db, alice, 100)
+        only = payment_of(key_of(alice, "plan_only", subscriptions=(subscription,)), now_ms())
+        hold = await process.funds.hold(only, 500, 100)
+        assert hold.amount_nanos == 100
+        with pytest.raises(QuotaUsed) as refused:
+            await process.funds.hold(only, 500, 100)
+        assert refused.value.account == only.payers[0]
+        none = payment_of(key_of(alice, "plan_only"), now_ms())
+        with pytest.raises(QuotaUsed) as refused:
+            await process.funds.hold(none, 1, 1)
+        assert refused.value.account is None
+        wallet_only = key_of(alice, "wallet_only", subscriptions=(subscription,))
+        with pytest.raises(WalletEmpty):
+            await process.funds.hold(payment_of(wallet_only, now_ms()), 2000, 2000)
+
+    asyncio.run(main())
+
+
+def test_a_process_gives_back_what_another_needs(db, alice):
+    async def main():
+        rich, poor = Process(db), Process(db)
+        payment = payment_of(key_of(alice), now_ms())
+        rich.funds.settle(await rich.funds.hold(payment, 1000, 1000), 0)
+        assert rich.free(alice) == 1000
+        waiting = asyncio.ensure_future(poor.funds.hold(payment, 400, 400))
+        while not waiting.done():
+            await asyncio.sleep(0.002)
+            rich.look()
+        assert waiting.result().amount_nanos == 400
+        assert sum(lease_rows(db).values()) <= 1000
+
+    asyncio.run(main())
+
+
+def test_money_that_runs_in_calls_is_not_recalled(db, alice, monkeypatch):
+    monkeypatch.setattr(funds_module, "RECALL_WAIT_S", 0.1)
+
+    async def main():
+        rich, poor = Process(db), Process(db)
+        payment = payment_of(key_of(alice), now_ms())
+        hold = await rich.funds.hold(payment, 700, 700)
+        waiting = asyncio.ensure_future(poor.funds.hold(payment, 400, 400))
+        while not waiting.done():
+            await asyncio.sleep(0.002)
+            rich.look()
+        with pytest.raises(WalletEmpty):
+            waiting.result()
+        rich.end(hold, 700, payment, alice)
+        rich.book()
+        assert (await poor.funds.hold(payment, 300, 300)).amount_nanos == 300
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("shares", [(1, 1), (1, 9)])
+def test_the_last_coins_are_shared_exactly(db, alice, shares):
+    """A wallet for exactly 100 calls, 200 callers at two processes: exactly 100 get one."""
+
+    async def main():
+        processes = [Process(db) for _ in shares]
+        payment = payment_of(key_of(alice), now_ms())
+
+        async def call(process):
+            try:
+                hold = await process.funds.hold(payment, 10, 10)
+            except WalletEmpty:
+                return False
+            await asyncio.sleep(random.random() / 50)
+            process.end(hold, 10, payment, alice)
+            return True
+
+        async def work():
+            while True:
+                for process in processes:
+                    process.look()
+                    process.book()
+                await asyncio.sleep(0.003)
+
+        working = asyncio.ensure_future(work())
+        callers = []
+        for process, share in zip(processes, shares, strict=True):
+            callers += [process] * (200 * share // sum(shares))
+        random.shuffle(callers)
+        passed = await asyncio.gather(*map(call, callers))
+        working.cancel()
+        for process in processes:
+            process.end_process()
+        assert sum(passed) == 100
+        assert show(db, "alice").balance_nanos == 0
+        assert lease_rows(db) == {} and verify(db) == []
+
+    asyncio.run(main())
+
+
+class World:
+    """Three processes that call, book, crash and lose answers at random; nothing may get lost."""
+
+    def __init__(self, db, seed, payments):
+        self.db = db
+        self.rng = random.Random(seed)
+        self.payments = payments  # (user id, payment)
+        self.processes = [Process(db) for _ in range(3)]
+        self.cost = 0
+        self.refused = 0
+        self.done = 0
+
+    async def caller(self):
+        rng = self.rng
+        for _ in range(25):
+            process = rng.choice(self.processes)
+            user_id, payment = rng.choice(self.payments)
+            wanted = rng.randrange(1, 400)
+            try:
+                hold = await process.funds.hold(payment, wanted, rng.randrange(1, wanted + 1))
+            except (WalletEmpty, QuotaUsed):
+                self.refused += 1
+                continue
+            except StoreUnavailable:
+                continue
+            await asyncio.sleep(rng.random() / 100)
+            if process not in self.processes:
+                continue  # it died with this call: nothing was delivered, nothing is charged
+            cost = rng.randrange(hold.amount_nanos + 1)
+            process.end(hold, cost, payment, user_id)
+            self.cost += cost
+            self.done += 1
+
+    async def disturb(self):
+        rng = self.rng
+        while True:
+            await asyncio.sleep(0.004)
+            for process in self.processes:
+                process.look()
+                if rng.random() < 0.5:
+                    process.book(rng.choice((1, 3, None)))
+                process.store = rng.choices(("up", "away", "mute"), (8, 1, 1))[0]
+                process.funds.sweep()
+            if rng.random() < 0.03:
+                self.processes.pop(rng.randrange(3)).end_process()  # its journal is adopted
+                self.processes.append(Process(self.db))
+            self.check()
+
+    def check(self):
+        """Nothing is lent that is not there, at any moment."""
+        query = 'SELECT "user_id", "balance" FROM "wallets"'
+
+        def read():
+            balances = dict(execute(self.db, query).fetchall())
+            for user_id, balance in balances.items():
+                assert balance >= 0
+                assert leases.lent(self.db, user_id)[0] <= balance
+
+        snapshot_read(self.db, read)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_histories_never_lose_or_double_money(db, alice, seed, monkeypatch):
+    monkeypatch.setattr(funds_module, "EMPTY_S", 0.02)
+    monkeypatch.setattr(funds_module, "BARE_S", 0.02)
+    monkeypatch.setattr(funds_module, "RECALL_WAIT_S", 0.05)
+    bob = add_user(db, "bob")
+    credit(db, "bob", Movement(30_000, "paid"))
+    subscription = subscribe(db, alice, 5_000)
+    keys = (key_of(alice, subscriptions=(subscription,)), key_of(bob), key_of(alice, "wallet_only"))
+    payments = [(key.user_id, payment_of(key, now_ms())) for key in keys]
+
+    async def main():
+        world = World(db, seed, payments)
+        disturbing = asyncio.ensure_future(world.disturb())
+        await asyncio.gather(*(world.caller() for _ in range(12)))
+        disturbing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await disturbing
+        for process in world.processes:
+            process.end_process()
+        return world
+
+    world = asyncio.run(main())
+    assert world.done > 20 and world.refused > 0
+    assert lease_rows(db) == {} and verify(db) == []
+    of_plan = sum(spent(db).values())
+    assert of_plan <= 5_000
+    left = show(db, "alice").balance_nanos + show(db, "bob").balance_nanos
+    assert left == 31_000 - (world.cost - of_plan)
