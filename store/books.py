@@ -18,7 +18,8 @@ import peewee
 from store import leases
 from store.database import execute, executemany, is_mysql, snapshot_read
 from store.errors import StoreError
-from store.ids import new_ulid
+from store.ids import new_ulid, now_ms
+from store.lease_upkeep import faults as lease_faults
 from store.partitions import pruned_before
 from store.pricing import format_money
 from store.rollups import add_records
@@ -183,13 +184,14 @@ def _in_parts(values: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
 def verify(db: peewee.Database) -> list[str]:
     """What is wrong with the books, one sentence each, at most FAULTS_MAX; empty: nothing.
 
-    Every wallet: sum of its ledger lines = balance. Every UTC day that was not pruned: the
-    charges line of each user = the sum of what those records took from the wallet. All is read in
-    one snapshot, so a running gateway does not disturb it. Memory: the users of one day.
+    Every lease has an owner. Every wallet: sum of its ledger lines = balance. Every UTC day that
+    was not pruned: the charges line of each user = the sum of what those records took from the
+    wallet. All is read in one snapshot, so a running gateway does not disturb it. Memory: the users
+    of one day.
     """
 
     def read() -> list[str]:
-        faults = _wallet_faults(db)
+        faults = lease_faults(db, now_ms()) + _wallet_faults(db)
         totals = _ledger_days(db)
         # What comes late for a pruned day is alone there.
         day: int | None = pruned_before(db) - 1

@@ -16,3 +16,16 @@ def test_a_wrong_balance_is_told_and_ends_with_1(filled):
     ended = filled.run("books", "verify", "--json")
     said = json.loads(ended.out)
     assert ended.code == 1 and said["ok"] is False and "alice" in said["faults"][0]
+
+
+def test_a_lost_node_is_released(filled):
+    ended = filled.run("books", "release-node", "web-9")
+    assert ended.code == 1 and "web-9" in ended.err
+    with filled.store() as db:
+        db.execute_sql("INSERT INTO \"nodes\" VALUES ('web-1', 1)")
+        db.execute_sql("INSERT INTO \"journals\" VALUES ('J', 'web-1', 0, 1, NULL)")
+        db.execute_sql("INSERT INTO \"leases\" VALUES ('A', 'J', 1500000000, 0, 0)")
+    said = filled.json("books", "release-node", "web-1")
+    assert said == {"node": "web-1", "leases": 1, "amount": "1.5"}
+    again = filled.ok("books", "release-node", "web-1")
+    assert again == "released 0 leases of web-1, together 0\n"
