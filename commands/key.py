@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from commands.edits import editor
+from commands.edits import editor, print_outcome, words_of
+from commands.nouns import FIELD
 from commands.output import (
     config_option,
     json_option,
@@ -41,13 +42,25 @@ command = Noun("key", help="Make, list, rotate, disable and revoke API keys.", n
     help="A secret brought from elsewhere: 16 to 200 of A-Z a-z 0-9 . _ -; also env:NAME or"
     " file:PATH.  [default: a new one is made]",
 )
+@click.argument("assignments", nargs=-1, metavar=f"[{FIELD}]...")
 @config_option
 @json_option
 def create(
-    user: str, group: str, name: str, secret: str | None, config: Path | None, as_json: bool
+    user: str,
+    group: str,
+    name: str,
+    secret: str | None,
+    assignments: tuple[str, ...],
+    config: Path | None,
+    as_json: bool,
 ) -> None:
-    """Make a key and print its secret, which is shown this once."""
-    words = {"user": user, "group": group}
+    """Make a key and print its secret, which is shown this once.
+
+    \b
+    FIELD=VALUE:
+      expires_at, models, networks, limit, limit_window as in the document of apply
+    """
+    words = {**words_of(assignments), "user": user, "group": group}
     if secret is not None:
         words["secret"] = secret = _resolved(secret)
     with opened_store(config) as access:
@@ -84,6 +97,27 @@ def show_key(key: str, config: Path | None, as_json: bool) -> None:
         print_json(fields)
     else:
         print_fields(fields)
+
+
+@command.command("set")
+@KEY
+@click.argument("assignments", nargs=-1, required=True, metavar=f"{FIELD}...")
+@config_option
+@json_option
+def set_fields(key: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
+    """Change fields of a key, named by its id or as USER/NAME; its secret is changed by rotate.
+
+    \b
+    FIELD=VALUE:
+      group, expires_at, models, networks, limit, limit_window as in the document of apply;
+      no value: none, as in limit=
+    """
+    words = words_of(assignments)
+    if "secret" in words:
+        raise Refused(["secret: a key gets a new one by: key rotate"])
+    with opened_store(config) as access:
+        outcome = editor(access).set_fields("key", key, words)
+    print_outcome(outcome, as_json)
 
 
 @command.command()

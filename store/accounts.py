@@ -43,9 +43,10 @@ class Payment(msgspec.Struct, frozen=True):
 def payment_of(key: KeyEntry, at_ms: int) -> Payment:
     """The accounts of a call that arrives now. No payers: no subscription of a plan_only user is
     in force."""
-    wallet = Account(key.user_id, WALLET, key.user_id, WALLET)
+    by_wallet = _by_wallet(key.user_id)
     if not key.subscriptions and key.limit_window is None and key.spend_order != "plan_only":
-        return Payment((wallet,))
+        return by_wallet
+    (wallet,) = by_wallet.payers
     plans = tuple(
         _window_of(key, subscription, at_ms)
         for subscription in key.subscriptions
@@ -58,6 +59,11 @@ def payment_of(key: KeyEntry, at_ms: int) -> Payment:
         "wallet_only": (wallet,),
     }[key.spend_order]
     return Payment(payers, _limit_of(key, at_ms))
+
+
+@functools.lru_cache(maxsize=10_000)
+def _by_wallet(user_id: str) -> Payment:
+    return Payment((Account(user_id, WALLET, user_id, WALLET),))
 
 
 def _window_of(key: KeyEntry, subscription: Subscription, at_ms: int) -> Account:

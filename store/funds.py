@@ -218,6 +218,10 @@ class Funds:
                     state.note_bare(lacking, now + BARE_S, now)
         raise StoreUnavailable("the store lends too slowly")
 
+    def has_free(self, payment: Payment) -> bool:
+        """Whether the payers' leases here have anything left."""
+        return any(self._state(account).free > 0 for account in payment.payers)
+
     def settle(self, hold: Hold, cost_nanos: int) -> tuple[Charge, ...]:
         """Give a hold back and charge the cost, which may be more or less; the charges made.
 

@@ -33,7 +33,7 @@ LOST_OUTCOME = "gateway_lost"
 LOST_MESSAGE = "The gateway process ended before this call did."
 
 
-class OpenLine(msgspec.Struct, array_like=True, kw_only=True, frozen=True, tag=OPEN_TAG, gc=False):
+class OpenLine(msgspec.Struct, array_like=True, frozen=True, tag=OPEN_TAG, gc=False):
     """A call that begins: what its record needs if the process dies.
 
     `input_tokens` is the estimate that is charged then; `prices` is `Prices.json`; `holds`: what

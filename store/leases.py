@@ -1,8 +1,8 @@
 """Leases: the parts of accounts' free money that processes may spend. The database side.
 
-Free = balance (of a quota: its limit less what was spent) - all leases. Whoever changes the leases
-of an account holds the lock of its row (in wallets or quotas) until the end of the transaction, so
-no money is lent twice. A lease belongs to the journal of its process: it shrinks in the
+Free = balance (of a quota: its limit less what was spent) - all leases. Whoever lends holds the
+lock of the account's row (in wallets or quotas) until the end of the transaction, so none is lent
+twice; to give back needs none. A lease belongs to the journal of its process: it shrinks in the
 transactions that book that journal's charges, and what is left of it goes back by the process
 itself, or by the one that has adopted and booked its journal, since only these know what was spent.
 The memory side is funds.
@@ -15,13 +15,14 @@ import msgspec
 import peewee
 
 from store.accounts import LIMIT, SUBSCRIPTION, Account, owner_id
-from store.database import execute, executemany, is_mysql, snapshot_read
+from store.database import execute, executemany, is_mysql, snapshot_read, transaction
 from store.usage import WALLET
 
 AHEAD_SHARE = 4
 """Of what is free beyond the calls that wait, at most one part of so many is lent ahead."""
 
 ACCOUNTS_PER_QUERY = 500
+QUOTA_KEPT_MS = 60 * 86_400_000
 
 _LENT = """SELECT COALESCE(SUM("amount"), 0),
   COALESCE(SUM(CASE WHEN "journal_id" = ? THEN "amount" ELSE 0 END), 0)
@@ -174,6 +175,14 @@ def write_held(db: peewee.Database, journal_id: str, held: Mapping[str, int]) ->
     """Show from outside what running calls reserve, in the caller's transaction."""
     update = 'UPDATE "leases" SET "held" = ? WHERE "account" = ? AND "journal_id" = ?'
     executemany(db, update, [(amount, account, journal_id) for account, amount in held.items()])
+
+
+def forget_ended(db: peewee.Database, at_ms: int) -> None:
+    """Remove quotas whose windows have been over for so long that no call can belong to them."""
+    transaction(
+        db,
+        lambda: execute(db, 'DELETE FROM "quotas" WHERE "ends_ms" < ?', (at_ms - QUOTA_KEPT_MS,)),
+    )
 
 
 def give_all_back(db: peewee.Database, journal_id: str) -> None:

@@ -46,8 +46,8 @@ RECALL_INTERVAL_S = 0.25
 HEARTBEAT_INTERVAL_S = 10.0
 ORDERS_PER_TRANSACTION = 100
 ADOPT_INTERVAL_S = 2.0
-PARTITIONS_INTERVAL_S = 3600.0
-PARTITIONS_FIRST_S = 5.0  # the first records of a start do not wait for it
+UPKEEP_INTERVAL_S = 3600.0
+UPKEEP_FIRST_S = 5.0  # the first records of a start do not wait for it
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 1.0
 PARKED_FILE = "parked.ndjson"
@@ -107,7 +107,7 @@ class Writer:
         self._recall_at = 0.0
         self._heartbeat_at = 0.0
         self._adopt_at = 0.0
-        self._partitions_at = time.monotonic() + PARTITIONS_FIRST_S
+        self._upkeep_at = time.monotonic() + UPKEEP_FIRST_S
         self._retry_s = RETRY_FIRST_S
         self._stop_at: float | None = None
         self._drained = False
@@ -205,9 +205,10 @@ class Writer:
 
     def _poll(self) -> None:
         now = time.monotonic()
-        if now >= self._partitions_at:
-            self._partitions_at = now + PARTITIONS_INTERVAL_S
+        if now >= self._upkeep_at:
+            self._upkeep_at = now + UPKEEP_INTERVAL_S
             keep_ahead(self._db)
+            leases.forget_ended(self._db, now_ms())
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + HEARTBEAT_INTERVAL_S
             note_seen(self._db, self._node)

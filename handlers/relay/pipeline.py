@@ -4,6 +4,7 @@
 knows a wire format, a database or pycurl.
 """
 
+import asyncio
 import logging
 import time
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from adapters.bridge import NativeStream
+from adapters.estimate import estimate_body_tokens
 from adapters.family import Envelope, Vendor
 from adapters.faults import Condition, Fault, read_upstream_error
 from adapters.registry import VENDORS
@@ -31,7 +33,7 @@ from handlers.relay.plan import ordered
 from handlers.relay.pump import CONTENT_TYPES, PumpEnd, StreamPump
 from handlers.relay.upstream import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
 from handlers.telemetry import Telemetry
-from store.accounts import payment_of
+from store.accounts import Payment, payment_of
 from store.catalog import EMPTY, Channel, Snapshot
 from store.errors import StoreUnavailable
 from store.funds import Funds, QuotaUsed, WalletEmpty
@@ -44,6 +46,8 @@ log = logging.getLogger("sluice.relay")
 
 # Parts of a request that can be left out without translating it; opaque reasoning cannot.
 _CAN_DO_WITHOUT = frozenset({"beta", "stream_options"})
+ESTIMATES_MAX = 16  # at one time; further calls are refused by the cheap bound
+ESTIMATE_MARGIN_PERCENT = 110  # the estimator is right within 10 %
 FINISH_WITHIN_S = 1.0  # how long the upstream may take to end a body whose terminal marker was seen
 
 
@@ -79,6 +83,7 @@ class Relay:
     snapshot: Snapshot = EMPTY
     # channel id -> calls so far: its upstream keys are used in turn
     turns: dict[str, int] = field(default_factory=dict)
+    estimating: int = 0
 
     async def run(self, call: Call, body: bytes, downstream: Downstream) -> None:
         """Relays one call whose head was admitted; whatever happens, it is settled and answered."""
@@ -128,40 +133,67 @@ class Relay:
     async def _hold(self, call: Call) -> None:
         if call.operation.free:
             return
-        wanted, least = admit.hold_amounts(call)
-        if wanted == 0:
-            return
         payment = payment_of(call.key, call.arrival.started_ms)
         try:
+            await self._try_hold(call, payment)
+        except (WalletEmpty, QuotaUsed) as error:
+            if not await self._estimated(call, payment):
+                raise faults.from_store(error) from None
+            try:
+                await self._try_hold(call, payment)
+            except (WalletEmpty, QuotaUsed, StoreUnavailable) as second:
+                raise faults.from_store(second) from None
+        except StoreUnavailable as error:
+            raise faults.from_store(error) from None
+
+    async def _try_hold(self, call: Call, payment: Payment) -> None:
+        wanted, least = admit.hold_amounts(call)
+        if wanted:
             call.hold = self.funds.try_hold(payment, wanted, least)
             if call.hold is None:
                 call.hold = await self.funds.hold(payment, wanted, least)
-        except (WalletEmpty, QuotaUsed, StoreUnavailable) as error:
-            raise faults.from_store(error) from None
+
+    async def _estimated(self, call: Call, payment: Payment) -> bool:
+        """Whether a better estimate of the input than its cheap bound may change a refusal."""
+        if self.estimating >= ESTIMATES_MAX or not self.funds.has_free(payment):
+            return False
+        self.estimating += 1
+        try:
+            loop = asyncio.get_running_loop()
+            tokens = await loop.run_in_executor(None, estimate_body_tokens, call.body)
+        finally:
+            self.estimating -= 1
+        bound, call.input_bound_tokens = (
+            call.input_bound_tokens,
+            min(call.input_bound_tokens, tokens * ESTIMATE_MARGIN_PERCENT // 100),
+        )
+        return call.input_bound_tokens < bound
 
     def _open(self, call: Call) -> None:
         """The journal knows of the call before any upstream does."""
         arrival, key = call.arrival, call.key
+        hold, prices = call.hold, None if call.operation.free else call.prices
+        # By position, in the order of the class: to match twenty names takes 1 us.
         line = OpenLine(
-            id=arrival.call_id,
-            started_ms=arrival.started_ms,
-            user_id=key.user_id,
-            user=key.user,
-            key_id=key.id,
-            key_name=key.name,
-            group=key.group,
-            endpoint=call.operation.endpoint,
-            family=call.family.name,
-            model=call.model_name,
-            stream=call.stream,
-            prices=call.prices.json if call.prices and not call.operation.free else None,
-            multiplier_ppm=call.group.multiplier_ppm if call.group else None,
-            input_tokens=call.input_estimate_tokens,
-            client_request_id=arrival.client_request_id,
-            client_ip=arrival.client_ip,
-            user_agent=arrival.user_agent,
-            holds=call.hold.parts if call.hold else (),
-            limit_account=call.hold.limit_account if call.hold else None,
+            arrival.call_id,
+            arrival.started_ms,
+            key.user_id,
+            key.user,
+            key.id,
+            key.name,
+            key.group,
+            call.operation.endpoint,
+            call.family.name,
+            call.model_name,
+            call.stream,
+            prices.json if prices else None,
+            call.group.multiplier_ppm if call.group else None,
+            call.input_estimate_tokens,
+            arrival.client_request_id,
+            arrival.client_ip,
+            arrival.user_agent,
+            hold.parts if hold else (),
+            hold.limit_account if hold else None,
         )
         try:
             self.journal.open_call(line)

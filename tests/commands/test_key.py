@@ -139,3 +139,25 @@ def test_rotation_keeps_the_old_secret_for_a_while(filled, entry):
     assert entry(rotated["secret"]).valid_until_ms <= time.time() * 1000
     assert entry(again["secret"]).id == made["id"]
     assert "24h" in filled.misused("key", "rotate", made["id"], "--overlap", "long")
+
+
+def test_fields_are_set_and_emptied(filled):
+    made = filled.json(
+        *("key", "create", "--user", "alice", "--group", "default", "--name", "phone"),
+        *("limit=2.5", "limit_window=day"),
+    )
+    shown = filled.json("key", "show", made["id"])
+    assert (shown["limit"], shown["limit_window"]) == ("2.5", "day")
+    filled.ok(
+        "key", "set", "alice/phone", "limit=", "models=gpt-4.1", "expires_at=2030-01-01T00:00:00Z"
+    )
+    shown = filled.json("key", "show", made["id"])
+    assert (shown["limit"], shown["models"]) == (None, ["gpt-4.1"])
+    assert shown["expires_at"] == "2030-01-01T00:00:00Z"
+
+
+def test_a_secret_is_not_set_but_rotated(filled):
+    ended = filled.run("key", "set", "alice/laptop", "secret=sk-0123456789abcdef")
+    assert ended.code == 1 and "key rotate" in ended.err
+    ended = filled.run("key", "set", "alice/laptop", "name=other")
+    assert ended.code == 1 and "identity" in ended.err

@@ -183,6 +183,17 @@ def test_a_limit_counts_what_others_pay(db, alice):
     asyncio.run(main())
 
 
+def test_windows_long_over_are_forgotten(db):
+    ends_ms = now_ms()
+    rows = [("S:day:1", 5, ends_ms), ("S:day:2", 6, ends_ms + 1), ("K:never:0", 7, None)]
+    insert = 'INSERT INTO "quotas" ("account", "spent", "ends_ms") VALUES (?, ?, ?)'
+    transaction(db, lambda: [execute(db, insert, row) for row in rows])
+    leases.forget_ended(db, ends_ms + leases.QUOTA_KEPT_MS)
+    assert len(spent(db)) == 3
+    leases.forget_ended(db, ends_ms + leases.QUOTA_KEPT_MS + 1)
+    assert spent(db) == {"S:day:2": 6, "K:never:0": 7}
+
+
 def test_a_plan_that_is_used_up(db, alice):
     async def main():
         process = Process(db)

@@ -308,7 +308,7 @@ def test_the_partitions_of_the_coming_days_are_made(database, desks, alice):
     if not is_mysql(database):
         pytest.skip("SQLite has no partitions")
     desk = desks()
-    desk.writer._partitions_at = 0.0
+    desk.writer._upkeep_at = 0.0
     desk.call(alice)
     desk.start()
     wait_for(lambda: len(rows(database)) == 1)

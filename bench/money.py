@@ -1,0 +1,191 @@
+"""Times what money and records add to a call: hold, settle, journal, writer. Thread CPU in us.
+
+    python -m bench.money --store sqlite:////tmp/bench.db
+
+Each figure is the least of several rounds. The store is made when it is missing; its wallet is
+that of one user, with a lease that is warm, as in a worker under load.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import peewee
+
+from store import leases, migrate
+from store.accounts import Payment, payment_of
+from store.books import Batch, account_charges, apply_batch
+from store.database import discard, execute, open_database, transaction
+from store.funds import Funds, Hold
+from store.ids import new_ulid, now_ms
+from store.journal import Journal
+from store.journal_lines import JournalReader, OpenLine
+from store.keys import KeyEntry
+from store.leases import Order
+from store.pricing import NANOS_PER_UNIT, Prices
+from store.usage import Attempt, UsageRecord
+
+CALLS = 2_000
+BATCH = 250  # records in a batch: what 2500 calls a second bring in 100 ms
+ROUNDS = 5
+PRICES = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 2 * 10**9, 32 * 10**8, 8 * 10**9, 0)
+WANTED, COST = 66_000_000, 1_630_000
+
+
+def _key(user_id: str) -> KeyEntry:
+    return KeyEntry(
+        *(new_ulid(), "laptop", user_id, "alice", "default", False, False, None, None, ()),
+        *("plan_first", None),
+    )
+
+
+def _open_line(call_id: str, key: KeyEntry, hold: Hold) -> OpenLine:
+    return OpenLine(
+        id=call_id,
+        started_ms=now_ms(),
+        user_id=key.user_id,
+        user=key.user,
+        key_id=key.id,
+        key_name=key.name,
+        group=key.group,
+        endpoint="/v1/chat/completions",
+        family="chat_completions",
+        model="gpt-4.1",
+        stream=False,
+        prices=PRICES.json,
+        multiplier_ppm=10**6,
+        input_tokens=15,
+        client_ip="127.0.0.1",
+        user_agent="python-requests/2.32.3",
+        holds=hold.parts,
+    )
+
+
+def _record(call_id: str, key: KeyEntry, cost: int) -> UsageRecord:
+    facts = (call_id, now_ms(), key.user_id, key.user, key.id, key.name, key.group)
+    return UsageRecord(
+        *(*facts, "/v1/chat/completions", "chat_completions", "chat_completions", "gpt-4.1"),
+        *("gpt-4.1-2025-04-14", "openai-main", False, 200, "ok"),
+        input_tokens=15,
+        output_tokens=200,
+        usage_source="reported",
+        prices=PRICES.json,
+        multiplier_ppm=10**6,
+        cost_nanos=cost,
+        billed_to="wallet",
+        ttft_ms=12,
+        duration_ms=13,
+        attempts=(Attempt("openai-main", 200, None, 12),),
+        upstream_request_id="req_0123456789",
+        client_ip="127.0.0.1",
+        user_agent="python-requests/2.32.3",
+        node="web-1",
+    )
+
+
+class Bench:
+    """One round after the other; the steps of a call in the order in which they happen."""
+
+    def __init__(self, db: peewee.Database, folder: Path) -> None:
+        self.db = db
+        self.journal = Journal(folder, refused_per_minute=10**9)
+        self.reader = JournalReader(folder, self.journal.id)
+        self.funds = Funds(self._lend)
+        self.offset = 0
+        self.best: dict[str, float] = {}
+        self.key = _key(self._user())
+
+    def _user(self) -> str:
+        user_id = new_ulid()
+        row = (user_id, 10**9 * NANOS_PER_UNIT)
+        insert = 'INSERT INTO "wallets" ("user_id", "balance") VALUES (?, ?)'
+        transaction(self.db, lambda: execute(self.db, insert, row))
+        insert = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, 0)'
+        transaction(self.db, lambda: execute(self.db, insert, (self.journal.id, "web-1")))
+        return user_id
+
+    def _lend(self, order: Order) -> bool:
+        answer = transaction(self.db, lambda: leases.carry_out(self.db, self.journal.id, order))
+        asyncio.get_running_loop().call_soon(self.funds.answered, order, answer)
+        return True
+
+    def time(self, name: str, work: Callable[[], object]) -> None:
+        began = time.thread_time_ns()
+        work()
+        micros = (time.thread_time_ns() - began) / 1000 / CALLS
+        self.best[name] = min(micros, self.best.get(name, micros))
+
+    async def round(self) -> None:
+        payment: Payment = payment_of(self.key, now_ms())
+        warm = [await self.funds.hold(payment, WANTED, WANTED) for _ in range(CALLS)]
+        for hold in warm:
+            self.funds.settle(hold, 0)
+        await asyncio.sleep(0)
+        holds: list[Hold] = []
+        ids = [new_ulid() for _ in range(CALLS)]
+
+        def hold_all() -> None:
+            for _ in range(CALLS):
+                hold = self.funds.try_hold(payment_of(self.key, 1), WANTED, WANTED)
+                assert hold is not None
+                holds.append(hold)
+
+        def open_all() -> None:
+            for call_id, hold in zip(ids, holds, strict=True):
+                self.journal.open_call(_open_line(call_id, self.key, hold))
+
+        charges = []
+
+        def settle_all() -> None:
+            charges.extend([self.funds.settle(hold, COST) for hold in holds])
+
+        records = [_record(call_id, self.key, COST) for call_id in ids]
+
+        def close_all() -> None:
+            for record, charged in zip(records, charges, strict=True):
+                record.charges = charged
+                self.journal.close_call(record)
+
+        self.time("hold", hold_all)
+        self.time("settle", settle_all)
+        self.time("journal, open line", open_all)
+        self.time("journal, close line", close_all)
+        while self.journal.synced_offset < self.journal.written_offset:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        self.time("writer", self._write_all)
+
+    def _write_all(self) -> None:
+        while self.offset < self.journal.synced_offset:
+            closed = self.reader.read_closed(self.offset, self.journal.synced_offset, BATCH)
+            batch = Batch(self.journal.id, self.offset, closed.offset, closed.records)
+            left = transaction(self.db, lambda b=batch: apply_batch(self.db, b, now_ms()))
+            self.offset = closed.offset
+            self.funds.applied(left, account_charges(closed.records))
+
+
+async def _run(bench: Bench) -> None:
+    for _ in range(ROUNDS):
+        await bench.round()
+
+
+@click.command()
+@click.option("--store", "url", required=True, help="Url of a store of its own.")
+def main(url: str) -> None:
+    """Print what each step of a call's money costs."""
+    db = open_database(url)
+    migrate.up(db)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(db, Path(folder))
+        asyncio.run(_run(bench))
+        bench.journal.close()
+    for name, micros in bench.best.items():
+        click.echo(f"{name:22} {micros:6.2f}")
+    click.echo(f"{'together':22} {sum(bench.best.values()):6.2f}")
+    discard(db)
+
+
+if __name__ == "__main__":
+    main()
