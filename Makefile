@@ -12,11 +12,11 @@ TEST_STAMP := .venv/.test-$(call hash,requirements-dev.txt)
 INSTALL := .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test services check lint format docs
+.PHONY: help venv run test test-long services check lint format docs
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="	" read -r name text; do \
-		printf '  make %-8s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="	" read -r name text; do \
+		printf '  make %-9s %s\n' "$$name" "$$text"; done
 	@echo '  PORT=n is the port of make run; T=tests/store/test_wallet.py::test_name picks tests.'
 
 venv: $(RUN_STAMP) ## make .venv with what the gateway needs
@@ -26,6 +26,9 @@ run: $(RUN_STAMP) ## make a gateway in ./run with a first key, and run it
 
 test: $(TEST_STAMP) services ## run the tests (T=… for some of them)
 	.venv/bin/python -m pytest -q $(T)
+
+test-long: $(TEST_STAMP) services ## run the long forms of the tests of faults (some minutes)
+	.venv/bin/python -m pytest -q -s -m long $(T)
 
 check: lint test ## format, lint, types, tests
 
@@ -61,8 +64,9 @@ $(TEST_STAMP): .venv/bin/python
 services:
 	@$(call have,mariadbd) || $(call apt_install,mariadb-server) || true
 	@$(call have,nginx) || $(call apt_install,nginx) || true
+	@$(call have,faketime) || $(call apt_install,faketime) || true
 	@missing=; \
-	for program in mariadbd nginx; do \
+	for program in mariadbd nginx faketime; do \
 		$(call have,$$program) || missing="$$missing $$program"; \
 	done; \
 	if [ -n "$$missing" ]; then \

@@ -10,6 +10,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -161,7 +162,7 @@ class Bench:
         while self.offset < self.journal.synced_offset:
             closed = self.reader.read_closed(self.offset, self.journal.synced_offset, BATCH)
             batch = Batch(self.journal.id, self.offset, closed.offset, closed.records)
-            left = transaction(self.db, lambda b=batch: apply_batch(self.db, b, now_ms()))
+            left = transaction(self.db, partial(apply_batch, self.db, batch, now_ms()))
             self.offset = closed.offset
             self.funds.applied(left, account_charges(closed.records))
 

@@ -2,11 +2,13 @@
 
     python -m bench.usage_records --store mysql://root@127.0.0.1:3306/bench --rows 10000000
 
-The same seed makes the same records. They have right costs, but no ledger lines.
+The same seed makes the same records. Costs, wallets and the ledger's day lines are right, so that
+`usage verify` and `books verify` find no fault; the users themselves are not there.
 """
 
 import random
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,11 +16,12 @@ import click
 import peewee
 
 from store import migrate, rollups
+from store.books import CHARGES, charges_id
 from store.database import discard, executemany, is_mysql, open_database, transaction
-from store.ids import day_at, ulid
+from store.ids import day_at, day_begin_ms, ulid
 from store.partitions import AHEAD_DAYS, make_days
 from store.pricing import Prices, cost_nanos
-from store.usage import COLUMNS, Attempt, Charge, UsageRecord, row_of
+from store.usage import COLUMNS, Attempt, Charge, UsageRecord, record_day, row_of
 
 USERS = 1_000
 MODELS = 20
@@ -34,6 +37,14 @@ BATCH_ROWS = 2_000
 
 _NAMES = ", ".join(f'"{name}"' for name in COLUMNS)
 _INSERT = f'INSERT INTO "usage_records" ({_NAMES}) VALUES ({", ".join("?" * len(COLUMNS))})'
+
+_ADD_LINE = (
+    'INSERT INTO "ledger" ("id", "user_id", "kind", "amount", "balance_after", "idempotency_id",'
+    ' "reason", "at_ms", "day") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)'
+)
+_ADD_WALLET = 'INSERT INTO "wallets" ("user_id", "balance") VALUES (?, ?)'
+
+Spent = dict[tuple[int, str], int]
 
 
 def records(rows: int, days: int, end_ms: int, seed: int) -> Iterator[UsageRecord]:
@@ -92,22 +103,44 @@ def _record(call_id: str, at_ms: int, who: tuple[int, int], outcome: str) -> Usa
     return made
 
 
-def fill(db: peewee.Database, made: Iterator[UsageRecord]) -> int:
-    """Insert records as fast as the database takes them; how many."""
+def fill(db: peewee.Database, made: Iterator[UsageRecord]) -> tuple[int, Spent]:
+    """Insert records as fast as the database takes them; how many, and nanos by day and user."""
     count = 0
+    spent: Spent = defaultdict(int)
     batch: list[tuple[Any, ...]] = []
     for record in made:
         batch.append(row_of(record, record.started_ms + 5_000))
+        if record.charges:
+            spent[record_day(record.id), record.user_id] += record.cost_nanos
         if len(batch) == BATCH_ROWS:
             count += _insert(db, batch)
             batch = []
-    return count + _insert(db, batch)
+    return count + _insert(db, batch), spent
 
 
 def _insert(db: peewee.Database, batch: list[tuple[Any, ...]]) -> int:
     if batch:
         transaction(db, lambda: executemany(db, _INSERT, batch))
     return len(batch)
+
+
+def write_books(db: peewee.Database, spent: Spent) -> None:
+    """The day lines of what was spent, and the wallets, which had nothing before."""
+    balances: dict[str, int] = defaultdict(int)
+    lines = []
+    for number, ((day, user_id), nanos) in enumerate(sorted(spent.items())):
+        balances[user_id] -= nanos
+        at_ms = day_begin_ms(day) + DAY_MS
+        line_id = ulid(at_ms, number.to_bytes(10))
+        known = (charges_id(user_id, day), "usage", at_ms, day)
+        lines.append((line_id, user_id, CHARGES, -nanos, balances[user_id], *known))
+
+    def write() -> None:
+        executemany(db, _ADD_WALLET, list(balances.items()))
+        for start in range(0, len(lines), BATCH_ROWS):
+            executemany(db, _ADD_LINE, lines[start : start + BATCH_ROWS])
+
+    transaction(db, write)
 
 
 @click.command()
@@ -124,7 +157,8 @@ def main(url: str, rows: int, days: int, seed: int) -> None:
         if is_mysql(db):
             make_days(db, day_at(end_ms - days * DAY_MS), days + AHEAD_DAYS)
         begun = time.monotonic()
-        count = fill(db, records(rows, days, end_ms, seed))
+        count, spent = fill(db, records(rows, days, end_ms, seed))
+        write_books(db, spent)
         filled = time.monotonic()
         click.echo(f"{count} records in {filled - begun:.1f} s")
         rebuilt = sum(1 for _ in rollups.rebuild(db))

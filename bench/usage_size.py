@@ -21,7 +21,6 @@ from store.usage import to_public
 from store.usage_queries import Filters, export_rows, history, next_day, tail
 from store.usage_stats import stats
 
-PAGE = 20  # as many as `usage tail` shows
 TURNS = 3
 # A user with an eighth of all calls, one in the middle, the last; then models these use often,
 # seldom and never; then what nearly all calls end with and what nearly none does.
@@ -30,31 +29,37 @@ MODELS = ("model-0", "model-7", "model-15")
 OUTCOMES = ("ok", "gateway_lost")
 
 
-def main_figures(db: peewee.Database) -> None:
-    """Pages and sums."""
+def page_figures(db: peewee.Database, size: int) -> None:
+    """Pages of so many records."""
     choices = [
         Filters(user=user, model=model, outcome=outcome)
         for user in USERS
         for model in MODELS
         for outcome in OUTCOMES
     ]
-    _slowest("newest page of one user by model and outcome", [_page(db, one) for one in choices])
-    _slowest("the page after it", [_second_page(db, one) for one in choices])
-    _slowest("usage tail of one user", [lambda: tail(db, Filters(user="user-30"), PAGE)])
-    _slowest("usage tail", [lambda: tail(db, Filters(), PAGE)])
+    _slowest(
+        "newest page of one user by model and outcome", [_page(db, one, size) for one in choices]
+    )
+    _slowest("the page after it", [_second_page(db, one, size) for one in choices])
+    _slowest("usage tail of one user", [lambda: tail(db, Filters(user="user-30"), size)])
+    _slowest("usage tail", [lambda: tail(db, Filters(), size)])
+
+
+def sum_figures(db: peewee.Database) -> None:
+    """What `usage stats` shows."""
     _slowest("day x model, all days", [lambda: stats(db, ["day", "model"], Filters())])
     one = Filters(user="user-0")
     _slowest("day x model of the busiest user", [lambda: stats(db, ["day", "model"], one)])
     _slowest("day x user, all days", [lambda: stats(db, ["day", "user"], Filters())])
 
 
-def _page(db: peewee.Database, filters: Filters) -> Callable[[], Sized]:
-    return lambda: history(db, filters, PAGE)
+def _page(db: peewee.Database, filters: Filters, size: int) -> Callable[[], Sized]:
+    return lambda: history(db, filters, size)
 
 
-def _second_page(db: peewee.Database, filters: Filters) -> Callable[[], Sized]:
-    first = history(db, filters, PAGE)
-    return lambda: history(db, filters, PAGE, first[-1]["id"] if first else None)
+def _second_page(db: peewee.Database, filters: Filters, size: int) -> Callable[[], Sized]:
+    first = history(db, filters, size)
+    return lambda: history(db, filters, size, first[-1]["id"] if first else None)
 
 
 def _slowest(name: str, works: list[Callable[[], Sized]]) -> None:
@@ -103,13 +108,15 @@ def drop_oldest_day(db: peewee.Database) -> None:
 
 @click.command()
 @click.option("--store", "url", required=True, help="store.url that bench.usage_records filled.")
+@click.option("--page", type=click.IntRange(1), default=20, show_default=True)
 @click.option("--export-rows", type=click.IntRange(10), default=200_000, show_default=True)
 @click.option("--drop-oldest-day", "drop", is_flag=True, help="Also prune the first day.")
-def main(url: str, export_rows: int, drop: bool) -> None:
+def main(url: str, page: int, export_rows: int, drop: bool) -> None:
     """Print the figures."""
     db = open_database(url, read_timeout_s=3600)
     try:
-        main_figures(db)
+        page_figures(db, page)
+        sum_figures(db)
         export_rate(db, export_rows)
         if drop:
             drop_oldest_day(db)

@@ -1,6 +1,8 @@
 """`migrate`: the database schema. `store/migrate.py` does the work."""
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +15,7 @@ from store import migrate
 from store.database import discard, open_database
 
 READ_TIMEOUT_S = 3600  # altering a large table takes its time
+PROGRESS_S = 10.0
 
 
 @click.group()
@@ -53,13 +56,36 @@ def plan(config: Path | None, as_json: bool) -> None:
 @config_option
 @json_option
 def up(config: Path | None, as_json: bool) -> None:
-    """Apply what is pending; safe when several run it at once."""
-    with _database(config) as db:
-        applied = migrate.up(db)
+    """Apply what is pending; safe when several run it at once.
+
+    What takes long says so on stderr every 10 s. When it was killed, run it again.
+    """
+    with _database(config) as db, _progress() as report:
+        applied = migrate.up(db, report)
     if as_json:
         print_json({"applied": applied})
     else:
         click.echo("\n".join(f"applied {name}" for name in applied) or "nothing was pending")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Takes what is done now, and says the last of it on stderr every PROGRESS_S."""
+    latest = [""]
+    done = threading.Event()
+
+    def tell() -> None:
+        begun = time.monotonic()
+        while not done.wait(PROGRESS_S):
+            click.echo(f"{latest[0]} ({time.monotonic() - begun:.0f} s so far)", err=True)
+
+    thread = threading.Thread(target=tell, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield lambda text: latest.__setitem__(0, text)
+    finally:
+        done.set()
+        thread.join()
 
 
 @contextmanager

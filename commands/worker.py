@@ -50,6 +50,7 @@ log = logging.getLogger("sluice.worker")
 
 SWEEP_MS = 1000
 LOOKUP_THREADS = 4  # database threads for keys that are not in memory
+SCHEMA_WAIT_S = 5  # at a start, for a database that takes connections and does not answer
 REFUSED_EXIT = 3  # the supervisor gives up instead of starting the worker again and again
 STOP_WITHIN_S = 2.0
 WRITER_STOP_S = 10.0  # for the last records, while the database answers
@@ -104,7 +105,7 @@ def main(args: Sequence[str]) -> int:
 
 def _schema_fault(settings: Settings) -> str | None:
     """Why this store cannot be served; None when it can, or is away and may come back."""
-    db = open_database(settings.store.url)
+    db = open_database(settings.store.url, read_timeout_s=SCHEMA_WAIT_S)
     try:
         pending = migrate.pending(db)
     except StoreUnavailable:
@@ -263,7 +264,8 @@ class Worker:
     def _not_ready_because(self) -> str:
         if self._server.draining:
             return "draining"
-        if not self._catalog_seen:
+        # A key's look-up may bring the catalog before the writer can lend money.
+        if not (self._catalog_seen and self._writer.was_up):
             return "the store has not been read yet"
         if not self._journal.accepting:
             return "the journal cannot be written"

@@ -58,38 +58,63 @@ class Telemetry:
             return  # the supervisor is gone; the end of stdin starts the drain
 
 
-def _fields(record: UsageRecord) -> dict[str, object]:
-    return {
-        "event": "call",
-        "id": record.id,
-        "user": record.user,
-        "key_id": record.key_id,
-        "endpoint": record.endpoint,
-        "model": record.model,
-        "channel": record.channel,
-        "stream": record.stream,
-        "status": record.status,
-        "outcome": record.outcome,
-        "error_code": record.error_code,
-        "input_tokens": record.input_tokens,
-        "output_tokens": record.output_tokens,
-        "cost": format_money(record.cost_nanos),
-        "ttft_ms": record.ttft_ms,
-        "duration_ms": record.duration_ms,
-        "attempts": len(record.attempts),
-        "client_ip": record.client_ip,
-    }
+class _Line(msgspec.Struct, gc=False):
+    """What a call's line says, in this order."""
+
+    event: str
+    id: str
+    user: str
+    key_id: str
+    endpoint: str
+    model: str | None
+    channel: str | None
+    stream: bool | None
+    status: int | None
+    outcome: str
+    error_code: str | None
+    input_tokens: int
+    output_tokens: int
+    cost: str
+    ttft_ms: int | None
+    duration_ms: int | None
+    attempts: int
+    client_ip: str | None
+
+
+def _line_of(record: UsageRecord) -> _Line:
+    # By position: to match the names takes longer than all the rest.
+    return _Line(
+        "call",
+        record.id,
+        record.user,
+        record.key_id,
+        record.endpoint,
+        record.model,
+        record.channel,
+        record.stream,
+        record.status,
+        record.outcome,
+        record.error_code,
+        record.input_tokens,
+        record.output_tokens,
+        format_money(record.cost_nanos),
+        record.ttft_ms,
+        record.duration_ms,
+        len(record.attempts),
+        record.client_ip,
+    )
 
 
 def _json_line(record: UsageRecord) -> bytes:
+    line = _line_of(record)
     try:
-        return _encode(_fields(record)) + b"\n"
+        return _encode(line) + b"\n"
     except UnicodeEncodeError:  # a lone surrogate
-        return dumps(_fields(record)) + b"\n"
+        return dumps(msgspec.structs.asdict(line)) + b"\n"
 
 
 def _text_line(record: UsageRecord) -> bytes:
-    fields = _fields(record).items()
+    fields = msgspec.structs.asdict(_line_of(record)).items()
     pairs = [f"{name}={_one_word(value)}" for name, value in fields if value is not None]
     return (" ".join(pairs) + "\n").encode("utf-8", "backslashreplace")
 

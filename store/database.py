@@ -59,6 +59,7 @@ SQLITE_AWAY = SQLITE_RETRY | {
     sqlite3.SQLITE_INTERRUPT,
 }
 _SQLITE_NO_SCHEMA = ("no such table", "no such column", "has no column named")
+_SQLITE_NO_TRANSACTION = "no transaction is active"
 
 _MYSQL_SESSION = (
     # Strict: what does not fit is an error, never cut. ANSI_QUOTES: "group" quotes on both.
@@ -226,9 +227,10 @@ class _Attempt:
                 result = work()
                 self.committing = True
         except DRIVER_ERRORS as error:
-            if _is_lost(error):
+            first = _before_rollback(error)
+            if first is not error or _is_lost(error):
                 discard(self.db)
-            raise
+            raise first from None
         return result
 
     def may_repeat(self, error: BaseException) -> bool:
@@ -236,6 +238,15 @@ class _Attempt:
             return True
         # A kept connection that the server closed while it was idle: nothing was begun on it.
         return self.reused and not self.begun and _is_lost(error)
+
+
+def _before_rollback(error: BaseException) -> BaseException:
+    """What failed first: SQLite ends a transaction itself when the disk is full, and then peewee's
+    rollback fails, too, and hides the reason.
+    """
+    while _SQLITE_NO_TRANSACTION in str(error) and error.__context__ is not None:
+        error = error.__context__
+    return error
 
 
 def discard(db: peewee.Database) -> None:

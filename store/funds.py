@@ -20,7 +20,8 @@ IDLE_S = 600.0
 """The lease of an account that nobody uses for so long goes back."""
 
 PACE_S = 120
-"""For so long a lease shall last at the recent pace of spending."""
+"""For so long a lease shall last at the recent pace of spending. More is ordered when a quarter of
+it is used, so that an outage of a minute and a half is covered at any moment."""
 
 HOLDS_AHEAD = 8
 """A lease shall cover so many more calls like the last one, whatever the pace."""
@@ -333,7 +334,7 @@ class Funds:
         if now >= state.review_at:
             state.review_at = now + REVIEW_S
             if not state.cut:
-                state.low = state.target(now) // 2
+                state.low = state.target(now) * 3 // 4
         if state.free < state.low:
             self._order_ahead(state, now)
 
@@ -455,7 +456,7 @@ class Funds:
 
     def _lent(self, state: _State, order: Order, answer: Answer, now: float) -> None:
         state.cut = answer.granted < order.need + order.ahead
-        state.low = (state.free - order.need if state.cut else state.target(now)) // 2
+        state.low = (state.free - order.need) // 2 if state.cut else state.target(now) * 3 // 4
         if answer.empty:
             state.empty_until = now + EMPTY_S
         if answer.verdict is Verdict.DRY:

@@ -3,7 +3,8 @@
 SQLite: each migration is one transaction under the write lock. MySQL commits at every DDL
 statement, so its statements can be run twice, and a lease row (GET_LOCK would hold on one node of
 a cluster only) lets one runner at a time work; it is renewed while that runner lives.
-For commands; workers only ask `pending`.
+What goes through all records goes day by day, on MySQL with a transaction for each, so that a run
+that is killed leaves little to be done again. For commands; workers only ask `pending`.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import functools
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import peewee
@@ -20,7 +21,7 @@ from store.database import discard, execute, is_mysql, snapshot_read, transactio
 from store.errors import StoreError, StoreUnavailable
 from store.ids import now_ms
 from store.migrations import ALL
-from store.migrations.ddl import COLLATION_MARK, Migration
+from store.migrations.ddl import COLLATION_MARK, Days, Migration
 
 # MariaDB's name, then MySQL's, of the collation that compares bytes and does not pad.
 COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
@@ -28,6 +29,10 @@ LEASE_S = 20
 LEASE_RENEW_S = 5
 LEASE_WAIT_S = 600
 LEASE_POLL_S = 0.2
+NEWEST_DAYS = 2
+"""Days gone through again by a run that follows a killed one: their records may have grown."""
+
+Report = Callable[[str], None]
 
 _HISTORY = """CREATE TABLE IF NOT EXISTS "schema_migrations" (
   "name" VARCHAR(128) NOT NULL PRIMARY KEY, "applied_ms" BIGINT NOT NULL)"""
@@ -74,12 +79,15 @@ def plan(db: peewee.Database) -> list[str]:
     ]
 
 
-def up(db: peewee.Database) -> list[str]:
-    """Run what is pending; the names this call applied. Idempotent, safe in parallel."""
+def up(db: peewee.Database, report: Report = lambda _: None) -> list[str]:
+    """Run what is pending; the names this call applied. Idempotent, safe in parallel.
+
+    `report` is told what is done next, like "0002_usage_rollups: day 3 of 30".
+    """
     if is_mysql(db):
-        return _up_mysql(db)
+        return _up_mysql(db, report)
     _run_one(db, _HISTORY)
-    return [m.name for m in ALL if transaction(db, functools.partial(_up_sqlite, db, m))]
+    return [m.name for m in ALL if transaction(db, functools.partial(_up_sqlite, db, m, report))]
 
 
 def _applied(db: peewee.Database) -> dict[str, int]:
@@ -92,32 +100,81 @@ def _applied(db: peewee.Database) -> dict[str, int]:
     return snapshot_read(db, read)
 
 
-def _up_sqlite(db: peewee.Database, migration: Migration) -> bool:
+def _up_sqlite(db: peewee.Database, migration: Migration, report: Report) -> bool:
     if migration.name in _applied(db):
         return False
-    for statement in migration.sqlite:
+    for statement in _counted(migration, migration.sqlite, report):
         execute(db, statement)
+    if migration.days:
+        for day in _counted_days(migration, _days(db), report):
+            _run_day(db, migration.days.sqlite, day)
     _note(db, migration)
     return True
 
 
-def _up_mysql(db: peewee.Database) -> list[str]:
+def _up_mysql(db: peewee.Database, report: Report) -> list[str]:
     if not pending(db):
         return []
     for statement in (_HISTORY, _LEASE, _LEASE_ROW):
         _run_one(db, statement)
     done = []
+    report("waiting for another run to end")
     with _leased(db) as lost:
         collation = _collation(db)
         for name in pending(db):
             migration = next(m for m in ALL if m.name == name)
-            for statement in migration.mysql:
-                if lost.is_set():
-                    raise StoreUnavailable("the lease of this migration was lost; run it again")
+            for statement in _counted(migration, migration.mysql, report):
+                _require(lost)
                 _run_one(db, _fill(statement, collation))
+            if migration.days:
+                days = _days_left(db, migration.days)
+                for day in _counted_days(migration, days, report):
+                    _require(lost)
+                    work = functools.partial(_run_day, db, migration.days.mysql, day)
+                    transaction(db, work)
             transaction(db, functools.partial(_note, db, migration))
             done.append(name)
     return done
+
+
+def _require(lost: threading.Event) -> None:
+    if lost.is_set():
+        raise StoreUnavailable("the lease of this migration was lost; run it again")
+
+
+def _counted(migration: Migration, statements: Sequence[str], report: Report) -> Iterator[str]:
+    for number, statement in enumerate(statements, 1):
+        report(f"{migration.name}: statement {number} of {len(statements)}")
+        yield statement
+
+
+def _counted_days(migration: Migration, days: Sequence[int], report: Report) -> Iterator[int]:
+    for number, day in enumerate(days, 1):
+        report(f"{migration.name}: day {number} of {len(days)}")
+        yield day
+
+
+def _days(db: peewee.Database) -> list[int]:
+    """The UTC days that have usage records, oldest first."""
+    query = 'SELECT "day" FROM "usage_records" WHERE "day" > ? ORDER BY "day" LIMIT 1'
+    days: list[int] = []
+    while row := execute(db, query, (days[-1] if days else 0,)).fetchone():
+        days.append(int(row[0]))
+    return days
+
+
+def _days_left(db: peewee.Database, steps: Days) -> list[int]:
+    def read() -> list[int]:
+        days = _days(db)
+        done = {day for day in days if execute(db, steps.done, (day,)).fetchone()}
+        return [day for day in days if day not in done or day in days[-NEWEST_DAYS:]]
+
+    return snapshot_read(db, read)
+
+
+def _run_day(db: peewee.Database, statements: Sequence[str], day: int) -> None:
+    for statement in statements:
+        execute(db, statement, (day,) * statement.count("?"))
 
 
 def _run_one(db: peewee.Database, statement: str) -> None:
@@ -130,7 +187,13 @@ def _note(db: peewee.Database, migration: Migration) -> None:
 
 
 def _statements(db: peewee.Database, migration: Migration) -> list[str]:
-    return list(migration.mysql if is_mysql(db) else migration.sqlite)
+    mysql = is_mysql(db)
+    statements = list(migration.mysql if mysql else migration.sqlite)
+    if migration.days and db.table_exists("usage_records"):
+        for day in snapshot_read(db, lambda: _days(db)):
+            steps = migration.days.mysql if mysql else migration.days.sqlite
+            statements += [statement.replace("?", str(day)) for statement in steps]
+    return statements
 
 
 def _fill(statement: str, collation: str) -> str:

@@ -7,8 +7,9 @@ transaction of its own. Rows are dictionaries of columns; usage.to_public gives 
 
 import functools
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import peewee
@@ -29,12 +30,19 @@ PRICES_CACHED = 256
 Row = dict[str, Any]
 
 HOUR_MS = 3_600_000
+DAYS_AT_ONCE = 64  # of roll-ups: 1536 hours
 
+_DAY_MS = 24 * HOUR_MS
+_CALLER_COLUMNS = frozenset({"user", "day", "id", "outcome", "key_id"})
+"""Of the index usage_caller."""
 _NO_RANDOM = bytes(10)
 _NO_DAY = 99_999_999
 _AFTER_ALL = "~"
 _COUNTS = tuple(name for name in COLUMNS if name.endswith("_tokens"))
-_SELECT = f"""SELECT {", ".join(f'"{name}"' for name in COLUMNS)} FROM "usage_records" """
+_MONEY_COLUMNS = (
+    *("id", "cost_nanos", "charges", "usage_source", "multiplier_ppm", "prices"),
+    *_COUNTS,
+)
 _prices = functools.lru_cache(maxsize=PRICES_CACHED)(prices_from_json)
 
 
@@ -75,18 +83,44 @@ def history(
     However rare the calls are that a user, key, model, channel or outcome chooses, the roll-ups
     tell the hours in which there were any, and only these are read.
     """
-    terms, values = conditions(filters)
-    found: list[Row] = []
-    for day, first, end in _spans(db, filters, before):
-        found += _rows(
-            db,
-            [*terms, '"day" = ?', '"id" >= ?', '"id" < ?'],
-            'ORDER BY "id" DESC LIMIT ?',
-            [*values, day, first, min(end, before or end), limit - len(found)],
-        )
-        if len(found) == limit:
+    found: defaultdict[int, list[str]] = defaultdict(list)
+    left = limit
+    for span in _spans(db, filters, before):
+        if left == 0:
             break
-    return found
+        ids = _newest_ids(db, filters, replace(span, end=min(span.end, before or span.end)), left)
+        found[span.day] += ids
+        left -= len(ids)
+    return [row for day, ids in found.items() for row in _rows_of(db, day, ids)]
+
+
+def _newest_ids(db: peewee.Database, filters: Filters, span: "_Span", limit: int) -> list[str]:
+    """Ids alone, the newest first: most of what is passed over is then told by an index."""
+    terms, values = conditions(filters)
+    if span.user is not None and filters.user is None:
+        terms.append('"user" = ?')
+        values.append(span.user)
+    terms += ['"day" = ?', '"id" >= ?', '"id" < ?']
+    values += [span.day, span.first, span.end]
+    wanted = list(zip(terms, values, strict=True))
+    known = [one for one in wanted if one[0].split('"')[1] in _CALLER_COLUMNS]
+    rest = [one for one in wanted if one not in known]
+    source = '"usage_records" i'
+    if rest and span.user is not None:
+        # In a plain query MariaDB reads a record before it looks at the outcome in the index.
+        source += ' JOIN "usage_records" r ON r."day" = i."day" AND r."id" = i."id"'
+    else:
+        known, rest = wanted, []
+    where = " AND ".join([f"i.{term}" for term, _ in known] + [f"r.{term}" for term, _ in rest])
+    query = f'SELECT i."id" FROM {source} WHERE {where} ORDER BY i."id" DESC LIMIT ?'
+    return [call_id for (call_id,) in _fetch(db, query, [*(v for _, v in known + rest), limit])]
+
+
+def _rows_of(db: peewee.Database, day: int, ids: Sequence[str]) -> Iterator[Row]:
+    for start in range(0, len(ids), PAGE_ROWS):
+        some = ids[start : start + PAGE_ROWS]
+        terms = ['"day" = ?', f'"id" IN ({", ".join("?" * len(some))})']
+        yield from _rows(db, terms, 'ORDER BY "id" DESC', [day, *some])
 
 
 def follow(
@@ -118,6 +152,22 @@ def follow(
 
 def export_rows(db: peewee.Database, filters: Filters) -> Iterator[Row]:
     """All records in order of id, that is of their start. Memory: one page."""
+    return _in_order(db, with_user(db, filters), COLUMNS)
+
+
+def with_user(db: peewee.Database, filters: Filters) -> Filters:
+    """The filters with the user whom the roll-ups know as the only one of the key, if one does.
+
+    The same records then, but found by index; of a key alone there is none.
+    """
+    if filters.key_id is None or filters.user is not None:
+        return filters
+    query = 'SELECT MIN("user"), MAX("user") FROM "usage_by_key" WHERE "key_id" = ?'
+    ((first, last),) = _fetch(db, query, (filters.key_id,))
+    return replace(filters, user=first) if first is not None and first == last else filters
+
+
+def _in_order(db: peewee.Database, filters: Filters, columns: Sequence[str]) -> Iterator[Row]:
     terms, values = conditions(filters)
     day = 0 if filters.since_ms is None else day_at(filters.since_ms) - 1
     while (following := next_day(db, day)) is not None:
@@ -131,6 +181,7 @@ def export_rows(db: peewee.Database, filters: Filters) -> Iterator[Row]:
                 [*terms, '"day" = ?', '"id" > ?'],
                 'ORDER BY "id" LIMIT ?',
                 [*values, day, after, PAGE_ROWS],
+                columns,
             )
             yield from page
             if len(page) < PAGE_ROWS:
@@ -147,13 +198,16 @@ def next_day(db: peewee.Database, after: int) -> int | None:
 
 def verify(db: peewee.Database) -> Iterator[tuple[str, str]]:
     """The id of each record whose cost is not what its own fields give, and why."""
-    for row in export_rows(db, Filters()):
+    for row in _in_order(db, Filters(), _MONEY_COLUMNS):
         if fault := fault_of(row):
             yield row["id"], fault
 
 
 def fault_of(row: Row) -> str | None:
-    """What is wrong with the money of one row: its cost recomputed, its charges summed up."""
+    """What is wrong with the money of one row: its cost recomputed, its charges summed up.
+
+    It needs no more columns than `verify` reads.
+    """
     cost = row["cost_nanos"]
     try:
         charged = sum(charge.amount_nanos for charge in charges_from_json(row["charges"]))
@@ -210,30 +264,52 @@ def _guides(filters: Filters) -> dict[str, str]:
     return {name: value for name in names if (value := getattr(filters, name)) is not None}
 
 
-def _spans(
-    db: peewee.Database, filters: Filters, before: str | None
-) -> Iterator[tuple[int, str, str]]:
-    """Days and ranges of ids that may hold what is looked for, newest first."""
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A range of ids of one day, and the one user whose calls are looked for there, if known."""
+
+    day: int
+    first: str
+    end: str
+    user: str | None = None
+
+
+def _spans(db: peewee.Database, filters: Filters, before: str | None) -> Iterator[_Span]:
+    """Where there may be what is looked for, newest first."""
+    last = _last_day(filters, before)
+    if _guides(filters):
+        oldest = next_day(db, 0 if filters.since_ms is None else day_at(filters.since_ms) - 1)
+        newest = _previous_day(db, last)
+        if oldest is not None and newest is not None:
+            yield from _hours(db, filters, oldest, newest)
+        return
+    while (day := _previous_day(db, last)) is not None:
+        yield _Span(day, "", _AFTER_ALL)
+        last = day - 1
+
+
+def _hours(db: peewee.Database, filters: Filters, oldest: int, newest: int) -> Iterator[_Span]:
+    """The hours in which the roll-ups know calls; asks for ever more days at once."""
     guides = _guides(filters)
     by_key = "user" in guides or "key_id" in guides
-    days, hours = (
-        ("usage_by_key", "usage_by_key") if by_key else ("usage_by_day", "usage_by_channel")
+    # A key has one user, unless that was renamed in this hour.
+    users = 'MIN("user"), MAX("user")' if by_key else "NULL, NULL"
+    query = (
+        f'SELECT "day", "hour", {users}'
+        f' FROM "{"usage_by_key" if by_key else "usage_by_channel"}"'
+        f' WHERE "day" BETWEEN ? AND ?{"".join(f""" AND "{name}" = ?""" for name in guides)}'
+        ' GROUP BY "day", "hour" ORDER BY "day" DESC, "hour" DESC'
     )
-    known = "".join(f' AND "{name}" = ?' for name in guides)
-    last = _last_day(filters, before)
-    if not guides:
-        while (day := _previous_day(db, last)) is not None:
-            last = day - 1
-            yield day, "", _AFTER_ALL
-        return
-    oldest = next_day(db, 0 if filters.since_ms is None else day_at(filters.since_ms) - 1)
-    query = f'SELECT DISTINCT "day" FROM "{days}" WHERE "day" BETWEEN ? AND ?{known}'
-    bounds = (oldest or last + 1, last, *guides.values())
-    for (day,) in _fetch(db, f'{query} ORDER BY "day" DESC', bounds):
-        query = f'SELECT DISTINCT "hour" FROM "{hours}" WHERE "day" = ?{known}'
-        for (hour,) in _fetch(db, f'{query} ORDER BY "hour" DESC', (day, *guides.values())):
+    days = 1
+    while newest >= oldest:
+        first = max(oldest, day_at(day_begin_ms(newest) - (days - 1) * _DAY_MS))
+        for day, hour, user, last_user in _fetch(db, query, (first, newest, *guides.values())):
             begin_ms = day_begin_ms(day) + hour * HOUR_MS
-            yield day, ulid(begin_ms, _NO_RANDOM), ulid(begin_ms + HOUR_MS, _NO_RANDOM)
+            end = ulid(begin_ms + HOUR_MS, _NO_RANDOM)
+            one = user if user == last_user else None
+            yield _Span(day, ulid(begin_ms, _NO_RANDOM), end, one)
+        newest = day_at(day_begin_ms(first) - _DAY_MS)
+        days = min(days * 4, DAYS_AT_ONCE)
 
 
 def _last_day(filters: Filters, before: str | None) -> int:
@@ -279,10 +355,17 @@ def _wanted(filters: Filters) -> Iterator[tuple[str, Any]]:
             pass  # No id of ours: the record is looked for and not found.
 
 
-def _rows(db: peewee.Database, terms: list[str], tail_text: str, values: list[Any]) -> list[Row]:
+def _rows(
+    db: peewee.Database,
+    terms: list[str],
+    tail_text: str,
+    values: list[Any],
+    columns: Sequence[str] = COLUMNS,
+) -> list[Row]:
+    names = ", ".join(f'"{name}"' for name in columns)
     where = f"WHERE {' AND '.join(terms)} " if terms else ""
-    rows = _fetch(db, _SELECT + where + tail_text, values)
-    return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+    rows = _fetch(db, f'SELECT {names} FROM "usage_records" {where}{tail_text}', values)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def _fetch(db: peewee.Database, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:

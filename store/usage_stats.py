@@ -16,7 +16,7 @@ from store.errors import Refused
 from store.ids import day_at
 from store.pricing import format_money
 from store.rollups import DAY_HOURS, SUMS
-from store.usage_queries import HOUR_MS, Filters, conditions
+from store.usage_queries import HOUR_MS, Filters, conditions, with_user
 
 DIMENSIONS = (
     *("hour", "day", "user", "key_id", "model", "channel", "outcome", "endpoint", "status"),
@@ -59,6 +59,8 @@ def stats(db: peewee.Database, by: Sequence[str], filters: Filters) -> list[dict
     calls, the CLASSES, the token counts and cost (decimal text). Refused: more than ROWS_MAX.
     """
     source = _source_of(by, filters)
+    if source is _RECORDS:
+        filters = with_user(db, filters)
     terms, values = _conditions(source, filters)
     columns = _columns(source, by)
     grouped = ", ".join(columns)

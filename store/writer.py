@@ -89,7 +89,8 @@ class _Source:
 class Writer:
     """The one thread of a process that writes closed calls into the store.
 
-    `state` is UP or DOWN: whether the store answered when it was last asked.
+    `state` is UP or DOWN: whether the store answered when it was last asked. `was_up`: whether it
+    ever did.
     """
 
     def __init__(self, db: peewee.Database, journal: Journal, node: str, hooks: Hooks) -> None:
@@ -102,6 +103,7 @@ class Writer:
         self._adopted: list[_Source] = []
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._failing = False
+        self.was_up = False
         self._held_shown: dict[str, int] = {}
         self._poll_at = 0.0
         self._recall_at = 0.0
@@ -174,6 +176,7 @@ class Writer:
         if self.state == DOWN:
             log.info("the store is up")
         self.state, self._failing, self._retry_s = UP, False, RETRY_FIRST_S
+        self.was_up = True
         return 0.0 if more else WRITE_INTERVAL_S
 
     def _round(self) -> bool:

@@ -4,6 +4,7 @@
 was recorded. Everything goes through the command line, as a stranger would do it.
 """
 
+import copy
 import http.client
 import json
 import os
@@ -56,12 +57,27 @@ class Gateway:
         self.log_path = folder / "serve.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.tail: Tail | None = None
+        self.env: dict[str, str] = {}  # of `serve`, beside the test's own
+        self._node_flags: list[str] = []
         self.run("init", str(folder), *self._flags(), config=False)
 
     def _flags(self) -> list[str]:
         return [
             part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")
         ]
+
+    def sibling(self, name: str) -> "Gateway":
+        """Another node of the same store: it differs in its ports and its journal alone."""
+        other = copy.copy(self)
+        other.port, other.ops_port = free_ports(2)
+        other.log_path = self.folder / f"{name}.log"
+        own = {
+            "server.port": other.port,
+            "ops.port": other.ops_port,
+            "journal.dir": self.folder / f"{name}-journal",
+        }
+        other._node_flags = [part for k, v in own.items() for part in ("--set", f"{k}={v}")]
+        return other
 
     def run(self, *args: str, stdin: str = "", config: bool = True, code: int = 0) -> str:
         """A command that must end with `code`; its stdout."""
@@ -81,13 +97,24 @@ class Gateway:
         """Applies a document; the printed JSON."""
         return json.loads(self.run("apply", "-", "--json", stdin=json.dumps(document)))
 
-    def start(self, *extra: str, wait_s: float = 20) -> None:
-        """Starts `serve` and waits until it is ready."""
-        argv = [sys.executable, str(ROOT / "app.py"), "serve", *extra, "--config", str(self.config)]
+    def launch(self, *extra: str) -> None:
+        """Starts `serve` and waits for nothing."""
+        flags = [*self._node_flags, *extra]
+        argv = [sys.executable, str(ROOT / "app.py"), "serve", *flags, "--config", str(self.config)]
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, **self.env},
             )
+
+    def start(self, *extra: str, wait_s: float = 20) -> None:
+        """Starts `serve` and waits until it is ready."""
+        self.launch(*extra)
+        assert self.process is not None
         deadline = time.monotonic() + wait_s
         while not self.ready():
             assert self.process.poll() is None, f"serve ended: {self.log()[-3000:]}"

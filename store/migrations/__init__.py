@@ -5,7 +5,13 @@ line in ALL, written so that processes of the version before go on working (new 
 DEFAULT in the table), and so that every MySQL statement can be run twice.
 """
 
-from store.migrations import m0001_core, m0002_usage_rollups, m0003_codes, m0004_accounts
+from store.migrations import (
+    m0001_core,
+    m0002_usage_rollups,
+    m0003_codes,
+    m0004_accounts,
+    m0005_usage_caller,
+)
 from store.migrations.ddl import Migration
 
 ALL: tuple[Migration, ...] = (
@@ -13,4 +19,5 @@ ALL: tuple[Migration, ...] = (
     m0002_usage_rollups.MIGRATION,
     m0003_codes.MIGRATION,
     m0004_accounts.MIGRATION,
+    m0005_usage_caller.MIGRATION,
 )

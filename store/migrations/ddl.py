@@ -38,6 +38,20 @@ class Migration:
     name: str
     sqlite: Sequence[str]
     mysql: Sequence[str]
+    days: "Days | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """Statements that go on for each UTC day of usage_records, oldest first, after all others.
+
+    `?` is the day wherever it stands. `done` finds a row when a day has been gone through: on MySQL
+    a day is one transaction, and a run that follows one that was killed goes on where that ended.
+    """
+
+    sqlite: Sequence[str]
+    mysql: Sequence[str]
+    done: str
 
 
 def create(dialect: str, table: Table) -> list[str]:

@@ -1,4 +1,4 @@
-"""Roll-ups of usage records, filled from the records that are there.
+"""Roll-ups of usage records, filled from the records that are there, day by day.
 
 Gateways of the version before write records without roll-ups: when one was running during the
 migration, `usage rebuild-rollups` afterwards makes them complete.
@@ -6,7 +6,7 @@ migration, `usage rebuild-rollups` afterwards makes them complete.
 
 from collections.abc import Sequence
 
-from store.migrations.ddl import MYSQL, SQLITE, Migration, Table, create
+from store.migrations.ddl import MYSQL, SQLITE, Days, Migration, Table, create
 
 DAY = "INT NOT NULL"
 HOUR = "SMALLINT NOT NULL"
@@ -74,7 +74,7 @@ _SOURCES = {
 
 
 def _fill(table: Table, replacing: str) -> str:
-    """Adds up all there is; a row that is there already gets its sums again."""
+    """Adds up a day's records; a row that is there already gets its sums again."""
     names = [name for name, _ in table.columns]
     sums = {name: f'SUM("{name}")' for name in SUMS}
     if table.name == "usage_by_day":
@@ -85,7 +85,7 @@ def _fill(table: Table, replacing: str) -> str:
     grouped = ", ".join(values.get(name, f'"{name}"') for name in table.primary)
     return (
         f'INSERT INTO "{table.name}" ({_names(names)})'
-        f' SELECT {chosen} FROM "{source}" WHERE 1 = 1 GROUP BY {grouped} {replacing}'
+        f' SELECT {chosen} FROM "{source}" WHERE "day" = ? GROUP BY {grouped} {replacing}'
     )
 
 
@@ -110,12 +110,16 @@ MIGRATION = Migration(
     name="0002_usage_rollups",
     sqlite=[
         *(s for table in TABLES for s in create(SQLITE, table)),
-        *map(_on_sqlite, TABLES),
         f"INSERT OR IGNORE {PRUNED}",
     ],
     mysql=[
         *(s for table in TABLES for s in create(MYSQL, table)),
-        *map(_on_mysql, TABLES),
         f"INSERT IGNORE {PRUNED}",
     ],
+    # All days at once would be one temporary table of all sums, and one transaction.
+    days=Days(
+        sqlite=[*map(_on_sqlite, TABLES)],
+        mysql=[*map(_on_mysql, TABLES)],
+        done='SELECT 1 FROM "usage_by_day" WHERE "day" = ? LIMIT 1',
+    ),
 )

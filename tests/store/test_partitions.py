@@ -162,6 +162,30 @@ def test_pruning_without_partitions_deletes_in_portions(database, monkeypatch):
     assert days_of(database) == {20260107: 7}
 
 
+def test_the_connection_is_as_before_after_pruning(database):
+    if is_mysql(database):
+        pytest.skip("only for SQLite the settings are changed")
+    pragmas = ("cache_size", "wal_autocheckpoint")
+
+    def settings():
+        return [execute(database, f"PRAGMA {name}").fetchone()[0] for name in pragmas]
+
+    before = settings()
+    seen = []
+    real = partitions._delete_some
+
+    def noting(db, day):
+        seen.append(settings())
+        return real(db, day)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partitions, "_delete_some", noting)
+        store(database, [0])
+        assert prune(database, 20260106) == partitions.Pruned(0, 3)
+    assert seen == [[-65536, 8000]]
+    assert settings() == before != seen[0]
+
+
 def test_pruning_while_another_node_writes(database, another):
     if is_mysql(database):
         make_days(database, MONDAY, 4)

@@ -179,6 +179,61 @@ def test_history_goes_back_page_by_page(db, filters):
         assert ids(history(db, filters, 3, everything[0])) == everything[1:4]
 
 
+@pytest.mark.parametrize("outcome", ["ok", "refused"])
+def test_history_of_an_hour_with_many_or_few_calls(db, small_pages, outcome):
+    made = [
+        record(n, MONDAY_MS + n, user="alice", outcome="ok" if n % 10 else "refused")
+        for n in range(60)
+    ]
+    store(db, made)
+    wanted = [one.id for one in made if one.outcome == outcome][::-1]
+    filters = Filters(user="alice", outcome=outcome)
+    assert ids(history(db, filters, 4)) == wanted[:4]
+    assert ids(history(db, filters, 4, wanted[1])) == wanted[2:6]
+    assert ids(history(db, filters, 50)) == wanted[:50]
+    # what the roll-ups know nothing of is filtered all the same
+    assert history(db, Filters(user="alice", outcome=outcome, status=500), 4) == []
+
+
+def test_history_of_a_key_whose_user_was_renamed(db):
+    made = [
+        record(n, MONDAY_MS + n * DAY_MS // 4, key_id="K1", user="old" if n < 5 else "new")
+        for n in range(8)
+    ]
+    twice = [record(20 + n, made[5].started_ms + 1, key_id="K1", user="old") for n in range(2)]
+    store(db, [*made, *twice, record(40, MONDAY_MS + DAY_MS, key_id="K2", user="new")])
+    wanted = sorted((one.id for one in [*made, *twice]), reverse=True)
+    assert ids(history(db, Filters(key_id="K1"), 50)) == wanted
+    new = [one.id for one in made[5:]][::-1]
+    assert ids(history(db, Filters(key_id="K1", user="new"), 50)) == new
+
+
+def test_export_of_a_key_is_complete_whoever_its_user_was(db, small_pages):
+    def made(numbers, key_id, user):
+        return [record(n, MONDAY_MS + n, key_id=key_id, user=user) for n in numbers]
+
+    one = made(range(20), "K1", "alice")
+    two = [*made(range(30, 40), "K2", "old"), *made(range(50, 60), "K2", "new")]
+    store(db, [*one, *two, *made(range(70, 80), "K3", "alice")])
+    assert usage_queries.with_user(db, Filters(key_id="K1")) == Filters(key_id="K1", user="alice")
+    for unknown in (Filters(key_id="K2"), Filters(key_id="K9"), Filters(user="alice"), Filters()):
+        assert usage_queries.with_user(db, unknown) == unknown
+    assert ids(export_rows(db, Filters(key_id="K1"))) == [row.id for row in one]
+    assert ids(export_rows(db, Filters(key_id="K2"))) == [row.id for row in two]
+    # roll-ups that know nothing do not hide a record
+    execute(db, 'DELETE FROM "usage_by_key"')
+    assert ids(export_rows(db, Filters(key_id="K1"))) == [row.id for row in one]
+
+
+def test_history_goes_back_over_days_without_calls(db):
+    days = [0, 1, 2, 40, 41, 170, 700]
+    made = [record(n, MONDAY_MS + day * DAY_MS, user="alice") for n, day in enumerate(days)]
+    store(db, [*made, record(99, MONDAY_MS + 900 * DAY_MS, user="bob")])
+    assert ids(history(db, Filters(user="alice"), 50)) == [one.id for one in made][::-1]
+    before = ids(history(db, Filters(user="alice"), 3))[-1]
+    assert ids(history(db, Filters(user="alice"), 2, before)) == [made[3].id, made[2].id]
+
+
 def test_tail_of_one_user_is_in_order_of_writing(db):
     early, late = record(1, user="alice"), record(2, MONDAY_MS + DAY_MS, user="alice")
     store(db, [late], MONDAY_MS)

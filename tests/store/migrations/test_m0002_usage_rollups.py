@@ -42,10 +42,11 @@ def filled(empty_database, monkeypatch):
 
 
 def contents(db):
-    return [
-        sorted(tuple(row) for row in execute(db, f'SELECT * FROM "{table.name}"').fetchall())
-        for table in migration.TABLES
-    ]
+    return [contents_of(db, table.name) for table in migration.TABLES]
+
+
+def contents_of(db, table):
+    return sorted(tuple(row) for row in execute(db, f'SELECT * FROM "{table}"').fetchall())
 
 
 def test_it_sums_up_what_is_there(filled):
@@ -56,6 +57,52 @@ def test_it_sums_up_what_is_there(filled):
     assert contents(filled) == by_migration
 
 
+def test_it_goes_on_where_a_run_that_was_killed_ended(filled, monkeypatch):
+    real, gone_through = migrate._run_day, []
+
+    def dying(db, statements, day):
+        if len(gone_through) == 1:
+            execute(db, statements[0], (day,))
+            raise KeyboardInterrupt
+        real(db, statements, day)
+        gone_through.append(day)
+
+    monkeypatch.setattr(migrate, "_run_day", dying)
+    monkeypatch.setattr(migrate, "NEWEST_DAYS", 1)
+    with pytest.raises(KeyboardInterrupt):
+        migrate.up(filled)
+    assert gone_through == [20260105]
+    assert migration.MIGRATION.name in migrate.pending(filled)
+    # On SQLite all of a migration is one transaction.
+    assert filled.table_exists("usage_by_key") == is_mysql(filled)
+    if is_mysql(filled):
+        assert {row[0] for row in contents_of(filled, "usage_by_key")} == {20260105}
+    monkeypatch.setattr(migrate, "_run_day", real)
+    told = []
+    migrate.up(filled, told.append)
+    days = 2 if is_mysql(filled) else 3
+    assert [text for text in told if "day" in text] == [
+        f"0002_usage_rollups: day {number} of {days}" for number in range(1, days + 1)
+    ]
+    assert list(rollups.verify(filled)) == []
+    assert sum(row[4] for row in contents(filled)[2]) == 60
+
+
+def test_the_newest_days_are_gone_through_again(filled):
+    if not is_mysql(filled):
+        pytest.skip("on SQLite all days are")
+    migrate.up(filled)
+    assert migrate._days_left(filled, migration.MIGRATION.days) == [20260106, 20260107]
+
+
+def test_the_plan_shows_the_statements_of_each_day(filled):
+    plan = migrate.plan(filled)
+    fills = [text for text in plan if text.startswith('INSERT INTO "usage_by_')]
+    assert len(fills) == 3 * 3
+    assert all("?" not in text for text in plan)
+    assert sum('"day" = 20260106 ' in text for text in fills) == 3
+
+
 def test_every_statement_can_be_run_twice(filled):
     migrate.up(filled)
     before = contents(filled)
@@ -63,6 +110,9 @@ def test_every_statement_can_be_run_twice(filled):
     for statement in statements:
         text = statement.replace("{nopad_bin}", "utf8mb4_nopad_bin")
         transaction(filled, lambda text=text: execute(filled, text))
+    days = migration.MIGRATION.days
+    for statement in days.mysql if is_mysql(filled) else days.sqlite:
+        transaction(filled, lambda text=statement: execute(filled, text, (20260105,)))
     assert contents(filled) == before
 
 
