@@ -60,8 +60,8 @@ class _State:
     __slots__ = (
         *("account", "ahead_at", "away_until", "bare_from", "bare_until", "cut"),
         *("empty_until", "giving"),
-        *("held", "hold_size", "lease", "least", "low", "need", "order", "ordered_at", "pace"),
-        *("review_at", "unsure", "unwritten", "used_at"),
+        *("held", "hold_size", "lease", "least", "low", "need", "order", "ordered_at"),
+        *("outdated", "pace", "review_at", "unsure", "unwritten", "used_at"),
     )
 
     def __init__(self, account: Account, now: float) -> None:
@@ -77,6 +77,7 @@ class _State:
         self.away_until = 0.0
         self.unsure = False  # the store may have done what it did not confirm
         self.cut = False  # the last order was not filled
+        self.outdated = False  # lent before a change of the quota: to be given back
         self.low = 0  # below it more is ordered
         self.hold_size = 0
         self.used_at = now
@@ -271,6 +272,8 @@ class Funds:
             if not order.give:
                 self._lent(state, order, answer, now)
         self._end_order(state, answer.verdict)
+        if state.outdated:
+            self._give_back(state)
 
     def recalled(self, account_ids: Collection[str]) -> None:
         """Give back what is free of these accounts: another process needs it."""
@@ -292,6 +295,7 @@ class Funds:
             if refs is None or state.account.ref in refs:
                 state.empty_until = state.bare_until = 0.0
                 if state.account.kind != WALLET:
+                    state.outdated = True
                     self._give_back(state)
 
     def sweep(self) -> None:
@@ -449,7 +453,10 @@ class Funds:
             self._not_sent(state)
 
     def _give_back(self, state: _State) -> None:
-        if state.order is not None or state.unsure or state.free <= 0:
+        if state.order is not None or state.unsure:
+            return
+        state.outdated = False
+        if state.free <= 0:
             return
         state.giving = state.free
         self._order(state, Order(state.account, give=state.giving))

@@ -178,6 +178,8 @@ WAYS: dict[str, dict[str, Way]] = {
                           headers={"Content-Encoding": "br"})),
     "E18": everywhere(Way("The wallet balance is used up. Add balance in the API Hub.",
                           key="poor")),
+    "E19": everywhere(Way(r"re:The subscription quota is used up until 20\d\d-\d\d-01\.",
+                          key="subscriber")),
     "E21": {
         **everywhere(upstream(SHOWN_TOO_LONG, f'status=400 message="{TOO_LONG}"', 1,
                               param="messages")),

@@ -60,7 +60,7 @@ CALLS_AT_ONCE = 64
 SECRETS = {
     name: f"sk-test-{name}-0123456789"
     for name in (
-        *("disabled", "expired", "network", "poor"),
+        *("disabled", "expired", "network", "poor", "subscriber"),
         *(f"{word}-{family}" for word in ("no", "of") for family in ALL),
     )
 }
@@ -102,13 +102,20 @@ def content(places, cells):
             *({"name": f"no-{f}", "entries": [e for e in ALL if e != f]} for f in ALL),
         ],
         "channel": channels,
-        "user": [{"name": "owner", "balance": "1000000"}, {"name": "pauper"}],
+        "user": [
+            {"name": "owner", "balance": "1000000"},
+            {"name": "pauper"},
+            {"name": "subscriber", "balance": "1000000", "order": "plan_only"},
+        ],
+        "plan": [{"name": "tiny", "quota": "0.000000001", "window": "month"}],
+        "subscription": [{"user": "subscriber", "plan": "tiny"}],
         "key": [
             {"user": "owner", "name": "main", "group": "all", "secret": SECRET},
             key("disabled"),
             key("expired", expires_at="2020-01-01T00:00:00Z"),
             key("network", networks=["203.0.113.0/24"]),
             key("poor", user="pauper"),
+            key("subscriber", user="subscriber"),
             *(key(f"no-{family}", group=f"no-{family}") for family in ALL),
             *(key(f"of-{family}") for family in ALL),
         ],

@@ -139,6 +139,9 @@ ASKS = (
     Ask("E17", "Brotli", headers={"Content-Encoding": "br"}),
     Ask("E18", "nothing left", key="poor", says="wallet"),
     Ask("E18", "streamed", key="poor", stream=True),
+    Ask("E19", "plan", key="subscriber", says="The subscription quota is used up until 20"),
+    Ask("E19", "limit", key="limited", says="The spend limit of this API key is used up."),
+    Ask("E19", "streamed", key="subscriber", stream=True),
     vendor("E21", "code", "status=400 code=context_length_exceeded", families=OPENAI),
     vendor("E21", "words", 'status=400 message="prompt is too long: 210000 tokens > 200000"',
            says="prompt is too long: 210000 tokens > 200000", families=(M,)),
@@ -229,6 +232,7 @@ CHAT: dict[str, tuple[int, str, str, str, int]] = {
     "E16": (415, INVALID, "unsupported_content_type", "APIStatusError", 1),
     "E17": (415, INVALID, "unsupported_content_encoding", "APIStatusError", 1),
     "E18": (429, QUOTA, "insufficient_quota", "RateLimitError", 1),
+    "E19": (429, QUOTA, "subscription_quota_exceeded", "RateLimitError", 1),
     "E21": (400, INVALID, "context_length_exceeded", "BadRequestError", 1),
     "E22": (400, INVALID, "upstream_invalid_request", "BadRequestError", 1),
     "E23": (400, INVALID, "content_policy_violation", "BadRequestError", 1),
@@ -270,6 +274,7 @@ MESSAGES: dict[str, tuple[int, str, str, int]] = {
     "E16": (415, INVALID, "APIStatusError", 1),
     "E17": (400, INVALID, "RequestBodyEncodingUnsupportedError", 1),
     "E18": (402, "billing_error", "PaymentRequiredError", 1),
+    "E19": (402, "billing_error", "PaymentRequiredError", 1),
     "E21": (400, INVALID, "BadRequestError", 1),
     "E22": (400, INVALID, "BadRequestError", 1),
     "E23": (400, INVALID, "BadRequestError", 1),
@@ -296,6 +301,7 @@ GENERATE: dict[str, tuple[int, str, str, int]] = {
     "E16": (415, REFUSED, "ClientError", 1),
     "E17": (415, REFUSED, "ClientError", 1),
     "E18": (402, "FAILED_PRECONDITION", "ClientError", 1),
+    "E19": (402, "FAILED_PRECONDITION", "ClientError", 1),
     "E24": (502, "INTERNAL", "ServerError", 3),
     "E25": (429, EXHAUSTED, "ClientError", 3),
     "E26": (502, "INTERNAL", "ServerError", 3),
@@ -305,7 +311,7 @@ GENERATE: dict[str, tuple[int, str, str, int]] = {
     "E30": (502, "INTERNAL", "ServerError", 3),
     "E33": (405, "UNIMPLEMENTED", "ClientError", 1),
 }
-NOT_AGAIN = {*(f"E0{n}" for n in range(1, 9)), "E18", "E24", "E28"}  # x-should-retry: false
+NOT_AGAIN = {*(f"E0{n}" for n in range(1, 9)), "E18", "E19", "E24", "E28"}  # x-should-retry: false
 # No record: nobody is known to have called, or nothing was called.
 UNRECORDED = {"E01", "E02", "E03", "E31", "E32", "E33", "E39"}
 # The vendor is asked once a call; before E21 nobody is, and at E29 nobody is there.

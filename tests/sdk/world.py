@@ -93,6 +93,8 @@ def _document(upstream_url: str) -> dict[str, Any]:
         {"name": "solo", "group": "solo"},
         *({"name": name, "group": name} for name in LACKS.values()),
         {"name": "poor", "user": "poor"},
+        {"name": "subscriber", "user": "subscriber"},
+        {"name": "limited", "limit": "0.000000001"},
         {"name": "ended", "user": "ended"},
     ]
     return {
@@ -110,8 +112,11 @@ def _document(upstream_url: str) -> dict[str, Any]:
         "user": [
             {"name": "alice", "balance": "1000.00"},
             {"name": "poor", "balance": "0"},
+            {"name": "subscriber", "balance": "5", "order": "plan_only"},
             {"name": "ended", "balance": "5", "enabled": False},
         ],
+        "plan": [{"name": "tiny", "quota": "0.000000001", "window": "month"}],
+        "subscription": [{"user": "subscriber", "plan": "tiny"}],
         "key": [{"user": "alice", "group": "default", **key} for key in keys],
     }
 

@@ -389,6 +389,30 @@ def test_changes_make_quotas_be_asked_again(db, process, alice):
     run(main())
 
 
+def test_what_was_ordered_before_a_change_goes_back_as_well(db, process, alice):
+    async def main():
+        key = key_of(alice.id, limit_window="never")
+        payment = payment_of(key, now_ms())
+        insert = """INSERT INTO "api_keys" ("id", "user_id", "name", "group_id", "prefix",
+          "last_four", "models", "networks", "limit_nanos", "limit_window", "created_ms")
+          VALUES (?, ?, 'k', 'g', 'p', 'l', '[]', '[]', 1000, 'never', 0)"""
+        transaction(db, lambda: execute(db, insert, (key.id, alice.id)))
+        await process.funds.hold(Payment(payment.payers), 100, 100)
+        process.store = "slow"
+        waiting = asyncio.ensure_future(process.funds.hold(payment, 100, 100))
+        await settled()
+        process.funds.reconsider({key.id})
+        process.store = "up"
+        process.serve()
+        assert (await waiting).amount_nanos == 100
+        assert lease_rows(db)[payment.limit.id, process.id] == process.lease(payment.limit.id)
+        assert [order.give > 0 for order in process.served if order.account == payment.limit] == [
+            *(False, True, False)
+        ]
+
+    run(main())
+
+
 def test_no_money_for_calls_with_no_cost(process, bob):
     assert process.funds.try_hold(bob.payment, 0, 0).parts == ()
     assert process.funds.held() == {}

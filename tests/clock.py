@@ -1,0 +1,36 @@
+"""A wall clock that a test may set: Debian's faketime around the processes that it starts."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+class FakeClock:
+    """`environment` of the processes that go by it; the monotonic clock stays as it is."""
+
+    def __init__(self, folder: Path) -> None:
+        program = shutil.which("faketime")
+        if program is None:
+            reason = "faketime is not installed (Debian: faketime)"
+            pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+        command = [program, "-m", "-f", "+0", "sh", "-c", "echo $LD_PRELOAD"]
+        said = subprocess.run(command, check=True, capture_output=True, text=True)
+        self._folder = folder
+        self.set_by(0)
+        self.environment = {
+            "LD_PRELOAD": said.stdout.strip(),
+            "FAKETIME_TIMESTAMP_FILE": str(folder / "offset"),
+            "FAKETIME_NO_CACHE": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+            # Times of files are the disk's own.
+            "NO_FAKE_STAT": "1",
+        }
+
+    def set_by(self, seconds: float) -> None:
+        """Sets the clock so far ahead of the true one, or behind it."""
+        # In one step: a process that reads meanwhile must not find an empty file.
+        (self._folder / "next").write_text(f"{seconds:+.3f}")
+        (self._folder / "next").rename(self._folder / "offset")
