@@ -8,15 +8,16 @@ import pytest
 
 from store import funds as funds_module
 from store import leases
+from store import wallet as wallet_module
 from store.accounts import Account, payment_of
 from store.books import verify
-from store.database import execute, snapshot_read, transaction
-from store.errors import StoreUnavailable
+from store.database import discard, execute, snapshot_read, transaction
+from store.errors import Refused, StoreUnavailable
 from store.funds import QuotaUsed, WalletEmpty
 from store.ids import now_ms
 from store.keys import Subscription
 from store.leases import Order, Verdict
-from store.wallet import Movement, credit, show
+from store.wallet import Movement, credit, debit, show
 from tests.store.processes import Process, key_of, lease_rows
 from tests.store.test_books import add_user
 
@@ -247,6 +248,53 @@ def test_money_that_runs_in_calls_is_not_recalled(db, alice, monkeypatch):
         rich.end(hold, 700, payment, alice)
         rich.book()
         assert (await poor.funds.hold(payment, 300, 300)).amount_nanos == 300
+
+    asyncio.run(main())
+
+
+def in_thread(db, work):
+    def run():
+        try:
+            return work()
+        finally:
+            discard(db)
+
+    return asyncio.get_running_loop().run_in_executor(None, run)
+
+
+def test_a_debit_has_back_what_is_not_held(db, alice):
+    async def main():
+        process = Process(db)
+        payment = payment_of(key_of(alice), now_ms())
+        process.funds.settle(await process.funds.hold(payment, 900, 900), 0)
+        hold = await process.funds.hold(payment, 300, 300)
+        assert show(db, "alice").leased_nanos >= 900
+        taking = in_thread(db, lambda: debit(db, "alice", Movement(700, "back to the bank")))
+        while not taking.done():
+            await asyncio.sleep(0.01)
+            process.look()
+        assert taking.result().balance_after_nanos == 300
+        process.end(hold, 300, payment, alice)
+        process.end_process()
+        assert show(db, "alice").balance_nanos == 0 and verify(db) == []
+
+    asyncio.run(main())
+
+
+def test_a_debit_of_what_runs_in_calls_is_refused(db, alice, monkeypatch):
+    monkeypatch.setattr(wallet_module, "RECALL_WAIT_S", 0.2)
+
+    async def main():
+        process = Process(db)
+        payment = payment_of(key_of(alice), now_ms())
+        await process.funds.hold(payment, 900, 900)
+        taking = in_thread(db, lambda: debit(db, "alice", Movement(500, "too much")))
+        while not taking.done():
+            await asyncio.sleep(0.01)
+            process.look()
+        with pytest.raises(Refused, match=r"gateways have 0\.0000009 for running calls"):
+            taking.result()
+        assert show(db, "alice").balance_nanos == 1000
 
     asyncio.run(main())
 
