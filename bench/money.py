@@ -45,23 +45,9 @@ def _key(user_id: str) -> KeyEntry:
 
 def _open_line(call_id: str, key: KeyEntry, hold: Hold) -> OpenLine:
     return OpenLine(
-        id=call_id,
-        started_ms=now_ms(),
-        user_id=key.user_id,
-        user=key.user,
-        key_id=key.id,
-        key_name=key.name,
-        group=key.group,
-        endpoint="/v1/chat/completions",
-        family="chat_completions",
-        model="gpt-4.1",
-        stream=False,
-        prices=PRICES.json,
-        multiplier_ppm=10**6,
-        input_tokens=15,
-        client_ip="127.0.0.1",
-        user_agent="python-requests/2.32.3",
-        holds=hold.parts,
+        *(call_id, now_ms(), key.user_id, key.user, key.id, key.name, key.group),
+        *("/v1/chat/completions", "chat_completions", "gpt-4.1", False, PRICES.json, 10**6, 15),
+        *(None, "127.0.0.1", "python-requests/2.32.3", hold.parts, hold.limit_account),
     )
 
 
