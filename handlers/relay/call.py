@@ -15,6 +15,7 @@ from adapters.family import Envelope, Family, Operation, Peek, StreamTap
 from adapters.faults import Fault
 from adapters.ir import Usage
 from adapters.jsonio import Spans
+from handlers.relay.health import Trial
 from store.catalog import Channel, Group, Model, Snapshot
 from store.funds import Hold
 from store.keys import KeyEntry
@@ -100,6 +101,7 @@ class Call(Struct, eq=False):
     channel: Channel | None = None
     upstream_model: str | None = None
     attempts: list[Attempt] = []  # each call gets a list of its own
+    trial: Trial | None = None  # the attempt that is running
     tap: StreamTap | None = None  # of the accepted stream
     delivery: Delivery = field(default_factory=Delivery)
     status: int | None = None

@@ -1,6 +1,7 @@
 """Errors of the store and of the upstream client, as faults. The one table for both."""
 
 import datetime
+from collections.abc import Sequence
 
 from adapters.faults import Condition, Fault
 from handlers.relay.upstream import UpstreamError
@@ -20,6 +21,17 @@ _UPSTREAM: dict[str, tuple[Condition, bool]] = {
     "timeout_first_byte": (Condition.UPSTREAM_TIMEOUT, False),
     "timeout_idle": (Condition.UPSTREAM_TIMEOUT, False),
 }
+# Of several faults that a call met: what the client can act on, best first. E25 speaks of all
+# channels, and E24 keeps clients from trying again: they are told when there is nothing else.
+_USEFUL = (
+    Condition.UPSTREAM_OVERLOADED,
+    Condition.UPSTREAM_FAILED,
+    Condition.UPSTREAM_TIMEOUT,
+    Condition.UPSTREAM_INVALID,
+    Condition.UPSTREAM_UNREACHABLE,
+    Condition.UPSTREAM_RATE_LIMITED,
+    Condition.CHANNEL_MISCONFIGURED,
+)
 _MESSAGES = {
     "reset_before_head": "The upstream closed the connection before it answered.",
     "truncated": "The upstream channel stopped answering.",
@@ -40,6 +52,16 @@ def may_fail_over(error: UpstreamError, retry_timeouts: bool) -> bool:
     """Whether another channel may be tried: a late answer may have been paid for already."""
     condition, retry = _UPSTREAM[error.kind]
     return retry or (retry_timeouts and condition is Condition.UPSTREAM_TIMEOUT)
+
+
+def most_useful(met: Sequence[Fault]) -> Fault:
+    """The fault to tell a client of those its attempts met: its own mistake before all others."""
+    return min(met, key=_usefulness)
+
+
+def _usefulness(fault: Fault) -> tuple[int, int]:
+    place = _USEFUL.index(fault.condition) if fault.condition in _USEFUL else -1
+    return place, fault.wait_s or 0
 
 
 def from_store(error: StoreError) -> Fault:

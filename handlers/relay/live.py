@@ -32,6 +32,7 @@ class LiveCalls:
         self._mark = mark
         self._calls: dict[str, Call] = {}
         self._streams: dict[str, LiveStream] = {}
+        self._on_waiting: Callable[[Call], None] | None = None
         self.now_s = int(time.monotonic())  # the loop's clock
 
     @property
@@ -43,6 +44,10 @@ class LiveCalls:
     def streams(self) -> int:
         """Streaming calls that are running."""
         return len(self._streams)
+
+    def when_waiting(self, callback: Callable[[Call], None]) -> None:
+        """Called in each sweep with every streaming call that no answer was accepted for yet."""
+        self._on_waiting = callback
 
     def enter(self, call: Call) -> None:
         """The call runs from now on."""
@@ -79,6 +84,8 @@ class LiveCalls:
                 pump.last_sent_s = now_s
         elif limits.heartbeat_s:
             pump.heartbeat(now_s, limits.heartbeat_s)
+        if not pump.accepted and self._on_waiting is not None:
+            self._on_waiting(stream.call)
         if self._is_stuck(stream, now_s):
             # It holds an upstream connection and money, and nothing says that it will ever go on.
             stream.downstream.drop()

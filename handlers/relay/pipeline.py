@@ -6,6 +6,7 @@ knows a wire format, a database or pycurl.
 
 import asyncio
 import logging
+import math
 import time
 from dataclasses import dataclass, field, replace
 from random import random
@@ -28,13 +29,14 @@ from handlers.relay.call import (
     Interrupt,
 )
 from handlers.relay.downstream import Downstream, Header
+from handlers.relay.health import Health, Trial
 from handlers.relay.live import LiveCalls, LiveStream
-from handlers.relay.plan import ordered
+from handlers.relay.plan import Planner, Step
 from handlers.relay.pump import CONTENT_TYPES, PumpEnd, StreamPump
 from handlers.relay.upstream import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
 from handlers.telemetry import Telemetry
 from store.accounts import Payment, payment_of
-from store.catalog import EMPTY, Channel, Snapshot
+from store.catalog import EMPTY, Snapshot
 from store.errors import StoreUnavailable
 from store.funds import Funds, QuotaUsed, WalletEmpty
 from store.journal import Journal, JournalFull
@@ -48,6 +50,7 @@ log = logging.getLogger("sluice.relay")
 _CAN_DO_WITHOUT = frozenset({"beta", "stream_options"})
 ESTIMATES_MAX = 16  # at one time; further calls are refused by the cheap bound
 ESTIMATE_MARGIN_PERCENT = 110  # the estimator is right within 10 %
+_BROKEN = frozenset({"upstream_error", "upstream_truncated", "timeout"})  # by the upstream
 FINISH_WITHIN_S = 1.0  # how long the upstream may take to end a body whose terminal marker was seen
 
 
@@ -60,12 +63,16 @@ class AttemptEnd(Struct):
     """Outcome of one try: `ending` when the call is over with it, else the fault that it met.
 
     `retry_without`: the same channel may be asked once more without that part of the request.
+    `key_aside`: the upstream refuses the key that was used. `counts` False: the fault says nothing
+    of the channel's health.
     """
 
     ending: Ending | None = None
     fault: Fault | None = None
     fail_over: bool = False
     retry_without: str | None = None
+    key_aside: bool = False
+    counts: bool = True
 
 
 @dataclass(slots=True)
@@ -81,9 +88,13 @@ class Relay:
     telemetry: Telemetry
     node: str
     snapshot: Snapshot = EMPTY
-    # channel id -> calls so far: its upstream keys are used in turn
-    turns: dict[str, int] = field(default_factory=dict)
     estimating: int = 0
+    health: Health = field(default_factory=lambda: Health(random))
+    planner: Planner = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.planner = Planner(self.health, random)
+        self.live.when_waiting(self._waiting)
 
     async def run(self, call: Call, body: bytes, downstream: Downstream) -> None:
         """Relays one call whose head was admitted; whatever happens, it is settled and answered."""
@@ -93,10 +104,10 @@ class Relay:
                 admit.read_stored(call)
             else:
                 admit.read_body(call, body)
-            candidates = self._plan(call)
+            step = self._plan(call)
             await self._hold(call)
             self._open(call)
-            ending = await self._attempts(call, candidates, downstream)
+            ending = await self._attempts(call, step, downstream)
         except Fault as fault:
             ending = Ending("refused", fault)
         except Interrupt as interrupt:
@@ -124,11 +135,15 @@ class Relay:
         elif envelope is not None:
             downstream.send(envelope.status, tuple(envelope.headers.items()), envelope.body)
 
-    def _plan(self, call: Call) -> list[Channel]:
-        found = ordered(call.candidates, random)
-        if not found:
-            raise Fault(Condition.NO_CHANNEL, model=call.model_name)
-        return found
+    def _plan(self, call: Call) -> Step:
+        """The first attempt. Raises Fault E09."""
+        now_s, model = time.monotonic(), call.model_name or ""
+        steps = self.planner.plan(call.candidates, model, now_s)
+        if steps:
+            return steps[0]
+        left_out = self.planner.left_out(call.candidates, model, now_s)
+        wait_s = min((one.wait_s for one in left_out), default=0.0)
+        raise Fault(Condition.NO_CHANNEL, model=call.model_name, retry_after_s=math.ceil(wait_s))
 
     async def _hold(self, call: Call) -> None:
         if call.operation.free:
@@ -201,48 +216,89 @@ class Relay:
             raise faults.from_store(error) from None
         call.opened = True
 
-    async def _attempts(
-        self, call: Call, candidates: list[Channel], downstream: Downstream
-    ) -> Ending:
-        """Tries channels until one answer is accepted, or none is left that may be tried."""
-        routing = self.settings.routing
+    async def _attempts(self, call: Call, first: Step, downstream: Downstream) -> Ending:
+        """Tries channels until one answer is accepted, or none is left that may be tried.
+
+        Raises Fault E09 when none could be tried, for others did worse in between.
+        """
+        routing, model = self.settings.routing, call.model_name or ""
         last_start = time.monotonic() + routing.total_time_s
         pump = self._pump(call, downstream) if call.stream else None
-        end = AttemptEnd()
-        for channel in candidates[: routing.max_attempts]:
-            if call.attempts and (time.monotonic() > last_start or downstream.head_sent):
+        tried: set[str] = set()
+        met: list[Fault] = []
+        steps = [first]
+        while steps and len(met) < routing.max_attempts:
+            if met and (time.monotonic() > last_start or downstream.head_sent):
                 break
-            end = await self._attempt(call, channel, pump)
-            if end.retry_without in _CAN_DO_WITHOUT:
+            step = steps[0]
+            end = await self._attempt(call, step, pump)
+            if end is not None and end.retry_without in _CAN_DO_WITHOUT:
                 call.without = end.retry_without
-                end = await self._attempt(call, channel, pump)
+                end = await self._attempt(call, step, pump) or end
                 call.without = None
-            if end.ending is not None:
-                return end.ending
-            if not end.fail_over:
-                break
-        outcome = "upstream_error"
-        if end.fault is not None and end.fault.condition is Condition.UPSTREAM_TIMEOUT:
-            outcome = "timeout"
-        return Ending(outcome, end.fault)
+            if end is not None:
+                if end.ending is not None:
+                    return end.ending
+                assert end.fault is not None
+                if not end.fail_over:
+                    return _failed(end.fault)
+                met.append(end.fault)
+            tried.add(step.channel.id)
+            steps = self.planner.plan(call.candidates, model, time.monotonic(), tried=tried)
+        if not met:
+            raise Fault(Condition.NO_CHANNEL, model=call.model_name)
+        return _failed(faults.most_useful(met))
 
     def _pump(self, call: Call, downstream: Downstream) -> StreamPump:
         pump = StreamPump(call, downstream, self._accepted)
         self.live.stream(LiveStream(call, pump, downstream))
         return pump
 
-    async def _attempt(self, call: Call, channel: Channel, pump: StreamPump | None) -> AttemptEnd:
+    async def _attempt(self, call: Call, step: Step, pump: StreamPump | None) -> AttemptEnd | None:
+        """One try, from which health learns; None when the channel may not be asked any more."""
+        health, model = self.health, call.model_name or ""
+        trial = health.begin(step.channel, model, step.key, time.monotonic())
+        if trial is None:
+            return None
+        call.trial = trial
+        try:
+            end = await self._try(call, step, pump)
+            self._learn(trial, end)
+        finally:
+            call.trial = None
+            health.release(trial)
+        return end
+
+    def _learn(self, trial: Trial, end: AttemptEnd) -> None:
+        """What the end of an attempt says of the channel."""
+        fault, ending = end.fault, end.ending
+        if ending is not None:
+            if ending.outcome == "ok":
+                self.health.succeeded(trial, time.monotonic())
+                return
+            fault = ending.fault if ending.outcome in _BROKEN else None
+        if fault is not None and end.counts:
+            self.health.failed(trial, time.monotonic(), fault, end.key_aside)
+
+    def _waiting(self, call: Call) -> None:
+        """A streaming call has no answer yet, and a second has passed."""
+        if call.trial is not None:
+            self.health.late(call.trial, time.monotonic())
+
+    async def _try(self, call: Call, step: Step, pump: StreamPump | None) -> AttemptEnd:
         """One try at one channel, noted in the call."""
         assert call.peek is not None
+        channel = step.channel
         call.channel, call.upstream_model = channel, channel.models.get(call.peek.model)
         started_ms = wall_ms()
         attempt = Attempt(channel.name)
         call.attempts.append(attempt)
         try:
-            end = await self._exchange(call, self._request(call, channel), attempt, pump)
+            end = await self._exchange(call, self._request(call, step), attempt, pump)
         except UpstreamError as error:
             fail_over = faults.may_fail_over(error, self.settings.routing.retry_timeouts)
             end = AttemptEnd(fault=faults.from_upstream(error), fail_over=fail_over)
+            end.counts = error.kind != "too_large"  # clients can ask for such answers
             attempt.error = error.kind
         except Fault as fault:
             # The request cannot be made for this channel; nothing was sent.
@@ -275,10 +331,9 @@ class Relay:
             if not exchange.head.done() or call.interrupted is not None:
                 exchange.cancel()
 
-    def _request(self, call: Call, channel: Channel) -> UpstreamRequest:
-        family, limits = call.family, self.settings.upstream
-        turn = self.turns[channel.id] = self.turns.get(channel.id, -1) + 1
-        key = channel.keys[turn % len(channel.keys)] if channel.keys else ""
+    def _request(self, call: Call, step: Step) -> UpstreamRequest:
+        family, limits, channel = call.family, self.settings.upstream, step.channel
+        key = channel.keys[step.key] if channel.keys else ""
         vendor, client_headers = VENDORS[channel.vendor], call.client_headers
         if call.without == "stream_options":
             vendor = replace(vendor, stream_options=False)
@@ -304,7 +359,9 @@ class Relay:
             read = read_upstream_error(exchange.status, _wait_headers(exchange), exchange.body)
             if call.operation.stored and exchange.status == 404:
                 return AttemptEnd(fault=Fault(Condition.ID_NOT_FOUND, detail=call.target))
-            return AttemptEnd(None, read.fault, read.fail_over, read.retry_without)
+            return AttemptEnd(
+                None, read.fault, read.fail_over, read.retry_without, read.set_key_aside
+            )
         assert call.peek is not None
         upstream_model = call.upstream_model or ""
         try:
@@ -361,6 +418,9 @@ class Relay:
         """The answer of a stream was accepted: the body is not needed again, the journal told."""
         call.body, call.spans = b"", None
         call.first_byte_ms = wall_ms()
+        if (trial := call.trial) is not None:
+            now_s = time.monotonic()
+            self.health.started(trial, now_s, now_s - trial.begun_s)
         self.mark(call, 0)
 
     def record_gone(self, call: Call) -> None:
@@ -410,6 +470,12 @@ class Relay:
             tap = call.family.stream_tap(name, name, drop_usage=False, operation=call.operation)
         event = tap.encode_fault(ending.fault, call.arrival.call_id)
         downstream.finish(ending.tail + event)
+
+
+def _failed(fault: Fault) -> Ending:
+    """The end of a call that no channel has answered."""
+    late = fault.condition is Condition.UPSTREAM_TIMEOUT
+    return Ending("timeout" if late else "upstream_error", fault)
 
 
 def _edited_body(call: Call, vendor: Vendor) -> bytes | None:

@@ -1,48 +1,168 @@
 """Which channels a call may try, in which order: priority first, then a weighted draw.
 
-Pure: channels and randomness in, an ordered list out. Health, affinity and limits join here.
+Channels, health, clock and chance in; steps out, and for those left out the reason. Nothing is
+claimed or counted here (that is Health.begin), so the same question may be asked for show. Affinity
+and limits join here.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect
+from collections.abc import Callable, Container, Iterator, Sequence
+from itertools import accumulate, groupby
 
-from store.catalog import Channel
+from msgspec import Struct
+
+from handlers.relay.health import SLOW, Health
+from store.catalog import Channel, Snapshot
+
+DISABLED = "disabled"
+OTHER_GROUP = "not_for_this_group"
+OTHER_FAMILY = "other_family"
+
+_MAX_REMEMBERED = 1024
+_MAX_DRAWS = 8
 
 
-def ordered(channels: Sequence[Channel], random: Callable[[], float]) -> list[Channel]:
-    """The channels in the order to try them.
+class Step(Struct, frozen=True, gc=False):
+    """One attempt: a channel and the position of the upstream key to use (0 without keys)."""
 
-    `channels` come sorted by priority, highest first. Inside one priority the order is drawn
-    without replacement, each draw in proportion to the weights; `random` gives [0, 1).
-    """
+    channel: Channel
+    key: int
+
+
+class LeftOut(Struct, frozen=True):
+    """A channel that cannot take the call now; `wait_s`: until it may (0: not by waiting)."""
+
+    channel: Channel
+    reason: str
+    wait_s: float = 0.0
+
+
+class Tier:
+    """Channels of one priority; drawing one costs the same however many there are."""
+
+    __slots__ = ("_points", "channels")
+
+    def __init__(self, channels: Sequence[Channel]) -> None:
+        self.channels = tuple(channels)
+        weights = [channel.weight for channel in channels]
+        # Equal chances when all weights are 0.
+        self._points = list(accumulate(weights if sum(weights) > 0 else [1] * len(weights)))
+
+    def draw(self, point: float) -> int:
+        """The place of the channel that `point`, in [0, 1), falls on."""
+        points = self._points
+        return min(bisect(points, point * points[-1]), len(points) - 1)
+
+
+class Planner:
+    """Makes plans; remembers only how the candidates of a snapshot fall into tiers."""
+
+    def __init__(self, health: Health, random: Callable[[], float]) -> None:
+        self._health = health
+        self._random = random
+        # By identity: a snapshot gives the same tuple for the same question. It is kept beside its
+        # tiers, so that the identity stays its own.
+        self._remembered: dict[int, tuple[Sequence[Channel], list[Tier]]] = {}
+
+    def plan(
+        self,
+        candidates: Sequence[Channel],
+        model: str,
+        now_s: float,
+        most: int = 1,
+        tried: Container[str] = (),
+    ) -> list[Step]:
+        """The next `most` attempts for a call, best first; none when all are left out or `tried`
+        (ids of channels).
+
+        `candidates` come sorted by priority, highest first. Inside one priority the order is drawn
+        without replacement, each draw in proportion to the weights. Slow ones come last.
+        """
+        health = self._health
+        if len(candidates) == 1 and not health.breakers and not tried:
+            return [Step(candidates[0], health.turn(candidates[0]))]
+        steps: list[Step] = []
+        slow: list[Step] = []
+        for tier in self._tiers(candidates):
+            for channel in _drawn(tier, self._random):
+                found = None if channel.id in tried else self._step(channel, model, now_s)
+                if found is not None:
+                    (slow if found[1] else steps).append(found[0])
+                if len(steps) >= most:
+                    return steps
+        return (steps + slow)[:most]
+
+    def left_out(self, candidates: Sequence[Channel], model: str, now_s: float) -> list[LeftOut]:
+        """The candidates that no plan of now holds, with the reasons of health."""
+        found = []
+        for channel in candidates:
+            if self._step(channel, model, now_s) is None:
+                keys = range(max(1, len(channel.keys)))
+                faults = [self._health.fault_of(channel, model, key, now_s) for key in keys]
+                reason, wait_s = min(faults, key=lambda fault: fault[1])
+                found.append(LeftOut(channel, reason, wait_s))
+        return found
+
+    def _step(self, channel: Channel, model: str, now_s: float) -> tuple[Step, bool] | None:
+        """The step of a channel and whether it is slow, or None when no key of it can be asked."""
+        health = self._health
+        turn = health.turn(channel)
+        if not health.breakers:
+            return Step(channel, turn), False
+        slow: tuple[Step, bool] | None = None
+        count = max(1, len(channel.keys))
+        for offset in range(count):
+            key = (turn + offset) % count
+            reason, _ = health.fault_of(channel, model, key, now_s)
+            if not reason:
+                return Step(channel, key), False
+            if reason == SLOW and slow is None:
+                slow = Step(channel, key), True
+        return slow
+
+    def _tiers(self, candidates: Sequence[Channel]) -> list[Tier]:
+        known = self._remembered.get(id(candidates))
+        if known is not None:
+            return known[1]
+        by_priority = groupby(candidates, key=lambda channel: channel.priority)
+        tiers = [Tier(list(group)) for _, group in by_priority]
+        if len(self._remembered) >= _MAX_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[id(candidates)] = (candidates, tiers)
+        return tiers
+
+
+def _drawn(tier: Tier, random: Callable[[], float]) -> Iterator[Channel]:
+    """The channels of a tier in drawn order, none twice."""
+    channels = tier.channels
     if len(channels) == 1:
-        return list(channels)
-    out: list[Channel] = []
-    for tier in _tiers(channels):
-        while len(tier) > 1:
-            out.append(tier.pop(_draw([channel.weight for channel in tier], random())))
-        out.extend(tier)
-    return out
+        yield channels[0]
+        return
+    tried: set[int] = set()
+    # To draw again is quick while most are left, and as fair as to draw among the rest.
+    for _ in range(_MAX_DRAWS):
+        place = tier.draw(random())
+        if place not in tried:
+            tried.add(place)
+            yield channels[place]
+    rest = [channel for place, channel in enumerate(channels) if place not in tried]
+    while rest:
+        yield rest.pop(Tier(rest).draw(random()))
 
 
-def _tiers(channels: Sequence[Channel]) -> Iterator[list[Channel]]:
-    tier: list[Channel] = []
-    for channel in channels:
-        if tier and tier[0].priority != channel.priority:
-            yield tier
-            tier = []
-        tier.append(channel)
-    if tier:
-        yield tier
-
-
-def _draw(weights: Sequence[int], point: float) -> int:
-    """Index of the weight that `point`, in [0, 1), falls on; equal chances when all are 0."""
-    total = sum(weights)
-    if total <= 0:
-        return int(point * len(weights))
-    rest = point * total
-    for index, weight in enumerate(weights):
-        rest -= weight
-        if rest < 0:
-            return index
-    return len(weights) - 1
+def not_candidates(snapshot: Snapshot, group: str, model: str, family: str) -> list[LeftOut]:
+    """The channels of a model that are no candidates of a call, and why."""
+    found = []
+    for channel in snapshot.channels:
+        if model not in channel.models:
+            continue
+        reason = ""
+        if not channel.enabled:
+            reason = DISABLED
+        elif group not in channel.groups:
+            reason = OTHER_GROUP
+        elif channel.family != family:
+            reason = OTHER_FAMILY
+        if reason:
+            found.append(LeftOut(channel, reason))
+    return sorted(found, key=lambda one: one.channel.name)

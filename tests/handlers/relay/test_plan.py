@@ -1,53 +1,194 @@
-"""The order of channels: priority strictly, weights by share."""
+"""Plans: priority strictly, weights by share, keys in turn, and what health leaves out."""
 
 import random
 from collections import Counter
-from dataclasses import dataclass
 
-from handlers.relay.plan import ordered
+import pytest
+
+from adapters.faults import Condition, Fault
+from handlers.relay import plan
+from handlers.relay.health import FAILING, KEY_ASIDE, RATE_LIMITED, ROW, SLOW, Health
+from handlers.relay.plan import Planner, not_candidates
+from store.catalog import Channel, Snapshot
+
+MODEL = "m"
+FAILED = Fault(Condition.UPSTREAM_FAILED)
 
 
-@dataclass
-class Channel:
-    name: str
-    priority: int = 0
-    weight: int = 1
+def channel(name, priority=0, weight=1, keys=("k",), **more):
+    fields = {
+        "id": f"id-{name}",
+        "vendor": "demo",
+        "family": "chat_completions",
+        "base_url": "http://x",
+        "groups": frozenset({"all"}),
+        "models": {MODEL: "up"},
+        "enabled": True,
+        **more,
+    }
+    return Channel(name=name, keys=tuple(keys), priority=priority, weight=weight, **fields)
+
+
+def planner(seed=1):
+    chance = random.Random(seed).random
+    health = Health(chance)
+    return Planner(health, chance), health
+
+
+def names(steps):
+    return [step.channel.name for step in steps]
+
+
+def fail(health, one, times=ROW, at=0.0, key=0, fault=FAILED, **more):
+    for _ in range(times):
+        trial = health.begin(one, MODEL, key, at)
+        health.failed(trial, at, fault, **more)
 
 
 def test_higher_priority_always_comes_first():
-    channels = [Channel("a", 10), Channel("b", 10), Channel("c", 0), Channel("d", -5)]
-    rng = random.Random(1)
+    channels = [channel("a", 10), channel("b", 10), channel("c"), channel("d", -5)]
+    make, _ = planner()
     for _ in range(200):
-        names = [c.name for c in ordered(channels, rng.random)]
-        assert set(names[:2]) == {"a", "b"}
-        assert names[2:] == ["c", "d"]
+        order = names(make.plan(channels, MODEL, 0.0, 4))
+        assert set(order[:2]) == {"a", "b"}
+        assert order[2:] == ["c", "d"]
 
 
 def test_first_place_is_shared_by_weight():
-    channels = [Channel("heavy", weight=3), Channel("light", weight=1)]
-    rng = random.Random(2)
-    firsts = Counter(ordered(channels, rng.random)[0].name for _ in range(4000))
+    channels = [channel("heavy", weight=3), channel("light", weight=1)]
+    make, _ = planner(2)
+    firsts = Counter(names(make.plan(channels, MODEL, 0.0))[0] for _ in range(4000))
+    assert 0.70 < firsts["heavy"] / 4000 < 0.80
+
+
+def test_the_share_of_one_left_out_goes_to_the_others_by_weight():
+    channels = [channel("ill", weight=4), channel("heavy", weight=3), channel("light", weight=1)]
+    make, health = planner(2)
+    fail(health, channels[0])
+    firsts = Counter(names(make.plan(channels, MODEL, 0.0))[0] for _ in range(4000))
+    assert set(firsts) == {"heavy", "light"}
     assert 0.70 < firsts["heavy"] / 4000 < 0.80
 
 
 def test_every_channel_is_there_once_whatever_the_weights():
-    rng = random.Random(3)
-    channels = [Channel(str(i), i // 3, weight=i % 3) for i in range(12)]
+    channels = [channel(str(i), i // 10, weight=i % 3) for i in range(40)]
     channels.sort(key=lambda c: -c.priority)
-    for _ in range(100):
-        assert sorted(c.name for c in ordered(channels, rng.random)) == sorted(map(str, range(12)))
+    make, _ = planner(3)
+    for _ in range(50):
+        assert sorted(names(make.plan(channels, MODEL, 0.0, 40))) == sorted(map(str, range(40)))
 
 
 def test_all_weights_zero_means_equal_chances():
-    channels = [Channel("a", weight=0), Channel("b", weight=0)]
-    rng = random.Random(4)
-    firsts = Counter(ordered(channels, rng.random)[0].name for _ in range(1000))
+    channels = [channel("a", weight=0), channel("b", weight=0)]
+    make, _ = planner(4)
+    firsts = Counter(names(make.plan(channels, MODEL, 0.0))[0] for _ in range(1000))
     assert 400 < firsts["a"] < 600
+
+
+def test_weight_zero_beside_others_is_never_first():
+    channels = [channel("spare", weight=0), channel("a", weight=1)]
+    make, _ = planner(5)
+    assert {names(make.plan(channels, MODEL, 0.0))[0] for _ in range(300)} == {"a"}
+    assert names(make.plan(channels, MODEL, 0.0, 2)) == ["a", "spare"]
+
+
+def test_no_more_than_wanted_and_none_tried():
+    channels = [channel(str(i)) for i in range(5)]
+    make, _ = planner()
+    assert len(make.plan(channels, MODEL, 0.0, 3)) == 3
+    tried = {"id-0", "id-1", "id-3", "id-4"}
+    assert names(make.plan(channels, MODEL, 0.0, 3, tried)) == ["2"]
+    assert make.plan(channels[:1], MODEL, 0.0, 3, tried) == []
 
 
 def test_one_channel_needs_no_draw():
     def never():
         raise AssertionError("drawn")
 
-    channel = Channel("only")
-    assert ordered([channel], never) == [channel]
+    health = Health(never)
+    only = channel("only")
+    assert names(Planner(health, never).plan([only], MODEL, 0.0)) == ["only"]
+
+
+def test_upstream_keys_are_used_in_turn():
+    make, health = planner()
+    one = channel("a", keys=("x", "y", "z"))
+    used = []
+    for _ in range(6):
+        (step,) = make.plan([one], MODEL, 0.0)
+        used.append(step.key)
+        health.succeeded(health.begin(one, MODEL, step.key, 0.0), 0.0)
+    assert used == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_key_put_aside_is_skipped_for_all_models_and_the_others_go_on():
+    make, health = planner()
+    one = channel("a", keys=("x", "y"))
+    fail(health, one, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), key_aside=True)
+    for model in (MODEL, "another"):
+        for _ in range(4):
+            (step,) = make.plan([one], model, 0.0)
+            assert step.key == 1
+            health.succeeded(health.begin(one, model, step.key, 0.0), 0.0)
+
+
+def test_a_plan_changes_nothing():
+    make, health = planner()
+    channels = [channel("a", keys=("x", "y")), channel("b")]
+    fail(health, channels[1])
+    after = health.breakers[("id-b", MODEL, "k")].until_s
+    for _ in range(3):
+        (step,) = make.plan(channels, MODEL, after)[:1]
+        assert step.key == 0
+    assert not any(one.probing for one in health.breakers.values())
+
+
+def test_reasons_and_waits_of_those_left_out():
+    make, health = planner()
+    failing, limited, refused, well = (channel(n) for n in ("failing", "limited", "refused", "w"))
+    fail(health, failing)
+    fail(health, limited, 1, fault=Fault(Condition.UPSTREAM_RATE_LIMITED, retry_after_s=30))
+    fail(health, refused, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), key_aside=True)
+    channels = [failing, limited, refused, well]
+    assert names(make.plan(channels, MODEL, 1.0, 9)) == ["w"]
+    found = {one.channel.name: one for one in make.left_out(channels, MODEL, 1.0)}
+    assert {name: one.reason for name, one in found.items()} == {
+        "failing": FAILING,
+        "limited": RATE_LIMITED,
+        "refused": KEY_ASIDE,
+    }
+    assert found["limited"].wait_s == 29.0
+    assert 0 < found["failing"].wait_s < 5 < found["refused"].wait_s
+
+
+def test_slow_ones_are_asked_last_but_asked():
+    make, health = planner()
+    slow, quick = channel("slow", 10), channel("quick", 0)
+    for _ in range(ROW):
+        health.started(health.begin(slow, MODEL, 0, 0.0), 10.0, 10.0)
+    assert health.fault_of(slow, MODEL, 0, 10.0)[0] == SLOW
+    assert names(make.plan([slow, quick], MODEL, 10.0, 2)) == ["quick", "slow"]
+    assert names(make.plan([slow], MODEL, 10.0)) == ["slow"]
+    assert make.left_out([slow, quick], MODEL, 10.0) == []
+
+
+def test_what_is_remembered_of_candidates_is_bounded():
+    make, _ = planner()
+    for _ in range(3 * plan._MAX_REMEMBERED):
+        make.plan((channel("a"), channel("b")), MODEL, 0.0)
+    assert len(make._remembered) <= plan._MAX_REMEMBERED
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"enabled": False}, "disabled"),
+        ({"groups": frozenset({"others"})}, "not_for_this_group"),
+        ({"family": "messages"}, "other_family"),
+    ],
+)
+def test_reasons_of_channels_that_are_no_candidates(changes, reason):
+    channels = (channel("a", **changes), channel("b"), channel("c", models={"n": "up"}))
+    snapshot = Snapshot(1, {}, {}, channels)
+    (one,) = not_candidates(snapshot, "all", MODEL, "chat_completions")
+    assert (one.channel.name, one.reason) == ("a", reason)

@@ -1,0 +1,340 @@
+"""What this worker has learnt of channels from its own calls: which are worth asking now.
+
+A breaker stands for a channel × model × upstream key, and one for a channel × upstream key alone,
+for an account that is refused is refused for every model. Only those that have failed lately have
+one, so that nothing is looked up while all is well. Sans-io: the clock (monotonic, s) and chance
+are given. Nothing is stored: a worker that starts knows nothing.
+
+Closed: calls pass; ROW faults (or slow starts) in a row, or RATE of the last WINDOW, open it.
+Open: no call passes until the cool-down is over. Then exactly one call, the probe, shows whether it
+closes or opens for longer. Slow channels are not left out, only asked last: a late answer is better
+than none.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from adapters.faults import MAX_RETRY_AFTER_S, Condition, Fault
+from store.catalog import Channel
+
+log = logging.getLogger("sluice.health")
+
+ROW = 5  # faults in a row that open a breaker; fewer say nothing
+WINDOW = 20  # results that the rate is taken of
+RATE = 10  # of them, bad
+WINDOW_S = 60.0  # silence after which older results do not count for the rate
+COOL_S, COOL_MAX_S = 5.0, 60.0  # the first cool-down; each one that follows is twice as long
+MAX_DOUBLINGS = 16
+KEY_COOL_S, KEY_COOL_MAX_S = 600.0, 3600.0  # of an upstream key that was refused
+JITTER = 0.25  # a cool-down is up to this part shorter, so that workers do not come back as one
+FORGET_S = 300.0  # closed for so long, the next cool-down is the first one again
+SLOW_S = 5.0  # no start below this is slow
+SLOW_TIMES = 4.0  # else one that takes so many times the usual
+LEARNING = 1 / 16  # weight of a new start in what is usual
+MAX_BREAKERS = 20_000
+MAX_USUAL = 50_000
+MAX_TURNS = 50_000
+
+FAILING = "failing"
+SLOW = "slow"
+RATE_LIMITED = "rate_limited"
+KEY_ASIDE = "key_put_aside"
+PROBED = "being_probed"
+
+_LAST_ROW = (1 << ROW) - 1
+_LAST_WINDOW = (1 << WINDOW) - 1
+_WAITS = frozenset(
+    {
+        Condition.UPSTREAM_RATE_LIMITED,
+        Condition.UPSTREAM_FAILED,
+        Condition.UPSTREAM_OVERLOADED,
+    }
+)
+
+BreakerName = tuple[str, ...]
+
+
+class Breaker(Struct, eq=False):
+    """Results as bits, the newest lowest. `since_s`: when it opened or closed last."""
+
+    failed: int = 0
+    slow: int = 0
+    open: bool = False
+    probing: bool = False  # the one probe is running
+    reason: str = ""
+    until_s: float = 0.0
+    since_s: float = float("-inf")
+    last_s: float = float("-inf")
+    openings: int = 0
+
+
+class Trial(Struct):
+    """One attempt while it runs; `probes`: the breakers whose one probe it is."""
+
+    channel: Channel
+    model: str
+    key: int  # position of the upstream key
+    begun_s: float
+    probes: tuple[Breaker, ...] = ()
+    started: bool = False  # the answer has begun
+    slow: bool = False
+
+
+class Health:
+    """Breakers, what start is usual, and whose turn it is among a channel's upstream keys."""
+
+    def __init__(self, random: Callable[[], float]) -> None:
+        self._random = random
+        self.breakers: dict[BreakerName, Breaker] = {}
+        self._turns: dict[str, int] = {}
+        self._usual_s: dict[tuple[str, str], float] = {}  # until an answer began
+
+    # ---- for the plan ----------------------------------------------------------------------------
+
+    def turn(self, channel: Channel) -> int:
+        """Position of the upstream key that is next; 0 for a channel without keys."""
+        count = len(channel.keys)
+        return self._turns.get(channel.id, 0) % count if count > 1 else 0
+
+    def fault_of(self, channel: Channel, model: str, key: int, now_s: float) -> tuple[str, float]:
+        """Why an upstream key of a channel is not to be asked, and for how many seconds.
+
+        ("", 0) when it may be; a reason of SLOW means: after all others.
+        """
+        slow = ("", 0.0)
+        for name in _names(channel, model, key):
+            breaker = self.breakers.get(name)
+            if breaker is None or not breaker.open:
+                continue
+            wait_s = max(0.0, breaker.until_s - now_s)
+            if breaker.probing or wait_s:
+                reason = breaker.reason if wait_s else PROBED
+                if breaker.reason != SLOW:
+                    return reason, wait_s
+                slow = SLOW, wait_s
+        return slow
+
+    # ---- for an attempt --------------------------------------------------------------------------
+
+    def begin(self, channel: Channel, model: str, key: int, now_s: float) -> Trial | None:
+        """An attempt begins, and may be a probe; None when it may not begin any more."""
+        if len(channel.keys) > 1:
+            if len(self._turns) >= MAX_TURNS:
+                self._turns.clear()
+            self._turns[channel.id] = key + 1
+        trial = Trial(channel, model, key, now_s)
+        if self.breakers and not self._claim(trial, now_s):
+            return None
+        return trial
+
+    def started(self, trial: Trial, now_s: float, first_byte_s: float) -> None:
+        """The answer of a stream was accepted, so long after it was asked for.
+
+        That is enough to close what the trial probes; how it ends is told by `succeeded` and
+        `failed` all the same.
+        """
+        trial.started = True
+        self._learn(trial, now_s, first_byte_s)
+        if trial.probes:
+            # It may still break off: then one fault is enough.
+            self._close_probed(trial, now_s, failed=_LAST_ROW >> 1)
+
+    def late(self, trial: Trial, now_s: float) -> None:
+        """The answer of a stream has not begun yet: if that is slow, it counts now, and once."""
+        if not (trial.started or trial.slow):
+            name = (trial.channel.id, trial.model)
+            if now_s - trial.begun_s > self._limit_s(name):
+                self._note_slow(trial, now_s)
+
+    def succeeded(self, trial: Trial, now_s: float) -> None:
+        """The answer was whole."""
+        if not self.breakers:
+            return
+        if trial.probes:
+            self._close_probed(trial, now_s)
+        name = _model_name(trial.channel, trial.model, trial.key)
+        breaker = self.breakers.get(name)
+        if breaker is None or breaker.open or trial.begun_s < breaker.since_s or trial.slow:
+            return
+        self._add(breaker, now_s, failed=0, slow=0)
+        clean = not (breaker.failed or breaker.slow)
+        if clean and now_s - breaker.since_s > FORGET_S:
+            del self.breakers[name]
+
+    def failed(self, trial: Trial, now_s: float, fault: Fault, key_aside: bool = False) -> None:
+        """The attempt failed. `key_aside`: the upstream refuses this key, whatever is asked.
+
+        What the client caused counts as nothing.
+        """
+        if key_aside:
+            self._put_key_aside(trial, now_s, fault)
+        elif fault.retry_after_s is not None and fault.condition in _WAITS:
+            self._obey(trial, now_s, fault)
+        elif fault.blame != "client":
+            self._count(trial, now_s, fault)
+        self.release(trial)
+
+    def release(self, trial: Trial) -> None:
+        """The attempt is over and says nothing more; another call may be the probe. Idempotent."""
+        for breaker in trial.probes:
+            breaker.probing = False
+        trial.probes = ()
+
+    # ---- inside ----------------------------------------------------------------------------------
+
+    def _claim(self, trial: Trial, now_s: float) -> bool:
+        for name in _names(trial.channel, trial.model, trial.key):
+            breaker = self.breakers.get(name)
+            if breaker is None or not breaker.open:
+                continue
+            if now_s >= breaker.until_s and not breaker.probing:
+                breaker.probing = True
+                trial.probes += (breaker,)
+            elif breaker.reason != SLOW:
+                self.release(trial)
+                return False
+        return True
+
+    def _put_key_aside(self, trial: Trial, now_s: float, fault: Fault) -> None:
+        name = _key_name(trial.channel, trial.key)
+        breaker = self._breaker(name, now_s)
+        if self._may_judge(breaker, trial):
+            self._open(breaker, now_s, KEY_ASIDE)
+            told = "channel %s: upstream key %d of %d is refused and put aside for %.0f s: %s"
+            count, wait_s = len(trial.channel.keys), breaker.until_s - now_s
+            log.error(told, trial.channel.name, trial.key + 1, count, wait_s, fault.code)
+
+    def _obey(self, trial: Trial, now_s: float, fault: Fault) -> None:
+        """The upstream says itself how long it is not to be asked."""
+        assert fault.retry_after_s is not None
+        until_s = now_s + min(fault.retry_after_s, MAX_RETRY_AFTER_S)
+        breaker = self._breaker(_model_name(trial.channel, trial.model, trial.key), now_s)
+        if breaker.open and breaker not in trial.probes:
+            breaker.until_s = max(breaker.until_s, until_s)
+        elif self._may_judge(breaker, trial):
+            self._open(breaker, now_s, RATE_LIMITED, until_s)
+
+    def _count(self, trial: Trial, now_s: float, fault: Fault) -> None:
+        channel, keys = trial.channel, [trial.key]
+        if fault.condition is Condition.UPSTREAM_UNREACHABLE:
+            keys = list(range(max(1, len(channel.keys))))  # no key was looked at
+        for key in keys:
+            breaker = self._breaker(_model_name(channel, trial.model, key), now_s)
+            if not self._may_judge(breaker, trial):
+                continue
+            self._add(breaker, now_s, failed=1, slow=0)
+            if breaker.open or _too_many(breaker.failed):
+                self._open(breaker, now_s, FAILING)
+                self._tell(trial, key, breaker, now_s, fault.code)
+
+    def _note_slow(self, trial: Trial, now_s: float) -> None:
+        trial.slow = True
+        breaker = self._breaker(_model_name(trial.channel, trial.model, trial.key), now_s)
+        if self._may_judge(breaker, trial):
+            self._add(breaker, now_s, failed=0, slow=1)
+            if breaker.open or _too_many(breaker.slow):
+                self._open(breaker, now_s, SLOW)
+                self._tell(trial, trial.key, breaker, now_s, "slow starts")
+                self.release(trial)
+
+    def _learn(self, trial: Trial, now_s: float, first_byte_s: float) -> None:
+        """Slow is what is slow for this channel: some models think before they speak."""
+        name = (trial.channel.id, trial.model)
+        teaches = True
+        if self.breakers:
+            breaker = self.breakers.get(_model_name(trial.channel, trial.model, trial.key))
+            teaches = breaker is None or self._may_judge(breaker, trial)
+        if not trial.slow and first_byte_s > self._limit_s(name):
+            self._note_slow(trial, now_s)
+        if not teaches:
+            return
+        usual_s = self._usual_s.get(name)
+        if usual_s is None:
+            if len(self._usual_s) >= MAX_USUAL:
+                self._usual_s.clear()
+            usual_s = first_byte_s
+        self._usual_s[name] = usual_s + (min(first_byte_s, 2 * usual_s) - usual_s) * LEARNING
+
+    def _limit_s(self, name: tuple[str, str]) -> float:
+        """From where on a start is slow; without bound while nothing is known."""
+        return max(SLOW_S, SLOW_TIMES * self._usual_s.get(name, math.inf))
+
+    def _close_probed(self, trial: Trial, now_s: float, failed: int = 0) -> None:
+        for breaker in trial.probes:
+            breaker.open = breaker.probing = False
+            breaker.failed, breaker.slow = failed, 0
+            breaker.since_s = now_s
+        trial.probes = ()
+        trial.begun_s = now_s  # its end counts for the closed breaker
+        told = "channel %s answers again for model %s"
+        log.warning(told, trial.channel.name, trial.model)
+
+    def _breaker(self, name: BreakerName, now_s: float) -> Breaker:
+        found = self.breakers.get(name)
+        if found is None:
+            if len(self.breakers) >= MAX_BREAKERS:
+                self._make_room(now_s)
+            found = self.breakers[name] = Breaker()
+        return found
+
+    def _make_room(self, now_s: float) -> None:
+        kept = {n: b for n, b in self.breakers.items() if b.open and b.until_s > now_s}
+        while len(kept) >= MAX_BREAKERS:
+            del kept[next(iter(kept))]
+        self.breakers = kept
+
+    @staticmethod
+    def _may_judge(breaker: Breaker, trial: Trial) -> bool:
+        """An open breaker is judged by its probe alone, and never by calls of an earlier state."""
+        return breaker in trial.probes if breaker.open else trial.begun_s >= breaker.since_s
+
+    @staticmethod
+    def _add(breaker: Breaker, now_s: float, *, failed: int, slow: int) -> None:
+        mask = _LAST_WINDOW if now_s - breaker.last_s <= WINDOW_S else _LAST_ROW
+        breaker.failed = (breaker.failed << 1 | failed) & mask
+        breaker.slow = (breaker.slow << 1 | slow) & mask
+        breaker.last_s = now_s
+
+    def _open(self, breaker: Breaker, now_s: float, reason: str, until_s: float = 0.0) -> None:
+        if not breaker.open and now_s - breaker.since_s > FORGET_S:
+            breaker.openings = 0
+        if not until_s:
+            first_s, most_s = COOL_S, COOL_MAX_S
+            if reason == KEY_ASIDE:
+                first_s, most_s = KEY_COOL_S, KEY_COOL_MAX_S
+            cool_s = min(first_s * 2**breaker.openings, most_s)
+            until_s = now_s + cool_s * (1 - JITTER * self._random())
+            breaker.openings = min(breaker.openings + 1, MAX_DOUBLINGS)
+        breaker.open, breaker.probing = True, False
+        breaker.reason, breaker.until_s, breaker.since_s = reason, until_s, now_s
+        breaker.failed = breaker.slow = 0
+
+    @staticmethod
+    def _tell(trial: Trial, key: int, breaker: Breaker, now_s: float, why: str) -> None:
+        told = "channel %s, model %s, upstream key %d is left alone for %.0f s: %s"
+        wait_s = breaker.until_s - now_s
+        log.warning(told, trial.channel.name, trial.model, key + 1, wait_s, why)
+
+
+def _too_many(bits: int) -> bool:
+    return bits & _LAST_ROW == _LAST_ROW or bits.bit_count() >= RATE
+
+
+def _secret(channel: Channel, key: int) -> str:
+    # By the key itself: a replaced one is another, with nothing against it.
+    return channel.keys[key] if channel.keys else ""
+
+
+def _key_name(channel: Channel, key: int) -> BreakerName:
+    return (channel.id, _secret(channel, key))
+
+
+def _model_name(channel: Channel, model: str, key: int) -> BreakerName:
+    return (channel.id, model, _secret(channel, key))
+
+
+def _names(channel: Channel, model: str, key: int) -> Iterable[BreakerName]:
+    return _key_name(channel, key), _model_name(channel, model, key)

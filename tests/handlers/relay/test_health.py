@@ -1,0 +1,473 @@
+"""Health: what puts a channel aside and for how long, and how it comes back. No clock but ours."""
+
+import heapq
+import itertools
+import logging
+import random
+
+import pytest
+
+from adapters.faults import Condition, Fault
+from handlers.relay import health as module
+from handlers.relay.health import (
+    COOL_MAX_S,
+    COOL_S,
+    FAILING,
+    FORGET_S,
+    JITTER,
+    KEY_ASIDE,
+    KEY_COOL_S,
+    PROBED,
+    RATE,
+    RATE_LIMITED,
+    ROW,
+    SLOW,
+    WINDOW,
+    Health,
+)
+from handlers.relay.plan import Planner
+from tests.handlers.relay.test_plan import MODEL, channel
+
+ONE = channel("one")
+
+
+@pytest.fixture
+def health():
+    return Health(random.Random(7).random)
+
+
+def fault(condition=Condition.UPSTREAM_FAILED, wait=None):
+    return Fault(condition, retry_after_s=wait)
+
+
+def fail(health, at, one=ONE, key=0, error=None, **more):
+    trial = health.begin(one, MODEL, key, at)
+    if trial is not None:
+        health.failed(trial, at, error or fault(), **more)
+    return trial
+
+
+def succeed(health, at, one=ONE, key=0):
+    trial = health.begin(one, MODEL, key, at)
+    if trial is not None:
+        health.succeeded(trial, at)
+    return trial
+
+
+def why(health, at, one=ONE, model=MODEL, key=0):
+    return health.fault_of(one, model, key, at)[0]
+
+
+def wait(health, at, one=ONE, key=0):
+    return health.fault_of(one, MODEL, key, at)[1]
+
+
+def opened(health, at=0.0):
+    for _ in range(ROW):
+        fail(health, at)
+    assert why(health, at) == FAILING
+    return at + wait(health, at)
+
+
+def test_row_faults_in_a_row_open_and_fewer_do_not(health):
+    for _ in range(10):
+        for _ in range(ROW - 1):
+            fail(health, 0.0)
+        assert why(health, 0.0) == ""
+        for _ in range(8):
+            succeed(health, 0.0)
+    opened(health)
+
+
+def test_a_rate_of_faults_opens(health):
+    results = [fail if n % 2 else succeed for n in range(WINDOW)]
+    for number, result in enumerate(results):
+        assert why(health, 1.0) == "", f"opened after {number}"
+        result(health, 1.0)
+    assert results.count(fail) == RATE
+    assert why(health, 1.0) == FAILING
+
+
+def test_faults_of_long_ago_do_not_count_for_the_rate(health):
+    for number in range(200):
+        (fail if number % 2 else succeed)(health, number * 61.0)
+    assert why(health, 200 * 61.0) == ""
+
+
+@pytest.mark.parametrize("condition", [Condition.UPSTREAM_FAILED, Condition.UPSTREAM_RATE_LIMITED])
+def test_one_odd_fault_puts_nothing_aside(health, condition):
+    fail(health, 0.0, error=fault(condition))
+    assert why(health, 0.0) == ""
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [Condition.UPSTREAM_REFUSED, Condition.CONTEXT_LENGTH, Condition.CONTENT_POLICY,
+     Condition.ID_NOT_FOUND],
+)  # fmt: skip
+def test_what_the_client_caused_never_counts(health, condition):
+    for _ in range(100):
+        fail(health, 0.0, error=fault(condition))
+    assert not health.breakers
+
+
+def test_cool_downs_double_to_a_limit_and_are_shortened_by_chance(health):
+    at, last = 0.0, 0.0
+    for number in range(8):
+        end = opened(health, at) if number == 0 else at + wait(health, at)
+        longest = min(COOL_S * 2**number, COOL_MAX_S)
+        assert longest * (1 - JITTER) <= end - at <= longest
+        assert end - at != last
+        at, last = end, end - at
+        fail(health, at)  # the probe
+
+
+def test_cool_downs_begin_anew_after_a_good_time(health):
+    end = opened(health)
+    fail(health, end)
+    end += wait(health, end)
+    succeed(health, end)
+    later = end + FORGET_S + 1
+    assert opened(health, later) - later <= COOL_S
+
+
+def test_exactly_one_probe(health):
+    end = opened(health)
+    assert health.begin(ONE, MODEL, 0, end - 0.01) is None
+    probe = health.begin(ONE, MODEL, 0, end)
+    assert probe is not None
+    assert why(health, end) == PROBED
+    assert all(health.begin(ONE, MODEL, 0, end + n) is None for n in range(100))
+    health.succeeded(probe, end + 100)
+    assert why(health, end + 100) == ""
+
+
+def test_a_probe_without_a_verdict_leaves_its_place_to_the_next(health):
+    end = opened(health)
+    probe = health.begin(ONE, MODEL, 0, end)
+    health.failed(probe, end, fault(Condition.UPSTREAM_REFUSED))  # by the client's own mistake
+    probe = health.begin(ONE, MODEL, 0, end)
+    health.release(probe)  # the client left
+    health.release(probe)
+    assert succeed(health, end) is not None
+    assert why(health, end) == ""
+
+
+def test_a_probe_that_streams_closes_at_its_first_bytes_and_may_still_fail(health):
+    end = opened(health)
+    probe = health.begin(ONE, MODEL, 0, end)
+    health.started(probe, end + 1, 1.0)
+    assert why(health, end + 1) == ""
+    health.failed(probe, end + 9, fault())
+    assert why(health, end + 9) == FAILING
+
+
+def test_calls_of_an_earlier_state_say_nothing(health):
+    old = [health.begin(ONE, MODEL, 0, 0.0) for _ in range(50)]
+    end = opened(health)
+    before = wait(health, 0.0)
+    for trial in old[:20]:
+        health.failed(trial, 1.0, fault())
+    health.succeeded(old[20], 1.0)
+    assert wait(health, 0.0) == before
+    succeed(health, end)
+    for trial in old[21:]:
+        health.failed(trial, end, fault())
+    assert why(health, end) == ""
+
+
+def test_retry_after_is_obeyed_at_once_and_bounded(health):
+    limited = fault(Condition.UPSTREAM_RATE_LIMITED, 20)
+    fail(health, 0.0, error=limited)
+    assert (why(health, 19.9), why(health, 20.0)) == (RATE_LIMITED, "")
+    succeed(health, 20.0)
+    fail(health, 21.0, error=fault(Condition.UPSTREAM_OVERLOADED, 9999))
+    assert (why(health, 80.9), why(health, 81.0)) == (RATE_LIMITED, "")
+
+
+def test_a_later_word_of_a_running_call_prolongs_the_wait(health):
+    other = health.begin(ONE, MODEL, 0, 0.0)
+    fail(health, 0.0, error=fault(Condition.UPSTREAM_RATE_LIMITED, 5))
+    health.failed(other, 1.0, fault(Condition.UPSTREAM_RATE_LIMITED, 30))
+    assert wait(health, 1.0) == 30.0
+
+
+def test_a_refused_key_is_put_aside_at_once_for_all_models(health, caplog):
+    two = channel("two", keys=("sk-first-secret", "sk-second-secret"))
+    with caplog.at_level(logging.ERROR):
+        fail(health, 0.0, two, error=fault(Condition.CHANNEL_MISCONFIGURED), key_aside=True)
+    assert wait(health, 0.0, two) >= KEY_COOL_S * (1 - JITTER)
+    assert why(health, 0.0, two, "other") == KEY_ASIDE
+    assert why(health, 0.0, two, key=1) == ""
+    (line,) = caplog.messages
+    assert "channel two: upstream key 1 of 2" in line and "secret" not in line
+    fail(health, 1.0, two, error=fault(Condition.CHANNEL_MISCONFIGURED), key_aside=True)
+    assert len(caplog.messages) == 1
+
+
+def test_a_replaced_key_has_nothing_against_it(health):
+    fail(health, 0.0, error=fault(Condition.CHANNEL_MISCONFIGURED), key_aside=True)
+    assert why(health, 0.0) == KEY_ASIDE
+    assert why(health, 0.0, channel("one", keys=("new",))) == ""
+
+
+def test_a_host_that_is_not_reached_counts_for_all_keys(health):
+    two = channel("two", keys=("x", "y"))
+    for _ in range(ROW):
+        fail(health, 0.0, two, error=fault(Condition.UPSTREAM_UNREACHABLE))
+    assert [why(health, 0.0, two, key=key) for key in (0, 1)] == [FAILING, FAILING]
+
+
+def test_models_do_not_share_faults(health):
+    opened(health)
+    assert why(health, 0.0, model="other") == ""
+
+
+# ---- slowness ------------------------------------------------------------------------------------
+
+
+def start(health, at, seconds):
+    trial = health.begin(ONE, MODEL, 0, at)
+    if trial is not None:
+        health.started(trial, at + seconds, seconds)
+        health.succeeded(trial, at + seconds)
+    return trial
+
+
+def test_a_channel_that_becomes_slow_is_asked_last_and_comes_back(health):
+    for number in range(20):
+        start(health, number, 0.2)
+    for number in range(ROW):
+        assert why(health, 30.0) == ""
+        start(health, 20.0 + number, 10.0)
+    assert why(health, 34.0) == SLOW
+    end = 34.0 + wait(health, 34.0)
+    start(health, end, 10.0)
+    assert why(health, end + 10.0) == SLOW
+    end += 10 + wait(health, end + 10.0)
+    start(health, end, 0.2)
+    assert why(health, end + 1) == ""
+
+
+def test_a_model_that_always_thinks_is_not_slow(health):
+    at = 0.0
+    for _ in range(40):
+        start(health, at, 12.0)
+        at += 70.0
+    assert why(health, at) == ""
+    for _ in range(100):
+        start(health, at, 14.0)
+        at += 14.0
+        assert why(health, at) == ""
+
+
+def test_lateness_counts_before_the_answer_comes_and_once(health):
+    start(health, 0.0, 0.2)
+    trials = [health.begin(ONE, MODEL, 0, 0.0) for _ in range(ROW - 1)]
+    for second in range(1, 9):
+        for trial in trials:
+            health.late(trial, float(second))
+    assert why(health, 9.0) == ""
+    last = health.begin(ONE, MODEL, 0, 3.0)
+    health.late(last, 8.5)
+    assert why(health, 9.0) == SLOW
+    for trial in trials:
+        health.started(trial, 10.0, 10.0)
+        health.succeeded(trial, 10.0)
+    assert why(health, 9.0) == SLOW
+
+
+def test_while_nothing_is_known_nothing_is_slow(health):
+    for _ in range(100):
+        health.late(health.begin(ONE, MODEL, 0, 0.0), 1000.0)
+    assert not health.breakers
+
+
+# ---- bounds --------------------------------------------------------------------------------------
+
+
+def test_breakers_are_forgotten_when_all_is_well_again(health):
+    end = opened(health)
+    succeed(health, end)
+    for number in range(WINDOW + 1):
+        succeed(health, end + FORGET_S + number)
+    assert not health.breakers
+
+
+def test_what_is_usual_is_bounded(health, monkeypatch):
+    monkeypatch.setattr(module, "MAX_USUAL", 50)
+    for number in range(500):
+        trial = health.begin(channel(str(number)), MODEL, 0, 0.0)
+        health.started(trial, 0.1, 0.1)
+    assert len(health._usual_s) <= 50
+
+
+def test_breakers_are_bounded(health, monkeypatch):
+    monkeypatch.setattr(module, "MAX_BREAKERS", 50)
+    for number in range(500):
+        one = channel(str(number))
+        for _ in range(ROW if number % 2 else 1):
+            fail(health, float(number), one)
+    assert len(health.breakers) <= 50
+
+
+# ---- simulations ---------------------------------------------------------------------------------
+
+
+class World:
+    """Calls at a steady rate against channels that behave as scripted, on a clock of its own.
+
+    A script gives, for a moment, (seconds until the answer or fault, fault or None).
+    """
+
+    def __init__(self, scripts, seed, most=3):
+        chance = random.Random(seed)
+        self.health = Health(chance.random)
+        self.planner = Planner(self.health, chance.random)
+        self.channels = tuple(channel(name) for name in scripts)
+        self.scripts, self.most = scripts, most
+        self.tries = []  # (second it began, channel, fault code or None)
+        self.lost = []  # calls that nobody served
+        self.events, self.count = [], itertools.count()
+
+    def run(self, seconds, rate=50):
+        for number in range(seconds * rate):
+            self._at(number / rate, self._attempt, (set(), self.most))
+        while self.events:
+            now, _, act, args = heapq.heappop(self.events)
+            act(now, *args)
+
+    def _at(self, when, act, args):
+        heapq.heappush(self.events, (when, next(self.count), act, args))
+
+    def _attempt(self, now, tried, left):
+        while left:
+            steps = self.planner.plan(self.channels, MODEL, now, tried=tried)
+            if not steps:
+                break
+            one = steps[0].channel
+            tried.add(one.id)
+            trial = self.health.begin(one, MODEL, steps[0].key, now)
+            if trial is None:
+                continue
+            probes = [b for b in self.health.breakers.values() if b.probing]
+            assert len(probes) <= len(self.channels)
+            takes, error = self.scripts[one.name](now)
+            self._at(now + takes, self._end, (trial, error, tried, left - 1))
+            return
+        self.lost.append(now)
+
+    def _end(self, now, trial, error, tried, left):
+        self.tries.append((trial.begun_s, trial.channel.name, error and error.code))
+        if error is None:
+            self.health.started(trial, now, now - trial.begun_s)
+            self.health.succeeded(trial, now)
+        else:
+            self.health.failed(trial, now, error, error.condition is BROKEN_KEY)
+            self._attempt(now, tried, left)
+        self.health.release(trial)
+
+    def faults_of(self, name, begin, end):
+        return [at for at, one, code in self.tries if one == name and code and begin <= at < end]
+
+    def share_of(self, name, begin, end):
+        served = [one for at, one, code in self.tries if code is None and begin <= at < end]
+        return served.count(name) / len(served)
+
+
+BROKEN_KEY = Condition.CHANNEL_MISCONFIGURED
+
+
+def well(_):
+    return 0.2, None
+
+
+def down(begin, end, takes=0.01, condition=Condition.UPSTREAM_FAILED, wait=None):
+    """A channel that fails between two moments."""
+
+    def script(now):
+        return (takes, fault(condition, wait)) if begin <= now < end else (0.2, None)
+
+    return script
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("condition", "wait"),
+    [
+        (Condition.UPSTREAM_UNREACHABLE, None),
+        (Condition.UPSTREAM_FAILED, None),
+        (Condition.UPSTREAM_INVALID, None),
+        (Condition.UPSTREAM_RATE_LIMITED, None),
+        (Condition.UPSTREAM_RATE_LIMITED, 7),
+    ],
+)
+def test_an_outage_is_noticed_by_nobody_and_ends(seed, condition, wait):
+    world = World({"a": well, "b": down(20, 200, 0.01, condition, wait), "c": well}, seed)
+    world.run(320)
+    assert world.lost == []
+    # Answers that were asked for before the outage come until 20.2 and interrupt the row.
+    assert len(world.faults_of("b", 20.21, 24)) <= (1 if wait else ROW)  # then it is aside
+    assert len(world.faults_of("b", 20, 24)) <= 2 * ROW
+    cools = 180 / 7 if wait else 3 + (180 - 35) / (COOL_MAX_S * (1 - JITTER))
+    assert len(world.faults_of("b", 24, 200)) <= cools + 1  # a probe each, no flapping
+    back = min(at for at, one, code in world.tries if one == "b" and not code and at > 200)
+    assert back <= 200 + COOL_MAX_S + 1
+    assert world.share_of("b", back + 1, 320) > 0.28  # its share, as if nothing had been
+    assert world.faults_of("b", back, 320) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_odd_faults_change_no_shares(seed):
+    chance = random.Random(seed)
+    broken = fault()
+
+    def odd(_):
+        return (0.2, broken if chance.random() < 0.05 else None)
+
+    world = World({"a": odd, "b": odd, "c": odd}, seed)
+    world.run(200)
+    assert not any(breaker.open for breaker in world.health.breakers.values())
+    assert all(world.share_of(name, 0, 200) > 0.3 for name in "abc")
+    assert len(world.lost) <= 10  # three in a row: a matter of chance
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_flapping_channel_costs_few_calls_and_nobody_starves(seed):
+    def flapping(now):
+        return (0.01, fault()) if int(now / 3) % 2 else (0.2, None)
+
+    world = World({"a": well, "b": flapping, "c": well}, seed)
+    world.run(600)
+    assert world.lost == []
+    assert len(world.faults_of("b", 0, 600)) < 0.01 * 600 * 50
+    assert all(world.share_of(name, 0, 600) > 0.3 for name in "ac")
+    for begin in (0, 300):
+        assert world.share_of("b", begin, begin + 300) > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_slow_channel_is_left_and_comes_back(seed):
+    def slow(now):
+        return (10.0, None) if 60 <= now < 200 else (0.2, None)
+
+    world = World({"a": well, "b": slow, "c": well}, seed)
+    world.run(330)
+    assert world.lost == []
+    assert world.share_of("b", 71, 200) < 0.01
+    assert world.share_of("b", 275, 330) > 0.28
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_when_all_fail_calls_are_refused_quickly_and_it_ends(seed):
+    world = World({name: down(10, 100) for name in "abc"}, seed)
+    world.run(180)
+    assert len(world.tries) - 50 * 100 < 3 * (ROW + 10)
+    assert [at for at in world.lost if at < 10 or at > 100 + COOL_MAX_S] == []
+
+
+def test_a_broken_key_is_probed_rarely():
+    world = World({"a": well, "b": down(10, 3000, 0.01, BROKEN_KEY)}, 1)
+    world.run(1500, rate=5)
+    assert world.lost == []
+    assert 2 <= len(world.faults_of("b", 0, 3000)) <= 3
