@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, str] = {
     "code": "make, list, revoke and redeem codes for money",
     "usage": "show, export and verify usage records",
     "books": "verify wallets, ledger and records against each other",
+    "explain": "say whether a key may call a model, and by which channels",
     "client-config": "print the settings for a client program",
     "version": "print the version",
 }

@@ -143,6 +143,17 @@ def find_key(db: peewee.Database, wanted: Sequence[bytes]) -> KeyEntry | None:
     return snapshot_read(db, read)
 
 
+def digests_of(db: peewee.Database, key_id: str) -> list[bytes]:
+    """The digests that open a key, the ones without an end first; empty when there is no such key.
+
+    Blocking. Raises StoreUnavailable.
+    """
+    query = """SELECT "digest" FROM "key_secrets" WHERE "key_id" = ?
+      ORDER BY CASE WHEN "valid_until_ms" IS NULL THEN 0 ELSE 1 END, "valid_until_ms" DESC"""
+    rows = snapshot_read(db, lambda: execute(db, query, (key_id,)).fetchall())
+    return [bytes(row[0]) for row in rows]
+
+
 def _entry(row: Sequence[Any], subscriptions: Sequence[Subscription]) -> KeyEntry:
     models = json.loads(row[9])
     return KeyEntry(

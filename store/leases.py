@@ -127,8 +127,30 @@ def _locked_balance(db: peewee.Database, account: Account) -> int:
     execute(db, _QUOTA + _ON_QUOTA[is_mysql(db)], (account.id, 0, account.ends_ms))
     query = f'SELECT "spent" FROM "quotas" WHERE "account" = ?{lock}'
     spent = int(execute(db, query, (account.id,)).fetchone()[0])
+    return _credit(db, account) - spent
+
+
+def _credit(db: peewee.Database, account: Account) -> int:
     row = execute(db, _CREDIT[account.kind], (owner_id(account.id),)).fetchone()
-    return (0 if row is None else int(row[0])) - spent
+    return 0 if row is None else int(row[0])
+
+
+def balance(db: peewee.Database, account: Account) -> int:
+    """What the account has, leases included, as a look from outside: nothing is locked.
+
+    0 when there is no such thing; less when more was spent. Raises StoreUnavailable.
+    """
+
+    def read() -> int:
+        if account.kind == WALLET:
+            query = 'SELECT "balance" FROM "wallets" WHERE "user_id" = ?'
+            row = execute(db, query, (account.id,)).fetchone()
+            return 0 if row is None else int(row[0])
+        query = 'SELECT "spent" FROM "quotas" WHERE "account" = ?'
+        row = execute(db, query, (account.id,)).fetchone()
+        return _credit(db, account) - (0 if row is None else int(row[0]))
+
+    return snapshot_read(db, read)
 
 
 def charge_quotas(db: peewee.Database, spent: Mapping[str, int]) -> None:
