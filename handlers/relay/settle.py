@@ -92,8 +92,9 @@ def _cut_usage(usage: Usage, most_input: int, most_output: int) -> Usage:
 
 
 def output_bound(call: Call) -> int:
-    """The most output tokens a call is charged for."""
-    assert call.model is not None
+    """The most output tokens a call is charged for; none for what is stored, without a model."""
+    if call.model is None:
+        return 0
     return max(call.output_bound_tokens, call.model.max_output_tokens or 0)
 
 
