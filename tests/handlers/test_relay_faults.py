@@ -546,7 +546,8 @@ CHAINS = {
     # model: (what its channels do in turn, how many are asked, condition; None: one answers)
     "three broken": (["status=500"] * 3, 3, "E26"),
     "four broken, three asked": (["status=500"] * 4, 3, "E26"),
-    "the last one says it": (["status=500", "status=429", "status=401"], 3, "E24"),
+    "the most useful is told": (["status=429", "status=500", "status=401"], 3, "E26"),
+    "a wait is told before a dead end": (["status=401", "status=429"], 2, "E25"),
     "the third answers": (["status=503", "reset_before_head", ""], 3, None),
     "a refusal ends it": (["status=500", "status=400", ""], 2, "E22"),
     "a time-out is retried when asked for": (["stall_before_head", ""], 2, None),

@@ -31,6 +31,8 @@ SECRETS = {
     "two": "sk-test-of-two-channels-123456789",
     "none": "sk-test-of-no-channel-0123456789",
     "raw": "sk-test-of-raw-channel-0123456789",
+    "refusing": "sk-test-of-refusing-one-123456789",
+    "failing": "sk-test-of-failing-one-0123456789",
 }
 GROUP = "one"
 UNKNOWN = "resp_0000000000000000000000000000"
@@ -59,6 +61,9 @@ def gateway(launch, vendor, raw):
         channel("native-b", RESPONSES, vendor.url, models, groups=["two"]),
         channel("off", RESPONSES, vendor.url, models, groups=["one", "none"], enabled=False),
         channel("raw", RESPONSES, raw.url, models, groups=["raw"]),
+        # Channels that would be left alone after what tests make of them.
+        channel("refusing", RESPONSES, raw.url, models, groups=["refusing"]),
+        channel("failing", RESPONSES, raw.url, models, groups=["failing"]),
     ]
     content = document([*models], channels)
     content["group"] = [{"name": name} for name in SECRETS]
@@ -284,7 +289,9 @@ def reply_of(status, body, kind=b"application/json"):
     ],
 )
 def test_errors_of_the_upstream(gateway, raw, status, body, number):
-    answer, request = asked(gateway, raw, "GET", f"{PATH}/resp_1", reply_of(status, body))
+    group = {401: "refusing", 429: "failing", 500: "failing", 503: "failing"}.get(status, "raw")
+    reply = reply_of(status, body)
+    answer, request = asked(gateway, raw, "GET", f"{PATH}/resp_1", reply, group)
     assert request.startswith(b"GET /v1/responses/resp_1 HTTP/1.1\r\n")
     check_refusal(answer, RESPONSES, number)
     record = check_free_record(
