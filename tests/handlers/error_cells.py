@@ -16,6 +16,7 @@ LIMIT_BYTES = 1 << 20
 ARRAY = "generate_content array"  # a stream as one JSON array
 LATE = "first_ms=2600"  # behind the commit of a gateway that waits one second
 GOOD = "good-model"
+ASIDE = "aside"  # models whose only channel is put aside before the cells are played
 UNRECORDED = ("E01", "E02", "E03", "E31", "E32", "E33", "E39")
 
 
@@ -42,6 +43,7 @@ class Way:
     place: str = "vendor"
     asked: int = 0
     gateway: str = "usual"
+    sends: Mapping[str, str] = field(default_factory=dict)  # headers beside those of the table
 
 
 @dataclass(frozen=True, eq=False)  # a key of dictionaries: each is one of its kind
@@ -144,6 +146,12 @@ WAYS: dict[str, dict[str, Way]] = {
         **everywhere(Way("Model '{model}' " + NOT_OFFERED, model="nobodys", param="model")),
         MESSAGES: Way("model: {model} " + NOT_OFFERED, model="nobodys"),
         GENERATE: Way("models/{model} " + NOT_OFFERED, model="nobodys"),
+    },
+    "E09": {
+        family: Way("No channel for model '{model}' can take the request right now.",
+                    model=f"{ASIDE}-{family}", sends={"retry-after": "60"},
+                    param="model" if family in (CHAT, RESPONSES) else None)
+        for family in ALL
     },
     "E10": {
         **everywhere(_missing("model", MISSING.format("model"))),

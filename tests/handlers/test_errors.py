@@ -36,6 +36,7 @@ from tests.handlers.dialects import (
 from tests.handlers.documents import PRICE, channel
 from tests.handlers.error_cells import (
     ARRAY,
+    ASIDE,
     CELLS,
     GOOD,
     LIMIT_BYTES,
@@ -88,13 +89,17 @@ def content(places, cells):
     channels = [
         channel(f"good-{family}", family, places["vendor"], {GOOD: "demo-small"}) for family in ALL
     ]
+    channels += [
+        channel(f"aside-{family}", family, places["vendor"], {f"{ASIDE}-{family}": "demo-small"})
+        for family in ALL
+    ]
     for model, cell in own.items():
         channels += [
             channel(f"{model}-{number}", cell.speaks, places[cell.way.place],
                     {model: "demo-small"}, priority=-number)
             for number in (1, 2)
         ]  # fmt: skip
-    names = [GOOD, *own]
+    names = [GOOD, *(f"{ASIDE}-{family}" for family in ALL), *own]
     return {
         "model": [{"name": name, "price": PRICE} for name in names],
         "group": [
@@ -141,8 +146,12 @@ def cells_of(name):
 
 @pytest.fixture(scope="module")
 def usual(launch, places):
-    """Little patience; one key disabled."""
+    """Little patience; one key disabled, one channel of each family put aside."""
     made = launch(content(places, cells_of("usual")), SETTINGS)
+    for family in ALL:
+        body = ask(family, f"{ASIDE}-{family}", "[[demo status=401]]")
+        path = path_of(family, f"{ASIDE}-{family}")
+        assert exchange(made.port, "POST", path, credentials(family), body).status == 502
     keys = json.loads(made.run("key", "list", "--json"))
     made.run("key", "disable", next(k["id"] for k in keys if k["name"] == "disabled"))
     headers = credentials(CHAT, SECRETS["disabled"])
@@ -295,7 +304,8 @@ def by_label(cell):
 @pytest.mark.parametrize("cell", CELLS, ids=by_label)
 def test_a_condition_before_the_first_byte(cell, request):
     answer, record = seen(request, cell)
-    message = check_refusal(answer, cell.family, cell.number)
+    sends = {name.replace("-", "_"): value for name, value in cell.way.sends.items()}
+    message = check_refusal(answer, cell.family, cell.number, **sends)
     check_words(cell, message)
     if cell.family in (CHAT, RESPONSES):
         assert answer.json["error"]["param"] == cell.way.param
