@@ -243,7 +243,7 @@ def test_one_odd_fault_puts_nothing_aside(gateway, upstreams, place):
 
 def test_a_slow_channel_is_asked_last(gateway, upstreams):
     place, bad = "slow", upstreams["slow"][0]
-    for _ in range(9):
+    while len(bad.asked) < 3:  # what is usual for it has to be known
         assert is_served(ask_once(gateway, place, stream=True))
     bad.delay_s = 10.0
     with ThreadPoolExecutor(24) as pool:

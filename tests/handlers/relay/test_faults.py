@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from adapters.faults import Condition
+from adapters.faults import Condition, Fault
 from handlers.relay import faults
 from handlers.relay.upstream import UpstreamError, UpstreamErrorKind
 from store.errors import StoreUnavailable
@@ -53,3 +53,23 @@ def test_an_error_of_the_store(error, condition):
     fault = faults.from_store(error)
     assert fault.condition is condition
     assert "internal" not in fault.message and "/var" not in fault.message
+
+
+@pytest.mark.parametrize(
+    ("met", "told"),
+    [
+        (["E24", "E22", "E29"], "E22"),  # the client's own mistake before all others
+        (["E29", "E35"], "E35"),
+        (["E25", "E26", "E24"], "E26"),  # E25 would say that all channels are limited
+        (["E24", "E25"], "E25"),  # E24 would keep the client from trying again
+        (["E30", "E27", "E26"], "E27"),
+        (["E24"], "E24"),
+    ],
+)
+def test_the_most_useful_fault_is_told(met, told):
+    assert faults.most_useful([Fault(Condition(one)) for one in met]).condition == told
+
+
+def test_of_several_limits_the_shortest_wait_is_told():
+    met = [Fault(Condition.UPSTREAM_RATE_LIMITED, retry_after_s=wait) for wait in (30, 4, 9)]
+    assert faults.most_useful(met).wait_s == 4

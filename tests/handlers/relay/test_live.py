@@ -72,6 +72,17 @@ def test_the_end_of_a_drain_interrupts_every_call():
     assert [type(call.interrupted) for call in calls] == [DrainForced, ClientGone, type(None)]
 
 
+def test_streams_that_wait_for_an_answer_are_told_in_each_sweep():
+    watch, waiting = Watch(), []
+    watch.live.when_waiting(waiting.append)
+    rig = watch.stream()
+    watch.pass_s(2)
+    assert waiting == [rig.call, rig.call]
+    rig.pump.accepted = True
+    watch.pass_s(2)
+    assert len(waiting) == 2
+
+
 def test_the_clock_does_not_begin_at_zero():
     """Or a stream of the first second would be committed at the first sweep."""
     assert abs(Watch().live.now_s - time.monotonic()) < 5
