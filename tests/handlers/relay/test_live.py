@@ -72,7 +72,7 @@ def test_the_end_of_a_drain_interrupts_every_call():
     assert [type(call.interrupted) for call in calls] == [DrainForced, ClientGone, type(None)]
 
 
-def test_streams_that_wait_for_an_answer_are_told_in_each_sweep():
+async def test_streams_that_wait_for_an_answer_are_told_in_each_sweep():
     watch, waiting = Watch(), []
     watch.live.when_waiting(waiting.append)
     rig = watch.stream()

@@ -164,6 +164,7 @@ def test_reasons_and_waits_of_those_left_out():
 def test_slow_ones_are_asked_last_but_asked():
     make, health = planner()
     slow, quick = channel("slow", 10), channel("quick", 0)
+    health.started(health.begin(slow, MODEL, 0, 0.0), 0.2, 0.2)  # that is usual for it
     for _ in range(ROW):
         health.started(health.begin(slow, MODEL, 0, 0.0), 10.0, 10.0)
     assert health.fault_of(slow, MODEL, 0, 10.0)[0] == SLOW
