@@ -1,9 +1,12 @@
 """Errors of the store and of the upstream client, as faults. The one table for both."""
 
 import datetime
+import math
 from collections.abc import Sequence
 
 from adapters.faults import Condition, Fault
+from handlers.relay.health import KEY_ASIDE, RATE_LIMITED
+from handlers.relay.plan import LeftOut
 from handlers.relay.upstream import UpstreamError
 from store.accounts import LIMIT, Account
 from store.errors import StoreError
@@ -57,6 +60,18 @@ def may_fail_over(error: UpstreamError, retry_timeouts: bool) -> bool:
 def most_useful(met: Sequence[Fault]) -> Fault:
     """The fault to tell a client of those its attempts met: its own mistake before all others."""
     return min(met, key=_usefulness)
+
+
+def of_none_left(left_out: Sequence[LeftOut], model: str | None) -> Fault:
+    """The fault when no candidate can be asked: what all of them have told lately, else E09."""
+    reasons = {one.reason for one in left_out}
+    condition = Condition.NO_CHANNEL
+    if reasons == {RATE_LIMITED}:
+        condition = Condition.UPSTREAM_RATE_LIMITED
+    elif reasons == {KEY_ASIDE}:
+        condition = Condition.CHANNEL_MISCONFIGURED
+    wait_s = math.ceil(min((one.wait_s for one in left_out), default=0.0))
+    return Fault(condition, model=model, retry_after_s=wait_s)
 
 
 def _usefulness(fault: Fault) -> tuple[int, int]:

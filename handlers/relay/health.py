@@ -41,6 +41,7 @@ MAX_TURNS = 50_000
 FAILING = "failing"
 SLOW = "slow"
 RATE_LIMITED = "rate_limited"
+TOLD_TO_WAIT = "told_to_wait"  # for another reason than a limit
 KEY_ASIDE = "key_put_aside"
 PROBED = "being_probed"
 
@@ -215,7 +216,8 @@ class Health:
         if breaker.open and breaker not in trial.probes:
             breaker.until_s = max(breaker.until_s, until_s)
         elif self._may_judge(breaker, trial):
-            self._open(breaker, now_s, RATE_LIMITED, until_s)
+            limited = fault.condition is Condition.UPSTREAM_RATE_LIMITED
+            self._open(breaker, now_s, RATE_LIMITED if limited else TOLD_TO_WAIT, until_s)
 
     def _count(self, trial: Trial, now_s: float, fault: Fault) -> None:
         channel, keys = trial.channel, [trial.key]

@@ -6,7 +6,6 @@ knows a wire format, a database or pycurl.
 
 import asyncio
 import logging
-import math
 import time
 from dataclasses import dataclass, field, replace
 from random import random
@@ -136,14 +135,13 @@ class Relay:
             downstream.send(envelope.status, tuple(envelope.headers.items()), envelope.body)
 
     def _plan(self, call: Call) -> Step:
-        """The first attempt. Raises Fault E09."""
+        """The first attempt. Raises Fault E09, E24, E25."""
         now_s, model = time.monotonic(), call.model_name or ""
         steps = self.planner.plan(call.candidates, model, now_s)
         if steps:
             return steps[0]
         left_out = self.planner.left_out(call.candidates, model, now_s)
-        wait_s = min((one.wait_s for one in left_out), default=0.0)
-        raise Fault(Condition.NO_CHANNEL, model=call.model_name, retry_after_s=math.ceil(wait_s))
+        raise faults.of_none_left(left_out, call.model_name)
 
     async def _hold(self, call: Call) -> None:
         if call.operation.free:

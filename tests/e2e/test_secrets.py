@@ -55,6 +55,8 @@ SCRIPTS = (
     "big_headers=200", "flood=2", "usage=absurd", "usage=none", "nonsense_word",
 )  # fmt: skip
 
+# Each script has a model and channels of its own: what fails too often is left alone.
+MODELS = (MODEL, *(f"script-{number}" for number in range(len(SCRIPTS))))
 
 # What a family calls the conversation, and a place in it that the gateway reads as a number.
 CONVERSATION = {CHAT: "messages", RESPONSES: "input", MESSAGES: "messages", GENERATE: "contents"}
@@ -70,11 +72,11 @@ def content(vendor, closed_port):
     channels = []
     for family in ALL:
         for number, key in enumerate(UPSTREAM_KEYS):
-            channels.append({
-                "name": f"{family}-{number}", "vendor": "demo", "family": family,
+            channels += [{
+                "name": f"{family}-{number}" + ("" if model == MODEL else f"-{model}"), "vendor": "demo", "family": family,
                 "base_url": vendor.url, "keys": [key], "groups": ["all"],
-                "models": {MODEL: MODEL}, "priority": number,
-            })  # fmt: skip
+                "models": {model: MODEL}, "priority": number,
+            } for model in MODELS]  # fmt: skip
         channels.append({
             "name": f"{family}-closed", "vendor": "demo", "family": family,
             "base_url": f"http://127.0.0.1:{closed_port}", "keys": list(UPSTREAM_KEYS),
@@ -82,7 +84,7 @@ def content(vendor, closed_port):
         })  # fmt: skip
     price = {"input": "3", "output": "15"}
     return {
-        "model": [{"name": name, "price": price} for name in (MODEL, "dead")],
+        "model": [{"name": name, "price": price} for name in (*MODELS, "dead")],
         "group": [{"name": "all"}],
         "channel": channels,
         "user": [{"name": "owner", "balance": "1000", "password": PASSWORD}],
@@ -134,10 +136,10 @@ def long_stream(gateway, family):
     return connection
 
 
-def body_of(family, script, **more):
+def body_of(family, script, model=MODEL, **more):
     prompt = f"[[demo {script} ms=0 text={ANSWER}]] {PROMPT}"
     noted = {"labels" if family == GENERATE else "metadata": {"user_id": TOOL}}
-    return ask(family, MODEL, prompt, **noted, **more)
+    return ask(family, model, prompt, **noted, **more)
 
 
 def headers_of(family):
@@ -151,8 +153,10 @@ def post(gateway, family, body, headers=None, model=MODEL, query=""):
 
 
 def scripted(gateway, family, words, stream):
-    body = body_of(family, words, **({"stream": True} if stream and family != GENERATE else {}))
-    path = path_of(family, MODEL, stream)
+    model = MODELS[1 + SCRIPTS.index(words)]
+    more = {"stream": True} if stream and family != GENERATE else {}
+    body = body_of(family, words, model, **more)
+    path = path_of(family, model, stream)
     return exchange(gateway.port, "POST", path, headers_of(family), body)
 
 

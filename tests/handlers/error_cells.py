@@ -16,7 +16,7 @@ LIMIT_BYTES = 1 << 20
 ARRAY = "generate_content array"  # a stream as one JSON array
 LATE = "first_ms=2600"  # behind the commit of a gateway that waits one second
 GOOD = "good-model"
-ASIDE = "aside"  # models whose only channel is put aside before the cells are played
+ASIDE = "aside"  # models whose two channels are put aside before the cells are played
 UNRECORDED = ("E01", "E02", "E03", "E31", "E32", "E33", "E39")
 
 
@@ -43,7 +43,6 @@ class Way:
     place: str = "vendor"
     asked: int = 0
     gateway: str = "usual"
-    sends: Mapping[str, str] = field(default_factory=dict)  # headers beside those of the table
 
 
 @dataclass(frozen=True, eq=False)  # a key of dictionaries: each is one of its kind
@@ -149,7 +148,7 @@ WAYS: dict[str, dict[str, Way]] = {
     },
     "E09": {
         family: Way("No channel for model '{model}' can take the request right now.",
-                    model=f"{ASIDE}-{family}", sends={"retry-after": "60"},
+                    model=f"{ASIDE}-{family}",
                     param="model" if family in (CHAT, RESPONSES) else None)
         for family in ALL
     },

@@ -39,7 +39,7 @@ OPEN_MODELS = ("tea", "acme/tea-1", SIGNING_MODEL)
 CLOSED_MODELS = ("off", "idle", "elsewhere")
 FRAIL_MODELS = 90
 FRAIL = [f"frail-{number}" for number in range(FRAIL_MODELS)]
-MODELS_OF_ALICE = sorted([*OPEN_MODELS, "closed", "bad-key", *FRAIL])
+MODELS_OF_ALICE = sorted([*OPEN_MODELS, "closed", "closed-too", "bad-key", *FRAIL])
 # family: the vendor of its channels
 FAMILIES = {
     "chat_completions": "openai",
@@ -76,14 +76,14 @@ def _channels(family: str, upstream_url: str) -> list[dict[str, Any]]:
         channel("solo", {"tea": ALIAS}, groups=["solo"]),
         channel("idle", {"idle": "idle"}, enabled=False),
         channel("elsewhere", {"elsewhere": "elsewhere"}, groups=["others"]),
-        channel("closed", {"closed": "closed"}, base_url=closed),
+        channel("closed", {"closed": "up", "closed-too": "up"}, base_url=closed),
         channel("bad-key", {"bad-key": "bad-key"}, keys=["sk-bad-0123456789"]),
         *(channel(name, {name: name}) for name in FRAIL),
     ]
 
 
 def _document(upstream_url: str) -> dict[str, Any]:
-    names = [*OPEN_MODELS, *CLOSED_MODELS, *FRAIL, "closed", "bad-key"]
+    names = [*OPEN_MODELS, *CLOSED_MODELS, *FRAIL, "closed", "closed-too", "bad-key"]
     keys = [
         {"name": "main"},
         {"name": "disabled"},

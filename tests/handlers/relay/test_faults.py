@@ -6,6 +6,7 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay import faults
+from handlers.relay.plan import LeftOut
 from handlers.relay.upstream import UpstreamError, UpstreamErrorKind
 from store.errors import StoreUnavailable
 from store.funds import WalletEmpty
@@ -73,3 +74,21 @@ def test_the_most_useful_fault_is_told(met, told):
 def test_of_several_limits_the_shortest_wait_is_told():
     met = [Fault(Condition.UPSTREAM_RATE_LIMITED, retry_after_s=wait) for wait in (30, 4, 9)]
     assert faults.most_useful(met).wait_s == 4
+
+
+@pytest.mark.parametrize(
+    ("reasons", "told"),
+    [
+        (["rate_limited", "rate_limited"], "E25"),
+        (["key_put_aside"], "E24"),
+        (["key_put_aside", "rate_limited"], "E09"),
+        (["failing"], "E09"),
+        ([], "E09"),
+    ],
+)
+def test_when_none_is_left_what_all_have_told_is_told(reasons, told):
+    left_out = [LeftOut(None, reason, 3.2 + place) for place, reason in enumerate(reasons)]
+    fault = faults.of_none_left(left_out, "m")
+    assert fault.condition == told and fault.model == "m"
+    if told != "E24":
+        assert fault.wait_s == (4 if reasons else 2)

@@ -22,6 +22,7 @@ from handlers.relay.health import (
     RATE_LIMITED,
     ROW,
     SLOW,
+    TOLD_TO_WAIT,
     WINDOW,
     Health,
 )
@@ -182,7 +183,7 @@ def test_retry_after_is_obeyed_at_once_and_bounded(health):
     assert (why(health, 19.9), why(health, 20.0)) == (RATE_LIMITED, "")
     succeed(health, 20.0)
     fail(health, 21.0, error=fault(Condition.UPSTREAM_OVERLOADED, 9999))
-    assert (why(health, 80.9), why(health, 81.0)) == (RATE_LIMITED, "")
+    assert (why(health, 80.9), why(health, 81.0)) == (TOLD_TO_WAIT, "")
 
 
 def test_a_later_word_of_a_running_call_prolongs_the_wait(health):
