@@ -56,7 +56,7 @@ SCRIPTS = (
 )  # fmt: skip
 
 # Each script has a model and channels of its own: what fails too often is left alone.
-MODELS = (MODEL, *(f"script-{number}" for number in range(len(SCRIPTS))))
+MODELS = (MODEL, *(f"{MODEL}-{number}" for number in range(len(SCRIPTS))))
 
 # What a family calls the conversation, and a place in it that the gateway reads as a number.
 CONVERSATION = {CHAT: "messages", RESPONSES: "input", MESSAGES: "messages", GENERATE: "contents"}
@@ -73,7 +73,8 @@ def content(vendor, closed_port):
     for family in ALL:
         for number, key in enumerate(UPSTREAM_KEYS):
             channels += [{
-                "name": f"{family}-{number}" + ("" if model == MODEL else f"-{model}"), "vendor": "demo", "family": family,
+                "name": f"{family}-{number}" + model.removeprefix(MODEL),
+                "vendor": "demo", "family": family,
                 "base_url": vendor.url, "keys": [key], "groups": ["all"],
                 "models": {model: MODEL}, "priority": number,
             } for model in MODELS]  # fmt: skip
