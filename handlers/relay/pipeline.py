@@ -448,9 +448,8 @@ class Relay:
             upstream_model=call.upstream_model,
             channel=call.channel.name,
         )
-        if not call.operation.free:
-            # Were the process killed, this would be charged.
-            output_tokens = min(output_tokens, settle.output_bound(call))
+        # Were the process killed, this would be charged.
+        output_tokens = min(output_tokens, settle.output_bound(call))
         self.journal.mark(call.arrival.call_id, output_tokens, relayed=True, sent=sent)
 
     def _end_stream(self, call: Call, ending: Ending, downstream: Downstream) -> None:
