@@ -1,7 +1,7 @@
 """A call from its body to its record, phase by phase; the last phase always runs.
 
-`Relay.run` reads top to bottom: admit, plan, hold, open, attempts, settle, reply. Nothing here
-knows a wire format, a database or pycurl.
+`Relay.run` reads top to bottom: admit, limits, plan, hold, open, attempts, settle, reply. Nothing
+here knows a wire format, a database or pycurl.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from handlers.relay.call import (
     Interrupt,
 )
 from handlers.relay.downstream import Downstream, Header
+from handlers.relay.limits import Limits
 from handlers.relay.live import LiveCalls, LiveStream
 from handlers.relay.plan import ordered
 from handlers.relay.pump import CONTENT_TYPES, PumpEnd, StreamPump
@@ -79,6 +80,7 @@ class Relay:
     client: UpstreamClient
     live: LiveCalls
     telemetry: Telemetry
+    limits: Limits
     node: str
     snapshot: Snapshot = EMPTY
     # channel id -> calls so far: its upstream keys are used in turn
@@ -93,6 +95,8 @@ class Relay:
                 admit.read_stored(call)
             else:
                 admit.read_body(call, body)
+            if self.limits.concern(call):
+                self._enter_limits(call, downstream)
             candidates = self._plan(call)
             await self._hold(call)
             self._open(call)
@@ -104,7 +108,12 @@ class Relay:
         except Exception:
             log.exception("call %s failed inside the gateway", call.arrival.call_id)
             ending = Ending("internal_error", Fault(Condition.INTERNAL))
-        self.end(call, ending, downstream)
+        try:
+            self.end(call, ending, downstream)
+        finally:
+            # Settled already, unless that failed: a slot must never stay.
+            if call.slots is not None:
+                self.limits.leave(call, 0)
 
     def end(self, call: Call, ending: Ending, downstream: Downstream) -> None:
         """Settles the call, then writes its last bytes. For refusals of the head, too."""
@@ -123,6 +132,12 @@ class Relay:
             self._end_stream(call, ending, downstream)
         elif envelope is not None:
             downstream.send(envelope.status, tuple(envelope.headers.items()), envelope.body)
+
+    def _enter_limits(self, call: Call, downstream: Downstream) -> None:
+        levels, refusal = self.limits.enter(call)
+        downstream.add_headers(call.family.rate_lines(levels, time.time()))
+        if refusal is not None:
+            raise refusal
 
     def _plan(self, call: Call) -> list[Channel]:
         found = ordered(call.candidates, random)
@@ -374,6 +389,8 @@ class Relay:
         if call.hold is not None:
             counts, cost = settle.payable(call, counts)
             bill = settle.Bill(counts, cost, self.funds.settle(call.hold, cost))
+        if call.slots is not None:
+            self.limits.leave(call, settle.tokens_of(counts))
         record = settle.record_of(call, ending, bill, self.node, wall_ms())
         if call.opened:
             self.journal.close_call(record)
