@@ -17,6 +17,7 @@ from adapters.bridge import NativeStream
 from adapters.estimate import estimate_body_tokens
 from adapters.family import Envelope, Vendor
 from adapters.faults import Condition, Fault, read_upstream_error
+from adapters.rate_headers import RateLevel
 from adapters.registry import VENDORS
 from conf.settings import Settings
 from handlers.relay import admit, faults, settle
@@ -95,11 +96,12 @@ class Relay:
                 admit.read_stored(call)
             else:
                 admit.read_body(call, body)
-            if self.limits.concern(call):
-                self._enter_limits(call, downstream)
+            levels = self._limit(call, downstream) if self.limits.concern(call) else ()
             candidates = self._plan(call)
             await self._hold(call)
             self._open(call)
+            if levels:
+                downstream.add_headers(call.family.rate_lines(levels, time.time()))
             ending = await self._attempts(call, candidates, downstream)
         except Fault as fault:
             ending = Ending("refused", fault)
@@ -133,11 +135,13 @@ class Relay:
         elif envelope is not None:
             downstream.send(envelope.status, tuple(envelope.headers.items()), envelope.body)
 
-    def _enter_limits(self, call: Call, downstream: Downstream) -> None:
+    def _limit(self, call: Call, downstream: Downstream) -> tuple[RateLevel, ...]:
+        """Takes what the call needs of its limits: what is left is for the head of its answer."""
         levels, refusal = self.limits.enter(call)
-        downstream.add_headers(call.family.rate_lines(levels, time.time()))
         if refusal is not None:
+            downstream.add_headers(call.family.rate_lines(levels, time.time()))
             raise refusal
+        return levels
 
     def _plan(self, call: Call) -> list[Channel]:
         found = ordered(call.candidates, random)
