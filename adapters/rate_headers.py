@@ -14,6 +14,16 @@ from adapters.jsonio import Struct
 Lines = tuple[tuple[str, str], ...]
 
 
+# Names of limit, remaining and reset: made once, since they go out with every answer.
+_KINDS = ("requests", "tokens")
+_PARTS = ("limit", "remaining", "reset")
+_OPENAI = {kind: tuple(f"x-ratelimit-{part}-{kind}" for part in _PARTS) for kind in _KINDS}
+_ANTHROPIC = {
+    kind: tuple(f"anthropic-ratelimit-{kind}-{part}" for part in _PARTS) for kind in _KINDS
+}
+_TO_SECONDS = len("2026-11-22T05:14:39")
+
+
 class RateLevel(Struct, frozen=True, gc=False):
     """A limit of so many a minute: what is left of it, and when it is as if never used."""
 
@@ -36,10 +46,11 @@ def openai_rate_lines(levels: Sequence[RateLevel], now_s: float) -> Lines:
     """``x-ratelimit-*``: the reset is a duration such as ``6m0s``, ``1s`` or ``20ms``."""
     lines: list[tuple[str, str]] = []
     for level in levels:
+        limit, remaining, reset = _OPENAI[level.kind]
         lines += (
-            (f"x-ratelimit-limit-{level.kind}", str(level.limit)),
-            (f"x-ratelimit-remaining-{level.kind}", str(level.remaining)),
-            (f"x-ratelimit-reset-{level.kind}", _duration(level.reset_s)),
+            (limit, str(level.limit)),
+            (remaining, str(level.remaining)),
+            (reset, _duration(level.reset_s)),
         )
     return tuple(lines)
 
@@ -48,11 +59,12 @@ def anthropic_rate_lines(levels: Sequence[RateLevel], now_s: float) -> Lines:
     """``anthropic-ratelimit-*``: the reset is a time of RFC 3339; ``now_s`` since 1970."""
     lines: list[tuple[str, str]] = []
     for level in levels:
+        limit, remaining, reset = _ANTHROPIC[level.kind]
         at = datetime.datetime.fromtimestamp(math.ceil(now_s + level.reset_s), datetime.UTC)
         lines += (
-            (f"anthropic-ratelimit-{level.kind}-limit", str(level.limit)),
-            (f"anthropic-ratelimit-{level.kind}-remaining", str(level.remaining)),
-            (f"anthropic-ratelimit-{level.kind}-reset", f"{at:%Y-%m-%dT%H:%M:%SZ}"),
+            (limit, str(level.limit)),
+            (remaining, str(level.remaining)),
+            (reset, f"{at.isoformat()[:_TO_SECONDS]}Z"),
         )
     return tuple(lines)
 

@@ -74,6 +74,7 @@ class Slots(Struct):
     """What one call has of all its rows, until it leaves."""
 
     taken: list[Taken]
+    of_tokens: bool = False  # the tokens used are to be settled
     left: bool = False
 
 
@@ -224,17 +225,21 @@ class SharedCells:
                     worst = one
             if worst is not None:
                 return worst
+            of_tokens = False
             for one in taken:
                 self._commit(one, now_ns)
+                of_tokens = of_tokens or one.claim.tpm > 0
         finally:
             self._unlock()
-        return Slots(taken)
+        return Slots(taken, of_tokens)
 
     def _judge(self, claim: Claim, row: int, now_ns: int) -> Taken | Refusal:
         """What a call would have of a row, or why not. Changes nothing."""
         cells, at = self._cells, row * _ROW_WORDS
-        requests_ns = max(0, cells[at + 1] - now_ns)
-        tokens_ns = max(0, cells[at + 2] - now_ns)
+        # Comparisons instead of max and min: this runs for every call.
+        requests_ns, tokens_ns = cells[at + 1] - now_ns, cells[at + 2] - now_ns
+        requests_ns = requests_ns if requests_ns > 0 else 0
+        tokens_ns = tokens_ns if tokens_ns > 0 else 0
         each_ns = request_ns(claim.rpm) if claim.rpm else 0
         reserved_ns = wait_ns = 0
         kind: Kind | None = None
@@ -268,7 +273,7 @@ class SharedCells:
         if slots.left:
             return
         slots.left = True
-        if used_tokens is None or any(one.claim.tpm for one in slots.taken):
+        if used_tokens is None or slots.of_tokens:
             self._lock()
             try:
                 now_ns = time.monotonic_ns()
@@ -276,9 +281,10 @@ class SharedCells:
                     self._settle(one, used_tokens, now_ns)
             finally:
                 self._unlock()
+        counts, begin = self._counts, self._column * self._rows
         for one in slots.taken:
             # Nobody else writes here, so that no lock is needed.
-            self._counts[self._column * self._rows + one.row] -= 1
+            counts[begin + one.row] -= 1
 
     def _settle(self, one: Taken, used_tokens: int | None, now_ns: int) -> None:
         cells, at, claim = self._cells, one.row * _ROW_WORDS, one.claim

@@ -133,6 +133,8 @@ def _levels(taken: Sequence[Taken | Refusal]) -> tuple[RateLevel, ...]:
         if claim.tpm:
             left = max(0, (MINUTE_NS - one.tokens_ns) * claim.tpm // MINUTE_NS)
             tokens.append(RateLevel("tokens", claim.tpm, left, one.tokens_ns / _SECOND_NS))
+    if len(taken) == 1:
+        return (*requests, *tokens)
     return tuple(min(kind, key=_remaining) for kind in (requests, tokens) if kind)
 
 
