@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 from adapters.faults import Fault
 from adapters.ir import Usage
 from adapters.jsonio import Spans, Struct
+from adapters.rate_headers import RateLines
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,11 @@ class Family(Protocol):
     answer_headers: frozenset[str]  # of the upstream, that may go down to the client
     # headers that may carry the key ("?key": the query's field); the first one present decides
     credentials: tuple[str, ...]
+
+    @property
+    def rate_lines(self) -> RateLines:
+        """Makes the headers that tell the caller of its own limits."""
+        ...  # pragma: no cover
 
     def model_name(self, spans: Spans, target: str | None = None) -> str:
         """The model that is asked for, by the body or the path; raises Fault E10, E12."""

@@ -13,7 +13,7 @@ from store.document import Document, label, parse
 from store.errors import Refused
 
 STDIN = "-"
-NOT_ENFORCED = ("rpm", "tpm", "concurrency")
+NOT_ENFORCED = ("rpm", "tpm", "concurrency")  # of channels
 
 
 @click.command()
@@ -39,11 +39,12 @@ def command(file: str, dry_run: bool, prune: bool, config: Path | None, as_json:
 
 
 def _not_enforced(document: Document) -> list[str]:
-    """A line for each entry with limits that this version stores and does not act on yet."""
+    """A line for each channel with limits, which this version stores and does not act on yet."""
     return [
         f"note: {label(entry.kind, entry.identity)}: {', '.join(found)}: stored, not enforced yet"
         for entry in document
-        if (found := [name for name in NOT_ENFORCED if entry.fields.get(name)])
+        if entry.kind == "channel"
+        and (found := [name for name in NOT_ENFORCED if entry.fields.get(name)])
     ]
 
 

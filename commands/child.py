@@ -99,7 +99,8 @@ class Child:
 
 
 class Worker(Child):
-    """A relay worker on a listening socket that the supervisor keeps."""
+    """A relay worker on a listening socket that the supervisor keeps, as it does `limits`, the
+    memory file in which all workers count."""
 
     def __init__(
         self,
@@ -107,6 +108,7 @@ class Worker(Child):
         slot: int,
         listener: socket.socket,
         start: Mapping[str, object],
+        limits: int,
     ) -> None:
         self.slot = slot
         self.report: Mapping[str, object] = {}
@@ -121,13 +123,14 @@ class Worker(Child):
         try:
             os.set_blocking(self.report_end, False)
             os.set_blocking(given, False)  # a worker must never wait for its supervisor
-            super().__init__(command, (listener.fileno(), given))
+            super().__init__(command, (listener.fileno(), given, limits))
         except OSError:
             os.close(self.report_end)
             raise
         finally:
             os.close(given)
-        self.send({**start, "slot": slot, "listen_fd": listener.fileno(), "report_fd": given})
+        ours = {"listen_fd": listener.fileno(), "report_fd": given, "limits_fd": limits}
+        self.send({**start, "slot": slot, **ours})
 
     def close(self) -> None:
         super().close()

@@ -24,7 +24,6 @@ _MODEL = "demo-large"
 # Conditions that no call can meet in this version, by family; they have their row already.
 _LATER: Mapping[Condition, frozenset[str]] = {
     Condition.UNSUPPORTED: frozenset({CHAT, MESSAGES, GENERATE}),
-    Condition.RATE_LIMITED: frozenset(FAMILY_NAMES),
 }
 # Conditions of one family alone.
 _ONLY: Mapping[Condition, str] = {Condition.UPGRADE_NOT_SUPPORTED: RESPONSES}
@@ -66,7 +65,7 @@ _TO_DO: Mapping[Condition, str] = {
     Condition.CONTENT_ENCODING: "Send the body as it is.",
     Condition.WALLET_EMPTY: "Add balance; a repeat does not help.",
     Condition.QUOTA_USED: "Wait for that day, or have the plan or the limit of the key changed.",
-    Condition.RATE_LIMITED: "Repeat after `retry-after`; send less at once.",
+    Condition.RATE_LIMITED: "Repeat after `retry-after`; send less at once (docs/limits.md).",
     Condition.CONTEXT_LENGTH: "Shorten the conversation or take a model with a larger window.",
     Condition.UPSTREAM_REFUSED: "Correct the request as the vendor's words say.",
     Condition.CONTENT_POLICY: "Change the prompt; the vendor does not answer this one.",
@@ -294,6 +293,7 @@ def _example(name: str, condition: Condition) -> Fault:
         Condition.INVALID_JSON: "The body is not valid JSON (line 1, column 17).",
         Condition.TOO_LARGE: "The body is larger than 32 MiB.",
         Condition.QUOTA_USED: "The subscription quota is used up until 2026-12-01.",
+        Condition.RATE_LIMITED: "Rate limit reached: 60 requests per minute. Try again in 3s.",
         Condition.UPSTREAM_REFUSED: "The upstream refused the request: {what it said, cleaned}",
         Condition.UPSTREAM_FAILED: "The upstream failed with status 500.",
         Condition.UNKNOWN_PATH: f"No such endpoint: POST {example.path}.",

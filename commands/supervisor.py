@@ -59,6 +59,7 @@ class Supervisor:
         self._failed = False
         self._ops: ops_server.OpsServer | None = None
         self._node = ""
+        self._limits = -1
 
     def run(self) -> int:
         """Until a signal ends it: 0 after a drain, 1 when it had to be forced. StartError."""
@@ -82,6 +83,8 @@ class Supervisor:
         folder = Path(settings.journal.dir)
         self._lock = node.claim(folder)
         self._node = node.name_of(folder)
+        # Empty: the workers know what they write there. It lives as long as this process.
+        self._limits = os.memfd_create("sluice-limits", os.MFD_CLOEXEC)
         workers = settings.server.workers or len(os.sched_getaffinity(0))
         relay = listeners.bind("server", settings.server.host, settings.server.port, workers)
         self._slots = [Slot(number, listener) for number, listener in enumerate(relay)]
@@ -151,7 +154,7 @@ class Supervisor:
             "node": self._node,
         }
         try:
-            worker = Worker(self._worker_command, slot.number, slot.listener, start)
+            worker = Worker(self._worker_command, slot.number, slot.listener, start, self._limits)
         except OSError as error:
             self._log.error("a worker cannot be started", slot=slot.number, error=str(error))
             return None

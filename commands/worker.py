@@ -26,6 +26,7 @@ from conf.settings import ConfigError, Settings, from_plain
 from handlers.base import Deadlines, Site
 from handlers.logs import LogThread
 from handlers.relay.call import Call
+from handlers.relay.limits import Limits, shared_cells
 from handlers.relay.live import LiveCalls
 from handlers.relay.memory import MemoryPolicy
 from handlers.relay.pipeline import Relay
@@ -65,6 +66,7 @@ class Orders(msgspec.Struct):
     secrets_path: str
     listen_fd: int
     report_fd: int
+    limits_fd: int
     node: str
 
 
@@ -169,6 +171,7 @@ class Worker:
             ),
             live=live,
             telemetry=self._telemetry,
+            limits=Limits(shared_cells(self._orders.limits_fd)),
             node=self._orders.node,
         )
 
@@ -241,6 +244,7 @@ class Worker:
         self._server.sweep(now_s)
         self._site.bodies.sweep(now_s)
         self._relay.live.sweep(now_s)
+        self._relay.limits.sweep()
         self._journal.sweep()
         self._relay.funds.sweep()
         self._telemetry.flush()

@@ -54,6 +54,7 @@ class KeyEntry:
     models None: no narrowing. `disabled` is also true when the user is disabled. `limit_window`
     None: no spend limit. `subscriptions`: those of the user that, like their plans, are not
     disabled and that were not over when this was read, soonest end first; some may start later.
+    Limits of 0: none.
     """
 
     id: str
@@ -70,6 +71,9 @@ class KeyEntry:
     valid_until_ms: int | None
     limit_window: str | None = None
     subscriptions: tuple[Subscription, ...] = ()
+    rpm: int = 0
+    tpm: int = 0
+    concurrency: int = 0
 
 
 def make_secret(random_bytes: bytes | None = None) -> str:
@@ -112,7 +116,8 @@ def pepper_id(pepper: str) -> str:
 
 _FIND = """SELECT k."id", k."name", u."id", u."name", COALESCE(g."name", ''),
   k."disabled", u."disabled", k."revoked_ms", k."expires_ms", k."models", k."networks",
-  u."spend_order", s."valid_until_ms", k."limit_nanos", k."limit_window"
+  u."spend_order", s."valid_until_ms", k."limit_nanos", k."limit_window",
+  k."rpm", k."tpm", k."concurrency"
   FROM "key_secrets" s
   JOIN "api_keys" k ON k."id" = s."key_id"
   JOIN "users" u ON u."id" = k."user_id"
@@ -171,6 +176,9 @@ def _entry(row: Sequence[Any], subscriptions: Sequence[Subscription]) -> KeyEntr
         valid_until_ms=row[12],
         limit_window=None if row[13] is None else row[14],
         subscriptions=tuple(subscriptions),
+        rpm=row[15],
+        tpm=row[16],
+        concurrency=row[17],
     )
 
 

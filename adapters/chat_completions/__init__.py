@@ -23,6 +23,7 @@ from adapters.family import (
 from adapters.faults import Fault
 from adapters.headers import openai_lines
 from adapters.jsonio import Spans
+from adapters.rate_headers import openai_rate_lines
 
 
 class ChatCompletions:
@@ -31,6 +32,7 @@ class ChatCompletions:
     name = "chat_completions"
     operations: Mapping[str, Operation] = {"create": Operation("/v1/chat/completions")}
     answer_headers = frozenset({"openai-processing-ms", "openai-version"})
+    rate_lines = staticmethod(openai_rate_lines)
 
     credentials: tuple[str, ...] = ("authorization",)
 

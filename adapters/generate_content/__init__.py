@@ -22,6 +22,7 @@ from adapters.generate_content.fault import encode_fault
 from adapters.generate_content.stream import ElementTap, EventTap
 from adapters.headers import base_lines
 from adapters.jsonio import Spans
+from adapters.rate_headers import no_rate_lines
 
 _ENDPOINT = "/v1beta/models/{model}:"
 
@@ -39,6 +40,7 @@ class GenerateContent:
         "countTokens": Operation(_ENDPOINT + "countTokens", free=True, counting=True),
     }
     answer_headers: frozenset[str] = frozenset()  # the vendor's describe our account
+    rate_lines = staticmethod(no_rate_lines)
 
     credentials: tuple[str, ...] = ("x-goog-api-key", "?key", "authorization")
 

@@ -22,6 +22,7 @@ from adapters.jsonio import Spans
 from adapters.messages import lists, reply, request
 from adapters.messages.fault import encode_fault
 from adapters.messages.stream import MessagesTap
+from adapters.rate_headers import anthropic_rate_lines
 
 
 class Messages:
@@ -33,6 +34,7 @@ class Messages:
         "count_tokens": Operation("/v1/messages/count_tokens", free=True, counting=True),
     }
     answer_headers: frozenset[str] = frozenset()  # the vendor's describe our account
+    rate_lines = staticmethod(anthropic_rate_lines)
 
     credentials: tuple[str, ...] = ("authorization", "x-api-key")
 

@@ -21,6 +21,7 @@ from adapters.family import (
 from adapters.faults import Fault
 from adapters.headers import openai_lines
 from adapters.jsonio import Spans
+from adapters.rate_headers import openai_rate_lines
 from adapters.responses import reply, request
 from adapters.responses.fault import encode_fault
 from adapters.responses.stream import ResponsesTap
@@ -39,6 +40,7 @@ class Responses:
         "input_items": Operation("/v1/responses/{id}/input_items", free=True, stored=True),
     }
     answer_headers = frozenset({"openai-processing-ms", "openai-version"})
+    rate_lines = staticmethod(openai_rate_lines)
 
     credentials: tuple[str, ...] = ("authorization",)
 

@@ -15,6 +15,7 @@ from adapters.family import Envelope, Family, Operation, Peek, StreamTap
 from adapters.faults import Fault
 from adapters.ir import Usage
 from adapters.jsonio import Spans
+from handlers.relay.cells import Slots
 from handlers.relay.health import Trial
 from store.catalog import Channel, Group, Model, Snapshot
 from store.funds import Hold
@@ -96,6 +97,7 @@ class Call(Struct, eq=False):
     input_estimate_tokens: int = 0
     input_bound_tokens: int = 0
     output_bound_tokens: int = 0
+    slots: Slots | None = None  # of its limits
     hold: Hold | None = None
     opened: bool = False
     channel: Channel | None = None

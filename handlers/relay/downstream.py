@@ -53,6 +53,10 @@ class Downstream:
         # The connection's own method: every event of every stream passes here.
         self.write: Callable[[bytes], bool] = connection.send
 
+    def add_headers(self, headers: tuple[Header, ...]) -> None:
+        """`headers` go out with the answer, whatever it will be."""
+        self._base += headers
+
     @property
     def blocked(self) -> bool:
         """The client has to read before it gets more."""

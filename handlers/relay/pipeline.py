@@ -1,7 +1,7 @@
 """A call from its body to its record, phase by phase; the last phase always runs.
 
-`Relay.run` reads top to bottom: admit, plan, hold, open, attempts, settle, reply. Nothing here
-knows a wire format, a database or pycurl.
+`Relay.run` reads top to bottom: admit, limits, plan, hold, open, attempts, settle, reply. Nothing
+here knows a wire format, a database or pycurl.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from adapters.bridge import NativeStream
 from adapters.estimate import estimate_body_tokens
 from adapters.family import Envelope, Vendor
 from adapters.faults import Condition, Fault, read_upstream_error
+from adapters.rate_headers import RateLevel
 from adapters.registry import VENDORS
 from conf.settings import Settings
 from handlers.relay import admit, faults, settle
@@ -29,6 +30,7 @@ from handlers.relay.call import (
 )
 from handlers.relay.downstream import Downstream, Header
 from handlers.relay.health import Health, Trial
+from handlers.relay.limits import Limits
 from handlers.relay.live import LiveCalls, LiveStream
 from handlers.relay.plan import Planner, Step
 from handlers.relay.pump import CONTENT_TYPES, PumpEnd, StreamPump
@@ -85,6 +87,7 @@ class Relay:
     client: UpstreamClient
     live: LiveCalls
     telemetry: Telemetry
+    limits: Limits
     node: str
     snapshot: Snapshot = EMPTY
     estimating: int = 0
@@ -103,9 +106,12 @@ class Relay:
                 admit.read_stored(call)
             else:
                 admit.read_body(call, body)
+            levels = self._limit(call, downstream) if self.limits.concern(call) else ()
             step = self._plan(call)
             await self._hold(call)
             self._open(call)
+            if levels:
+                downstream.add_headers(call.family.rate_lines(levels, time.time()))
             ending = await self._attempts(call, step, downstream)
         except Fault as fault:
             ending = Ending("refused", fault)
@@ -114,7 +120,12 @@ class Relay:
         except Exception:
             log.exception("call %s failed inside the gateway", call.arrival.call_id)
             ending = Ending("internal_error", Fault(Condition.INTERNAL))
-        self.end(call, ending, downstream)
+        try:
+            self.end(call, ending, downstream)
+        finally:
+            # Settled already, unless that failed: a slot must never stay.
+            if call.slots is not None:
+                self.limits.leave(call, 0)
 
     def end(self, call: Call, ending: Ending, downstream: Downstream) -> None:
         """Settles the call, then writes its last bytes. For refusals of the head, too."""
@@ -133,6 +144,14 @@ class Relay:
             self._end_stream(call, ending, downstream)
         elif envelope is not None:
             downstream.send(envelope.status, tuple(envelope.headers.items()), envelope.body)
+
+    def _limit(self, call: Call, downstream: Downstream) -> tuple[RateLevel, ...]:
+        """Takes what the call needs of its limits: what is left is for the head of its answer."""
+        levels, refusal = self.limits.enter(call)
+        if refusal is not None:
+            downstream.add_headers(call.family.rate_lines(levels, time.time()))
+            raise refusal
+        return levels
 
     def _plan(self, call: Call) -> Step:
         """The first attempt. Raises Fault E09, E24, E25."""
@@ -432,6 +451,8 @@ class Relay:
         if call.hold is not None:
             counts, cost = settle.payable(call, counts)
             bill = settle.Bill(counts, cost, self.funds.settle(call.hold, cost))
+        if call.slots is not None:
+            self.limits.leave(call, settle.tokens_of(counts))
         record = settle.record_of(call, ending, bill, self.node, wall_ms())
         if call.opened:
             self.journal.close_call(record)

@@ -107,6 +107,19 @@ def _cut(counts: list[int], bound: int) -> list[int]:
     return out
 
 
+def tokens_of(counts: Counts) -> int:
+    """All charged tokens, for the limits of tokens a minute."""
+    usage = counts.usage
+    return (
+        usage.input_tokens
+        + usage.output_tokens
+        + usage.cache_read_tokens
+        + usage.cache_write_tokens
+        + usage.cache_write_1h_tokens
+        + usage.reasoning_tokens
+    )
+
+
 def payable(call: Call, counts: Counts) -> tuple[Counts, int]:
     """(counts, nanos) to charge: a cost that no BIGINT holds is cut to the hold's bounds, which
     fit."""

@@ -187,6 +187,7 @@ WAYS: dict[str, dict[str, Way]] = {
                           key="poor")),
     "E19": everywhere(Way(r"re:The subscription quota is used up until 20\d\d-\d\d-01\.",
                           key="subscriber")),
+    "E20": everywhere(Way("Rate limit reached: 1 concurrent call. Try again in 3s.", key="busy")),
     "E21": {
         **everywhere(upstream(SHOWN_TOO_LONG, f'status=400 message="{TOO_LONG}"', 1,
                               param="messages")),

@@ -61,7 +61,7 @@ CALLS_AT_ONCE = 64
 SECRETS = {
     name: f"sk-test-{name}-0123456789"
     for name in (
-        *("disabled", "expired", "network", "poor", "subscriber"),
+        *("disabled", "expired", "network", "poor", "subscriber", "busy"),
         *(f"{word}-{family}" for word in ("no", "of") for family in ALL),
     )
 }
@@ -127,6 +127,7 @@ def content(places, cells):
             key("network", networks=["203.0.113.0/24"]),
             key("poor", user="pauper"),
             key("subscriber", user="subscriber"),
+            key("busy", concurrency=1),
             *(key(f"no-{family}", group=f"no-{family}") for family in ALL),
             *(key(f"of-{family}") for family in ALL),
         ],
@@ -152,7 +153,7 @@ def cells_of(name):
 
 @pytest.fixture(scope="module")
 def usual(launch, places):
-    """Little patience; one key disabled, one channel of each family put aside."""
+    """Little patience; a key disabled, one whose only slot a stream has, and channels put aside."""
     made = launch(content(places, cells_of("usual")), SETTINGS)
     for family in ALL:
         body = ask(family, f"{ASIDE}-{family}")
@@ -167,7 +168,11 @@ def usual(launch, places):
         return exchange(made.port, "POST", PATHS[CHAT], headers, body).status == 401
 
     assert wait_until(known), "a change did not arrive"
-    return made
+    with Connection(made.port) as running:
+        body = ask(CHAT, GOOD, "[[demo ms=500 chunks=100000]]", stream=True)
+        running.request("POST", PATHS[CHAT], credentials(CHAT, SECRETS["busy"]), body)
+        assert running.read_head().status == 200
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -413,7 +418,7 @@ def documented_cells(text):
 
 
 # Whose message has an example in it: a field, a number, a path, words of a vendor.
-WITH_EXAMPLES = ("E07", "E12", "E15", "E21", "E22", "E31", "E35")
+WITH_EXAMPLES = ("E07", "E12", "E15", "E20", "E21", "E22", "E31", "E35")
 
 
 def test_the_document_says_what_is_sent():

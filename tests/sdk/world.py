@@ -7,6 +7,7 @@ gateway remembers of a failing channel. The key `solo` has one channel of each f
 kind of group whose stored responses can be found again.
 """
 
+import http.client
 import itertools
 import json
 import ssl
@@ -17,7 +18,7 @@ from typing import Any
 
 import httpx2
 
-from tests.gateway import Gateway, free_port
+from tests.gateway import HOST, Gateway, free_port
 from tests.upstream import ScriptedUpstream
 
 TIMEOUT_S = 20
@@ -95,6 +96,7 @@ def _document(upstream_url: str) -> dict[str, Any]:
         {"name": "poor", "user": "poor"},
         {"name": "subscriber", "user": "subscriber"},
         {"name": "limited", "limit": "0.000000001"},
+        {"name": "busy", "concurrency": 1},
         {"name": "ended", "user": "ended"},
     ]
     return {
@@ -135,6 +137,7 @@ class World:
         self.gateway.follow()
         self.base_url = f"http://127.0.0.1:{self.gateway.port}"
         self._frail = {family: itertools.count() for family in FAMILIES}
+        self._running = self._busy_stream()
 
     def frail(self, family: str) -> str:
         """A model whose channel of this family no other test uses."""
@@ -142,7 +145,21 @@ class World:
         assert number < FRAIL_MODELS
         return FRAIL[number]
 
+    def _busy_stream(self) -> http.client.HTTPConnection:
+        """A stream that has the only slot of the busy key, for as long as the world lasts."""
+        connection = http.client.HTTPConnection(HOST, self.gateway.port, timeout=TIMEOUT_S)
+        words = [{"role": "user", "content": "[[demo ms=1000 chunks=100000]]"}]
+        body = json.dumps({"model": "tea", "messages": words, "stream": True})
+        headers = {
+            "Authorization": f"Bearer {self.keys['busy']}",
+            "Content-Type": "application/json",
+        }
+        connection.request("POST", "/v1/chat/completions", body, headers)
+        assert connection.getresponse().status == 200
+        return connection
+
     def close(self) -> None:
+        self._running.close()
         self.gateway.close()
         self.upstream.close()
 

@@ -209,3 +209,9 @@ def test_subscriptions_that_give_nothing_are_left_out(editor, look, key):
     past = {"starts_at": "2020-01-01T00:00:00Z", "expires_at": "2020-02-01T00:00:00Z"}
     editor.set_fields("subscription", "bob/a", past)
     assert plans() == []
+
+
+def test_a_key_knows_its_limits(editor, look, key):
+    assert (look(ALICE).rpm, look(ALICE).tpm, look(ALICE).concurrency) == (0, 0, 0)
+    editor.set_fields("key", "alice/laptop", {"rpm": "5", "tpm": "60", "concurrency": "7"})
+    assert (look(ALICE).rpm, look(ALICE).tpm, look(ALICE).concurrency) == (5, 60, 7)

@@ -1,0 +1,358 @@
+"""Counters of limits that all workers of a node share: requests and tokens a minute, running calls.
+
+One memory file of the supervisor's is mapped by every worker. A subject (a key, a group) has a row
+of it: two GCRA cells, each the nanosecond at which its bucket is full again, and in each worker's
+column the number of its running calls. What is read and then written stands under a byte-range lock
+of the file; the kernel frees it when its holder is killed. A column is written by its own worker
+alone, and a second byte-range lock, held for life, tells whether that worker lives: `sweep` empties
+the columns of the dead. Belongs to one event loop; nothing here knows a call. A store that several
+nodes share would offer `Cells`, too.
+
+Why memory and no file of the journal's folder: a full disk would kill whoever writes to the map.
+"""
+
+import fcntl
+import mmap
+import os
+import time
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+ROWS = 65536  # subjects with limits that are busy in the same minute, about
+COLUMNS = 512  # workers, with those that are leaving after a reload
+WINDOW_ROWS = 16  # where a subject may stand: so many rows from its hash on
+MINUTE_NS = 60_000_000_000
+MAX_DEBT_NS = 60 * MINUTE_NS  # of tokens used beyond the limit; no report locks a key for days
+LOCK_WAIT_S = 0.1  # a holder needs microseconds; this long it has been stopped
+LOCK_SPINS = 50
+LOCK_PAUSE_S = 0.0002
+
+_MAGIC = int.from_bytes(b"slimits1")
+_HEADER_BYTES = 8192
+_MAGIC_AT, _ROWS_AT, _WIDTH_AT, _OWNED_AT = 0, 1, 2, 16  # words of the header
+_ROW_WORDS = 3  # of a row: tag, requests, tokens
+_COUNT_BYTES = 4
+_TABLE_LOCK, _COLUMN_LOCKS = 0, 1  # bytes of the file that are locked; a byte for each column
+
+
+class Unfit(Exception):
+    """The memory cannot be shared: another version's, or more workers than columns."""
+
+
+class Claim(Struct, frozen=True, gc=False):
+    """What a subject may do (0: no limit), and the tokens that one call of it wants.
+
+    When the call's `tokens` are more than is left, all that is left is reserved, unless that is
+    less than `least`. Neither is ever more than the limit.
+    """
+
+    subject: str
+    rpm: int
+    tpm: int
+    concurrency: int
+    tokens: int = 0
+    least: int = 0
+
+
+class Taken(Struct, gc=False):
+    """What one call has of one row: its reservation, and how full the buckets were after it.
+
+    `requests_ns` and `tokens_ns` say in how many nanoseconds the buckets are as if never used.
+    """
+
+    claim: Claim
+    row: int
+    reserved_ns: int
+    requests_ns: int
+    tokens_ns: int
+
+
+class Slots(Struct):
+    """What one call has of all its rows, until it leaves."""
+
+    taken: list[Taken]
+    of_tokens: bool = False  # the tokens used are to be settled
+    left: bool = False
+
+
+Kind = Literal["requests", "tokens", "calls"]
+
+
+class Refusal(Struct, frozen=True):
+    """Why a call may not go on; `wait_ns` None: until some call ends. The buckets as in Taken."""
+
+    claim: Claim
+    kind: Kind
+    wait_ns: int | None
+    requests_ns: int
+    tokens_ns: int
+
+
+def request_ns(rpm: int) -> int:
+    """How long one request of so many a minute fills its bucket; rounded to fewer of them."""
+    return -(-MINUTE_NS // rpm)
+
+
+class Cells(Protocol):
+    """Where limits are counted."""
+
+    def enter(self, claims: Sequence[Claim]) -> Slots | Refusal:
+        """Takes what the claims ask for, all or nothing."""
+        ...  # pragma: no cover
+
+    def leave(self, slots: Slots, used_tokens: int | None) -> None:
+        """Gives slots back, settled by the tokens used; None: as if it had never come.
+
+        Idempotent.
+        """
+        ...  # pragma: no cover
+
+    def sweep(self) -> list[str]:
+        """Frees what dead workers held; what the operator should be told. Once a second."""
+        ...  # pragma: no cover
+
+
+class SharedCells:
+    """Cells in a memory file, by its descriptor. Raises Unfit, OSError.
+
+    Nobody else in the process may open and close the file: that would free its locks.
+    """
+
+    def __init__(self, descriptor: int, rows: int = ROWS) -> None:
+        self._file = descriptor
+        self._rows = rows
+        self._places: dict[str, tuple[int, int]] = {}  # subject: tag, row where it stood last
+        self._uncounted = 0
+        self._unlocked = 0
+        size = _HEADER_BYTES + 8 * _ROW_WORDS * rows + _COUNT_BYTES * COLUMNS * rows
+        self._lock()
+        try:
+            fresh = os.fstat(descriptor).st_size == 0
+            if fresh:
+                os.ftruncate(descriptor, size)
+            elif os.fstat(descriptor).st_size != size:
+                raise Unfit("the limits' memory has another size")
+            self._map_memory(size)
+            if fresh:
+                self._header[_MAGIC_AT], self._header[_ROWS_AT] = _MAGIC, rows
+            elif (self._header[_MAGIC_AT], self._header[_ROWS_AT]) != (_MAGIC, rows):
+                raise Unfit("the limits' memory is of another version")
+            self._column = self._take_column()
+        finally:
+            self._unlock()
+
+    def _map_memory(self, size: int) -> None:
+        view = memoryview(mmap.mmap(self._file, size))
+        counts_at = _HEADER_BYTES + 8 * _ROW_WORDS * self._rows
+        self._header = view[:_HEADER_BYTES].cast("q")
+        self._cells = view[_HEADER_BYTES:counts_at].cast("q")
+        self._counts = view[counts_at:].cast("I")
+
+    def _take_column(self) -> int:
+        for column in range(COLUMNS):
+            if self._lock_column(column):
+                self._empty(column)
+                self._header[_OWNED_AT + column] = os.getpid()
+                self._header[_WIDTH_AT] = max(self._header[_WIDTH_AT], column + 1)
+                return column
+        raise Unfit(f"more than {COLUMNS} workers share the limits' memory")
+
+    def _lock_column(self, column: int) -> bool:
+        """Whether nobody alive has the column; it is ours then."""
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _COLUMN_LOCKS + column)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _empty(self, column: int) -> None:
+        begin = column * self._rows
+        self._counts[begin : begin + self._rows] = memoryview(
+            bytes(_COUNT_BYTES * self._rows)
+        ).cast("I")
+
+    # ---- the lock of the table -------------------------------------------------------------------
+
+    def _lock(self) -> None:
+        """Takes the lock; goes on without it when its holder has been stopped in its midst.
+
+        A limit that is out by one call is better than a loop that stands.
+        """
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _TABLE_LOCK)
+        except BlockingIOError:
+            self._wait_for_lock()
+
+    def _wait_for_lock(self) -> None:
+        deadline, spins = time.monotonic() + LOCK_WAIT_S, 0
+        while time.monotonic() < deadline:
+            spins += 1
+            if spins < LOCK_SPINS:
+                os.sched_yield()
+            else:
+                time.sleep(LOCK_PAUSE_S)
+            try:
+                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _TABLE_LOCK)
+            except BlockingIOError:
+                continue
+            return
+        self._unlocked += 1
+
+    def _unlock(self) -> None:
+        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _TABLE_LOCK)
+
+    # ---- calls -----------------------------------------------------------------------------------
+
+    def enter(self, claims: Sequence[Claim]) -> Slots | Refusal:
+        """Takes what the claims ask for, all or nothing. A refusal has the longest of the waits."""
+        self._lock()
+        try:
+            now_ns = time.monotonic_ns()
+            taken: list[Taken] = []
+            worst: Refusal | None = None
+            for claim in claims:
+                row = self._find(claim.subject, now_ns, taken)
+                if row < 0:
+                    self._uncounted += 1
+                    continue
+                one = self._judge(claim, row, now_ns)
+                if isinstance(one, Taken):
+                    taken.append(one)
+                elif worst is None or (one.wait_ns or 0) > (worst.wait_ns or 0):
+                    worst = one
+            if worst is not None:
+                return worst
+            of_tokens = False
+            for one in taken:
+                self._commit(one, now_ns)
+                of_tokens = of_tokens or one.claim.tpm > 0
+        finally:
+            self._unlock()
+        return Slots(taken, of_tokens)
+
+    def _judge(self, claim: Claim, row: int, now_ns: int) -> Taken | Refusal:
+        """What a call would have of a row, or why not. Changes nothing."""
+        cells, at = self._cells, row * _ROW_WORDS
+        # Comparisons instead of max and min: this runs for every call.
+        requests_ns, tokens_ns = cells[at + 1] - now_ns, cells[at + 2] - now_ns
+        requests_ns = requests_ns if requests_ns > 0 else 0
+        tokens_ns = tokens_ns if tokens_ns > 0 else 0
+        each_ns = request_ns(claim.rpm) if claim.rpm else 0
+        reserved_ns = wait_ns = 0
+        kind: Kind | None = None
+        if claim.concurrency and self._running(row) >= claim.concurrency:
+            kind = "calls"
+        over_ns = requests_ns + each_ns - each_ns * claim.rpm
+        if claim.rpm and over_ns > 0:
+            kind, wait_ns = "requests", over_ns
+        if claim.tpm and claim.tokens:
+            reserved_ns = min(claim.tokens * MINUTE_NS // claim.tpm, MINUTE_NS)
+            least_ns = min(claim.least * MINUTE_NS // claim.tpm, reserved_ns)
+            over_ns = tokens_ns + least_ns - MINUTE_NS
+            if over_ns > wait_ns:
+                kind, wait_ns = "tokens", over_ns
+            reserved_ns = min(reserved_ns, MINUTE_NS - tokens_ns)
+        if kind is not None:
+            return Refusal(claim, kind, wait_ns or None, requests_ns, tokens_ns)
+        return Taken(claim, row, reserved_ns, requests_ns + each_ns, tokens_ns + reserved_ns)
+
+    def _commit(self, one: Taken, now_ns: int) -> None:
+        cells, at = self._cells, one.row * _ROW_WORDS
+        # The count first: as long as it is there nobody else gets the row.
+        self._counts[self._column * self._rows + one.row] += 1
+        if one.claim.rpm:
+            cells[at + 1] = now_ns + one.requests_ns
+        if one.reserved_ns:
+            cells[at + 2] = now_ns + one.tokens_ns
+
+    def leave(self, slots: Slots, used_tokens: int | None) -> None:
+        """Gives slots back, settled by the tokens used; None: as if it had never come."""
+        if slots.left:
+            return
+        slots.left = True
+        if used_tokens is None or slots.of_tokens:
+            self._lock()
+            try:
+                now_ns = time.monotonic_ns()
+                for one in slots.taken:
+                    self._settle(one, used_tokens, now_ns)
+            finally:
+                self._unlock()
+        counts, begin = self._counts, self._column * self._rows
+        for one in slots.taken:
+            # Nobody else writes here, so that no lock is needed.
+            counts[begin + one.row] -= 1
+
+    def _settle(self, one: Taken, used_tokens: int | None, now_ns: int) -> None:
+        cells, at, claim = self._cells, one.row * _ROW_WORDS, one.claim
+        if used_tokens is None and claim.rpm:
+            cells[at + 1] -= request_ns(claim.rpm)
+        if claim.tpm:
+            more_ns = (used_tokens or 0) * MINUTE_NS // claim.tpm - one.reserved_ns
+            if more_ns > 0:
+                # A bucket that has been full for long is no fuller than full.
+                full_ns = max(cells[at + 2], now_ns) + more_ns
+                cells[at + 2] = min(full_ns, now_ns + MAX_DEBT_NS)
+            else:
+                cells[at + 2] += more_ns
+
+    # ---- rows ------------------------------------------------------------------------------------
+
+    def _find(self, subject: str, now_ns: int, taken: Sequence[Taken]) -> int:
+        """The row of a subject, one that nobody uses when it has none; -1 when all are used."""
+        cells, rows = self._cells, self._rows
+        place = self._places.get(subject)
+        if place is not None and cells[place[1] * _ROW_WORDS] == place[0]:
+            return place[1]
+        tag = int.from_bytes(blake2b(subject.encode(), digest_size=8).digest(), signed=True) or 1
+        window = [(tag + step) % rows for step in range(min(WINDOW_ROWS, rows))]
+        found = next((row for row in window if cells[row * _ROW_WORDS] == tag), -1)
+        if found < 0:
+            others = [one.row for one in taken]
+            fit = (row for row in window if row not in others and self._unused(row, now_ns))
+            found = next(fit, -1)
+            if found < 0:
+                return -1
+            at = found * _ROW_WORDS
+            cells[at], cells[at + 1], cells[at + 2] = tag, 0, 0
+        if len(self._places) >= rows:
+            self._places.clear()
+        self._places[subject] = tag, found
+        return found
+
+    def _unused(self, row: int, now_ns: int) -> bool:
+        """Whether a row says no more than an empty one."""
+        at = row * _ROW_WORDS
+        full = max(self._cells[at + 1], self._cells[at + 2]) <= now_ns
+        return full and self._running(row) == 0
+
+    def _running(self, row: int) -> int:
+        """Running calls of a row in all workers."""
+        width = self._header[_WIDTH_AT]
+        return sum(self._counts[row : row + width * self._rows : self._rows])
+
+    # ---- once a second ---------------------------------------------------------------------------
+
+    def sweep(self) -> list[str]:
+        """Empties the columns of dead workers; what the operator should be told."""
+        for column in range(self._header[_WIDTH_AT]):
+            owned = self._header[_OWNED_AT + column] != 0
+            if owned and column != self._column and self._lock_column(column):
+                self._empty(column)
+                self._header[_OWNED_AT + column] = 0
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _COLUMN_LOCKS + column)
+        told = []
+        if self._uncounted:
+            told.append(f"limits: {self._uncounted} times a limit had no room and was not applied")
+        if self._unlocked:
+            told.append(f"limits: {self._unlocked} times another worker was not waited for")
+        self._uncounted = self._unlocked = 0
+        return told
+
+
+def private_cells() -> SharedCells:
+    """Cells of this process alone."""
+    return SharedCells(os.memfd_create("sluice-limits", os.MFD_CLOEXEC))

@@ -1,0 +1,160 @@
+"""Whom a call counts for, what it reserves, and what is told about it."""
+
+import logging
+import os
+
+import pytest
+
+from adapters.family import Operation, Peek
+from adapters.faults import Condition
+from adapters.registry import FAMILIES
+from handlers.relay.call import Arrival, Call
+from handlers.relay.cells import SharedCells, Slots, private_cells
+from handlers.relay.limits import Limits, shared_cells
+from store.catalog import EMPTY, Group
+from store.keys import KeyEntry
+
+KEY = {
+    "id": "k", "name": "laptop", "user_id": "u", "user": "alice", "group": "default",
+    "disabled": False, "revoked": False, "expires_ms": None, "models": None, "networks": (),
+    "spend_order": "plan_first", "valid_until_ms": None,
+}  # fmt: skip
+FREE = Operation("/v1/count", free=True, counting=True)
+PAID = Operation("/v1/call")
+
+
+class Spy:
+    """Cells that let everything in and note it."""
+
+    def __init__(self, told=()):
+        self.claims, self.left, self.told = [], [], list(told)
+
+    def enter(self, claims):
+        self.claims = claims
+        return Slots([])
+
+    def leave(self, slots, used_tokens):
+        self.left.append(used_tokens)
+
+    def sweep(self):
+        return self.told
+
+
+def call(operation=PAID, key=None, group=None, inputs=100, outputs=5000, stated=5000, choices=1):
+    made = Call(
+        arrival=Arrival("id", 0, "127.0.0.1", None, None),
+        family=FAMILIES["messages"],
+        operation=operation,
+        key=KeyEntry(**KEY, **(key or {})),
+        client_headers={},
+        snapshot=EMPTY,
+    )
+    made.group = Group("default", 10**6, None, frozenset(), False, **(group or {}))
+    made.peek = Peek("m", False, stated, choices, include_usage=True)
+    made.input_estimate_tokens, made.output_bound_tokens = inputs, outputs
+    return made
+
+
+def claims_of(made):
+    spy = Spy()
+    assert Limits.concern(made)
+    assert Limits(spy).enter(made) == ((), None)
+    return spy.claims
+
+
+def test_most_calls_are_not_concerned():
+    assert not Limits.concern(call())
+    for name in ("rpm", "tpm", "concurrency"):
+        assert Limits.concern(call(key={name: 1})) and Limits.concern(call(group={name: 1}))
+
+
+def test_key_and_group_are_subjects_of_their_own():
+    [key] = claims_of(call(key={"rpm": 1, "tpm": 2, "concurrency": 3}))
+    assert (key.subject, key.rpm, key.tpm, key.concurrency) == ("paid key k", 1, 2, 3)
+    [group] = claims_of(call(group={"rpm": 4}))
+    assert (group.subject, group.rpm) == ("paid group default", 4)
+    assert len(claims_of(call(key={"rpm": 1}, group={"tpm": 1}))) == 2
+
+
+def test_calls_that_cost_nothing_are_subjects_of_their_own_without_tokens():
+    both = claims_of(call(FREE, key={"rpm": 1}, group={"tpm": 1}))
+    assert [(one.subject, one.tokens) for one in both] == [
+        ("free key k", 0),
+        ("free group default", 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "tokens", "least"),
+    [
+        ({}, 5100, 356),
+        ({"outputs": 10, "stated": 10}, 110, 110),
+        ({"outputs": 10**9, "stated": 10**9}, 10**9 + 100, 356),
+        ({"outputs": 64_000, "stated": None}, 8292, 356),
+        ({"outputs": 128_000, "stated": None, "choices": 2}, 2 * 8192 + 100, 356),
+        ({"outputs": 1000, "stated": None}, 1100, 356),
+    ],
+)
+def test_tokens_that_are_reserved(asked, tokens, least):
+    [claim] = claims_of(call(key={"tpm": 10**6}, **asked))
+    assert (claim.tokens, claim.least) == (tokens, least)
+
+
+@pytest.mark.parametrize(
+    ("limit", "words", "wait_s"),
+    [
+        ({"rpm": 60}, "60 requests per minute. Try again in 1s.", 1),
+        ({"rpm": 1}, "1 request per minute. Try again in 60s.", 60),
+        ({"tpm": 100}, "100 tokens per minute. Try again in 60s.", 60),
+        ({"concurrency": 2}, "2 concurrent calls. Try again in 3s.", 3),
+    ],
+)
+def test_a_refusal_says_the_limit_and_the_wait(limit, words, wait_s):
+    limits = Limits(private_cells())
+    for _ in range(100):
+        levels, fault = limits.enter(call(key=limit))
+        if fault is not None:
+            break
+    assert fault.condition is Condition.RATE_LIMITED and fault.wait_s == wait_s
+    assert fault.message == f"Rate limit reached: {words}"
+    assert [level.remaining for level in levels] == [0] * ("concurrency" not in limit)
+
+
+def test_the_limit_with_least_left_is_told():
+    limits = Limits(private_cells())
+    made = call(key={"rpm": 10, "tpm": 10**6}, group={"rpm": 5, "tpm": 10**7}, stated=900,
+                outputs=900)  # fmt: skip
+    (requests, tokens), fault = limits.enter(made)
+    assert fault is None
+    assert (requests.limit, requests.remaining, requests.reset_s) == (5, 4, 12)
+    assert (tokens.limit, tokens.remaining) == (10**6, 10**6 - 1000)
+    assert tokens.reset_s == pytest.approx(0.06)
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_only_a_call_that_was_opened_is_counted(opened):
+    spy = Spy()
+    made = call(key={"rpm": 1})
+    limits = Limits(spy)
+    limits.enter(made)
+    made.opened = opened
+    limits.leave(made, 77)
+    assert spy.left == [77 if opened else None]
+
+
+def test_trouble_is_told_once_a_minute(caplog):
+    caplog.set_level(logging.WARNING)
+    limits = Limits(Spy(["limits: trouble"]))
+    for _ in range(90):
+        limits.sweep()
+    assert [record.message for record in caplog.records] == ["limits: trouble"] * 2
+
+
+def test_memory_that_does_not_fit_is_not_shared(caplog):
+    strange = private_cells()
+    cells = shared_cells(strange._file)
+    assert isinstance(cells, SharedCells) and cells._file == strange._file
+    os.ftruncate(strange._file, 10**9)
+    cells = shared_cells(strange._file)
+    assert cells._file != strange._file
+    assert "counted in each worker apart" in caplog.text
