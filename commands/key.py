@@ -58,7 +58,8 @@ def create(
 
     \b
     FIELD=VALUE:
-      expires_at, models, networks, limit, limit_window as in the document of apply
+      expires_at, models, networks, limit, limit_window, rpm, tpm, concurrency as in the document
+      of apply
     """
     words = {**words_of(assignments), "user": user, "group": group}
     if secret is not None:
@@ -109,8 +110,8 @@ def set_fields(key: str, assignments: tuple[str, ...], config: Path | None, as_j
 
     \b
     FIELD=VALUE:
-      group, expires_at, models, networks, limit, limit_window as in the document of apply;
-      no value: none, as in limit=
+      group, expires_at, models, networks, limit, limit_window, rpm, tpm, concurrency as in the
+      document of apply; no value: none, as in limit=
     """
     words = words_of(assignments)
     if "secret" in words:
