@@ -167,15 +167,13 @@ class Relay:
             return
         payment = payment_of(call.key, call.arrival.started_ms)
         try:
-            await self._try_hold(call, payment)
-        except (WalletEmpty, QuotaUsed) as error:
-            if not await self._estimated(call, payment):
-                raise faults.from_store(error) from None
             try:
                 await self._try_hold(call, payment)
-            except (WalletEmpty, QuotaUsed, StoreUnavailable) as second:
-                raise faults.from_store(second) from None
-        except StoreUnavailable as error:
+            except (WalletEmpty, QuotaUsed):
+                if not await self._estimated(call, payment):
+                    raise
+                await self._try_hold(call, payment)
+        except (WalletEmpty, QuotaUsed, StoreUnavailable) as error:
             raise faults.from_store(error) from None
 
     async def _try_hold(self, call: Call, payment: Payment) -> None:

@@ -24,6 +24,14 @@ def key_of(user_id, order="plan_first", **fields):
     return KeyEntry(**(known | open_to_all | dates | fields))
 
 
+def limit_spending(db, key, nanos):
+    """Stores a key of `key_of` with a spend limit that has no window."""
+    insert = """INSERT INTO "api_keys" ("id", "user_id", "name", "group_id", "prefix",
+      "last_four", "models", "networks", "limit_nanos", "limit_window", "created_ms")
+      VALUES (?, ?, 'k', 'g', 'p', 'l', '[]', '[]', ?, 'never', 0)"""
+    transaction(db, lambda: execute(db, insert, (key.id, key.user_id, nanos)))
+
+
 def lease_rows(db):
     """(account, journal) -> amount."""
     query = 'SELECT "account", "journal_id", "amount" FROM "leases"'

@@ -13,7 +13,7 @@ from store.ids import now_ms
 from store.migrate import up
 from store.usage import Charge
 from store.wallet import Movement, credit, show
-from tests.store.processes import Process, key_of, lease_rows
+from tests.store.processes import Process, key_of, lease_rows, limit_spending
 from tests.store.test_books import add_user
 
 
@@ -368,10 +368,7 @@ def test_changes_make_quotas_be_asked_again(db, process, alice):
     async def main():
         key = key_of(alice.id, limit_window="never")
         payment = payment_of(key, now_ms())
-        insert = """INSERT INTO "api_keys" ("id", "user_id", "name", "group_id", "prefix",
-          "last_four", "models", "networks", "limit_nanos", "limit_window", "created_ms")
-          VALUES (?, ?, 'k', 'g', 'p', 'l', '[]', '[]', 1000, 'never', 0)"""
-        transaction(db, lambda: execute(db, insert, (key.id, alice.id)))
+        limit_spending(db, key, 1000)
         process.funds.settle(await process.funds.hold(payment, 100, 100), 0)
         assert process.lease(payment.limit.id) > 0
         process.funds.reconsider({"somebody else"})
@@ -393,10 +390,7 @@ def test_what_was_ordered_before_a_change_goes_back_as_well(db, process, alice):
     async def main():
         key = key_of(alice.id, limit_window="never")
         payment = payment_of(key, now_ms())
-        insert = """INSERT INTO "api_keys" ("id", "user_id", "name", "group_id", "prefix",
-          "last_four", "models", "networks", "limit_nanos", "limit_window", "created_ms")
-          VALUES (?, ?, 'k', 'g', 'p', 'l', '[]', '[]', 1000, 'never', 0)"""
-        transaction(db, lambda: execute(db, insert, (key.id, alice.id)))
+        limit_spending(db, key, 1000)
         await process.funds.hold(Payment(payment.payers), 100, 100)
         process.store = "slow"
         waiting = asyncio.ensure_future(process.funds.hold(payment, 100, 100))

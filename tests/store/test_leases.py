@@ -18,7 +18,7 @@ from store.ids import now_ms
 from store.keys import Subscription
 from store.leases import Order, Verdict
 from store.wallet import Movement, credit, debit, show
-from tests.store.processes import Process, key_of, lease_rows
+from tests.store.processes import Process, key_of, lease_rows, limit_spending
 from tests.store.test_books import add_user
 
 HOUR_MS = 3_600_000
@@ -160,11 +160,7 @@ def test_a_limit_counts_what_others_pay(db, alice):
     async def main():
         process = Process(db)
         key = key_of(alice, limit_window="never")
-        insert = """INSERT INTO "api_keys" ("id", "user_id", "name", "group_id", "prefix",
-          "last_four", "models", "networks", "limit_nanos", "limit_window", "created_ms",
-          "rpm", "tpm", "concurrency", "disabled")
-          VALUES (?, ?, 'k', 'g', 'p', 'l', '[]', '[]', 300, 'never', 0, 0, 0, 0, 0)"""
-        transaction(db, lambda: execute(db, insert, (key.id, alice)))
+        limit_spending(db, key, 300)
         payment = payment_of(key, now_ms())
         hold = await process.funds.hold(payment, 200, 200)
         process.end(hold, 180, payment, alice)
