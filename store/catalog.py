@@ -58,7 +58,11 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """One upstream account; `models` maps public to upstream names, keys may be empty."""
+    """One upstream account; `models` maps public to upstream names, keys may be empty.
+
+    `fingerprints` stand for the keys, in their order, wherever the store or another process has to
+    tell one from another.
+    """
 
     id: str
     name: str
@@ -74,6 +78,7 @@ class Channel:
     rpm: int = 0
     tpm: int = 0
     concurrency: int = 0
+    fingerprints: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,16 +212,17 @@ def prices_of(amounts: Sequence[int | None]) -> Prices:
 
 
 def _channels(db: peewee.Database, cipher: Cipher, faults: list[str]) -> list[Channel]:
-    sealed: dict[str, list[str]] = {}
-    query = 'SELECT "channel_id", "cipher" FROM "channel_keys" ORDER BY "channel_id", "position"'
-    for channel_id, token in execute(db, query).fetchall():
-        sealed.setdefault(channel_id, []).append(token)
+    sealed: dict[str, list[tuple[str, str]]] = {}
+    query = """SELECT "channel_id", "cipher", "fingerprint" FROM "channel_keys"
+      ORDER BY "channel_id", "position" """
+    for channel_id, token, fingerprint in execute(db, query).fetchall():
+        sealed.setdefault(channel_id, []).append((token, fingerprint))
     query = """SELECT "id", "name", "vendor", "family", "base_url", "groups", "models",
       "priority", "weight", "enabled", "rpm", "tpm", "concurrency" FROM "channels" """
     channels = []
     for row in execute(db, query).fetchall():
         try:
-            keys = tuple(cipher.decrypt(token) for token in sealed.get(row[0], ()))
+            keys = tuple((cipher.decrypt(token), mark) for token, mark in sealed.get(row[0], ()))
         except Unreadable as error:
             faults.append(f'channel "{row[1]}" is left out: {error}')
             continue
@@ -224,14 +230,15 @@ def _channels(db: peewee.Database, cipher: Cipher, faults: list[str]) -> list[Ch
     return channels
 
 
-def _channel(row: Sequence[Any], keys: tuple[str, ...]) -> Channel:
+def _channel(row: Sequence[Any], keys: tuple[tuple[str, str], ...]) -> Channel:
+    """A channel of its row and its (key, fingerprint)s."""
     return Channel(
         id=row[0],
         name=row[1],
         vendor=row[2],
         family=row[3],
         base_url=row[4],
-        keys=keys,
+        keys=tuple(key for key, _ in keys),
         groups=frozenset(json.loads(row[5])),
         models=json.loads(row[6]),
         priority=row[7],
@@ -240,4 +247,5 @@ def _channel(row: Sequence[Any], keys: tuple[str, ...]) -> Channel:
         rpm=row[10],
         tpm=row[11],
         concurrency=row[12],
+        fingerprints=tuple(fingerprint for _, fingerprint in keys),
     )

@@ -30,7 +30,7 @@ def names(channels):
     return [channel.name for channel in channels]
 
 
-def test_everything_is_read(snapshot, database):
+def test_everything_is_read(snapshot, database, cipher):
     assert snapshot.version == current_version(database)
     assert snapshot.faults == ()
     group = snapshot.groups["plain"]
@@ -41,6 +41,8 @@ def test_everything_is_read(snapshot, database):
     assert (model.context_tokens, model.max_output_tokens) == (1_000_000, None)
     channel = next(c for c in snapshot.channels if c.name == "openai-main")
     assert channel.keys == ("sk-upstream-1", "sk-upstream-2")
+    recognised = map(cipher.recognises, channel.fingerprints, channel.keys)
+    assert list(recognised) == [True, True]
     assert channel.models == {"gpt-4.1": "gpt-4.1-2025-04-14"}
     assert (channel.vendor, channel.family) == ("openai", "chat_completions")
     assert channel.base_url == "https://api.openai.com"
