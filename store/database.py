@@ -61,6 +61,11 @@ SQLITE_AWAY = SQLITE_RETRY | {
 _SQLITE_NO_SCHEMA = ("no such table", "no such column", "has no column named")
 _SQLITE_NO_TRANSACTION = "no transaction is active"
 
+# Where sqlite3 finds no adapter for a type that it does not know to need none, it raises and drops
+# an AttributeError: for ten Nones of a usage record half the time of its insert.
+_as_it_is: Callable[[None], None] = {None: None}.__getitem__
+sqlite3.register_adapter(type(None), _as_it_is)
+
 _MYSQL_SESSION = (
     # Strict: what does not fit is an error, never cut. ANSI_QUOTES: "group" quotes on both.
     "SET SESSION sql_mode = "
