@@ -15,6 +15,9 @@ _TIME_CHARS = 10
 _TIME_LIMIT_MS = 1 << 48
 _VALUES = {char: value for value, char in enumerate(ALPHABET)}
 _RANDOM_CHARS = ULID_CHARS - _TIME_CHARS
+_DRAWN_AT_ONCE = 64  # random parts of ids; the kernel is asked for all of them at once
+_random_parts: list[str] = []  # to pop is atomic, so that no two threads get the same
+os.register_at_fork(after_in_child=_random_parts.clear)
 # What two characters stand for, and a character for each byte: the 5 low bits of it.
 _PAIRS = [high + low for high in ALPHABET for low in ALPHABET]
 _CHAR_OF_BYTE = (ALPHABET * 8).encode()
@@ -35,8 +38,18 @@ def ulid(at_ms: int, random_bytes: bytes) -> str:
 
 def new_ulid() -> str:
     """A ULID of this moment."""
-    # One for each call, so the random characters are made in one step: 5 bits of each byte.
-    return _time_part(now_ms()) + os.urandom(_RANDOM_CHARS).translate(_CHAR_OF_BYTE).decode()
+    while True:
+        try:
+            return _time_part(now_ms()) + _random_parts.pop()
+        except IndexError:
+            _draw()
+
+
+def _draw() -> None:
+    drawn = os.urandom(_RANDOM_CHARS * _DRAWN_AT_ONCE)
+    text = drawn.translate(_CHAR_OF_BYTE).decode()  # 5 bits of each byte
+    begins = range(0, len(text), _RANDOM_CHARS)
+    _random_parts.extend([text[begin : begin + _RANDOM_CHARS] for begin in begins])
 
 
 def _time_part(at_ms: int) -> str:
