@@ -13,7 +13,7 @@ from adapters.sse import EventSplitter, RawPiece, event_fields
 
 PREAMBLE_LIMIT_BYTES = 4096  # comments and blank lines held before the first data event
 
-_LF = 10
+_CR, _LF = 13, 10
 _DATA_LINE = re.compile(rb"(?:\A|[\r\n])(?:\xef\xbb\xbf)?data:")
 
 
@@ -71,7 +71,7 @@ class NativeStream:
             and 2 < size <= self._max_event_bytes
             and chunk.find(b"\n\n") == size - 2
             and chunk[0] != _LF
-            and b"\r" not in chunk
+            and _CR not in chunk
         ):
             return tap.feed(chunk) or b""
         # The same of those vendors that end their lines with CR LF.

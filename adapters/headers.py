@@ -3,6 +3,7 @@
 Upstreams get only what is on a list and can stand in a header line. Imported by the families.
 """
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 
@@ -21,13 +22,14 @@ def base_lines(vendor: Vendor, key: str) -> list[str]:
     An empty key: the upstream asks for none, as servers for models at home do.
     """
     lines = ["content-type: application/json", "accept: application/json, text/event-stream"]
-    if not key:
-        return lines
+    return [_credential_line(vendor.auth, key), *lines] if key else lines
+
+
+@functools.lru_cache(maxsize=1024)
+def _credential_line(auth: str, key: str) -> str:
     if not is_safe(key):
         raise Fault(Condition.CHANNEL_MISCONFIGURED)
-    if vendor.auth == "bearer":
-        return [f"authorization: Bearer {key}", *lines]
-    return [f"{vendor.auth}: {key}", *lines]
+    return f"authorization: Bearer {key}" if auth == "bearer" else f"{auth}: {key}"
 
 
 def openai_lines(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
@@ -41,8 +43,8 @@ def openai_lines(client: Mapping[str, str], vendor: Vendor, key: str) -> list[st
 
 def forwarded(client: Mapping[str, str], names: Iterable[str]) -> list[str]:
     """Lines for those of the client's headers that are named; unsafe values are left out."""
-    found = ((name, client.get(name, "")) for name in names)
-    return [f"{name}: {value}" for name, value in found if is_safe(value)]
+    found = [(name, client.get(name)) for name in names]
+    return [f"{name}: {value}" for name, value in found if value and is_safe(value)]
 
 
 def is_safe(value: str) -> bool:

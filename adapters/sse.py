@@ -114,7 +114,7 @@ class EventSplitter:
 def _plain_blank_line(data: bytes) -> bytes:
     """The blank line that ends each event of ``data``; empty when its lines end in several ways, or
     blank lines stand elsewhere."""
-    line_end = b"\r\n" if b"\r" in data else b"\n"
+    line_end = b"\r\n" if _CR in data else b"\n"
     if line_end == b"\r\n" and not (data.count(b"\r") == data.count(b"\n") == data.count(line_end)):
         return b""
     blank = line_end + line_end
@@ -151,7 +151,7 @@ def event_fields(event: bytes) -> tuple[str | None, bytes | None]:
 
     Several data lines are joined by LF; comments and unknown fields are skipped.
     """
-    one_line = event.startswith(b"data: ") and event.endswith(b"\n\n") and b"\r" not in event
+    one_line = event.startswith(b"data: ") and event.endswith(b"\n\n") and _CR not in event
     if one_line and event.find(b"\n") == len(event) - 2:
         return None, event[6:-2]
     name: str | None = None

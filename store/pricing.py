@@ -182,5 +182,6 @@ def _parse_decimal(text: str, decimals: int, what: str) -> int:
 def _format_decimal(value: int, one: int, decimals: int) -> str:
     whole, fraction = divmod(abs(value), one)
     sign = "-" if value < 0 else ""
-    digits = f".{str(fraction).zfill(decimals)}".rstrip("0") if fraction else ""
-    return f"{sign}{whole}{digits}"
+    if not fraction:
+        return f"{sign}{whole}"
+    return f"{sign}{whole}.{fraction:0{decimals}}".rstrip("0")

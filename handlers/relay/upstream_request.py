@@ -33,6 +33,7 @@ UNPACKED_PIECE_BYTES = 65_536
 _WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 _RAW_DEFLATE_BITS = -15
 _ZLIB_METHOD_DEFLATE = 8
+_CR = 13
 
 
 class UpstreamError(Exception):
@@ -96,7 +97,7 @@ class AnswerHead:
 
     def __init__(self, raw: bytes | bytearray) -> None:
         text = bytes(raw)
-        if b"\r" not in text:
+        if _CR not in text:
             text = text.replace(b"\n", b"\r\n")
         self.status = 0
         self._block = b""
