@@ -76,6 +76,7 @@ class RelayHandler(RequestHandler):
     """Ids on every answer, errors in the caller's dialect, JSON only."""
 
     request: Request
+    connection: ClientConnection
     site: Site
     call_id: str
 
@@ -84,6 +85,7 @@ class RelayHandler(RequestHandler):
         # cycle that keeps all of a request until the garbage collector comes by), and the headers
         # of an answer, which are written to the connection directly.
         self.request = request
+        self.connection = cast(ClientConnection, request.connection)
         self.connection.set_close_callback(self.on_connection_close)
         self.initialize(site)
 
@@ -91,11 +93,6 @@ class RelayHandler(RequestHandler):
         """Takes what the URL table passes."""
         self.site = site
         self.call_id = new_ulid()
-
-    @property
-    def connection(self) -> ClientConnection:
-        """The client's connection."""
-        return cast(ClientConnection, self.request.connection)
 
     @property
     def base_headers(self) -> tuple[Header, ...]:

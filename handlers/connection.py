@@ -27,6 +27,7 @@ Header = tuple[str, str]
 
 QUEUED_MAX_BYTES = 65536  # read ahead of what is being worked on; then the client has to wait
 QUEUED_PIECE_BYTES = 1024  # what a piece costs besides its bytes: a head is much more in memory
+_NOTHING = memoryview(b"")
 PARSED_AT_ONCE_BYTES = 16384  # of what has come; it may be a thousand requests
 LINGER_MAX_BYTES = 1 << 20  # after an early answer: so much is still taken in and thrown away,
 LINGER_S = 2  # so long, that the client sees the answer and not a reset connection
@@ -76,11 +77,6 @@ class _Outgoing(asyncio.Protocol):
         self._left = (-1, 0)  # unsent bytes of a closed connection, and since when it is so many
         self._close_callback: Callable[[], None] | None = None
         self.on_drained: Callable[[], None] | None = None
-
-    @property
-    def closed(self) -> bool:
-        """Nothing can be sent any more."""
-        return self._transport is None or self._transport.is_closing()
 
     @property
     def unsent_bytes(self) -> int:
@@ -138,7 +134,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._queue: deque[tuple[int, Any]] = deque()
         self._queued_bytes = 0
         self._reading = True
-        self._unparsed = memoryview(b"")
+        self._unparsed = _NOTHING
         self._request: Request | None = None
         self._delegate: Delegate | None = None
         self._preparing = False
@@ -157,7 +153,8 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
     @property
     def closed(self) -> bool:
         """Nothing can be sent any more."""
-        return self._linger_bytes is not None or super().closed
+        transport = self._transport
+        return self._linger_bytes is not None or transport is None or transport.is_closing()
 
     @property
     def head_sent(self) -> bool:
@@ -272,8 +269,10 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
     def _parse(self) -> None:
         """Reads what has come, as far as it may be read ahead."""
         while self._unparsed and self._reading and not self._deaf:
-            data = self._unparsed[:PARSED_AT_ONCE_BYTES]
-            self._unparsed = self._unparsed[PARSED_AT_ONCE_BYTES:]
+            data = self._unparsed
+            self._unparsed = _NOTHING
+            if len(data) > PARSED_AT_ONCE_BYTES:
+                data, self._unparsed = data[:PARSED_AT_ONCE_BYTES], data[PARSED_AT_ONCE_BYTES:]
             try:
                 self._reader.feed(data)
             except httptools.HttpParserCallbackError:

@@ -5,7 +5,7 @@ must have, what a request that asks for another protocol becomes. No socket, no 
 to whoever takes them, which is handlers.connection.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Protocol
 
@@ -27,39 +27,19 @@ class Taker(Protocol):
     def take(self, kind: int, value: Any) -> None: ...
 
 
-class RequestHeaders(Mapping[str, str]):
-    """The fields of a request head by name, whatever its case; repeated ones joined by commas."""
-
-    __slots__ = ("_fields",)
-
-    def __init__(self, lines: Sequence[tuple[bytes, bytes]]) -> None:
-        self._fields: dict[str, str] = {}
-        for raw_name, raw_value in lines:
-            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip()
-            before = self._fields.get(name)
-            self._fields[name] = value if before is None else f"{before},{value}"
-
-    def __getitem__(self, name: str) -> str:
-        return self._fields[name.lower()]
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower() in self._fields
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The field, or the default."""
-        return self._fields.get(name.lower(), default)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
-
-    def __len__(self) -> int:
-        return len(self._fields)
+def fields_of(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The fields of a request head by their names in lower case; repeated ones joined by commas."""
+    fields: dict[str, str] = {}
+    for raw_name, raw_value in lines:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip()
+        fields[name] = f"{fields[name]},{value}" if name in fields else value
+    return fields
 
 
 class Request(httputil.HTTPServerRequest):
     """What Tornado's handlers look at; made without what this gateway never asks for."""
 
-    def __init__(self, connection: Taker, method: str, uri: str, headers: RequestHeaders) -> None:
+    def __init__(self, connection: Taker, method: str, uri: str, headers: dict[str, str]) -> None:
         self.connection = connection  # type: ignore[assignment]
         self.method = method
         self.uri = uri
@@ -79,9 +59,9 @@ class Request(httputil.HTTPServerRequest):
     @property
     def expects_continue(self) -> bool:
         """The client waits for a word of ours before it sends the body."""
-        expected: str = self.headers.get("expect", "")
-        may_expect = self.version == "HTTP/1.1" and self.announces_body
-        return may_expect and expected.lower() == "100-continue"
+        if "expect" not in self.headers or self.version != "HTTP/1.1":
+            return False
+        return self.announces_body and self.headers["expect"].lower() == "100-continue"
 
 
 class RequestReader:
@@ -127,9 +107,9 @@ class RequestReader:
         elif len(url) + sum(map(len, chain.from_iterable(lines))) > HEAD_MAX_BYTES:
             self._connection.take(BROKEN, _HEAD_TOO_LARGE)
         else:
-            self._hand_on_head(url, RequestHeaders(lines))
+            self._hand_on_head(url, fields_of(lines))
 
-    def _hand_on_head(self, url: bytes, headers: RequestHeaders) -> None:
+    def _hand_on_head(self, url: bytes, headers: dict[str, str]) -> None:
         parser = self._parser
         method = parser.get_method().decode("latin-1")
         request = Request(self._connection, method, url.decode("latin-1"), headers)
@@ -137,7 +117,7 @@ class RequestReader:
         keep_alive = parser.should_keep_alive()
         if parser.should_upgrade():
             keep_alive = False
-            length: str = headers.get("content-length", "0")
+            length = headers.get("content-length", "0")
             chunked = "transfer-encoding" in headers
             header = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {length}"
             self._body_header = header.encode("latin-1")
@@ -158,10 +138,11 @@ def head_fault(request: Request) -> str:
     """Why a head that parses is no request all the same (RFC 9112 §2.3, §3.2, §6.1); else empty."""
     if request.version not in ("HTTP/1.1", "HTTP/1.0"):
         return "The request line has no HTTP version that is spoken here (1.1, 1.0)."
-    if request.headers.get("transfer-encoding", "chunked").lower() != "chunked":
+    headers = request.headers
+    if "transfer-encoding" in headers and headers["transfer-encoding"].lower() != "chunked":
         return "The only transfer-encoding of a request is chunked."
     # Two Host lines would stand joined here, and no host's name has a comma.
-    host = request.headers.get("host")
+    host = headers.get("host")
     if (host is None and request.version == "HTTP/1.1") or "," in (host or ""):
         return "A request has exactly one Host header."
     return ""

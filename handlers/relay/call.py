@@ -112,15 +112,12 @@ class Call(Struct, eq=False):
     interrupted: Interrupt | None = None
     waiter: "asyncio.Future[Any] | None" = None
 
-    async def wait(self, future: "asyncio.Future[Any]") -> None:
-        """Waits for `future`, which `interrupt` may end with an Interrupt."""
+    def wait(self, future: "asyncio.Future[Any]") -> "asyncio.Future[Any]":
+        """What to await for `future`, which `interrupt` may end with an Interrupt."""
         if self.interrupted is not None:
             raise self.interrupted
         self.waiter = future
-        try:
-            await future
-        finally:
-            self.waiter = None
+        return future
 
     def interrupt(self, reason: Interrupt) -> None:
         """Makes whoever waits, now or next, get `reason`; the first one counts."""

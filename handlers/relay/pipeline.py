@@ -108,7 +108,8 @@ class Relay:
                 admit.read_body(call, body)
             levels = self._limit(call, downstream) if self.limits.concern(call) else ()
             step = self._plan(call)
-            await self._hold(call)
+            if not self._holds_at_once(call):
+                await self._hold(call)
             self._open(call)
             if levels:
                 downstream.add_headers(call.family.rate_lines(levels, time.time()))
@@ -135,12 +136,13 @@ class Relay:
         envelope = ending.envelope
         if envelope is None and ending.fault is not None and not downstream.head_sent:
             envelope = call.family.encode_fault(ending.fault, call.arrival.call_id)
-        if downstream.head_sent:
+        begun = downstream.head_sent
+        if begun:
             call.status = 200
         elif envelope is not None and not downstream.gone:
             call.status = envelope.status
         self._settle(call, ending)
-        if downstream.head_sent:
+        if begun:
             self._end_stream(call, ending, downstream)
         elif envelope is not None:
             downstream.send(envelope.status, tuple(envelope.headers.items()), envelope.body)
@@ -162,9 +164,21 @@ class Relay:
         left_out = self.planner.left_out(call.candidates, model, now_s)
         raise faults.of_none_left(left_out, call.model_name)
 
-    async def _hold(self, call: Call) -> None:
+    def _holds_at_once(self, call: Call) -> bool:
+        """Whether the call holds all it needs, as nearly all do; else there is more to be asked."""
         if call.operation.free:
-            return
+            return True
+        wanted, least = admit.hold_amounts(call)
+        if not wanted:
+            return True
+        try:
+            payment = payment_of(call.key, call.arrival.started_ms)
+            call.hold = self.funds.try_hold(payment, wanted, least)
+        except (WalletEmpty, QuotaUsed):
+            return False
+        return call.hold is not None
+
+    async def _hold(self, call: Call) -> None:
         payment = payment_of(call.key, call.arrival.started_ms)
         try:
             try:
@@ -178,10 +192,7 @@ class Relay:
 
     async def _try_hold(self, call: Call, payment: Payment) -> None:
         wanted, least = admit.hold_amounts(call)
-        if wanted:
-            call.hold = self.funds.try_hold(payment, wanted, least)
-            if call.hold is None:
-                call.hold = await self.funds.hold(payment, wanted, least)
+        call.hold = await self.funds.hold(payment, wanted, least)
 
     async def _estimated(self, call: Call, payment: Payment) -> bool:
         """Whether a better estimate of the input than its cheap bound may change a refusal."""
@@ -343,6 +354,7 @@ class Relay:
                 return await self._streamed_answer(call, exchange, pump)
             return AttemptEnd(fault=Fault(Condition.UPSTREAM_INVALID), fail_over=True)
         finally:
+            call.waiter = None  # it may refer to an exception, and so to the call
             if not exchange.head.done() or call.interrupted is not None:
                 exchange.cancel()
 

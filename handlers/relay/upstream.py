@@ -105,20 +105,22 @@ def _error_of(exchange: Exchange, code: int, message: str) -> UpstreamError:
     return UpstreamError(_ERROR_KINDS.get(code, "protocol"), message)
 
 
-_CALLBACKS = (
-    pycurl.HEADERFUNCTION,
-    pycurl.WRITEFUNCTION,
-    pycurl.READFUNCTION,
-    pycurl.SEEKFUNCTION,
-)
+def _let_go(_: bytes) -> None:
+    """Stands for the `write` of an exchange that is over."""
 
 
-def _let_go(*_: object) -> None:
-    """Stands for the callbacks of an exchange that is over."""
+class _Handle:
+    """A handle of libcurl, and what `_configure` has set last."""
+
+    __slots__ = ("configured", "curl")
+
+    def __init__(self) -> None:
+        self.curl = _make_curl()
+        self.configured: tuple[object, ...] = ()
 
 
-def _make_handle() -> Any:
-    """A handle with all that is the same for every request: to set it anew takes 3 us."""
+def _make_curl() -> Any:
+    """With all that is the same for every request: to set it anew takes 3 us."""
     curl = pycurl.Curl()
     setopt = curl.setopt
     setopt(pycurl.USERAGENT, _USER_AGENT)
@@ -132,27 +134,33 @@ def _make_handle() -> Any:
     return curl
 
 
-def _configure(exchange: Exchange, request: UpstreamRequest, header_lines: list[bytes]) -> None:
-    setopt = exchange.handle.setopt
-    setopt(pycurl.URL, request.url)
-    setopt(pycurl.HTTPHEADER, header_lines + _ENGINE_HEADER_LINES)
-    # 0 would be libcurl's default of five minutes.
-    setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(request.connect_timeout_s * 1000)))
+def _configure(handle: _Handle, request: UpstreamRequest, exchange: Exchange) -> None:
+    """Tell libcurl about a request. ValueError for header lines that cannot be sent."""
+    setopt = handle.curl.setopt
+    source = exchange.source
+    # A larger one makes a large upload some 10 % cheaper, but stays as long as the stream.
+    large = source is not None and source.size > UPLOAD_BUFFER_BYTES and not request.stream
+    wanted = (request.method, request.url, request.connect_timeout_s, large, request.headers)
+    # A kept handle mostly had the same: to set these anew takes 4 us.
+    if handle.configured != wanted:
+        setopt(pycurl.HTTPHEADER, encode_header_lines(request.headers) + _ENGINE_HEADER_LINES)
+        setopt(pycurl.URL, request.url)
+        # 0 would be libcurl's default of five minutes.
+        setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(request.connect_timeout_s * 1000)))
+        buffer_bytes = UPLOAD_BUFFER_LARGE_BYTES if large else UPLOAD_BUFFER_BYTES
+        setopt(pycurl.UPLOAD_BUFFERSIZE, buffer_bytes)
+        if source is None:
+            setopt(pycurl.CUSTOMREQUEST, request.method)
+        else:
+            setopt(pycurl.POST, 1)
+        handle.configured = wanted
     setopt(pycurl.HEADERFUNCTION, exchange.raw_head.extend)  # no Python for each line
     setopt(pycurl.WRITEFUNCTION, exchange.write)
-    source = exchange.source
-    if source is None:
-        setopt(pycurl.CUSTOMREQUEST, request.method)
-    else:
-        setopt(pycurl.POST, 1)
-        setopt(pycurl.POSTFIELDSIZE, exchange.body_bytes)
+    if source is not None:
+        setopt(pycurl.POSTFIELDSIZE, source.size)
         setopt(pycurl.READFUNCTION, source.read)
         # For the second sending when a kept connection turns out to be dead.
         setopt(pycurl.SEEKFUNCTION, source.rewind)
-        # A larger one makes a large upload some 10 % cheaper, but stays as long as the stream.
-        large = exchange.body_bytes > UPLOAD_BUFFER_BYTES and not request.stream
-        buffer_bytes = UPLOAD_BUFFER_LARGE_BYTES if large else UPLOAD_BUFFER_BYTES
-        setopt(pycurl.UPLOAD_BUFFERSIZE, buffer_bytes)
 
 
 def _open_public_socket(purpose: int, address: Any) -> Any:
@@ -179,7 +187,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self._epoll = select.epoll()
         self._watched: set[int] = set()
         self._exchanges: dict[Any, Exchange] = {}
-        self._idle_handles: list[Any] = []
+        self._idle_handles: list[_Handle] = []
         self._flushing = False
         self._acting_now = False
         self._timer: asyncio.TimerHandle | None = None
@@ -206,8 +214,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
         if self._timer is not None:
             self._timer.cancel()
         self.loop.remove_reader(self._epoll.fileno())
-        for curl in self._idle_handles:
-            curl.close()
+        for handle in self._idle_handles:
+            handle.curl.close()
         super().close()
         self._epoll.close()
 
@@ -217,23 +225,23 @@ class UpstreamClient(CurlAsyncHTTPClient):
             raise RuntimeError("the upstream client is closed")
         if request.method not in (("GET", "DELETE") if request.body is None else ("POST",)):
             raise ValueError("a GET or DELETE without a body or a POST with one, nothing else")
-        header_lines = encode_header_lines(request.headers)
         if not request.url.isascii():
             raise ValueError("a URL must be ASCII")
         # Kept handles are those of POSTs and stay so.
         reusing = self._idle_handles and request.body is not None
-        curl = self._idle_handles.pop() if reusing else self._new_handle()
-        exchange = Exchange(self, curl, request)
-        _configure(exchange, request, header_lines)
-        self._exchanges[curl] = exchange
+        handle = self._idle_handles.pop() if reusing else self._new_handle()
+        exchange = Exchange(self, handle, request)
+        _configure(handle, request, exchange)
+        self._exchanges[handle.curl] = exchange
         self._acting_now = True  # add_handle asks for a turn in 0 ms: it gets one right here
-        self._multi.add_handle(curl)
+        self._multi.add_handle(handle.curl)
         self._acting_now = False
         self._act(pycurl.SOCKET_TIMEOUT, 0)
         return exchange
 
-    def _new_handle(self) -> Any:
-        curl = _make_handle()
+    def _new_handle(self) -> _Handle:
+        handle = _Handle()
+        curl = handle.curl
         if not self._allow_private:
             # Asked for each new connection, with the address that the name was resolved to.
             curl.setopt(pycurl.OPENSOCKETFUNCTION, _open_public_socket)
@@ -241,7 +249,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
             curl.setopt(pycurl.CAINFO, self._ca_file)
         if self._ca_dir is not None:
             curl.setopt(pycurl.CAPATH, self._ca_dir)
-        return curl
+        return handle
 
     # For exchanges.
 
@@ -263,27 +271,26 @@ class UpstreamClient(CurlAsyncHTTPClient):
         """Let libcurl read the exchange's socket or not; nothing when it is done with it."""
         if exchange.handle is not None:
             try:
-                exchange.handle.pause(pycurl.PAUSE_CONT if reading else pycurl.PAUSE_RECV)
+                exchange.handle.curl.pause(pycurl.PAUSE_CONT if reading else pycurl.PAUSE_RECV)
             except pycurl.error:
                 pass  # the transfer has failed meanwhile: libcurl reports that by itself
 
     def release(self, exchange: Exchange) -> None:
         """Take the exchange from libcurl, whatever it does with it just now. Idempotent."""
-        curl = exchange.handle
-        if curl is None:
+        handle = exchange.handle
+        if handle is None:
             return
-        was_post = exchange.source is not None
-        exchange.released(
-            int(curl.getinfo(pycurl.CONNECT_TIME) * 1000), curl.getinfo(pycurl.REQUEST_SIZE)
-        )
+        curl = handle.curl
+        exchange.released()
         self._exchanges.pop(curl, None)
         self._multi.remove_handle(curl)
-        if not was_post or len(self._idle_handles) >= HANDLES_MAX or self._closing:
+        posted = handle.configured[0] == "POST"
+        if not posted or len(self._idle_handles) >= HANDLES_MAX or self._closing:
             curl.close()
             return
-        for callback in _CALLBACKS:  # they lead to the exchange
-            curl.setopt(callback, _let_go)
-        self._idle_handles.append(curl)
+        # It leads to the exchange with all its bytes; of the others little is left.
+        curl.setopt(pycurl.WRITEFUNCTION, _let_go)
+        self._idle_handles.append(handle)
 
     # The next two are called by libcurl: they must neither raise nor call it.
 

@@ -34,21 +34,38 @@ DISCARD_MAX_BYTES = 65_536  # behind a terminal marker; more is not an end but a
 _SEEK_DONE, _SEEK_FAILED = 0, 1  # libcurl's CURL_SEEKFUNC_OK and _FAIL
 
 
-class RequestBody(BytesIO):
+class RequestBody:
     """What is sent. libcurl may send it again once, on a new connection, when a kept one had died;
-    it would go on to six times, and a vendor may bill each of them."""
+    it would go on to six times, and a vendor may bill each of them.
+
+    `read` is the READFUNCTION. No BytesIO by itself: to free an object of a class of ours that is
+    one takes as long as all the rest of its life.
+    """
+
+    __slots__ = ("_rewound", "_stream", "read", "size")
 
     def __init__(self, body: bytes) -> None:
-        super().__init__(body)
+        self._stream = BytesIO(body)
         self._rewound = False
+        self.read = self._stream.read
+        self.size = len(body)
 
     def rewind(self, offset: int, origin: int) -> int:
         """SEEKFUNCTION."""
         if self._rewound:
             return _SEEK_FAILED
         self._rewound = True
-        self.seek(offset, origin)
+        self._stream.seek(offset, origin)
         return _SEEK_DONE
+
+    @property
+    def taken(self) -> bool:
+        """Whether libcurl has read it to its end."""
+        return self._stream.tell() == self.size
+
+    def close(self) -> None:
+        """Frees the bytes, whoever still refers to this."""
+        self._stream.close()
 
 
 class Engine(Protocol):
@@ -70,9 +87,8 @@ class Exchange:
     `head` resolves when it is known what the answer is. An event stream (asked for, and status
     < 400): with the first bytes of its body; `streaming` is True and `pipe` gives the body.
     Anything else: when the body is complete, in `body`. It raises UpstreamError; `cancel` cancels
-    it. From then on `status`, `content_type`, `header`, `first_byte_ms`, `connected_ms` (0 for a
-    connection that was there) and `request_sent` (libcurl has taken the request whole) say what is
-    known. Sinks and end callbacks must not raise.
+    it. From then on `status`, `content_type`, `header` and `first_byte_ms` say what is known. Sinks
+    and end callbacks must not raise.
     """
 
     __slots__ = (
@@ -100,14 +116,11 @@ class Exchange:
         "_unpacked",
         "_unpacker",
         "body",
-        "body_bytes",
-        "connected_ms",
         "content_type",
         "first_byte_ms",
         "handle",
         "head",
         "raw_head",
-        "request_sent",
         "source",
         "status",
         "streaming",
@@ -120,14 +133,11 @@ class Exchange:
         self.streaming = False
         self.body = b""
         self.first_byte_ms: int | None = None
-        self.connected_ms = 0
-        self.request_sent = False
         self._engine = engine
         self.handle: Any = handle  # the engine's; None as soon as libcurl is done with it
         self.raw_head = bytearray()  # the engine's, too
         # Only the body is kept of the request, and it can be freed early: streams last long.
         self.source = None if request.body is None else RequestBody(request.body)
-        self.body_bytes = 0 if request.body is None else len(request.body)
         self._stream_wanted = request.stream
         self._stream_type = request.stream_type
         self._max_answer_bytes = request.max_answer_bytes
@@ -182,7 +192,7 @@ class Exchange:
 
         When the upstream answered before it had all of it, it is freed at the end instead.
         """
-        if self.source is not None and self.source.tell() == self.body_bytes:
+        if self.source is not None and self.source.taken:
             self.source.close()
             self.source = None
 
@@ -278,14 +288,12 @@ class Exchange:
         else:
             self.fail(self._patience_kind, f"nothing came for {self._patience_ticks} s")
 
-    def released(self, connected_ms: int, sent_bytes: int) -> None:
-        """The engine has taken the handle away; `sent_bytes` of the request were sent."""
+    def released(self) -> None:
+        """The engine has taken the handle away."""
         self.handle = None
-        self.connected_ms = connected_ms
-        source = self.source
-        whole = source is None or source.tell() == self.body_bytes
-        self.request_sent = whole and sent_bytes > 0
-        self.source = None
+        if self.source is not None:
+            self.source.close()  # the handle still leads to it
+            self.source = None
 
     # Inside.
 

@@ -12,7 +12,7 @@ from handlers.fallback import FallbackHandler, LivezHandler, RootHandler
 from handlers.generate_content import GenerateContentHandler
 from handlers.messages import CountTokensHandler, MessagesHandler
 from handlers.models import ModelsHandler
-from handlers.request import Request, RequestHeaders
+from handlers.request import Request
 from handlers.responses import (
     CompactHandler,
     InputTokensHandler,
@@ -99,7 +99,7 @@ class Connection:
 def test_a_path_finds_its_handler(method, path, monkeypatch):
     found = []
     monkeypatch.setattr(routes, "HandlerRun", found.append)
-    headers = RequestHeaders([])
+    headers = {}
     Router("the site").delegate(Request(Connection(), method, path, headers))
     [handler] = found
     wanted = (FOUND if method == "GET" else POSTED)[path]
@@ -127,7 +127,7 @@ def test_what_the_documents_call_served_has_a_handler(family, method, path, monk
     found = []
     monkeypatch.setattr(routes, "HandlerRun", found.append)
     path = path.replace("{model}", "vendor/m:8b").replace("{id}", "resp_1")
-    Router("the site").delegate(Request(Connection(), method, path, RequestHeaders([])))
+    Router("the site").delegate(Request(Connection(), method, path, {}))
     [handler] = found
     assert not isinstance(handler, FallbackHandler)
     if hasattr(handler, "family"):

@@ -61,6 +61,10 @@ def test_every_call_has_lists_of_its_own():
     assert second.attempts == [] and second.delivery == Delivery()
 
 
+async def await_it(call, future):
+    await call.wait(future)
+
+
 async def test_waiting_for_what_comes():
     call, future = a_call(), asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_soon(future.set_result, "came")
@@ -80,7 +84,7 @@ async def test_waiting_for_what_fails():
 @pytest.mark.parametrize("reason", [ClientGone, DrainForced])
 async def test_who_waits_is_interrupted(reason):
     call, future = a_call(), asyncio.get_running_loop().create_future()
-    waiting = asyncio.create_task(call.wait(future))
+    waiting = asyncio.create_task(await_it(call, future))
     await asyncio.sleep(0)
     call.interrupt(reason())
     with pytest.raises(reason):
@@ -98,7 +102,7 @@ async def test_who_waits_next_is_interrupted():
 
 async def test_the_first_interrupt_counts():
     call, future = a_call(), asyncio.get_running_loop().create_future()
-    waiting = asyncio.create_task(call.wait(future))
+    waiting = asyncio.create_task(await_it(call, future))
     await asyncio.sleep(0)
     call.interrupt(ClientGone())
     call.interrupt(DrainForced())
@@ -110,7 +114,7 @@ async def test_the_first_interrupt_counts():
 
 async def test_an_interrupt_that_comes_with_the_result_leaves_the_result():
     call, future = a_call(), asyncio.get_running_loop().create_future()
-    waiting = asyncio.create_task(call.wait(future))
+    waiting = asyncio.create_task(await_it(call, future))
     await asyncio.sleep(0)
     future.set_result("came")
     call.interrupt(ClientGone())
