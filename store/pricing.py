@@ -184,4 +184,4 @@ def _format_decimal(value: int, one: int, decimals: int) -> str:
     sign = "-" if value < 0 else ""
     if not fraction:
         return f"{sign}{whole}"
-    return f"{sign}{whole}.{fraction:0{decimals}}".rstrip("0")
+    return f"{sign}{whole}.{str(fraction).zfill(decimals).rstrip('0')}"

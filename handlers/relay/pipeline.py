@@ -367,17 +367,18 @@ class Relay:
         elif call.without == "beta":
             client_headers = {n: v for n, v in client_headers.items() if n != "anthropic-beta"}
         path = family.upstream_path(call.operation, call.upstream_model or "", call.target)
+        # By position, as with all that is made for each call.
         return UpstreamRequest(
-            method=call.method,
-            url=channel.base_url + vendor.prefixes.get(family.name, "") + path + call.query,
-            headers=family.request_headers(client_headers, vendor, key),
-            body=_edited_body(call, vendor),
-            connect_timeout_s=limits.connect_timeout_s,
-            first_byte_timeout_s=limits.first_byte_timeout_s,
-            idle_timeout_s=limits.idle_timeout_s,
-            max_answer_bytes=limits.max_answer_bytes,
-            stream=bool(call.stream),
-            stream_type=CONTENT_TYPES[call.operation.framing],
+            call.method,
+            channel.base_url + vendor.prefixes.get(family.name, "") + path + call.query,
+            family.request_headers(client_headers, vendor, key),
+            _edited_body(call, vendor),
+            limits.connect_timeout_s,
+            limits.first_byte_timeout_s,
+            limits.idle_timeout_s,
+            limits.max_answer_bytes,
+            bool(call.stream),
+            CONTENT_TYPES[call.operation.framing],
         )
 
     def _whole_answer(self, call: Call, exchange: Exchange) -> AttemptEnd:

@@ -186,6 +186,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self._closing = False
         self._epoll = select.epoll()
         self._watched: set[int] = set()
+        self._parked: set[int] = set()  # of them those that libcurl is not interested in now
         self._exchanges: dict[Any, Exchange] = {}
         self._idle_handles: list[_Handle] = []
         self._flushing = False
@@ -301,15 +302,12 @@ class UpstreamClient(CurlAsyncHTTPClient):
             app_log.error("cannot watch an upstream socket: %s", error)
 
     def _watch(self, fd: int, mask: int | None) -> None:
-        """Without interest it is taken out: epoll reports a hang-up whatever the mask is."""
+        """Without interest a socket stays in the set until it tells something: most are idle for a
+        moment between two requests."""
         if mask is None:
-            if fd in self._watched:
-                self._watched.discard(fd)
-                try:
-                    self._epoll.unregister(fd)
-                except FileNotFoundError:
-                    pass  # closed already
+            self._parked.add(fd)
             return
+        self._parked.discard(fd)
         if fd in self._watched:
             try:
                 self._epoll.modify(fd, mask)
@@ -318,6 +316,15 @@ class UpstreamClient(CurlAsyncHTTPClient):
                 pass  # closed and opened again in between: the kernel has forgotten it
         self._epoll.register(fd, mask)
         self._watched.add(fd)
+
+    def _forget(self, fd: int) -> None:
+        """Nobody is interested in what an idle socket has to tell: mostly that it was closed."""
+        self._parked.discard(fd)
+        self._watched.discard(fd)
+        try:
+            self._epoll.unregister(fd)
+        except FileNotFoundError:
+            pass  # closed already
 
     def _set_timeout(self, msecs: int) -> None:
         """One loop timer at most: a later wish only moves the mark it looks at when it fires."""
@@ -360,7 +367,10 @@ class UpstreamClient(CurlAsyncHTTPClient):
         act = self._multi.socket_action
         try:
             for fd, events in self._epoll.poll(0, SOCKETS_PER_TURN):
-                running = act(fd, _ACTIONS[events])[1]
+                if fd in self._parked:
+                    self._forget(fd)
+                else:
+                    running = act(fd, _ACTIONS[events])[1]
         except pycurl.error as error:
             app_log.error("libcurl: %s", error)
         self._after_action(running)
