@@ -9,11 +9,10 @@ import click
 from commands.edits import editor, print_outcome
 from commands.output import config_option, json_option
 from commands.store_access import opened_store
-from store.document import Document, label, parse
+from store.document import parse
 from store.errors import Refused
 
 STDIN = "-"
-NOT_ENFORCED = ("rpm", "tpm", "concurrency")  # of channels
 
 
 @click.command()
@@ -31,21 +30,9 @@ def command(file: str, dry_run: bool, prune: bool, config: Path | None, as_json:
     """
     text, folder = _read(file)
     document = parse(text, os.environ, folder)
-    for note in _not_enforced(document):
-        click.echo(note, err=True)
     with opened_store(config) as access:
         outcome = editor(access).apply(document, prune=prune, dry_run=dry_run)
     print_outcome(outcome, as_json, dry_run=dry_run)
-
-
-def _not_enforced(document: Document) -> list[str]:
-    """A line for each channel with limits, which this version stores and does not act on yet."""
-    return [
-        f"note: {label(entry.kind, entry.identity)}: {', '.join(found)}: stored, not enforced yet"
-        for entry in document
-        if entry.kind == "channel"
-        and (found := [name for name in NOT_ENFORCED if entry.fields.get(name)])
-    ]
 
 
 def _read(file: str) -> tuple[str, Path]:

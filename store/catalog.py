@@ -61,7 +61,7 @@ class Channel:
     """One upstream account; `models` maps public to upstream names, keys may be empty.
 
     `fingerprints` stand for the keys, in their order, wherever the store or another process has to
-    tell one from another.
+    tell one from another. Limits of 0: none; `key_rpm` and its like are of each upstream key.
     """
 
     id: str
@@ -79,6 +79,9 @@ class Channel:
     tpm: int = 0
     concurrency: int = 0
     fingerprints: tuple[str, ...] = field(default=(), repr=False)
+    key_rpm: int = 0
+    key_tpm: int = 0
+    key_concurrency: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +221,8 @@ def _channels(db: peewee.Database, cipher: Cipher, faults: list[str]) -> list[Ch
     for channel_id, token, fingerprint in execute(db, query).fetchall():
         sealed.setdefault(channel_id, []).append((token, fingerprint))
     query = """SELECT "id", "name", "vendor", "family", "base_url", "groups", "models",
-      "priority", "weight", "enabled", "rpm", "tpm", "concurrency" FROM "channels" """
+      "priority", "weight", "enabled", "rpm", "tpm", "concurrency", "key_rpm", "key_tpm",
+      "key_concurrency" FROM "channels" """
     channels = []
     for row in execute(db, query).fetchall():
         try:
@@ -248,4 +252,7 @@ def _channel(row: Sequence[Any], keys: tuple[tuple[str, str], ...]) -> Channel:
         tpm=row[11],
         concurrency=row[12],
         fingerprints=tuple(fingerprint for _, fingerprint in keys),
+        key_rpm=row[13],
+        key_tpm=row[14],
+        key_concurrency=row[15],
     )

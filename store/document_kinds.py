@@ -85,7 +85,9 @@ def _parse_quota(text: str) -> int:
 
 _MONEY = Number(parse_money, format_money)
 _TOKENS = Optional(Integer(1, MAX_TOKENS))
-_LIMITS = {name: Field(Integer(0, MAX_LIMIT), 0) for name in ("rpm", "tpm", "concurrency")}
+_LIMIT = Field(Integer(0, MAX_LIMIT), 0)
+_LIMITS = dict.fromkeys(("rpm", "tpm", "concurrency"), _LIMIT)
+_KEY_LIMITS = dict.fromkeys(("key_rpm", "key_tpm", "key_concurrency"), _LIMIT)
 _ENABLED = {"enabled": Field(Boolean(), True)}
 
 # In the order in which entries are made: what is referred to comes first.
@@ -121,6 +123,7 @@ KINDS: Mapping[str, Kind] = {
             "priority": Field(Integer(-MAX_PRIORITY, MAX_PRIORITY), 0),
             "weight": Field(Integer(1, MAX_WEIGHT), 1),
             **_LIMITS,
+            **_KEY_LIMITS,
             **_ENABLED,
         },
     ),
@@ -131,6 +134,7 @@ KINDS: Mapping[str, Kind] = {
             "balance": Field(_MONEY, 0, once=True),
             "password": Field(Optional(PASSWORD), None, secret=True),
             "order": Field(Choice(SPEND_ORDERS), "plan_first"),
+            **_LIMITS,
             **_ENABLED,
         },
     ),

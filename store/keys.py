@@ -54,7 +54,7 @@ class KeyEntry:
     models None: no narrowing. `disabled` is also true when the user is disabled. `limit_window`
     None: no spend limit. `subscriptions`: those of the user that, like their plans, are not
     disabled and that were not over when this was read, soonest end first; some may start later.
-    Limits of 0: none.
+    Limits of 0: none; those of the user hold for all its keys together.
     """
 
     id: str
@@ -74,6 +74,9 @@ class KeyEntry:
     rpm: int = 0
     tpm: int = 0
     concurrency: int = 0
+    user_rpm: int = 0
+    user_tpm: int = 0
+    user_concurrency: int = 0
 
 
 def make_secret(random_bytes: bytes | None = None) -> str:
@@ -117,7 +120,7 @@ def pepper_id(pepper: str) -> str:
 _FIND = """SELECT k."id", k."name", u."id", u."name", COALESCE(g."name", ''),
   k."disabled", u."disabled", k."revoked_ms", k."expires_ms", k."models", k."networks",
   u."spend_order", s."valid_until_ms", k."limit_nanos", k."limit_window",
-  k."rpm", k."tpm", k."concurrency"
+  k."rpm", k."tpm", k."concurrency", u."rpm", u."tpm", u."concurrency"
   FROM "key_secrets" s
   JOIN "api_keys" k ON k."id" = s."key_id"
   JOIN "users" u ON u."id" = k."user_id"
@@ -179,6 +182,9 @@ def _entry(row: Sequence[Any], subscriptions: Sequence[Subscription]) -> KeyEntr
         rpm=row[15],
         tpm=row[16],
         concurrency=row[17],
+        user_rpm=row[18],
+        user_tpm=row[19],
+        user_concurrency=row[20],
     )
 
 

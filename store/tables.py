@@ -68,6 +68,9 @@ class User(Row):
     role = peewee.CharField()
     password_hash = peewee.CharField(null=True)
     spend_order = peewee.CharField()
+    rpm = peewee.BigIntegerField(default=0)
+    tpm = peewee.BigIntegerField(default=0)
+    concurrency = peewee.BigIntegerField(default=0)
     disabled = Flag(default=False)
     created_ms = peewee.BigIntegerField()
 
@@ -139,6 +142,9 @@ class Channel(Row):
     rpm = peewee.BigIntegerField(default=0)
     tpm = peewee.BigIntegerField(default=0)
     concurrency = peewee.BigIntegerField(default=0)
+    key_rpm = peewee.BigIntegerField(default=0)
+    key_tpm = peewee.BigIntegerField(default=0)
+    key_concurrency = peewee.BigIntegerField(default=0)
     enabled = Flag(default=True)
 
     class Meta:

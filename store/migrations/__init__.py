@@ -11,6 +11,7 @@ from store.migrations import (
     m0003_codes,
     m0004_accounts,
     m0005_usage_caller,
+    m0007_limits,
 )
 from store.migrations.ddl import Migration
 
@@ -20,4 +21,5 @@ ALL: tuple[Migration, ...] = (
     m0003_codes.MIGRATION,
     m0004_accounts.MIGRATION,
     m0005_usage_caller.MIGRATION,
+    m0007_limits.MIGRATION,
 )

@@ -66,6 +66,28 @@ def create(dialect: str, table: Table) -> list[str]:
     return [_statement(table.name, parts) + tail + (f" {table.partition}" * bool(table.partition))]
 
 
+def add_columns(dialect: str, table: str, columns: Sequence[tuple[str, str]]) -> list[str]:
+    """The statements that add columns to a table; on MySQL all at once, if they are not there yet.
+
+    SQLite has no such condition and needs none: a migration is one transaction there.
+    """
+    parts = [f'ADD COLUMN "{name}" {_type(dialect, kind)}' for name, kind in columns]
+    if dialect == SQLITE:
+        return [f'ALTER TABLE "{table}" {part}' for part in parts]
+    there = (
+        "SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE()"
+        f" AND table_name = '{table}' AND column_name = '{columns[0][0]}'"
+    )
+    alter = f'ALTER TABLE "{table}" {", ".join(parts)}'
+    return [
+        # A session of its own would forget it: the next ones are run on the same connection.
+        f"SET @alter = IF(({there}) = 0, '{alter}', 'DO 0')",
+        "PREPARE add_columns FROM @alter",
+        "EXECUTE add_columns",
+        "DEALLOCATE PREPARE add_columns",
+    ]
+
+
 def _statement(name: str, parts: Sequence[str]) -> str:
     body = ",\n  ".join(parts)
     return f'CREATE TABLE IF NOT EXISTS "{name}" (\n  {body}\n)'

@@ -117,25 +117,6 @@ def test_who_did_it_is_in_the_audit_log_without_secrets(filled, monkeypatch):
     assert "hunter22" not in str(rows) and UPSTREAM_KEY not in str(rows)
 
 
-def test_limits_that_nothing_enforces_yet_are_named(filled, tmp_path):
-    path = tmp_path / "limits.json"
-    path.write_text(json.dumps({"channel": [{"name": "main", "rpm": 5, "tpm": 0}]}))
-    done = filled.run("apply", str(path))
-    assert done.code == 0
-    assert done.err == 'note: channel "main": rpm: stored, not enforced yet\n'
-
-
-def test_limits_that_are_enforced_are_not_named(filled):
-    limited = {"user": "alice", "name": "laptop", "limit": "5", "limit_window": "month", "rpm": 9}
-    doc = {
-        "key": [limited],
-        "group": [{"name": "default", "concurrency": 5}],
-        "user": [{"name": "alice", "order": "wallet_only"}],
-    }
-    done = filled.run("apply", "-", stdin=json.dumps(doc))
-    assert (done.code, done.err) == (0, "")
-
-
 def test_plans_and_subscriptions_go_in_and_out(either):
     doc = document() | {
         "plan": [{"name": "monthly", "quota": "20.00", "window": "month"}],

@@ -74,6 +74,9 @@ def test_lists_have_id_and_all_fields_in_order_of_name(applied, database):
         "role": "member",
         "password": "***",
         "order": "plan_first",
+        "rpm": 0,
+        "tpm": 0,
+        "concurrency": 0,
         "enabled": True,
     }
     assert show(database, "user", "bob")["password"] is None

@@ -215,3 +215,13 @@ def test_a_key_knows_its_limits(editor, look, key):
     assert (look(ALICE).rpm, look(ALICE).tpm, look(ALICE).concurrency) == (0, 0, 0)
     editor.set_fields("key", "alice/laptop", {"rpm": "5", "tpm": "60", "concurrency": "7"})
     assert (look(ALICE).rpm, look(ALICE).tpm, look(ALICE).concurrency) == (5, 60, 7)
+
+
+def test_a_key_knows_the_limits_of_its_user(editor, look, key):
+    def limits():
+        found = look(ALICE)
+        return found.user_rpm, found.user_tpm, found.user_concurrency
+
+    assert limits() == (0, 0, 0)
+    editor.set_fields("user", "alice", {"rpm": "5", "tpm": "60", "concurrency": "7"})
+    assert limits() == (5, 60, 7)
