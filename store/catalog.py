@@ -32,6 +32,10 @@ class Group:
     rpm: int = 0
     tpm: int = 0
     concurrency: int = 0
+    limited: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limited", bool(self.rpm or self.tpm or self.concurrency))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,12 @@ class Channel:
     key_rpm: int = 0
     key_tpm: int = 0
     key_concurrency: int = 0
+    limited: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        own = self.rpm or self.tpm or self.concurrency
+        of_keys = self.key_rpm or self.key_tpm or self.key_concurrency
+        object.__setattr__(self, "limited", bool(own or of_keys))
 
 
 @dataclass(frozen=True, slots=True)

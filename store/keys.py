@@ -14,7 +14,7 @@ import json
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import peewee
@@ -77,6 +77,12 @@ class KeyEntry:
     user_rpm: int = 0
     user_tpm: int = 0
     user_concurrency: int = 0
+    limited: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        own = self.rpm or self.tpm or self.concurrency
+        of_user = self.user_rpm or self.user_tpm or self.user_concurrency
+        object.__setattr__(self, "limited", bool(own or of_user))
 
 
 def make_secret(random_bytes: bytes | None = None) -> str:

@@ -1,12 +1,12 @@
 """Counters of limits that all workers of a node share: requests and tokens a minute, running calls.
 
-One memory file of the supervisor's is mapped by every worker. A subject (a key, a group) has a row
-of it: two GCRA cells, each the nanosecond at which its bucket is full again, and in each worker's
-column the number of its running calls. What is read and then written stands under a byte-range lock
-of the file; the kernel frees it when its holder is killed. A column is written by its own worker
-alone, and a second byte-range lock, held for life, tells whether that worker lives: `sweep` empties
-the columns of the dead. Belongs to one event loop; nothing here knows a call. A store that several
-nodes share would offer `Cells`, too.
+One memory file of the supervisor's is mapped by every worker. A subject (a key, a channel) has a
+row of it: two GCRA cells, each the nanosecond at which its bucket is full again, and in each
+worker's column the number of its running calls. What is read and then written stands under a
+byte-range lock of the file; the kernel frees it when its holder is killed. A column is written by
+its own worker alone, and a second byte-range lock, held for life, tells whether that worker lives:
+`sweep` empties the columns of the dead. Belongs to one event loop; nothing here knows a call. A
+store that several nodes share would offer `Cells`, too.
 
 Why memory and no file of the journal's folder: a full disk would kill whoever writes to the map.
 """
@@ -42,19 +42,22 @@ class Unfit(Exception):
     """The memory cannot be shared: another version's, or more workers than columns."""
 
 
-class Claim(Struct, frozen=True, gc=False):
-    """What a subject may do (0: no limit), and the tokens that one call of it wants.
+class Claim(Struct, eq=False, gc=False):
+    """A subject and what it may do; 0: no limit. Worth keeping for one `Cells`: it knows its row.
 
-    When the call's `tokens` are more than is left, all that is left is reserved, unless that is
-    less than `least`. Neither is ever more than the limit.
+    `each_ns`: for how long one request fills the bucket. `tag` and `row`: where it stood last.
     """
 
     subject: str
     rpm: int
     tpm: int
     concurrency: int
-    tokens: int = 0
-    least: int = 0
+    each_ns: int = 0
+    tag: int = 0
+    row: int = -1
+
+    def __post_init__(self) -> None:
+        self.each_ns = -(-MINUTE_NS // self.rpm) if self.rpm else 0  # rounded to fewer requests
 
 
 class Taken(Struct, gc=False):
@@ -91,16 +94,15 @@ class Refusal(Struct, frozen=True):
     tokens_ns: int
 
 
-def request_ns(rpm: int) -> int:
-    """How long one request of so many a minute fills its bucket; rounded to fewer of them."""
-    return -(-MINUTE_NS // rpm)
-
-
 class Cells(Protocol):
     """Where limits are counted."""
 
-    def enter(self, claims: Sequence[Claim]) -> Slots | Refusal:
-        """Takes what the claims ask for, all or nothing."""
+    def enter(self, claims: Sequence[Claim], tokens: int = 0, least: int = 0) -> Slots | Refusal:
+        """Takes a call's part of all claims, or nothing. A refusal has the longest of the waits.
+
+        When its `tokens` are more than is left of a limit, all that is left is reserved, unless
+        that is less than `least`. Neither is ever more than the limit.
+        """
         ...  # pragma: no cover
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
@@ -124,7 +126,6 @@ class SharedCells:
     def __init__(self, descriptor: int, rows: int = ROWS) -> None:
         self._file = descriptor
         self._rows = rows
-        self._places: dict[str, tuple[int, int]] = {}  # subject: tag, row where it stood last
         self._uncounted = 0
         self._unlocked = 0
         size = _HEADER_BYTES + 8 * _ROW_WORDS * rows + _COUNT_BYTES * COLUMNS * rows
@@ -206,19 +207,18 @@ class SharedCells:
 
     # ---- calls -----------------------------------------------------------------------------------
 
-    def enter(self, claims: Sequence[Claim]) -> Slots | Refusal:
-        """Takes what the claims ask for, all or nothing. A refusal has the longest of the waits."""
+    def enter(self, claims: Sequence[Claim], tokens: int = 0, least: int = 0) -> Slots | Refusal:
+        """Takes a call's part of all claims, or nothing."""
         self._lock()
         try:
             now_ns = time.monotonic_ns()
             taken: list[Taken] = []
             worst: Refusal | None = None
             for claim in claims:
-                row = self._find(claim.subject, now_ns, taken)
-                if row < 0:
+                if not self._find(claim, now_ns, taken):
                     self._uncounted += 1
                     continue
-                one = self._judge(claim, row, now_ns)
+                one = self._judge(claim, tokens, least, now_ns)
                 if isinstance(one, Taken):
                     taken.append(one)
                 elif worst is None or (one.wait_ns or 0) > (worst.wait_ns or 0):
@@ -233,24 +233,23 @@ class SharedCells:
             self._unlock()
         return Slots(taken, of_tokens)
 
-    def _judge(self, claim: Claim, row: int, now_ns: int) -> Taken | Refusal:
-        """What a call would have of a row, or why not. Changes nothing."""
-        cells, at = self._cells, row * _ROW_WORDS
+    def _judge(self, claim: Claim, tokens: int, least: int, now_ns: int) -> Taken | Refusal:
+        """What a call would have of a claim's row, or why not. Changes nothing."""
+        cells, row, each_ns = self._cells, claim.row, claim.each_ns
+        at = row * _ROW_WORDS
         # Comparisons instead of max and min: this runs for every call.
         requests_ns, tokens_ns = cells[at + 1] - now_ns, cells[at + 2] - now_ns
         requests_ns = requests_ns if requests_ns > 0 else 0
         tokens_ns = tokens_ns if tokens_ns > 0 else 0
-        each_ns = request_ns(claim.rpm) if claim.rpm else 0
         reserved_ns = wait_ns = 0
         kind: Kind | None = None
         if claim.concurrency and self._running(row) >= claim.concurrency:
             kind = "calls"
-        over_ns = requests_ns + each_ns - each_ns * claim.rpm
-        if claim.rpm and over_ns > 0:
+        if each_ns and (over_ns := requests_ns + each_ns - each_ns * claim.rpm) > 0:
             kind, wait_ns = "requests", over_ns
-        if claim.tpm and claim.tokens:
-            reserved_ns = min(claim.tokens * MINUTE_NS // claim.tpm, MINUTE_NS)
-            least_ns = min(claim.least * MINUTE_NS // claim.tpm, reserved_ns)
+        if tokens and claim.tpm:
+            reserved_ns = min(tokens * MINUTE_NS // claim.tpm, MINUTE_NS)
+            least_ns = min(least * MINUTE_NS // claim.tpm, reserved_ns)
             over_ns = tokens_ns + least_ns - MINUTE_NS
             if over_ns > wait_ns:
                 kind, wait_ns = "tokens", over_ns
@@ -289,7 +288,7 @@ class SharedCells:
     def _settle(self, one: Taken, used_tokens: int | None, now_ns: int) -> None:
         cells, at, claim = self._cells, one.row * _ROW_WORDS, one.claim
         if used_tokens is None and claim.rpm:
-            cells[at + 1] -= request_ns(claim.rpm)
+            cells[at + 1] -= claim.each_ns
         if claim.tpm:
             more_ns = (used_tokens or 0) * MINUTE_NS // claim.tpm - one.reserved_ns
             if more_ns > 0:
@@ -301,27 +300,26 @@ class SharedCells:
 
     # ---- rows ------------------------------------------------------------------------------------
 
-    def _find(self, subject: str, now_ns: int, taken: Sequence[Taken]) -> int:
-        """The row of a subject, one that nobody uses when it has none; -1 when all are used."""
+    def _find(self, claim: Claim, now_ns: int, taken: Sequence[Taken]) -> bool:
+        """Whether a claim has a row now: its own, or one that nobody uses; all may be used."""
         cells, rows = self._cells, self._rows
-        place = self._places.get(subject)
-        if place is not None and cells[place[1] * _ROW_WORDS] == place[0]:
-            return place[1]
-        tag = int.from_bytes(blake2b(subject.encode(), digest_size=8).digest(), signed=True) or 1
-        window = [(tag + step) % rows for step in range(min(WINDOW_ROWS, rows))]
-        found = next((row for row in window if cells[row * _ROW_WORDS] == tag), -1)
+        if claim.row >= 0 and cells[claim.row * _ROW_WORDS] == claim.tag:
+            return True
+        if not claim.tag:
+            subject = blake2b(claim.subject.encode(), digest_size=8).digest()
+            claim.tag = int.from_bytes(subject, signed=True) or 1
+        window = [(claim.tag + step) % rows for step in range(min(WINDOW_ROWS, rows))]
+        found = next((row for row in window if cells[row * _ROW_WORDS] == claim.tag), -1)
         if found < 0:
             others = [one.row for one in taken]
             fit = (row for row in window if row not in others and self._unused(row, now_ns))
             found = next(fit, -1)
             if found < 0:
-                return -1
+                return False
             at = found * _ROW_WORDS
-            cells[at], cells[at + 1], cells[at + 2] = tag, 0, 0
-        if len(self._places) >= rows:
-            self._places.clear()
-        self._places[subject] = tag, found
-        return found
+            cells[at], cells[at + 1], cells[at + 2] = claim.tag, 0, 0
+        claim.row = found
+        return True
 
     def _unused(self, row: int, now_ns: int) -> bool:
         """Whether a row says no more than an empty one."""

@@ -1,12 +1,16 @@
 """Whom a call counts for, what it reserves, and what its caller is told about that.
 
-A key and its group count each for itself; a call has to fit in both. Calls that cost nothing (token
-counts, stored things) have cells of their own beside those of the calls that are paid: the same
-numbers, but neither takes from the other. The counting itself is in cells.py.
+Key, user and group count each for itself; a call has to fit in all. Calls that cost nothing (token
+counts, stored things) have cells of their own there beside those of the calls that are paid: the
+same numbers, but neither takes from the other. A channel and its upstream keys count what is sent
+upstream, whatever it costs. The counting itself is in cells.py.
 """
 
 import logging
 from collections.abc import Sequence
+from typing import TypeVar
+
+from msgspec import Struct
 
 from adapters.faults import Condition, Fault
 from adapters.rate_headers import RateLevel
@@ -18,16 +22,22 @@ from handlers.relay.cells import (
     Claim,
     Refusal,
     SharedCells,
+    Slots,
     Taken,
     Unfit,
     private_cells,
-    request_ns,
 )
+from handlers.relay.plan import Step
+from store.catalog import Channel, Group
+from store.keys import KeyEntry
 
 log = logging.getLogger("sluice.relay")
 
 TELL_EVERY_S = 60
+MAX_REMEMBERED = 20_000  # keys, and channels, whose claims are kept
 _SECOND_NS = 1_000_000_000
+
+_Known = TypeVar("_Known")
 
 
 def shared_cells(descriptor: int) -> SharedCells:
@@ -39,34 +49,93 @@ def shared_cells(descriptor: int) -> SharedCells:
         return private_cells()
 
 
+class Full(Struct, frozen=True, gc=False):
+    """An upstream key has no room: `wait_s` until it has, 0 when nobody knows.
+
+    `of_channel`: it is the channel's own limit, so that its other keys have none either.
+    """
+
+    wait_s: float
+    of_channel: bool
+
+
+class _Callers(Struct, frozen=True, gc=False):
+    """The claims of a key, its user and its group, as long as they are these."""
+
+    key: KeyEntry
+    group: Group
+    paid: tuple[Claim, ...]
+    free: tuple[Claim, ...]
+
+
+class _Upstreams(Struct, frozen=True, gc=False):
+    """The claims of each upstream key with those of its channel, as long as it is this one."""
+
+    channel: Channel
+    of_key: tuple[tuple[Claim, ...], ...]
+
+
 class Limits:
     """The limits of one worker's calls."""
 
     def __init__(self, cells: Cells) -> None:
         self._cells = cells
+        self._callers: dict[str, _Callers] = {}
+        self._upstreams: dict[str, _Upstreams] = {}
         self._quiet_s = 0
 
     @staticmethod
     def concern(call: Call) -> bool:
-        """Whether the key or its group has any limit: most have none, and this is all they cost."""
-        key, group = call.key, call.group
-        assert group is not None
-        return bool(
-            key.rpm or key.concurrency or key.tpm or group.rpm or group.concurrency or group.tpm
-        )
+        """Whether key, user or group has any limit: most have none, and this is all they cost."""
+        assert call.group is not None
+        return call.key.limited or call.group.limited
 
     def enter(self, call: Call) -> tuple[tuple[RateLevel, ...], Fault | None]:
         """Takes what the call needs: what is left then, and E20 when it may not go on."""
-        entered = self._cells.enter(_claims_of(call))
+        assert call.group is not None
+        known = self._callers.get(call.key.id)
+        if known is None or known.key is not call.key or known.group is not call.group:
+            known = _callers_of(call.key, call.group)
+            _remember(self._callers, call.key.id, known)
+        if call.operation.free:
+            entered = self._cells.enter(known.free)
+        else:
+            entered = self._cells.enter(known.paid, *_tokens_of(call))
         if isinstance(entered, Refusal):
             return _levels([entered]), _fault_of(entered)
         call.slots = entered
         return _levels(entered.taken), None
 
+    def enter_upstream(self, call: Call, step: Step) -> Full | None:
+        """Takes what an attempt at a limited channel needs; Full when there is no room."""
+        channel = step.channel
+        known = self._upstreams.get(channel.id)
+        if known is None or known.channel is not channel:
+            known = _upstreams_of(channel)
+            _remember(self._upstreams, channel.id, known)
+        tokens, least = (0, 0) if call.operation.free else _tokens_of(call)
+        entered = self._cells.enter(known.of_key[step.key], tokens, least)
+        if isinstance(entered, Slots):
+            call.upstream_slots = entered
+            return None
+        of_channel = entered.claim.subject == _channel_subject(channel)
+        return Full((entered.wait_ns or 0) / _SECOND_NS, of_channel)
+
     def leave(self, call: Call, tokens: int) -> None:
-        """Gives back what the call has; of one that was never opened all of it. Idempotent."""
-        assert call.slots is not None
-        self._cells.leave(call.slots, tokens if call.opened else None)
+        """Gives back all that the call has; of one that was never opened as if it had not come.
+
+        Idempotent.
+        """
+        used = tokens if call.opened else None
+        for slots in (call.slots, call.upstream_slots):
+            if slots is not None:
+                self._cells.leave(slots, used)
+
+    def leave_upstream(self, call: Call, *, sent: bool) -> None:
+        """The attempt has ended without an answer: what it has of the channel is given back."""
+        if call.upstream_slots is not None:
+            self._cells.leave(call.upstream_slots, 0 if sent else None)
+            call.upstream_slots = None
 
     def sweep(self) -> None:
         """Frees what dead workers held. Once a second."""
@@ -78,19 +147,40 @@ class Limits:
                 log.warning(words)
 
 
-def _claims_of(call: Call) -> list[Claim]:
-    key, group = call.key, call.group
-    assert group is not None
-    kind = "free" if call.operation.free else "paid"
-    tokens, least = (0, 0) if call.operation.free else _tokens_of(call)
-    claims = []
-    if key.rpm or key.tpm or key.concurrency:
-        subject = f"{kind} key {key.id}"
-        claims.append(Claim(subject, key.rpm, key.tpm, key.concurrency, tokens, least))
-    if group.rpm or group.tpm or group.concurrency:
-        subject = f"{kind} group {group.name}"
-        claims.append(Claim(subject, group.rpm, group.tpm, group.concurrency, tokens, least))
-    return claims
+def _remember(known: dict[str, _Known], name: str, claims: _Known) -> None:
+    if len(known) >= MAX_REMEMBERED:
+        known.clear()
+    known[name] = claims
+
+
+def _callers_of(key: KeyEntry, group: Group) -> _Callers:
+    def claims(kind: str) -> tuple[Claim, ...]:
+        return _claims(
+            (f"{kind} key {key.id}", key.rpm, key.tpm, key.concurrency),
+            (f"{kind} user {key.user_id}", key.user_rpm, key.user_tpm, key.user_concurrency),
+            (f"{kind} group {group.name}", group.rpm, group.tpm, group.concurrency),
+        )
+
+    return _Callers(key, group, claims("paid"), claims("free"))
+
+
+def _upstreams_of(channel: Channel) -> _Upstreams:
+    own = (_channel_subject(channel), channel.rpm, channel.tpm, channel.concurrency)
+    each = (channel.key_rpm, channel.key_tpm, channel.key_concurrency)
+    of_key = [
+        _claims(own, (f"upstream key {channel.id} {fingerprint}", *each))
+        for fingerprint in channel.fingerprints or ("",)
+    ]
+    return _Upstreams(channel, tuple(of_key))
+
+
+def _channel_subject(channel: Channel) -> str:
+    return f"channel {channel.id}"
+
+
+def _claims(*subjects: tuple[str, int, int, int]) -> tuple[Claim, ...]:
+    """A claim for each subject (its name, rpm, tpm, concurrency) that has a limit."""
+    return tuple(Claim(*subject) for subject in subjects if any(subject[1:]))
 
 
 def _tokens_of(call: Call) -> tuple[int, int]:
@@ -127,8 +217,7 @@ def _levels(taken: Sequence[Taken | Refusal]) -> tuple[RateLevel, ...]:
     for one in taken:
         claim = one.claim
         if claim.rpm:
-            each_ns = request_ns(claim.rpm)
-            left = max(0, claim.rpm - -(-one.requests_ns // each_ns))
+            left = max(0, claim.rpm - -(-one.requests_ns // claim.each_ns))
             requests.append(RateLevel("requests", claim.rpm, left, one.requests_ns / _SECOND_NS))
         if claim.tpm:
             left = max(0, (MINUTE_NS - one.tokens_ns) * claim.tpm // MINUTE_NS)

@@ -28,6 +28,7 @@ from handlers.relay.call import (
     Ending,
     Interrupt,
 )
+from handlers.relay.choice import Chooser
 from handlers.relay.downstream import Downstream, Header
 from handlers.relay.health import Health, Trial
 from handlers.relay.limits import Limits
@@ -75,6 +76,13 @@ class AttemptEnd(Struct):
     key_aside: bool = False
     counts: bool = True
 
+    @property
+    def of_key(self) -> bool:
+        """Whether another upstream key of the same channel may be better off."""
+        fault = self.fault
+        limited = fault is not None and fault.condition is Condition.UPSTREAM_RATE_LIMITED
+        return self.key_aside or limited
+
 
 @dataclass(slots=True)
 class Relay:
@@ -92,10 +100,10 @@ class Relay:
     snapshot: Snapshot = EMPTY
     estimating: int = 0
     health: Health = field(default_factory=lambda: Health(random))
-    planner: Planner = field(init=False)
+    chooser: Chooser = field(init=False)
 
     def __post_init__(self) -> None:
-        self.planner = Planner(self.health, random)
+        self.chooser = Chooser(Planner(self.health, random), self.limits)
         self.live.when_waiting(self._waiting)
 
     async def run(self, call: Call, body: bytes, downstream: Downstream) -> None:
@@ -125,7 +133,7 @@ class Relay:
             self.end(call, ending, downstream)
         finally:
             # Settled already, unless that failed: a slot must never stay.
-            if call.slots is not None:
+            if call.slots is not None or call.upstream_slots is not None:
                 self.limits.leave(call, 0)
 
     def end(self, call: Call, ending: Ending, downstream: Downstream) -> None:
@@ -156,13 +164,11 @@ class Relay:
         return levels
 
     def _plan(self, call: Call) -> Step:
-        """The first attempt. Raises Fault E09, E24, E25."""
-        now_s, model = time.monotonic(), call.model_name or ""
-        steps = self.planner.plan(call.candidates, model, now_s)
-        if steps:
-            return steps[0]
-        left_out = self.planner.left_out(call.candidates, model, now_s)
-        raise faults.of_none_left(left_out, call.model_name)
+        """The first attempt, with room for it. Raises Fault E09, E24, E25."""
+        step = self.chooser.next(call, time.monotonic())
+        if isinstance(step, Fault):
+            raise step
+        return step
 
     def _holds_at_once(self, call: Call) -> bool:
         """Whether the call holds all it needs, as nearly all do; else there is more to be asked."""
@@ -245,18 +251,15 @@ class Relay:
     async def _attempts(self, call: Call, first: Step, downstream: Downstream) -> Ending:
         """Tries channels until one answer is accepted, or none is left that may be tried.
 
-        Raises Fault E09 when none could be tried, for others did worse in between.
+        Raises Fault E09, E24, E25 when none could be tried, for others did worse in between.
         """
-        routing, model = self.settings.routing, call.model_name or ""
+        routing = self.settings.routing
         last_start = time.monotonic() + routing.total_time_s
         pump = self._pump(call, downstream) if call.stream else None
-        tried: set[str] = set()
+        tried: dict[str, set[int]] = {}
         met: list[Fault] = []
-        steps = [first]
-        while steps and len(met) < routing.max_attempts:
-            if met and (time.monotonic() > last_start or downstream.head_sent):
-                break
-            step = steps[0]
+        step: Step | Fault = first
+        while isinstance(step, Step):
             end = await self._attempt(call, step, pump)
             if end is not None and end.retry_without in _CAN_DO_WITHOUT:
                 call.without = end.retry_without
@@ -269,10 +272,15 @@ class Relay:
                 if not end.fail_over:
                     return _failed(end.fault)
                 met.append(end.fault)
-            tried.add(step.channel.id)
-            steps = self.planner.plan(call.candidates, model, time.monotonic(), tried=tried)
+            self.limits.leave_upstream(call, sent=end is not None)
+            left = routing.max_attempts - len(met)
+            if left <= 0 or (met and (time.monotonic() > last_start or downstream.head_sent)):
+                break
+            again = _note_tried(tried, step, end) and left > 1
+            step = self.chooser.next(call, time.monotonic(), tried, step.channel if again else None)
         if not met:
-            raise Fault(Condition.NO_CHANNEL, model=call.model_name)
+            assert isinstance(step, Fault)
+            raise step
         return _failed(faults.most_useful(met))
 
     def _pump(self, call: Call, downstream: Downstream) -> StreamPump:
@@ -462,7 +470,7 @@ class Relay:
         if call.hold is not None:
             counts, cost = settle.payable(call, counts)
             bill = settle.Bill(counts, cost, self.funds.settle(call.hold, cost))
-        if call.slots is not None:
+        if call.slots is not None or call.upstream_slots is not None:
             self.limits.leave(call, settle.tokens_of(counts))
         record = settle.record_of(call, ending, bill, self.node, wall_ms())
         if call.opened:
@@ -499,6 +507,21 @@ class Relay:
             tap = call.family.stream_tap(name, name, drop_usage=False, operation=call.operation)
         event = tap.encode_fault(ending.fault, call.arrival.call_id)
         downstream.finish(ending.tail + event)
+
+
+def _note_tried(tried: dict[str, set[int]], step: Step, end: AttemptEnd | None) -> bool:
+    """Notes which upstream keys an attempt rules out; whether another one of the channel is due.
+
+    One that was refused for itself says nothing of the next. When two were, the channel's others
+    come after all other channels: it may be the account.
+    """
+    channel = step.channel
+    out = tried.setdefault(channel.id, set())
+    if end is not None and end.of_key:
+        out.add(step.key)
+        return len(out) == 1 < len(channel.keys)
+    out.update(range(max(1, len(channel.keys))))
+    return False
 
 
 def _failed(fault: Fault) -> Ending:

@@ -1,12 +1,12 @@
 """Which channels a call may try, in which order: priority first, then a weighted draw.
 
 Channels, health, clock and chance in; steps out, and for those left out the reason. Nothing is
-claimed or counted here (that is Health.begin), so the same question may be asked for show. Affinity
-and limits join here.
+claimed or counted here (that is Health.begin, and choice.py for limits), so the same question may
+be asked for show. Affinity joins here.
 """
 
 from bisect import bisect
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 
 from msgspec import Struct
@@ -17,9 +17,14 @@ from store.catalog import Channel, Snapshot
 DISABLED = "disabled"
 OTHER_GROUP = "not_for_this_group"
 OTHER_FAMILY = "other_family"
+AT_ITS_LIMIT = "at_its_limit"
 
 _MAX_REMEMBERED = 1024
 _MAX_DRAWS = 8
+
+Tried = Mapping[str, Collection[int]]
+"""Positions of upstream keys that are not to be asked again, by the channel's id."""
+NOTHING: Tried = {}
 
 
 class Step(Struct, frozen=True, gc=False):
@@ -70,27 +75,36 @@ class Planner:
         model: str,
         now_s: float,
         most: int = 1,
-        tried: Container[str] = (),
+        tried: Tried = NOTHING,
     ) -> list[Step]:
-        """The next `most` attempts for a call, best first; none when all are left out or `tried`
-        (ids of channels).
+        """The next `most` attempts for a call, best first, one a channel; none when all are left
+        out or `tried`.
 
         `candidates` come sorted by priority, highest first. Inside one priority the order is drawn
-        without replacement, each draw in proportion to the weights. Slow ones come last.
+        without replacement, each draw in proportion to the weights. Last come slow ones and those
+        of whose keys one was tried.
         """
         health = self._health
         if len(candidates) == 1 and not health.breakers and not tried:
             return [Step(candidates[0], health.turn(candidates[0]))]
         steps: list[Step] = []
-        slow: list[Step] = []
+        last: list[Step] = []
         for tier in self._tiers(candidates):
             for channel in _drawn(tier, self._random):
-                found = None if channel.id in tried else self._step(channel, model, now_s)
+                out = tried.get(channel.id, ())
+                found = self._step(channel, model, now_s, out)
                 if found is not None:
-                    (slow if found[1] else steps).append(found[0])
+                    (last if found[1] or out else steps).append(found[0])
                 if len(steps) >= most:
                     return steps
-        return (steps + slow)[:most]
+        return (steps + last)[:most]
+
+    def next_key(
+        self, channel: Channel, model: str, now_s: float, out: Collection[int]
+    ) -> Step | None:
+        """The step of a channel with a key that is not `out`; None when no good one is left."""
+        found = self._step(channel, model, now_s, out)
+        return None if found is None or found[1] else found[0]
 
     def left_out(self, candidates: Sequence[Channel], model: str, now_s: float) -> list[LeftOut]:
         """The candidates that no plan of now holds, with the reasons of health."""
@@ -103,16 +117,20 @@ class Planner:
                 found.append(LeftOut(channel, reason, wait_s))
         return found
 
-    def _step(self, channel: Channel, model: str, now_s: float) -> tuple[Step, bool] | None:
+    def _step(
+        self, channel: Channel, model: str, now_s: float, out: Collection[int] = ()
+    ) -> tuple[Step, bool] | None:
         """The step of a channel and whether it is slow, or None when no key of it can be asked."""
         health = self._health
         turn = health.turn(channel)
-        if not health.breakers:
+        if not (health.breakers or out):
             return Step(channel, turn), False
         slow: tuple[Step, bool] | None = None
         count = max(1, len(channel.keys))
         for offset in range(count):
             key = (turn + offset) % count
+            if key in out:
+                continue
             reason, _ = health.fault_of(channel, model, key, now_s)
             if not reason:
                 return Step(channel, key), False

@@ -59,7 +59,8 @@ def calls(concurrency, subject="a"):
 
 
 def tokens(tpm, wanted, least=1, subject="a"):
-    return Claim(subject, 0, tpm, 0, wanted, least)
+    """What `enter` takes: the claims, and the tokens that a call wants."""
+    return [Claim(subject, 0, tpm, 0)], wanted, least
 
 
 def taken(cells, claim, most=10_000):
@@ -127,12 +128,12 @@ def test_claims_are_taken_all_or_none(clock):
 
 def test_the_longest_wait_is_told(clock):
     cells = private_cells()
-    both = Claim("a", 2, 60, 1, 60, 60)
-    assert isinstance(cells.enter([both]), Slots)
-    refusal = cells.enter([both])
+    both = Claim("a", 2, 60, 1)
+    assert isinstance(cells.enter([both], 60, 60), Slots)
+    refusal = cells.enter([both], 60, 60)
     assert (refusal.kind, refusal.wait_ns) == ("tokens", 60 * SECOND_NS)
     other = [both, requests(1, "b")]
-    assert cells.enter(other).kind == "tokens"
+    assert cells.enter(other, 60, 60).kind == "tokens"
 
 
 # ---- tokens a minute -----------------------------------------------------------------------------
@@ -140,58 +141,58 @@ def test_the_longest_wait_is_told(clock):
 
 def test_what_was_reserved_and_not_used_comes_back(clock):
     cells = private_cells()
-    first = cells.enter([tokens(1000, 900)])
-    assert cells.enter([tokens(1000, 900, least=200)]).kind == "tokens"
+    first = cells.enter(*tokens(1000, 900))
+    assert cells.enter(*tokens(1000, 900, least=200)).kind == "tokens"
     cells.leave(first, 100)
-    second = cells.enter([tokens(1000, 900, least=200)])
+    second = cells.enter(*tokens(1000, 900, least=200))
     assert second.taken[0].reserved_ns == 900 * MINUTE_NS // 1000
     cells.leave(second, 900)
-    refusal = cells.enter([tokens(1000, 10, least=10)])
+    refusal = cells.enter(*tokens(1000, 10, least=10))
     assert refusal.wait_ns == 10 * MINUTE_NS // 1000
 
 
 def test_the_last_tokens_are_reserved_when_a_short_answer_fits(clock):
     cells = private_cells()
-    assert isinstance(cells.enter([tokens(1000, 700)]), Slots)
-    last = cells.enter([tokens(1000, 700, least=250)])
+    assert isinstance(cells.enter(*tokens(1000, 700)), Slots)
+    last = cells.enter(*tokens(1000, 700, least=250))
     assert last.taken[0].reserved_ns == 300 * MINUTE_NS // 1000
-    assert isinstance(cells.enter([tokens(1000, 1)]), Refusal)
+    assert isinstance(cells.enter(*tokens(1000, 1)), Refusal)
 
 
 def test_an_absurd_wish_takes_a_minute_and_no_more(clock):
     cells = private_cells()
     absurd = tokens(100, 10**18, least=10**18)
-    first = cells.enter([absurd])
+    first = cells.enter(*absurd)
     assert isinstance(first, Slots)
-    assert cells.enter([absurd]).wait_ns == MINUTE_NS
+    assert cells.enter(*absurd).wait_ns == MINUTE_NS
     cells.leave(first, 5)
-    assert cells.enter([absurd]).wait_ns == 3 * SECOND_NS
+    assert cells.enter(*absurd).wait_ns == 3 * SECOND_NS
     clock.move(3)
-    assert isinstance(cells.enter([absurd]), Slots)
+    assert isinstance(cells.enter(*absurd), Slots)
 
 
 def test_tokens_beyond_the_reservation_are_a_debt(clock):
     cells = private_cells()
-    cells.leave(cells.enter([tokens(60, 10)]), 180)
-    assert cells.enter([tokens(60, 1)]).wait_ns == 121 * SECOND_NS
+    cells.leave(cells.enter(*tokens(60, 10)), 180)
+    assert cells.enter(*tokens(60, 1)).wait_ns == 121 * SECOND_NS
     clock.move(121)
-    assert isinstance(cells.enter([tokens(60, 1)]), Slots)
+    assert isinstance(cells.enter(*tokens(60, 1)), Slots)
 
 
 def test_a_debt_has_an_end(clock):
     cells = private_cells()
     for _ in range(40):
         clock.move(3600)
-        cells.leave(cells.enter([tokens(1, 1)]), 10**7)
-    assert cells.enter([tokens(1, 1)]).wait_ns == MAX_DEBT_NS
+        cells.leave(cells.enter(*tokens(1, 1)), 10**7)
+    assert cells.enter(*tokens(1, 1)).wait_ns == MAX_DEBT_NS
 
 
 def test_a_call_longer_than_a_minute_is_not_paid_for_twice(clock):
     cells = private_cells()
-    slots = cells.enter([tokens(100, 100)])
+    slots = cells.enter(*tokens(100, 100))
     clock.move(600)
     cells.leave(slots, 50)
-    assert cells.enter([tokens(100, 100, 100)]).__class__ is Slots
+    assert cells.enter(*tokens(100, 100, 100)).__class__ is Slots
 
 
 # ---- running calls -------------------------------------------------------------------------------
@@ -252,11 +253,11 @@ def test_two_claims_of_a_call_never_share_a_row(clock, memory):
 
 def test_a_running_call_keeps_its_row(clock, memory):
     cells = SharedCells(memory, rows=1)
-    slots = cells.enter([tokens(100, 100)])
+    slots = cells.enter(*tokens(100, 100))
     clock.move(3600)
     assert cells.enter([calls(1, "b")]).taken == []
     cells.leave(slots, 200)
-    assert isinstance(cells.enter([tokens(100, 100)]), Refusal)
+    assert isinstance(cells.enter(*tokens(100, 100)), Refusal)
 
 
 # ---- several processes ---------------------------------------------------------------------------
@@ -274,12 +275,12 @@ def take_all(memory, claim, count, pipe):
     cells = SharedCells(memory)
     pipe.send("ready")
     pipe.recv()
-    pipe.send(sum(isinstance(cells.enter([claim]), Slots) for _ in range(count)))
+    pipe.send(sum(isinstance(cells.enter([claim], 1, 1), Slots) for _ in range(count)))
     pipe.recv()
 
 
 @pytest.mark.parametrize(
-    "claim", [requests(500), calls(500), tokens(500, 1)], ids=["requests", "calls", "tokens"]
+    "claim", [requests(500), calls(500), Claim("a", 0, 500, 0)], ids=["requests", "calls", "tokens"]
 )
 def test_processes_share_a_limit_exactly(memory, claim):
     workers = [in_process(take_all, memory, claim, 1000) for _ in range(3)]

@@ -333,7 +333,7 @@ class World:
 
     def run(self, seconds, rate=50):
         for number in range(seconds * rate):
-            self._at(number / rate, self._attempt, (set(), self.most))
+            self._at(number / rate, self._attempt, ({}, self.most))
         while self.events:
             now, _, act, args = heapq.heappop(self.events)
             act(now, *args)
@@ -347,7 +347,7 @@ class World:
             if not steps:
                 break
             one = steps[0].channel
-            tried.add(one.id)
+            tried[one.id] = range(len(one.keys) or 1)
             trial = self.health.begin(one, MODEL, steps[0].key, now)
             if trial is None:
                 continue

@@ -27,10 +27,10 @@ class Spy:
     """Cells that let everything in and note it."""
 
     def __init__(self, told=()):
-        self.claims, self.left, self.told = [], [], list(told)
+        self.claims, self.wanted, self.left, self.told = (), (), [], list(told)
 
-    def enter(self, claims):
-        self.claims = claims
+    def enter(self, claims, tokens=0, least=0):
+        self.claims, self.wanted = claims, (tokens, least)
         return Slots([])
 
     def leave(self, slots, used_tokens):
@@ -55,33 +55,55 @@ def call(operation=PAID, key=None, group=None, inputs=100, outputs=5000, stated=
     return made
 
 
-def claims_of(made):
+def entered(made):
+    """What a call asks the cells for."""
     spy = Spy()
     assert Limits.concern(made)
     assert Limits(spy).enter(made) == ((), None)
-    return spy.claims
+    return spy
+
+
+def claims_of(made):
+    return entered(made).claims
 
 
 def test_most_calls_are_not_concerned():
     assert not Limits.concern(call())
     for name in ("rpm", "tpm", "concurrency"):
         assert Limits.concern(call(key={name: 1})) and Limits.concern(call(group={name: 1}))
+        assert Limits.concern(call(key={f"user_{name}": 1}))
 
 
-def test_key_and_group_are_subjects_of_their_own():
+def test_key_user_and_group_are_subjects_of_their_own():
     [key] = claims_of(call(key={"rpm": 1, "tpm": 2, "concurrency": 3}))
     assert (key.subject, key.rpm, key.tpm, key.concurrency) == ("paid key k", 1, 2, 3)
     [group] = claims_of(call(group={"rpm": 4}))
     assert (group.subject, group.rpm) == ("paid group default", 4)
-    assert len(claims_of(call(key={"rpm": 1}, group={"tpm": 1}))) == 2
+    [user] = claims_of(call(key={"user_rpm": 5, "user_tpm": 6, "user_concurrency": 7}))
+    assert (user.subject, user.rpm, user.tpm, user.concurrency) == ("paid user u", 5, 6, 7)
+    both = claims_of(call(key={"rpm": 1, "user_rpm": 2}, group={"tpm": 1}))
+    assert [one.subject for one in both] == ["paid key k", "paid user u", "paid group default"]
+
+
+def test_claims_are_those_of_the_newest_key_and_group():
+    """Changed limits come with a new entry of the key, or a new picture of the groups."""
+    spy = Spy()
+    limits = Limits(spy)
+
+    def rates(key, group):
+        limits.enter(call(key=key, group=group))
+        return [one.rpm for one in spy.claims]
+
+    assert rates({"rpm": 1}, {"rpm": 2}) == [1, 2]
+    assert rates({"rpm": 3}, {"rpm": 2}) == [3, 2]
+    assert rates({"rpm": 3}, {"rpm": 4}) == [3, 4]
+    assert rates({"rpm": 3, "user_rpm": 9}, {}) == [3, 9]
 
 
 def test_calls_that_cost_nothing_are_subjects_of_their_own_without_tokens():
-    both = claims_of(call(FREE, key={"rpm": 1}, group={"tpm": 1}))
-    assert [(one.subject, one.tokens) for one in both] == [
-        ("free key k", 0),
-        ("free group default", 0),
-    ]
+    spy = entered(call(FREE, key={"rpm": 1}, group={"tpm": 1}))
+    assert [one.subject for one in spy.claims] == ["free key k", "free group default"]
+    assert spy.wanted == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +118,7 @@ def test_calls_that_cost_nothing_are_subjects_of_their_own_without_tokens():
     ],
 )
 def test_tokens_that_are_reserved(asked, tokens, least):
-    [claim] = claims_of(call(key={"tpm": 10**6}, **asked))
-    assert (claim.tokens, claim.least) == (tokens, least)
+    assert entered(call(key={"tpm": 10**6}, **asked)).wanted == (tokens, least)
 
 
 @pytest.mark.parametrize(

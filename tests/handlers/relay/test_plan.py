@@ -96,7 +96,7 @@ def test_no_more_than_wanted_and_none_tried():
     channels = [channel(str(i)) for i in range(5)]
     make, _ = planner()
     assert len(make.plan(channels, MODEL, 0.0, 3)) == 3
-    tried = {"id-0", "id-1", "id-3", "id-4"}
+    tried = {f"id-{number}": {0} for number in (0, 1, 3, 4)}
     assert names(make.plan(channels, MODEL, 0.0, 3, tried)) == ["2"]
     assert make.plan(channels[:1], MODEL, 0.0, 3, tried) == []
 
