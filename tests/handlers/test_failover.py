@@ -71,10 +71,14 @@ AT_ONCE = {"429 with retry-after": 1, "401": 1}  # faults until it is aside; els
 
 
 class Switched:
-    """An upstream that is well until `way` says otherwise; counts what it was asked."""
+    """An upstream that is well until `way` says otherwise; counts what it was asked.
+
+    With `bad_keys` it is well to all other keys.
+    """
 
     def __init__(self):
         self.way = None
+        self.bad_keys = ()
         self.delay_s = 0.0
         self.asked = []
         self._listener = socket.create_server((HOST, 0), backlog=128)
@@ -108,10 +112,12 @@ class Switched:
 
     def _answer(self, peer):
         with peer, contextlib.suppress(OSError):
-            request = _request(peer)
+            key, request = _request(peer)
             if not request:
                 return
             way, delay_s = self.way, self.delay_s
+            if self.bad_keys and key not in self.bad_keys:
+                way = None
             self.asked.append(way if not delay_s else "slow")
             time.sleep(delay_s)
             if way is None:
@@ -125,20 +131,28 @@ class Switched:
 
 
 def _request(peer):
+    """The upstream key and the body; empty when the peer has gone."""
     data = b""
     while b"\r\n\r\n" not in data:
         piece = peer.recv(65536)
         if not piece:
-            return b""
+            return "", b""
         data += piece
     head, _, body = data.partition(b"\r\n\r\n")
     fields = dict(line.lower().split(b":", 1) for line in head.split(b"\r\n")[1:])
     while len(body) < int(fields.get(b"content-length", b"0")):
         body += peer.recv(65536)
-    return body
+    return fields[b"authorization"].decode().split()[1], body
 
 
-PLACES = [*WAYS, "refuses", "slow", "odd 500", "odd 429", "only", "two keys", "mixed"]
+KEYS = {  # place: the upstream keys of its first channel
+    "refused key": ["sk-one", "sk-two"],
+    "limited key": ["sk-one", "sk-two"],
+    "last key": ["sk-one", "sk-two", "sk-three"],
+    "refused account": ["sk-one", "sk-two", "sk-three", "sk-four"],
+}
+ALONE = ("only", "refused key", "limited key", "last key")
+PLACES = [*WAYS, "refuses", "slow", "odd 500", "odd 429", "only", "mixed", *KEYS]
 
 
 def model_of(place):
@@ -159,11 +173,11 @@ def upstreams():
 def gateway(launch, upstreams):
     channels = []
     for place, three in upstreams.items():
-        count = 1 if place in ("only", "two keys") else 3
+        count = 1 if place in ALONE else 3
         for number, one in enumerate(three[:count]):
             name, models = f"{model_of(place)}-{number}", {model_of(place): "up"}
-            keys = ["sk-one", "sk-two"] if place == "two keys" else ["sk-up"]
-            channels.append(channel(name, CHAT, one.url, models, keys=keys))
+            more = {"keys": KEYS[place], "priority": 1} if place in KEYS and not number else {}
+            channels.append(channel(name, CHAT, one.url, models, **more))
     settings = {"server.workers": 1, "upstream.connect_timeout_s": 3}
     return launch(document([model_of(place) for place in PLACES], channels), settings)
 
@@ -291,15 +305,51 @@ def test_the_clients_own_mistakes_count_for_nothing(gateway, upstreams):
     assert 5 < len(bad.asked) < 30
 
 
-def test_one_of_two_upstream_keys_is_refused(gateway, upstreams):
-    """The other one goes on, for all calls behind the one that met the refusal."""
-    bad = upstreams["two keys"][0]
-    assert is_served(ask_once(gateway, "two keys"))
-    bad.way = "401"
-    assert ask_once(gateway, "two keys").status == 502
-    bad.way = None
-    assert all(is_served(ask_once(gateway, "two keys")) for _ in range(10))
+def attempts_of(gateway, answer):
+    """(channel, error) of each attempt of a call."""
+    attempts = gateway.record(answer.call_id)["attempts"]
+    return [(attempt["channel"], attempt["error"]) for attempt in attempts]
+
+
+def test_a_refused_key_is_put_aside_and_the_next_one_serves_the_call(gateway, upstreams):
+    bad = upstreams["refused key"][0]
+    bad.way, bad.bad_keys = "401", ("sk-two",)
+    answers = [ask_once(gateway, "refused key") for _ in range(10)]
+    assert all(map(is_served, answers))
     assert bad.asked.count("401") == 1
+    name = "refused-key-0"
+    assert attempts_of(gateway, answers[0]) == [(name, None)]
+    assert attempts_of(gateway, answers[1]) == [(name, "channel_misconfigured"), (name, None)]
     lines = [line for line in gateway.log().splitlines() if "put aside" in line]
-    assert any("upstream key 2 of 2" in line for line in lines)
+    assert any(f"{name}: upstream key 2 of 2" in line for line in lines)
     assert not any("sk-" in line for line in lines)
+
+
+def test_a_rate_limited_key_leaves_the_call_to_the_next_one(gateway, upstreams):
+    bad = upstreams["limited key"][0]
+    bad.way, bad.bad_keys = "429", ("sk-one",)
+    answers = [ask_once(gateway, "limited key", stream=True) for _ in range(6)]
+    assert all(map(is_served, answers))
+    assert attempts_of(gateway, answers[0]) == [
+        ("limited-key-0", "upstream_rate_limited"),
+        ("limited-key-0", None),
+    ]
+    assert bad.asked.count("429") <= ROW
+
+
+def test_the_last_key_of_the_only_channel_serves(gateway, upstreams):
+    bad = upstreams["last key"][0]
+    bad.way, bad.bad_keys = "401", ("sk-one", "sk-two")
+    assert all(is_served(ask_once(gateway, "last key")) for _ in range(3))
+    assert bad.asked.count("401") == 2
+
+
+def test_an_account_that_is_refused_does_not_use_up_the_attempts(gateway, upstreams):
+    """It has more keys than a call has attempts, and is asked first; another channel serves."""
+    bad = upstreams["refused account"][0]
+    bad.way = "401"
+    first = ask_once(gateway, "refused account")
+    assert is_served(first)
+    assert [name for name, _ in attempts_of(gateway, first)][:2] == ["refused-account-0"] * 2
+    assert all(is_served(ask_once(gateway, "refused account")) for _ in range(5))
+    assert bad.asked.count("401") == 4
