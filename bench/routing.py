@@ -1,7 +1,8 @@
-"""What planning and health cost a call: thread CPU, microseconds. `python -m bench.routing`.
+"""What limits, planning and health cost a call: thread CPU in us. `python -m bench.routing`.
 
-200 channels and 200 models, each model served by all channels (the worst case) or by three; all
-well, or some failing. A call is a plan, the begin of its attempt, the first bytes and the end.
+200 channels and 200 models, each model served by one channel, by three, or by all (the worst case);
+all well, or some failing; without limits, with those of the caller, with those of channel and
+upstream key. A call takes its limits, is planned, begins its attempt, gets its first bytes, ends.
 """
 
 import logging
@@ -9,20 +10,41 @@ import random
 import sys
 import time
 
+from adapters.family import Peek
 from adapters.faults import Condition, Fault
+from adapters.registry import FAMILIES
+from handlers.relay.call import Arrival, Call
+from handlers.relay.cells import private_cells
+from handlers.relay.choice import Chooser
 from handlers.relay.health import ROW, Health
+from handlers.relay.limits import Limits
 from handlers.relay.plan import Planner
 from store.catalog import Channel, Group, Model, Snapshot
+from store.keys import KeyEntry
 from store.pricing import Prices
 
 CHANNELS = MODELS = 200
-CALLS = 40_000
+CALLS = 8_000
 ROUNDS = 5
 FAMILY, GROUP = "chat_completions", "all"
 PRICES = Prices(1, 1, 1, 1, 1, 1, 0)
+ROOM = {"rpm": 10**9, "tpm": 10**12, "concurrency": 10**6}  # limits that are never reached
+NONE: dict[str, int] = {}
+LIMITS = {
+    "no limits": (NONE, NONE, NONE, NONE),
+    "key": (ROOM, NONE, NONE, NONE),
+    "key, user, group": (ROOM, ROOM, ROOM, NONE),
+    "channel, its key": (NONE, NONE, NONE, ROOM),
+    "all five": (ROOM, ROOM, ROOM, ROOM),
+}
 
 
-def snapshot(serving: int) -> Snapshot:
+def with_prefix(prefix: str, limits: dict[str, int]) -> dict[str, int]:
+    """Limits as fields of another name."""
+    return {prefix + name: value for name, value in limits.items()}
+
+
+def snapshot(serving: int, limits: dict[str, int]) -> Snapshot:
     """A catalog in which each model is served by so many channels."""
     models = [f"model-{number}" for number in range(MODELS)]
     served: list[dict[str, str]] = [{} for _ in range(CHANNELS)]
@@ -37,11 +59,14 @@ def snapshot(serving: int) -> Snapshot:
             family=FAMILY,
             base_url="http://upstream.example",
             keys=("one", "two"),
+            fingerprints=("mark of one", "mark of two"),
             groups=frozenset({GROUP}),
             models=names,
             priority=0,
             weight=1 + number % 5,
             enabled=True,
+            **limits,
+            **with_prefix("key_", limits),
         )
         for number, names in enumerate(served)
     )
@@ -62,31 +87,69 @@ def failing(health: Health, catalog: Snapshot, every: int) -> None:
                         health.failed(trial, 0.0, fault)
 
 
-def measure(serving: int, every: int | None, streamed: bool) -> float:
+def calls(catalog: Snapshot, key: KeyEntry, group: Group) -> list[Call]:
+    """A call of each model, admitted and opened."""
+    family = FAMILIES[FAMILY]
+    made = []
+    for number in range(MODELS):
+        call = Call(
+            arrival=Arrival("id", 0, "127.0.0.1", None, None),
+            family=family,
+            operation=next(one for one in family.operations.values() if not one.free),
+            key=key,
+            client_headers={},
+            snapshot=catalog,
+            peek=Peek("m", False, 300, 1, include_usage=True),
+            model_name=f"model-{number}",
+            candidates=catalog.candidates(GROUP, f"model-{number}", FAMILY),
+            group=group,
+            input_estimate_tokens=100,
+            output_bound_tokens=300,
+            opened=True,
+        )
+        made.append(call)
+    return made
+
+
+def measure(serving: int, every: int | None, which: str) -> float:
     """Microseconds of thread CPU a call; the best of some rounds."""
-    catalog, chance = snapshot(serving), random.Random(1).random
-    health = Health(chance)
-    planner = Planner(health, chance)
+    of_key, of_user, of_group, of_channel = LIMITS[which]
+    catalog, chance = snapshot(serving, of_channel), random.Random(1).random
+    health, limits = Health(chance), Limits(private_cells())
+    chooser = Chooser(Planner(health, chance), limits)
     if every is not None:
         failing(health, catalog, every)
-    asked = [catalog.candidates(GROUP, f"model-{n % MODELS}", FAMILY) for n in range(MODELS)]
+    group = Group(GROUP, 10**6, None, frozenset({FAMILY}), False, **of_group)
+    own = (*("k" * 5), False, False, None, None, (), "plan_first", None)
+    key = KeyEntry(*own, **of_key, **with_prefix("user_", of_user))
+    made = calls(catalog, key, group)
     best = float("inf")
     for _ in range(ROUNDS):
         began = time.thread_time_ns()
         for number in range(CALLS):
-            place = number % MODELS
-            model = f"model-{place}"
-            now = 1.0
-            step = planner.plan(asked[place], model, now)[0]
-            trial = health.begin(step.channel, model, step.key, now)
-            if trial is None:
-                raise RuntimeError("a plan holds what may not begin")
-            if streamed:
-                health.started(trial, now, 0.2)
-            health.succeeded(trial, now)
-            health.release(trial)
+            one_call(made[number % MODELS], chooser, limits, health)
         best = min(best, (time.thread_time_ns() - began) / CALLS / 1000)
     return best
+
+
+def one_call(call: Call, chooser: Chooser, limits: Limits, health: Health) -> None:
+    """What a streamed call does, with a clock that stands."""
+    if limits.concern(call):
+        _, refusal = limits.enter(call)
+        if refusal is not None:
+            raise refusal
+    step = chooser.next(call, 1.0)
+    if isinstance(step, Fault):
+        raise step
+    trial = health.begin(step.channel, call.model_name or "", step.key, 1.0)
+    if trial is None:
+        raise RuntimeError("a plan holds what may not begin")
+    health.started(trial, 1.0, 0.2)
+    health.succeeded(trial, 1.0)
+    health.release(trial)
+    if call.slots is not None or call.upstream_slots is not None:
+        limits.leave(call, 50)
+        call.slots = call.upstream_slots = None
 
 
 def main() -> None:
@@ -96,9 +159,8 @@ def main() -> None:
         for every, words in ((None, "all well"), (20, "5 % failing"), (3, "a third failing")):
             if serving == 1 and every is not None:
                 continue  # there is nothing left to choose
-            plain, streamed = (measure(serving, every, kind) for kind in (False, True))
-            costs = f"{plain:6.2f} us plain {streamed:6.2f} us stream"
-            sys.stdout.write(f"{serving:4} channels a model, {words:16} {costs}\n")
+            costs = "  ".join(f"{which} {measure(serving, every, which):.2f}" for which in LIMITS)
+            sys.stdout.write(f"{serving:4} channels a model, {words:16} us: {costs}\n")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from store.keys import digests, digests_of, find_key
 from store.usage import WALLET
 
 NO_COUNTING = "counts_no_tokens"
+LIMITS = ("rpm", "tpm", "concurrency", "key_rpm", "key_tpm", "key_concurrency")
 COLUMNS = ("channel", "state", "priority", "weight", "upstream_model")
 
 _PLACEHOLDER = re.compile(r"\\\{[a-z_]+\\\}")
@@ -166,6 +167,7 @@ def _shown(channel: Channel, model: str, reason: str | None) -> dict[str, Any]:
         "family": channel.family,
         "priority": channel.priority,
         "weight": channel.weight,
+        "limits": {name: value for name in LIMITS if (value := getattr(channel, name))},
         "upstream_model": channel.models[model],
     }
 

@@ -215,7 +215,8 @@ class SharedCells:
             taken: list[Taken] = []
             worst: Refusal | None = None
             for claim in claims:
-                if not self._find(claim, now_ns, taken):
+                known = claim.row >= 0 and self._cells[claim.row * _ROW_WORDS] == claim.tag
+                if not (known or self._find(claim, now_ns, taken)):
                     self._uncounted += 1
                     continue
                 one = self._judge(claim, tokens, least, now_ns)
@@ -248,12 +249,12 @@ class SharedCells:
         if each_ns and (over_ns := requests_ns + each_ns - each_ns * claim.rpm) > 0:
             kind, wait_ns = "requests", over_ns
         if tokens and claim.tpm:
-            reserved_ns = min(tokens * MINUTE_NS // claim.tpm, MINUTE_NS)
-            least_ns = min(least * MINUTE_NS // claim.tpm, reserved_ns)
-            over_ns = tokens_ns + least_ns - MINUTE_NS
-            if over_ns > wait_ns:
-                kind, wait_ns = "tokens", over_ns
-            reserved_ns = min(reserved_ns, MINUTE_NS - tokens_ns)
+            reserved_ns, room_ns = tokens * MINUTE_NS // claim.tpm, MINUTE_NS - tokens_ns
+            if reserved_ns > room_ns:
+                over_ns = min(least * MINUTE_NS // claim.tpm, reserved_ns, MINUTE_NS) - room_ns
+                if over_ns > wait_ns:
+                    kind, wait_ns = "tokens", over_ns
+                reserved_ns = room_ns
         if kind is not None:
             return Refusal(claim, kind, wait_ns or None, requests_ns, tokens_ns)
         return Taken(claim, row, reserved_ns, requests_ns + each_ns, tokens_ns + reserved_ns)
@@ -301,10 +302,8 @@ class SharedCells:
     # ---- rows ------------------------------------------------------------------------------------
 
     def _find(self, claim: Claim, now_ns: int, taken: Sequence[Taken]) -> bool:
-        """Whether a claim has a row now: its own, or one that nobody uses; all may be used."""
+        """Finds a claim's row, else one that nobody uses; False when all are used."""
         cells, rows = self._cells, self._rows
-        if claim.row >= 0 and cells[claim.row * _ROW_WORDS] == claim.tag:
-            return True
         if not claim.tag:
             subject = blake2b(claim.subject.encode(), digest_size=8).digest()
             claim.tag = int.from_bytes(subject, signed=True) or 1

@@ -213,19 +213,23 @@ def _fault_of(refusal: Refusal) -> Fault:
 
 def _levels(taken: Sequence[Taken | Refusal]) -> tuple[RateLevel, ...]:
     """Of each kind the limit that has least left."""
-    requests, tokens = [], []
+    of_requests = of_tokens = None
+    requests = tokens = 0
     for one in taken:
         claim = one.claim
         if claim.rpm:
-            left = max(0, claim.rpm - -(-one.requests_ns // claim.each_ns))
-            requests.append(RateLevel("requests", claim.rpm, left, one.requests_ns / _SECOND_NS))
+            left = claim.rpm - -(-one.requests_ns // claim.each_ns)
+            if of_requests is None or left < requests:
+                of_requests, requests = one, left
         if claim.tpm:
-            left = max(0, (MINUTE_NS - one.tokens_ns) * claim.tpm // MINUTE_NS)
-            tokens.append(RateLevel("tokens", claim.tpm, left, one.tokens_ns / _SECOND_NS))
-    if len(taken) == 1:
-        return (*requests, *tokens)
-    return tuple(min(kind, key=_remaining) for kind in (requests, tokens) if kind)
-
-
-def _remaining(level: RateLevel) -> int:
-    return level.remaining
+            left = (MINUTE_NS - one.tokens_ns) * claim.tpm // MINUTE_NS
+            if of_tokens is None or left < tokens:
+                of_tokens, tokens = one, left
+    levels: tuple[RateLevel, ...] = ()
+    if of_requests is not None:
+        limit, reset_s = of_requests.claim.rpm, of_requests.requests_ns / _SECOND_NS
+        levels = (RateLevel("requests", limit, max(0, requests), reset_s),)
+    if of_tokens is not None:
+        limit, reset_s = of_tokens.claim.tpm, of_tokens.tokens_ns / _SECOND_NS
+        levels += (RateLevel("tokens", limit, max(0, tokens), reset_s),)
+    return levels

@@ -22,7 +22,7 @@ def content():
     made["group"] += [{"name": "chats", "entries": ["chat_completions"]}]
     made["channel"][0]["models"] |= {"free": "up-free", "off": "up-off"}
     made["channel"] += [
-        channel("first", priority=5),
+        channel("first", priority=5, rpm=60, key_concurrency=5),
         channel("others", groups=["chats"]),
         channel("talks", family="messages", models={"gpt-4.1": "up", "counted": "up"}),
         channel("talks-only", family="messages", vendor="openrouter", models={"counted": "up"}),
@@ -87,6 +87,8 @@ def test_channels_in_order_and_why_others_are_out(world):
         ("talks", False, "other_family"),
     ]
     assert said["channels"][0]["upstream_model"] == "up-first"
+    assert said["channels"][0]["limits"] == {"rpm": 60, "key_concurrency": 5}
+    assert said["channels"][1]["limits"] == {}
 
 
 def test_a_secret_says_the_same_as_its_id(world):
