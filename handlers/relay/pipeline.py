@@ -512,12 +512,12 @@ class Relay:
 def _note_tried(tried: dict[str, set[int]], step: Step, end: AttemptEnd | None) -> bool:
     """Notes which upstream keys an attempt rules out; whether another one of the channel is due.
 
-    One that was refused for itself says nothing of the next. When two were, the channel's others
-    come after all other channels: it may be the account.
+    One that was refused for itself, or may not be asked just now, says nothing of the next. When
+    two were, the channel's others come after all other channels: it may be the account.
     """
     channel = step.channel
     out = tried.setdefault(channel.id, set())
-    if end is not None and end.of_key:
+    if end is None or end.of_key:
         out.add(step.key)
         return len(out) == 1 < len(channel.keys)
     out.update(range(max(1, len(channel.keys))))
