@@ -34,7 +34,7 @@ from store.keys import KeyEntry
 log = logging.getLogger("sluice.relay")
 
 TELL_EVERY_S = 60
-MAX_REMEMBERED = 20_000  # keys, and channels, whose claims are kept
+MAX_REMEMBERED = 10_000  # keys, and channels, whose claims are kept; 0.7 KB each
 _SECOND_NS = 1_000_000_000
 
 _Known = TypeVar("_Known")
@@ -64,8 +64,7 @@ class _Callers(Struct, frozen=True, gc=False):
 
     key: KeyEntry
     group: Group
-    paid: tuple[Claim, ...]
-    free: tuple[Claim, ...]
+    claims: tuple[Claim, ...]
 
 
 class _Upstreams(Struct, frozen=True, gc=False):
@@ -80,7 +79,8 @@ class Limits:
 
     def __init__(self, cells: Cells) -> None:
         self._cells = cells
-        self._callers: dict[str, _Callers] = {}
+        self._paid: dict[str, _Callers] = {}
+        self._free: dict[str, _Callers] = {}
         self._upstreams: dict[str, _Upstreams] = {}
         self._quiet_s = 0
 
@@ -93,14 +93,14 @@ class Limits:
     def enter(self, call: Call) -> tuple[tuple[RateLevel, ...], Fault | None]:
         """Takes what the call needs: what is left then, and E20 when it may not go on."""
         assert call.group is not None
-        known = self._callers.get(call.key.id)
+        free = call.operation.free
+        remembered = self._free if free else self._paid
+        known = remembered.get(call.key.id)
         if known is None or known.key is not call.key or known.group is not call.group:
-            known = _callers_of(call.key, call.group)
-            _remember(self._callers, call.key.id, known)
-        if call.operation.free:
-            entered = self._cells.enter(known.free)
-        else:
-            entered = self._cells.enter(known.paid, *_tokens_of(call))
+            known = _callers_of(call.key, call.group, "free" if free else "paid")
+            _remember(remembered, call.key.id, known)
+        tokens, least = (0, 0) if free else _tokens_of(call)
+        entered = self._cells.enter(known.claims, tokens, least)
         if isinstance(entered, Refusal):
             return _levels([entered]), _fault_of(entered)
         call.slots = entered
@@ -153,15 +153,13 @@ def _remember(known: dict[str, _Known], name: str, claims: _Known) -> None:
     known[name] = claims
 
 
-def _callers_of(key: KeyEntry, group: Group) -> _Callers:
-    def claims(kind: str) -> tuple[Claim, ...]:
-        return _claims(
-            (f"{kind} key {key.id}", key.rpm, key.tpm, key.concurrency),
-            (f"{kind} user {key.user_id}", key.user_rpm, key.user_tpm, key.user_concurrency),
-            (f"{kind} group {group.name}", group.rpm, group.tpm, group.concurrency),
-        )
-
-    return _Callers(key, group, claims("paid"), claims("free"))
+def _callers_of(key: KeyEntry, group: Group, kind: str) -> _Callers:
+    claims = _claims(
+        (f"{kind} key {key.id}", key.rpm, key.tpm, key.concurrency),
+        (f"{kind} user {key.user_id}", key.user_rpm, key.user_tpm, key.user_concurrency),
+        (f"{kind} group {group.name}", group.rpm, group.tpm, group.concurrency),
+    )
+    return _Callers(key, group, claims)
 
 
 def _upstreams_of(channel: Channel) -> _Upstreams:
