@@ -95,7 +95,7 @@ class Bench:
         return user_id
 
     def _lend(self, order: Order) -> bool:
-        answer = transaction(self.db, lambda: leases.carry_out(self.db, self.journal.id, order))
+        [answer] = transaction(self.db, lambda: leases.carry_out(self.db, self.journal.id, [order]))
         asyncio.get_running_loop().call_soon(self.funds.answered, order, answer)
         return True
 

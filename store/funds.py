@@ -10,6 +10,7 @@ The database side is leases.
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NoReturn
 
 from store.accounts import Account, Payment
 from store.errors import StoreError, StoreUnavailable
@@ -60,15 +61,13 @@ class _State:
     __slots__ = (
         *("account", "ahead_at", "away_until", "bare_from", "bare_until", "cut"),
         *("empty_until", "giving"),
-        *("held", "hold_size", "lease", "least", "low", "need", "order", "ordered_at"),
+        *("held", "hold_size", "lease", "low", "order", "ordered_at"),
         *("outdated", "pace", "review_at", "unsure", "unwritten", "used_at"),
     )
 
     def __init__(self, account: Account, now: float) -> None:
         self.account = account
         self.lease = self.held = self.unwritten = self.giving = 0
-        # What the calls that wait lack, and the least with which one of them can go on.
-        self.need = self.least = 0
         self.order: asyncio.Future[Verdict] | None = None
         self.ordered_at = self.ahead_at = self.review_at = 0.0
         self.empty_until = 0.0  # the store has nothing free
@@ -156,12 +155,34 @@ class Hold:
         return None if self._limit is None else self._limit.account.id
 
 
-class _Lack(Exception):
-    """What only the store can say: whether an account has more."""
+class _Need:
+    """What calls lack: of one account, or of several payers together.
 
-    def __init__(self, state: _State, need: int, least: int) -> None:
-        super().__init__(state.account.id)
-        self.state, self.need, self.least = state, need, least
+    `least`: with how little one of the calls can go on; 0: nothing is asked of others for it.
+    """
+
+    __slots__ = ("least", "nanos", "states")
+
+    def __init__(self, states: tuple[_State, ...], nanos: int, least: int) -> None:
+        self.states, self.nanos, self.least = states, nanos, least
+
+    def add(self, other: "_Need") -> None:
+        """What another call lacks of the same accounts."""
+        self.nanos += other.nanos
+        self.least = min(self.least or other.least, other.least or self.least)
+
+    def order(self, now: float) -> Order:
+        first, *rest = (state.account for state in self.states)
+        ahead = self.states[-1].target(now)
+        return Order(first, self.nanos, self.least, ahead, rest=tuple(rest))
+
+
+class _Lack(Exception):
+    """Only the store can say whether accounts have what a call needs."""
+
+    def __init__(self, need: _Need) -> None:
+        super().__init__(need.nanos)
+        self.need = need
 
 
 class Funds:
@@ -178,6 +199,7 @@ class Funds:
         self._clock = clock
         self._states: dict[str, _State] = {}
         self._unsure: set[str] = set()
+        self._asking: dict[tuple[_State, ...], _Need] = {}  # not ordered yet
         self._idle_sweep_at = clock() + IDLE_SWEEP_S
 
     # ---- calls ----
@@ -210,14 +232,15 @@ class Funds:
             try:
                 return self._hold_parts(payment, wanted_nanos, least_nanos)
             except _Lack as lack:
-                verdict = await self._more(lack)
-                state, lacking = lack.state, lack.least
-            if verdict is Verdict.SHORT and lacking:
+                need = lack.need
+                verdict = await self._more(need)
+            if verdict is Verdict.SHORT and need.least:
                 now = self._clock()
                 if now < recall_until:
                     await asyncio.sleep(RECALL_RETRY_S)
                 else:
-                    state.note_bare(lacking, now + BARE_S, now)
+                    for state in need.states:
+                        state.note_bare(need.least, now + BARE_S, now)
         raise StoreUnavailable("the store lends too slowly")
 
     def has_free(self, payment: Payment) -> bool:
@@ -259,21 +282,16 @@ class Funds:
 
     def answered(self, order: Order, answer: Answer) -> None:
         """Take in what became of an order, in the same row as the posts of `applied`."""
-        state, now = self._states[order.account.id], self._clock()
+        states = [self._states[account.id] for account in order.accounts]
         if answer.verdict is Verdict.AWAY:
-            state.away_until = now + EMPTY_S
-            state.unsure = True
-            self._unsure.add(order.account.id)
+            self._not_confirmed(states)
         else:
-            # The lease was read under its lock: it also contains what was not confirmed before.
-            state.lease, state.giving = answer.lease, 0
-            state.unsure = False
-            self._unsure.discard(order.account.id)
-            if not order.give:
-                self._lent(state, order, answer, now)
-        self._end_order(state, answer.verdict)
-        if state.outdated:
-            self._give_back(state)
+            for state, its in zip(states, (answer, *answer.others), strict=True):
+                self._confirmed(state, order, its)
+        self._end_order(states, answer.verdict)
+        for state in states:
+            if state.outdated:
+                self._give_back(state)
 
     def recalled(self, account_ids: Collection[str]) -> None:
         """Give back what is free of these accounts: another process needs it."""
@@ -349,10 +367,10 @@ class Funds:
         now, least = self._clock(), max(1, min(least, wanted))
         parts, got = self._payers_parts(payment, wanted, least, now)
         if got < least:
-            self._ask_others(payment.payers, wanted - got, least - got, now)
-            raise self._refusal(payment, now)
+            self._ask_others(payment, wanted - got, least - got, now)
         limit = None if payment.limit is None else self._state(payment.limit)
         if limit is not None:
+            # Asked by those alone who have the payers' part, or two could each have one of them.
             allowed = self._allowed(limit, got, least, now)
             parts, got = _shortened(parts, allowed), allowed
             self._reserve(limit, got, now)
@@ -369,12 +387,10 @@ class Funds:
         for account in payment.payers:
             state = self._state(account)
             amount = min(max(0, state.free), wanted - got)
-            if got + amount < wanted:
-                # Only for the last one others are asked at once: else there are more payers.
-                last = account is payment.payers[-1]
-                lacking = max(0, least - got - amount) if last else 0
-                if state.may_lend(lacking, now):
-                    raise _Lack(state, wanted - got - amount, lacking)
+            # When the last one has too little as well, all are asked at once.
+            alone = account is not payment.payers[-1] or got + amount >= least
+            if got + amount < wanted and alone and state.may_lend(0, now):
+                raise _Lack(_Need((state,), wanted - got - amount, 0))
             if amount:
                 parts.append((state, amount))
                 got += amount
@@ -382,12 +398,12 @@ class Funds:
                 break
         return parts, got
 
-    def _ask_others(self, accounts: Sequence[Account], need: int, least: int, now: float) -> None:
-        """Raises _Lack when another process may have what is lacking."""
-        for account in accounts:
-            state = self._state(account)
-            if state.may_lend(least, now):
-                raise _Lack(state, need, least)
+    def _ask_others(self, payment: Payment, need: int, least: int, now: float) -> NoReturn:
+        """Raises _Lack while other processes may have what is lacking, else the refusal."""
+        states = tuple(self._state(account) for account in payment.payers)
+        if any(state.may_lend(least, now) for state in states):
+            raise _Lack(_Need(states, need, least))
+        raise self._refusal(payment, now)
 
     def _allowed(self, limit: _State, got: int, least: int, now: float) -> int:
         """How much of a hold the spend limit of the key allows."""
@@ -396,7 +412,7 @@ class Funds:
             return got
         lacking = max(0, least - free)
         if limit.may_lend(lacking, now):
-            raise _Lack(limit, got - free, lacking)
+            raise _Lack(_Need((limit,), got - free, lacking))
         if not lacking:
             return free
         if now < limit.away_until:
@@ -411,34 +427,40 @@ class Funds:
         # The one that is filled first says when there is more.
         return QuotaUsed(min(payment.payers, key=lambda account: account.ends_ms or 0))
 
-    async def _more(self, lack: _Lack) -> Verdict:
+    async def _more(self, need: _Need) -> Verdict:
         """Has the store asked for what a call lacks, together with all calls that wait now."""
-        state, now = lack.state, self._clock()
-        if state.order is None:
+        states, now = need.states, self._clock()
+        busy = next((state for state in states if state.order is not None), None)
+        asking = self._asking.get(states)
+        if busy is None:
             # All calls that are woken by one answer share the next order.
-            state.order, state.ordered_at = asyncio.get_running_loop().create_future(), now
-            asyncio.get_running_loop().call_soon(self._order_need, state)
-        elif now - state.ordered_at > ORDER_WAIT_S:
-            state.away_until = now + EMPTY_S
+            asking = self._asking[states] = _Need(states, 0, 0)
+            self._begin_order(states, now)
+            asyncio.get_running_loop().call_soon(self._order_need, asking)
+        elif asking is None and now - busy.ordered_at > ORDER_WAIT_S:
+            busy.away_until = now + EMPTY_S
             return Verdict.AWAY
-        state.hold_size = max(state.hold_size, lack.need)
-        state.need += lack.need
-        state.least = min(state.least or lack.least, lack.least or state.least)
-        order = state.order
+        order = (busy or states[0]).order
+        assert order is not None
+        for state in states:
+            state.hold_size = max(state.hold_size, need.nanos)
+        if asking is not None:
+            asking.add(need)
         try:
             await asyncio.wait({order}, timeout=ORDER_WAIT_S)
         finally:
-            state.need -= lack.need
+            if asking is not None:
+                asking.nanos -= need.nanos
         if order.done():
             return order.result()
-        state.away_until = self._clock() + EMPTY_S
+        for state in states:
+            state.away_until = self._clock() + EMPTY_S
         return Verdict.AWAY
 
-    def _order_need(self, state: _State) -> None:
-        ahead = state.target(self._clock())
-        order = Order(state.account, need=state.need, least=state.least, ahead=ahead)
-        if not self._send(order):
-            self._not_sent(state)
+    def _order_need(self, need: _Need) -> None:
+        del self._asking[need.states]
+        if not self._send(need.order(self._clock())):
+            self._not_sent(need.states)
 
     def _order_ahead(self, state: _State, now: float) -> None:
         if now < state.ahead_at or state.order is not None or not state.may_lend(0, now):
@@ -447,10 +469,9 @@ class Funds:
         self._order(state, Order(state.account, ahead=max(1, state.target(now) - state.free)))
 
     def _order(self, state: _State, order: Order) -> None:
-        state.order = asyncio.get_running_loop().create_future()
-        state.ordered_at = self._clock()
+        self._begin_order((state,), self._clock())
         if not self._send(order):
-            self._not_sent(state)
+            self._not_sent((state,))
 
     def _give_back(self, state: _State) -> None:
         if state.order is not None or state.unsure:
@@ -461,6 +482,20 @@ class Funds:
         state.giving = state.free
         self._order(state, Order(state.account, give=state.giving))
 
+    def _not_confirmed(self, states: Sequence[_State]) -> None:
+        for state in states:
+            state.away_until = self._clock() + EMPTY_S
+            state.unsure = True
+            self._unsure.add(state.account.id)
+
+    def _confirmed(self, state: _State, order: Order, answer: Answer) -> None:
+        # The lease was read under its lock: it also contains what was not confirmed before.
+        state.lease, state.giving = answer.lease, 0
+        state.unsure = False
+        self._unsure.discard(state.account.id)
+        if not order.give:
+            self._lent(state, order, answer, self._clock())
+
     def _lent(self, state: _State, order: Order, answer: Answer, now: float) -> None:
         state.cut = answer.granted < order.need + order.ahead
         state.low = (state.free - order.need) // 2 if state.cut else state.target(now) * 3 // 4
@@ -469,14 +504,22 @@ class Funds:
         if answer.verdict is Verdict.DRY:
             state.note_bare(order.least, now + EMPTY_S, now)
 
-    def _not_sent(self, state: _State) -> None:
-        if not state.unsure:
-            state.giving = 0
-        state.away_until = self._clock() + EMPTY_S
-        self._end_order(state, Verdict.AWAY)
+    def _not_sent(self, states: Sequence[_State]) -> None:
+        for state in states:
+            if not state.unsure:
+                state.giving = 0
+            state.away_until = self._clock() + EMPTY_S
+        self._end_order(states, Verdict.AWAY)
 
-    def _end_order(self, state: _State, verdict: Verdict) -> None:
-        order, state.order, state.least = state.order, None, 0
+    def _begin_order(self, states: Sequence[_State], now: float) -> None:
+        order: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        for state in states:
+            state.order, state.ordered_at = order, now
+
+    def _end_order(self, states: Sequence[_State], verdict: Verdict) -> None:
+        order = states[0].order
+        for state in states:
+            state.order = None
         if order is not None:
             order.set_result(verdict)
 

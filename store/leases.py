@@ -61,7 +61,10 @@ class Order(msgspec.Struct, frozen=True):
     """What the loop wants of a lease, in nanos: to take, or, with `give` above 0, to give back.
 
     `need`: what waiting calls lack. `least`: with how little one of them can go on, to be recalled
-    from others if need be; 0: nothing is recalled. `ahead`: for calls to come.
+    from others if need be; 0: nothing is recalled. `ahead`: for calls to come. `rest`: further
+    payers, in order, which lend what `account` has too little of. While others have what these
+    lack together for `least`, none of them lends: two processes that wait, each with a part of what
+    both need, would give it to each other in turns.
     """
 
     account: Account
@@ -69,52 +72,101 @@ class Order(msgspec.Struct, frozen=True):
     least: int = 0
     ahead: int = 0
     give: int = 0
+    rest: tuple[Account, ...] = ()
+
+    @property
+    def accounts(self) -> tuple[Account, ...]:
+        return (self.account, *self.rest)
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What an order led to: the lease after it, what was lent, and whether nothing more is free."""
+    """What an order led to: the lease after it, what was lent, and whether nothing more is free.
+
+    `others`: the same of the order's further accounts; none when it was AWAY.
+    """
 
     verdict: Verdict
     lease: int = 0
     granted: int = 0
     empty: bool = False
+    others: "tuple[Answer, ...]" = ()
 
 
-def carry_out(db: peewee.Database, journal_id: str, order: Order) -> Answer:
-    """Lend or take back, in the caller's transaction. Driver errors pass."""
-    return _give(db, journal_id, order) if order.give else _take(db, journal_id, order)
+class _Seen(msgspec.Struct, frozen=True):
+    """An account under its lock: its balance, all leases of it, and this process's own."""
+
+    account: Account
+    balance: int
+    lent: int
+    own: int
+
+    @property
+    def free(self) -> int:
+        return max(0, self.balance - self.lent)
+
+    @property
+    def within_reach(self) -> int:
+        """What would be free if the others gave all back."""
+        return max(0, self.balance - self.own)
 
 
-def _take(db: peewee.Database, journal_id: str, order: Order) -> Answer:
-    account = order.account
-    balance = _locked_balance(db, account)
-    lent, own = map(int, execute(db, _LENT, (journal_id, account.id)).fetchone())
-    free = max(0, balance - lent)
+def carry_out(db: peewee.Database, journal_id: str, orders: Sequence[Order]) -> list[Answer]:
+    """Lend or take back, an answer for each, in the caller's transaction. Driver errors pass."""
+    wanted = {account.id: account for order in orders for account in order.accounts}
+    # The locks of wallets come before those of quotas, each in order of id, as in books.
+    locked = sorted(wanted.values(), key=lambda account: (account.kind != WALLET, account.id))
+    balances = {account.id: _locked_balance(db, account) for account in locked}
+    return [(_give if order.give else _take)(db, journal_id, balances, order) for order in orders]
+
+
+def _take(
+    db: peewee.Database, journal_id: str, balances: Mapping[str, int], order: Order
+) -> Answer:
+    seen = [_look(db, journal_id, balances, account) for account in order.accounts]
     verdict = Verdict.DONE
-    if free < order.least:
-        if balance - own >= order.least and lent > own:
-            execute(db, _RECALL, (account.id, journal_id))
-            return Answer(Verdict.SHORT, own, empty=not free)
+    if sum(one.free for one in seen) < order.least:
+        if sum(one.within_reach for one in seen) >= order.least:
+            for one in seen:
+                execute(db, _RECALL, (one.account.id, journal_id))
+            answers = [Answer(Verdict.SHORT, one.own, empty=not one.free) for one in seen]
+            return _joined(answers)
+        # What is too little for these calls may serve a smaller one.
         verdict = Verdict.DRY
-    granted = min(free, order.need)
-    granted += min((free - granted) // AHEAD_SHARE, order.ahead)
-    if granted:
-        values = (account.id, journal_id, own + granted)
-        execute(db, _SET + _ON_SET[is_mysql(db)], values)
-    return Answer(verdict, own + granted, granted, empty=granted == free)
+    left, answers = order.need, []
+    for place, one in enumerate(seen):
+        granted = min(one.free, left)
+        if left or place == 0:
+            granted += min((one.free - granted) // AHEAD_SHARE, order.ahead)
+        left = max(0, left - granted)
+        if granted:
+            values = (one.account.id, journal_id, one.own + granted)
+            execute(db, _SET + _ON_SET[is_mysql(db)], values)
+        answers.append(Answer(verdict, one.own + granted, granted, empty=granted == one.free))
+    return _joined(answers)
 
 
-def _give(db: peewee.Database, journal_id: str, order: Order) -> Answer:
-    account = order.account
-    _locked_balance(db, account)
-    _, own = map(int, execute(db, _LENT, (journal_id, account.id)).fetchone())
+def _joined(answers: Sequence[Answer]) -> Answer:
+    return msgspec.structs.replace(answers[0], others=tuple(answers[1:]))
+
+
+def _give(
+    db: peewee.Database, journal_id: str, balances: Mapping[str, int], order: Order
+) -> Answer:
+    own = _look(db, journal_id, balances, order.account).own
     left = max(0, own - order.give)
     update = 'UPDATE "leases" SET "amount" = ?, "recall" = 0'
     if not left:
         update = 'DELETE FROM "leases"'
     where = ' WHERE "account" = ? AND "journal_id" = ?'
-    execute(db, update + where, ((left,) if left else ()) + (account.id, journal_id))
+    execute(db, update + where, ((left,) if left else ()) + (order.account.id, journal_id))
     return Answer(Verdict.DONE, left)
+
+
+def _look(
+    db: peewee.Database, journal_id: str, balances: Mapping[str, int], account: Account
+) -> _Seen:
+    lent, own = map(int, execute(db, _LENT, (journal_id, account.id)).fetchone())
+    return _Seen(account, balances[account.id], lent, own)
 
 
 def _locked_balance(db: peewee.Database, account: Account) -> int:

@@ -35,7 +35,7 @@ from store.journal_lines import Closed, JournalReader
 from store.leases import Answer, Order, Verdict
 from store.nodes import note_seen
 from store.partitions import keep_ahead
-from store.usage import WALLET, UsageRecord, clipped
+from store.usage import UsageRecord, clipped
 
 log = logging.getLogger(__name__)
 
@@ -228,8 +228,6 @@ class Writer:
     def _serve_orders(self) -> None:
         """Carry out what the loop has ordered, many orders in one transaction."""
         while orders := self._take_orders():
-            # The locks of wallets come before those of quotas, each in order of id, as in books.
-            orders.sort(key=lambda order: (order.account.kind != WALLET, order.account.id))
             try:
                 answers = transaction(self._db, lambda: self._carry_out(orders))
             except Exception:
@@ -241,7 +239,7 @@ class Writer:
                 self._hooks.answered(order, answer)
 
     def _carry_out(self, orders: list[Order]) -> list[Answer]:
-        return [leases.carry_out(self._db, self._own.id, order) for order in orders]
+        return leases.carry_out(self._db, self._own.id, orders)
 
     def _take_orders(self) -> list[Order]:
         orders: list[Order] = []

@@ -70,8 +70,8 @@ class Process:
         orders, self.orders = self.orders, []
         for order in orders:
             self.served.append(order)
-            work = functools.partial(leases.carry_out, self.db, self.id, order)
-            answer = transaction(self.db, work)
+            work = functools.partial(leases.carry_out, self.db, self.id, [order])
+            [answer] = transaction(self.db, work)
             self.funds.answered(order, Answer(Verdict.AWAY) if self.store == "mute" else answer)
 
     def look(self):

@@ -9,7 +9,7 @@ import pytest
 from store import funds as funds_module
 from store import leases
 from store import wallet as wallet_module
-from store.accounts import Account, payment_of
+from store.accounts import Account, Payment, payment_of
 from store.books import verify
 from store.database import discard, execute, snapshot_read, transaction
 from store.errors import Refused, StoreUnavailable
@@ -47,7 +47,8 @@ def wallet_of(user_id):
 
 
 def carry_out(db, process_id, order):
-    return transaction(db, lambda: leases.carry_out(db, process_id, order))
+    [answer] = transaction(db, lambda: leases.carry_out(db, process_id, [order]))
+    return answer
 
 
 def test_money_is_lent_once(db, alice):
@@ -295,42 +296,174 @@ def test_a_debit_of_what_runs_in_calls_is_refused(db, alice, monkeypatch):
     asyncio.run(main())
 
 
+async def looked_after(processes):
+    """What the threads of processes do, until it is cancelled."""
+    while True:
+        for process in processes:
+            process.look()
+            process.book()
+        await asyncio.sleep(0.003)
+
+
+async def shared_by_all(payment, user_id, callers, cost):
+    """How many of the callers, each a process, could pay: all call at once."""
+
+    async def call(process):
+        try:
+            hold = await process.funds.hold(payment, cost, cost)
+        except (WalletEmpty, QuotaUsed):
+            return False
+        await asyncio.sleep(random.random() / 50)
+        process.end(hold, cost, payment, user_id)
+        return True
+
+    processes = set(callers)
+    working = asyncio.ensure_future(looked_after(processes))
+    passed = await asyncio.gather(*map(call, callers))
+    working.cancel()
+    for process in processes:
+        process.end_process()
+    return sum(passed)
+
+
 @pytest.mark.parametrize("shares", [(1, 1), (1, 9)])
 def test_the_last_coins_are_shared_exactly(db, alice, shares):
     """A wallet for exactly 100 calls, 200 callers at two processes: exactly 100 get one."""
 
     async def main():
-        processes = [Process(db) for _ in shares]
         payment = payment_of(key_of(alice), now_ms())
-
-        async def call(process):
-            try:
-                hold = await process.funds.hold(payment, 10, 10)
-            except WalletEmpty:
-                return False
-            await asyncio.sleep(random.random() / 50)
-            process.end(hold, 10, payment, alice)
-            return True
-
-        async def work():
-            while True:
-                for process in processes:
-                    process.look()
-                    process.book()
-                await asyncio.sleep(0.003)
-
-        working = asyncio.ensure_future(work())
         callers = []
-        for process, share in zip(processes, shares, strict=True):
-            callers += [process] * (200 * share // sum(shares))
+        for share in shares:
+            callers += [Process(db)] * (200 * share // sum(shares))
         random.shuffle(callers)
-        passed = await asyncio.gather(*map(call, callers))
-        working.cancel()
-        for process in processes:
-            process.end_process()
-        assert sum(passed) == 100
+        assert await shared_by_all(payment, alice, callers, 10) == 100
         assert show(db, "alice").balance_nanos == 0
         assert lease_rows(db) == {} and verify(db) == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("limited", [False, True])
+def test_the_last_coins_of_two_payers_are_shared_exactly(db, alice, two_payers, count, limited):
+    """Money for 25 calls of 80: two or more need what is left of plan and wallet."""
+
+    async def main():
+        key = key_of(alice, limit_window="never" if limited else None)
+        limit_spending(db, key, 2000)
+        payment = Payment(two_payers.payers, payment_of(key, now_ms()).limit)
+        callers = [Process(db) for _ in range(count)] * (60 // count)
+        assert await shared_by_all(payment, alice, callers, 80) == 25
+        assert lease_rows(db) == {} and verify(db) == []
+
+    asyncio.run(main())
+
+
+async def in_step(processes, calls, rounds):
+    """All processes ask, hear and give back at the same moments, until the calls are over."""
+    for _ in range(rounds):
+        await served(processes)
+        for process in processes:
+            process.look()
+        await served(processes)
+        if all(call.done() for call in calls):
+            return
+        await asyncio.sleep(funds_module.RECALL_RETRY_S)
+
+
+async def served(processes):
+    for _ in range(6):
+        await asyncio.sleep(0)
+        for process in processes:
+            process.serve()
+
+
+@pytest.fixture
+def two_payers(db, alice):
+    """A plan and a wallet, of 1000 each."""
+    key = key_of(alice, subscriptions=(subscribe(db, alice, 1000),))
+    return payment_of(key, now_ms())
+
+
+async def hoarding(db, account):
+    """A process that has leased all of an account and holds nothing, and from now on is slow."""
+    process = Process(db)
+    hold = await process.funds.hold(Payment((account,)), 1000, 1000)
+    process.funds.settle(hold, 0)
+    process.store = "slow"
+    return process
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_coins_of_two_payers_do_not_go_round_between_two_that_wait(db, alice, two_payers, turned):
+    async def main():
+        plan, wallet = two_payers.payers
+        processes = [await hoarding(db, plan), await hoarding(db, wallet)]
+        if turned:
+            processes.reverse()
+        calls = [asyncio.ensure_future(p.funds.hold(two_payers, 2000, 2000)) for p in processes]
+        await in_step(processes, calls, 20)
+        assert sorted(call.done() for call in calls) == [False, True], "none, or one too many"
+        place = [call.done() for call in calls].index(True)
+        assert [part.amount_nanos for part in calls[place].result().parts] == [1000, 1000]
+        processes[place].end(calls[place].result(), 2000, two_payers, alice)
+        processes[place].book()
+        await in_step(processes, calls, 1000)
+        with pytest.raises(WalletEmpty):
+            calls[1 - place].result()
+        for process in processes:
+            process.end_process()
+        assert lease_rows(db) == {} and verify(db) == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("payers", [1, 2])
+def test_a_limits_last_coins_do_not_go_round_with_its_payers(db, alice, two_payers, payers):
+    async def main():
+        key = key_of(alice, limit_window="never")
+        limit_spending(db, key, 1000)
+        limited = payment_of(key, now_ms())
+        payment = Payment(two_payers.payers[-payers:], limited.limit)
+        # The plan's coins are with the one, too, when it pays.
+        processes = [await hoarding(db, payment.payers[-1]), await hoarding(db, payment.limit)]
+        if payers == 2:
+            processes.append(await hoarding(db, payment.payers[0]))
+        calls = [asyncio.ensure_future(p.funds.hold(payment, 1000, 1000)) for p in processes]
+        await in_step(processes, calls, 20)
+        assert [call.done() for call in calls].count(True) == 1, "none, or one too many"
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_what_no_payer_has_alone_is_recalled_from_all(db, alice, two_payers):
+    async def main():
+        plan, wallet = two_payers.payers
+        poor = Process(db)
+        poor.store = "slow"
+        processes = [poor, await hoarding(db, plan), await hoarding(db, wallet)]
+        call = asyncio.ensure_future(poor.funds.hold(two_payers, 1500, 1500))
+        await in_step(processes, [call], 20)
+        assert [part.amount_nanos for part in call.result().parts] == [1000, 500]
+
+    asyncio.run(main())
+
+
+def test_the_limit_is_named_when_it_is_what_runs_in_calls(db, alice, monkeypatch):
+    monkeypatch.setattr(funds_module, "RECALL_WAIT_S", 0.1)
+
+    async def main():
+        key = key_of(alice, limit_window="never")
+        limit_spending(db, key, 600)
+        payment = payment_of(key, now_ms())
+        busy, poor = Process(db), Process(db)
+        await busy.funds.hold(payment, 500, 500)
+        with pytest.raises(QuotaUsed) as refused:
+            await poor.funds.hold(payment, 300, 300)
+        assert refused.value.account == payment.limit
 
     asyncio.run(main())
 
@@ -404,7 +537,15 @@ def test_random_histories_never_lose_or_double_money(db, alice, seed, monkeypatc
     bob = add_user(db, "bob")
     credit(db, "bob", Movement(30_000, "paid"))
     subscription = subscribe(db, alice, 5_000)
-    keys = (key_of(alice, subscriptions=(subscription,)), key_of(bob), key_of(alice, "wallet_only"))
+    limited = key_of(alice, subscriptions=(subscription,), limit_window="never")
+    limit_spending(db, limited, 3_000)
+    keys = (
+        key_of(alice, subscriptions=(subscription,)),
+        key_of(alice, "wallet_first", subscriptions=(subscription,)),
+        limited,
+        key_of(bob),
+        key_of(alice, "wallet_only"),
+    )
     payments = [(key.user_id, payment_of(key, now_ms())) for key in keys]
 
     async def main():
@@ -421,7 +562,9 @@ def test_random_histories_never_lose_or_double_money(db, alice, seed, monkeypatc
     world = asyncio.run(main())
     assert world.done > 20 and world.refused > 0
     assert lease_rows(db) == {} and verify(db) == []
-    of_plan = sum(spent(db).values())
-    assert of_plan <= 5_000
+    quotas = spent(db)
+    of_plan = sum(amount for account, amount in quotas.items() if account.startswith("S:"))
+    of_limit = sum(quotas.values()) - of_plan
+    assert of_plan <= 5_000 and of_limit <= 3_000
     left = show(db, "alice").balance_nanos + show(db, "bob").balance_nanos
     assert left == 31_000 - (world.cost - of_plan)
