@@ -20,24 +20,10 @@ from typing import Any
 from store.database import discard, open_database
 from store.usage import to_public
 from store.usage_queries import Filters, follow
+from tests.ports import HOST, free_port
 
 ROOT = Path(__file__).resolve().parent.parent
-HOST = "127.0.0.1"
 TAIL_PAUSE_S = 0.03
-
-
-def free_ports(count: int) -> list[int]:
-    """So many different ports that nobody listens on now."""
-    probes = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    return free_ports(1)[0]
 
 
 class Gateway:
@@ -45,7 +31,7 @@ class Gateway:
 
     def __init__(self, folder: Path, settings: dict[str, Any] | None = None) -> None:
         self.folder = folder
-        self.port, self.ops_port = free_ports(2)
+        self.port, self.ops_port = free_port(), free_port()
         self.settings = {
             "server.port": self.port,
             "ops.port": self.ops_port,
@@ -66,15 +52,17 @@ class Gateway:
             part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")
         ]
 
-    def sibling(self, name: str) -> "Gateway":
-        """Another node of the same store: it differs in its ports and its journal alone."""
+    def sibling(self, name: str, settings: dict[str, Any] | None = None) -> "Gateway":
+        """Another node of the same store: it differs in its ports, its journal and `settings`."""
         other = copy.copy(self)
-        other.port, other.ops_port = free_ports(2)
+        other.process = other.tail = None
+        other.port, other.ops_port = free_port(), free_port()
         other.log_path = self.folder / f"{name}.log"
         own = {
             "server.port": other.port,
             "ops.port": other.ops_port,
             "journal.dir": self.folder / f"{name}-journal",
+            **(settings or {}),
         }
         other._node_flags = [part for k, v in own.items() for part in ("--set", f"{k}={v}")]
         return other

@@ -8,13 +8,14 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 
 import pymysql
 import pytest
+
+from tests.ports import free_port
 
 START_TIMEOUT_S = 60
 
@@ -28,7 +29,7 @@ class MariaDb:
         self._folder = tempfile.mkdtemp(prefix="sluice-mariadb-")
         os.chmod(self._folder, 0o755)
         self._made = 0
-        self.port = _free_port()
+        self.port = free_port()
         self.process = None
         try:
             as_user = _install(self._folder)
@@ -120,11 +121,6 @@ def _program():
     if not server or not shutil.which("mariadb-install-db", path=path):
         _missing("mariadbd is not installed (Debian: mariadb-server)")
     return server
-
-
-def _free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def _install(folder):

@@ -13,15 +13,10 @@ from pathlib import Path
 import pytest
 
 from conf import secrets
+from tests.ports import free_port
 
 SCRIPTS = Path(__file__).parent / "scripts"
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def until(condition, timeout_s=5.0):

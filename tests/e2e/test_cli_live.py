@@ -17,7 +17,8 @@ from decimal import ROUND_CEILING, Decimal
 
 import pytest
 
-from tests.gateway import HOST, ROOT, Gateway, free_port
+from tests.gateway import HOST, ROOT, Gateway
+from tests.ports import free_port
 from tests.upstream import ScriptedUpstream
 
 ACTS_WITHIN_S = 2.0

@@ -24,7 +24,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway import HOST, ROOT, Gateway, free_port
+from tests.gateway import HOST, ROOT, Gateway
+from tests.ports import free_port
 from tests.upstream import ScriptedUpstream
 
 START_S = 10

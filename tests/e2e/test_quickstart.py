@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway import HOST, ROOT, free_port
+from tests.gateway import HOST, ROOT
+from tests.ports import free_port
 
 READY_S = 20
 END_S = 10

@@ -499,9 +499,15 @@ def test_a_broken_stream_raises_in_the_helper(client, world):
     assert caught.value.type == "overloaded_error"
 
 
-def test_heartbeats_are_not_seen(client, world):
+@pytest.fixture
+def hasty_client(hasty):
+    with make_client(hasty) as made:
+        yield made
+
+
+def test_heartbeats_are_not_seen(hasty_client, world):
     """The head and comments come before the vendor has said anything."""
-    stream = client.messages.create(
+    stream = hasty_client.messages.create(
         model=world.frail(FAMILY),
         max_tokens=99,
         messages=user("hello [[demo first_ms=2400]]"),
@@ -524,8 +530,8 @@ def test_pings_inside_a_message(client, world):
     assert start < ping < error
 
 
-def test_a_failure_after_the_head_is_an_error_in_the_stream(client, world):
-    stream = client.messages.create(
+def test_a_failure_after_the_head_is_an_error_in_the_stream(hasty_client, world):
+    stream = hasty_client.messages.create(
         model=world.frail(FAMILY),
         max_tokens=99,
         messages=user("[[demo first_ms=2400 status=529]]"),

@@ -527,26 +527,40 @@ def test_a_limit_told_in_the_stream_is_an_error_of_the_client(default, world):
     assert (caught.value.code, caught.value.status) == (429, "RESOURCE_EXHAUSTED")
 
 
-def test_heartbeats_are_not_seen(default, wire, world):
+@pytest.fixture
+def hasty_wire():
+    wire = Wire()
+    yield wire
+    wire.close()
+
+
+@pytest.fixture
+def hasty_client(hasty, hasty_wire):
+    client = make_client(hasty, client_args={"transport": hasty_wire})
+    yield client
+    client.close()
+
+
+def test_heartbeats_are_not_seen(hasty_client, hasty_wire, world):
     """The head and empty lines come before the vendor has said anything."""
     chunks = list(
-        default.models.generate_content_stream(
+        hasty_client.models.generate_content_stream(
             model=world.frail(FAMILY), contents="hello [[demo first_ms=2400]]"
         )
     )
     assert "You wrote: “hello”" in text_of(chunks)
     assert finish_of(chunks) == ["STOP"]
-    assert world.gateway.record(call_id(wire))["ttft_ms"] >= 2400
+    assert world.gateway.record(call_id(hasty_wire))["ttft_ms"] >= 2400
 
 
-def test_a_failure_after_the_head_is_an_error_in_the_stream(default, wire, world):
-    stream = default.models.generate_content_stream(
+def test_a_failure_after_the_head_is_an_error_in_the_stream(hasty_client, hasty_wire, world):
+    stream = hasty_client.models.generate_content_stream(
         model=world.frail(FAMILY), contents="[[demo first_ms=2400 status=500]]"
     )
     with pytest.raises(errors.ServerError) as caught:
         list(stream)
     assert (caught.value.code, caught.value.status) == (503, "UNAVAILABLE")
-    assert [status for status, _ in wire.answers] == [200]
+    assert [status for status, _ in hasty_wire.answers] == [200]
 
 
 # ---- the asynchronous client ---------------------------------------------------------------------

@@ -463,9 +463,15 @@ def test_a_stream_without_done_is_whole(client, world):
     assert world.gateway.record(stream.response.headers["x-request-id"])["outcome"] == "ok"
 
 
-def test_heartbeats_are_not_seen(client, world):
+@pytest.fixture
+def hasty_client(hasty):
+    with make_client(hasty) as made:
+        yield made
+
+
+def test_heartbeats_are_not_seen(hasty_client, world):
     """The head and comments come before the vendor has said anything."""
-    stream = client.chat.completions.create(
+    stream = hasty_client.chat.completions.create(
         model=world.frail(FAMILY), messages=user("hello [[demo first_ms=2400]]"), stream=True
     )
     head_at = time.monotonic()
@@ -474,8 +480,8 @@ def test_heartbeats_are_not_seen(client, world):
     assert "You wrote: “hello”" in text + text_of(stream)
 
 
-def test_a_failure_after_the_head_is_an_error_in_the_stream(client, world):
-    stream = client.chat.completions.create(
+def test_a_failure_after_the_head_is_an_error_in_the_stream(hasty_client, world):
+    stream = hasty_client.chat.completions.create(
         model=world.frail(FAMILY), messages=user("[[demo first_ms=2400 status=500]]"), stream=True
     )
     with pytest.raises(openai.APIError) as caught:

@@ -519,9 +519,15 @@ def test_a_broken_stream_raises_in_the_helper(client, world):
     assert caught.value.code == "upstream_error"
 
 
-def test_heartbeats_are_not_seen(client, world):
+@pytest.fixture
+def hasty_client(hasty):
+    with make_client(hasty) as made:
+        yield made
+
+
+def test_heartbeats_are_not_seen(hasty_client, world):
     """The head and comments come before the vendor has said anything."""
-    stream = client.responses.create(
+    stream = hasty_client.responses.create(
         model=world.frail(FAMILY), input="hello [[demo first_ms=2400]]", stream=True
     )
     head_at = time.monotonic()
@@ -532,8 +538,8 @@ def test_heartbeats_are_not_seen(client, world):
     assert "You wrote: “hello”" in text_of(events)
 
 
-def test_a_failure_after_the_head_is_an_error_in_the_stream(client, world):
-    stream = client.responses.create(
+def test_a_failure_after_the_head_is_an_error_in_the_stream(hasty_client, world):
+    stream = hasty_client.responses.create(
         model=world.frail(FAMILY), input="[[demo first_ms=2400 status=500]]", stream=True
     )
     with pytest.raises(openai.APIError) as caught:

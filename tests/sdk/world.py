@@ -7,6 +7,8 @@ gateway remembers of a failing channel. The key `solo` has one channel of each f
 kind of group whose stored responses can be found again.
 """
 
+import contextlib
+import copy
 import http.client
 import itertools
 import json
@@ -18,7 +20,8 @@ from typing import Any
 
 import httpx2
 
-from tests.gateway import HOST, Gateway, free_port
+from tests.gateway import HOST, Gateway
+from tests.ports import free_port
 from tests.upstream import ScriptedUpstream
 
 TIMEOUT_S = 20
@@ -31,8 +34,9 @@ SETTINGS = {
     "upstream.first_byte_timeout_s": 4,
     "upstream.idle_timeout_s": 3,
     "upstream.heartbeat_s": 1,
-    "upstream.commit_after_s": 1,
 }
+# Of a node of its own: others might begin a stream before a busy machine has read a refusal.
+HASTY = {"upstream.commit_after_s": 1}
 ALIAS = "tea-upstream"  # of the model tea
 # Signs its function calls, with the vendor that does such a thing.
 SIGNING_MODEL = "gemini-3-tea"
@@ -144,6 +148,16 @@ class World:
         number = next(self._frail[family])
         assert number < FRAIL_MODELS
         return FRAIL[number]
+
+    @contextlib.contextmanager
+    def hasty(self) -> Iterator["World"]:
+        """The same with a node that soon begins streams, whatever the vendor does."""
+        node = self.gateway.sibling("hasty", HASTY)
+        with contextlib.closing(node):
+            node.start()
+            made = copy.copy(self)
+            made.base_url = f"http://127.0.0.1:{node.port}"
+            yield made
 
     def _busy_stream(self) -> http.client.HTTPConnection:
         """A stream that has the only slot of the busy key, for as long as the world lasts."""
