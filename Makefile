@@ -2,6 +2,9 @@
 
 PORT ?=
 T ?= tests
+# All tests run side by side, a file at a time in one of so many processes; some of them in one row.
+JOBS ?= 3
+SIDE_BY_SIDE = $(if $(filter tests,$(T)),-n $(JOBS) --dist loadfile --no-loadscope-reorder)
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
@@ -17,7 +20,8 @@ INSTALL := .venv/bin/python -m pip install --quiet --disable-pip-version-check -
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="	" read -r name text; do \
 		printf '  make %-9s %s\n' "$$name" "$$text"; done
-	@echo '  PORT=n is the port of make run; T=tests/store/test_wallet.py::test_name picks tests.'
+	@echo '  PORT=n is the port of make run; T=tests/store/test_wallet.py::test_name picks tests;'
+	@echo '  JOBS=n is how many processes run all tests.'
 
 venv: $(RUN_STAMP) ## make .venv with what the gateway needs
 
@@ -25,7 +29,7 @@ run: $(RUN_STAMP) ## make a gateway in ./run with a first key, and run it
 	@exec .venv/bin/python app.py quickstart $(if $(PORT),--port $(PORT))
 
 test: $(TEST_STAMP) services ## run the tests (T=… for some of them)
-	.venv/bin/python -m pytest -q $(T)
+	.venv/bin/python -m pytest -q $(SIDE_BY_SIDE) $(T)
 
 test-long: $(TEST_STAMP) services ## run the long forms of the tests of faults (some minutes)
 	.venv/bin/python -m pytest -q -s -m long $(T)

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -14,13 +15,24 @@ CLIENTS_AT_ONCE = 200
 LARGEST_ANSWER_BYTES = 1 << 30
 
 
-def pytest_collection_modifyitems(items):
+# Side by side with others the longest files go first: else one process is left with them.
+LONG_FIRST = ("e2e", "sdk", "handlers", "store")
+
+
+def pytest_collection_modifyitems(config, items):
+    if hasattr(config, "workerinput"):
+        items.sort(key=_place)
     for item in items:
         if inspect.iscoroutinefunction(getattr(item, "obj", None)):
             if item.get_closest_marker("gen_test") is None:
                 item.add_marker("gen_test")
             if "io_loop" not in item.fixturenames:
                 item.fixturenames.append("io_loop")
+
+
+def _place(item):
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    return LONG_FIRST.index(folder) if folder in LONG_FIRST else len(LONG_FIRST)
 
 
 @pytest.fixture

@@ -363,7 +363,7 @@ def spellings(name):
 
 
 ONE = [
-    *(("/v1/models/", bearer(), "chat", name) for name in set(SHAPES["chat"])),
+    *(("/v1/models/", bearer(), "chat", name) for name in sorted(set(SHAPES["chat"]))),
     *(("/v1/models/", bearer() | VERSION, MESSAGES, name) for name in WIDE[MESSAGES][:4]),
     *((prefix, GOOGLE, GENERATE, name) for name in WIDE[GENERATE][:3]
       for prefix in ("/v1/models/", "/v1beta/models/", "/v1beta/models/models/")),

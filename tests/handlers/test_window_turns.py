@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.handlers.dialects import CHAT, ask, check_refusal, credentials, path_
 from tests.handlers.wallets import joined, secret_of
 
 WINDOWS = ("day", "week", "month")
-SCRIPT = "[[demo ms=100 chunks=60]]"  # six seconds
+SCRIPT = "[[demo ms=100 chunks=80]]"  # eight seconds
 DAY = datetime.timedelta(1)
 
 
@@ -71,11 +72,10 @@ def crossed(gateway, midnight):
     with contextlib.ExitStack() as stack:
         running = {name: stack.enter_context(streaming(gateway, name)) for name in names}
         answers = {name: connection.read_head() for name, connection in running.items()}
-        for name in names:
-            seen[name] += [paid(gateway, name), refused(gateway, name)]
+        for_all(names, lambda name: seen[name].append(paid(gateway, name)))
+        for_all(names, lambda name: seen[name].append(refused(gateway, name)))
         gateway.clock.set_by((midnight - datetime.datetime.now(datetime.UTC)).total_seconds())
-        for name in NAMES:
-            seen[name].append(paid(gateway, name))
+        for_all(NAMES, lambda name: seen[name].append(paid(gateway, name)))
         seen["limit-never"].append(refused(gateway, "limit-never"))
         assert not any(answer.call_id in gateway.tail for answer in answers.values())
         for name, connection in running.items():
@@ -84,6 +84,12 @@ def crossed(gateway, midnight):
         for name in NAMES:
             seen[name] += [paid(gateway, name), refused(gateway, name)]
     return seen
+
+
+def for_all(names, act):
+    """At once: the streams must still run when the last one is done."""
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(act, names))
 
 
 @contextlib.contextmanager
