@@ -62,7 +62,7 @@ class _State:
         *("account", "ahead_at", "away_until", "bare_from", "bare_until", "cut"),
         *("empty_until", "giving"),
         *("held", "hold_size", "lease", "low", "order", "ordered_at"),
-        *("outdated", "pace", "review_at", "unsure", "unwritten", "used_at"),
+        *("outdated", "pace", "review_at", "unsure", "unwritten", "used_at", "wanted"),
     )
 
     def __init__(self, account: Account, now: float) -> None:
@@ -77,6 +77,7 @@ class _State:
         self.unsure = False  # the store may have done what it did not confirm
         self.cut = False  # the last order was not filled
         self.outdated = False  # lent before a change of the quota: to be given back
+        self.wanted = False  # by others, who asked while an order was on its way
         self.low = 0  # below it more is ordered
         self.hold_size = 0
         self.used_at = now
@@ -290,7 +291,9 @@ class Funds:
                 self._confirmed(state, order, its)
         self._end_order(states, answer.verdict)
         for state in states:
-            if state.outdated:
+            wanted, state.wanted = state.wanted, False
+            # Calls that were lent something take it first.
+            if state.outdated or (wanted and answer.verdict is Verdict.SHORT):
                 self._give_back(state)
 
     def recalled(self, account_ids: Collection[str]) -> None:
@@ -299,6 +302,7 @@ class Funds:
             if state := self._states.get(account_id):
                 # Nor is it taken back at once, before the other one could have it.
                 state.ahead_at = self._clock() + RECALLED_S
+                state.wanted = state.order is not None
                 self._give_back(state)
 
     def held(self) -> dict[str, int]:
@@ -387,10 +391,11 @@ class Funds:
         for account in payment.payers:
             state = self._state(account)
             amount = min(max(0, state.free), wanted - got)
-            # When the last one has too little as well, all are asked at once.
-            alone = account is not payment.payers[-1] or got + amount >= least
-            if got + amount < wanted and alone and state.may_lend(0, now):
-                raise _Lack(_Need((state,), wanted - got - amount, 0))
+            if got + amount < wanted:
+                # When the last one has too little as well, all are asked at once.
+                alone = account is not payment.payers[-1] or got + amount >= least
+                if alone and state.may_lend(0, now):
+                    raise _Lack(_Need((state,), wanted - got - amount, 0))
             if amount:
                 parts.append((state, amount))
                 got += amount

@@ -229,6 +229,24 @@ def test_a_process_gives_back_what_another_needs(db, alice):
     asyncio.run(main())
 
 
+def test_what_is_recalled_while_an_order_is_on_its_way_goes_back_after_it(db, alice, two_payers):
+    async def main():
+        plan, wallet = two_payers.payers
+        rich, poor = await hoarding(db, wallet), await hoarding(db, plan)
+        calls = [asyncio.ensure_future(p.funds.hold(two_payers, 2000, 2000)) for p in (rich, poor)]
+        await served([rich, poor])
+        await asyncio.sleep(5 * funds_module.RECALL_RETRY_S)
+        rich.look()
+        assert rich.orders and not any(order.give for order in rich.orders)
+        await served([rich])
+        assert (wallet.id, rich.id) not in lease_rows(db)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    asyncio.run(main())
+
+
 def test_money_that_runs_in_calls_is_not_recalled(db, alice, monkeypatch):
     monkeypatch.setattr(funds_module, "RECALL_WAIT_S", 0.1)
 
