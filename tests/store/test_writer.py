@@ -750,7 +750,7 @@ def test_a_journal_that_cannot_be_adopted_does_not_stop_the_rest(
 
 
 CHILD = textwrap.dedent("""
-    import os, random, sys
+    import os, random, sys, time
     from pathlib import Path
     sys.path.insert(0, sys.argv[1])
     from store.database import open_database
@@ -788,6 +788,7 @@ CHILD = textwrap.dedent("""
             record.charges = (Charge("wallet", record.cost_nanos),) if record.cost_nanos else ()
             journal.close_call(record)
             os.write(out, f"close {call_id} {record.cost_nanos}\\n".encode())
+            time.sleep(0.001)  # the records of a second are booked in a second
 """)
 
 
