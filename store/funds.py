@@ -485,6 +485,7 @@ class Funds:
         if state.free <= 0:
             return
         state.giving = state.free
+        state.bare_until = 0.0  # this much will be there for calls that come now
         self._order(state, Order(state.account, give=state.giving))
 
     def _not_confirmed(self, states: Sequence[_State]) -> None:

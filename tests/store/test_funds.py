@@ -174,6 +174,17 @@ def test_a_call_that_needs_less_is_not_refused_with_one_that_needs_more(process,
     run(main())
 
 
+def test_what_went_back_may_be_had_again_at_once(process, alice):
+    async def main():
+        process.funds.settle(await process.funds.hold(alice.payment, 100_000, 100_000), 0)
+        with pytest.raises(WalletEmpty):
+            await process.funds.hold(alice.payment, 150_000, 150_000)
+        process.funds.recalled([alice.id])
+        assert (await process.funds.hold(alice.payment, 90_000, 90_000)).amount_nanos == 90_000
+
+    run(main())
+
+
 def test_settling_gives_the_hold_back_and_charges_the_cost(process, alice):
     async def main():
         hold = await process.funds.hold(alice.payment, 600, 600)
