@@ -66,7 +66,7 @@ def test_length_and_control_characters():
 
 
 def test_hostile_text_takes_no_time():
-    began = time.perf_counter()
+    began = time.process_time()
     for text in ("a" * 100_000, "a." * 50_000, "a-" * 50_000, "1." * 50_000, "@" * 100_000):
         clean_message(text)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1

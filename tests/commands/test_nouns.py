@@ -1,9 +1,9 @@
 """list, show, create, set, disable, enable, remove."""
 
 import os
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -184,6 +184,11 @@ def test_values_may_come_from_the_environment(filled, monkeypatch):
     assert "MISSING_KEY" in filled.refused("channel", "set", "main", "keys=env:MISSING_KEY")
 
 
+def _cpu_of_children_s():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_a_list_starts_fast_and_without_the_heavy_libraries(filled):
     program = (
         "import sys, app; code = app.main(sys.argv[1:]);"
@@ -193,11 +198,11 @@ def test_a_list_starts_fast_and_without_the_heavy_libraries(filled):
     for kind in ("channel", "user"):
         argv = [sys.executable, "-c", program, kind, "list", "--config", str(filled.config)]
         for _ in range(3):
-            begun = time.monotonic()
+            begun_s = _cpu_of_children_s()
             env = {**os.environ, "PYTHONPATH": str(ROOT)}
             done = subprocess.run(
                 argv, check=False, capture_output=True, text=True, cwd=ROOT, env=env
             )
-            best_s = min(best_s, time.monotonic() - begun)
+            best_s = min(best_s, _cpu_of_children_s() - begun_s)
             assert done.returncode == 0, done.stderr
     assert best_s < 1  # 0.25 s on a quiet machine

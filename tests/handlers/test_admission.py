@@ -1000,7 +1000,7 @@ def test_millions_of_small_objects_do_not_stop_the_others(gateway):
     family = MESSAGES
     inner = b",".join([b"{}"] * 2_300_000)
     body = b'{"model":"open-model","max_tokens":9,"messages":[' + inner + b"]}"
-    with Connection(gateway.port) as slow:
+    with Connection(gateway.port, patience_s=60) as slow:
         slow.request("POST", url(family), credentials(family), body)
         worst_s = 0.0
         for _ in range(20):
