@@ -212,7 +212,7 @@ class Fault(Exception):
     fill in ``model``, ``retry_after_s`` and the like afterwards. ``param`` is the JSON path of the
     offending field ("messages[0].content"). ``detail`` is the part of the message that a family
     words in its own way: for E12 what was expected, for E21 what the vendor said, for E07 the name
-    of the group.
+    of the group. ``key_refused``: the upstream takes nothing more with the key that was used.
     """
 
     def __init__(
@@ -234,6 +234,7 @@ class Fault(Exception):
         self.model = model
         self.allow = allow
         self.detail = detail
+        self.key_refused = False
 
     @property
     def message(self) -> str:

@@ -34,6 +34,7 @@ __all__ = [
     "clean_message",
     "read_embedded_error",
     "read_upstream_error",
+    "retry_after_s",
     "wrong_type",
     "wrong_value",
 ]
@@ -47,15 +48,13 @@ RetryWithout = Literal["reasoning", "beta", "stream_options"]
 class UpstreamFault:
     """What an upstream's failure means.
 
-    ``fail_over``: another channel may be asked. ``set_key_aside``: the upstream key of this
-    channel is of no use for now. ``retry_without``: what the same channel may be asked again
-    without, once: opaque reasoning (signatures), the retired beta value, or the
+    ``fail_over``: another channel may be asked. ``retry_without``: what the same channel may be
+    asked again without, once: opaque reasoning (signatures), the retired beta value, or the
     ``stream_options`` that the gateway added.
     """
 
     fault: Fault
     fail_over: bool
-    set_key_aside: bool = False
     retry_without: RetryWithout | None = None
 
 
@@ -103,6 +102,8 @@ _UNSEEN = re.compile(
 )
 _OPAQUE = re.compile(r"signature|encrypted[ _]content|thoughtsignature|thought_signature")
 _BETA = re.compile(r"anthropic-beta|beta header|beta (?:value|flag|feature)")
+_QUOTES = "'\"`"
+_QUOTE = re.compile(rf"(?<!\w)[{_QUOTES}]")  # one that opens, no apostrophe
 _UNKNOWN_ID = "previous_response_not_found"
 _PARAM = re.compile(r"[a-z_][a-z0-9_.\[\]]{0,99}", re.ASCII | re.IGNORECASE)
 # A page for people may stand behind other text or inside of JSON, too.
@@ -110,6 +111,18 @@ _PAGE = re.compile(r"<(?:!doctype|html|head|body)\b", re.IGNORECASE)
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s", re.ASCII)
 _RETRY_INFO = "google.rpc.RetryInfo"  # the end of the type's URL in a list of details
 
+_RATE_LIMITED = frozenset(
+    {
+        "rate_limit_error",
+        "rate_limit_exceeded",
+        "rate_limit_reached",
+        "rate_limit_reached_error",
+        "too_many_requests",
+        "requests",
+        "tokens",
+        "resource_exhausted",
+    }
+)
 # The condition by the vendors' own words, most telling first.
 _BY_NAME: tuple[tuple[Condition, frozenset[str]], ...] = (
     (Condition.ID_NOT_FOUND, frozenset({_UNKNOWN_ID})),
@@ -167,21 +180,7 @@ _BY_NAME: tuple[tuple[Condition, frozenset[str]], ...] = (
             }
         ),
     ),
-    (
-        Condition.UPSTREAM_RATE_LIMITED,
-        frozenset(
-            {
-                "rate_limit_error",
-                "rate_limit_exceeded",
-                "rate_limit_reached",
-                "rate_limit_reached_error",
-                "too_many_requests",
-                "requests",
-                "tokens",
-                "resource_exhausted",
-            }
-        ),
-    ),
+    (Condition.UPSTREAM_RATE_LIMITED, _RATE_LIMITED),
     (
         Condition.UPSTREAM_TIMEOUT,
         frozenset({"timeout_error", "timeout", "upstream_timeout", "deadline_exceeded"}),
@@ -222,6 +221,8 @@ _BY_NAME: tuple[tuple[Condition, frozenset[str]], ...] = (
 _FAILED_STATUSES = frozenset({408, 409, 425, 499})
 _MISCONFIGURED_STATUSES = frozenset({405, 407, 410, 421})  # the base URL or the model is wrong
 _KEY_STATUSES = frozenset({401, 402, 403})
+_OF_NO_KEY = _MISCONFIGURED_STATUSES | {404}
+_NOT_FOUND = frozenset({"model_not_found", "not_found_error", "not_found"})
 
 _FAIL_OVER = frozenset(
     {
@@ -257,16 +258,11 @@ def read_upstream_error(
     said = _read_body(body)
     condition = _condition_of(status, said)
     fault = _fault(condition, said, secrets, status=status)
-    fault.retry_after_s = _retry_after_s(headers) or said.wait_s
-    aside = condition is Condition.CHANNEL_MISCONFIGURED and (
+    fault.retry_after_s = retry_after_s(headers) or said.wait_s
+    fault.key_refused = condition is Condition.CHANNEL_MISCONFIGURED and (
         status in _KEY_STATUSES or status in {400, 429}
     )
-    return UpstreamFault(
-        fault,
-        fail_over=condition in _FAIL_OVER,
-        set_key_aside=aside,
-        retry_without=_retry_without(status, said),
-    )
+    return UpstreamFault(fault, condition in _FAIL_OVER, _retry_without(status, said))
 
 
 def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamFault:
@@ -279,6 +275,8 @@ def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamF
     said = _read_error(error)
     status = said.status if said.status is not None and 400 <= said.status <= 599 else None
     condition = _condition_by_name(said)
+    if condition is Condition.CHANNEL_MISCONFIGURED and _speaks_of_foreign_id(said):
+        condition = Condition.ID_NOT_FOUND
     if condition is None and status is not None:
         condition = _condition_of(status, said)
     if condition in {None, Condition.UPSTREAM_REFUSED}:
@@ -286,9 +284,9 @@ def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamF
     condition = condition or Condition.UPSTREAM_INVALID
     fault = _fault(condition, said, secrets, status=None)
     fault.retry_after_s = said.wait_s
-    key_words = said.names & {"model_not_found", "not_found_error", "not_found"}
-    aside = condition is Condition.CHANNEL_MISCONFIGURED and not key_words and status != 404
-    return UpstreamFault(fault, fail_over=True, set_key_aside=aside)
+    of_key = status not in _OF_NO_KEY and not said.names & _NOT_FOUND
+    fault.key_refused = condition is Condition.CHANNEL_MISCONFIGURED and of_key
+    return UpstreamFault(fault, fail_over=True)
 
 
 def _condition_of(status: int, said: _Said) -> Condition:
@@ -300,8 +298,7 @@ def _condition_of(status: int, said: _Said) -> Condition:
     if status in _KEY_STATUSES or status in _MISCONFIGURED_STATUSES:
         return Condition.CHANNEL_MISCONFIGURED
     if status == 404:
-        foreign = _FOREIGN_ID.search(said.words) and "model" not in said.words
-        unknown = foreign or _UNKNOWN_ID in said.names
+        unknown = _names_foreign_id(said) or _UNKNOWN_ID in said.names
         return Condition.ID_NOT_FOUND if unknown else Condition.CHANNEL_MISCONFIGURED
     if status == 429:
         return _condition_of_429(said)
@@ -316,24 +313,45 @@ def _condition_of(status: int, said: _Said) -> Condition:
     return Condition.UPSTREAM_FAILED
 
 
+def _names_foreign_id(said: _Said) -> bool:
+    return _FOREIGN_ID.search(said.words) is not None and "model" not in said.words
+
+
+def _speaks_of_foreign_id(said: _Said) -> bool:
+    """Whether what is not found, or not to be seen, is something of the client's."""
+    if _UNSEEN.search(said.words):
+        return True
+    return bool(said.names & _NOT_FOUND) and _names_foreign_id(said)
+
+
 def _condition_of_429(said: _Said) -> Condition:
-    # RESOURCE_EXHAUSTED speaks of quota, plan and billing even for a limit of requests per minute.
-    if _QUOTA.search(said.words) and "resource_exhausted" not in said.names:
-        return Condition.CHANNEL_MISCONFIGURED
-    return Condition.UPSTREAM_RATE_LIMITED
+    # Sentences about a limit of requests per minute speak of quota, plan and billing, too: they
+    # count only where no name says which of the two it is.
+    told = " ".join(said.names) if said.names & _RATE_LIMITED else said.words
+    quota = _QUOTA.search(told) is not None
+    return Condition.CHANNEL_MISCONFIGURED if quota else Condition.UPSTREAM_RATE_LIMITED
 
 
 def _condition_by_wording(said: _Said) -> Condition | None:
     """The condition hidden in a refusal of the request, by what its message speaks of."""
     if _UNKNOWN_ID in said.names:
         return Condition.ID_NOT_FOUND  # of a response that another account may have
-    if _BROKEN_KEY.search(said.words):
+    if said.param is None and _BROKEN_KEY.search(_unquoted(said.words)):
         return Condition.CHANNEL_MISCONFIGURED
     if _CONTEXT.search(said.words):
         return Condition.CONTEXT_LENGTH
     if _POLICY.search(said.words):
         return Condition.CONTENT_POLICY
     return None
+
+
+def _unquoted(words: str) -> str:
+    """Without what stands in quotes: it may be the client's, who could speak of our account."""
+    first = _QUOTE.search(words)
+    if first is None:
+        return words
+    last = max(words.rfind(quote) for quote in _QUOTES)
+    return f"{words[: first.start()]} {words[last + 1 :]}"
 
 
 def _condition_by_name(said: _Said) -> Condition | None:
@@ -372,7 +390,7 @@ def _retry_without(status: int, said: _Said) -> RetryWithout | None:
     return "reasoning" if _OPAQUE.search(said.words) else None
 
 
-def _retry_after_s(headers: Mapping[str, str]) -> int | None:
+def retry_after_s(headers: Mapping[str, str]) -> int | None:
     """Whole seconds, 1 to 60, of ``retry-after-ms`` or ``retry-after``; None when neither is a
     number."""
     for name, per_second in (("retry-after-ms", 1000), ("retry-after", 1)):

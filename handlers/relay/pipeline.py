@@ -16,7 +16,7 @@ from msgspec import Struct
 from adapters.bridge import NativeStream
 from adapters.estimate import estimate_body_tokens
 from adapters.family import Envelope, Vendor
-from adapters.faults import Condition, Fault, read_upstream_error
+from adapters.faults import Condition, Fault, read_upstream_error, retry_after_s
 from adapters.rate_headers import RateLevel
 from adapters.registry import VENDORS
 from conf.settings import Settings
@@ -65,23 +65,22 @@ class AttemptEnd(Struct):
     """Outcome of one try: `ending` when the call is over with it, else the fault that it met.
 
     `retry_without`: the same channel may be asked once more without that part of the request.
-    `key_aside`: the upstream refuses the key that was used. `counts` False: the fault says nothing
-    of the channel's health.
+    `counts` False: the fault says nothing of the channel's health.
     """
 
     ending: Ending | None = None
     fault: Fault | None = None
     fail_over: bool = False
     retry_without: str | None = None
-    key_aside: bool = False
     counts: bool = True
 
     @property
     def of_key(self) -> bool:
         """Whether another upstream key of the same channel may be better off."""
         fault = self.fault
-        limited = fault is not None and fault.condition is Condition.UPSTREAM_RATE_LIMITED
-        return self.key_aside or limited
+        if fault is None:
+            return False
+        return fault.key_refused or fault.condition is Condition.UPSTREAM_RATE_LIMITED
 
 
 @dataclass(slots=True)
@@ -312,7 +311,7 @@ class Relay:
                 return
             fault = ending.fault if ending.outcome in _BROKEN else None
         if fault is not None and end.counts:
-            self.health.failed(trial, time.monotonic(), fault, end.key_aside)
+            self.health.failed(trial, time.monotonic(), fault, fault.key_refused)
 
     def _waiting(self, call: Call) -> None:
         """A streaming call has no answer yet, and a second has passed."""
@@ -395,9 +394,7 @@ class Relay:
             read = read_upstream_error(exchange.status, _wait_headers(exchange), exchange.body)
             if call.operation.stored and exchange.status == 404:
                 return AttemptEnd(fault=Fault(Condition.ID_NOT_FOUND, detail=call.target))
-            return AttemptEnd(
-                None, read.fault, read.fail_over, read.retry_without, read.set_key_aside
-            )
+            return AttemptEnd(None, read.fault, read.fail_over, read.retry_without)
         assert call.peek is not None
         upstream_model = call.upstream_model or ""
         try:
@@ -407,7 +404,7 @@ class Relay:
             if call.stream:
                 raise Fault(Condition.UPSTREAM_INVALID)
         except Fault as fault:
-            return AttemptEnd(fault=fault, fail_over=True)
+            return _inside(exchange, fault)
         exchange.accept()
         delivery = call.delivery
         delivery.relayed = delivery.whole = True
@@ -445,7 +442,7 @@ class Relay:
             return AttemptEnd(ending=Ending("ok", tail=end.tail))
         exchange.cancel()
         if not pump.accepted:
-            return AttemptEnd(fault=end.fault, fail_over=True)
+            return _inside(exchange, end.fault)
         ending = Ending(_stream_outcome(end), end.fault, tail=end.tail)
         ending.at_boundary = pump.at_boundary
         return AttemptEnd(ending=ending)
@@ -522,6 +519,13 @@ def _note_tried(tried: dict[str, set[int]], step: Step, end: AttemptEnd | None) 
         return len(out) == 1 < len(channel.keys)
     out.update(range(max(1, len(channel.keys))))
     return False
+
+
+def _inside(exchange: Exchange, fault: Fault) -> AttemptEnd:
+    """The end of an attempt whose answer says success and is none."""
+    if fault.retry_after_s is None:
+        fault.retry_after_s = retry_after_s(_wait_headers(exchange))
+    return AttemptEnd(fault=fault, fail_over=True)
 
 
 def _failed(fault: Fault) -> Ending:

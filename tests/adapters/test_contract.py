@@ -423,3 +423,36 @@ def test_mutants_raise_nothing_but_faults(family):
                 survives(family.read_answer, data, public, MODEL, operation)
         read_upstream_error(rng.choice([200, 302, 400, 401, 404, 429, 500, 503]), {}, data)
         survives(edit, family, mutant(request_of(family), rng))
+
+
+OPENAI_KEY = {"error": {"type": "invalid_request_error", "code": "invalid_api_key", "message": "x"}}
+GOOGLE_KEY = {"error": {"code": 401, "status": "UNAUTHENTICATED", "message": "x"}}
+ANTHROPIC_KEY = {"type": "error", "error": {"type": "authentication_error", "message": "x"}}
+QUOTA = {"error": {"type": "insufficient_quota", "code": "insufficient_quota", "message": "x"}}
+RESPONSE_KEY = {
+    "type": "response.failed",
+    "response": {"id": "resp_1", "output": [], "status": "failed", **OPENAI_KEY},
+}
+REFUSED_KEYS = [OPENAI_KEY, GOOGLE_KEY, ANTHROPIC_KEY, QUOTA]
+ABOUT_NO_KEY = {"error": {"type": "server_error", "message": "x"}}
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
+def test_a_refused_key_inside_an_answer_is_told_as_such(family):
+    said = [(error, True) for error in REFUSED_KEYS] + [(ABOUT_NO_KEY, False)]
+    if family.name == "responses":
+        said.append((RESPONSE_KEY, True))
+    for error, refused in said:
+        body = json.dumps(error).encode()
+        with pytest.raises(Fault) as met:
+            family.read_answer(body, PUBLIC, MODEL, plain(family))
+        assert met.value.key_refused is refused, error
+        for operation in family.operations.values():
+            if operation.stored or operation.counting:
+                continue
+            of_events = operation.framing == "sse"
+            tap = family.stream_tap(PUBLIC, MODEL, drop_usage=False, operation=operation)
+            bridge = NativeStream(tap, MAX_EVENT_BYTES)
+            assert bridge.feed(b"data: %b\n\n" % body if of_events else b"[%b]" % body) == b""
+            assert tap.fault is not None and not tap.accepted
+            assert tap.fault.key_refused is refused, (operation.endpoint, error)

@@ -34,6 +34,7 @@ UNSEEN_CACHE = "CachedContent not found (or permission denied)"
 UNSEEN_FILE = "You do not have permission to access the File abc-1 or it may not exist."
 
 # status, body, condition, fail over, key set aside
+FREE_TIER = "Rate limit reached. Limit: 3 / min. Add a payment method at your account/billing."
 READINGS = [
     (400, chat("Unknown field 'x'"), "E22", False, False),
     (413, chat("too big"), "E22", False, False),
@@ -154,6 +155,13 @@ READINGS = [
         False,
     ),
     (429, messages("x", "rate_limit_error"), "E25", True, False),
+    (429, chat(FREE_TIER, "requests", "rate_limit_exceeded"), "E25", True, False),
+    (429, chat(FREE_TIER, "tokens", "insufficient_quota"), "E24", True, True),
+    (429, chat(FREE_TIER, "x"), "E24", True, True),
+    (400, chat("Invalid value: 'insufficient credit'."), "E22", False, False),
+    (400, chat("Unknown name \"it's an invalid api key\" 'x'"), "E22", False, False),
+    (400, responses("No: invalid api key", param="input[0].role"), "E22", False, False),
+    (400, chat("It's over: your credit balance is too low. Pay in `Billing`"), "E24", True, True),
     (429, "slow down", "E25", True, False),
     (
         429,
@@ -176,7 +184,7 @@ READINGS = [
 def test_status_and_body(status, body, condition, fail_over, aside):
     read = read_upstream_error(status, {}, body.encode())
     assert read.fault.condition == condition
-    assert (read.fail_over, read.set_key_aside) == (fail_over, aside)
+    assert (read.fail_over, read.fault.key_refused) == (fail_over, aside)
 
 
 @pytest.mark.parametrize(
@@ -431,6 +439,12 @@ EMBEDDED = [
     ({"error": {"code": 200, "message": "boom"}}, "E30", False),
     ({"error": {"code": 503, "status": "UNAVAILABLE", "message": "boom"}}, "E27", False),
     ({"error": {"type": "authentication_error", "message": "x"}}, "E24", True),
+    ({"error": {"code": "invalid_api_key", "type": "invalid_request_error"}}, "E24", True),
+    ({"error": {"code": 401, "status": "UNAUTHENTICATED", "message": "x"}}, "E24", True),
+    ({"error": {"code": 405, "message": "x"}}, "E24", False),
+    ({"error": {"status": "NOT_FOUND", "message": "models/x is not found"}}, "E24", False),
+    ({"error": {"code": 403, "status": "PERMISSION_DENIED", "message": UNSEEN_FILE}}, "E35", False),
+    ({"error": {"type": "not_found_error", "message": "No file: file_011CNha8"}}, "E35", False),
     ({"error": {"type": "invalid_request_error", "code": "model_not_found"}}, "E24", False),
     ({"error": {"type": "invalid_request_error", "message": "bad"}}, "E22", False),
     ({"error": {"type": "invalid_request_error", "message": "prompt is too long"}}, "E21", False),
@@ -456,7 +470,7 @@ EMBEDDED = [
 def test_errors_inside_an_answer(error, condition, aside):
     read = read_embedded_error(error)
     assert read.fault.condition == condition
-    assert read.fail_over and read.set_key_aside == aside
+    assert read.fail_over and read.fault.key_refused == aside
 
 
 def test_words_inside_an_answer():
