@@ -28,6 +28,7 @@ RATE = 10  # of them, bad
 WINDOW_S = 60.0  # silence after which older results do not count for the rate
 COOL_S, COOL_MAX_S = 5.0, 60.0  # the first cool-down; each one that follows is twice as long
 MAX_DOUBLINGS = 16
+PROBE_S = 60.0  # a probe without an end for so long leaves its place to another one
 KEY_COOL_S, KEY_COOL_MAX_S = 600.0, 3600.0  # of an upstream key that was refused
 JITTER = 0.25  # a cool-down is up to this part shorter, so that workers do not come back as one
 FORGET_S = 300.0  # closed for so long, the next cool-down is the first one again
@@ -64,12 +65,16 @@ class Breaker(Struct, eq=False):
     failed: int = 0
     slow: int = 0
     open: bool = False
-    probing: bool = False  # the one probe is running
+    probe: "Trial | None" = None  # the one that is running
     reason: str = ""
     until_s: float = 0.0
     since_s: float = float("-inf")
     last_s: float = float("-inf")
     openings: int = 0
+
+    def is_probed(self, now_s: float) -> bool:
+        """Whether its probe is running; one that hangs keeps no other call away for ever."""
+        return self.probe is not None and now_s - self.probe.begun_s < PROBE_S
 
 
 class Trial(Struct):
@@ -82,6 +87,7 @@ class Trial(Struct):
     probes: tuple[Breaker, ...] = ()
     started: bool = False  # the answer has begun
     slow: bool = False
+    counted: bool = False  # as one that went well, when its answer began
 
 
 class Health:
@@ -111,7 +117,7 @@ class Health:
             if breaker is None or not breaker.open:
                 continue
             wait_s = max(0.0, breaker.until_s - now_s)
-            if breaker.probing or wait_s:
+            if wait_s or breaker.is_probed(now_s):
                 reason = breaker.reason if wait_s else PROBED
                 if breaker.reason != SLOW:
                     return reason, wait_s
@@ -142,6 +148,11 @@ class Health:
         if trial.probes:
             # It may still break off: then one fault is enough.
             self._close_probed(trial, now_s, failed=_LAST_ROW >> 1)
+        else:
+            # It counts now, not when it ends: new calls may fail for long by then.
+            trial.counted = True
+            if self.breakers and not trial.slow:
+                self._count_well(trial, now_s)
 
     def late(self, trial: Trial, now_s: float) -> None:
         """The answer of a stream has not begun yet: if that is slow, it counts now, and once."""
@@ -156,14 +167,8 @@ class Health:
             return
         if trial.probes:
             self._close_probed(trial, now_s)
-        name = _model_name(trial.channel, trial.model, trial.key)
-        breaker = self.breakers.get(name)
-        if breaker is None or breaker.open or trial.begun_s < breaker.since_s or trial.slow:
-            return
-        self._add(breaker, now_s, failed=0, slow=0)
-        clean = not (breaker.failed or breaker.slow)
-        if clean and now_s - breaker.since_s > FORGET_S:
-            del self.breakers[name]
+        if not (trial.slow or trial.counted):
+            self._count_well(trial, now_s)
 
     def failed(self, trial: Trial, now_s: float, fault: Fault, key_aside: bool = False) -> None:
         """The attempt failed. `key_aside`: the upstream refuses this key, whatever is asked.
@@ -181,7 +186,8 @@ class Health:
     def release(self, trial: Trial) -> None:
         """The attempt is over and says nothing more; another call may be the probe. Idempotent."""
         for breaker in trial.probes:
-            breaker.probing = False
+            if breaker.probe is trial:
+                breaker.probe = None
         trial.probes = ()
 
     # ---- inside ----------------------------------------------------------------------------------
@@ -191,8 +197,8 @@ class Health:
             breaker = self.breakers.get(name)
             if breaker is None or not breaker.open:
                 continue
-            if now_s >= breaker.until_s and not breaker.probing:
-                breaker.probing = True
+            if now_s >= breaker.until_s and not breaker.is_probed(now_s):
+                breaker.probe = trial
                 trial.probes += (breaker,)
             elif breaker.reason != SLOW:
                 self.release(trial)
@@ -213,11 +219,21 @@ class Health:
         assert fault.retry_after_s is not None
         until_s = now_s + min(fault.retry_after_s, MAX_RETRY_AFTER_S)
         breaker = self._breaker(_model_name(trial.channel, trial.model, trial.key), now_s)
-        if breaker.open and breaker not in trial.probes:
+        if breaker.open and breaker.probe is not trial:
             breaker.until_s = max(breaker.until_s, until_s)
         elif self._may_judge(breaker, trial):
             limited = fault.condition is Condition.UPSTREAM_RATE_LIMITED
             self._open(breaker, now_s, RATE_LIMITED if limited else TOLD_TO_WAIT, until_s)
+
+    def _count_well(self, trial: Trial, now_s: float) -> None:
+        name = _model_name(trial.channel, trial.model, trial.key)
+        breaker = self.breakers.get(name)
+        if breaker is None or breaker.open or trial.begun_s < breaker.since_s:
+            return
+        self._add(breaker, now_s, failed=0, slow=0)
+        clean = not (breaker.failed or breaker.slow)
+        if clean and now_s - breaker.since_s > FORGET_S:
+            del self.breakers[name]
 
     def _count(self, trial: Trial, now_s: float, fault: Fault) -> None:
         channel, keys = trial.channel, [trial.key]
@@ -227,7 +243,10 @@ class Health:
             breaker = self._breaker(_model_name(channel, trial.model, key), now_s)
             if not self._may_judge(breaker, trial):
                 continue
-            self._add(breaker, now_s, failed=1, slow=0)
+            if trial.counted:
+                breaker.failed |= breaker.failed + 1  # one that counted as well did not end so
+            else:
+                self._add(breaker, now_s, failed=1, slow=0)
             if breaker.open or _too_many(breaker.failed):
                 self._open(breaker, now_s, FAILING)
                 self._tell(trial, key, breaker, now_s, fault.code)
@@ -266,7 +285,7 @@ class Health:
 
     def _close_probed(self, trial: Trial, now_s: float, failed: int = 0) -> None:
         for breaker in trial.probes:
-            breaker.open = breaker.probing = False
+            breaker.open, breaker.probe = False, None
             breaker.failed, breaker.slow = failed, 0
             breaker.since_s = now_s
         trial.probes = ()
@@ -291,7 +310,7 @@ class Health:
     @staticmethod
     def _may_judge(breaker: Breaker, trial: Trial) -> bool:
         """An open breaker is judged by its probe alone, and never by calls of an earlier state."""
-        return breaker in trial.probes if breaker.open else trial.begun_s >= breaker.since_s
+        return breaker.probe is trial if breaker.open else trial.begun_s >= breaker.since_s
 
     @staticmethod
     def _add(breaker: Breaker, now_s: float, *, failed: int, slow: int) -> None:
@@ -310,7 +329,7 @@ class Health:
             cool_s = min(first_s * 2**breaker.openings, most_s)
             until_s = now_s + cool_s * (1 - JITTER * self._random())
             breaker.openings = min(breaker.openings + 1, MAX_DOUBLINGS)
-        breaker.open, breaker.probing = True, False
+        breaker.open, breaker.probe = True, None
         breaker.reason, breaker.until_s, breaker.since_s = reason, until_s, now_s
         breaker.failed = breaker.slow = 0
 

@@ -17,6 +17,7 @@ from handlers.relay.health import (
     JITTER,
     KEY_ASIDE,
     KEY_COOL_S,
+    PROBE_S,
     PROBED,
     RATE,
     RATE_LIMITED,
@@ -138,9 +139,44 @@ def test_exactly_one_probe(health):
     probe = health.begin(ONE, MODEL, 0, end)
     assert probe is not None
     assert why(health, end) == PROBED
-    assert all(health.begin(ONE, MODEL, 0, end + n) is None for n in range(100))
-    health.succeeded(probe, end + 100)
-    assert why(health, end + 100) == ""
+    assert all(health.begin(ONE, MODEL, 0, end + n) is None for n in range(int(PROBE_S)))
+    health.succeeded(probe, end + PROBE_S)
+    assert why(health, end + PROBE_S) == ""
+
+
+def test_a_probe_that_hangs_leaves_its_place_to_another(health):
+    end = opened(health)
+    hanging = health.begin(ONE, MODEL, 0, end)
+    assert health.begin(ONE, MODEL, 0, end + PROBE_S - 1) is None
+    probe = health.begin(ONE, MODEL, 0, end + PROBE_S)
+    assert probe is not None and why(health, end + PROBE_S) == PROBED
+    health.failed(hanging, end + PROBE_S + 1, fault())  # judges nothing any more
+    assert why(health, end + PROBE_S + 1) == PROBED
+    assert health.begin(ONE, MODEL, 0, end + PROBE_S + 1) is None
+    health.succeeded(probe, end + PROBE_S + 2)
+    assert why(health, end + PROBE_S + 2) == ""
+
+
+def test_streams_that_were_well_once_do_not_hide_that_new_calls_fail(health):
+    fail(health, 0.0)
+    running = [health.begin(ONE, MODEL, 0, 1.0) for _ in range(20)]
+    for one in running:
+        health.started(one, 2.0, 1.0)
+    for at, one in enumerate(running[: ROW - 1], 10):
+        fail(health, at)
+        health.succeeded(one, at)  # begun long ago
+    assert why(health, 20.0) == ""
+    fail(health, 20.0)
+    assert why(health, 20.0) == FAILING
+
+
+def test_streams_that_begin_well_and_break_off_are_faults_in_a_row(health):
+    for at in range(ROW):
+        assert why(health, at) == ""
+        one = health.begin(ONE, MODEL, 0, at)
+        health.started(one, at, 0.2)
+        health.failed(one, at + 0.5, fault())
+    assert why(health, ROW) == FAILING
 
 
 def test_a_probe_without_a_verdict_leaves_its_place_to_the_next(health):
@@ -351,7 +387,7 @@ class World:
             trial = self.health.begin(one, MODEL, steps[0].key, now)
             if trial is None:
                 continue
-            probes = [b for b in self.health.breakers.values() if b.probing]
+            probes = [b for b in self.health.breakers.values() if b.probe]
             assert len(probes) <= len(self.channels)
             takes, error = self.scripts[one.name](now)
             self._at(now + takes, self._end, (trial, error, tried, left - 1))

@@ -140,7 +140,7 @@ def test_a_plan_changes_nothing():
     for _ in range(3):
         (step,) = make.plan(channels, MODEL, after)[:1]
         assert step.key == 0
-    assert not any(one.probing for one in health.breakers.values())
+    assert not any(one.probe for one in health.breakers.values())
 
 
 def test_reasons_and_waits_of_those_left_out():
