@@ -16,7 +16,7 @@ from adapters.registry import FAMILIES
 from handlers.relay.call import Arrival, Call
 from handlers.relay.cells import private_cells
 from handlers.relay.choice import Chooser
-from handlers.relay.health import ROW, Health
+from handlers.relay.health import ROW, STREAM, Health
 from handlers.relay.limits import Limits
 from handlers.relay.plan import Planner
 from store.catalog import Channel, Group, Model, Snapshot
@@ -141,7 +141,7 @@ def one_call(call: Call, chooser: Chooser, limits: Limits, health: Health) -> No
     step = chooser.next(call, 1.0)
     if isinstance(step, Fault):
         raise step
-    trial = health.begin(step.channel, call.model_name or "", step.key, 1.0)
+    trial = health.begin(step.channel, call.model_name or "", step.key, 1.0, STREAM)
     if trial is None:
         raise RuntimeError("a plan holds what may not begin")
     health.started(trial, 1.0, 0.2)

@@ -46,6 +46,9 @@ TOLD_TO_WAIT = "told_to_wait"  # for another reason than a limit
 KEY_ASIDE = "key_put_aside"
 PROBED = "being_probed"
 
+STREAM = "stream"  # begins with the first bytes of its answer
+PLAIN = "plain"  # begins and ends when its answer is whole
+
 _LAST_ROW = (1 << ROW) - 1
 _LAST_WINDOW = (1 << WINDOW) - 1
 _WAITS = frozenset(
@@ -84,6 +87,7 @@ class Trial(Struct):
     model: str
     key: int  # position of the upstream key
     begun_s: float
+    kind: str = STREAM  # its start is compared with those of its kind; "": with none
     probes: tuple[Breaker, ...] = ()
     started: bool = False  # the answer has begun
     slow: bool = False
@@ -97,7 +101,7 @@ class Health:
         self._random = random
         self.breakers: dict[BreakerName, Breaker] = {}
         self._turns: dict[str, int] = {}
-        self._usual_s: dict[tuple[str, str], float] = {}  # until an answer began
+        self._usual_s: dict[tuple[str, str, str], float] = {}  # until an answer began
 
     # ---- for the plan ----------------------------------------------------------------------------
 
@@ -126,13 +130,18 @@ class Health:
 
     # ---- for an attempt --------------------------------------------------------------------------
 
-    def begin(self, channel: Channel, model: str, key: int, now_s: float) -> Trial | None:
-        """An attempt begins, and may be a probe; None when it may not begin any more."""
+    def begin(
+        self, channel: Channel, model: str, key: int, now_s: float, kind: str = STREAM
+    ) -> Trial | None:
+        """An attempt begins, and may be a probe; None when it may not begin any more.
+
+        `kind`: STREAM, PLAIN, or "" for a call whose time says nothing of others.
+        """
         if len(channel.keys) > 1:
             if len(self._turns) >= MAX_TURNS:
                 self._turns.clear()
             self._turns[channel.id] = key + 1
-        trial = Trial(channel, model, key, now_s)
+        trial = Trial(channel, model, key, now_s, kind)
         if self.breakers and not self._claim(trial, now_s):
             return None
         return trial
@@ -155,14 +164,15 @@ class Health:
                 self._count_well(trial, now_s)
 
     def late(self, trial: Trial, now_s: float) -> None:
-        """The answer of a stream has not begun yet: if that is slow, it counts now, and once."""
-        if not (trial.started or trial.slow):
-            name = (trial.channel.id, trial.model)
-            if now_s - trial.begun_s > self._limit_s(name):
-                self._note_slow(trial, now_s)
+        """The answer has not begun yet: if that is slow, it counts now, and once."""
+        judged = trial.started or trial.slow or not trial.kind
+        if not judged and now_s - trial.begun_s > self._limit_s(_usual_name(trial)):
+            self._note_slow(trial, now_s)
 
     def succeeded(self, trial: Trial, now_s: float) -> None:
         """The answer was whole."""
+        if trial.kind == PLAIN:
+            self._learn(trial, now_s, now_s - trial.begun_s)
         if not self.breakers:
             return
         if trial.probes:
@@ -263,7 +273,7 @@ class Health:
 
     def _learn(self, trial: Trial, now_s: float, first_byte_s: float) -> None:
         """Slow is what is slow for this channel: some models think before they speak."""
-        name = (trial.channel.id, trial.model)
+        name = _usual_name(trial)
         teaches = True
         if self.breakers:
             breaker = self.breakers.get(_model_name(trial.channel, trial.model, trial.key))
@@ -279,7 +289,7 @@ class Health:
             usual_s = first_byte_s
         self._usual_s[name] = usual_s + (min(first_byte_s, 2 * usual_s) - usual_s) * LEARNING
 
-    def _limit_s(self, name: tuple[str, str]) -> float:
+    def _limit_s(self, name: tuple[str, str, str]) -> float:
         """From where on a start is slow; without bound while nothing is known."""
         return max(SLOW_S, SLOW_TIMES * self._usual_s.get(name, math.inf))
 
@@ -355,6 +365,10 @@ def _key_name(channel: Channel, key: int) -> BreakerName:
 
 def _model_name(channel: Channel, model: str, key: int) -> BreakerName:
     return (channel.id, model, _secret(channel, key))
+
+
+def _usual_name(trial: Trial) -> tuple[str, str, str]:
+    return trial.channel.id, trial.model, trial.kind
 
 
 def _names(channel: Channel, model: str, key: int) -> Iterable[BreakerName]:

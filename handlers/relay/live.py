@@ -46,7 +46,7 @@ class LiveCalls:
         return len(self._streams)
 
     def when_waiting(self, callback: Callable[[Call], None]) -> None:
-        """Called in each sweep with every streaming call that no answer was accepted for yet."""
+        """Called in each sweep with every call that no answer was accepted for yet."""
         self._on_waiting = callback
 
     def enter(self, call: Call) -> None:
@@ -73,6 +73,10 @@ class LiveCalls:
         self.now_s = now_s
         for stream in list(self._streams.values()):
             self._sweep_stream(stream, now_s)
+        if self._on_waiting is not None:
+            for call in self._calls.values():
+                if not call.stream:
+                    self._on_waiting(call)
 
     def _sweep_stream(self, stream: LiveStream, now_s: int) -> None:
         pump, limits = stream.pump, self._limits

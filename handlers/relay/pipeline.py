@@ -30,7 +30,7 @@ from handlers.relay.call import (
 )
 from handlers.relay.choice import Chooser
 from handlers.relay.downstream import Downstream, Header
-from handlers.relay.health import Health, Trial
+from handlers.relay.health import PLAIN, STREAM, Health, Trial
 from handlers.relay.limits import Limits
 from handlers.relay.live import LiveCalls, LiveStream
 from handlers.relay.plan import Planner, Step
@@ -290,7 +290,8 @@ class Relay:
     async def _attempt(self, call: Call, step: Step, pump: StreamPump | None) -> AttemptEnd | None:
         """One try, from which health learns; None when the channel may not be asked any more."""
         health, model = self.health, call.model_name or ""
-        trial = health.begin(step.channel, model, step.key, time.monotonic())
+        kind = STREAM if call.stream else "" if call.operation.free else PLAIN
+        trial = health.begin(step.channel, model, step.key, time.monotonic(), kind)
         if trial is None:
             return None
         call.trial = trial
@@ -314,7 +315,7 @@ class Relay:
             self.health.failed(trial, time.monotonic(), fault, fault.key_refused)
 
     def _waiting(self, call: Call) -> None:
-        """A streaming call has no answer yet, and a second has passed."""
+        """A call has no answer yet, and a second has passed."""
         if call.trial is not None:
             self.health.late(call.trial, time.monotonic())
 

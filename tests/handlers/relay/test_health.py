@@ -17,6 +17,7 @@ from handlers.relay.health import (
     JITTER,
     KEY_ASIDE,
     KEY_COOL_S,
+    PLAIN,
     PROBE_S,
     PROBED,
     RATE,
@@ -155,6 +156,24 @@ def test_a_probe_that_hangs_leaves_its_place_to_another(health):
     assert health.begin(ONE, MODEL, 0, end + PROBE_S + 1) is None
     health.succeeded(probe, end + PROBE_S + 2)
     assert why(health, end + PROBE_S + 2) == ""
+
+
+def test_a_plain_answer_is_late_by_what_plain_answers_usually_take(health):
+    for at in range(3):
+        health.succeeded(health.begin(ONE, MODEL, 0, at, PLAIN), at + 3.0)
+        health.started(health.begin(ONE, MODEL, 0, at), at + 0.2, 0.2)
+        health.succeeded(health.begin(ONE, MODEL, 0, at, ""), at + 0.01)  # of another kind
+    late = [health.begin(ONE, MODEL, 0, 10.0, PLAIN) for _ in range(ROW)]
+    uncompared = [health.begin(ONE, MODEL, 0, 10.0, "") for _ in range(ROW)]
+    for trial in late + uncompared:
+        health.late(trial, 10.0 + 4 * 3.0)
+    assert why(health, 22.0) == ""
+    for trial in uncompared:
+        health.late(trial, 99.0)
+    assert why(health, 23.0) == ""
+    for trial in late:
+        health.late(trial, 10.0 + 4 * 3.0 + 0.1)
+    assert why(health, 23.0) == SLOW
 
 
 def test_streams_that_were_well_once_do_not_hide_that_new_calls_fail(health):

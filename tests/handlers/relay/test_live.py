@@ -76,11 +76,22 @@ async def test_streams_that_wait_for_an_answer_are_told_in_each_sweep():
     watch, waiting = Watch(), []
     watch.live.when_waiting(waiting.append)
     rig = watch.stream()
+    rig.call.stream = True
     watch.pass_s(2)
     assert waiting == [rig.call, rig.call]
     rig.pump.accepted = True
     watch.pass_s(2)
     assert len(waiting) == 2
+
+
+def test_plain_calls_are_told_in_each_sweep_until_they_end():
+    watch, waiting, call = Watch(), [], call_of(1)
+    watch.live.when_waiting(waiting.append)
+    watch.live.enter(call)
+    watch.pass_s(2)
+    watch.live.leave(call)
+    watch.pass_s(2)
+    assert waiting == [call, call]
 
 
 def test_the_clock_does_not_begin_at_zero():
