@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from commands import docs
+from commands import docs, explain
 from conf.settings import SETTINGS
+from handlers.relay import health, plan
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -26,6 +27,26 @@ def test_every_setting_is_documented():
     for row in SETTINGS.values():
         assert f"`{row.name}`" in settings
         assert f"\n#{row.key} = " in sample
+
+
+def test_the_page_of_channels_says_the_numbers_that_hold():
+    page = " ".join((ROOT / "docs/channels.md").read_text().split())
+    often = f"or {health.RATE} of the last {health.WINDOW}"
+    for words in (
+        f"{health.ROW} faults in a row, {often} calls",
+        f"{health.ROW} slow starts in a row, {often}",
+        f"{health.COOL_S:.0f} s, doubled each time up to {health.COOL_MAX_S:.0f} s",
+        f"{health.KEY_COOL_S:.0f} s, doubled each time up to {health.KEY_COOL_MAX_S:.0f} s",
+        f"as the vendor says, at most {health.MAX_RETRY_AFTER_S} s",
+        f"takes {health.SLOW_TIMES:.0f} times as long as usual",
+        f"and more than {health.SLOW_S:.0f} s",
+        f"up to {health.JITTER:.0%} shorter".replace("%", " %"),
+        f"makes room for another after {health.PROBE_S:.0f} s",
+        f"After {health.FORGET_S:.0f} s without trouble",
+    ):
+        assert words in page, words
+    for reason in (plan.DISABLED, plan.OTHER_GROUP, plan.OTHER_FAMILY, explain.NO_COUNTING):
+        assert f"`{reason}`" in page
 
 
 @pytest.fixture
