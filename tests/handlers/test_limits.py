@@ -1,6 +1,7 @@
 """Limits of keys and groups through real sockets: exact over two workers, and given back always."""
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -71,7 +72,15 @@ LIMITS = {
     **{f"told-{dashed(f)}-{how}": {"rpm": 2, "tpm": 10**6} for f in ALL for how in HOW},
     **{f"counts-{dashed(f)}": {"rpm": 1, "concurrency": 1} for f in COUNTS},
 }
-GROUPS = {"few": {"rpm": 3}, "swapped": {"concurrency": 1}}
+GROUPS = {"few": {"rpm": 3}, "swapped": {"concurrency": 1}, "left": {"concurrency": 100}}
+# Where calls are when their clients leave: (prompt, stream).
+PHASES = (
+    (ENDLESS, True),
+    ("[[demo stall_before_head]]", True),
+    ("[[demo stall_before_head]]", False),
+    ("[[demo stall_after_head]]", True),
+    ("[[demo slow_body]]", False),
+)
 
 
 @pytest.fixture(scope="module")
@@ -191,6 +200,22 @@ def test_a_thousand_disconnects_leave_no_slot_taken(gateway):
         assert wait_until(lambda: gateway_calls(gateway) == 0), turn
     with running(gateway, "comers", 251) as (streams, refused):
         assert (len(streams), len(refused)) == (250, 1)
+
+
+def test_clients_that_leave_in_any_phase_give_back_what_their_group_may_use(gateway):
+    assert wait_until(lambda: gateway_calls(gateway) == 0)
+    for turn in range(10):
+        with contextlib.ExitStack() as stack:
+            sent = [
+                stack.enter_context(send(gateway, f"left-{1 + number % 2}", prompt, stream=stream))
+                for number, (prompt, stream) in zip(range(100), itertools.cycle(PHASES))
+            ]
+            assert wait_until(lambda: gateway_calls(gateway) >= 80), turn
+            for connection in sent:
+                connection.reset()
+        assert wait_until(lambda: gateway_calls(gateway) == 0), turn
+    with running(gateway, "left-1", 101) as (streams, refused):
+        assert (len(streams), len(refused)) == (100, 1)
 
 
 def gateway_calls(gateway):
@@ -352,7 +377,7 @@ def test_a_killed_workers_slots_are_free_and_its_rates_are_not_forgotten(gateway
             assert (len(again), len(refused)) == (lost, 5)
     assert wait_until(lambda: len(gateway.worker_pids()) == 2)
     with contextlib.suppress(Closed, ConnectionError):
-        check_wait(call(gateway, "killed-rpm"), CHAT, 60)
+        check_wait(call(gateway, "killed-rpm"), CHAT, 60, within_s=50)
 
 
 def test_the_log_tells_of_no_trouble(gateway):
