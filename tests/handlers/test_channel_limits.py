@@ -37,6 +37,11 @@ COUNTS = {
     GENERATE: "/v1beta/models/{model}:countTokens",
 }
 TWO_KEYS, SOME_KEYS = ["sk-up-1", "sk-up-2"], [f"sk-up-{number}" for number in range(4)]
+OUTS = [  # how an attempt fails, and whether the call streams
+    *((script, False) for script in ("status=500", "status=400", "status=429")),
+    *((script, False) for script in ("reset_before_head", "html200")),
+    *((script, True) for script in ("cut=3", "error_event=2", "garbage=1")),
+]
 # model: the channels that serve it, highest priority first
 PLACES = {
     "crowd": [{"concurrency": 60}],
@@ -47,6 +52,7 @@ PLACES = {
     "spill": [{"rpm": 3}, {}],
     "spill-keys": [{"keys": TWO_KEYS, "key_rpm": 2}, {}],
     "one": [{"concurrency": 1, "rpm": 1000, "tpm": 10**6}],
+    **{f"out-{number}": [{"concurrency": 1}] for number in range(len(OUTS))},
     "tokens": [{"tpm": 4000}],
     "tokens-keys": [{"keys": TWO_KEYS, "key_tpm": 4000}],
     "late": [{"rpm": 1}],
@@ -220,12 +226,15 @@ def test_a_thousand_disconnects_leave_no_slot_taken(gateway):
         assert (len(streams), len(refused)) == (250, 1)
 
 
-def test_every_way_out_gives_the_slot_back(gateway):
+@pytest.mark.parametrize("number", range(len(OUTS)))
+def test_an_attempt_that_fails_gives_its_slot_back(gateway, number):
+    script, stream = OUTS[number]
+    call(gateway, f"out-{number}", f"[[demo {script}]]", stream=stream)
+    assert [call(gateway, f"out-{number}").status for _ in range(3)] == [200] * 3
+
+
+def test_a_client_that_leaves_before_the_first_byte_gives_its_slot_back(gateway):
     assert wait_until(lambda: gateway_calls(gateway) == 0)
-    for script in ("status=500", "reset_before_head", "html200", "status=400", "status=429"):
-        assert call(gateway, "one", f"[[demo {script}]]").status >= 400
-    for script in ("cut=3", "error_event=2", "garbage=1"):
-        call(gateway, "one", f"[[demo {script}]]", stream=True)
     with send(gateway, "one", "[[demo stall_before_head]]"):
         assert wait_until(lambda: gateway_calls(gateway) == 1)
         assert call(gateway, "one").status == 503
