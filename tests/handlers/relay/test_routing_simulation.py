@@ -113,7 +113,7 @@ class World:
 
     def _arrive(self):
         self._at(self.now_s + self.chance.expovariate(self._rate), self._arrive)
-        self._try(self.chance.choice(self._models), [])
+        self._try(self.chance.choice(self._models), {})
 
     def _sweep(self):
         self._at(self.now_s + 1.0, self._sweep)
@@ -131,7 +131,7 @@ class World:
             trial = self.health.begin(step.channel, model, step.key, self.now_s, kind)
             assert trial is not None, "a plan of now may begin now"
             assert set(map(id, before)) <= set(map(id, trial.probes)), "through an open breaker"
-            tried = [*tried, step.channel.id]
+            tried = {**tried, step.channel.id: range(len(step.channel.keys))}
             self._begin(trial, model, tried)
             return
         self.lost.append(self.now_s)
