@@ -325,10 +325,10 @@ def _speaks_of_foreign_id(said: _Said) -> bool:
 
 
 def _condition_of_429(said: _Said) -> Condition:
-    # Sentences about a limit of requests per minute speak of quota, plan and billing, too: they
-    # count only where no name says which of the two it is.
-    told = " ".join(said.names) if said.names & _RATE_LIMITED else said.words
-    quota = _QUOTA.search(told) is not None
+    # Sentences about a limit of requests per minute speak of quota, plan and billing, too.
+    limited = said.names & _RATE_LIMITED and "rate limit" in said.words
+    only_names = limited or "resource_exhausted" in said.names
+    quota = _QUOTA.search(" ".join(said.names) if only_names else said.words) is not None
     return Condition.CHANNEL_MISCONFIGURED if quota else Condition.UPSTREAM_RATE_LIMITED
 
 
