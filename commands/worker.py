@@ -29,6 +29,7 @@ from handlers.relay.call import Call
 from handlers.relay.limits import Limits, shared_cells
 from handlers.relay.live import LiveCalls
 from handlers.relay.memory import MemoryPolicy
+from handlers.relay.open_breakers import OpenBreakers
 from handlers.relay.pipeline import Relay
 from handlers.relay.upstream import UpstreamClient
 from handlers.server import RelayServer
@@ -151,6 +152,8 @@ class Worker:
             self._take_changes,
         )
         self._relay = self._make_relay(keys)
+        offset_ms = (time.time_ns() - time.monotonic_ns()) // 1_000_000
+        self._open_breakers = OpenBreakers(self._relay.health, offset_ms)
         self._site = self._make_site()
         self._server = RelayServer(self._site)
         self._writer = self._make_writer()
@@ -204,6 +207,7 @@ class Worker:
             answered=functools.partial(on_loop, funds.answered),
             recalled=functools.partial(on_loop, funds.recalled),
             held=funds.held,
+            open_breakers=lambda: self._open_breakers.rows,
             poll=self._refresh.poll,
         )
         return Writer(self._db, self._journal, self._orders.node, hooks)
@@ -247,6 +251,7 @@ class Worker:
         self._relay.limits.sweep()
         self._journal.sweep()
         self._relay.funds.sweep()
+        self._open_breakers.look(self._relay.snapshot)
         self._telemetry.flush()
         self._report()
 
@@ -261,6 +266,7 @@ class Worker:
                 "connections": self._server.connections,
                 "store": self._writer.state,
                 "journal_backlog_bytes": self._journal.backlog_bytes,
+                "open_breakers": len(self._open_breakers.rows),
                 "draining": self._server.draining,
             }
         )

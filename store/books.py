@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import peewee
 
-from store import leases
+from store import leases, status_sums
 from store.database import execute, executemany, is_mysql, snapshot_read
 from store.errors import StoreError
 from store.ids import new_ulid, now_ms
@@ -103,6 +103,7 @@ def apply_records(
         left = leases.own_leases(db, journal_id, list(charged))
     # Last, since all writers want the same rows of the roll-ups.
     add_records(db, records)
+    status_sums.add_records(db, records)
     return left
 
 

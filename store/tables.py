@@ -11,6 +11,8 @@ from typing import Any
 
 import peewee
 
+from store.status_sums import HISTOGRAMS
+
 
 class JsonField(peewee.TextField):
     """A JSON value kept as text: the same on both databases, byte for byte."""
@@ -424,6 +426,62 @@ class UsageByDay(UsageSums):
         primary_key = peewee.CompositeKey("day", "channel", "model", "outcome")
 
 
+class ChannelSums(Row):
+    """What became of the attempts of a channel, its probes, or the calls of a group, by model.
+
+    The columns of the two histograms (`status_sums.HISTOGRAMS`) are added below.
+    """
+
+    span = peewee.CharField()
+    at_s = peewee.BigIntegerField()
+    scope = peewee.CharField()
+    name = peewee.CharField()
+    model = peewee.CharField()
+    ok = peewee.BigIntegerField(default=0)
+    failed = peewee.BigIntegerField(default=0)
+    output_tokens = peewee.BigIntegerField(default=0)
+    generation_ms = peewee.BigIntegerField(default=0)
+    last_error = peewee.CharField(default="")
+    last_ok_ms = peewee.BigIntegerField(default=0)
+    last_failed_ms = peewee.BigIntegerField(default=0)
+
+    class Meta:
+        table_name = "channel_sums"
+        primary_key = peewee.CompositeKey("span", "at_s", "scope", "name", "model")
+
+
+for _name in HISTOGRAMS:
+    ChannelSums._meta.add_field(_name, peewee.BigIntegerField(default=0))
+
+
+class ChannelBreaker(Row):
+    """What the process of a journal has against an upstream key; model empty: for all models."""
+
+    journal_id = peewee.CharField()
+    channel_id = peewee.CharField()
+    model = peewee.CharField()
+    fingerprint = peewee.CharField()
+    reason = peewee.CharField()
+    since_ms = peewee.BigIntegerField()
+    until_ms = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "channel_breakers"
+        primary_key = peewee.CompositeKey("journal_id", "channel_id", "model", "fingerprint")
+
+
+class ChannelProbe(Row):
+    """Until when nobody else probes a channel for a model."""
+
+    channel = peewee.CharField()
+    model = peewee.CharField()
+    next_ms = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "channel_probes"
+        primary_key = peewee.CompositeKey("channel", "model")
+
+
 class JournalRow(Row):
     """How far a process's journal has been applied."""
 
@@ -476,6 +534,9 @@ ALL: tuple[type[Row], ...] = (
     UsageByKey,
     UsageByChannel,
     UsageByDay,
+    ChannelSums,
+    ChannelBreaker,
+    ChannelProbe,
     JournalRow,
     AuditRow,
 )

@@ -12,13 +12,13 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
 import peewee
 
-from store import leases
+from store import breakers, leases, status_sums
 from store.adoption import Orphan, find_orphans
 from store.books import Batch, account_charges, apply_batch, apply_records
 from store.database import (
@@ -47,6 +47,7 @@ HEARTBEAT_INTERVAL_S = 10.0
 ORDERS_PER_TRANSACTION = 100
 ADOPT_INTERVAL_S = 2.0
 UPKEEP_INTERVAL_S = 3600.0
+FOLD_INTERVAL_S = 60.0
 UPKEEP_FIRST_S = 5.0  # the first records of a start do not wait for it
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 1.0
@@ -61,13 +62,15 @@ class Hooks:
     """What the writer's thread calls; the loop's functions must be handed over thread-safely.
 
     `applied`, `answered` and `recalled` are those of Funds and must be handed over in order; `held`
-    is its table; `poll` is called once a second and may read the database.
+    is its table; `open_breakers` is what health has against channels; `poll` is called once a
+    second and may read the database.
     """
 
     applied: Callable[[dict[str, int], dict[str, int]], None]
     answered: Callable[[Order, Answer], None]
     recalled: Callable[[list[str]], None]
     held: Callable[[], dict[str, int]]
+    open_breakers: Callable[[], Mapping[breakers.Name, breakers.Open]]
     poll: Callable[[peewee.Database], None]
 
 
@@ -105,11 +108,12 @@ class Writer:
         self._failing = False
         self.was_up = False
         self._held_shown: dict[str, int] = {}
+        self._breakers_shown: dict[breakers.Name, breakers.Open] = {}
         self._poll_at = 0.0
         self._recall_at = 0.0
         self._heartbeat_at = 0.0
         self._adopt_at = 0.0
-        self._upkeep_at = time.monotonic() + UPKEEP_FIRST_S
+        self._upkeep_at = self._fold_at = time.monotonic() + UPKEEP_FIRST_S
         self._retry_s = RETRY_FIRST_S
         self._stop_at: float | None = None
         self._drained = False
@@ -212,18 +216,35 @@ class Writer:
             self._upkeep_at = now + UPKEEP_INTERVAL_S
             keep_ahead(self._db)
             leases.forget_ended(self._db, now_ms())
+            breakers.forget_old(self._db, now_ms())
+            status_sums.forget_empty(self._db)
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + HEARTBEAT_INTERVAL_S
             note_seen(self._db, self._node)
         self._show_held()
+        self._beside(self._keep_status, "the status of channels cannot be kept")
+        self._beside(self._take_news, "the news of the store cannot be taken in")
+
+    def _beside(self, work: Callable[[], None], told: str) -> None:
+        """Do what must not keep closed calls from being booked when it cannot be done."""
         try:
-            self._hooks.poll(self._db)
+            work()
         except StoreUnavailable:
             raise
         except Exception:
-            # What cannot be taken in must not keep closed calls from being booked.
-            log.exception("the news of the store cannot be taken in")
+            log.exception(told)
             discard(self._db)
+
+    def _take_news(self) -> None:
+        self._hooks.poll(self._db)
+
+    def _keep_status(self) -> None:
+        breakers.show(self._db, self._own.id, self._breakers_shown, self._hooks.open_breakers())
+        now = time.monotonic()
+        if now >= self._fold_at:
+            self._fold_at = now + FOLD_INTERVAL_S
+            if status_sums.fold(self._db, now_ms() // 1000):
+                self._fold_at = now  # go on in a second: others write meanwhile
 
     def _serve_orders(self) -> None:
         """Carry out what the loop has ordered, many orders in one transaction."""
@@ -391,6 +412,7 @@ class Writer:
 
         def work() -> None:
             leases.give_all_back(self._db, source.id)
+            breakers.forget(self._db, source.id)
             update = 'UPDATE "journals" SET "finished_ms" = ? WHERE "id" = ?'
             execute(self._db, update, (now_ms(), source.id))
 

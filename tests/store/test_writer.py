@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from store import breakers
 from store import database as database_module
 from store import funds as funds_module
 from store import writer as writer_module
@@ -41,7 +42,7 @@ from store.migrate import up
 from store.nodes import last_seen
 from store.pricing import Prices, cost_nanos
 from store.rollups import verify as verify_rollups
-from store.usage import Charge, UsageRecord
+from store.usage import Attempt, Charge, UsageRecord
 from store.usage_queries import Filters, export_rows
 from store.usage_queries import verify as verify_usage
 from store.wallet import show
@@ -236,6 +237,8 @@ class Desk:
         names = ("applied", "answered", "recalled")
         wired = {name: functools.partial(self._post, getattr(self.funds, name)) for name in names}
         wired |= {"held": self.funds.held, "poll": self._poll}
+        self.open_breakers = {}
+        wired["open_breakers"] = lambda: self.open_breakers
         self.writer = Writer(self.db, self.journal, "web-1", Hooks(**(wired | hooks)))
         self.stopped = False
 
@@ -435,6 +438,54 @@ def test_the_leases_of_the_dead_are_given_back(database, desks, alice):
     assert record["outcome"] == "gateway_lost"
     assert show(database, "alice").balance_nanos == 100_000 - record["cost_nanos"] < 100_000
     assert asyncio.run(heir.hold(payment, 50_000)).amount_nanos == 50_000
+
+
+def test_breakers_are_shown_while_their_process_lives(database, desks):
+    def shown():
+        return snapshot_read(database, lambda: breakers.all_open(database))
+
+    alive, dead = desks().start(), desks()
+    dead.open_breakers = alive.open_breakers = {("C1", "m1", "f1"): ("failing", 1, now_ms())}
+    dead.start()
+    wait_for(lambda: {one.journal_id for one in shown()} == {alive.journal.id, dead.journal.id})
+    assert {(one.node, one.channel_id, one.reason) for one in shown()} == {
+        ("web-1", "C1", "failing")
+    }
+    dead.kill()
+    wait_for(lambda: {one.journal_id for one in shown()} == {alive.journal.id})
+    assert alive.stop() and shown() == []
+
+
+def test_sums_that_have_become_old_are_moved_on(database, desks, alice, monkeypatch):
+    monkeypatch.setattr(writer_module, "UPKEEP_FIRST_S", 0.0)
+    monkeypatch.setattr(writer_module, "FOLD_INTERVAL_S", 0.1)
+    desk = desks().start()
+    journal = desk.journal
+    call_id = desk.call(alice)
+    journal.open_call(opened(new_ulid(), alice))
+    journal.close_call(closed(new_ulid(), alice, model="m1", attempts=(Attempt("main", 200),)))
+
+    def spans():
+        query = 'SELECT "span", "ok" FROM "channel_sums" WHERE "scope" = \'channel\''
+        return dict(snapshot_read(database, lambda: execute(database, query).fetchall()))
+
+    # It started in 1970, so all windows are long over.
+    wait_for(lambda: spans() == {"last_24h": 0, "last_30d": 0})
+    assert call_id in {row["id"] for row in rows(database)}
+
+
+def test_status_that_cannot_be_kept_does_not_stop_the_writing(
+    database, desks, alice, monkeypatch, caplog
+):
+    def broken(*_):
+        raise RuntimeError("no status today")
+
+    monkeypatch.setattr(breakers, "show", broken)
+    desk = desks().start()
+    call_id = desk.call(alice)
+    wait_for(lambda: [row["id"] for row in rows(database)] == [call_id])
+    wait_for(lambda: desk.polls > 1)
+    assert "the status of channels cannot be kept" in caplog.text
 
 
 def test_the_node_is_heard_of(database, desks):
@@ -758,13 +809,13 @@ CHILD = textwrap.dedent("""
     from store.journal import Journal
     from store.journal_lines import OpenLine, Sent
     from store.pricing import Prices, cost_nanos, prices_from_json
-    from store.usage import Charge, UsageRecord
+    from store.usage import Attempt, Charge, UsageRecord
     from store.writer import Hooks, Writer
     _, _, url, folder, said, prices_json, *users = sys.argv
     prices = prices_from_json(prices_json)
     journal = Journal(Path(folder), sync_ms=2)
     ignore = lambda *_: None
-    hooks = Hooks(ignore, ignore, ignore, lambda: {user: 1 for user in users}, ignore)
+    hooks = Hooks(ignore, ignore, ignore, lambda: {user: 1 for user in users}, dict, ignore)
     writer = Writer(open_database(url), journal, "web-1", hooks)
     writer.start()
     out = os.open(said, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
