@@ -9,7 +9,7 @@ import pytest
 
 from adapters.jsonio import dumps
 from adapters.registry import FAMILIES, VENDORS
-from commands.channel_probe import PROBES, PROMPT
+from handlers.relay.probe import PROBES, PROMPT
 from tests.commands.conftest import UPSTREAM_KEY, document
 from tests.upstream import RawUpstream, ScriptedUpstream
 
