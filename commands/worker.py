@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
+import peewee
 import uvloop
 from tornado.ioloop import IOLoop, PeriodicCallback
 
@@ -31,6 +32,7 @@ from handlers.relay.live import LiveCalls
 from handlers.relay.memory import MemoryPolicy
 from handlers.relay.open_breakers import OpenBreakers
 from handlers.relay.pipeline import Relay
+from handlers.relay.prober import Prober
 from handlers.relay.upstream import UpstreamClient
 from handlers.server import RelayServer
 from handlers.telemetry import Telemetry
@@ -154,6 +156,9 @@ class Worker:
         self._relay = self._make_relay(keys)
         offset_ms = (time.time_ns() - time.monotonic_ns()) // 1_000_000
         self._open_breakers = OpenBreakers(self._relay.health, offset_ms)
+        self._prober = Prober(
+            settings, self._relay.client, self._relay.health, self._loop.add_callback
+        )
         self._site = self._make_site()
         self._server = RelayServer(self._site)
         self._writer = self._make_writer()
@@ -208,12 +213,18 @@ class Worker:
             recalled=functools.partial(on_loop, funds.recalled),
             held=funds.held,
             open_breakers=lambda: self._open_breakers.rows,
-            poll=self._refresh.poll,
+            poll=self._poll,
         )
         return Writer(self._db, self._journal, self._orders.node, hooks)
 
+    def _poll(self, db: peewee.Database) -> None:
+        """Once a second, in the writer's thread."""
+        self._refresh.poll(db)
+        self._prober.rota.look(db)
+
     def _take_snapshot(self, snapshot: Snapshot) -> None:
         self._relay.snapshot = snapshot
+        self._prober.take_snapshot(snapshot)
         for fault in snapshot.faults:
             log.error("%s", fault)
         self._catalog_seen = True
@@ -312,6 +323,7 @@ class Worker:
     async def _drain(self) -> None:
         """No new connections; running calls and kept connections end in their time."""
         self._server.drain()
+        self._prober.close()
         self._report()
         limit_s = self._settings.server.drain_timeout_s
         force_at = time.monotonic() + limit_s

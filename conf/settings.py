@@ -144,6 +144,21 @@ class RoutingSettings(_Section, frozen=True):
     )
 
 
+class ProbeSettings(_Section, frozen=True):
+    """Calls of the gateway's own to channels that nobody calls: they cost what the vendor takes."""
+
+    interval_s: Annotated[
+        int,
+        _number(
+            0,
+            DAY_S,
+            "s",
+            "A channel is probed for a model that had no call for so long; 0: never. Each probe is"
+            " a real, short call of some 30 tokens, paid to the vendor by the operator.",
+        ),
+    ] = 0
+
+
 class MoneySettings(_Section, frozen=True):
     """Wallets and prices."""
 
@@ -215,6 +230,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     server: ServerSettings = ServerSettings()
     upstream: UpstreamSettings = UpstreamSettings()
     routing: RoutingSettings = RoutingSettings()
+    probe: ProbeSettings = ProbeSettings()
     money: MoneySettings = MoneySettings()
     store: StoreSettings = StoreSettings()
     journal: JournalSettings = JournalSettings()

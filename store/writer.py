@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import msgspec
 import peewee
 
-from store import breakers, leases, status_sums
+from store import breakers, leases, probes, status_sums
 from store.adoption import Orphan, find_orphans
 from store.books import Batch, account_charges, apply_batch, apply_records
 from store.database import (
@@ -217,6 +217,7 @@ class Writer:
             keep_ahead(self._db)
             leases.forget_ended(self._db, now_ms())
             breakers.forget_old(self._db, now_ms())
+            probes.forget_old(self._db, now_ms())
             status_sums.forget_empty(self._db)
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + HEARTBEAT_INTERVAL_S
