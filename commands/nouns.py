@@ -36,16 +36,21 @@ def _as_they_are(db: peewee.Database, found: Objects) -> Objects:
 
 
 def noun(
-    kind: str, columns: Sequence[str], remark: str = "", complete: Complete = _as_they_are
+    kind: str,
+    columns: Sequence[str],
+    remark: str = "",
+    complete: Complete = _as_they_are,
+    json_only: Sequence[str] = (),
 ) -> Noun:
     """The command of a kind; `columns` are the fields that its table shows.
 
-    `remark` is added to the help of create and set; `complete` gives what is shown more fields.
+    `remark` is added to the help of create and set; `complete` gives what is shown more fields, of
+    which those of `json_only` are too long for people.
     """
     command = Noun(kind, help=f"List, show and edit {kind}s.", no_args_is_help=True)
     for verb in (
         _list(kind, columns, complete),
-        _show(kind, complete),
+        _show(kind, complete, json_only),
         _create(kind, remark),
         _set(kind, remark),
         _switch(kind, "disable", enabled=False),
@@ -79,7 +84,7 @@ def _list(kind: str, columns: Sequence[str], complete: Complete) -> click.Comman
     return verb
 
 
-def _show(kind: str, complete: Complete) -> click.Command:
+def _show(kind: str, complete: Complete, json_only: Sequence[str]) -> click.Command:
     @click.command("show", help=f"Show one {kind}.")
     @click.argument("name", metavar=_name(kind))
     @config_option
@@ -90,7 +95,7 @@ def _show(kind: str, complete: Complete) -> click.Command:
         if as_json:
             print_json(fields)
         else:
-            print_fields(fields)
+            print_fields({n: value for n, value in fields.items() if n not in json_only})
 
     return verb
 

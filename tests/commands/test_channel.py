@@ -210,3 +210,28 @@ def test_the_parser_is_not_loaded_by_other_verbs(channels, monkeypatch):
     monkeypatch.delitem(sys.modules, "commands.channel_probe", raising=False)
     channels.ok("channel", "list")
     assert "commands.channel_probe" not in sys.modules
+
+
+def test_the_list_tells_the_state_of_each_channel(filled):
+    [item] = filled.json("channel", "list")
+    assert (item["name"], item["state"], item["reason"]) == (
+        *("main", "available"),
+        "no_recent_traffic",
+    )
+    [model] = item["status"]
+    assert model["model"] == "gpt-4.1" and set(model["windows"]) == {"5m", "24h", "30d"}
+    head, line = filled.ok("channel", "list").splitlines()
+    assert head.split()[:3] == ["name", "enabled", "state"]
+    assert line.split()[:3] == ["main", "yes", "available"]
+    assert "windows" not in filled.ok("channel", "show", "main")
+    filled.ok("channel", "disable", "main")
+    assert filled.json("channel", "show", "main")["state"] == "disabled"
+
+
+def test_the_fields_of_the_document_are_not_touched(filled):
+    [item] = filled.json("channel", "list")
+    entry = {name: value for name, value in item.items() if name not in ("id", "keys")}
+    for name in ("state", "since", "reason", "status"):
+        del entry[name]
+    assert filled.apply({"channel": [entry]})["changes"] == []
+    assert not {"state", "status"} & set(filled.ok("export").replace(" ", "\n").splitlines())
