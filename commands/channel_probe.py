@@ -81,7 +81,7 @@ def _model(channel: Channel, asked: str | None) -> str:
 
 
 async def _call(target: probe.Target, limits: UpstreamSettings) -> probe.Outcome:
-    client = UpstreamClient(force_instance=True)
+    client = UpstreamClient(force_instance=True, allow_private=limits.allow_private)
     try:
         return await probe.call(client, target, limits)
     finally:

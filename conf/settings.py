@@ -128,7 +128,9 @@ class UpstreamSettings(_Section, frozen=True):
     ] = 67108864
     allow_private: Annotated[
         bool,
-        _flag("false refuses channels to loopback, private and link-local addresses."),
+        _flag(
+            "false refuses channels to loopback, private, link-local and cloud metadata addresses."
+        ),
     ] = True
 
 

@@ -163,11 +163,18 @@ def _configure(handle: _Handle, request: UpstreamRequest, exchange: Exchange) ->
         setopt(pycurl.SEEKFUNCTION, source.rewind)
 
 
+class _Duplicated(socket.socket):
+    """pycurl takes a duplicate; this one is closed as soon as that was taken."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 def _open_public_socket(purpose: int, address: Any) -> Any:
     """OPENSOCKETFUNCTION: a socket for a public address, none for any other."""
     if not is_public(address.addr[0]):
         return pycurl.SOCKET_BAD
-    return socket.socket(address.family, address.socktype, address.protocol)
+    return _Duplicated(address.family, address.socktype, address.protocol)
 
 
 class UpstreamClient(CurlAsyncHTTPClient):

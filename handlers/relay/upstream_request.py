@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Literal
 
 from msgspec import Struct
@@ -77,12 +77,36 @@ def encode_header_lines(lines: Sequence[str]) -> list[bytes]:
     return text.encode("latin-1").split(b"\n")
 
 
+# IPv6 networks whose addresses end in an IPv4 address that they lead to.
+_HOLDING_IPV4 = (
+    IPv6Network("::/96"),
+    IPv6Network("::ffff:0:0/96"),  # mapped
+    IPv6Network("::ffff:0:0:0/96"),  # translated
+    IPv6Network("64:ff9b::/96"),  # translated by the network
+)
+# Not what they are called, but global by the registry: metadata and agents of clouds.
+_CLOUDS_OWN = frozenset(map(ip_address, ("168.63.129.16", "192.0.0.192")))
+_GLOBAL_IPV6 = IPv6Network("2000::/3")  # all that has been given out so far
+
+
 def is_public(address: str) -> bool:
-    """Whether an IP address belongs to the public internet: not loopback, private, link-local
-    (cloud metadata), multicast or reserved; addresses mapped into IPv6 are looked at as IPv4."""
+    """Whether an IP address belongs to the public internet: not loopback, private, link-local,
+    multicast or reserved, nor one where clouds keep metadata and credentials of their machines. An
+    IPv4 address inside an IPv6 one is what counts."""
     parsed = ip_address(address.partition("%")[0])
-    mapped = parsed.ipv4_mapped if parsed.version == 6 else None
-    return (mapped or parsed).is_global and not parsed.is_multicast
+    if isinstance(parsed, IPv6Address):
+        inner = _ipv4_inside(parsed)
+        if inner is None:
+            return parsed in _GLOBAL_IPV6 and parsed.is_global
+        parsed = inner
+    reserved = parsed.is_multicast or parsed.is_reserved or parsed in _CLOUDS_OWN
+    return parsed.is_global and not reserved
+
+
+def _ipv4_inside(address: IPv6Address) -> IPv4Address | None:
+    if any(address in network for network in _HOLDING_IPV4):
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.sixtofour
 
 
 class AnswerHead:

@@ -116,6 +116,13 @@ def test_nobody_listens(channels):
     assert ended.code == 1 and "connect: " in ended.out and ended.err == ""
 
 
+def test_it_keeps_off_private_addresses_as_the_gateway_does(channels, upstream, monkeypatch):
+    monkeypatch.setenv("SLUICE_UPSTREAM__ALLOW_PRIVATE", "false")
+    code, said = probe(channels, "messages")
+    assert code == 1 and said["error"].startswith("connect: ")
+    assert upstream.log() == []
+
+
 def test_a_disabled_channel_can_be_tried(channels):
     channels.ok("channel", "disable", "messages")
     assert probe(channels, "messages", "--model", "plain")[0] == 0

@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from handlers.relay import upstream as upstream_module
 from handlers.relay.upstream import UpstreamClient, UpstreamError
 
 
@@ -162,18 +163,73 @@ async def test_connection_refused(client, request_to):
     assert exchange.status == 0
 
 
-async def test_private_addresses_are_refused_when_they_are_not_allowed(serve, request_to):
-    async def script(peer, head, body):
-        await peer.answer()
+@pytest.fixture
+def careful_client(io_loop):
+    """A client that connects to the internet alone."""
 
-    upstream = await serve(script)
-    client = UpstreamClient(force_instance=True, allow_private=False)
-    try:
-        error = await failure(client.start(request_to(upstream.url)))
-    finally:
-        client.close()
+    async def build():
+        return UpstreamClient(force_instance=True, allow_private=False)
+
+    client = io_loop.run_sync(build)
+    yield client
+    client.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433"])
+async def test_private_addresses_are_refused_when_they_are_not_allowed(
+    careful_client, serve, request_to, host
+):
+    upstream = await serve(echo)
+    url = upstream.url.replace("127.0.0.1", host)
+    assert (await failure(careful_client.start(request_to(url)))).kind == "connect"
+    assert upstream.connections == 0
+
+
+def resolve(monkeypatch, name, *addresses):
+    """libcurl finds these addresses for a name and a port, as if a name server had said so."""
+    make = upstream_module._make_handle
+
+    def make_with_entries():
+        curl = make()
+        curl.setopt(pycurl.RESOLVE, [f"-{name}", f"{name}:{','.join(addresses)}"])
+        return curl
+
+    monkeypatch.setattr(upstream_module, "_make_handle", make_with_entries)
+
+
+@pytest.mark.parametrize(
+    "address", ["169.254.169.254", "[fd00:ec2::254]", "[fe80::1]", "127.0.0.1"]
+)
+async def test_a_name_that_leads_to_a_private_address_is_refused(
+    monkeypatch, careful_client, serve, request_to, address
+):
+    upstream = await serve(echo)
+    port = upstream.url.rpartition(":")[2].partition("/")[0]
+    resolve(monkeypatch, f"metadata.test:{port}", address)
+    url = upstream.url.replace("127.0.0.1", "metadata.test")
+    error = await failure(careful_client.start(request_to(url, connect_timeout_s=3)))
     assert error.kind == "connect"
     assert upstream.connections == 0
+
+
+async def test_a_name_is_judged_again_for_each_connection(
+    monkeypatch, careful_client, serve, request_to
+):
+    """What is judged is the address that is connected to, not what the name meant before."""
+    monkeypatch.setattr(upstream_module, "is_public", lambda address: address == "127.0.0.1")
+
+    async def script(peer, head, body):
+        await peer.answer(body, headers=["Connection: close"])
+
+    upstream = await serve(script)
+    port = upstream.url.rpartition(":")[2].partition("/")[0]
+    url = upstream.url.replace("127.0.0.1", "rebound.test")
+    resolve(monkeypatch, f"rebound.test:{port}", "127.0.0.1")
+    await careful_client.start(request_to(url)).head
+    resolve(monkeypatch, f"rebound.test:{port}", "127.0.0.2")
+    careful_client._idle_handles.clear()  # the next one shall take the new entry
+    assert (await failure(careful_client.start(request_to(url)))).kind == "connect"
+    assert upstream.connections == 1
 
 
 async def test_name_does_not_resolve(client, request_to):
