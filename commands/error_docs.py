@@ -404,7 +404,8 @@ _READINGS = (
     _Reading("200 with HTML, an empty body, other JSON, or an error that says nothing"),
 )  # fmt: skip
 _CONNECTION: tuple[tuple[str, UpstreamErrorKind], ...] = (
-    ("no connection: name, refusal, TLS, `upstream.connect_timeout_s`", "connect"),
+    ("no connection: name, refusal, TLS, the proxy, `upstream.connect_timeout_s`", "connect"),
+    ("the channel's `ca_file` cannot be read", "ca_file"),
     ("closed or reset before the head", "reset_before_head"),
     ("nothing for `upstream.first_byte_timeout_s`", "timeout_first_byte"),
     ("silent for `upstream.idle_timeout_s` within the answer", "timeout_idle"),

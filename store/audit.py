@@ -3,6 +3,7 @@
 A row is written in the transaction of the change it tells of. Rows are never changed.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,10 @@ import peewee
 from store.ids import new_ulid, now_ms
 from store.tables import AuditRow
 
-SECRET_FIELDS = frozenset({"keys", "password", "secret"})
+SECRET_FIELDS = frozenset({"extra_headers", "keys", "password", "proxy", "secret"})
 MASK = "***"
+
+_LOGIN = re.compile(r"(?<=://).*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +47,23 @@ def write(db: peewee.Database, act: Act) -> None:
 
 
 def masked(fields: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The same fields with every secret replaced; a list keeps its length."""
+    """The same fields with every secret replaced; a list keeps its length, a table its names, a
+    proxy its address."""
     if fields is None:
         return None
     return {
-        name: _mask(value) if name in SECRET_FIELDS else value for name, value in fields.items()
+        name: _mask(name, value) if name in SECRET_FIELDS else value
+        for name, value in fields.items()
     }
 
 
-def _mask(value: Any) -> Any:
+def _mask(field: str, value: Any) -> Any:
     if value is None:
         return None
+    if field == "proxy":
+        return _LOGIN.sub(f"{MASK}@", value)
+    if isinstance(value, Mapping):
+        return dict.fromkeys(value, MASK)
     return [MASK] * len(value) if isinstance(value, (list, tuple)) else MASK
 
 

@@ -16,6 +16,7 @@ from store.cipher import Cipher, Unreadable
 from store.database import execute, snapshot_read
 from store.keys import KeyEntry
 from store.pricing import Prices
+from store.sealed_fields import open_headers, open_proxy
 
 EVERYTHING = "*"
 
@@ -61,11 +62,21 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
+class Route:
+    """How an upstream is reached when not directly: by a proxy (its URL, with the login), with the
+    certificates of a file in place of the system's; None: as always."""
+
+    proxy: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Channel:
     """One upstream account; `models` maps public to upstream names, keys may be empty.
 
     `fingerprints` stand for the keys, in their order, wherever the store or another process has to
     tell one from another. Limits of 0: none; `key_rpm` and its like are of each upstream key.
+    `extra_headers`: name in lower case -> value, sent with each request.
     """
 
     id: str
@@ -87,6 +98,8 @@ class Channel:
     key_tpm: int = 0
     key_concurrency: int = 0
     limited: bool = field(init=False)
+    extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    route: Route | None = None
 
     def __post_init__(self) -> None:
         own = self.rpm or self.tpm or self.concurrency
@@ -232,20 +245,20 @@ def _channels(db: peewee.Database, cipher: Cipher, faults: list[str]) -> list[Ch
         sealed.setdefault(channel_id, []).append((token, fingerprint))
     query = """SELECT "id", "name", "vendor", "family", "base_url", "groups", "models",
       "priority", "weight", "enabled", "rpm", "tpm", "concurrency", "key_rpm", "key_tpm",
-      "key_concurrency" FROM "channels" """
+      "key_concurrency", "extra_headers", "proxy", "ca_file" FROM "channels" """
     channels = []
     for row in execute(db, query).fetchall():
         try:
             keys = tuple((cipher.decrypt(token), mark) for token, mark in sealed.get(row[0], ()))
+            channels.append(_channel(row, keys, cipher))
         except Unreadable as error:
             faults.append(f'channel "{row[1]}" is left out: {error}')
-            continue
-        channels.append(_channel(row, keys))
     return channels
 
 
-def _channel(row: Sequence[Any], keys: tuple[tuple[str, str], ...]) -> Channel:
-    """A channel of its row and its (key, fingerprint)s."""
+def _channel(row: Sequence[Any], keys: tuple[tuple[str, str], ...], cipher: Cipher) -> Channel:
+    """A channel of its row and its (key, fingerprint)s. Raises Unreadable."""
+    proxy, ca_file = open_proxy(cipher, row[17]), row[18]
     return Channel(
         id=row[0],
         name=row[1],
@@ -265,4 +278,6 @@ def _channel(row: Sequence[Any], keys: tuple[tuple[str, str], ...]) -> Channel:
         key_rpm=row[13],
         key_tpm=row[14],
         key_concurrency=row[15],
+        extra_headers=open_headers(cipher, json.loads(row[16] or "{}")),
+        route=Route(proxy, ca_file) if proxy or ca_file else None,
     )

@@ -2,13 +2,13 @@
 
 Each type turns a document value (TOML or JSON) into what the store keeps, back into a document
 value, and a command-line word into a document value. All raise ValueError with the fact and the
-cure, never with the value of a secret. Pure. For the document modules of store/.
+cure, never with the value of a secret. No store. For the document modules of store/.
 """
 
 import datetime
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -18,6 +18,7 @@ from store.pricing import PRICE_NAMES, format_money, parse_price
 
 MAX_DECIMAL_EXPONENT = 30
 MAX_LIST_LENGTH = 10_000
+MAX_EXTRA_HEADERS = 32
 MAX_INSTANT_MS = 253_402_300_799_999
 """The end of the year 9999, beyond which times cannot be written."""
 
@@ -191,6 +192,39 @@ class ModelMap(FieldType):
 
 
 @dataclass(frozen=True, slots=True)
+class Sealed:
+    """A secret as the store keeps it; no document holds one, so it stands for what stays."""
+
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderMap(FieldType):
+    """Header name in lower case -> value; a single edit leaves the others Sealed."""
+
+    def parse(self, value: object) -> dict[str, str | Sealed]:
+        if not isinstance(value, dict):
+            raise ValueError('must be a table of name = "value"')
+        if len(value) > MAX_EXTRA_HEADERS:
+            raise ValueError(f"has more than {MAX_EXTRA_HEADERS} entries")
+        headers: dict[str, str | Sealed] = {}
+        for given, content in value.items():
+            try:
+                name = texts.header_name(given)
+                if name in headers:
+                    raise ValueError("is there twice")
+                kept = isinstance(content, Sealed)
+                headers[name] = content if kept else _HEADER_VALUE.parse(content)
+            except ValueError as error:
+                raise ValueError(f'entry "{given}" {error}') from None
+        return headers
+
+    def from_text(self, text: str) -> object:
+        pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+        return {name: value for name, _, value in pairs}
+
+
+@dataclass(frozen=True, slots=True)
 class PriceTable(FieldType):
     """The prices that are given, in nanos; null takes one back to its default."""
 
@@ -243,3 +277,6 @@ PASSWORD = Text(texts.password)
 SECRET = Text(texts.given_secret)
 NETWORK = Text(texts.network)
 BASE_URL = Text(texts.base_url)
+PROXY = Text(texts.proxy)
+CA_FILE = Text(texts.ca_file)
+_HEADER_VALUE = Text(texts.header_value)

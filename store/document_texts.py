@@ -1,14 +1,16 @@
 """Checks of the strings in the operator's document: names, URLs, keys, networks.
 
 Each takes a string and returns it, perhaps normalised, or raises ValueError with the fact and the
-cure; what may be a secret is never in the message. Pure. For document_fields.py.
+cure; what may be a secret is never in the message. Pure, but for `ca_file`, which looks at the
+file. For document_fields.py.
 """
 
 import difflib
 import ipaddress
 import re
+import ssl
 from collections.abc import Iterable
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from store.keys import check_given
 from store.passwords import MAX_PASSWORD_BYTES
@@ -20,6 +22,19 @@ MAX_URL_CHARS = 1024
 _MODEL_NAME = re.compile(r"[A-Za-z0-9._:/@-]{1,128}", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]{1,4096}", re.ASCII)
 _VERSION_END = re.compile(r"/v\d+(?:alpha|beta)?\d*$", re.ASCII)
+_HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,128}", re.ASCII)
+_HEADER_TEXT = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]{0,4094}[\x21-\x7e])?", re.ASCII)
+PROXY_SCHEMES = ("http", "https", "socks5")
+# How a message is framed and where it goes; what the relay needs to understand the answer; and the
+# credentials, which are `keys`.
+KEPT_HEADERS = frozenset(
+    (
+        *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding"),
+        *("upgrade", "host", "content-length", "content-encoding", "content-type", "expect"),
+        *("accept", "accept-encoding", "proxy-authenticate", "proxy-authorization"),
+        *("authorization", "x-api-key", "api-key", "x-goog-api-key"),
+    )
+)
 _ENDPOINT_ENDS = ("/chat/completions", "/responses", "/messages")
 
 
@@ -67,6 +82,24 @@ def upstream_key(value: str) -> str:
     return value
 
 
+def header_name(value: str) -> str:
+    """The name of a header that a channel may send of its own, in lower case."""
+    name = value.lower()
+    if not _HEADER_NAME.fullmatch(name):
+        raise ValueError("is no name of a header: letters, digits and - _ . only")
+    if name in KEPT_HEADERS:
+        cure = "credentials go into keys" if "auth" in name or "key" in name else "leave it out"
+        raise ValueError(f"is set by the gateway itself; {cure}")
+    return name
+
+
+def header_value(value: str) -> str:
+    """What can stand behind a header's name."""
+    if not _HEADER_TEXT.fullmatch(value):
+        raise ValueError("must have 1 to 4096 printable ASCII characters and no space at an end")
+    return value
+
+
 def password(value: str) -> str:
     """A password of a person, of any characters."""
     try:
@@ -97,12 +130,15 @@ def network(value: str) -> str:
 def base_url(value: str) -> str:
     """An http or https URL without version path, endpoint, credentials or query."""
     url = value.rstrip("/")
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        good = False
-    if not good or len(value) > MAX_URL_CHARS or not value.isascii() or not value.isprintable():
+    parts = _split(url)
+    good = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
+    if (
+        parts is None
+        or not good
+        or len(value) > MAX_URL_CHARS
+        or not value.isascii()
+        or not value.isprintable()
+    ):
         raise ValueError("must be a URL like https://api.example.com")
     if " " in value or "\\" in value:
         raise ValueError("must not hold spaces or backslashes")
@@ -117,3 +153,42 @@ def base_url(value: str) -> str:
     if version:
         raise ValueError(f'must not end in a version path; write "{url[: version.start()]}"')
     return url
+
+
+def proxy(value: str) -> str:
+    """A proxy by its URL, perhaps with user and password, percent-encoded."""
+    url = value.rstrip("/")
+    parts = _split(url)
+    hostname, port = (parts.hostname, parts.port) if parts else (None, None)
+    if parts is None or parts.scheme not in PROXY_SCHEMES or not hostname or not port:
+        known = ", ".join(PROXY_SCHEMES)
+        raise ValueError(f"must be a URL like http://proxy.example:3128 ({known}; with the port)")
+    if len(value) > MAX_URL_CHARS or not value.isascii() or not value.isprintable():
+        raise ValueError(f"must have at most {MAX_URL_CHARS} printable ASCII characters")
+    login, _, _ = parts.netloc.rpartition("@")
+    if parts.path or "?" in url or "#" in url or " " in url or "\\" in url:
+        raise ValueError("must end with the port: no path, blank, ? or # (in a login: %3F, %23)")
+    if "@" in login or not unquote(login).isprintable():
+        raise ValueError("must have user and password percent-encoded, as in user:p%40ss@")
+    return url
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        return parts if parts.port != 0 else None
+    except ValueError:
+        return None
+
+
+def ca_file(value: str) -> str:
+    """The absolute path of a file with certificates in PEM, which is looked at."""
+    if not value.startswith("/") or len(value) > MAX_URL_CHARS or not value.isprintable():
+        raise ValueError("must be an absolute path like /etc/ssl/private-ca.pem")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(value)
+    except ssl.SSLError:
+        raise ValueError(f"the file {value} holds no certificates in PEM") from None
+    except OSError as error:
+        raise ValueError(f"the file {value} cannot be read: {error.strerror}") from None
+    return value

@@ -11,6 +11,7 @@ from typing import Any
 
 import peewee
 
+from store.audit import MASK
 from store.database import snapshot_read
 from store.document_fields import Instant
 from store.document_kinds import KINDS, plain
@@ -31,7 +32,7 @@ def export(db: peewee.Database) -> dict[str, list[dict[str, Any]]]:
             if stored.revoked:
                 continue
             fields = plain(kind, stored.fields)
-            shown = {n: v for n, v in fields.items() if v is not None and n not in secret}
+            shown = {n: v for n, v in fields.items() if not (v is None or _hidden(n in secret, v))}
             entries.append({**_identity(stored), **shown})
         if entries:
             document[kind] = entries
@@ -60,6 +61,11 @@ def to_toml(document: Mapping[str, list[dict[str, Any]]]) -> str:
             lines = [f"{name} = {_toml(value)}" for name, value in entry.items()]
             blocks.append("\n".join([f"[[{kind}]]", *lines]) + "\n")
     return "\n".join(blocks)
+
+
+def _hidden(secret: bool, value: Any) -> bool:
+    """Whether a shown value is not the real one; a proxy without a login is."""
+    return secret and (not isinstance(value, str) or MASK in value)
 
 
 def _ordered(state: State, kind: str) -> list[Stored]:

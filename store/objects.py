@@ -13,12 +13,14 @@ import peewee
 from store import keys, tables
 from store.cipher import Cipher
 from store.document import Identity
+from store.document_fields import Sealed
 from store.document_kinds import KINDS
 from store.document_texts import nearest
 from store.errors import NotFound, Refused
 from store.ids import new_ulid, now_ms
 from store.passwords import hash_password, verify_password
 from store.pricing import PRICE_NAMES
+from store.sealed_fields import same_headers, same_proxy, seal_headers, seal_proxy
 
 OPENING_REASON = "opening balance"
 
@@ -44,7 +46,9 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
 TIMED = frozenset({"model", "user", "plan", "subscription", "key"})
 """Kinds whose rows say when they were made."""
 # Fields that live in other tables, or that are translated.
-SPECIAL = frozenset({"price", "keys", "balance", "secret", "group", "enabled"})
+SPECIAL = frozenset(
+    {"price", "keys", "balance", "secret", "group", "enabled", "extra_headers", "proxy"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class Stored:
     """One object of the store: its id, its fields and its row.
 
     Of secrets the fields hold what they can be compared by: fingerprints (`keys`), digests
-    (`secret`), the hash (`password`).
+    (`secret`), the hash (`password`), sealed values (`extra_headers`, `proxy`).
     """
 
     kind: str
@@ -93,6 +97,10 @@ class Sealing:
         if name == "keys":
             recognise = self.cipher.recognises
             return len(stored) == len(given) and all(map(recognise, stored, given))
+        if name == "extra_headers":
+            return same_headers(self.cipher, stored, given)
+        if name == "proxy":
+            return same_proxy(self.cipher, stored, given)
         if name == "secret":
             return any(mark in stored for mark in keys.digests(given, self.peppers))
         if name == "password" and stored is not None and given is not None:
@@ -169,6 +177,10 @@ def _stored(kind: str, row: dict[str, Any], extras: _Extras) -> Stored:
             fields[name] = extras.prices.get(object_id, {})
         elif name == "keys":
             fields[name] = extras.fingerprints.get(object_id, [])
+        elif name == "extra_headers":
+            fields[name] = {n: Sealed(token) for n, token in (row[name] or {}).items()}
+        elif name == "proxy":
+            fields[name] = row[name]
         elif name == "secret":
             fields[name] = frozenset(extras.digests.get(object_id, ()))
         elif name == "group":
@@ -251,6 +263,10 @@ class Writer:
             columns["enabled"] = fields["enabled"]
         elif "enabled" in fields:
             columns["disabled"] = not fields["enabled"]
+        if "extra_headers" in fields:
+            columns["extra_headers"] = seal_headers(self.sealing.cipher, fields["extra_headers"])
+        if "proxy" in fields:
+            columns["proxy"] = seal_proxy(self.sealing.cipher, fields["proxy"])
         if "group" in fields:
             columns["group_id"] = self.ids["group", (fields["group"],)]
         return columns

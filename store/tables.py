@@ -130,7 +130,10 @@ class Price(Row):
 
 
 class Channel(Row):
-    """One upstream account; `models` maps public to upstream names."""
+    """One upstream account; `models` maps public to upstream names.
+
+    `extra_headers`: names to sealed values; `proxy`: a URL whose login is sealed.
+    """
 
     id = peewee.CharField(primary_key=True)
     name = peewee.CharField(unique=True)
@@ -148,6 +151,10 @@ class Channel(Row):
     key_tpm = peewee.BigIntegerField(default=0)
     key_concurrency = peewee.BigIntegerField(default=0)
     enabled = Flag(default=True)
+    extra_headers = JsonField(null=True)
+    proxy = peewee.TextField(null=True)
+    ca_file = peewee.TextField(null=True)
+    draining = Flag(default=False)
 
     class Meta:
         table_name = "channels"
@@ -164,6 +171,21 @@ class ChannelKey(Row):
 
     class Meta:
         table_name = "channel_keys"
+
+
+class KeyAside(Row):
+    """An upstream key that its vendor refuses; an empty fingerprint: a channel without keys."""
+
+    channel_id = peewee.CharField()
+    fingerprint = peewee.CharField()
+    since_ms = peewee.BigIntegerField()
+    until_ms = peewee.BigIntegerField()
+    times = peewee.BigIntegerField()
+    reason = peewee.CharField()
+
+    class Meta:
+        table_name = "keys_aside"
+        primary_key = peewee.CompositeKey("channel_id", "fingerprint")
 
 
 class ApiKey(Row):
@@ -520,6 +542,7 @@ ALL: tuple[type[Row], ...] = (
     Price,
     Channel,
     ChannelKey,
+    KeyAside,
     ApiKey,
     KeySecret,
     Wallet,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from store.document import Entry, parse_entry, resolver
-from store.document_fields import ModelMap, PriceTable
+from store.document_fields import HeaderMap, ModelMap, PriceTable
 from store.document_kinds import KINDS
 from store.errors import Refused
 from store.objects import Stored
@@ -62,8 +62,9 @@ def _take_word(
     spec = fields.get(outer) if point else None
     if spec is not None and isinstance(spec.type, PriceTable):
         raw.setdefault(outer, {})[inner] = text or None
-    elif spec is not None and isinstance(spec.type, ModelMap):
+    elif spec is not None and isinstance(spec.type, (ModelMap, HeaderMap)):
         table = raw.setdefault(outer, dict(stored.fields[outer]) if stored else {})
+        inner = inner.lower() if isinstance(spec.type, HeaderMap) else inner
         if text:
             table[inner] = text
         else:

@@ -16,6 +16,7 @@ from store.funds import QuotaUsed, WalletEmpty
 _UPSTREAM: dict[str, tuple[Condition, bool]] = {
     "connect": (Condition.UPSTREAM_UNREACHABLE, True),
     "tls": (Condition.UPSTREAM_UNREACHABLE, True),
+    "ca_file": (Condition.CHANNEL_MISCONFIGURED, True),
     "timeout_connect": (Condition.UPSTREAM_UNREACHABLE, True),
     "reset_before_head": (Condition.UPSTREAM_FAILED, True),
     "truncated": (Condition.UPSTREAM_FAILED, True),

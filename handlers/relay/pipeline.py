@@ -36,6 +36,7 @@ from handlers.relay.live import LiveCalls, LiveStream
 from handlers.relay.plan import Planner, Step
 from handlers.relay.pump import CONTENT_TYPES, PumpEnd, StreamPump
 from handlers.relay.upstream import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
+from handlers.relay.upstream_request import with_extra_headers
 from handlers.telemetry import Telemetry
 from store.accounts import Payment, payment_of
 from store.catalog import EMPTY, Snapshot
@@ -334,6 +335,8 @@ class Relay:
             end = AttemptEnd(fault=faults.from_upstream(error), fail_over=fail_over)
             end.counts = error.kind != "too_large"  # clients can ask for such answers
             attempt.error = error.kind
+            if error.kind == "ca_file":
+                log.error("channel %s: its ca_file cannot be used: %s", channel.name, error.detail)
         except Fault as fault:
             # The request cannot be made for this channel; nothing was sent.
             end = AttemptEnd(fault=fault, fail_over=True)
@@ -342,10 +345,11 @@ class Relay:
         if end.fault is not None:
             attempt.error = attempt.error or end.fault.code
             end.fault.model = call.model_name
-            if end.fault.condition is Condition.CHANNEL_MISCONFIGURED:
+            if end.fault.condition is Condition.CHANNEL_MISCONFIGURED and attempt.status:
                 told = "channel %s cannot serve model %s: upstream status %s; check keys and models"
                 log.error(told, channel.name, call.upstream_model, attempt.status)
-            end.fault.mask((*channel.keys, urlsplit(channel.base_url).netloc))
+            netloc = urlsplit(channel.base_url).netloc
+            end.fault.mask((*channel.keys, *channel.extra_headers.values(), netloc))
         return end
 
     async def _exchange(
@@ -375,11 +379,14 @@ class Relay:
         elif call.without == "beta":
             client_headers = {n: v for n, v in client_headers.items() if n != "anthropic-beta"}
         path = family.upstream_path(call.operation, call.upstream_model or "", call.target)
+        headers = family.request_headers(client_headers, vendor, key)
+        if channel.extra_headers:
+            headers = with_extra_headers(headers, channel.extra_headers)
         # By position, as with all that is made for each call.
         return UpstreamRequest(
             call.method,
             channel.base_url + vendor.prefixes.get(family.name, "") + path + call.query,
-            family.request_headers(client_headers, vendor, key),
+            headers,
             _edited_body(call, vendor),
             limits.connect_timeout_s,
             limits.first_byte_timeout_s,
@@ -387,6 +394,7 @@ class Relay:
             limits.max_answer_bytes,
             bool(call.stream),
             CONTENT_TYPES[call.operation.framing],
+            channel.route,
         )
 
     def _whole_answer(self, call: Call, exchange: Exchange) -> AttemptEnd:

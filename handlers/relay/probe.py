@@ -19,6 +19,7 @@ from adapters.registry import FAMILIES, VENDORS
 from conf.settings import UpstreamSettings
 from handlers.relay import faults
 from handlers.relay.upstream import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
+from handlers.relay.upstream_request import with_extra_headers
 from store.catalog import Channel
 
 PROMPT = "Reply with the word ready."
@@ -132,25 +133,29 @@ def _request(target: Target, limits: UpstreamSettings) -> UpstreamRequest:
     return UpstreamRequest(
         method="POST",
         url=channel.base_url + vendor.prefixes.get(family.name, "") + path,
-        headers=family.request_headers({}, vendor, target.key),
+        headers=with_extra_headers(
+            family.request_headers({}, vendor, target.key), channel.extra_headers
+        ),
         body=family.edit_request(body, spans, peek, target.upstream_model, vendor),
         connect_timeout_s=limits.connect_timeout_s,
         first_byte_timeout_s=min(limits.first_byte_timeout_s, PATIENCE_S),
         idle_timeout_s=min(limits.idle_timeout_s, PATIENCE_S),
         max_answer_bytes=limits.max_answer_bytes,
         stream=target.stream,
+        route=channel.route,
     )
 
 
 def _read_whole(target: Target, exchange: Exchange, outcome: Outcome) -> None:
-    keys = target.channel.keys
+    channel = target.channel
     if exchange.status != 200:
         waits = {name: exchange.header(name) for name in ("retry-after-ms", "retry-after")}
         headers = {name: value for name, value in waits.items() if value is not None}
         read = read_upstream_error(exchange.status, headers, exchange.body)
         # what a client may not read helps the operator: the vendor's own words, without secrets
         said = exchange.body[:BODY_CHARS].decode(errors="replace")
-        outcome.told = f"{read.fault.code}: {clean_message(said, keys) or read.fault.message}"
+        said = clean_message(said, (*channel.keys, *channel.extra_headers.values()))
+        outcome.told = f"{read.fault.code}: {said or read.fault.message}"
         raise read.fault
     if target.stream:
         content_type = exchange.content_type or "nothing"

@@ -39,7 +39,9 @@ from handlers.relay.upstream_request import (
     UpstreamRequest,
     encode_header_lines,
     is_public,
+    names_public,
 )
+from store.catalog import Route
 
 __all__ = ["Exchange", "UpstreamClient", "UpstreamError", "UpstreamErrorKind", "UpstreamRequest"]
 
@@ -47,11 +49,17 @@ FETCH_CLIENTS = 4  # parallel `fetch()` calls: probes
 HANDLES_MAX = 256  # easy handles kept for reuse
 CONNECTIONS_MAX = 1_000  # idle connections kept; libcurl's own default shrinks in quiet times
 CONNECTION_LIFETIME_S = 300  # so that changes of DNS are followed
+CA_FILE_KEPT_S = 60  # libcurl keeps what it has read for a day otherwise
 KEEP_ALIVE_IDLE_S = 60
 UPLOAD_BUFFER_BYTES = 16_384  # libcurl's minimum; it stays with the transfer to its end
 UPLOAD_BUFFER_LARGE_BYTES = 65_536
 SWEEP_INTERVAL_S = 1.0
 SOCKETS_PER_TURN = 128
+
+# Of libcurl, not named by pycurl.
+_SUPPRESS_CONNECT_HEADERS = 265
+_CA_CACHE_TIMEOUT = 321
+_E_PROXY = 97
 
 _ENGINE_HEADER_LINES = [b"Expect:", b"Accept-Encoding: identity"]
 _USER_AGENT = "sluice"
@@ -80,13 +88,15 @@ _ACTIONS = tuple(_action_of(events) for events in range(32))
 _ERROR_KINDS: dict[int, UpstreamErrorKind] = {
     pycurl.E_COULDNT_RESOLVE_HOST: "connect",
     pycurl.E_COULDNT_CONNECT: "connect",
+    pycurl.E_COULDNT_RESOLVE_PROXY: "connect",
+    _E_PROXY: "connect",
     # No limit is set for the whole transfer, so this can only be the connection's.
     pycurl.E_OPERATION_TIMEDOUT: "timeout_connect",
     pycurl.E_SSL_CONNECT_ERROR: "tls",
     pycurl.E_PEER_FAILED_VERIFICATION: "tls",
     pycurl.E_SSL_CERTPROBLEM: "tls",
     pycurl.E_SSL_CIPHER: "tls",
-    pycurl.E_SSL_CACERT_BADFILE: "tls",
+    pycurl.E_SSL_CACERT_BADFILE: "ca_file",
     pycurl.E_SSL_ISSUER_ERROR: "tls",
     pycurl.E_SSL_INVALIDCERTSTATUS: "tls",
 }
@@ -112,11 +122,12 @@ def _let_go(_: bytes) -> None:
 class _Handle:
     """A handle of libcurl, and what `_configure` has set last."""
 
-    __slots__ = ("configured", "curl")
+    __slots__ = ("configured", "curl", "routed")
 
     def __init__(self) -> None:
         self.curl = _make_curl()
         self.configured: tuple[object, ...] = ()
+        self.routed = False
 
 
 def _make_curl() -> Any:
@@ -172,9 +183,15 @@ class _Duplicated(socket.socket):
 
 def _open_public_socket(purpose: int, address: Any) -> Any:
     """OPENSOCKETFUNCTION: a socket for a public address, none for any other."""
-    if not is_public(address.addr[0]):
-        return pycurl.SOCKET_BAD
+    return _open_socket(purpose, address) if is_public(address.addr[0]) else pycurl.SOCKET_BAD
+
+
+def _open_socket(purpose: int, address: Any) -> Any:
     return _Duplicated(address.family, address.socktype, address.protocol)
+
+
+def _open_none(purpose: int, address: Any) -> Any:
+    return pycurl.SOCKET_BAD
 
 
 class UpstreamClient(CurlAsyncHTTPClient):
@@ -236,10 +253,12 @@ class UpstreamClient(CurlAsyncHTTPClient):
         if not request.url.isascii():
             raise ValueError("a URL must be ASCII")
         # Kept handles are those of POSTs and stay so.
-        reusing = self._idle_handles and request.body is not None
+        reusing = self._idle_handles and request.body is not None and request.route is None
         handle = self._idle_handles.pop() if reusing else self._new_handle()
         exchange = Exchange(self, handle, request)
         _configure(handle, request, exchange)
+        if request.route is not None:
+            self._take_route(handle, request.route, request.url)
         self._exchanges[handle.curl] = exchange
         self._acting_now = True  # add_handle asks for a turn in 0 ms: it gets one right here
         self._multi.add_handle(handle.curl)
@@ -258,6 +277,36 @@ class UpstreamClient(CurlAsyncHTTPClient):
         if self._ca_dir is not None:
             curl.setopt(pycurl.CAPATH, self._ca_dir)
         return handle
+
+    def _take_route(self, handle: _Handle, route: Route, url: str) -> None:
+        """A new handle goes another way. libcurl keeps connections of other ways apart."""
+        handle.routed = True
+        curl = handle.curl
+        setopt = curl.setopt
+        if route.ca_file is not None:
+            setopt(pycurl.CAINFO, route.ca_file)
+            curl.unsetopt(pycurl.CAPATH)
+            setopt(_CA_CACHE_TIMEOUT, CA_FILE_KEPT_S)
+        if route.proxy is None:
+            return
+        scheme, _, rest = route.proxy.partition("://")
+        # Always the proxy resolves the upstream's name.
+        setopt(pycurl.PROXY, f"socks5h://{rest}" if scheme == "socks5" else route.proxy)
+        setopt(pycurl.NOPROXY, "")  # empty, not absent, as above
+        setopt(_SUPPRESS_CONNECT_HEADERS, 1)
+        if scheme == "https":
+            ca_file = route.ca_file or self._ca_file
+            if ca_file is not None:
+                setopt(pycurl.PROXY_CAINFO, ca_file)
+            if self._ca_dir is not None and route.ca_file is None:
+                setopt(pycurl.PROXY_CAPATH, self._ca_dir)
+        if not self._allow_private:
+            # The proxy itself may be private; what it resolves cannot be seen from here.
+            if names_public(url):
+                setopt(pycurl.OPENSOCKETFUNCTION, _open_socket)
+            else:
+                setopt(pycurl.OPENSOCKETFUNCTION, _open_none)
+                setopt(pycurl.FRESH_CONNECT, 1)  # a kept one leads to wherever the proxy is asked
 
     # For exchanges.
 
@@ -292,8 +341,9 @@ class UpstreamClient(CurlAsyncHTTPClient):
         exchange.released()
         self._exchanges.pop(curl, None)
         self._multi.remove_handle(curl)
-        posted = handle.configured[0] == "POST"
-        if not posted or len(self._idle_handles) >= HANDLES_MAX or self._closing:
+        # What a route has set, a login for one, must not reach another channel's request.
+        kept = handle.configured[0] == "POST" and not handle.routed
+        if not kept or len(self._idle_handles) >= HANDLES_MAX or self._closing:
             curl.close()
             return
         # It leads to the exchange with all its bytes; of the others little is left.

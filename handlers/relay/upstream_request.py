@@ -8,16 +8,21 @@ head, the bounded unpacker of compressed answers. Does not belong here: sockets,
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from socket import inet_aton, inet_ntoa
 from typing import Literal
+from urllib.parse import urlsplit
 
 from msgspec import Struct
+
+from store.catalog import Route
 
 UpstreamErrorKind = Literal[
     "connect",
     "tls",
+    "ca_file",
     "timeout_connect",
     "timeout_first_byte",
     "timeout_idle",
@@ -66,6 +71,13 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
     max_answer_bytes: int
     stream: bool
     stream_type: str = "text/event-stream"
+    route: Route | None = None
+
+
+def with_extra_headers(lines: Sequence[str], extra: Mapping[str, str]) -> list[str]:
+    """The lines with those of a channel (names in lower case), which take the place of others."""
+    kept = [line for line in lines if line.partition(":")[0].lower() not in extra]
+    return kept + [f"{name}: {value}" for name, value in extra.items()]
 
 
 def encode_header_lines(lines: Sequence[str]) -> list[bytes]:
@@ -107,6 +119,19 @@ def _ipv4_inside(address: IPv6Address) -> IPv4Address | None:
     if any(address in network for network in _HOLDING_IPV4):
         return IPv4Address(int(address) & 0xFFFF_FFFF)
     return address.sixtofour
+
+
+def names_public(url: str) -> bool:
+    """False when the host of a URL is an address, in whatever spelling, that is not public.
+
+    For upstreams behind a proxy, which alone knows where a name leads.
+    """
+    host = urlsplit(url).hostname or ""
+    try:
+        # As libcurl reads them: 127.1 and 0x7f000001 are addresses, too.
+        return is_public(inet_ntoa(inet_aton(host)) if ":" not in host else host)
+    except (OSError, ValueError):
+        return True
 
 
 class AnswerHead:

@@ -12,6 +12,7 @@ from store.migrations import (
     m0004_accounts,
     m0005_usage_caller,
     m0007_limits,
+    m0008_channels,
     m0009_channel_status,
 )
 from store.migrations.ddl import Migration
@@ -23,5 +24,6 @@ ALL: tuple[Migration, ...] = (
     m0004_accounts.MIGRATION,
     m0005_usage_caller.MIGRATION,
     m0007_limits.MIGRATION,
+    m0008_channels.MIGRATION,
     m0009_channel_status.MIGRATION,
 )

@@ -8,6 +8,7 @@ import pytest
 
 from store import audit, changes, keys
 from store.apply import Change, Editor
+from store.catalog import Route, load_snapshot
 from store.changes import CATALOG, KEYS, read_changes
 from store.cipher import Cipher
 from store.database import discard, execute
@@ -15,6 +16,7 @@ from store.document_kinds import KINDS
 from store.errors import NotFound, Refused
 from store.export import export, list_objects, show, to_toml
 from store.objects import Sealing, load
+from tests.certificates import Authority
 
 ALICE = "sk-given-0123456789"
 PLANS = """
@@ -138,6 +140,7 @@ cache_write_1h = "5", reasoning = "6", call = "0.000000007" }
     priority = -1
     weight = 2
     concurrency = 4
+    proxy = "http://proxy.test:3128"
     rpm = 5
     tpm = 6
     enabled = false
@@ -181,6 +184,77 @@ cache_write_1h = "5", reasoning = "6", call = "0.000000007" }
         for name, value in entry.fields.items():
             assert shown[name] == spec.fields[name].type.plain(value), (entry.kind, name)
     assert editor.apply(read(text)).changes == []
+
+
+ROUTED = """
+[[channel]]
+name = "openai-main"
+extra_headers = { X-Title = "env:TITLE", x-org = "org-of-ours" }
+proxy = "socks5://user:hunter2@proxy.test:1080"
+"""
+
+
+def test_secrets_of_a_channel_beside_its_keys(editor, read, applied, database, cipher):
+    outcome = editor.apply(read(ROUTED, TITLE="secret title"))
+    assert short(outcome) == [("channel", "openai-main", "update")]
+    assert editor.apply(read(ROUTED, TITLE="secret title")).changes == []
+    shown = show(database, "channel", "openai-main")
+    assert shown["extra_headers"] == {"x-title": "***", "x-org": "***"}
+    assert shown["proxy"] == "socks5://***@proxy.test:1080"
+    [entry] = [one for one in export(database)["channel"] if one["name"] == "openai-main"]
+    assert not {"extra_headers", "proxy"} & entry.keys()
+    tables = ("channels", "audit_log", "change_log")
+    rows = [execute(database, f'SELECT * FROM "{t}"').fetchall() for t in tables]
+    for secret in ("secret title", "org-of-ours", "hunter2"):
+        assert secret not in repr(rows) and secret not in repr(outcome), secret
+    [audited] = audit.entries(database, 1)
+    assert audited["after"] == {name: shown[name] for name in ("extra_headers", "proxy")}
+    channel = _loaded(database, cipher)
+    assert channel.extra_headers == {"x-title": "secret title", "x-org": "org-of-ours"}
+    assert channel.route.proxy == "socks5://user:hunter2@proxy.test:1080"
+    assert "hunter2" not in repr(channel) and "secret title" not in repr(channel)
+
+
+def _loaded(database, cipher):
+    channels = load_snapshot(database, cipher).channels
+    return next(one for one in channels if one.name == "openai-main")
+
+
+def test_single_edits_of_headers_and_of_the_way(editor, read, applied, database, cipher, tmp_path):
+    editor.apply(read(ROUTED, TITLE="secret title"))
+    change = {"extra_headers.X-Org": "", "extra_headers.x-new": "a, b"}
+    editor.set_fields("channel", "openai-main", change)
+    headers = {"x-title": "secret title", "x-new": "a, b"}
+    assert _loaded(database, cipher).extra_headers == headers
+    assert (
+        editor.set_fields("channel", "openai-main", {"extra_headers.x-new": "a, b"}).changes == []
+    )
+    ca_file = str(Authority(tmp_path).ca_file)
+    words = {"ca_file": ca_file, "proxy": "", "extra_headers": ""}
+    editor.set_fields("channel", "openai-main", words)
+    channel = _loaded(database, cipher)
+    assert (channel.extra_headers, channel.route) == ({}, Route(ca_file=ca_file))
+    with pytest.raises(Refused, match="proxy: must be a URL"):
+        editor.set_fields("channel", "openai-main", {"proxy": "hunter2"})
+    with pytest.raises(Refused, match="cannot be read"):
+        editor.set_fields("channel", "openai-main", {"ca_file": ca_file + "x"})
+    editor.set_fields("channel", "openai-main", {"ca_file": ""})
+    assert _loaded(database, cipher).route is None
+
+
+@pytest.mark.parametrize("field", ["extra_headers.x-a=secret", "proxy=http://a:b@c:1"])
+def test_what_cannot_be_opened_leaves_the_channel_out_until_it_is_set_again(
+    editor, database, cipher, field
+):
+    words = {"vendor": "demo", "family": "messages", "base_url": "http://x", "groups": ""}
+    name, _, value = field.partition("=")
+    editor.create("channel", "c", {**words, name: value})
+    another = Cipher(["another"])
+    snapshot = load_snapshot(database, another)
+    assert snapshot.channels == () and 'channel "c" is left out' in snapshot.faults[0]
+    renewed = Editor(database, Sealing(another, ["p"]), editor._vendors, "tester")
+    assert len(renewed.set_fields("channel", "c", {name: value}).changes) == 1
+    assert [one.name for one in load_snapshot(database, another).channels] == ["c"]
 
 
 def test_the_balance_is_credited_once(editor, read, applied, database):

@@ -8,6 +8,7 @@ from store.document_fields import (
     NAME,
     Boolean,
     Choice,
+    HeaderMap,
     Instant,
     Integer,
     ListOf,
@@ -15,6 +16,7 @@ from store.document_fields import (
     Number,
     Optional,
     PriceTable,
+    Sealed,
 )
 from store.pricing import format_money, parse_money
 
@@ -122,3 +124,27 @@ def test_what_is_refused(kind, value, hint):
 )
 def test_words_of_the_command_line(kind, word, value):
     assert kind.from_text(word) == value
+
+
+def test_a_table_of_headers():
+    sealed = Sealed("token")
+    kind = HeaderMap()
+    assert kind.parse({"X-A": "1", "x-b": sealed}) == {"x-a": "1", "x-b": sealed}
+    assert kind.from_text("X-A=b=c, x-d=e") == {"X-A": "b=c", "x-d": "e"}
+    assert "token" not in repr(sealed)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        (["x"], "must be a table"),
+        ({"Host": "x"}, 'entry "Host" is set by the gateway itself'),
+        ({"X-A": "1", "x-a": "2"}, 'entry "x-a" is there twice'),
+        ({"x-a": 1}, "must be a string"),
+        ({"x-a": ""}, "printable"),
+        ({f"x-{n}": "1" for n in range(33)}, "more than 32"),
+    ],
+)
+def test_what_is_no_table_of_headers(value, hint):
+    with pytest.raises(ValueError, match=hint):
+        HeaderMap().parse(value)

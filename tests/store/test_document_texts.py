@@ -2,7 +2,9 @@
 
 import pytest
 
+from adapters.registry import VENDORS
 from store import document_texts as texts
+from tests.certificates import Authority
 
 
 @pytest.mark.parametrize("name", ["a", "gpt-4.1", "org/model:latest", "A_b@c", "x" * 128, "a/b/c"])
@@ -111,3 +113,96 @@ def test_passwords_and_upstream_names():
 def test_the_nearest_name():
     assert texts.nearest("weigth", ["weight", "vendor"]) == '; did you mean "weight"?'
     assert texts.nearest("zzz", ["weight"]) == ""
+
+
+@pytest.mark.parametrize("name", ["X-Title", "openai-organization", "Anthropic-Beta", "a"])
+def test_headers_of_a_channel(name):
+    assert texts.header_name(name) == name.lower()
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a:", "X-\r\nEvil", "ä", "x" * 129, "a;", '"a"'])
+def test_what_is_no_name_of_a_header(name):
+    with pytest.raises(ValueError, match="no name of a header"):
+        texts.header_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("Authorization", "keys"),
+        ("x-api-key", "keys"),
+        ("Host", "leave it out"),
+        ("Content-Length", "leave it out"),
+        ("Transfer-Encoding", "leave it out"),
+        ("Accept-Encoding", "leave it out"),
+    ],
+)
+def test_headers_that_the_gateway_keeps_for_itself(name, cure):
+    with pytest.raises(ValueError, match=f"set by the gateway itself; .*{cure}"):
+        texts.header_name(name)
+
+
+def test_no_credential_of_a_vendor_can_be_set_as_a_header():
+    schemes = {vendor.auth for vendor in VENDORS.values()} - {"bearer"}
+    assert schemes | {"authorization"} <= texts.KEPT_HEADERS
+
+
+def test_values_of_headers():
+    for value in ("a", 'a b; c="d"', "x" * 4096):
+        assert texts.header_value(value) == value
+    for value in ("", " a", "a ", "a\r\nX-Evil: 1", "a\0", "ä", "x" * 4097):
+        with pytest.raises(ValueError, match="must have 1 to 4096 printable"):
+            texts.header_value(value)
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("http://proxy.test:3128", "http://proxy.test:3128"),
+        ("https://10.0.0.1:443/", "https://10.0.0.1:443"),
+        ("socks5://user:p%40ss@[::1]:1080", "socks5://user:p%40ss@[::1]:1080"),
+        ("http://user@proxy.test:1", "http://user@proxy.test:1"),
+    ],
+)
+def test_proxies(url, kept):
+    assert texts.proxy(url) == kept
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("proxy.test:3128", "like http://"),
+        ("ftp://proxy.test:21", "http, https, socks5"),
+        ("http://proxy.test", "with the port"),
+        ("http://proxy.test:0", "with the port"),
+        ("http://proxy.test:99999", "with the port"),
+        ("http://hunter2@:80", "like http://"),
+        ("http://user:hunter2@proxy.test:80/path", "no path"),
+        ("http://user:hunter2@proxy.test:80?a=b", "with the port"),
+        ("http://user:hun ter2@proxy.test:80", "no path"),
+        ("http://user:hunter2@x@proxy.test:80", "percent-encoded"),
+        ("http://user:hunter2%0a@proxy.test:80", "percent-encoded"),
+        ("http://pröxy.test:80", "ASCII"),
+        ("http://proxy.test:80" + "/" * 1100, "1024"),
+    ],
+)
+def test_what_is_no_proxy_and_no_password_in_the_message(url, hint):
+    with pytest.raises(ValueError) as caught:
+        texts.proxy(url)
+    assert hint in str(caught.value)
+    assert "hunter2" not in str(caught.value) and "hun" not in str(caught.value)
+
+
+def test_ca_files(tmp_path):
+    authority = Authority(tmp_path)
+    assert texts.ca_file(str(authority.ca_file)) == str(authority.ca_file)
+    empty = tmp_path / "empty.pem"
+    empty.write_text("nothing")
+    for path, hint in (
+        ("authority.pem", "absolute path"),
+        (str(tmp_path / "none.pem"), "cannot be read: No such file"),
+        (str(tmp_path), "cannot be read"),
+        (str(empty), "holds no certificates"),
+    ):
+        with pytest.raises(ValueError, match=hint):
+            texts.ca_file(path)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from store.document_fields import Sealed
 from store.errors import Refused
 from store.objects import Stored
 from store.words import entry_from_words, named
@@ -79,3 +80,11 @@ def test_a_missing_identity():
 )
 def test_names_of_new_objects(kind, name, words, identity):
     assert named(kind, name, words | {"rpm": "1"}) == identity | {"rpm": "1"}
+
+
+def test_one_header_is_changed_or_taken_away_and_the_others_stay_sealed():
+    kept = {"x-a": Sealed("a"), "x-b": Sealed("b"), "x-c": Sealed("c")}
+    stored = Stored("channel", "id", ("c",), {"extra_headers": kept}, {})
+    words = {"extra_headers.X-A": "new, with a comma", "extra_headers.x-B": ""}
+    entry = entry_from_words("channel", words, stored, {})
+    assert entry.fields == {"extra_headers": {"x-a": "new, with a comma", "x-c": Sealed("c")}}

@@ -187,14 +187,14 @@ async def test_private_addresses_are_refused_when_they_are_not_allowed(
 
 def resolve(monkeypatch, name, *addresses):
     """libcurl finds these addresses for a name and a port, as if a name server had said so."""
-    make = upstream_module._make_handle
+    make = upstream_module._make_curl
 
     def make_with_entries():
         curl = make()
         curl.setopt(pycurl.RESOLVE, [f"-{name}", f"{name}:{','.join(addresses)}"])
         return curl
 
-    monkeypatch.setattr(upstream_module, "_make_handle", make_with_entries)
+    monkeypatch.setattr(upstream_module, "_make_curl", make_with_entries)
 
 
 @pytest.mark.parametrize(
