@@ -6,12 +6,18 @@ every other verb slow.
 
 import time
 from collections import defaultdict
+from pathlib import Path
 
+import click
 import peewee
 
 from commands.nouns import Objects, noun
+from commands.output import config_option, json_option, print_json
+from commands.store_access import actor, opened_store
 from commands.subcommands import LazyVerb
 from store.channel_status import Status, of_channels, to_public, worst
+from store.export import show
+from store.keys_aside import reinstate, with_keys_aside
 from store.usage import rfc3339
 
 
@@ -20,6 +26,7 @@ def _with_status(db: peewee.Database, found: Objects) -> Objects:
     by_name: defaultdict[str, list[Status]] = defaultdict(list)
     for status in of_channels(db, int(time.time() * 1000)):
         by_name[status.name].append(status)
+    found = with_keys_aside(db, found)
     return [{**channel, **_status(by_name[channel["name"]])} for channel in found]
 
 
@@ -37,7 +44,7 @@ command = noun(
     "channel",
     (
         *("name", "enabled", "state", "reason", "since", "vendor", "family", "base_url"),
-        *("groups", "models", "priority", "weight"),
+        *("groups", "models", "priority", "weight", "keys_aside"),
     ),
     complete=_with_status,
     json_only=("status",),
@@ -45,3 +52,18 @@ command = noun(
 command.add_command(
     LazyVerb("test", "commands.channel_probe", "Make a real call through a channel.")
 )
+
+
+@command.command("reinstate")
+@click.argument("name")
+@click.option("--key", type=click.IntRange(1), help="Position of the key.  [default: all of them]")
+@config_option
+@json_option
+def reinstate_keys(name: str, key: int | None, config: Path | None, as_json: bool) -> None:
+    """Use upstream keys again at once that were put aside since their vendor refused them."""
+    with opened_store(config) as access:
+        count = reinstate(access.db, show(access.db, "channel", name), key, actor())
+    if as_json:
+        print_json({"channel": name, "reinstated": count})
+    else:
+        click.echo(f'channel "{name}": {count} {"key" if count == 1 else "keys"} reinstated')

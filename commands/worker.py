@@ -27,6 +27,7 @@ from conf.settings import ConfigError, Settings, from_plain
 from handlers.base import Deadlines, Site
 from handlers.logs import LogThread
 from handlers.relay.call import Call
+from handlers.relay.health import KeyNews
 from handlers.relay.limits import Limits, shared_cells
 from handlers.relay.live import LiveCalls
 from handlers.relay.memory import MemoryPolicy
@@ -43,12 +44,14 @@ from store.cipher import Cipher
 from store.database import open_database
 from store.errors import StoreError, StoreUnavailable
 from store.funds import Funds
+from store.ids import now_ms
 from store.journal import Journal
 from store.key_cache import KeyCache
 from store.keys import KeyEntry, find_key
+from store.keys_aside import KeyAside, News
 from store.leases import Order
 from store.refresh import Refresh
-from store.writer import Hooks, Writer
+from store.writer import DOWN, Hooks, Writer
 
 log = logging.getLogger("sluice.worker")
 
@@ -159,6 +162,8 @@ class Worker:
         self._prober = Prober(
             settings, self._relay.client, self._relay.health, self._loop.add_callback
         )
+        self._relay.health.on_key = self._tell_of_key
+        self._key_news = News(lambda: self._writer.state == DOWN)
         self._site = self._make_site()
         self._server = RelayServer(self._site)
         self._writer = self._make_writer()
@@ -214,6 +219,7 @@ class Worker:
             held=funds.held,
             open_breakers=lambda: self._open_breakers.rows,
             poll=self._poll,
+            tell=self._key_news.write,
         )
         return Writer(self._db, self._journal, self._orders.node, hooks)
 
@@ -225,6 +231,7 @@ class Worker:
     def _take_snapshot(self, snapshot: Snapshot) -> None:
         self._relay.snapshot = snapshot
         self._prober.take_snapshot(snapshot)
+        self._relay.health.take_keys_aside(snapshot, time.monotonic(), now_ms())
         for fault in snapshot.faults:
             log.error("%s", fault)
         self._catalog_seen = True
@@ -235,6 +242,24 @@ class Worker:
         refs = {change.ref for change in changes.changes if change.kind == KEYS}
         if refs or not changes.complete:
             self._relay.funds.reconsider(refs if changes.complete else None)
+
+    def _tell_of_key(self, news: KeyNews) -> None:
+        """Health has put an upstream key aside, or it answers again: for all workers."""
+        channel = news.channel
+        name = (channel.id, channel.fingerprints[news.key] if channel.fingerprints else "")
+        if news.wait_s is None:
+            self._key_news.answers(name)
+        else:
+            at_ms = now_ms()
+            until_ms = at_ms + round(news.wait_s * 1000)
+            aside = KeyAside(*name, at_ms, until_ms, news.times, news.reason)
+            which = f"upstream key {news.key + 1} of {len(channel.keys)}"
+            self._key_news.put_aside(
+                aside,
+                f"channel {channel.name}: {which} is refused and put aside for"
+                f" {news.wait_s:.0f} s: {news.reason}",
+            )
+        self._writer.wake()
 
     def _mark(self, call: Call, output_tokens: int) -> None:
         self._relay.mark(call, output_tokens)

@@ -15,6 +15,7 @@ from store.changes import current_version
 from store.cipher import Cipher, Unreadable
 from store.database import execute, snapshot_read
 from store.keys import KeyEntry
+from store.keys_aside import KeyAside, KeyName, load_keys_aside
 from store.pricing import Prices
 from store.sealed_fields import open_headers, open_proxy
 
@@ -116,6 +117,7 @@ class Snapshot:
     models: Mapping[str, Model]
     channels: tuple[Channel, ...]
     faults: tuple[str, ...] = ()
+    keys_aside: Mapping[KeyName, KeyAside] = field(default_factory=dict)
     _memo: dict[tuple[str, str, str], tuple[Channel, ...]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -189,6 +191,7 @@ def load_snapshot(db: peewee.Database, cipher: Cipher) -> Snapshot:
             models={model.name: model for model in _models(db)},
             channels=tuple(_channels(db, cipher, faults)),
             faults=tuple(faults),
+            keys_aside=load_keys_aside(db),
         )
 
     return snapshot_read(db, read)

@@ -18,6 +18,7 @@ from store.document_kinds import KINDS
 from store.document_texts import nearest
 from store.errors import NotFound, Refused
 from store.ids import new_ulid, now_ms
+from store.keys_aside import forget_keys
 from store.passwords import hash_password, verify_password
 from store.pricing import PRICE_NAMES
 from store.sealed_fields import same_headers, same_proxy, seal_headers, seal_proxy
@@ -240,6 +241,7 @@ class Writer:
             tables.Price.delete().where(tables.Price.model_id == stored.id).execute(self.db)
         if stored.kind == "channel":
             self._delete_channel_keys(stored.id)
+            forget_keys(self.db, stored.id)
         table: Any = TABLES[stored.kind]
         table.delete().where(table.id == stored.id).execute(self.db)
 
@@ -295,13 +297,16 @@ class Writer:
     def _write_channel_keys(self, channel_id: str, upstream_keys: list[str]) -> None:
         self._delete_channel_keys(channel_id)
         cipher = self.sealing.cipher
-        for position, key in enumerate(upstream_keys):
+        # Another key has nothing against it.
+        marks = [cipher.fingerprint(key) for key in upstream_keys]
+        forget_keys(self.db, channel_id, marks)
+        for position, (key, mark) in enumerate(zip(upstream_keys, marks, strict=True)):
             row = {
                 "id": new_ulid(),
                 "channel_id": channel_id,
                 "position": position,
                 "cipher": cipher.encrypt(key),
-                "fingerprint": cipher.fingerprint(key),
+                "fingerprint": mark,
             }
             tables.ChannelKey.insert(row).execute(self.db)
 

@@ -63,7 +63,8 @@ class Hooks:
 
     `applied`, `answered` and `recalled` are those of Funds and must be handed over in order; `held`
     is its table; `open_breakers` is what health has against channels; `poll` is called once a
-    second and may read the database.
+    second and may read the database; `tell` is called in every round and writes what the loop has
+    to tell, if there is something.
     """
 
     applied: Callable[[dict[str, int], dict[str, int]], None]
@@ -72,6 +73,7 @@ class Hooks:
     held: Callable[[], dict[str, int]]
     open_breakers: Callable[[], Mapping[breakers.Name, breakers.Open]]
     poll: Callable[[peewee.Database], None]
+    tell: Callable[[peewee.Database], None] = lambda db: None
 
 
 class _Source:
@@ -131,6 +133,10 @@ class Writer:
         self._orders.put(order)
         self._wake.set()
         return True
+
+    def wake(self) -> None:
+        """There is something to tell."""
+        self._wake.set()
 
     def stop(self, timeout_s: float) -> bool:
         """End the journal, apply what it holds and end; whether all of it was applied in time.
@@ -192,6 +198,7 @@ class Writer:
             self._resolve(self._own)
             if not stopping:
                 self._poll()
+        self._beside(self._tell, "what other workers shall know cannot be told")
         if not stopping:
             self._serve_orders()
             self._look_for_recalls()
@@ -238,6 +245,9 @@ class Writer:
 
     def _take_news(self) -> None:
         self._hooks.poll(self._db)
+
+    def _tell(self) -> None:
+        self._hooks.tell(self._db)
 
     def _keep_status(self) -> None:
         breakers.show(self._db, self._own.id, self._breakers_shown, self._hooks.open_breakers())

@@ -3,7 +3,8 @@
 A breaker stands for a channel × model × upstream key, and one for a channel × upstream key alone,
 for an account that is refused is refused for every model. Only those that have failed lately have
 one, so that nothing is looked up while all is well. Sans-io: the clock (monotonic, s) and chance
-are given. Nothing is stored: a worker that starts knows nothing.
+are given. Nothing is stored but keys put aside: `on_key` tells of them, `take_keys_aside` takes in
+what all workers have told.
 
 Closed: calls pass; ROW faults (or slow starts) in a row, or RATE of the last WINDOW, open it.
 Open: no call passes until the cool-down is over. Then exactly one call, the probe, shows whether it
@@ -13,12 +14,13 @@ than none.
 
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
 from adapters.faults import MAX_RETRY_AFTER_S, Condition, Fault
-from store.catalog import Channel
+from store.catalog import Channel, Snapshot
+from store.keys_aside import MAX_ASIDE_MS, KeyAside, KeyName
 
 log = logging.getLogger("sluice.health")
 
@@ -29,7 +31,7 @@ WINDOW_S = 60.0  # silence after which older results do not count for the rate
 COOL_S, COOL_MAX_S = 5.0, 60.0  # the first cool-down; each one that follows is twice as long
 MAX_DOUBLINGS = 16
 PROBE_S = 60.0  # a probe without an end for so long leaves its place to another one
-KEY_COOL_S, KEY_COOL_MAX_S = 600.0, 3600.0  # of an upstream key that was refused
+KEY_COOL_S, KEY_COOL_MAX_S = 600.0, MAX_ASIDE_MS / 1000  # of an upstream key that was refused
 JITTER = 0.25  # a cool-down is up to this part shorter, so that workers do not come back as one
 FORGET_S = 300.0  # closed for so long, the next cool-down is the first one again
 SLOW_S = 5.0  # no start below this is slow
@@ -94,11 +96,23 @@ class Trial(Struct):
     counted: bool = False  # as one that went well, when its answer began
 
 
+class KeyNews(Struct, frozen=True):
+    """An upstream key was refused and is aside for `wait_s`, or (None) answers again."""
+
+    channel: Channel
+    key: int
+    wait_s: float | None = None
+    times: int = 0
+    reason: str = ""
+
+
 class Health:
     """Breakers, what start is usual, and whose turn it is among a channel's upstream keys."""
 
     def __init__(self, random: Callable[[], float]) -> None:
         self._random = random
+        self.on_key: Callable[[KeyNews], None] = _tell_nobody
+        self._stored: Mapping[KeyName, KeyAside] = {}
         self.breakers: dict[BreakerName, Breaker] = {}
         self._turns: dict[str, int] = {}
         self._usual_s: dict[tuple[str, str, str], float] = {}  # until an answer began
@@ -127,6 +141,38 @@ class Health:
                     return reason, wait_s
                 slow = SLOW, wait_s
         return slow
+
+    # ---- what all workers know ----------------------------------------------------------------
+
+    def take_keys_aside(self, snapshot: Snapshot, now_s: float, now_ms: int) -> None:
+        """Keys that the store says are aside, and no more those that it has said before.
+
+        `now_ms`: the wall clock of now. However wrong it is, no key is aside for longer than
+        KEY_COOL_MAX_S after its row was seen first.
+        """
+        before, stored = self._stored, snapshot.keys_aside
+        if not (before or stored):
+            return
+        self._stored = stored
+        for channel in snapshot.channels:
+            for key, fingerprint in enumerate(channel.fingerprints or ("",)):
+                name = (channel.id, fingerprint)
+                row = stored.get(name)
+                if row is None and name in before:
+                    self._take_back(_key_name(channel, key))
+                elif row is not None and row != before.get(name):
+                    left_s = min(max(0.0, (row.until_ms - now_ms) / 1000), KEY_COOL_MAX_S)
+                    self._take_aside(_key_name(channel, key), now_s, left_s, row.times)
+
+    def _take_aside(self, name: BreakerName, now_s: float, left_s: float, times: int) -> None:
+        breaker = self._breaker(name, now_s)
+        breaker.open, breaker.reason, breaker.openings = True, KEY_ASIDE, times
+        breaker.since_s, breaker.until_s = now_s, now_s + left_s
+
+    def _take_back(self, name: BreakerName) -> None:
+        found = self.breakers.get(name)
+        if found is not None and found.reason == KEY_ASIDE:
+            del self.breakers[name]
 
     # ---- for an attempt --------------------------------------------------------------------------
 
@@ -180,13 +226,13 @@ class Health:
         if not (trial.slow or trial.counted):
             self._count_well(trial, now_s)
 
-    def failed(self, trial: Trial, now_s: float, fault: Fault, key_aside: bool = False) -> None:
-        """The attempt failed. `key_aside`: the upstream refuses this key, whatever is asked.
+    def failed(self, trial: Trial, now_s: float, fault: Fault, key_aside: str = "") -> None:
+        """The attempt failed. `key_aside`: how the upstream refuses this key, whatever is asked.
 
         What the client caused counts as nothing.
         """
         if key_aside:
-            self._put_key_aside(trial, now_s, fault)
+            self._put_key_aside(trial, now_s, key_aside)
         elif fault.retry_after_s is not None and fault.condition in _WAITS:
             self._obey(trial, now_s, fault)
         elif fault.blame != "client":
@@ -215,14 +261,13 @@ class Health:
                 return False
         return True
 
-    def _put_key_aside(self, trial: Trial, now_s: float, fault: Fault) -> None:
+    def _put_key_aside(self, trial: Trial, now_s: float, reason: str) -> None:
         name = _key_name(trial.channel, trial.key)
         breaker = self._breaker(name, now_s)
         if self._may_judge(breaker, trial):
             self._open(breaker, now_s, KEY_ASIDE)
-            told = "channel %s: upstream key %d of %d is refused and put aside for %.0f s: %s"
-            count, wait_s = len(trial.channel.keys), breaker.until_s - now_s
-            log.error(told, trial.channel.name, trial.key + 1, count, wait_s, fault.code)
+            wait_s, times = breaker.until_s - now_s, breaker.openings
+            self.on_key(KeyNews(trial.channel, trial.key, wait_s, times, reason))
 
     def _obey(self, trial: Trial, now_s: float, fault: Fault) -> None:
         """The upstream says itself how long it is not to be asked."""
@@ -295,6 +340,8 @@ class Health:
 
     def _close_probed(self, trial: Trial, now_s: float, failed: int = 0) -> None:
         for breaker in trial.probes:
+            if breaker.reason == KEY_ASIDE:
+                self.on_key(KeyNews(trial.channel, trial.key))
             breaker.open, breaker.probe = False, None
             breaker.failed, breaker.slow = failed, 0
             breaker.since_s = now_s
@@ -348,6 +395,10 @@ class Health:
         told = "channel %s, model %s, upstream key %d is left alone for %.0f s: %s"
         wait_s = breaker.until_s - now_s
         log.warning(told, trial.channel.name, trial.model, key + 1, wait_s, why)
+
+
+def _tell_nobody(news: KeyNews) -> None:
+    """A Health whose keys are nobody's business, as that of a plan that is only shown."""
 
 
 def _too_many(bits: int) -> bool:

@@ -298,13 +298,13 @@ class Relay:
         call.trial = trial
         try:
             end = await self._try(call, step, pump)
-            self._learn(trial, end)
+            self._learn(trial, end, call.attempts[-1].status)
         finally:
             call.trial = None
             health.release(trial)
         return end
 
-    def _learn(self, trial: Trial, end: AttemptEnd) -> None:
+    def _learn(self, trial: Trial, end: AttemptEnd, status: int | None) -> None:
         """What the end of an attempt says of the channel."""
         fault, ending = end.fault, end.ending
         if ending is not None:
@@ -313,7 +313,8 @@ class Relay:
                 return
             fault = ending.fault if ending.outcome in _BROKEN else None
         if fault is not None and end.counts:
-            self.health.failed(trial, time.monotonic(), fault, fault.key_refused)
+            refused = f"upstream status {status}" if fault.key_refused else ""
+            self.health.failed(trial, time.monotonic(), fault, refused)
 
     def _waiting(self, call: Call) -> None:
         """A call has no answer yet, and a second has passed."""

@@ -83,7 +83,9 @@ class Prober:
             outcome = await probe.call(self._client, target, self._limits)
             now_s = time.monotonic()
             if outcome.fault is not None:
-                health.failed(trial, now_s, outcome.fault, outcome.fault.key_refused)
+                refused = outcome.fault.key_refused
+                told = f"upstream status {outcome.status}" if refused else ""
+                health.failed(trial, now_s, outcome.fault, told)
             else:
                 if outcome.first_byte_ms is not None:
                     health.started(trial, now_s, outcome.first_byte_ms / 1000)

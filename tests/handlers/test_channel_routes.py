@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import socket
 import threading
 import time
 
@@ -12,73 +11,13 @@ from tests.certificates import Authority
 from tests.handlers.client import exchange
 from tests.handlers.dialects import CHAT, MESSAGES, PATHS, ask, check_refusal, credentials
 from tests.handlers.documents import UPSTREAM_KEY, channel, document
+from tests.handlers.echo import Echo, answer_of
 from tests.proxy import Proxy
 
 LOGIN = "sluice:proxy-hunter2"
 CHANGES_AFTER_S = 2.5  # a running gateway has taken them in
-PATIENCE_S = 20
 SECRET = "org-secret-4711"
-ANSWER = {
-    "id": "chatcmpl-1",
-    "object": "chat.completion",
-    "model": "up",
-    "choices": [
-        {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
-    ],
-    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-}
 OURS = {"X-Org": SECRET, "Anthropic-Version": "2029-01-01"}
-
-
-def answer_of(status, body):
-    data = json.dumps(body).encode()
-    head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(data)}"
-    return f"{head}\r\nConnection: close\r\n\r\n".encode() + data
-
-
-class Echo:
-    """Keeps the requests; answers each in the same way and closes."""
-
-    def __init__(self, tls=None):
-        self.requests = []
-        self.answer = answer_of(200, ANSWER)
-        self._tls = tls
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def close(self):
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _listen(self):
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                with connection, contextlib.suppress(OSError):
-                    self._serve(connection)
-
-    def _serve(self, connection):
-        if self._tls is None:
-            self._answer(connection)
-        else:
-            with self._tls.wrap_socket(connection, server_side=True) as wrapped:
-                self._answer(wrapped)
-
-    def _answer(self, connection):
-        connection.settimeout(PATIENCE_S)
-        with connection.makefile("rb") as reader:
-            head = b""
-            while not head.endswith(b"\r\n\r\n"):
-                line = reader.readline()
-                if not line:
-                    return
-                head += line
-            lines = head.decode().lower().splitlines()
-            size = next(int(line[15:]) for line in lines if line.startswith("content-length:"))
-            self.requests.append((head + reader.read(size)).decode())
-        connection.sendall(self.answer)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import heapq
 import itertools
-import logging
 import random
 
 import pytest
@@ -16,6 +15,7 @@ from handlers.relay.health import (
     FORGET_S,
     JITTER,
     KEY_ASIDE,
+    KEY_COOL_MAX_S,
     KEY_COOL_S,
     PLAIN,
     PROBE_S,
@@ -29,6 +29,8 @@ from handlers.relay.health import (
     Health,
 )
 from handlers.relay.plan import Planner
+from store.catalog import Snapshot
+from store.keys_aside import KeyAside
 from tests.handlers.relay.test_plan import MODEL, channel
 
 ONE = channel("one")
@@ -248,21 +250,99 @@ def test_a_later_word_of_a_running_call_prolongs_the_wait(health):
     assert wait(health, 1.0) == 30.0
 
 
-def test_a_refused_key_is_put_aside_at_once_for_all_models(health, caplog):
+def refuse(health, at, one=ONE, key=0):
+    refused = fault(Condition.CHANNEL_MISCONFIGURED)
+    return fail(health, at, one, key, error=refused, key_aside="upstream status 401")
+
+
+@pytest.fixture
+def told(health):
+    news = []
+    health.on_key = news.append
+    return news
+
+
+def test_a_refused_key_is_put_aside_at_once_for_all_models(health, told):
     two = channel("two", keys=("sk-first-secret", "sk-second-secret"))
-    with caplog.at_level(logging.ERROR):
-        fail(health, 0.0, two, error=fault(Condition.CHANNEL_MISCONFIGURED), key_aside=True)
+    refuse(health, 0.0, two)
     assert wait(health, 0.0, two) >= KEY_COOL_S * (1 - JITTER)
     assert why(health, 0.0, two, "other") == KEY_ASIDE
     assert why(health, 0.0, two, key=1) == ""
-    (line,) = caplog.messages
-    assert "channel two: upstream key 1 of 2" in line and "secret" not in line
-    fail(health, 1.0, two, error=fault(Condition.CHANNEL_MISCONFIGURED), key_aside=True)
-    assert len(caplog.messages) == 1
+    refuse(health, 1.0, two)
+    [news] = told
+    assert (news.channel, news.key, news.times) == (two, 0, 1)
+    assert (news.wait_s, news.reason) == (wait(health, 0.0, two), "upstream status 401")
+
+
+def test_only_the_probe_of_a_key_brings_it_back_and_is_told(health, told):
+    running = health.begin(ONE, MODEL, 0, 0.0)
+    refuse(health, 1.0)
+    health.succeeded(running, 2.0)  # it was let in before
+    assert why(health, 2.0) == KEY_ASIDE and len(told) == 1
+    again = 1.0 + wait(health, 1.0)
+    refuse(health, again)
+    assert (told[1].times, len(told)) == (2, 2)
+    assert told[1].wait_s >= 2 * KEY_COOL_S * (1 - JITTER)
+    succeed(health, again + told[1].wait_s)
+    assert (told[2].key, told[2].wait_s, len(told)) == (0, None, 3)
+
+
+def stored(*rows, channels=(ONE,)):
+    """A snapshot with these (channel, fingerprint, until_ms, times)."""
+    aside = [KeyAside(c.id, f, 0, until_ms, times, "") for c, f, until_ms, times in rows]
+    return Snapshot(1, {}, {}, channels, keys_aside={row.name: row for row in aside})
+
+
+TWO = channel("two", keys=("x", "y"), fingerprints=("fx", "fy"))
+NOW_MS = 1_800_000_000_000
+
+
+def test_what_other_workers_have_put_aside_is_aside_here(health, told):
+    row = (TWO, "fy", NOW_MS + 60_000, 2)
+    health.take_keys_aside(stored(row, channels=(ONE, TWO)), 100.0, NOW_MS)
+    assert (why(health, 100.0, TWO, key=1), wait(health, 100.0, TWO, key=1)) == (KEY_ASIDE, 60.0)
+    assert why(health, 100.0, TWO, key=0) == why(health, 100.0) == "" and told == []
+    refuse(health, 160.0, TWO, key=1)  # the probe: the doubling goes on where the others were
+    assert told[0].times == 3 and told[0].wait_s >= KEY_COOL_MAX_S * (1 - JITTER) / 2
+    health.take_keys_aside(stored(channels=(ONE, TWO)), 170.0, NOW_MS)
+    assert why(health, 170.0, TWO, key=1) == ""
+
+
+def test_an_old_row_lets_a_probe_through_and_no_more(health, told):
+    health.take_keys_aside(stored((TWO, "fx", NOW_MS - 5, 1), channels=(TWO,)), 0.0, NOW_MS)
+    trial = health.begin(TWO, MODEL, 0, 0.0)
+    assert health.begin(TWO, MODEL, 0, 0.0) is None
+    health.succeeded(trial, 1.0)
+    assert told == [module.KeyNews(TWO, 0)]
+
+
+def test_what_is_not_in_the_store_yet_stays_aside(health):
+    """A snapshot may be older than what this worker has met since."""
+    refuse(health, 0.0)
+    for snapshot in (stored(), stored((TWO, "fx", NOW_MS + 5, 1), channels=(ONE, TWO))):
+        health.take_keys_aside(snapshot, 1.0, NOW_MS)
+        assert why(health, 1.0) == KEY_ASIDE
+
+
+def test_a_channel_without_keys_is_put_aside_as_one(health):
+    bare = channel("bare", keys=())
+    health.take_keys_aside(stored((bare, "", NOW_MS + 9_000, 1), channels=(bare,)), 0.0, NOW_MS)
+    assert why(health, 0.0, bare) == KEY_ASIDE
+
+
+@pytest.mark.parametrize("back_ms", [0, 3_600_000, 10**12])
+def test_no_clock_keeps_a_key_aside_for_ever(health, back_ms):
+    """The wall clock is set back, and snapshots come again and again."""
+    snapshot = stored((TWO, "fx", NOW_MS + 600_000, 1), channels=(TWO,))
+    for at in range(0, 3_600, 60):
+        again = stored((TWO, "fx", NOW_MS + 600_000, 1), channels=(TWO,))
+        health.take_keys_aside(snapshot if at % 120 else again, float(at), NOW_MS - back_ms)
+    assert wait(health, 0.0, TWO) == min(600.0 + back_ms / 1000, KEY_COOL_MAX_S)
+    assert health.begin(TWO, MODEL, 0, KEY_COOL_MAX_S) is not None
 
 
 def test_a_replaced_key_has_nothing_against_it(health):
-    fail(health, 0.0, error=fault(Condition.CHANNEL_MISCONFIGURED), key_aside=True)
+    refuse(health, 0.0)
     assert why(health, 0.0) == KEY_ASIDE
     assert why(health, 0.0, channel("one", keys=("new",))) == ""
 
