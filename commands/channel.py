@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import peewee
 
+from commands.edits import editor, print_outcome
 from commands.nouns import Objects, noun
 from commands.output import config_option, json_option, print_json
 from commands.store_access import actor, opened_store
@@ -43,8 +44,8 @@ def _status(models: list[Status]) -> dict[str, object]:
 command = noun(
     "channel",
     (
-        *("name", "enabled", "state", "reason", "since", "vendor", "family", "base_url"),
-        *("groups", "models", "priority", "weight", "keys_aside"),
+        *("name", "enabled", "draining", "state", "reason", "since", "vendor", "family"),
+        *("base_url", "groups", "models", "priority", "weight", "keys_aside"),
     ),
     complete=_with_status,
     json_only=("status",),
@@ -52,6 +53,21 @@ command = noun(
 command.add_command(
     LazyVerb("test", "commands.channel_probe", "Make a real call through a channel.")
 )
+
+
+@command.command("drain")
+@click.argument("name")
+@config_option
+@json_option
+def drain(name: str, config: Path | None, as_json: bool) -> None:
+    """Give a channel no new calls; running ones end in their time. `enable` ends it.
+
+    Unlike disable: its models stay offered (calls wait for other channels), and responses that are
+    stored there can still be asked for and continued.
+    """
+    with opened_store(config) as access:
+        outcome = editor(access).drain(name)
+    print_outcome(outcome, as_json)
 
 
 @command.command("reinstate")

@@ -96,6 +96,8 @@ def _explained(
         )
         channels = _channels(call, model)
         _admit(call, model)
+        if not call.candidates:
+            raise Fault(Condition.NO_CHANNEL, model=model)
         _check_money(access.db, call)
     except Fault as fault:
         return {"allowed": False, "reason": fault.code, "channels": channels}
@@ -123,15 +125,18 @@ def _admit(call: Call, model: str) -> None:
 
 
 def _channels(call: Call, model: str) -> list[dict[str, Any]]:
-    """Those that can take the call, as a plan has them while all are well; then the others."""
+    """Those that can take the call, as a plan has them but for breakers; then the others."""
     snapshot, group, family = call.snapshot, call.key.group, call.family.name
     candidates = snapshot.candidates(group, model, family)
     counting = call.operation.counting
     able = [one for one in candidates if not counting or VENDORS[one.vendor].counts]
-    planner = Planner(Health(random.random), random.random)
-    steps = planner.plan(able, model, time.monotonic(), len(able))
+    health, now_s = Health(random.random), time.monotonic()
+    health.take_keys_aside(snapshot, now_s, call.arrival.started_ms)
+    planner = Planner(health, random.random)
+    steps = planner.plan(able, model, now_s, len(able))
     shown = [_shown(step.channel, model, None) for step in steps]
-    others = [LeftOut(one, NO_COUNTING) for one in candidates if one not in able]
+    others = planner.left_out(able, model, now_s)
+    others += [LeftOut(one, NO_COUNTING) for one in candidates if one not in able]
     others += not_candidates(snapshot, group, model, family)
     return shown + [_shown(one.channel, model, one.reason) for one in others]
 

@@ -15,6 +15,7 @@ import socket
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -63,6 +64,7 @@ STOP_WITHIN_S = 2.0
 WRITER_STOP_S = 10.0  # for the last records, while the database answers
 DRAIN_POLL_S = 0.05
 STDIN_CHUNK_BYTES = 65536
+ENDING_SHOWN = 100  # channels in a report
 
 
 class Orders(msgspec.Struct):
@@ -171,6 +173,7 @@ class Worker:
         self._drained: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._draining_task: asyncio.Task[None] | None = None
         self._catalog_seen = False
+        self._left: dict[str, str] = {}  # channels without new calls: id -> name
 
     def _make_relay(self, keys: secrets.Secrets) -> Relay:
         live = LiveCalls(self._settings.upstream, self._mark)
@@ -229,6 +232,7 @@ class Worker:
         self._prober.rota.look(db)
 
     def _take_snapshot(self, snapshot: Snapshot) -> None:
+        self._compare_channels(snapshot)
         self._relay.snapshot = snapshot
         self._prober.take_snapshot(snapshot)
         self._relay.health.take_keys_aside(snapshot, time.monotonic(), now_ms())
@@ -236,6 +240,19 @@ class Worker:
             log.error("%s", fault)
         self._catalog_seen = True
         self._report()
+
+    def _compare_channels(self, snapshot: Snapshot) -> None:
+        """Those that take no calls any more may have running ones; those that lead elsewhere start
+        with nothing against them."""
+        before = {one.id: one for one in self._relay.snapshot.channels}
+        names = {one.id: one.name for one in (*before.values(), *snapshot.channels)}
+        running = self._relay.live.running_at(self._left)
+        names |= {id_: name for id_, name in self._left.items() if name in running}
+        taking = {one.id for one in snapshot.channels if one.takes_calls}
+        self._left = {id_: name for id_, name in names.items() if id_ not in taking}
+        for channel in snapshot.channels:
+            if channel.id in before and channel.leads_elsewhere(before[channel.id]):
+                self._relay.health.forget(channel)
 
     def _take_changes(self, changes: Changes) -> None:
         self._relay.keys.apply_changes(changes)
@@ -300,12 +317,18 @@ class Worker:
                 "streams": self._relay.live.streams,
                 "calls": self._relay.live.calls,
                 "connections": self._server.connections,
+                "ending": self._ending(),
                 "store": self._writer.state,
                 "journal_backlog_bytes": self._journal.backlog_bytes,
                 "open_breakers": len(self._open_breakers.rows),
                 "draining": self._server.draining,
             }
         )
+
+    def _ending(self) -> dict[str, int]:
+        """Calls that still run at channels which are given no more: disabled, draining, removed."""
+        counts = self._relay.live.running_at(self._left) if self._left else {}
+        return dict(islice(counts.items(), ENDING_SHOWN))
 
     def _not_ready_because(self) -> str:
         if self._server.draining:

@@ -114,8 +114,18 @@ class Editor:
         return self._carry_out(plan)
 
     def set_enabled(self, kind: str, name: str, enabled: bool) -> Outcome:
-        """Enable or disable one object; so already: changes nothing. NotFound, Refused."""
-        return self.set_fields(kind, name, {"enabled": "true" if enabled else "false"})
+        """Enable or disable one object; so already: changes nothing. NotFound, Refused.
+
+        A channel that is enabled does not drain any more.
+        """
+        words = {"enabled": "true" if enabled else "false"}
+        if enabled and kind == "channel":
+            words["draining"] = "false"
+        return self.set_fields(kind, name, words)
+
+    def drain(self, name: str) -> Outcome:
+        """Give a channel no new calls, until it is enabled; those that run go on. NotFound."""
+        return self.set_fields("channel", name, {"draining": "true"})
 
     def remove(self, kind: str, name: str) -> Outcome:
         """Remove one object; Refused while others refer to it, NotFound.

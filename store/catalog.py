@@ -101,11 +101,22 @@ class Channel:
     limited: bool = field(init=False)
     extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     route: Route | None = None
+    draining: bool = False
 
     def __post_init__(self) -> None:
         own = self.rpm or self.tpm or self.concurrency
         of_keys = self.key_rpm or self.key_tpm or self.key_concurrency
         object.__setattr__(self, "limited", bool(own or of_keys))
+
+    def leads_elsewhere(self, before: "Channel") -> bool:
+        """Whether requests go another way than by this channel as it was before."""
+        now = (self.vendor, self.base_url, self.route, self.extra_headers)
+        return now != (before.vendor, before.base_url, before.route, before.extra_headers)
+
+    @property
+    def takes_calls(self) -> bool:
+        """Whether new calls may be given to it, but for those about what it has stored."""
+        return self.enabled and not self.draining
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +134,7 @@ class Snapshot:
     )
 
     def candidates(self, group: str, model: str, family: str) -> tuple[Channel, ...]:
-        """Enabled channels that serve a model to a group in a family, highest priority first.
+        """Channels that may take a call for a model of a group in a family, highest priority first.
 
         Empty when the group may not use the model, or it is disabled or has no prices.
         """
@@ -133,8 +144,14 @@ class Snapshot:
             if not self._permits(group, model):
                 # Not remembered: clients make these names up.
                 return ()
-            found = self._memo[key] = self._search(key)
+            found = self._memo[key] = tuple(c for c in self._search(key) if c.takes_calls)
         return found
+
+    def serves(self, group: str, model: str, family: str) -> bool:
+        """Whether the model is offered: some enabled channel has it, though it may be draining."""
+        if self.candidates(group, model, family):
+            return True
+        return self._permits(group, model) and bool(self._search((group, model, family)))
 
     def native(self, group: str, family: str) -> tuple[Channel, ...]:
         """Enabled channels of a group that speak a family, whatever models they serve."""
@@ -147,7 +164,7 @@ class Snapshot:
     def offers(self, group: str, model: str) -> bool:
         """True when some enabled channel serves the model to the group, in whatever family."""
         families = {channel.family for channel in self.channels}
-        return any(self.candidates(group, model, family) for family in families)
+        return any(self.serves(group, model, family) for family in families)
 
     def listed(self, key: KeyEntry, family: str) -> list[Model]:
         """The models this key can call by the entry of this family now, in order of name."""
@@ -155,7 +172,7 @@ class Snapshot:
         if group is None or family not in group.entries:
             return []
         names = self.models if key.models is None else key.models & self.models.keys()
-        return [self.models[n] for n in sorted(names) if self.candidates(key.group, n, family)]
+        return [self.models[n] for n in sorted(names) if self.serves(key.group, n, family)]
 
     def _permits(self, group_name: str, model_name: str) -> bool:
         group, model = self.groups.get(group_name), self.models.get(model_name)
@@ -248,7 +265,7 @@ def _channels(db: peewee.Database, cipher: Cipher, faults: list[str]) -> list[Ch
         sealed.setdefault(channel_id, []).append((token, fingerprint))
     query = """SELECT "id", "name", "vendor", "family", "base_url", "groups", "models",
       "priority", "weight", "enabled", "rpm", "tpm", "concurrency", "key_rpm", "key_tpm",
-      "key_concurrency", "extra_headers", "proxy", "ca_file" FROM "channels" """
+      "key_concurrency", "extra_headers", "proxy", "ca_file", "draining" FROM "channels" """
     channels = []
     for row in execute(db, query).fetchall():
         try:
@@ -283,4 +300,5 @@ def _channel(row: Sequence[Any], keys: tuple[tuple[str, str], ...], cipher: Ciph
         key_concurrency=row[15],
         extra_headers=open_headers(cipher, json.loads(row[16] or "{}")),
         route=Route(proxy, ca_file) if proxy or ca_file else None,
+        draining=bool(row[19]),
     )

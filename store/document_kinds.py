@@ -131,6 +131,7 @@ KINDS: Mapping[str, Kind] = {
             "proxy": Field(Optional(PROXY), None, secret=True),
             "ca_file": Field(Optional(CA_FILE), None),
             **_ENABLED,
+            "draining": Field(Boolean(), False),
         },
     ),
     "user": Kind(

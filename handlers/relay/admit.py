@@ -152,9 +152,10 @@ def check_stored(call: Call, stored: StoredRef) -> None:
 
 def check_counting(call: Call) -> None:
     """Leaves the channels whose vendors count tokens. Raises Fault E31 when there are none."""
-    call.candidates = tuple(one for one in call.candidates if VENDORS[one.vendor].counts)
-    if not call.candidates:
+    able = tuple(one for one in call.candidates if VENDORS[one.vendor].counts)
+    if call.candidates and not able:
         raise Fault(Condition.UNKNOWN_PATH, "No channel of this model counts tokens.")
+    call.candidates = able
 
 
 def check_model(call: Call, name: str) -> None:
@@ -165,9 +166,10 @@ def check_model(call: Call, name: str) -> None:
     if key.models is not None and name not in key.models:
         raise Fault(Condition.MODEL_NOT_FOUND, model=call.model_name)
     call.candidates = snapshot.candidates(group.name, name, call.family.name)
-    if not call.candidates:
+    # Where all channels drain there are none, either; the plan tells that.
+    if not call.candidates and not snapshot.serves(group.name, name, call.family.name):
         raise Fault(Condition.MODEL_NOT_FOUND, model=call.model_name)
-    # What has candidates has prices, too.
+    # What is offered has prices, too.
     call.model = model = snapshot.models[name]
     call.prices = model.prices_at(call.arrival.started_ms)
 

@@ -164,6 +164,12 @@ class Health:
                     left_s = min(max(0.0, (row.until_ms - now_ms) / 1000), KEY_COOL_MAX_S)
                     self._take_aside(_key_name(channel, key), now_s, left_s, row.times)
 
+    def forget(self, channel: Channel) -> None:
+        """The channel leads elsewhere now: only what is known of its keys still counts."""
+        gone = [n for n, b in self.breakers.items() if n[0] == channel.id and b.reason != KEY_ASIDE]
+        for name in gone:
+            del self.breakers[name]
+
     def _take_aside(self, name: BreakerName, now_s: float, left_s: float, times: int) -> None:
         breaker = self._breaker(name, now_s)
         breaker.open, breaker.reason, breaker.openings = True, KEY_ASIDE, times

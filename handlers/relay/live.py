@@ -4,7 +4,7 @@ One sweep a second serves all of them, so that an open stream costs no timer of 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -62,6 +62,15 @@ class LiveCalls:
         """The call is over. Idempotent."""
         self._calls.pop(call.arrival.call_id, None)
         self._streams.pop(call.arrival.call_id, None)
+
+    def running_at(self, channels: Mapping[str, str]) -> dict[str, int]:
+        """How many calls run at these channels (id -> name), by name; none: left out."""
+        counts: dict[str, int] = {}
+        for call in self._calls.values():
+            name = None if call.channel is None else channels.get(call.channel.id)
+            if name is not None:
+                counts[name] = counts.get(name, 0) + 1
+        return counts
 
     def force_end(self) -> None:
         """Ends every running call: the drain's time is up."""

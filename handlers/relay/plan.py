@@ -16,6 +16,7 @@ from handlers.relay.health import SLOW, Health
 from store.catalog import Channel, Snapshot
 
 DISABLED = "disabled"
+DRAINING = "draining"
 OTHER_GROUP = "not_for_this_group"
 OTHER_FAMILY = "other_family"
 AT_ITS_LIMIT = "at_its_limit"
@@ -189,6 +190,8 @@ def not_candidates(snapshot: Snapshot, group: str, model: str, family: str) -> l
             reason = OTHER_GROUP
         elif channel.family != family:
             reason = OTHER_FAMILY
+        elif channel.draining:
+            reason = DRAINING
         if reason:
             found.append(LeftOut(channel, reason))
     return sorted(found, key=lambda one: one.channel.name)

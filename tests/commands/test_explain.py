@@ -1,9 +1,12 @@
 """`explain`: the same words as the gateway, with every reason, and nothing spent."""
 
 import json
+import time
 
 import pytest
 
+from store.database import discard, execute, open_database
+from store.keys_aside import KeyAside, put_aside
 from tests.commands.conftest import document
 
 SECRET = "sk-given-by-the-operator-1"
@@ -182,3 +185,21 @@ def test_text_for_people_and_misuse(world):
     assert "--key-id" in world.misused("explain", *args)
     assert "--key-id" in world.misused("explain", "--key", "a", "--key-id", "b", *args)
     assert "sk-up" not in json.dumps(explain(world))
+
+
+def test_draining_channels_and_keys_put_aside(world):
+    shown = world.json("channel", "show", "first")
+    db = open_database(f"sqlite:///{world.folder}/sluice.db")
+    query = 'SELECT "fingerprint" FROM "channel_keys" WHERE "channel_id" = ?'
+    marks = [row[0] for row in execute(db, query, (shown["id"],)).fetchall()]
+    at_ms = time.time_ns() // 1_000_000
+    for mark in marks or [""]:
+        put_aside(db, KeyAside(shown["id"], mark, at_ms, at_ms + 600_000, 1, "status 401"))
+    discard(db)
+    world.ok("channel", "drain", "main")
+    said = explain(world)
+    reasons = {one["name"]: one["reason"] for one in said["channels"]}
+    assert (reasons["first"], reasons["main"]) == ("key_put_aside", "draining")
+    world.ok("channel", "disable", "first")
+    said = explain(world)
+    assert (said["allowed"], said["reason"]) == (False, "no_channel_available")

@@ -141,6 +141,7 @@ cache_write_1h = "5", reasoning = "6", call = "0.000000007" }
     weight = 2
     concurrency = 4
     proxy = "http://proxy.test:3128"
+    draining = true
     rpm = 5
     tpm = 6
     enabled = false

@@ -4,7 +4,16 @@ import dataclasses
 
 import pytest
 
-from store.catalog import EMPTY, Channel, Group, Model, Snapshot, load_snapshot, prices_of
+from store.catalog import (
+    EMPTY,
+    Channel,
+    Group,
+    Model,
+    Route,
+    Snapshot,
+    load_snapshot,
+    prices_of,
+)
 from store.changes import current_version
 from store.cipher import Cipher
 from store.database import execute, transaction
@@ -120,6 +129,24 @@ def test_what_is_disabled_is_not_offered(editor, applied, database, cipher, kind
     assert not snapshot.offers("default", "gpt-4.1")
 
 
+def test_a_draining_channel_takes_no_calls_and_its_models_stay_offered(
+    editor, applied, database, cipher, keys
+):
+    alice, _ = keys
+    editor.drain("openai-main")
+    snapshot = load_snapshot(database, cipher)
+    asked = ("default", "gpt-4.1", "chat_completions")
+    assert snapshot.candidates(*asked) == () and snapshot.serves(*asked)
+    assert snapshot.offers("default", "gpt-4.1")
+    assert not snapshot.serves("default", "made up", "chat_completions")
+    assert [m.name for m in snapshot.listed(alice, "chat_completions")] == ["gpt-4.1"]
+    assert names(snapshot.native("default", "chat_completions")) == ["openai-main"]
+    editor.set_enabled("channel", "openai-main", False)
+    assert not load_snapshot(database, cipher).serves(*asked)
+    editor.set_enabled("channel", "openai-main", True)
+    assert names(load_snapshot(database, cipher).candidates(*asked)) == ["openai-main"]
+
+
 def test_a_model_without_prices_is_not_offered(applied, database, cipher):
     transaction(database, lambda: execute(database, 'DELETE FROM "prices"'))
     snapshot = load_snapshot(database, cipher)
@@ -151,6 +178,19 @@ def channel(name, **fields):
         "enabled": True,
     }
     return Channel(name=name, **{**values, **fields})
+
+
+@pytest.mark.parametrize(
+    ("change", "elsewhere"),
+    [
+        ({"base_url": "http://y"}, True),
+        ({"route": Route(proxy="http://p:1")}, True),
+        ({"extra_headers": {"x-a": "1"}}, True),
+        ({"keys": ("another",), "weight": 3, "priority": 1, "enabled": False}, False),
+    ],
+)
+def test_what_makes_a_channel_lead_elsewhere(change, elsewhere):
+    assert channel("a", **change).leads_elsewhere(channel("a")) is elsewhere
 
 
 def test_higher_priority_first_and_searched_once():

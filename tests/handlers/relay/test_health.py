@@ -341,6 +341,18 @@ def test_no_clock_keeps_a_key_aside_for_ever(health, back_ms):
     assert health.begin(TWO, MODEL, 0, KEY_COOL_MAX_S) is not None
 
 
+def test_a_channel_that_leads_elsewhere_has_nothing_against_it_but_its_keys(health):
+    other = channel("other")
+    opened(health)
+    for _ in range(ROW):
+        fail(health, 0.0, other)
+    refuse(health, 0.0, TWO)
+    for one in (ONE, TWO):
+        health.forget(one)
+    assert (why(health, 0.0), why(health, 0.0, TWO)) == ("", KEY_ASIDE)
+    assert why(health, 0.0, other) == FAILING
+
+
 def test_a_replaced_key_has_nothing_against_it(health):
     refuse(health, 0.0)
     assert why(health, 0.0) == KEY_ASIDE

@@ -9,6 +9,7 @@ from handlers.relay.call import ClientGone, DrainForced
 from handlers.relay.live import LiveCalls, LiveStream
 from handlers.relay.pump import StreamPump
 from tests.handlers.relay.test_call import a_call
+from tests.handlers.relay.test_plan import channel
 from tests.handlers.relay.test_pump import HELLO, SILENT_S, Client, Rig, beat, text
 
 COMMIT_S = 30
@@ -60,6 +61,18 @@ def test_calls_come_and_go():
     live.leave(calls[0])
     assert (live.calls, live.streams) == (1, 0)
     live.leave(a_call())
+
+
+def test_calls_are_counted_by_their_channels():
+    live, calls = Watch().live, [call_of(n) for n in range(4)]
+    for call in calls:
+        live.enter(call)
+    calls[0].channel = calls[1].channel = channel("a")
+    calls[2].channel = channel("b")  # the last one has none yet
+    wanted = {channel(name).id: name for name in ("a", "c")}
+    assert live.running_at(wanted) == {"a": 2}
+    live.leave(calls[0])
+    assert live.running_at(wanted) == {"a": 1}
 
 
 def test_the_end_of_a_drain_interrupts_every_call():
