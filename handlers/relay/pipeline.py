@@ -180,7 +180,7 @@ class Relay:
         try:
             payment = payment_of(call.key, call.arrival.started_ms)
             call.hold = self.funds.try_hold(payment, wanted, least)
-        except (WalletEmpty, QuotaUsed):
+        except (WalletEmpty, QuotaUsed, StoreUnavailable):
             return False
         return call.hold is not None
 
