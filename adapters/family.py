@@ -7,7 +7,7 @@ faster than dataclasses. Names of headers in mappings are lower case (or the map
 case).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -50,10 +50,14 @@ class Operation(Struct, frozen=True, gc=False):
 
 
 class StoredRef(Struct, frozen=True, gc=False):
-    """What a request builds on that some upstream account has stored: the field and its id."""
+    """What a request builds on that some upstream account has stored: the field and its id.
+
+    `response`: an answer, so that the gateway may know which account has made it.
+    """
 
     param: str
     id: str
+    response: bool = False
 
 
 class Peek(Struct, frozen=True, gc=False):
@@ -64,6 +68,7 @@ class Peek(Struct, frozen=True, gc=False):
     max_output_tokens: int | None  # None: the client set no bound
     choices: int  # answers asked for, each is billed
     include_usage: bool  # whether the client's stream is to show usage
+    stored: bool = False  # the vendor is to keep the answer, for later calls that name its id
 
 
 class Envelope(Struct, frozen=True, gc=False):
@@ -161,6 +166,13 @@ class Family(Protocol):
     @property
     def rate_lines(self) -> RateLines:
         """Makes the headers that tell the caller of its own limits."""
+        ...  # pragma: no cover
+
+    @property
+    def conversation(self) -> Callable[[Spans], bytes]:
+        """Tells what names the conversation of a request: what is another in each of a caller's
+        conversations and the same in all turns of one. The name that the client gave it, else its
+        beginning; empty when there is nothing. Makes no faults."""
         ...  # pragma: no cover
 
     def model_name(self, spans: Spans, target: str | None = None) -> str:

@@ -4,11 +4,13 @@ Three readers. ``top_level`` and ``loads`` are strict, for what clients send: wh
 could read in two ways is refused, since we bill by what we read and the upstream obeys what it
 reads. ``loads_loose`` and the decoders of ``decoder`` are for what upstreams send: it must be
 understood, not judged. ``locate`` finds the place of one value, so that it can be replaced and
-every other byte kept. Facts: ujson takes NaN, lone surrogates, control characters and ``1.``;
+every other byte kept; ``decode_element`` stops behind one value, which only the standard library's
+parser can. Facts: ujson takes NaN, lone surrogates, control characters and ``1.``;
 msgspec takes none of them but keeps the last of doubled keys, and neither notices bad UTF-8 in
 what it skips.
 """
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
@@ -37,11 +39,13 @@ _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _BLANK = 32
 # What is larger may hold so many fields that they must be counted while they are read.
 _PLAIN_BODY_BYTES = 65536
+_BETWEEN_ELEMENTS = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
 _CONTROL_TO_BLANK = bytes(32 if i < 32 else i for i in range(256))
 
 
 _decode_any = msgspec.json.Decoder().decode
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_one = json.JSONDecoder().raw_decode
 
 
 class Span(Struct, frozen=True, order=True, gc=False):
@@ -140,6 +144,16 @@ def top_level(body: bytes) -> Spans:
     """
     _check_utf8(body)
     return _plain_spans(body) or _walk(body, _entries(body))
+
+
+def decode_element(array: str, at: int) -> tuple[Any, int] | None:
+    """The next element of a JSON array and the offset behind it; None when there is none, or the
+    text ends in it. ``at``: 1, then the offset that was returned. Fit for what was found sound."""
+    found = _BETWEEN_ELEMENTS.match(array, at)
+    try:
+        return _decode_one(array, found.end() if found else at)
+    except DECODE_ERRORS:
+        return None
 
 
 def locate(data: bytes, *path: str) -> Span | None:

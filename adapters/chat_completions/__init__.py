@@ -33,6 +33,7 @@ class ChatCompletions:
     operations: Mapping[str, Operation] = {"create": Operation("/v1/chat/completions")}
     answer_headers = frozenset({"openai-processing-ms", "openai-version"})
     rate_lines = staticmethod(openai_rate_lines)
+    conversation = staticmethod(request.conversation)
 
     credentials: tuple[str, ...] = ("authorization",)
 

@@ -5,6 +5,7 @@ usage; fields that are not read here are the vendor's to judge. Imported by this
 ``__init__``.
 """
 
+from adapters.conversation import given_name, opening, text_field
 from adapters.family import Peek, Vendor
 from adapters.faults import wrong_type
 from adapters.fields import count, flag, model_name, optional_object, required_array
@@ -49,3 +50,10 @@ def edit(
             wanted = {**optional_object(spans, "stream_options"), "include_usage": True}
             edits[options] = dumps(wanted)
     return replace(body, edits) if edits else body
+
+
+def conversation(spans: Spans) -> bytes:
+    """What names the conversation. ``user`` and ``safety_identifier`` name a person, who may have
+    many at a time, and all persons of a program may share one: they are not looked at."""
+    given = given_name(text_field(spans, "prompt_cache_key"))
+    return given or opening(spans, (), "messages")

@@ -41,6 +41,7 @@ class GenerateContent:
     }
     answer_headers: frozenset[str] = frozenset()  # the vendor's describe our account
     rate_lines = staticmethod(no_rate_lines)
+    conversation = staticmethod(request.conversation)
 
     credentials: tuple[str, ...] = ("x-goog-api-key", "?key", "authorization")
 

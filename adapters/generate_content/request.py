@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
+from adapters.conversation import given_name, opening, text_field
 from adapters.family import Operation, Peek, StoredRef
 from adapters.faults import Condition, Fault, wrong_type, wrong_value
 from adapters.fields import count, required_array
@@ -74,6 +75,12 @@ def stored_ref(spans: Spans) -> StoredRef | None:
             if value:
                 return StoredRef(name, value)
     return None
+
+
+def conversation(spans: Spans) -> bytes:
+    """What names the conversation: the cached content it builds on has all of its beginning."""
+    given = given_name(text_field(spans, _CACHED) or text_field(spans, _snake(_CACHED)))
+    return given or opening(spans, ("systemInstruction", "system_instruction"), "contents")
 
 
 def edit(body: bytes, spans: Spans, read: Peek, upstream_model: str) -> bytes:

@@ -35,6 +35,7 @@ class Messages:
     }
     answer_headers: frozenset[str] = frozenset()  # the vendor's describe our account
     rate_lines = staticmethod(anthropic_rate_lines)
+    conversation = staticmethod(request.conversation)
 
     credentials: tuple[str, ...] = ("authorization", "x-api-key")
 

@@ -6,6 +6,7 @@ belong to. Imported by this folder's ``__init__``.
 
 from collections.abc import Mapping
 
+from adapters.conversation import given_name, object_field, opening
 from adapters.family import Peek, Vendor
 from adapters.faults import Condition, Fault
 from adapters.fields import count, flag, model_name, required_array
@@ -36,6 +37,13 @@ def peek(spans: Spans, counting: bool) -> Peek:
         choices=1,
         include_usage=True,  # streams of the family always show it
     )
+
+
+def conversation(spans: Spans) -> bytes:
+    """What names the conversation. Claude Code puts its session into ``metadata.user_id``, and
+    something else into ``system`` in each call."""
+    given = given_name(object_field(spans, "metadata", "user_id"))
+    return given or opening(spans, ("system",), "messages")
 
 
 def edit(body: bytes, spans: Spans, read: Peek, upstream_model: str) -> bytes:

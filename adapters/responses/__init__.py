@@ -41,6 +41,7 @@ class Responses:
     }
     answer_headers = frozenset({"openai-processing-ms", "openai-version"})
     rate_lines = staticmethod(openai_rate_lines)
+    conversation = staticmethod(request.conversation)
 
     credentials: tuple[str, ...] = ("authorization",)
 

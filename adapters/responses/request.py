@@ -4,6 +4,7 @@ The body passes as the client sent it but for the model's name; items, tools and
 not read here are the vendor's to judge. Imported by this folder's ``__init__``.
 """
 
+from adapters.conversation import given_name, object_field, opening, text_field
 from adapters.family import Peek, StoredRef
 from adapters.faults import Condition, Fault, wrong_type
 from adapters.fields import count, flag, model_name
@@ -22,7 +23,8 @@ def peek_create(spans: Spans) -> Peek:
     bound = count(spans, "max_output_tokens")
     if flag(spans, "background"):
         raise Fault(Condition.UNSUPPORTED, param="background", model=peek.model)
-    return Peek(peek.model, stream, bound, peek.choices, peek.include_usage)
+    stored = spans.raw("store") != b"false"  # vendors keep what they are not told to forget
+    return Peek(peek.model, stream, bound, peek.choices, peek.include_usage, stored)
 
 
 def peek_other(spans: Spans) -> Peek:
@@ -46,7 +48,7 @@ def stored_ref(spans: Spans) -> StoredRef | None:
     if previous is not None and not isinstance(previous, str):
         raise wrong_type("previous_response_id", "expected a string")
     if previous:
-        return StoredRef("previous_response_id", previous)
+        return StoredRef("previous_response_id", previous, response=True)
     conversation = spans.value("conversation")
     if isinstance(conversation, dict):
         conversation = conversation.get("id")
@@ -55,6 +57,16 @@ def stored_ref(spans: Spans) -> StoredRef | None:
     if conversation is not None and not isinstance(conversation, str):
         raise wrong_type("conversation", "expected a string or an object")
     return StoredRef("conversation", conversation) if conversation else None
+
+
+def conversation(spans: Spans) -> bytes:
+    """What names the conversation. Not ``previous_response_id``, which is another in each turn."""
+    given = given_name(
+        text_field(spans, "conversation")
+        or object_field(spans, "conversation", "id")
+        or text_field(spans, "prompt_cache_key")
+    )
+    return given or opening(spans, ("instructions",), "input")
 
 
 def edit(body: bytes, spans: Spans, read: Peek, upstream_model: str) -> bytes:

@@ -36,6 +36,8 @@ def test_what_is_read():
     assert peek(max_output_tokens=0).max_output_tokens == 0
     assert peek(max_output_tokens=7, background=False).max_output_tokens == 7
     assert FAMILY.model_name(spans_of(input=...)) == "m"
+    assert peek().stored and peek(store=None).stored and peek(store=True).stored
+    assert not peek(store=False).stored and not peek("compact").stored
 
 
 @pytest.mark.parametrize("given", ["", "x", [], [{"role": "user", "content": "x"}], [7]])
@@ -96,12 +98,15 @@ def test_counts_and_compactions_know_no_stream_and_no_bound(operation):
         ({}, None),
         ({"previous_response_id": None, "conversation": None}, None),
         ({"previous_response_id": "", "conversation": ""}, None),
-        ({"previous_response_id": "resp_1"}, StoredRef("previous_response_id", "resp_1")),
+        (
+            {"previous_response_id": "resp_1"},
+            StoredRef("previous_response_id", "resp_1", response=True),
+        ),
         ({"conversation": "conv_1"}, StoredRef("conversation", "conv_1")),
         ({"conversation": {"id": "conv_1", "x": 1}}, StoredRef("conversation", "conv_1")),
         (
             {"conversation": "conv_1", "previous_response_id": "resp_1"},
-            StoredRef("previous_response_id", "resp_1"),
+            StoredRef("previous_response_id", "resp_1", response=True),
         ),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, None),
     ],
