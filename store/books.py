@@ -23,6 +23,7 @@ from store.lease_upkeep import faults as lease_faults
 from store.partitions import pruned_before
 from store.pricing import format_money
 from store.rollups import add_records
+from store.stored_responses import note_stored
 from store.usage import COLUMNS, WALLET, UsageRecord, charges_from_json, record_day, row_of
 from store.usage_queries import next_day
 
@@ -86,7 +87,8 @@ def apply_batch(db: peewee.Database, batch: Batch, recorded_ms: int) -> dict[str
 def apply_records(
     db: peewee.Database, records: Sequence[UsageRecord], recorded_ms: int, journal_id: str = ""
 ) -> dict[str, int]:
-    """Insert records, charge their accounts, add to the roll-ups, in the caller's transaction.
+    """Insert records, charge their accounts, note what vendors keep, add to the roll-ups, in the
+    caller's transaction.
 
     The leases of the journal they come from shrink, and are returned as `apply_batch` does. Passes
     the driver's error when a record cannot be booked, after which the transaction must end.
@@ -101,6 +103,7 @@ def apply_records(
         leases.charge_quotas(db, _quota_charges(records))
         leases.spend(db, journal_id, charged)
         left = leases.own_leases(db, journal_id, list(charged))
+    note_stored(db, records)
     # Last, since all writers want the same rows of the roll-ups.
     add_records(db, records)
     status_sums.add_records(db, records)

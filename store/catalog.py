@@ -6,7 +6,7 @@ out of every repr. Loading is blocking and belongs in a thread.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import peewee
@@ -160,6 +160,26 @@ class Snapshot:
             for channel in self.channels
             if channel.enabled and channel.family == family and group in channel.groups
         )
+
+    def channel(self, channel_id: str) -> Channel | None:
+        """The channel of an id, also one that is disabled."""
+        return next((one for one in self.channels if one.id == channel_id), None)
+
+    def pinned(self, channel: Channel, fingerprint: str) -> tuple[Channel, ...]:
+        """The channel as the one candidate, with one of its keys alone; with all of them when it
+        has that key no more."""
+        key = ("", channel.id, fingerprint)
+        found = self._memo.get(key)
+        if found is None:
+            if fingerprint in channel.fingerprints:
+                place = channel.fingerprints.index(fingerprint)
+                keys, marks = (channel.keys[place],), (fingerprint,)
+                channel = replace(channel, keys=keys, fingerprints=marks)
+            elif fingerprint:
+                # Not remembered: those that are gone are without number.
+                return (channel,)
+            found = self._memo[key] = (channel,)
+        return found
 
     def offers(self, group: str, model: str) -> bool:
         """True when some enabled channel serves the model to the group, in whatever family."""

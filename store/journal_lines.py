@@ -17,7 +17,7 @@ import msgspec
 
 from store.accounts import split
 from store.pricing import cost_nanos, prices_from_json
-from store.usage import CLOSE_TAG, WALLET, Charge, UsageRecord
+from store.usage import CLOSE_TAG, WALLET, Charge, StoredAt, UsageRecord
 
 SEGMENT_BYTES = 4 * 1024 * 1024
 LINE_MAX_BYTES = 8 * 1024
@@ -69,6 +69,7 @@ class Sent(msgspec.Struct, array_like=True, frozen=True, gc=False):
     upstream_model: str | None = None
     channel: str | None = None
     upstream_request_id: str | None = None
+    stored: StoredAt | None = None
 
 
 class MarkLine(msgspec.Struct, array_like=True, frozen=True, tag=MARK_TAG, gc=False):
@@ -109,6 +110,7 @@ def lost_record(opened: OpenLine, mark: MarkLine | None, node: str) -> UsageReco
         error_message=LOST_MESSAGE,
         duration_ms=None if mark is None else max(0, mark.at_ms - opened.started_ms),
         upstream_request_id=sent.upstream_request_id,
+        stored=sent.stored,
         node=node,
     )
     if mark is not None and mark.relayed:

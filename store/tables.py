@@ -517,6 +517,23 @@ class JournalRow(Row):
         table_name = "journals"
 
 
+class StoredResponse(Row):
+    """Which channel and upstream key have made a response that its vendor keeps, for which user.
+
+    `mark` is a digest of its id; `fingerprint` is empty for a channel without keys.
+    """
+
+    mark = peewee.BlobField()
+    user_id = peewee.CharField()
+    channel_id = peewee.CharField()
+    fingerprint = peewee.CharField()
+    expires_ms = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "stored_responses"
+        primary_key = peewee.CompositeKey("mark", "user_id")
+
+
 class AuditRow(Row):
     """Who changed what; secrets are masked before they get here."""
 
@@ -561,5 +578,6 @@ ALL: tuple[type[Row], ...] = (
     ChannelBreaker,
     ChannelProbe,
     JournalRow,
+    StoredResponse,
     AuditRow,
 )

@@ -43,12 +43,21 @@ class Attempt(msgspec.Struct, gc=False):
     ms: int = 0
 
 
+class StoredAt(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where the response is that a call has had stored: channel and fingerprint of its upstream
+    key. No channel: the call has had it deleted. `mark` stands for its id."""
+
+    mark: str
+    channel_id: str = ""
+    fingerprint: str = ""
+
+
 class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
     """What became of one call. Counts are disjoint; None means unknown or not there.
 
     `prices` is `Prices.json`, `reported_usage` JSON text of what the vendor said. A record with
     usage_source `none` was not charged, whatever its prices say. `limit_account`: the spend limit
-    that the cost counts against; not a column.
+    that the cost counts against; `stored`: what the vendor keeps of it; both are no columns.
     """
 
     id: str
@@ -91,6 +100,7 @@ class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
     user_agent: str | None = None
     node: str | None = None
     limit_account: str | None = None
+    stored: StoredAt | None = None
 
 
 COLUMNS = (
@@ -101,7 +111,7 @@ COLUMNS = (
     *(
         name
         for name in UsageRecord.__struct_fields__
-        if name not in ("id", "started_ms", "limit_account")
+        if name not in ("id", "started_ms", "limit_account", "stored")
     ),
 )
 """The columns of usage_records in the order of `row_of`."""
@@ -177,7 +187,7 @@ def row_of(record: UsageRecord, recorded_ms: int) -> tuple[Any, ...]:
     values[_CHARGES] = charges_json(record.charges)
     values[_ATTEMPTS] = _encode_json(record.attempts).decode()
     call_id, started_ms = values[0], values[1]
-    return (record_day(call_id), call_id, started_ms, recorded_ms, *values[2:-1])
+    return (record_day(call_id), call_id, started_ms, recorded_ms, *values[2:-2])
 
 
 _CHARGES = UsageRecord.__struct_fields__.index("charges")

@@ -35,6 +35,7 @@ from store.journal_lines import Closed, JournalReader
 from store.leases import Answer, Order, Verdict
 from store.nodes import note_seen
 from store.partitions import keep_ahead
+from store.stored_responses import forget_expired
 from store.usage import UsageRecord, clipped
 
 log = logging.getLogger(__name__)
@@ -116,6 +117,7 @@ class Writer:
         self._heartbeat_at = 0.0
         self._adopt_at = 0.0
         self._upkeep_at = self._fold_at = time.monotonic() + UPKEEP_FIRST_S
+        self._expiring = False
         self._retry_s = RETRY_FIRST_S
         self._stop_at: float | None = None
         self._drained = False
@@ -226,6 +228,9 @@ class Writer:
             breakers.forget_old(self._db, now_ms())
             probes.forget_old(self._db, now_ms())
             status_sums.forget_empty(self._db)
+            self._expiring = True
+        if self._expiring:  # a portion at a time, for closed calls must not wait for it
+            self._expiring = forget_expired(self._db, now_ms())
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + HEARTBEAT_INTERVAL_S
             note_seen(self._db, self._node)

@@ -206,6 +206,21 @@ def test_higher_priority_first_and_searched_once():
     assert len(snapshot._memo) == 1
 
 
+def test_a_channel_with_one_of_its_keys():
+    two = channel("a", keys=("x", "y"), fingerprints=("1", "2"))
+    snapshot = Snapshot(1, {}, {}, (two, channel("b", enabled=False)))
+    (one,) = snapshot.pinned(two, "2")
+    assert (one.id, one.keys, one.fingerprints) == ("a", ("y",), ("2",))
+    assert snapshot.pinned(two, "2")[0] is one
+    assert snapshot.pinned(two, "gone") == snapshot.pinned(two, "") == (two,)
+    bare = snapshot.channel("b")
+    assert bare is snapshot.channels[1] and snapshot.pinned(bare, "") == (bare,)
+    assert snapshot.channel("c") is None
+    for number in range(50):
+        snapshot.pinned(two, f"gone {number}")
+    assert len(snapshot._memo) == 3
+
+
 def test_the_empty_one_offers_nothing():
     assert not EMPTY.offers("default", "gpt-4.1")
     assert EMPTY.version == -1

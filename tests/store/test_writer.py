@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from store import breakers
+from store import breakers, stored_responses
 from store import database as database_module
 from store import funds as funds_module
 from store import writer as writer_module
@@ -42,7 +42,8 @@ from store.migrate import up
 from store.nodes import last_seen
 from store.pricing import Prices, cost_nanos
 from store.rollups import verify as verify_rollups
-from store.usage import Attempt, Charge, UsageRecord
+from store.stored_responses import find_stored, mark_of, note_stored
+from store.usage import Attempt, Charge, StoredAt, UsageRecord
 from store.usage_queries import Filters, export_rows
 from store.usage_queries import verify as verify_usage
 from store.wallet import show
@@ -588,6 +589,34 @@ def test_the_journals_of_the_dead_are_adopted_while_running(database, desks, ali
     # They were never counted as charges of the living process.
     assert all(charged == {} for _, charged in alive.posts)
     assert_books_are_right(database)
+
+
+def test_the_dead_leave_where_their_responses_are_stored(database, desks, alice):
+    dead = desks()
+    ended, lost = new_ulid(), new_ulid()
+    places = {name: StoredAt(mark_of(name), new_ulid(), "f" * 64) for name in (ended, lost)}
+    dead.journal.open_call(opened(ended, alice))
+    dead.journal.close_call(closed(ended, alice, stored=places[ended]))
+    dead.journal.open_call(opened(lost, alice))
+    dead.journal.mark(lost, 5, True, Sent(200, stored=places[lost]))
+    dead.writer.start()
+    dead.kill()
+    desks().start()
+    wait_for(lambda: len(rows(database)) == 2)
+    assert {n: find_stored(database, alice, mark_of(n), 1) for n in places} == places
+    assert_books_are_right(database)
+
+
+def test_stored_responses_whose_time_is_over_go(database, desks, alice, monkeypatch):
+    monkeypatch.setattr(stored_responses, "EXPIRED_ROWS", 2)
+    old = [closed(new_ulid(), alice, stored=StoredAt(mark_of(f"r{n}"), "C")) for n in range(5)]
+    transaction(database, lambda: note_stored(database, old))
+    desk = desks()
+    desk.writer._upkeep_at = 0.0
+    desk.start()
+    query = 'SELECT COUNT(*) FROM "stored_responses"'
+    wait_for(lambda: not snapshot_read(database, lambda: execute(database, query).fetchone())[0])
+    assert desk.writer.state == UP
 
 
 def test_an_orphan_that_was_finished_is_only_removed(database, desks, alice):
