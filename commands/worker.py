@@ -35,6 +35,7 @@ from handlers.relay.memory import MemoryPolicy
 from handlers.relay.open_breakers import OpenBreakers
 from handlers.relay.pipeline import Relay
 from handlers.relay.prober import Prober
+from handlers.relay.stored import StoredResponses
 from handlers.relay.upstream import UpstreamClient
 from handlers.server import RelayServer
 from handlers.telemetry import Telemetry
@@ -52,6 +53,8 @@ from store.keys import KeyEntry, find_key
 from store.keys_aside import KeyAside, News
 from store.leases import Order
 from store.refresh import Refresh
+from store.stored_responses import find_stored
+from store.usage import StoredAt
 from store.writer import DOWN, Hooks, Writer
 
 log = logging.getLogger("sluice.worker")
@@ -188,6 +191,7 @@ class Worker:
             live=live,
             telemetry=self._telemetry,
             limits=Limits(shared_cells(self._orders.limits_fd)),
+            stored=StoredResponses(self._load_stored, self._threads, now_ms),
             node=self._orders.node,
         )
 
@@ -212,6 +216,9 @@ class Worker:
         if found is not None:
             self._refresh.poll(self._db)
         return found
+
+    def _load_stored(self, user_id: str, mark: str, at_ms: int) -> StoredAt | None:
+        return find_stored(self._db, user_id, mark, at_ms)
 
     def _make_writer(self) -> Writer:
         funds, on_loop = self._relay.funds, self._loop.add_callback

@@ -51,7 +51,7 @@ class CompactHandler(InferenceHandler):
 
 
 class StoredResponseHandler(InferenceHandler):
-    """A stored response by its id: passed on to the one channel that can know it."""
+    """A stored response by its id: passed on to the channel that made it."""
 
     READS_BODY = False
     family = _FAMILY

@@ -14,11 +14,12 @@ from adapters.faults import Condition, Fault
 from adapters.jsonio import top_level
 from adapters.registry import VENDORS
 from handlers.relay.call import Call
-from store.catalog import Group, Snapshot
+from store.catalog import Channel, Group, Snapshot
 from store.errors import StoreUnavailable
 from store.key_cache import KeyCache
 from store.keys import KeyEntry
 from store.pricing import bound_nanos
+from store.usage import StoredAt
 
 Network = IPv4Network | IPv6Network
 
@@ -111,8 +112,7 @@ def check_entry(snapshot: Snapshot, key: KeyEntry, family: Family) -> Group:
 
 
 def read_body(call: Call, body: bytes) -> None:
-    """JSON, model and fields of the body into the call. Raises Fault E08, E10 to E13, E31,
-    E35."""
+    """JSON, model and fields of the body into the call. Raises Fault E08, E10 to E13, E31."""
     call.spans = spans = top_level(body)
     try:
         call.peek = peek = call.family.peek(spans, call.operation, call.target)
@@ -124,9 +124,7 @@ def read_body(call: Call, body: bytes) -> None:
         raise
     call.stream = peek.stream
     check_model(call, peek.model)
-    stored = call.family.stored_ref(spans)
-    if stored is not None:
-        check_stored(call, stored)
+    call.stored_ref = call.family.stored_ref(spans)
     if call.operation.counting:
         check_counting(call)
     call.body = body
@@ -134,20 +132,44 @@ def read_body(call: Call, body: bytes) -> None:
 
 
 def read_stored(call: Call) -> None:
-    """The one channel that can know the stored thing of the path. Raises Fault E35."""
+    """A call about the stored response that its path names."""
     assert call.target is not None
     call.stream = "stream=true" in call.query[1:].split("&")
     call.peek = Peek("", call.stream, None, 1, include_usage=True)
-    check_stored(call, StoredRef("id", call.target))
+    call.stored_ref = StoredRef("id", call.target, response=True)
 
 
-def check_stored(call: Call, stored: StoredRef) -> None:
-    """Leaves the one channel that can know what is stored. Raises Fault E35 when there are more
-    (which of them made it is not known) or none."""
-    native = call.snapshot.native(call.key.group, call.family.name)
-    if len(native) != 1:
-        raise Fault(Condition.ID_NOT_FOUND, param=stored.param, detail=stored.id[:_ID_SHOWN_MAX])
-    call.candidates = native
+def makers(call: Call) -> list[Channel]:
+    """The channels, also disabled ones, that can have made what a call finds stored."""
+    group, family = call.key.group, call.family.name
+    channels = call.snapshot.channels
+    return [one for one in channels if one.family == family and group in one.groups]
+
+
+def check_stored(call: Call, ref: StoredRef, place: StoredAt | None) -> None:
+    """Leaves the one channel, with one upstream key, that knows what is stored, wherever that is
+    known; else the only channel there is.
+
+    Raises Fault E35 when it is not known and there are more or none, or the channel is gone or does
+    not serve this call, E09 when it is disabled.
+    """
+    detail = ref.id[:_ID_SHOWN_MAX]
+    unknown = Fault(Condition.ID_NOT_FOUND, param=ref.param, detail=detail)
+    snapshot = call.snapshot
+    if place is None:
+        native = snapshot.native(call.key.group, call.family.name)
+        if len(native) != 1:
+            raise unknown
+        call.candidates = native
+        return
+    channel = snapshot.channel(place.channel_id)
+    if channel is None or channel not in makers(call):
+        raise unknown
+    if not channel.enabled:
+        raise Fault(Condition.NO_CHANNEL, model=call.model_name)
+    if not call.operation.stored and channel not in call.candidates:
+        raise unknown
+    call.candidates = snapshot.pinned(channel, place.fingerprint)
 
 
 def check_counting(call: Call) -> None:

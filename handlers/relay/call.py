@@ -11,17 +11,18 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from adapters.family import Envelope, Family, Operation, Peek, StreamTap
+from adapters.family import Envelope, Family, Operation, Peek, StoredRef, StreamTap
 from adapters.faults import Fault
 from adapters.ir import Usage
 from adapters.jsonio import Spans
 from handlers.relay.cells import Slots
 from handlers.relay.health import Trial
+from handlers.relay.plan import Step, Wish
 from store.catalog import Channel, Group, Model, Snapshot
 from store.funds import Hold
 from store.keys import KeyEntry
 from store.pricing import Prices
-from store.usage import Attempt
+from store.usage import Attempt, StoredAt
 
 
 class Interrupt(Exception):
@@ -94,6 +95,10 @@ class Call(Struct, eq=False):
     model: Model | None = None
     prices: Prices | None = None
     candidates: tuple[Channel, ...] = ()  # best priority first
+    stored_ref: StoredRef | None = None  # something stored that it builds on
+    stored: StoredAt | None = None  # where its own answer is kept
+    wish: Wish | None = None  # of the conversation it belongs to
+    step: Step | None = None  # the attempt that is running, or was the last one
     input_estimate_tokens: int = 0
     input_bound_tokens: int = 0
     output_bound_tokens: int = 0

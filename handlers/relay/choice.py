@@ -30,7 +30,7 @@ class Chooser:
         `again`: a tried channel of which another upstream key comes first.
         """
         planner, model = self._planner, call.model_name or ""
-        steps = planner.plan(call.candidates, model, now_s, tried=tried)
+        steps = planner.plan(call.candidates, model, now_s, tried=tried, wish=call.wish)
         if again is not None:
             better = planner.next_key(again, model, now_s, tried[again.id])
             steps = steps if better is None else [better, *steps]
@@ -39,7 +39,8 @@ class Chooser:
         full: dict[str, LeftOut] = {}
         step = self._first_with_room(call, steps, now_s, tried, full)
         if step is None and full:
-            steps = planner.plan(call.candidates, model, now_s, len(call.candidates), tried)
+            most = len(call.candidates)
+            steps = planner.plan(call.candidates, model, now_s, most, tried, wish=call.wish)
             step = self._first_with_room(call, steps, now_s, tried, full)
         if step is not None:
             return step

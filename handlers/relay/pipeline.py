@@ -21,6 +21,7 @@ from adapters.rate_headers import RateLevel
 from adapters.registry import VENDORS
 from conf.settings import Settings
 from handlers.relay import admit, faults, settle
+from handlers.relay.affinity import Affinity
 from handlers.relay.call import (
     Call,
     ClientGone,
@@ -35,6 +36,7 @@ from handlers.relay.limits import Limits
 from handlers.relay.live import LiveCalls, LiveStream
 from handlers.relay.plan import Planner, Step
 from handlers.relay.pump import CONTENT_TYPES, PumpEnd, StreamPump
+from handlers.relay.stored import StoredResponses
 from handlers.relay.upstream import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
 from handlers.relay.upstream_request import with_extra_headers
 from handlers.telemetry import Telemetry
@@ -96,10 +98,12 @@ class Relay:
     live: LiveCalls
     telemetry: Telemetry
     limits: Limits
+    stored: StoredResponses
     node: str
     snapshot: Snapshot = EMPTY
     estimating: int = 0
     health: Health = field(default_factory=lambda: Health(random))
+    affinity: Affinity = field(default_factory=Affinity)
     chooser: Chooser = field(init=False)
 
     def __post_init__(self) -> None:
@@ -115,6 +119,8 @@ class Relay:
             else:
                 admit.read_body(call, body)
             levels = self._limit(call, downstream) if self.limits.concern(call) else ()
+            if call.stored_ref is not None:
+                await self.stored.admit(call)
             step = self._plan(call)
             if not self._holds_at_once(call):
                 await self._hold(call)
@@ -165,7 +171,9 @@ class Relay:
 
     def _plan(self, call: Call) -> Step:
         """The first attempt, with room for it. Raises Fault E09, E24, E25."""
-        step = self.chooser.next(call, time.monotonic())
+        now_s = time.monotonic()
+        call.wish = self.affinity.wish_of(call, now_s)
+        step = self.chooser.next(call, now_s)
         if isinstance(step, Fault):
             raise step
         return step
@@ -324,7 +332,7 @@ class Relay:
     async def _try(self, call: Call, step: Step, pump: StreamPump | None) -> AttemptEnd:
         """One try at one channel, noted in the call."""
         assert call.peek is not None
-        channel = step.channel
+        channel, call.step = step.channel, step
         call.channel, call.upstream_model = channel, channel.models.get(call.peek.model)
         started_ms = wall_ms()
         attempt = Attempt(channel.name)
@@ -416,6 +424,7 @@ class Relay:
         except Fault as fault:
             return _inside(exchange, fault)
         exchange.accept()
+        self._bind(call)
         delivery = call.delivery
         delivery.relayed = delivery.whole = True
         delivery.usage, delivery.reported = answer.usage, answer.reported
@@ -464,7 +473,15 @@ class Relay:
         if (trial := call.trial) is not None:
             now_s = time.monotonic()
             self.health.started(trial, now_s, now_s - trial.begun_s)
+        self._bind(call)
+        if call.tap is not None and call.peek is not None and call.peek.stored:
+            self.stored.note(call, call.tap.upstream_id)
         self.mark(call, 0)
+
+    def _bind(self, call: Call) -> None:
+        """An answer was accepted: the conversation stays where it came from."""
+        if call.wish is not None and call.step is not None:
+            self.affinity.accepted(call.wish, call.step, time.monotonic())
 
     def record_gone(self, call: Call) -> None:
         """The client left before its body was here."""
@@ -479,6 +496,10 @@ class Relay:
             bill = settle.Bill(counts, cost, self.funds.settle(call.hold, cost))
         if call.slots is not None or call.upstream_slots is not None:
             self.limits.leave(call, settle.tokens_of(counts))
+        if call.peek is not None and call.peek.stored and call.delivery.relayed:
+            self.stored.note(call, call.delivery.upstream_id)
+        elif call.method == "DELETE" and ending.outcome == "ok":
+            self.stored.forget(call)
         record = settle.record_of(call, ending, bill, self.node, wall_ms())
         if call.opened:
             self.journal.close_call(record)
@@ -494,6 +515,7 @@ class Relay:
             upstream_family=call.channel.family,
             upstream_model=call.upstream_model,
             channel=call.channel.name,
+            stored=call.stored,
         )
         # Were the process killed, this would be charged.
         output_tokens = min(output_tokens, settle.output_bound(call))

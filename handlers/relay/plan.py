@@ -1,18 +1,20 @@
 """Which channels a call may try, in which order: priority first, then a weighted draw.
 
-Channels, health, clock and chance in; steps out, and for those left out the reason. Nothing is
-claimed or counted here (that is Health.begin, and choice.py for limits), so the same question may
-be asked for show. Affinity joins here.
+Channels, health, clock, chance and a conversation's wish in; steps out, and for those left out the
+reason. Nothing is claimed or counted here (that is Health.begin, and choice.py for limits), so the
+same question may be asked for show.
 """
 
 import math
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
+from random import Random
 
 from msgspec import Struct
 
 from handlers.relay.health import SLOW, Health
+from handlers.relay.rendezvous import Heats, Race, first_of, race_of, seed_of, token_of
 from store.catalog import Channel, Snapshot
 
 DISABLED = "disabled"
@@ -30,10 +32,22 @@ NOTHING: Tried = {}
 
 
 class Step(Struct, frozen=True, gc=False):
-    """One attempt: a channel and the position of the upstream key to use (0 without keys)."""
+    """One attempt: a channel and the position of the upstream key to use (0 without keys).
+
+    `moved`: not where the call's conversation falls to by its token.
+    """
 
     channel: Channel
     key: int
+    moved: bool = False
+
+
+class Wish(Struct, frozen=True, gc=False):
+    """A conversation's token, which draws for it; and where it went instead, while that holds."""
+
+    token: int
+    channel_id: str = ""
+    fingerprint: str = ""
 
 
 class LeftOut(Struct, frozen=True):
@@ -47,18 +61,25 @@ class LeftOut(Struct, frozen=True):
 class Tier:
     """Channels of one priority; drawing one costs the same however many there are."""
 
-    __slots__ = ("_points", "channels")
+    __slots__ = ("_points", "_race", "channels")
 
     def __init__(self, channels: Sequence[Channel]) -> None:
         self.channels = tuple(channels)
         weights = [channel.weight for channel in channels]
         # Equal chances when all weights are 0.
         self._points = list(accumulate(weights if sum(weights) > 0 else [1] * len(weights)))
+        self._race: Race | Heats | None = None
 
     def draw(self, point: float) -> int:
         """The place of the channel that `point`, in [0, 1), falls on."""
         points = self._points
         return min(bisect(points, point * points[-1]), len(points) - 1)
+
+    def winner(self, token: int) -> int:
+        """The place of the channel that a conversation falls to."""
+        if self._race is None:
+            self._race = race_of([(channel.id, channel.weight) for channel in self.channels])
+        return self._race.winner(token)
 
 
 class Planner:
@@ -78,27 +99,32 @@ class Planner:
         now_s: float,
         most: int = 1,
         tried: Tried = NOTHING,
+        *,
+        wish: Wish | None = None,
     ) -> list[Step]:
         """The next `most` attempts for a call, best first, one a channel; none when all are left
         out or `tried`.
 
         `candidates` come sorted by priority, highest first. Inside one priority the order is drawn
-        without replacement, each draw in proportion to the weights. Last come slow ones and those
-        of whose keys one was tried.
+        without replacement, each draw in proportion to the weights: by chance, or by the token of
+        a `wish`. Where a wish is for a channel, that comes first, whatever its priority. Last come
+        slow ones and those of whose keys one was tried.
         """
         health = self._health
-        if len(candidates) == 1 and not health.breakers and not tried:
+        if len(candidates) == 1 and not health.breakers and not tried and wish is None:
             return [Step(candidates[0], health.turn(candidates[0]))]
         steps: list[Step] = []
         last: list[Step] = []
-        for tier in self._tiers(candidates):
-            for channel in _drawn(tier, self._random):
-                out = tried.get(channel.id, ())
-                found = self._step(channel, model, now_s, out)
-                if found is not None:
-                    (last if found[1] or out else steps).append(found[0])
-                if len(steps) >= most:
-                    return steps
+        moved = wish is not None and bool(wish.channel_id)
+        for channel in self._order(candidates, wish):
+            out = tried.get(channel.id, ())
+            found = self._step(channel, model, now_s, out, wish)
+            if found is not None:
+                step = Step(channel, found[0].key, True) if moved else found[0]
+                (last if found[1] or out else steps).append(step)
+            if len(steps) >= most:
+                return steps
+            moved = wish is not None
         return (steps + last)[:most]
 
     def next_key(
@@ -106,7 +132,7 @@ class Planner:
     ) -> Step | None:
         """The step of a channel with a key that is not `out`; None when no good one is left."""
         found = self._step(channel, model, now_s, out)
-        return None if found is None or found[1] else found[0]
+        return None if found is None or found[1] else Step(channel, found[0].key, True)
 
     def left_out(self, candidates: Sequence[Channel], model: str, now_s: float) -> list[LeftOut]:
         """The candidates that no plan of now holds, with the reasons of health."""
@@ -119,25 +145,44 @@ class Planner:
                 found.append(LeftOut(channel, reason, wait_s))
         return found
 
+    def _order(self, candidates: Sequence[Channel], wish: Wish | None) -> Iterator[Channel]:
+        """All candidates in the order in which they are wanted."""
+        wanted = ""
+        if wish is not None and wish.channel_id:
+            for channel in candidates:
+                if channel.id == wish.channel_id:
+                    wanted = channel.id
+                    yield channel
+        for tier in self._tiers(candidates):
+            for channel in _drawn(tier, self._random if wish is None else wish.token):
+                if channel.id != wanted:
+                    yield channel
+
     def _step(
-        self, channel: Channel, model: str, now_s: float, out: Collection[int] = ()
+        self,
+        channel: Channel,
+        model: str,
+        now_s: float,
+        out: Collection[int] = (),
+        wish: Wish | None = None,
     ) -> tuple[Step, bool] | None:
         """The step of a channel and whether it is slow, or None when no key of it can be asked."""
         health = self._health
-        turn = health.turn(channel)
+        first = health.turn(channel) if wish is None else _key_of(channel, wish)
         if not (health.breakers or out):
-            return Step(channel, turn), False
+            return Step(channel, first), False
         slow: tuple[Step, bool] | None = None
         count = max(1, len(channel.keys))
         for offset in range(count):
-            key = (turn + offset) % count
+            key = (first + offset) % count
             if key in out:
                 continue
             reason, _ = health.fault_of(channel, model, key, now_s)
+            step = Step(channel, key, offset > 0 and wish is not None)
             if not reason:
-                return Step(channel, key), False
+                return step, False
             if reason == SLOW and slow is None:
-                slow = Step(channel, key), True
+                slow = step, True
         return slow
 
     def _tiers(self, candidates: Sequence[Channel]) -> list[Tier]:
@@ -152,20 +197,32 @@ class Planner:
         return tiers
 
 
-def _drawn(tier: Tier, random: Callable[[], float]) -> Iterator[Channel]:
-    """The channels of a tier in drawn order, none twice."""
+def _key_of(channel: Channel, wish: Wish) -> int:
+    """Position of the upstream key that a conversation falls to, or went to."""
+    marks = channel.fingerprints
+    if len(marks) < 2:
+        return 0
+    if wish.channel_id == channel.id and wish.fingerprint in marks:
+        return marks.index(wish.fingerprint)
+    return first_of(wish.token, [seed_of(mark) for mark in marks])
+
+
+def _drawn(tier: Tier, chance: Callable[[], float] | int) -> Iterator[Channel]:
+    """The channels of a tier in drawn order, none twice; `chance`: random, or a token."""
     channels = tier.channels
     if len(channels) == 1:
         yield channels[0]
         return
     tried: set[int] = set()
     # To draw again is quick while most are left, and as fair as to draw among the rest.
-    for _ in range(_MAX_DRAWS):
-        place = tier.draw(random())
+    for number in range(_MAX_DRAWS):
+        place = _draw(tier, chance, number)
         if place not in tried:
             tried.add(place)
             yield channels[place]
     rest = [channel for place, channel in enumerate(channels) if place not in tried]
+    # Each channel's place in the rest is drawn once; of a conversation always the same.
+    random = Random(chance).random if isinstance(chance, int) else chance
     yield from sorted(rest, key=lambda channel: _lateness(channel.weight, random()))
 
 
@@ -175,6 +232,13 @@ def _lateness(weight: int, point: float) -> tuple[bool, float]:
     After Efraimidis and Spirakis; `point` is random, in [0, 1).
     """
     return weight == 0, -math.log1p(-point) / (weight or 1)
+
+
+def _draw(tier: Tier, chance: Callable[[], float] | int, number: int) -> int:
+    if not isinstance(chance, int):
+        return tier.draw(chance())
+    # Each draw is one of its own: the race of a loser says something of the next one.
+    return tier.winner(token_of(b"%d %d" % (chance, number)) if number else chance)
 
 
 def not_candidates(snapshot: Snapshot, group: str, model: str, family: str) -> list[LeftOut]:

@@ -187,6 +187,7 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, now_ms: int) ->
         arrival.user_agent,
         node,
         call.hold.limit_account if call.hold else None,
+        call.stored,
     )
 
 

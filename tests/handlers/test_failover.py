@@ -5,6 +5,7 @@ an upstream whose behaviour the test changes while calls run.
 """
 
 import contextlib
+import itertools
 import json
 import socket
 import struct
@@ -20,6 +21,7 @@ from tests.handlers.dialects import CHAT, PATHS, ask, check_refusal, credentials
 from tests.handlers.documents import channel, document
 
 HOST = "127.0.0.1"
+serial = itertools.count()
 IN_ROW = 60  # calls while the channel fails: one after the other
 ANSWER = {
     "id": "chatcmpl-1",
@@ -183,7 +185,8 @@ def gateway(launch, upstreams):
 
 
 def ask_once(gateway, place, stream=False):
-    body = ask(CHAT, model_of(place), stream=stream)
+    # Each is a conversation of its own, so that none of them has a channel that it keeps to.
+    body = ask(CHAT, model_of(place), f"Question {next(serial)}", stream=stream)
     return exchange(gateway.port, "POST", PATHS[CHAT], credentials(CHAT), body)
 
 
@@ -318,8 +321,9 @@ def test_a_refused_key_is_put_aside_and_the_next_one_serves_the_call(gateway, up
     assert all(map(is_served, answers))
     assert bad.asked.count("401") == 1
     name = "refused-key-0"
-    assert attempts_of(gateway, answers[0]) == [(name, None)]
-    assert attempts_of(gateway, answers[1]) == [(name, "channel_misconfigured"), (name, None)]
+    told = [attempts_of(gateway, answer) for answer in answers]
+    assert told.count([(name, "channel_misconfigured"), (name, None)]) == 1
+    assert told.count([(name, None)]) == len(told) - 1
     lines = [line for line in gateway.log().splitlines() if "put aside" in line]
     assert any(f"{name}: upstream key 2 of 2" in line for line in lines)
     assert not any("sk-" in line for line in lines)

@@ -1,4 +1,7 @@
-"""What an upstream has stored of responses: passed to the one channel that can know it."""
+"""What an upstream has stored of responses: passed to the one channel that can know it.
+
+Where several can, who made it is known: test_stored_accounts.
+"""
 
 import hashlib
 import json
@@ -151,7 +154,7 @@ def test_a_response_made_here_can_be_read_continued_and_deleted(gateway):
 
 @pytest.mark.parametrize(("method", "rest", "endpoint"), STORED_ENDPOINTS)
 @pytest.mark.parametrize("group", ["two", "none"])
-def test_without_exactly_one_channel_an_id_is_not_known(
+def test_without_exactly_one_channel_what_was_made_elsewhere_is_not_known(
     gateway, vendor, method, rest, endpoint, group
 ):
     name = stored_by(vendor)

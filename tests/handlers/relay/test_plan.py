@@ -8,7 +8,8 @@ import pytest
 from adapters.faults import Condition, Fault
 from handlers.relay import plan
 from handlers.relay.health import FAILING, KEY_ASIDE, RATE_LIMITED, ROW, SLOW, Health
-from handlers.relay.plan import Planner, not_candidates
+from handlers.relay.plan import Planner, Wish, not_candidates
+from handlers.relay.rendezvous import token_of
 from store.catalog import Channel, Snapshot
 
 MODEL = "m"
@@ -24,6 +25,7 @@ def channel(name, priority=0, weight=1, keys=("k",), **more):
         "groups": frozenset({"all"}),
         "models": {MODEL: "up"},
         "enabled": True,
+        "fingerprints": tuple(f"mark-{key}" for key in keys),
         **more,
     }
     return Channel(name=name, keys=tuple(keys), priority=priority, weight=weight, **fields)
@@ -33,6 +35,10 @@ def planner(seed=1):
     chance = random.Random(seed).random
     health = Health(chance)
     return Planner(health, chance), health
+
+
+def wishes(count, **more):
+    return [Wish(token_of(b"conversation %d" % number), **more) for number in range(count)]
 
 
 def names(steps):
@@ -193,3 +199,124 @@ def test_reasons_of_channels_that_are_no_candidates(changes, reason):
     snapshot = Snapshot(1, {}, {}, channels)
     (one,) = not_candidates(snapshot, "all", MODEL, "chat_completions")
     assert (one.channel.name, one.reason) == ("a", reason)
+
+
+# ---- conversations -------------------------------------------------------------------------------
+
+
+def first(make, channels, wish, now_s=0.0):
+    return make.plan(channels, MODEL, now_s, wish=wish)[0]
+
+
+def test_a_conversation_falls_to_one_channel_and_key_in_every_worker():
+    channels = [channel("a", keys="xyz"), channel("b", keys="xyz"), channel("c", keys="xyz")]
+    workers = [planner(seed)[0] for seed in range(3)]
+    places = set()
+    for wish in wishes(200):
+        steps = {
+            (s.channel.name, s.key, s.moved) for s in (first(w, channels, wish) for w in workers)
+        }
+        assert len(steps) == 1
+        places |= steps
+    assert len(places) == 9 and not any(moved for *_, moved in places)
+
+
+def test_conversations_fall_by_weight_and_priority():
+    channels = [channel("heavy", 5, weight=3), channel("light", 5, weight=1), channel("spare")]
+    make, _ = planner()
+    firsts = Counter(first(make, channels, wish).channel.name for wish in wishes(4000))
+    assert set(firsts) == {"heavy", "light"} and 0.72 < firsts["heavy"] / 4000 < 0.78
+
+
+def test_the_share_of_one_left_out_goes_by_weight_for_conversations_too():
+    channels = [channel("ill", weight=4), channel("heavy", weight=3), channel("light", weight=1)]
+    make, health = planner()
+    wanted = [wish for wish in wishes(8000) if first(make, channels, wish).channel.name == "ill"]
+    fail(health, channels[0])
+    steps = [first(make, channels, wish) for wish in wanted]
+    firsts = Counter(step.channel.name for step in steps)
+    assert set(firsts) == {"heavy", "light"} and all(step.moved for step in steps)
+    assert 0.71 < firsts["heavy"] / len(wanted) < 0.79
+
+
+def test_the_others_stay_when_one_is_left_out():
+    channels = [channel(name) for name in "abc"]
+    make, health = planner()
+    before = {wish: first(make, channels, wish).channel.name for wish in wishes(300)}
+    fail(health, channels[0])
+    for wish, name in before.items():
+        step = first(make, channels, wish)
+        assert step.channel.name == name or (name == "a" and step.moved)
+    assert Counter(before.values())["a"] > 60
+
+
+def test_all_channels_come_after_the_one_that_a_conversation_falls_to():
+    channels = [channel(str(i), i // 10, weight=i % 3) for i in range(40)]
+    channels.sort(key=lambda c: -c.priority)
+    make, _ = planner()
+    for wish in wishes(50):
+        steps = make.plan(channels, MODEL, 0.0, 40, wish=wish)
+        assert sorted(names(steps)) == sorted(map(str, range(40)))
+        assert [step.moved for step in steps] == [False] + [True] * 39
+        tried = {step.channel.id: {0} for step in steps[:3]}
+        (following,) = make.plan(channels, MODEL, 0.0, tried=tried, wish=wish)
+        assert following == steps[3]
+
+
+def test_where_a_conversation_went_comes_first_whatever_the_priority():
+    channels = [channel("a", 10), channel("b", 10), channel("c", keys="xyz")]
+    make, health = planner()
+    for wish in wishes(20, channel_id="id-c", fingerprint="mark-y"):
+        steps = make.plan(channels, MODEL, 0.0, 3, wish=wish)
+        assert [(s.channel.name, s.moved) for s in steps[:1]] == [("c", True)]
+        assert steps[0].key == 1 and set(names(steps)) == {"a", "b", "c"}
+    fail(health, channels[2], key=1)
+    assert first(make, channels, wish).key != 1
+    for key in (0, 2):
+        fail(health, channels[2], key=key)
+    assert first(make, channels, wish).channel.name in ("a", "b")
+
+
+def test_where_a_conversation_went_is_left_when_it_is_slow():
+    slow, quick = channel("slow"), channel("quick", -1)
+    make, health = planner()
+    health.started(health.begin(slow, MODEL, 0, 0.0), 0.2, 0.2)
+    for _ in range(ROW):
+        health.started(health.begin(slow, MODEL, 0, 0.0), 10.0, 10.0)
+    (wish,) = wishes(1, channel_id="id-slow", fingerprint="mark-k")
+    steps = make.plan([slow, quick], MODEL, 10.0, 2, wish=wish)
+    assert names(steps) == ["quick", "slow"]
+
+
+@pytest.mark.parametrize("place", [("id-gone", "mark-x"), ("id-c", "mark-gone")])
+def test_where_a_conversation_went_may_be_gone(place):
+    channels = [channel("a"), channel("c", keys="xyz")]
+    make, _ = planner()
+    for wish in wishes(20, channel_id=place[0], fingerprint=place[1]):
+        step, plain = first(make, channels, wish), first(make, channels, Wish(wish.token))
+        if place[0] == "id-c":
+            assert step.channel.name == "c"
+        else:
+            assert (step.channel, step.key) == (plain.channel, plain.key)
+
+
+def test_keys_of_the_only_channel_are_kept_to_and_one_that_goes_moves_its_own():
+    make, health = planner()
+    three, two = channel("a", keys="xyz"), channel("a", keys="xz")
+    used = Counter()
+    for wish in wishes(600):
+        key = three.keys[first(make, [three], wish).key]
+        used[key] += 1
+        assert two.keys[first(make, [two], wish).key] == key or key == "y"
+    assert all(150 < used[key] < 250 for key in "xyz")
+    fail(health, three, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), key_aside=True)
+    steps = [first(make, [three], wish) for wish in wishes(600)]
+    assert {step.key for step in steps} == {1, 2}
+    assert sum(step.moved for step in steps) == used["x"]
+
+
+def test_a_channel_without_keys():
+    make, _ = planner()
+    assert {
+        first(make, [channel("a", keys=()), channel("b", keys=())], w).key for w in wishes(9)
+    } == {0}
