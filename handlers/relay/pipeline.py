@@ -7,7 +7,7 @@ here knows a wire format, a database or pycurl.
 import asyncio
 import logging
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import random
 from urllib.parse import urlsplit
 
@@ -15,10 +15,9 @@ from msgspec import Struct
 
 from adapters.bridge import NativeStream
 from adapters.estimate import estimate_body_tokens
-from adapters.family import Envelope, Vendor
+from adapters.family import Envelope
 from adapters.faults import Condition, Fault, read_upstream_error, retry_after_s
 from adapters.rate_headers import RateLevel
-from adapters.registry import VENDORS
 from conf.settings import Settings
 from handlers.relay import admit, faults, settle
 from handlers.relay.affinity import Affinity
@@ -34,11 +33,11 @@ from handlers.relay.downstream import Downstream, Header
 from handlers.relay.health import PLAIN, STREAM, Health, Trial
 from handlers.relay.limits import Limits
 from handlers.relay.live import LiveCalls, LiveStream
+from handlers.relay.outgoing import request_of
 from handlers.relay.plan import Planner, Step
-from handlers.relay.pump import CONTENT_TYPES, PumpEnd, StreamPump
+from handlers.relay.pump import PumpEnd, StreamPump
 from handlers.relay.stored import StoredResponses
 from handlers.relay.upstream import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
-from handlers.relay.upstream_request import with_extra_headers
 from handlers.telemetry import Telemetry
 from store.accounts import Payment, payment_of
 from store.catalog import EMPTY, Snapshot
@@ -332,13 +331,13 @@ class Relay:
     async def _try(self, call: Call, step: Step, pump: StreamPump | None) -> AttemptEnd:
         """One try at one channel, noted in the call."""
         assert call.peek is not None
-        channel, call.step = step.channel, step
+        channel, call.step, limits = step.channel, step, self.settings.upstream
         call.channel, call.upstream_model = channel, channel.models.get(call.peek.model)
         started_ms = wall_ms()
         attempt = Attempt(channel.name)
         call.attempts.append(attempt)
         try:
-            end = await self._exchange(call, self._request(call, step), attempt, pump)
+            end = await self._exchange(call, request_of(call, step, limits), attempt, pump)
         except UpstreamError as error:
             fail_over = faults.may_fail_over(error, self.settings.routing.retry_timeouts)
             end = AttemptEnd(fault=faults.from_upstream(error), fail_over=fail_over)
@@ -378,33 +377,6 @@ class Relay:
             call.waiter = None  # it may refer to an exception, and so to the call
             if not exchange.head.done() or call.interrupted is not None:
                 exchange.cancel()
-
-    def _request(self, call: Call, step: Step) -> UpstreamRequest:
-        family, limits, channel = call.family, self.settings.upstream, step.channel
-        key = channel.keys[step.key] if channel.keys else ""
-        vendor, client_headers = VENDORS[channel.vendor], call.client_headers
-        if call.without == "stream_options":
-            vendor = replace(vendor, stream_options=False)
-        elif call.without == "beta":
-            client_headers = {n: v for n, v in client_headers.items() if n != "anthropic-beta"}
-        path = family.upstream_path(call.operation, call.upstream_model or "", call.target)
-        headers = family.request_headers(client_headers, vendor, key)
-        if channel.extra_headers:
-            headers = with_extra_headers(headers, channel.extra_headers)
-        # By position, as with all that is made for each call.
-        return UpstreamRequest(
-            call.method,
-            channel.base_url + vendor.prefixes.get(family.name, "") + path + call.query,
-            headers,
-            _edited_body(call, vendor),
-            limits.connect_timeout_s,
-            limits.first_byte_timeout_s,
-            limits.idle_timeout_s,
-            limits.max_answer_bytes,
-            bool(call.stream),
-            CONTENT_TYPES[call.operation.framing],
-            channel.route,
-        )
 
     def _whole_answer(self, call: Call, exchange: Exchange) -> AttemptEnd:
         family = call.family
@@ -564,15 +536,6 @@ def _failed(fault: Fault) -> Ending:
     """The end of a call that no channel has answered."""
     late = fault.condition is Condition.UPSTREAM_TIMEOUT
     return Ending("timeout" if late else "upstream_error", fault)
-
-
-def _edited_body(call: Call, vendor: Vendor) -> bytes | None:
-    """The body for the upstream; None for a method without one."""
-    if call.operation.stored:
-        return b"" if call.method == "POST" else None
-    assert call.spans is not None and call.peek is not None and call.upstream_model is not None
-    family = call.family
-    return family.edit_request(call.body, call.spans, call.peek, call.upstream_model, vendor)
 
 
 def _passed_headers(call: Call, exchange: Exchange) -> tuple[Header, ...]:
