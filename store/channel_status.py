@@ -35,6 +35,7 @@ import peewee
 from store.breakers import Breaker, all_open
 from store.catalog import EVERYTHING
 from store.database import execute, snapshot_read
+from store.keys_aside import load_keys_aside
 from store.status_sums import (
     BOUNDS_MS,
     CHANNEL,
@@ -57,8 +58,8 @@ AVAILABLE, DEGRADED, DOWN, DISABLED = "available", "degraded", "down", "disabled
 
 FAILING, ERRORS, SLOW, PROBE_FAILED = "failing", "errors", "slow", "probe_failed"
 FEWER_CHANNELS, NO_CHANNEL, MODEL_DISABLED = "fewer_channels", "no_channel", "model_disabled"
-NO_TRAFFIC = "no_recent_traffic"
-_ACCOUNT_REASONS = frozenset({"key_put_aside"})  # nothing for users
+NO_TRAFFIC, DRAINING, KEY_ASIDE = "no_recent_traffic", "draining", "key_put_aside"
+_ACCOUNT_REASONS = frozenset({KEY_ASIDE})  # nothing for users
 
 DOWN_CALLS = 3
 DEGRADED_CALLS = 10
@@ -253,6 +254,7 @@ class _Channel:
     groups: frozenset[str]
     models: frozenset[str]
     enabled: bool
+    draining: bool
     fingerprints: tuple[str, ...]  # ("",) for a channel without upstream keys
 
 
@@ -262,7 +264,7 @@ def _channel_states(
     traffic = _recently(db, CHANNEL, MINUTE, at_ms // 1000 - WINDOW_S)
     probes = _probed_recently(db, at_ms)
     against: defaultdict[tuple[str, str], list[Breaker]] = defaultdict(list)
-    for breaker in all_open(db):
+    for breaker in (*all_open(db), *_keys_aside(db)):
         if breaker.until_ms + RECENT_MS > at_ms:
             against[breaker.channel_id, breaker.model].append(breaker)
     found = {}
@@ -275,9 +277,19 @@ def _channel_states(
             status.saw(recent.last_error, recent.last_failed_ms, recent.last_ok_ms)
             if not channel.enabled:
                 status.become(DISABLED, None)
+            elif channel.draining:
+                status.become(DISABLED, DRAINING)
             elif not _judge_breakers(status, channel, known, recent):
                 _judge_calls(status, recent, probes.get(pair, _NOTHING))
     return found
+
+
+def _keys_aside(db: peewee.Database) -> list[Breaker]:
+    """Refused upstream keys, which are known while no gateway runs, too."""
+    return [
+        Breaker("", "", one.channel_id, "", one.fingerprint, KEY_ASIDE, one.since_ms, one.until_ms)
+        for one in load_keys_aside(db).values()
+    ]
 
 
 def _known(
@@ -520,7 +532,7 @@ def _channels(db: peewee.Database) -> list[_Channel]:
     query = 'SELECT "channel_id", "fingerprint" FROM "channel_keys"'
     for channel_id, fingerprint in execute(db, query).fetchall():
         marks[channel_id].append(fingerprint)
-    query = 'SELECT "id", "name", "groups", "models", "enabled" FROM "channels"'
+    query = 'SELECT "id", "name", "groups", "models", "enabled", "draining" FROM "channels"'
     return [
         _Channel(
             channel_id,
@@ -528,9 +540,10 @@ def _channels(db: peewee.Database) -> list[_Channel]:
             frozenset(json.loads(groups)),
             frozenset(json.loads(models)),
             bool(enabled),
+            bool(draining),
             tuple(marks.get(channel_id, ("",))),
         )
-        for channel_id, name, groups, models, enabled in execute(db, query).fetchall()
+        for channel_id, name, groups, models, enabled, draining in execute(db, query).fetchall()
     ]
 
 

@@ -19,6 +19,7 @@ from store.channel_status import (
 )
 from store.database import execute, snapshot_read, transaction
 from store.ids import new_ulid, ulid
+from store.keys_aside import KeyAside, put_aside, take_back
 from store.status_sums import BOUNDS_MS, Probed, add_probes, fold
 from store.usage import Attempt, UsageRecord
 
@@ -127,6 +128,25 @@ def test_switched_off(db, editor):
     editor.set_enabled("channel", "openai-main", False)
     store(db, *[failed() for _ in range(5)])
     assert said(channel_of(db)) == ("disabled", None, None)
+
+
+def test_a_channel_that_drains_takes_no_calls(db, editor):
+    editor.set_fields("channel", "openai-main", {"draining": "true"})
+    assert said(channel_of(db))[:2] == ("disabled", "draining")
+    assert said(model_of(db))[0] == "available"
+
+
+def test_a_refused_key_is_known_while_no_gateway_runs(db):
+    (channel_id, first), (_, second) = keys_of(db, "openai-main")
+    until_ms = NOW_MS + 600_000
+    put_aside(db, KeyAside(channel_id, first, NOW_MS, until_ms, 1, "upstream status 401"))
+    assert said(channel_of(db)) == ("degraded", "key_put_aside", NOW_MS)
+    put_aside(db, KeyAside(channel_id, second, NOW_MS + 1, until_ms, 1, "upstream status 401"))
+    assert said(channel_of(db)) == ("down", "key_put_aside", NOW_MS + 1)
+    assert said(model_of(db))[:2] == ("degraded", "fewer_channels")
+    take_back(db, (channel_id, first))
+    take_back(db, (channel_id, second))
+    assert said(channel_of(db))[0] == "available"
 
 
 @pytest.mark.parametrize("bad", [DOWN_CALLS - 1, DOWN_CALLS])
