@@ -56,7 +56,7 @@ ERROR_CHARS = 64
 FAILURES = frozenset(
     {
         *("connect", "tls", "timeout_connect", "reset_before_head", "truncated", "protocol"),
-        *("timeout_first_byte", "timeout_idle"),
+        *("timeout_first_byte", "timeout_idle", "ca_file"),
         *("channel_misconfigured", "upstream_rate_limited", "upstream_error"),
         *("upstream_overloaded", "upstream_timeout", "upstream_unreachable"),
         "upstream_invalid_response",

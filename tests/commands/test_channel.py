@@ -228,8 +228,8 @@ def test_the_list_tells_the_state_of_each_channel(filled):
     [model] = item["status"]
     assert model["model"] == "gpt-4.1" and set(model["windows"]) == {"5m", "24h", "30d"}
     head, line = filled.ok("channel", "list").splitlines()
-    assert head.split()[:3] == ["name", "enabled", "state"]
-    assert line.split()[:3] == ["main", "yes", "available"]
+    assert head.split()[:4] == ["name", "enabled", "draining", "state"]
+    assert line.split()[:4] == ["main", "yes", "no", "available"]
     assert "windows" not in filled.ok("channel", "show", "main")
     filled.ok("channel", "disable", "main")
     assert filled.json("channel", "show", "main")["state"] == "disabled"
@@ -238,7 +238,7 @@ def test_the_list_tells_the_state_of_each_channel(filled):
 def test_the_fields_of_the_document_are_not_touched(filled):
     [item] = filled.json("channel", "list")
     entry = {name: value for name, value in item.items() if name not in ("id", "keys")}
-    for name in ("state", "since", "reason", "status"):
+    for name in ("state", "since", "reason", "status", "keys_aside"):
         del entry[name]
     assert filled.apply({"channel": [entry]})["changes"] == []
     assert not {"state", "status"} & set(filled.ok("export").replace(" ", "\n").splitlines())

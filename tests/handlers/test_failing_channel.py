@@ -30,6 +30,7 @@ LATE_OUTAGE_S = 8.0  # it takes some seconds to see that an answer is late
 PLAY_S = 300  # at most, for all scenes
 IN_FLIGHT = 3  # calls that are under way to the bad channel when it is left
 SLACK_S = 3.0  # of a busy machine
+_numbers = itertools.count()
 
 ANSWER = {
     "id": "chatcmpl-1",
@@ -172,7 +173,8 @@ class Seen:
 
 async def call(port, model, streamed):
     began = time.monotonic()
-    body = json.dumps(ask(CHAT, model, stream=streamed)).encode()
+    # A conversation of its own: others would stay with the channel that served them last.
+    body = json.dumps(ask(CHAT, model, f"Question {next(_numbers)}", stream=streamed)).encode()
     headers = {**credentials(CHAT), "Connection": "close"}
     reader, writer = await asyncio.open_connection(HOST, port)
     try:

@@ -332,19 +332,19 @@ def test_a_refused_key_is_put_aside_and_the_next_one_serves_the_call(gateway, up
 def test_a_rate_limited_key_leaves_the_call_to_the_next_one(gateway, upstreams):
     bad = upstreams["limited key"][0]
     bad.way, bad.bad_keys = "429", ("sk-one",)
-    answers = [ask_once(gateway, "limited key", stream=True) for _ in range(6)]
+    answers = [ask_once(gateway, "limited key", stream=True) for _ in range(12)]
     assert all(map(is_served, answers))
-    assert attempts_of(gateway, answers[0]) == [
-        ("limited-key-0", "upstream_rate_limited"),
-        ("limited-key-0", None),
-    ]
+    name = "limited-key-0"
+    told = [attempts_of(gateway, answer) for answer in answers]
+    assert told.count([(name, "upstream_rate_limited"), (name, None)]) >= 1
+    assert all(one[-1] == (name, None) for one in told)
     assert bad.asked.count("429") <= ROW
 
 
 def test_the_last_key_of_the_only_channel_serves(gateway, upstreams):
     bad = upstreams["last key"][0]
     bad.way, bad.bad_keys = "401", ("sk-one", "sk-two")
-    assert all(is_served(ask_once(gateway, "last key")) for _ in range(3))
+    assert all(is_served(ask_once(gateway, "last key")) for _ in range(12))
     assert bad.asked.count("401") == 2
 
 
