@@ -1,9 +1,9 @@
 """The entry: finds commands by name, answers fast, and imports nothing that was not asked for."""
 
 import importlib
+import resource
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -98,9 +98,16 @@ def test_imports_stay_light(args, forbidden, tmp_path):
 
 @pytest.mark.parametrize(("args", "limit_s"), [(["version"], 0.15), (["--help"], 0.3)])
 def test_it_answers_fast(args, limit_s):
+    """By the time of the processor: other tests run beside this one."""
     best = 9.0
     for _ in range(5):
-        began = time.monotonic()
+        before = processor_s()
         run(*args)
-        best = min(best, time.monotonic() - began)
+        best = min(best, processor_s() - before)
     assert best < limit_s
+
+
+def processor_s():
+    """What ended children have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -73,15 +73,15 @@ def test_running_calls_end_new_ones_are_refused_and_space_that_returns_is_used(n
     with contextlib.ExitStack() as stack:
         streams = open_streams(gateway, stack, "first", (SHORT, LONG))
         check_refused_in_all_dialects(gateway.port, "E38")
-        assert wait_until(lambda: not gateway.ready(), 10)
+        assert wait_until(lambda: not gateway.ready(), 30)
         short = [stream for stream in streams if stream[0] == SHORT]
         for _, connection, answer in short:
             connection.read_body(answer)
             check_whole_stream(answer)
-        assert wait_until(gateway.ready, 10), "what ended gave no room back"
+        assert wait_until(gateway.ready, 30), "what ended gave no room back"
         more = open_streams(gateway, stack, "more", (LONG,))
         check_refused_in_all_dialects(gateway.port, "E38")
-        assert wait_until(lambda: not gateway.ready(), 10)
+        assert wait_until(lambda: not gateway.ready(), 30)
         filler.unlink()
         assert wait_until(gateway.ready, 30)
         again = Load(gateway.port, "again", Manner(callers=4, prompts=GOOD_PROMPTS))
