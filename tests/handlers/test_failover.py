@@ -317,7 +317,7 @@ def attempts_of(gateway, answer):
 def test_a_refused_key_is_put_aside_and_the_next_one_serves_the_call(gateway, upstreams):
     bad = upstreams["refused key"][0]
     bad.way, bad.bad_keys = "401", ("sk-two",)
-    answers = [ask_once(gateway, "refused key") for _ in range(10)]
+    answers = [ask_once(gateway, "refused key") for _ in range(30)]
     assert all(map(is_served, answers))
     assert bad.asked.count("401") == 1
     name = "refused-key-0"
@@ -332,7 +332,7 @@ def test_a_refused_key_is_put_aside_and_the_next_one_serves_the_call(gateway, up
 def test_a_rate_limited_key_leaves_the_call_to_the_next_one(gateway, upstreams):
     bad = upstreams["limited key"][0]
     bad.way, bad.bad_keys = "429", ("sk-one",)
-    answers = [ask_once(gateway, "limited key", stream=True) for _ in range(12)]
+    answers = [ask_once(gateway, "limited key", stream=True) for _ in range(30)]
     assert all(map(is_served, answers))
     name = "limited-key-0"
     told = [attempts_of(gateway, answer) for answer in answers]
@@ -344,7 +344,7 @@ def test_a_rate_limited_key_leaves_the_call_to_the_next_one(gateway, upstreams):
 def test_the_last_key_of_the_only_channel_serves(gateway, upstreams):
     bad = upstreams["last key"][0]
     bad.way, bad.bad_keys = "401", ("sk-one", "sk-two")
-    assert all(is_served(ask_once(gateway, "last key")) for _ in range(12))
+    assert all(is_served(ask_once(gateway, "last key")) for _ in range(60))
     assert bad.asked.count("401") == 2
 
 

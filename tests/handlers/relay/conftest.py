@@ -74,6 +74,7 @@ class Upstream:
         self.script = script
         self.read_body = read_body
         self.connections = 0
+        self.writers = []
         self.requests = []
         self.server = None
         self.url = ""
@@ -86,6 +87,7 @@ class Upstream:
 
     async def _serve(self, reader, writer):
         self.connections += 1
+        self.writers.append(writer)
         peer = Peer(reader, writer)
         try:
             while not peer.closing and (head := await peer.read_head()) is not None:
@@ -114,6 +116,10 @@ def serve(io_loop):
     async def stop():
         for upstream in running:
             upstream.server.close()
+            for writer in upstream.writers:
+                # A TLS connection takes leave of its peer, which the loop would not live to see.
+                if writer.get_extra_info("ssl_object") is not None:
+                    writer.transport.abort()
 
     io_loop.run_sync(stop)
 
