@@ -54,7 +54,6 @@ from store.keys_aside import KeyAside, News
 from store.leases import Order
 from store.refresh import Refresh
 from store.stored_responses import find_stored
-from store.usage import StoredAt
 from store.writer import DOWN, Hooks, Writer
 
 log = logging.getLogger("sluice.worker")
@@ -191,7 +190,7 @@ class Worker:
             live=live,
             telemetry=self._telemetry,
             limits=Limits(shared_cells(self._orders.limits_fd)),
-            stored=StoredResponses(self._load_stored, self._threads, now_ms),
+            stored=StoredResponses(functools.partial(find_stored, self._db), self._threads, now_ms),
             node=self._orders.node,
         )
 
@@ -216,9 +215,6 @@ class Worker:
         if found is not None:
             self._refresh.poll(self._db)
         return found
-
-    def _load_stored(self, user_id: str, mark: str, at_ms: int) -> StoredAt | None:
-        return find_stored(self._db, user_id, mark, at_ms)
 
     def _make_writer(self) -> Writer:
         funds, on_loop = self._relay.funds, self._loop.add_callback

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from adapters.faults import Condition, Fault
 from handlers.relay.health import KEY_ASIDE, RATE_LIMITED
 from handlers.relay.plan import LeftOut
-from handlers.relay.upstream import UpstreamError
+from handlers.relay.upstream import Exchange, UpstreamError
 from store.accounts import LIMIT, Account
 from store.errors import StoreError
 from store.funds import QuotaUsed, WalletEmpty
@@ -43,6 +43,12 @@ _MESSAGES = {
     "timeout_first_byte": "The upstream did not answer in time.",
     "timeout_idle": "The upstream channel stopped answering.",
 }
+
+
+def wait_headers(exchange: Exchange) -> dict[str, str]:
+    """What an error answer says about when to come again."""
+    found = ((name, exchange.header(name)) for name in ("retry-after-ms", "retry-after"))
+    return {name: value for name, value in found if value is not None}
 
 
 def from_upstream(error: UpstreamError) -> Fault:

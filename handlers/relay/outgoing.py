@@ -1,15 +1,17 @@
 """What an attempt sends upstream: address, headers and body of a call for one channel and key."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from adapters.family import Vendor
-from adapters.registry import VENDORS
+from adapters.registry import FAMILIES, VENDORS
 from conf.settings import UpstreamSettings
 from handlers.relay.call import Call
 from handlers.relay.plan import Step
 from handlers.relay.pump import CONTENT_TYPES
 from handlers.relay.upstream import UpstreamRequest
 from handlers.relay.upstream_request import with_extra_headers
+from store.catalog import Channel
 
 
 def request_of(call: Call, step: Step, limits: UpstreamSettings) -> UpstreamRequest:
@@ -25,14 +27,11 @@ def request_of(call: Call, step: Step, limits: UpstreamSettings) -> UpstreamRequ
     elif call.without == "beta":
         client_headers = {n: v for n, v in client_headers.items() if n != "anthropic-beta"}
     path = family.upstream_path(call.operation, call.upstream_model or "", call.target)
-    headers = family.request_headers(client_headers, vendor, key)
-    if channel.extra_headers:
-        headers = with_extra_headers(headers, channel.extra_headers)
     # By position, as with all that is made for each call.
     return UpstreamRequest(
         call.method,
-        channel.base_url + vendor.prefixes.get(family.name, "") + path + call.query,
-        headers,
+        url_of(channel, path) + call.query,
+        headers_of(channel, vendor, key, client_headers),
         _edited_body(call, vendor),
         limits.connect_timeout_s,
         limits.first_byte_timeout_s,
@@ -42,6 +41,21 @@ def request_of(call: Call, step: Step, limits: UpstreamSettings) -> UpstreamRequ
         CONTENT_TYPES[call.operation.framing],
         channel.route,
     )
+
+
+def url_of(channel: Channel, path: str) -> str:
+    """Where a path of a channel's family is at its vendor."""
+    return channel.base_url + VENDORS[channel.vendor].prefixes.get(channel.family, "") + path
+
+
+def headers_of(channel: Channel, vendor: Vendor, key: str, client: Mapping[str, str]) -> list[str]:
+    """Header lines for a channel: the key, what goes on of the client's, the channel's own.
+
+    Raises Fault E24 for a key that cannot stand in a header.
+    """
+    lines = FAMILIES[channel.family].request_headers(client, vendor, key)
+    extra = channel.extra_headers
+    return with_extra_headers(lines, extra) if extra else lines
 
 
 def _edited_body(call: Call, vendor: Vendor) -> bytes | None:

@@ -381,7 +381,9 @@ class Relay:
     def _whole_answer(self, call: Call, exchange: Exchange) -> AttemptEnd:
         family = call.family
         if exchange.status != 200:
-            read = read_upstream_error(exchange.status, _wait_headers(exchange), exchange.body)
+            read = read_upstream_error(
+                exchange.status, faults.wait_headers(exchange), exchange.body
+            )
             if call.operation.stored and exchange.status == 404:
                 return AttemptEnd(fault=Fault(Condition.ID_NOT_FOUND, detail=call.target))
             return AttemptEnd(None, read.fault, read.fail_over, read.retry_without)
@@ -528,7 +530,7 @@ def _note_tried(tried: dict[str, set[int]], step: Step, end: AttemptEnd | None) 
 def _inside(exchange: Exchange, fault: Fault) -> AttemptEnd:
     """The end of an attempt whose answer says success and is none."""
     if fault.retry_after_s is None:
-        fault.retry_after_s = retry_after_s(_wait_headers(exchange))
+        fault.retry_after_s = retry_after_s(faults.wait_headers(exchange))
     return AttemptEnd(fault=fault, fail_over=True)
 
 
@@ -546,12 +548,6 @@ def _passed_headers(call: Call, exchange: Exchange) -> tuple[Header, ...]:
         if value is not None:
             passed.append((name, value))
     return tuple(passed)
-
-
-def _wait_headers(exchange: Exchange) -> dict[str, str]:
-    """What an error answer says about when to come again."""
-    found = ((name, exchange.header(name)) for name in ("retry-after-ms", "retry-after"))
-    return {name: value for name, value in found if value is not None}
 
 
 def _interrupted(interrupt: Interrupt) -> Ending:

@@ -18,8 +18,8 @@ from adapters.masking import clean_message
 from adapters.registry import FAMILIES, VENDORS
 from conf.settings import UpstreamSettings
 from handlers.relay import faults
+from handlers.relay.outgoing import headers_of, url_of
 from handlers.relay.upstream import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
-from handlers.relay.upstream_request import with_extra_headers
 from store.catalog import Channel
 
 PROMPT = "Reply with the word ready."
@@ -132,10 +132,8 @@ def _request(target: Target, limits: UpstreamSettings) -> UpstreamRequest:
     path = family.upstream_path(operation, target.upstream_model, target.model)
     return UpstreamRequest(
         method="POST",
-        url=channel.base_url + vendor.prefixes.get(family.name, "") + path,
-        headers=with_extra_headers(
-            family.request_headers({}, vendor, target.key), channel.extra_headers
-        ),
+        url=url_of(channel, path),
+        headers=headers_of(channel, vendor, target.key, {}),
         body=family.edit_request(body, spans, peek, target.upstream_model, vendor),
         connect_timeout_s=limits.connect_timeout_s,
         first_byte_timeout_s=min(limits.first_byte_timeout_s, PATIENCE_S),
@@ -149,9 +147,7 @@ def _request(target: Target, limits: UpstreamSettings) -> UpstreamRequest:
 def _read_whole(target: Target, exchange: Exchange, outcome: Outcome) -> None:
     channel = target.channel
     if exchange.status != 200:
-        waits = {name: exchange.header(name) for name in ("retry-after-ms", "retry-after")}
-        headers = {name: value for name, value in waits.items() if value is not None}
-        read = read_upstream_error(exchange.status, headers, exchange.body)
+        read = read_upstream_error(exchange.status, faults.wait_headers(exchange), exchange.body)
         # what a client may not read helps the operator: the vendor's own words, without secrets
         said = exchange.body[:BODY_CHARS].decode(errors="replace")
         said = clean_message(said, (*channel.keys, *channel.extra_headers.values()))

@@ -11,10 +11,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from random import random
 
 from conf.settings import Settings
 from handlers.relay import probe
-from handlers.relay.health import SLOW, Health
+from handlers.relay.health import Health
+from handlers.relay.plan import Planner
 from handlers.relay.upstream import UpstreamClient
 from store.catalog import EMPTY, Channel, Snapshot
 from store.probes import Pair, Rota
@@ -39,6 +41,7 @@ class Prober:
         self._limits = settings.upstream
         self._client = client
         self._health = health
+        self._planner = Planner(health, random)
         self._snapshot: Snapshot = EMPTY
         self._running: set[asyncio.Task[None]] = set()
         self._room = RUNNING_MAX
@@ -61,7 +64,7 @@ class Prober:
         if len(self._running) >= self._room:
             return
         for channel in self._snapshot.channels:
-            if channel.name == name and channel.enabled and model in channel.models:
+            if channel.name == name and channel.takes_calls and model in channel.models:
                 task = asyncio.get_running_loop().create_task(self._probe(channel, model))
                 self._running.add(task)
                 self.rota.busy = len(self._running) >= self._room
@@ -73,11 +76,11 @@ class Prober:
 
     async def _probe(self, channel: Channel, model: str) -> None:
         health, now_s = self._health, time.monotonic()
-        key = self._key_of(channel, model, now_s)
-        trial = None if key is None else health.begin(channel, model, key, now_s)
-        if key is None or trial is None:
+        steps = self._planner.plan((channel,), model, now_s)
+        trial = health.begin(channel, model, steps[0].key, now_s) if steps else None
+        if trial is None:
             return  # all keys are left alone: that is known, and it is not yet time to try again
-        secret = channel.keys[key] if channel.keys else ""
+        secret = channel.keys[trial.key] if channel.keys else ""
         target = probe.Target(channel, model, secret, stream=True)
         try:
             outcome = await probe.call(self._client, target, self._limits)
@@ -93,15 +96,6 @@ class Prober:
         finally:
             health.release(trial)
         self._note(channel, model, outcome)
-
-    def _key_of(self, channel: Channel, model: str, now_s: float) -> int | None:
-        """The upstream key whose turn it is, of those that may be asked."""
-        count, turn = max(1, len(channel.keys)), self._health.turn(channel)
-        for offset in range(count):
-            key = (turn + offset) % count
-            if self._health.fault_of(channel, model, key, now_s)[0] in ("", SLOW):
-                return key
-        return None
 
     def _note(self, channel: Channel, model: str, outcome: probe.Outcome) -> None:
         told = "probe of channel %s for model %s: %s in %d ms"
@@ -123,7 +117,7 @@ def _pairs(snapshot: Snapshot) -> list[Pair]:
     return [
         (channel.name, model)
         for channel in snapshot.channels
-        if channel.enabled
+        if channel.takes_calls
         for model in channel.models
         if model in snapshot.models and not snapshot.models[model].disabled
     ]

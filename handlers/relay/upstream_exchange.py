@@ -38,8 +38,8 @@ class RequestBody:
     """What is sent. libcurl may send it again once, on a new connection, when a kept one had died;
     it would go on to six times, and a vendor may bill each of them.
 
-    `read` is the READFUNCTION. No BytesIO by itself: to free an object of a class of ours that is
-    one takes as long as all the rest of its life.
+    `read` is the READFUNCTION. No BytesIO by itself: one of a class of ours takes 0.25 us more, for
+    at its end it looks for ways to be closed.
     """
 
     __slots__ = ("_rewound", "_stream", "read", "size")

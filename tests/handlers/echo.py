@@ -17,10 +17,27 @@ ANSWER = {
 }
 
 
-def answer_of(status, body):
-    data = json.dumps(body).encode()
-    head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(data)}"
-    return f"{head}\r\nConnection: close\r\n\r\n".encode() + data
+CHUNK = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion.chunk",
+    "model": "up",
+    "choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}],
+}
+ERROR = {"error": {"message": "broken", "type": "server_error", "code": "internal_error"}}
+
+
+def answer_of(status, body, kind="application/json", connection="close", **headers):
+    """`body`: bytes, or what JSON can say; names of headers with _ in the place of -."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", f"Content-Length: {len(data)}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, f"Connection: {connection}", "", ""]).encode() + data
+
+
+def events_of(*events):
+    """An answer of these events, whole."""
+    body = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events)
+    return answer_of(200, body + b"data: [DONE]\n\n", "text/event-stream")
 
 
 GOOD = answer_of(200, ANSWER)

@@ -114,7 +114,7 @@ def test_running_streams_are_not_touched(gateway, changed, name):
 
 def test_operators_see_what_still_runs(gateway, changed):
     assert changed[1] == {"disabled": 1, "draining": 1, "removed": 1}
-    wait_until(lambda: status_of(gateway) == {})
+    assert wait_until(lambda: status_of(gateway) == {})
 
 
 @pytest.mark.parametrize(

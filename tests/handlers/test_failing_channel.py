@@ -6,6 +6,7 @@ back by itself. Each way has a model and channels of its own, so that all are pl
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 import re
@@ -16,9 +17,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from handlers.relay.health import COOL_S, ROW, SLOW_S
+from tests.handlers import echo
 from tests.handlers.client import encode_head
 from tests.handlers.dialects import CHAT, PATHS, ask, credentials
 from tests.handlers.documents import channel, document
+from tests.handlers.echo import ANSWER, CHUNK, ERROR
 
 HOST = "127.0.0.1"
 SLOW_ANSWER_S = 10.0
@@ -32,29 +35,7 @@ IN_FLIGHT = 3  # calls that are under way to the bad channel when it is left
 SLACK_S = 3.0  # of a busy machine
 _numbers = itertools.count()
 
-ANSWER = {
-    "id": "chatcmpl-1",
-    "object": "chat.completion",
-    "model": "up",
-    "choices": [
-        {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
-    ],
-    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-}
-CHUNK = {
-    "id": "chatcmpl-1",
-    "object": "chat.completion.chunk",
-    "model": "up",
-    "choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}],
-}
-ERROR = {"error": {"message": "broken", "type": "server_error", "code": "internal_error"}}
-
-
-def answer_of(status, body, kind="application/json", **headers):
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    lines = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", f"Content-Length: {len(data)}"]
-    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    return "\r\n".join([*lines, "", ""]).encode() + data
+answer_of = functools.partial(echo.answer_of, connection="keep-alive")
 
 
 def said(value, streamed):

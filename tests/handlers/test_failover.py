@@ -6,7 +6,6 @@ an upstream whose behaviour the test changes while calls run.
 
 import contextlib
 import itertools
-import json
 import socket
 import struct
 import threading
@@ -19,39 +18,11 @@ from handlers.relay.health import COOL_S, ROW
 from tests.handlers.client import exchange
 from tests.handlers.dialects import CHAT, PATHS, ask, check_refusal, credentials
 from tests.handlers.documents import channel, document
+from tests.handlers.echo import ANSWER, CHUNK, ERROR, answer_of, events_of
 
 HOST = "127.0.0.1"
 serial = itertools.count()
 IN_ROW = 60  # calls while the channel fails: one after the other
-ANSWER = {
-    "id": "chatcmpl-1",
-    "object": "chat.completion",
-    "model": "up",
-    "choices": [
-        {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
-    ],
-    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-}
-CHUNK = {
-    "id": "chatcmpl-1",
-    "object": "chat.completion.chunk",
-    "model": "up",
-    "choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}],
-}
-ERROR = {"error": {"message": "broken", "type": "server_error", "code": "internal_error"}}
-
-
-def answer_of(status, body, kind="application/json", **headers):
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    lines = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", f"Content-Length: {len(data)}"]
-    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    return "\r\n".join([*lines, "Connection: close", "", ""]).encode() + data
-
-
-def events_of(*events):
-    body = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events)
-    return answer_of(200, body + b"data: [DONE]\n\n", "text/event-stream")
-
 
 HEAD_ONLY = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

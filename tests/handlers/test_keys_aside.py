@@ -101,7 +101,7 @@ def test_a_probe_that_succeeds_brings_it_back_for_all(gateway, vendor):
     discard(db)
     time.sleep(CHANGES_AFTER_S)
     assert all(call(gateway).status == 200 for _ in range(40))
-    wait_until(lambda: not shown(gateway))
+    assert wait_until(lambda: not shown(gateway))
     before = vendor.asked("sk-one")
     time.sleep(CHANGES_AFTER_S)
     assert all(call(gateway).status == 200 for _ in range(100))

@@ -81,10 +81,10 @@ def test_a_quiet_channel_is_probed_once(db, upstream):
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("case", ["off", "claimed", "disabled", "model off", "not due"])
+@pytest.mark.parametrize("case", ["off", "claimed", "disabled", "draining", "model off", "not due"])
 def test_when_no_probe_is_made(db, upstream, case):
     async def main():
-        fields = {"enabled": False} if case == "disabled" else {}
+        fields = {"disabled": {"enabled": False}, "draining": {"draining": True}}.get(case, {})
         with made(upstream, 0 if case == "off" else 600, **fields) as (prober, _, one):
             if case == "claimed":
                 assert probes.claim(db, (one.name, MODEL), 600, now_ms())
@@ -153,7 +153,7 @@ def test_the_key_that_health_has_nothing_against_is_asked(db, upstream):
             now_s = module.time.monotonic()
             refused = health.begin(one, MODEL, 0, now_s)
             health.failed(refused, now_s, Fault(Condition.CHANNEL_MISCONFIGURED), key_aside=True)
-            assert prober._key_of(one, MODEL, now_s) == 1
+            upstream.way, upstream.bad_keys = "401", ("sk-one",)
             await probed(prober, db)
             assert upstream.asked == [None]
 

@@ -1,20 +1,8 @@
 """Usage records get one index by who called in place of two, also when they are there already."""
 
-import pytest
-
-from store import migrate, migrations
+from store import migrate
 from store.database import execute, is_mysql
 from store.migrations import m0005_usage_caller as migration
-
-
-@pytest.fixture
-def before(empty_database, monkeypatch):
-    """A database of the version before."""
-    older = [one for one in migrations.ALL if one.name < migration.MIGRATION.name]
-    monkeypatch.setattr(migrate, "ALL", tuple(older))
-    migrate.up(empty_database)
-    monkeypatch.setattr(migrate, "ALL", migrations.ALL)
-    return empty_database
 
 
 def indexes(db):

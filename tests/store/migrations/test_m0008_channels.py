@@ -2,7 +2,7 @@
 
 import pytest
 
-from store import migrate, migrations
+from store import migrate
 from store.database import execute, is_mysql, transaction
 from store.migrations import m0008_channels as migration
 
@@ -12,16 +12,6 @@ INSERT = (
     " VALUES (?, ?, 'demo', 'messages', 'http://x', '[]', '{}', 0, 1, 0, 0, 0, 1)"
 )
 NEW = 'SELECT "extra_headers", "proxy", "ca_file", "draining" FROM "channels" ORDER BY "id"'
-
-
-@pytest.fixture
-def before(empty_database, monkeypatch):
-    """A database of the version before."""
-    older = [one for one in migrations.ALL if one.name < migration.MIGRATION.name]
-    monkeypatch.setattr(migrate, "ALL", tuple(older))
-    migrate.up(empty_database)
-    monkeypatch.setattr(migrate, "ALL", migrations.ALL)
-    return empty_database
 
 
 def test_channels_of_before_and_of_older_gateways(before):
