@@ -21,11 +21,12 @@ from tests.gateway import HOST, ROOT, Gateway
 from tests.ports import free_port
 from tests.upstream import ScriptedUpstream
 
-ACTS_WITHIN_S = 2.0
+ACTS_AFTER_S = 2.0  # what is promised
+ACTS_WITHIN_S = 10 * ACTS_AFTER_S  # what a busy machine is given
 ASKED_TIMES = 8  # on as many connections; that all go to one of two workers happens once in 128
 PATH = "/v1/chat/completions"
 PRICE = {"input": "1.00", "output": "4.00"}
-OVERLAP_S = 4
+OVERLAP_S = 2
 RECORDED_WITHIN_S = 1
 
 
@@ -90,31 +91,33 @@ class Running:
         said = {self.ask(secret, model=model)[0] for _ in range(ASKED_TIMES)}
         return said.pop() if len(said) == 1 else None
 
-    def check_soon(self, true, what):
-        """`true()` holds within ACTS_WITHIN_S from now."""
-        deadline = time.monotonic() + ACTS_WITHIN_S
-        while not true():
-            assert time.monotonic() < deadline, what
-            time.sleep(0.05)
-
     def check_says(self, code, secret, model="tea"):
-        """All workers say `code` soon, and go on saying it."""
-        last = []
+        """All workers say `code` soon, and go on saying it.
 
-        def says():
-            last[:] = [self.all_say(secret, model)]
-            return last == [code]
+        Twice in a row: a worker that is busy while the other one answers all may be behind it.
+        """
+        self._check_soon([code] * 2, lambda: [self.all_say(secret, model) for _ in range(2)])
 
-        self.check_soon(says, f"{last} instead of {code}")
-        assert self.all_say(secret, model) == code
+    def _check_soon(self, wanted, seen):
+        deadline = time.monotonic() + ACTS_WITHIN_S
+        while (last := seen()) != wanted:
+            assert time.monotonic() < deadline, f"{last} instead of {wanted}"
+            time.sleep(0.05)
 
     def record_of_call(self, secret, **fields):
         return self.records.record(self.ask(secret, **fields)[1])
 
     def recorded(self, name, secret, **fields):
-        """What the records of calls that are made now say under a name."""
+        """What the records of calls that are made now say under a name, each word once."""
         ids = [self.ask(secret, **fields)[1] for _ in range(ASKED_TIMES)]
-        return {self.records.record(call_id)[name] for call_id in ids}
+        said = [self.records.record(call_id)[name] for call_id in ids]
+        return [word for place, word in enumerate(said) if word not in said[:place]]
+
+    def check_recorded(self, value, name, secret, **fields):
+        """The records of all workers soon say `value` under a name, and go on saying it."""
+        self._check_soon(
+            [[value]] * 2, lambda: [self.recorded(name, secret, **fields) for _ in range(2)]
+        )
 
     @contextlib.contextmanager
     def stream(self, secret, words, model="tea"):
@@ -170,15 +173,18 @@ def test_revoking_a_key(running):
 def test_rotating_a_key(running):
     key_id, old = running.key("rotated")
     running.check_says("ok", old)
-    made = json.loads(running.run("key", "rotate", key_id, "--overlap", f"{OVERLAP_S}s", "--json"))
-    rotated_at = time.monotonic()
-    assert made["id"] == key_id
-    running.check_says("ok", made["secret"])
+
+    def rotate(overlap):
+        made = json.loads(running.run("key", "rotate", key_id, "--overlap", overlap, "--json"))
+        assert made["id"] == key_id
+        return made["secret"]
+
+    second = rotate("1h")
+    running.check_says("ok", second)
     assert running.all_say(old) == "ok", "the old secret works on for a while"
-    assert time.monotonic() - rotated_at < OVERLAP_S, "too slow a machine for this proof"
-    time.sleep(max(0.0, rotated_at + OVERLAP_S - time.monotonic()))
-    running.check_says("invalid_api_key", old)
-    assert running.all_say(made["secret"]) == "ok"
+    third = rotate(f"{OVERLAP_S}s")
+    running.check_says("invalid_api_key", second)
+    assert running.all_say(third) == "ok"
 
 
 def test_rotating_a_key_at_once(running):
@@ -215,14 +221,11 @@ def test_disabling_a_channel(running):
 def test_the_next_channel_takes_over(running):
     _, secret = running.key("next")
 
-    def change(*fields):
-        running.run("channel", "set", "first", *fields)
-        time.sleep(ACTS_WITHIN_S)
-        return running.recorded("channel", secret)
-
-    assert running.recorded("channel", secret) == {"first"}
-    assert change("enabled=false") == {"second"}
-    assert change("enabled=true") == {"first"}
+    assert running.recorded("channel", secret) == ["first"]
+    running.run("channel", "set", "first", "enabled=false")
+    running.check_recorded("second", "channel", secret)
+    running.run("channel", "set", "first", "enabled=true")
+    running.check_recorded("first", "channel", secret)
 
 
 def test_disabling_a_model(running):
@@ -271,10 +274,10 @@ def test_a_price(running):
     with running.stream(secret, "ms=100 chunks=40", model="coffee") as answer:
         answer.readline()
         running.run("model", "set", "coffee", "price.input=3", "price.output=0.123456789")
-
-        time.sleep(ACTS_WITHIN_S)
+        changed = {"1": "3", "4": "0.123456789", "0": "0"}
+        prices = {name: changed[price] for name, price in before["prices"].items()}
+        running.check_recorded(prices, "prices", secret, model="coffee")
         after = running.record_of_call(secret, model="coffee")
-        assert running.recorded("cost", secret, model="coffee") == {after["cost"]}
         text = answer.read()
     assert text.endswith(b"data: [DONE]\n\n")
     begun_before = running.records.record(answer.headers["x-request-id"])
@@ -289,9 +292,7 @@ def test_a_multiplier(running):
     _, secret = running.key("multiplied", group="apart")
     before = running.record_of_call(secret)
     running.run("group", "set", "apart", "multiplier=2.5")
-
-    time.sleep(ACTS_WITHIN_S)
-    assert running.recorded("multiplier", secret) == {"2.5"}
+    running.check_recorded("2.5", "multiplier", secret)
     after = running.record_of_call(secret)
     assert after["output_tokens"] == before["output_tokens"]
     assert Decimal(after["cost"]) == Decimal("2.5") * Decimal(before["cost"])
@@ -309,7 +310,7 @@ def test_credit_and_debit(running):
         *("wallet", "debit", "--user", "bob", "--reason", "taken back"),
         *("--amount", wallet["balance"]),
     )
-    time.sleep(ACTS_WITHIN_S)  # a call before would still be served, and charged
+    time.sleep(ACTS_AFTER_S)  # a call before would still be served, and charged
     running.check_says("insufficient_quota", secret)
     wait_for_books(running)
     lines = json.loads(running.run("wallet", "ledger", "--user", "bob", "--json"))
