@@ -22,10 +22,11 @@ class NativeStream:
 
     ``feed`` and ``close`` return the bytes to send now. Nothing is returned until the answer is
     accepted (its first data event that is no error), then what was held comes first. After the
-    terminal marker or a fault (``tap.fault``) everything is ignored.
+    terminal marker or a fault (``tap.fault``) everything is ignored. While ``at_start`` holds and
+    the tap has not ended, its ``feed_repeat`` may be asked without this object.
     """
 
-    __slots__ = ("_at_start", "_held", "_max_event_bytes", "_of_events", "_splitter", "tap")
+    __slots__ = ("_held", "_max_event_bytes", "_of_events", "_splitter", "at_start", "tap")
 
     def __init__(self, tap: StreamTap, max_event_bytes: int) -> None:
         self.tap = tap
@@ -37,7 +38,7 @@ class NativeStream:
         )
         self._max_event_bytes = max_event_bytes
         self._held = b""
-        self._at_start = False  # the next byte begins an event of an accepted stream
+        self.at_start = False  # the next byte begins an event of an accepted stream
 
     @property
     def accepted(self) -> bool:
@@ -61,13 +62,13 @@ class NativeStream:
         if tap.ended:
             return b""
         # Most chunks are exactly one event; those need not go through the splitter.
-        if self._at_start:
+        if self.at_start:
             repeat = tap.feed_repeat(chunk)
             if repeat is not None:
                 return repeat
         size = len(chunk)
         if (
-            self._at_start
+            self.at_start
             and 2 < size <= self._max_event_bytes
             and chunk.find(b"\n\n") == size - 2
             and chunk[0] != _LF
@@ -76,7 +77,7 @@ class NativeStream:
             return tap.feed(chunk) or b""
         # The same of those vendors that end their lines with CR LF.
         if (
-            self._at_start
+            self.at_start
             and 4 < size <= self._max_event_bytes
             and chunk.find(b"\r") == size - 4
             and chunk.find(b"\n") == size - 3
@@ -115,7 +116,7 @@ class NativeStream:
                 sent.append(self._pass(event))
             if tap.ended:
                 break
-        self._at_start = self._of_events and tap.accepted and self._splitter.empty
+        self.at_start = self._of_events and tap.accepted and self._splitter.empty
         return b"".join(sent)
 
     def _pass(self, event: bytes) -> bytes:

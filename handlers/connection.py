@@ -365,18 +365,17 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         """The head of an answer; `last`: the connection ends with it."""
         if last or (self._request is not None and self._request.version != "HTTP/1.1"):
             self._keep_alive = False
-        lines = [_STATUS_LINES[status], "Server: sluice\r\nDate: ", self._server.date, "\r\n"]
-        for name, value in headers:
-            if "\n" in value or "\r" in value:
-                # Nothing may begin a header line of its own.
-                value = " ".join(value.split())
-            lines.append(f"{name}: {value}\r\n")
+        fields = "".join([f"{name}: {value}\r\n" for name, value in headers])
+        if fields.count("\n") != len(headers) or fields.count("\r") != len(headers):
+            # Nothing may begin a header line of its own.
+            fields = "".join([f"{name}: {' '.join(value.split())}\r\n" for name, value in headers])
         # A drain tells the client, but leaves the closing to it or to the sweep 2 s later: a proxy
         # that has just sent the next request on this connection would make a 502 of it.
         keep = self._keep_alive and not self._server.draining
-        lines.append("\r\n" if keep else "Connection: close\r\n\r\n")
+        end = "" if keep else "Connection: close\r\n"
+        begin = f"{_STATUS_LINES[status]}Server: sluice\r\nDate: {self._server.date}\r\n"
         self._head_sent = True
-        return "".join(lines).encode("latin-1", "replace")
+        return f"{begin}{fields}{end}\r\n".encode("latin-1", "replace")
 
     def _framed(self, data: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data

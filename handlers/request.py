@@ -5,8 +5,6 @@ must have, what a request that asks for another protocol becomes. No socket, no 
 to whoever takes them, which is handlers.connection.
 """
 
-from collections.abc import Sequence
-from itertools import chain
 from typing import Any, Protocol
 
 import httptools
@@ -25,15 +23,6 @@ class Taker(Protocol):
     peer: str
 
     def take(self, kind: int, value: Any) -> None: ...
-
-
-def fields_of(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    """The fields of a request head by their names in lower case; repeated ones joined by commas."""
-    fields: dict[str, str] = {}
-    for raw_name, raw_value in lines:
-        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip()
-        fields[name] = f"{fields[name]},{value}" if name in fields else value
-    return fields
 
 
 class Request(httputil.HTTPServerRequest):
@@ -71,7 +60,8 @@ class RequestReader:
         self._connection = connection
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
-        self._lines: list[tuple[bytes, bytes]] = []
+        self._fields: dict[str, str] = {}  # by names in lower case; repeated ones with commas
+        self._head_bytes = 0
         self._unseen_bytes = 0  # that came since a piece was handed on
         self._body_header = b""  # of a request that asks for another protocol
 
@@ -96,18 +86,20 @@ class RequestReader:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._lines.append((name, value))
+        self._head_bytes += len(name) + len(value)
+        fields, field, text = self._fields, name.decode("latin-1").lower(), value.decode("latin-1")
+        fields[field] = f"{fields[field]},{text.strip()}" if field in fields else text.strip()
 
     def on_headers_complete(self) -> None:
-        self._unseen_bytes = 0
-        url, lines = self._url, self._lines
-        self._url, self._lines = b"", []
+        url, fields, head_bytes = self._url, self._fields, self._head_bytes
+        self._url, self._fields = b"", {}
+        self._unseen_bytes = self._head_bytes = 0
         if self._body_header:
             self._body_header = b""
-        elif len(url) + sum(map(len, chain.from_iterable(lines))) > HEAD_MAX_BYTES:
+        elif len(url) + head_bytes > HEAD_MAX_BYTES:
             self._connection.take(BROKEN, _HEAD_TOO_LARGE)
         else:
-            self._hand_on_head(url, fields_of(lines))
+            self._hand_on_head(url, fields)
 
     def _hand_on_head(self, url: bytes, headers: dict[str, str]) -> None:
         parser = self._parser
@@ -129,7 +121,7 @@ class RequestReader:
 
     def on_message_complete(self) -> None:
         self._unseen_bytes = 0
-        self._lines = []  # trailers; they must not get into the next head
+        self._fields, self._head_bytes = {}, 0  # trailers; they must not get into the next head
         if not self._body_header:
             self._connection.take(END, None)
 

@@ -228,15 +228,15 @@ class Journal:
 
     def _line_of(self, line: Line, *shorter: Callable[[Line], Line]) -> bytes:
         """The bytes of a line, of its first shorter form that fits, if it must be."""
-        for attempt in range(len(shorter) + 1):
-            try:
-                shaped = shorter[attempt - 1](line) if attempt else line
-                data = self._encode(shaped) + b"\n"
-            except UnicodeEncodeError:
-                continue
+        try:
+            data = self._encode(line) + b"\n"
             if len(data) <= LINE_MAX_BYTES:
                 return data
-        raise JournalFull("a journal line is too long even without its texts")
+        except UnicodeEncodeError:
+            pass
+        if not shorter:
+            raise JournalFull("a journal line is too long even without its texts")
+        return self._line_of(shorter[0](line), *shorter[1:])
 
     def _has_room(self, lines: int) -> bool:
         """Whether so many lines fit, besides the closing ones of all open calls.

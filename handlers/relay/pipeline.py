@@ -144,7 +144,7 @@ class Relay:
     def end(self, call: Call, ending: Ending, downstream: Downstream) -> None:
         """Settles the call, then writes its last bytes. For refusals of the head, too."""
         self.live.leave(call)
-        if downstream.gone and ending.outcome == "refused":
+        if ending.outcome == "refused" and downstream.gone:
             ending = Ending("client_gone")
         envelope = ending.envelope
         if envelope is None and ending.fault is not None and not downstream.head_sent:

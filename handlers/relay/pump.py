@@ -59,7 +59,7 @@ class StreamPump:
         self._exchange: Exchange | None = None
         self._headers: tuple[Header, ...] = STREAM_HEADERS
         self.accepted = False
-        self._flowing = False  # the head went down with an accepted answer: the rest is passed on
+        self._flowing = False  # of an accepted answer an event may follow, and there is room
         self.ended: asyncio.Future[PumpEnd] | None = None
         self.started_s = 0
         self.last_sent_s = 0
@@ -73,7 +73,7 @@ class StreamPump:
         self._headers = headers + STREAM_HEADERS
         self.ended = asyncio.get_running_loop().create_future()
         self._downstream.when_drained(exchange.resume)
-        exchange.pipe(self._data, self._end)
+        exchange.pipe(self._data, self._end, self._pass_on)
         return self.ended
 
     def begin(self) -> None:
@@ -121,18 +121,29 @@ class StreamPump:
         delivery.upstream_id = tap.upstream_id
         delivery.whole = bridge.whole
 
+    def _pass_on(self, chunk: bytes) -> bool:
+        """The way of nearly all events: one like the last goes down at once; False: it was not."""
+        if not self._flowing:
+            return False
+        assert self._bridge is not None
+        out = self._bridge.tap.feed_repeat(chunk)
+        if out is None:
+            return False
+        self.last_sent_s = -1  # the sweep stamps it: no clock is read for an event
+        self._flowing = self._downstream.write(out)
+        return True
+
     def _data(self, chunk: bytes) -> bool:
         """A piece of the upstream's body; False: the client's buffer is full."""
         bridge = self._bridge
         assert bridge is not None
-        out = bridge.feed(chunk)
-        if not self._flowing or bridge.tap.ended:
-            return self._begin_or_end(bridge.tap, out)
-        self.last_sent_s = -1  # the sweep stamps it: no clock is read for an event
-        return self._downstream.write(out) if out else True
+        tap = bridge.tap
+        room = self._pass(tap, bridge.feed(chunk))
+        self._flowing = room and bridge.at_start and self.accepted and not tap.ended
+        return room
 
-    def _begin_or_end(self, tap: StreamTap, out: bytes) -> bool:
-        """The pieces of a stream that are not just passed on."""
+    def _pass(self, tap: StreamTap, out: bytes) -> bool:
+        """Begins, goes on or ends with what a piece has brought."""
         ended = self.ended
         assert ended is not None
         if ended.done():
@@ -149,7 +160,6 @@ class StreamPump:
         if not out:
             return True
         self.last_sent_s = -1
-        self._flowing = True
         if self._downstream.head_sent:
             return self._downstream.write(out)
         return self._downstream.start(200, self._headers, out)

@@ -3,6 +3,8 @@
 Pure apart from the clock that is passed in: a call and its ending in, counts and a record out.
 """
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from adapters.faults import Fault
@@ -82,13 +84,14 @@ def _bounded(usage: Usage, call: Call) -> Usage:
 
 def _cut_usage(usage: Usage, most_input: int, most_output: int) -> Usage:
     """`usage` with input and output of at most so many tokens."""
-    inputs = [usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens,
-              usage.cache_write_1h_tokens]  # fmt: skip
-    outputs = [usage.output_tokens, usage.reasoning_tokens]
+    inputs = (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens,
+              usage.cache_write_1h_tokens)  # fmt: skip
+    outputs = (usage.output_tokens, usage.reasoning_tokens)
     if sum(inputs) <= most_input and sum(outputs) <= most_output:
         return usage
-    inputs, outputs = _cut(inputs, most_input), _cut(outputs, most_output)
-    return Usage(inputs[0], outputs[0], inputs[1], inputs[2], inputs[3], outputs[1])
+    plain, read, written, written_1h = _cut(inputs, most_input)
+    told, thought = _cut(outputs, most_output)
+    return Usage(plain, told, read, written, written_1h, thought)
 
 
 def output_bound(call: Call) -> int:
@@ -98,7 +101,7 @@ def output_bound(call: Call) -> int:
     return max(call.output_bound_tokens, call.model.max_output_tokens or 0)
 
 
-def _cut(counts: list[int], bound: int) -> list[int]:
+def _cut(counts: Iterable[int], bound: int) -> list[int]:
     """The counts, cut from the right so that their sum keeps to `bound`."""
     out, left = [], bound
     for count in counts:

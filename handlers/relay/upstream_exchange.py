@@ -104,6 +104,7 @@ class Exchange:
         "_limit_bytes",
         "_max_answer_bytes",
         "_on_end",
+        "_pass_on",
         "_patience_kind",
         "_patience_ticks",
         "_paused",
@@ -160,6 +161,7 @@ class Exchange:
         self._ended = False
         self._error: UpstreamError | None = None
         self._sink: Sink | None = None
+        self._pass_on: Sink | None = None
         self._on_end: OnEnd | None = None
 
     # For the relay.
@@ -168,14 +170,18 @@ class Exchange:
         """A field of the answer's head; None when absent or while `head` has not resolved."""
         return None if self._head is None else self._head.get(name)
 
-    def pipe(self, sink: Sink, on_end: OnEnd) -> None:
+    def pipe(self, sink: Sink, on_end: OnEnd, pass_on: Sink | None = None) -> None:
         """Give a streaming body to `sink`, what has arrived at once, then call `on_end` once.
 
         The sink takes all it is given; False says that it is full and promises a `resume()` after
         it has returned. The end waits for that too. Both may be called before `pipe` returns.
+        `pass_on` is asked first, within libcurl's turn, where nothing may be asked of this object;
+        False says that it took nothing.
         """
         self._sink = sink
         self._on_end = on_end
+        if self._unpacker is None:
+            self._pass_on = pass_on
         self._deliver()
         self._engine.flush_dirty()
 
@@ -198,7 +204,7 @@ class Exchange:
 
     def cancel(self) -> None:
         """End now, in any phase: an unfinished connection is closed, no callback comes any more."""
-        self._sink = self._on_end = None
+        self._sink = self._pass_on = self._on_end = None
         self._buffer.clear()
         if not self.head.done():
             self.head.cancel()
@@ -207,7 +213,7 @@ class Exchange:
     def finish_within(self, seconds: float) -> None:
         """The answer is whole, only its formal end is missing: throw away what comes, give the
         connection back if the end comes in time, else drop it. No callback comes any more."""
-        self._sink = self._on_end = None
+        self._sink = self._pass_on = self._on_end = None
         self._buffer.clear()
         self._size = 0
         self._blocked = False
@@ -222,6 +228,9 @@ class Exchange:
 
     def write(self, data: bytes) -> int | None:
         """WRITEFUNCTION. At the limit libcurl keeps the piece and stops reading its socket."""
+        if self._pass_on is not None and not self._size and self._pass_on(data):
+            self._tick = self._engine.tick
+            return None
         if not self._in_dirty:
             self._in_dirty = True
             self._engine.dirty.append(self)

@@ -52,8 +52,8 @@ class Exchange:
         self.resumed = 0
         self.accepted = 0
 
-    def pipe(self, sink, on_end):
-        self.data, self.end = sink, on_end
+    def pipe(self, sink, on_end, pass_on):
+        self.data, self.end = lambda piece: pass_on(piece) or sink(piece), on_end
 
     def resume(self):
         self.resumed += 1

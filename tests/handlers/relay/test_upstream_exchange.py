@@ -1,6 +1,7 @@
 """What an exchange does with an answer, over real sockets: streams, ends, deadlines."""
 
 import asyncio
+import gzip
 import time
 import zlib
 
@@ -55,6 +56,57 @@ async def test_chunks_come_straight_through(open_stream, collect):
     exchange.pipe(sink, ended.set_result)
     assert await ended is None
     assert parts == pieces
+
+
+async def test_what_is_passed_on_at_once_keeps_its_place(open_stream):
+    """The sink gets what was not taken, and all that comes in one turn after it."""
+    pieces = [b"data: %d\n\n" % n for n in range(40)]
+    taken = asyncio.Event()
+
+    async def script(peer, head, body):
+        await peer.begin_stream()
+        for place, piece in enumerate(pieces):
+            await peer.chunk(piece)
+            if place % 8 == 7:  # eight in one turn
+                await asyncio.wait_for(taken.wait(), 2)
+                taken.clear()
+        await peer.end_stream()
+
+    exchange, _ = await open_stream(script)
+    got, at_once = [], []
+
+    def sink(data):
+        got.append(data)
+        if b"".join(got).count(b"\n\n") % 8 == 0:
+            taken.set()
+        return True
+
+    def pass_on(data):
+        if data.endswith(b"5\n\n"):
+            return False
+        at_once.append(data)
+        return sink(data)
+
+    ended = asyncio.get_running_loop().create_future()
+    exchange.pipe(sink, ended.set_result, pass_on)
+    assert await ended is None
+    assert b"".join(got) == b"".join(pieces)
+    assert at_once
+
+
+async def test_what_must_be_unpacked_is_not_passed_on_at_once(open_stream):
+    packed = gzip.compress(EVENT * 3)
+
+    async def script(peer, head, body):
+        await peer.begin_stream("Content-Encoding: gzip")
+        await peer.chunk(packed)
+        await peer.end_stream()
+
+    exchange, _ = await open_stream(script)
+    got, ended = [], asyncio.get_running_loop().create_future()
+    exchange.pipe(lambda data: not got.append(data), ended.set_result, lambda data: 1 / 0)
+    assert await ended is None
+    assert b"".join(got) == EVENT * 3
 
 
 async def test_head_alone_decides_nothing(client, serve, request_to):
