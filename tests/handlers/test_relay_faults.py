@@ -558,11 +558,16 @@ CHAINS = {
 @pytest.fixture(scope="module")
 def chained(launch, vendor):
     """What came of each chain: {(model, streamed): (gateway, answer)}."""
-    names = {label: label.replace(" ", "-").replace(",", "") for label in CHAINS}
+    # Each call has channels of its own: what one learns of a channel the other would act on.
+    names = {
+        (label, stream): f"{label.replace(' ', '-').replace(',', '')}-{stream}"
+        for label in CHAINS
+        for stream in (False, True)
+    }
     channels = [
-        channel(f"{names[label]}-{place}", CHAT, vendor.url,
-                {names[label]: f"script.{words}" if words else "demo-small"}, priority=9 - place)
-        for label, (scripts, _, _) in CHAINS.items() for place, words in enumerate(scripts)
+        channel(f"{name}-{place}", CHAT, vendor.url,
+                {name: f"script.{words}" if words else "demo-small"}, priority=9 - place)
+        for (label, _), name in names.items() for place, words in enumerate(CHAINS[label][0])
     ]  # fmt: skip
     channels += [
         channel("counts-first", MESSAGES, vendor.url, {"counts": "script.status=500"}, priority=1),
@@ -573,17 +578,16 @@ def chained(launch, vendor):
     models = [*names.values(), "counts", "no-counts", "usual"]
     gateway = launch(document(models, channels), PATIENT_SETTINGS)
 
-    def call(label, stream):
+    def call(name, stream):
         with Connection(gateway.port) as connection:
-            body = ask(CHAT, names[label], stream=stream)
+            body = ask(CHAT, name, stream=stream)
             connection.request("POST", PATHS[CHAT], credentials(), body)
             return connection.read()
 
     with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
         running = {
-            (label, stream): pool.submit(call, label, stream)
-            for label in CHAINS
-            for stream in (False, True)
+            (label, stream): pool.submit(call, name, stream)
+            for (label, stream), name in names.items()
         }
         for call_of_one in running.values():
             call_of_one.result()
