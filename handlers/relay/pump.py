@@ -59,7 +59,7 @@ class StreamPump:
         self._exchange: Exchange | None = None
         self._headers: tuple[Header, ...] = STREAM_HEADERS
         self.accepted = False
-        self._flowing = False  # of an accepted answer an event may follow, and there is room
+        self._flowing = False  # an answer has begun, an event may follow, and there is room
         self.ended: asyncio.Future[PumpEnd] | None = None
         self.started_s = 0
         self.last_sent_s = 0
@@ -139,7 +139,8 @@ class StreamPump:
         assert bridge is not None
         tap = bridge.tap
         room = self._pass(tap, bridge.feed(chunk))
-        self._flowing = room and bridge.at_start and self.accepted and not tap.ended
+        begun = self.accepted and self._downstream.head_sent
+        self._flowing = begun and room and bridge.at_start and not tap.ended
         return room
 
     def _pass(self, tap: StreamTap, out: bytes) -> bool:
