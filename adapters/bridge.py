@@ -22,11 +22,10 @@ class NativeStream:
 
     ``feed`` and ``close`` return the bytes to send now. Nothing is returned until the answer is
     accepted (its first data event that is no error), then what was held comes first. After the
-    terminal marker or a fault (``tap.fault``) everything is ignored. While ``at_start`` holds and
-    the tap has not ended, its ``feed_repeat`` may be asked without this object.
+    terminal marker or a fault (``tap.fault``) everything is ignored.
     """
 
-    __slots__ = ("_held", "_max_event_bytes", "_of_events", "_splitter", "at_start", "tap")
+    __slots__ = ("_at_start", "_held", "_max_event_bytes", "_of_events", "_splitter", "tap")
 
     def __init__(self, tap: StreamTap, max_event_bytes: int) -> None:
         self.tap = tap
@@ -38,7 +37,7 @@ class NativeStream:
         )
         self._max_event_bytes = max_event_bytes
         self._held = b""
-        self.at_start = False  # the next byte begins an event of an accepted stream
+        self._at_start = False  # the next byte begins an event of an accepted stream
 
     @property
     def accepted(self) -> bool:
@@ -62,13 +61,12 @@ class NativeStream:
         if tap.ended:
             return b""
         # Most chunks are exactly one event; those need not go through the splitter.
-        if self.at_start:
-            repeat = tap.feed_repeat(chunk)
-            if repeat is not None:
-                return repeat
+        repeat = self.feed_repeat(chunk)
+        if repeat is not None:
+            return repeat
         size = len(chunk)
         if (
-            self.at_start
+            self._at_start
             and 2 < size <= self._max_event_bytes
             and chunk.find(b"\n\n") == size - 2
             and chunk[0] != _LF
@@ -77,7 +75,7 @@ class NativeStream:
             return tap.feed(chunk) or b""
         # The same of those vendors that end their lines with CR LF.
         if (
-            self.at_start
+            self._at_start
             and 4 < size <= self._max_event_bytes
             and chunk.find(b"\r") == size - 4
             and chunk.find(b"\n") == size - 3
@@ -85,6 +83,12 @@ class NativeStream:
         ):
             return tap.feed(chunk) or b""
         return self._feed_any(chunk)
+
+    def feed_repeat(self, chunk: bytes) -> bytes | None:
+        """``feed`` for a piece that is one event like the last but for its text; None, and nothing
+        is read, when it is anything else."""
+        tap = self.tap
+        return tap.feed_repeat(chunk) if self._at_start and not tap.ended else None
 
     def close(self) -> bytes:
         """The upstream ended: return a last event that lacks only its blank line, if it can be
@@ -116,7 +120,7 @@ class NativeStream:
                 sent.append(self._pass(event))
             if tap.ended:
                 break
-        self.at_start = self._of_events and tap.accepted and self._splitter.empty
+        self._at_start = self._of_events and tap.accepted and self._splitter.empty
         return b"".join(sent)
 
     def _pass(self, event: bytes) -> bytes:

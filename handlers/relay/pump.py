@@ -59,7 +59,7 @@ class StreamPump:
         self._exchange: Exchange | None = None
         self._headers: tuple[Header, ...] = STREAM_HEADERS
         self.accepted = False
-        self._flowing = False  # an answer has begun, an event may follow, and there is room
+        self._flowing = False  # the head of an accepted answer is down, and there is room for more
         self.ended: asyncio.Future[PumpEnd] | None = None
         self.started_s = 0
         self.last_sent_s = 0
@@ -126,7 +126,7 @@ class StreamPump:
         if not self._flowing:
             return False
         assert self._bridge is not None
-        out = self._bridge.tap.feed_repeat(chunk)
+        out = self._bridge.feed_repeat(chunk)
         if out is None:
             return False
         self.last_sent_s = -1  # the sweep stamps it: no clock is read for an event
@@ -137,10 +137,8 @@ class StreamPump:
         """A piece of the upstream's body; False: the client's buffer is full."""
         bridge = self._bridge
         assert bridge is not None
-        tap = bridge.tap
-        room = self._pass(tap, bridge.feed(chunk))
-        begun = self.accepted and self._downstream.head_sent
-        self._flowing = begun and room and bridge.at_start and not tap.ended
+        room = self._pass(bridge.tap, bridge.feed(chunk))
+        self._flowing = room and self.accepted and self._downstream.head_sent
         return room
 
     def _pass(self, tap: StreamTap, out: bytes) -> bool:

@@ -90,8 +90,8 @@ def _cut_usage(usage: Usage, most_input: int, most_output: int) -> Usage:
     if sum(inputs) <= most_input and sum(outputs) <= most_output:
         return usage
     plain, read, written, written_1h = _cut(inputs, most_input)
-    told, thought = _cut(outputs, most_output)
-    return Usage(plain, told, read, written, written_1h, thought)
+    output, reasoning = _cut(outputs, most_output)
+    return Usage(plain, output, read, written, written_1h, reasoning)
 
 
 def output_bound(call: Call) -> int:

@@ -23,7 +23,8 @@ from handlers.relay.upstream_request import (
     unpacker_for,
 )
 
-Sink = Callable[[bytes], bool]
+Sink = Callable[[bytes], bool]  # False: it is full
+PassOn = Callable[[bytes], bool]  # False: it took nothing
 OnEnd = Callable[[UpstreamError | None], None]
 
 STREAM_BUFFER_BYTES = 262_144  # of one exchange in Python; then libcurl stops reading its socket
@@ -161,7 +162,7 @@ class Exchange:
         self._ended = False
         self._error: UpstreamError | None = None
         self._sink: Sink | None = None
-        self._pass_on: Sink | None = None
+        self._pass_on: PassOn | None = None
         self._on_end: OnEnd | None = None
 
     # For the relay.
@@ -170,7 +171,7 @@ class Exchange:
         """A field of the answer's head; None when absent or while `head` has not resolved."""
         return None if self._head is None else self._head.get(name)
 
-    def pipe(self, sink: Sink, on_end: OnEnd, pass_on: Sink | None = None) -> None:
+    def pipe(self, sink: Sink, on_end: OnEnd, pass_on: PassOn | None = None) -> None:
         """Give a streaming body to `sink`, what has arrived at once, then call `on_end` once.
 
         The sink takes all it is given; False says that it is full and promises a `resume()` after

@@ -70,6 +70,7 @@ BYTES = {
     "dies-after-head": after_head,
 }
 DIE = ("dies-in-head", "dies-after-head")
+AFTER_S = 6.0  # so many calls that a tenth is not missed by chance
 QUICK = [*BYTES, "refuses", "resets"]
 LATE = ["slow", "stalls"]
 
@@ -206,7 +207,7 @@ class Scene:
                 assert time.monotonic() < limit, f"{self.way}: it does not come back"
                 await asyncio.sleep(0.02)
             self.back_s = time.monotonic() - self.recovered_at
-        await asyncio.sleep(2.0)
+        await asyncio.sleep(AFTER_S)
         calling.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await calling
@@ -358,11 +359,10 @@ def check_put_aside(scene, gateway):
 
 
 def check_shared_again(scene):
-    """After the first call that it served well more went there: a third by chance."""
-    well = [
+    bad, *others = (
         sum(at > scene.recovered_at + scene.back_s for at in one.well_at) for one in scene.upstreams
-    ]
-    assert well[0], (scene.way, well)
+    )
+    assert bad >= sum(others) / 10, (scene.way, bad, others)
 
 
 @pytest.mark.parametrize("way", QUICK)
