@@ -1,23 +1,35 @@
 """`code`: redeem codes. A code is shown when it is made, and never again."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from commands.output import config_option, json_option, note, print_json, print_table
+from commands.edits import print_outcome, words_of
+from commands.nouns import FIELD
+from commands.output import (
+    config_option,
+    json_option,
+    note,
+    print_fields,
+    print_json,
+    print_table,
+)
 from commands.store_access import actor, opened_store
 from commands.subcommands import Noun
 from commands.wallet import USER, Amount, named_user, print_line
 from store import codes
+from store.apply import Change, Outcome
 from store.document_fields import Instant
 from store.ids import now_ms
 from store.pricing import format_money
 from store.usage import rfc3339
 
+ID = click.argument("code", metavar="ID")
 COLUMNS = ("id", "code", "amount", "status", "expires_at", "created_at", "redeemed_at", "user")
 
-command = Noun("code", help="Make, list, revoke and redeem codes for money.", no_args_is_help=True)
+command = Noun("code", help="Make, list, edit and redeem codes for money.", no_args_is_help=True)
 
 
 class Expiry(click.ParamType[int]):
@@ -78,18 +90,60 @@ def list_codes(config: Path | None, as_json: bool) -> None:
         note("there is none; make some: ./sluice code create -n 50 --amount 10")
 
 
-@command.command()
-@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@command.command("show")
+@ID
 @config_option
 @json_option
-def revoke(ids: tuple[str, ...], config: Path | None, as_json: bool) -> None:
-    """End codes for good, all or none; refused when one has been used."""
+def show_code(code: str, config: Path | None, as_json: bool) -> None:
+    """Show one code, named by its id."""
     with opened_store(config) as access:
-        revoked = codes.revoke(access.db, ids, actor())
+        found = codes.show(access.db, code)
+    fields = _public(found, now_ms())
     if as_json:
-        print_json({"revoked": revoked})
+        print_json(fields)
     else:
-        click.echo(f"{revoked} revoked" if revoked else "nothing to change")
+        print_fields(fields)
+
+
+@command.command("set")
+@ID
+@click.argument("assignments", nargs=-1, required=True, metavar=f"{FIELD}...")
+@config_option
+@json_option
+def set_fields(code: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
+    """Change fields of a code, named by its id; refused when it has been used.
+
+    \b
+    FIELD=VALUE:
+      amount; expires_at, as in 2027-01-01T00:00:00Z, no value: good for ever, as in expires_at=
+    """
+    words = words_of(assignments)
+    with opened_store(config) as access:
+        changed = codes.set_fields(access.db, code, words, actor())
+    print_outcome(Outcome([Change("code", code, "update")] if changed else [], []), as_json)
+
+
+def _of_all(name: str, done: str, change: Callable[..., int]) -> click.Command:
+    summary = f"{name.capitalize()} codes, all or none; refused when one has been used."
+
+    @click.command(name, help=summary)
+    @click.argument("ids", nargs=-1, required=True, metavar="ID...")
+    @config_option
+    @json_option
+    def verb(ids: tuple[str, ...], config: Path | None, as_json: bool) -> None:
+        with opened_store(config) as access:
+            changed = change(access.db, ids, actor())
+        if as_json:
+            print_json({done: changed})
+        else:
+            click.echo(f"{changed} {done}" if changed else "nothing to change")
+
+    return verb
+
+
+command.add_command(_of_all("disable", "disabled", codes.disable))
+command.add_command(_of_all("enable", "enabled", codes.enable))
+command.add_command(_of_all("remove", "removed", codes.remove))
 
 
 @command.command()
@@ -112,7 +166,7 @@ def _public(code: codes.Code, at_ms: int) -> dict[str, Any]:
         "status": code.status_at(at_ms),
         "created_at": _time(code.created_ms),
         "expires_at": _time(code.expires_ms),
-        "revoked_at": _time(code.revoked_ms),
+        "disabled_at": _time(code.disabled_ms),
         "redeemed_at": _time(code.redeemed_ms),
         "user": code.user,
     }

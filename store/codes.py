@@ -8,17 +8,21 @@ Case, blanks and hyphens do not matter, and what looks alike counts as the same.
 
 import re
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import peewee
 
 from store import audit, wallet
 from store.database import execute, executemany, snapshot_read, transaction
+from store.document import label
+from store.document_fields import FieldType, Instant, Number, Optional
+from store.document_texts import nearest
 from store.errors import NotFound, Refused
 from store.ids import ALPHABET, new_ulid, now_ms
 from store.keys import SHOWN_SUFFIX_CHARS, digest, digests, pepper_id
-from store.pricing import MAX_BIGINT, format_money
+from store.pricing import MAX_BIGINT, format_money, parse_money
 from store.usage import rfc3339
 
 PREFIX = "slc-"
@@ -36,14 +40,17 @@ _GAPS = re.compile(r"[\s-]+")
 _LOOKALIKES = str.maketrans("ILO", "110")
 
 _SELECT = (
-    'SELECT c."id", c."last_four", c."amount", c."created_ms", c."expires_ms", c."revoked_ms",'
+    'SELECT c."id", c."last_four", c."amount", c."created_ms", c."expires_ms", c."disabled_ms",'
     ' c."redeemed_ms", COALESCE(u."name", c."redeemed_by") FROM "codes" c'
     ' LEFT JOIN "users" u ON u."id" = c."redeemed_by"'
 )
 
+NO_AMOUNT = "must be greater than 0"
+OVER = "is over already"
+
 ACTIVE = "active"
 USED = "used"
-REVOKED = "revoked"
+DISABLED = "disabled"
 EXPIRED = "expired"
 
 
@@ -64,16 +71,16 @@ class Code:
     amount_nanos: int
     created_ms: int
     expires_ms: int | None
-    revoked_ms: int | None
+    disabled_ms: int | None
     redeemed_ms: int | None
     user: str | None
 
     def status_at(self, at_ms: int) -> str:
-        """In one word: used, revoked, expired or active."""
+        """In one word: used, disabled, expired or active."""
         if self.redeemed_ms is not None:
             return USED
-        if self.revoked_ms is not None:
-            return REVOKED
+        if self.disabled_ms is not None:
+            return DISABLED
         expired = self.expires_ms is not None and self.expires_ms <= at_ms
         return EXPIRED if expired else ACTIVE
 
@@ -136,8 +143,10 @@ def create(db: peewee.Database, wanted: Wanted, pepper: str, actor: str) -> list
         (one.id, digest(one.code, pepper), name, one.code[-SHOWN_SUFFIX_CHARS:], *shared)
         for one in made
     ]
-    expires_at = None if wanted.expires_ms is None else rfc3339(wanted.expires_ms)
-    after = {"amount": format_money(wanted.amount_nanos), "expires_at": expires_at}
+    after = {
+        "amount": format_money(wanted.amount_nanos),
+        "expires_at": _time(wanted.expires_ms),
+    }
 
     def work() -> None:
         executemany(db, insert, rows)
@@ -153,9 +162,9 @@ def _judge(wanted: Wanted, at_ms: int) -> None:
     if not 0 < wanted.count <= CODES_MAX:
         faults.append(f"the number of codes must be from 1 to {CODES_MAX}")
     if not 0 < wanted.amount_nanos <= MAX_BIGINT:
-        faults.append("the amount must be greater than 0")
+        faults.append(f"the amount {NO_AMOUNT}")
     if wanted.expires_ms is not None and wanted.expires_ms <= at_ms:
-        faults.append("the time of expiry is over already")
+        faults.append(f"the time of expiry {OVER}")
     if faults:
         raise Refused(faults)
 
@@ -167,32 +176,157 @@ def list_codes(db: peewee.Database) -> list[Code]:
     return [Code(*row) for row in rows]
 
 
-def revoke(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
-    """End codes for good, all or none; how many were not ended before.
+def show(db: peewee.Database, code_id: str) -> Code:
+    """One code by its id; NotFound."""
+    code = snapshot_read(db, lambda: _by_id(db, code_id))
+    if code is None:
+        raise _no_code(code_id)
+    return code
+
+
+def _parse_amount(text: str) -> int:
+    nanos = parse_money(text)
+    if nanos == 0:
+        raise ValueError(NO_AMOUNT)
+    return nanos
+
+
+# What can be changed: the name of a field, where Code has it, and its type.
+_FIELDS: Mapping[str, tuple[str, FieldType]] = {
+    "amount": ("amount_nanos", Number(_parse_amount, format_money)),
+    "expires_at": ("expires_ms", Optional(Instant())),
+}
+
+
+def set_fields(db: peewee.Database, code_id: str, words: Mapping[str, str], actor: str) -> bool:
+    """Change the amount and the expiry of a code from command-line words; whether it differed.
+
+    NotFound; Refused with all faults, and for one that has been redeemed.
+    """
+    given = _parsed(code_id, words, now_ms())
+    change = _Change("update", "changed", lambda code: replace(code, **given))
+    return _change_all(db, [code_id], change, actor) == 1
+
+
+def _parsed(code_id: str, words: Mapping[str, str], at_ms: int) -> dict[str, Any]:
+    where, faults, given = label("code", (code_id,)), [], {}
+    for name, text in words.items():
+        if name not in _FIELDS:
+            faults.append(f'{where}: unknown field "{name}"{nearest(name, _FIELDS)}')
+            continue
+        attribute, kind = _FIELDS[name]
+        try:
+            given[attribute] = kind.parse(kind.from_text(text))
+        except ValueError as error:
+            faults.append(f"{where}: {name}: {error}")
+    expires_ms = given.get("expires_ms")
+    if expires_ms is not None and expires_ms <= at_ms:
+        faults.append(f"{where}: expires_at: {OVER}")
+    if faults:
+        raise Refused(faults)
+    return given
+
+
+def disable(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
+    """Keep codes from being redeemed, all or none; how many were not disabled before.
 
     NotFound; Refused for one that has been redeemed.
     """
-    update = (
-        'UPDATE "codes" SET "revoked_ms" = ?'
-        ' WHERE "id" = ? AND "redeemed_ms" IS NULL AND "revoked_ms" IS NULL'
-    )
     at_ms = now_ms()
 
+    def changed(code: Code) -> Code:
+        return code if code.disabled_ms is not None else replace(code, disabled_ms=at_ms)
+
+    return _change_all(db, ids, _Change("disable", "disabled", changed), actor)
+
+
+def enable(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
+    """Let disabled codes be redeemed again, as `disable`."""
+    change = _Change("enable", "enabled", lambda code: replace(code, disabled_ms=None))
+    return _change_all(db, ids, change, actor)
+
+
+def remove(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
+    """Remove codes, all or none; how many. The ledger refers to those that have been redeemed.
+
+    NotFound; Refused for one that has been redeemed.
+    """
+    return _change_all(db, ids, _Change("remove", "removed", lambda code: None), actor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What happens to a code: the audit log's word, the word for refusals, and what it is then;
+    None: gone."""
+
+    action: str
+    done: str
+    of: Callable[[Code], Code | None]
+
+
+def _change_all(db: peewee.Database, ids: Sequence[str], change: _Change, actor: str) -> int:
+    """Change codes that have not been redeemed, all or none; how many differed."""
+
     def work() -> int:
-        revoked = 0
-        # In order of id, so that two who revoke the same ones do not wait for each other.
+        changed = 0
+        # In order of id, so that two who change the same ones do not wait for each other.
         for code_id in sorted(set(ids)):
-            if execute(db, update, (at_ms, code_id)).rowcount == 1:
-                audit.write(db, audit.Act(actor, "revoke", "code", code_id))
-                revoked += 1
-            elif (code := _by_id(db, code_id)) is None:
-                raise NotFound(f"there is no code with the id {code_id}")
-            elif code.redeemed_ms is not None:
-                when = rfc3339(code.redeemed_ms)
-                raise Refused([f"the code {code_id} was used at {when}: it cannot be revoked"])
-        return revoked
+            code = _hold(db, code_id, change.done)
+            after = change.of(code)
+            if after != code:
+                _write(db, code, after)
+                audit.write(db, _act(actor, change.action, code, after))
+                changed += 1
+        return changed
 
     return transaction(db, work)
+
+
+def _hold(db: peewee.Database, code_id: str, done: str) -> Code:
+    """Lock a code that has not been used, in one statement like `_take`: until the transaction
+    ends nobody redeems it. NotFound, Refused."""
+    update = 'UPDATE "codes" SET "redeemed_ms" = NULL WHERE "id" = ? AND "redeemed_ms" IS NULL'
+    held = execute(db, update, (code_id,)).rowcount == 1
+    code = _by_id(db, code_id)
+    if code is None:
+        raise _no_code(code_id)
+    if not held:
+        when = _time(code.redeemed_ms)
+        raise Refused([f"the code {code_id} was used at {when}: it cannot be {done}"])
+    return code
+
+
+def _write(db: peewee.Database, code: Code, after: Code | None) -> None:
+    if after is None:
+        execute(db, 'DELETE FROM "codes" WHERE "id" = ?', (code.id,))
+        return
+    update = 'UPDATE "codes" SET "amount" = ?, "expires_ms" = ?, "disabled_ms" = ? WHERE "id" = ?'
+    execute(db, update, (after.amount_nanos, after.expires_ms, after.disabled_ms, code.id))
+
+
+def _act(actor: str, action: str, code: Code, after: Code | None) -> audit.Act:
+    """The audit row of a change: the fields that differ; all of a code that goes, and its end, by
+    which a printed one is known."""
+    old = _plain(code)
+    if after is None:
+        gone = {**old, "last_four": code.last_four}
+        return audit.Act(actor, action, "code", code.id, gone)
+    new = _plain(after)
+    differing = [name for name in old if old[name] != new[name]]
+    before, then = ({name: fields[name] for name in differing} for fields in (old, new))
+    return audit.Act(actor, action, "code", code.id, before, then)
+
+
+def _plain(code: Code) -> dict[str, str | None]:
+    return {
+        "amount": format_money(code.amount_nanos),
+        "expires_at": _time(code.expires_ms),
+        "disabled_at": _time(code.disabled_ms),
+    }
+
+
+def _time(at_ms: int | None) -> str | None:
+    return None if at_ms is None else rfc3339(at_ms)
 
 
 def redeem(
@@ -201,7 +335,7 @@ def redeem(
     """Put what a code is worth into a user's wallet; the ledger line.
 
     Once, whoever else redeems it at the same moment. Raises NotFound for the user, and Refused
-    with the reason: mistyped, unknown, revoked, expired or used.
+    with the reason: mistyped, unknown, disabled, expired or used.
     """
     code = canonical(typed)
     if code is None:
@@ -210,8 +344,9 @@ def redeem(
 
     def work() -> wallet.Line:
         owner = wallet.find_owner(db, user)
-        code_id, amount = _find(db, marks)
-        if _take(db, code_id, owner.id):
+        code_id = _find(db, marks)
+        amount = _take(db, code_id, owner.id)
+        if amount is not None:
             movement = wallet.Movement(
                 amount_nanos=amount,
                 reason=f"redeem code …{code[-SHOWN_SUFFIX_CHARS:]}",
@@ -229,32 +364,38 @@ def redeem(
     return wallet.until_known(lambda: transaction(db, work))
 
 
-def _find(db: peewee.Database, marks: Sequence[bytes]) -> tuple[str, int]:
+def _find(db: peewee.Database, marks: Sequence[bytes]) -> str:
     places = ", ".join("?" * len(marks))
-    query = f'SELECT "id", "amount" FROM "codes" WHERE "digest" IN ({places})'
+    query = f'SELECT "id" FROM "codes" WHERE "digest" IN ({places})'
     row = execute(db, query, marks).fetchone()
     if row is None:
         raise Refused(["there is no such code"])
-    return str(row[0]), int(row[1])
+    return str(row[0])
 
 
-def _take(db: peewee.Database, code_id: str, user_id: str) -> bool:
-    """Mark a code as used by a user. One statement, so that the row lock lets only one do it."""
+def _take(db: peewee.Database, code_id: str, user_id: str) -> int | None:
+    """Mark a code as used by a user; what it is worth, None when it cannot be used.
+
+    One statement, so that the row lock lets only one do it. The amount is read under that lock.
+    """
     update = (
         'UPDATE "codes" SET "redeemed_ms" = ?, "redeemed_by" = ? WHERE "id" = ?'
-        ' AND "redeemed_ms" IS NULL AND "revoked_ms" IS NULL'
+        ' AND "redeemed_ms" IS NULL AND "disabled_ms" IS NULL'
         ' AND ("expires_ms" IS NULL OR "expires_ms" > ?)'
     )
     at_ms = now_ms()
-    return bool(execute(db, update, (at_ms, user_id, code_id, at_ms)).rowcount == 1)
+    if execute(db, update, (at_ms, user_id, code_id, at_ms)).rowcount != 1:
+        return None
+    row = execute(db, 'SELECT "amount" FROM "codes" WHERE "id" = ?', (code_id,)).fetchone()
+    return int(row[0])
 
 
 def _why_not(db: peewee.Database, code_id: str) -> str:
     code = _by_id(db, code_id)
     if code is not None and code.redeemed_ms is not None:
         return f"the code was used before, at {rfc3339(code.redeemed_ms)}"
-    if code is not None and code.revoked_ms is not None:
-        return f"the code was revoked at {rfc3339(code.revoked_ms)}"
+    if code is not None and code.disabled_ms is not None:
+        return f"the code was disabled at {rfc3339(code.disabled_ms)}"
     if code is not None and code.expires_ms is not None:
         return f"the code expired at {rfc3339(code.expires_ms)}"
     return "there is no such code"
@@ -263,3 +404,7 @@ def _why_not(db: peewee.Database, code_id: str) -> str:
 def _by_id(db: peewee.Database, code_id: str) -> Code | None:
     row = execute(db, f'{_SELECT} WHERE c."id" = ?', (code_id,)).fetchone()
     return None if row is None else Code(*row)
+
+
+def _no_code(code_id: str) -> NotFound:
+    return NotFound(f"there is no code with the id {code_id}")

@@ -335,7 +335,7 @@ class RedeemCode(Row):
     amount = peewee.BigIntegerField()
     expires_ms = peewee.BigIntegerField(null=True)
     created_ms = peewee.BigIntegerField()
-    revoked_ms = peewee.BigIntegerField(null=True)
+    disabled_ms = peewee.BigIntegerField(null=True)
     redeemed_ms = peewee.BigIntegerField(null=True)
     redeemed_by = peewee.CharField(null=True)
 

@@ -15,6 +15,7 @@ from store.migrations import (
     m0007_limits,
     m0008_channels,
     m0009_channel_status,
+    m0010_codes_disabled,
 )
 from store.migrations.ddl import Migration
 
@@ -28,4 +29,5 @@ ALL: tuple[Migration, ...] = (
     m0007_limits.MIGRATION,
     m0008_channels.MIGRATION,
     m0009_channel_status.MIGRATION,
+    m0010_codes_disabled.MIGRATION,
 )

@@ -1,4 +1,4 @@
-"""`code`: create, list, revoke, redeem."""
+"""`code`: create, list, show, set, disable, enable, remove, redeem."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -27,6 +27,7 @@ def test_codes_are_printed_when_they_are_made_and_never_again(filled, made):
         assert (one["amount"], one["expires_at"]) == ("2.5", "2099-01-01T00:00:00.000Z")
     listed = filled.json("code", "list")
     assert {one["id"] for one in listed} == {one["id"] for one in made}
+    assert [filled.json("code", "show", one["id"]) for one in listed] == listed
     shown = filled.ok("code", "list", "--json") + filled.ok("code", "list")
     for one in made:
         assert one["code"] not in shown
@@ -68,8 +69,8 @@ def test_refusals_of_a_code_say_why(filled, made):
     first, second, third = (one["code"] for one in made)
     base = ("code", "redeem", "--user", "alice")
     assert "mistyped" in filled.refused(*base, first[:-1])
-    assert filled.json("code", "revoke", made[1]["id"]) == {"revoked": 1}
-    assert "revoked" in filled.refused(*base, second)
+    assert filled.json("code", "disable", made[1]["id"]) == {"disabled": 1}
+    assert "disabled at" in filled.refused(*base, second)
     with filled.store() as db:
         db.execute_sql('UPDATE "codes" SET "expires_ms" = 1')
     assert "expired" in filled.refused(*base, third)
@@ -80,15 +81,59 @@ def test_refusals_of_a_code_say_why(filled, made):
     assert filled.json("wallet", "show", "--user", "alice")["balance"] == "10"
 
 
-def test_codes_are_revoked_by_id(filled, made):
+def test_codes_are_disabled_enabled_and_removed_by_id(filled, made):
     first, second, third = (one["id"] for one in made)
     redeem(filled, made[2]["code"])
-    assert third in filled.refused("code", "revoke", first, third)
-    assert "no code" in filled.refused("code", "revoke", first, "x")
-    assert "2 revoked" in filled.ok("code", "revoke", first, second)
-    assert "nothing to change" in filled.ok("code", "revoke", first, second)
-    by_id = {one["id"]: one["status"] for one in filled.json("code", "list")}
-    assert by_id == {first: "revoked", second: "revoked", third: "used"}
+    for verb in ("disable", "enable", "remove"):
+        assert third in filled.refused("code", verb, first, third)
+        assert "no code" in filled.refused("code", verb, first, "x")
+        assert "ID" in filled.misused("code", verb)
+    assert filled.ok("code", "disable", first, second) == "2 disabled\n"
+    assert filled.ok("code", "disable", first, second) == "nothing to change\n"
+    by_id = {one["id"]: one for one in filled.json("code", "list")}
+    words = {code_id: one["status"] for code_id, one in by_id.items()}
+    assert words == {first: "disabled", second: "disabled", third: "used"}
+    assert by_id[first]["disabled_at"].endswith("Z") and by_id[third]["disabled_at"] is None
+    assert filled.json("code", "enable", first, second) == {"enabled": 2}
+    assert filled.json("code", "show", first)["status"] == "active"
+    assert filled.json("code", "show", first)["disabled_at"] is None
+    assert filled.json("code", "remove", first) == {"removed": 1}
+    assert "no code" in filled.refused("code", "remove", first)
+    assert {one["id"] for one in filled.json("code", "list")} == {second, third}
+    assert "no such code" in filled.refused("code", "redeem", "--user", "alice", made[0]["code"])
+    assert "no command 'revoke'" in filled.misused("code", "revoke", second)
+
+
+def test_one_code_is_shown(filled, made):
+    shown = filled.json("code", "show", made[0]["id"])
+    assert (shown["status"], shown["amount"]) == ("active", "2.5")
+    assert made[0]["id"] in filled.ok("code", "show", made[0]["id"])
+    assert "no code" in filled.refused("code", "show", "x")
+
+
+def test_fields_of_a_code_are_set(filled, made):
+    code_id = made[0]["id"]
+    before = filled.json("code", "show", code_id)
+    done = filled.json("code", "set", code_id, "amount=4", "expires_at=2098-01-01T02:00:00+02:00")
+    assert done == {"changes": [{"kind": "code", "name": code_id, "action": "update"}], "keys": []}
+    set_now = before | {"amount": "4", "expires_at": "2098-01-01T00:00:00.000Z"}
+    assert filled.json("code", "show", code_id) == set_now
+    assert filled.ok("code", "set", code_id, "amount=4") == "nothing to change\n"
+    assert filled.ok("code", "set", code_id, "expires_at=") == f'code "{code_id}" changed\n'
+    assert filled.json("code", "show", code_id) == set_now | {"expires_at": None}
+    assert redeem(filled, made[0]["code"])["amount"] == "4"
+    assert "was used at" in filled.refused("code", "set", code_id, "amount=5")
+
+
+def test_what_cannot_be_set_is_refused(filled, made):
+    base = ("code", "set", made[0]["id"])
+    assert 'did you mean "expires_at"' in filled.refused(*base, "expires=")
+    assert "must be a time" in filled.refused(*base, "expires_at=2098-01-01T00:00:00")
+    assert "is no amount" in filled.refused(*base, "amount=-1")
+    assert "no code" in filled.refused("code", "set", "x", "amount=1")
+    assert "FIELD=VALUE" in filled.misused(*base)
+    assert "twice" in filled.misused(*base, "amount=1", "amount=2")
+    assert filled.json("code", "show", made[0]["id"])["amount"] == "2.5"
 
 
 @pytest.mark.parametrize("expires", ["tomorrow", "2027-01-01", "2027-01-01T00:00:00", "24h"])
@@ -109,8 +154,13 @@ def test_what_cannot_be_made_is_refused(filled):
 def test_who_makes_codes_is_in_the_audit_log(filled, monkeypatch):
     monkeypatch.setenv("LOGNAME", "olga")
     code = filled.json("code", "create", "--amount", "1")[0]
+    filled.ok("code", "set", code["id"], "amount=2")
     redeem(filled, code["code"])
     with filled.store() as db:
         query = 'SELECT "actor", "action", "kind" FROM "audit_log" WHERE "actor" = \'cli:olga\''
         acts = db.execute_sql(query).fetchall()
-    assert sorted(acts) == [("cli:olga", "create", "code"), ("cli:olga", "redeem", "wallet")]
+    assert sorted(acts) == [
+        ("cli:olga", "create", "code"),
+        ("cli:olga", "redeem", "wallet"),
+        ("cli:olga", "update", "code"),
+    ]
