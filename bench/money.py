@@ -116,7 +116,7 @@ class Bench:
 
         def hold_all() -> None:
             for _ in range(CALLS):
-                hold = self.funds.try_hold(payment_of(self.key, 1), WANTED, WANTED)
+                hold = self.funds.try_hold(payment_of(self.key, 1), WANTED)
                 assert hold is not None
                 holds.append(hold)
 

@@ -148,7 +148,7 @@ def _check_money(db: peewee.Database, call: Call) -> None:
     assert call.model is not None
     call.input_bound_tokens = _LEAST_INPUT_TOKENS
     call.output_bound_tokens = call.model.max_output_tokens or admit.DEFAULT_OUTPUT_BOUND_TOKENS
-    _, least = admit.hold_amounts(call)
+    least = admit.least_hold(call)
     if not least:
         return
     payment = payment_of(call.key, call.arrival.started_ms)

@@ -205,8 +205,8 @@ class Funds:
 
     # ---- calls ----
 
-    def try_hold(self, payment: Payment, wanted_nanos: int, least_nanos: int) -> Hold | None:
-        """`hold` without waiting; None when the store has to be asked first."""
+    def try_hold(self, payment: Payment, wanted_nanos: int) -> Hold | None:
+        """All that is wanted, at once; None when `hold` may get it, or less. Raises the same."""
         if wanted_nanos <= 0:
             return Hold(payment, (), None, 0)
         if len(payment.payers) == 1 and payment.limit is None:
@@ -215,7 +215,7 @@ class Funds:
                 self._reserve(state, wanted_nanos, self._clock())
                 return Hold(payment, ((state, wanted_nanos),), None, wanted_nanos)
         try:
-            return self._hold_parts(payment, wanted_nanos, least_nanos)
+            return self._hold_parts(payment, wanted_nanos, wanted_nanos)
         except _Lack:
             return None
 

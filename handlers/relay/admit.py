@@ -211,16 +211,23 @@ def set_bounds(call: Call, peek: Peek) -> None:
     call.output_bound_tokens = outputs * peek.choices
 
 
-def hold_amounts(call: Call) -> tuple[int, int]:
-    """(wanted, least) nanos to hold: the whole bound, and what a short answer would cost.
+def hold_bound(call: Call) -> int:
+    """Nanos to hold: the most that the call can cost. Raises Fault E12 when no money covers it."""
+    return _bound(call, call.output_bound_tokens)
 
-    Raises Fault E12 for bounds that no money can cover.
+
+def least_hold(call: Call) -> int:
+    """Nanos with which it may start when less than its `hold_bound` is left: a short answer's.
+
+    Raises Fault E12 when no money covers it.
     """
+    return _bound(call, min(LEAST_OUTPUT_TOKENS, call.output_bound_tokens))
+
+
+def _bound(call: Call, output_tokens: int) -> int:
     prices, group = call.prices, call.group
     assert prices is not None and group is not None
-    inputs, outputs, ppm = call.input_bound_tokens, call.output_bound_tokens, group.multiplier_ppm
     try:
-        wanted = bound_nanos(inputs, outputs, prices, ppm)
+        return bound_nanos(call.input_bound_tokens, output_tokens, prices, group.multiplier_ppm)
     except OverflowError:
         raise Fault(Condition.INVALID_FIELD, _TOO_MUCH) from None
-    return wanted, bound_nanos(inputs, min(LEAST_OUTPUT_TOKENS, outputs), prices, ppm)

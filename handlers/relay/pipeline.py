@@ -46,7 +46,7 @@ from store.funds import Funds, QuotaUsed, WalletEmpty
 from store.journal import Journal, JournalFull
 from store.journal_lines import OpenLine, Sent
 from store.key_cache import KeyCache
-from store.usage import Attempt
+from store.usage import Attempt, Charge
 
 log = logging.getLogger("sluice.relay")
 
@@ -181,12 +181,12 @@ class Relay:
         """Whether the call holds all it needs, as nearly all do; else there is more to be asked."""
         if call.operation.free:
             return True
-        wanted, least = admit.hold_amounts(call)
-        if not wanted:
+        bound = admit.hold_bound(call)
+        if not bound:
             return True
         try:
             payment = payment_of(call.key, call.arrival.started_ms)
-            call.hold = self.funds.try_hold(payment, wanted, least)
+            call.hold = self.funds.try_hold(payment, bound)
         except (WalletEmpty, QuotaUsed, StoreUnavailable):
             return False
         return call.hold is not None
@@ -204,8 +204,8 @@ class Relay:
             raise faults.from_store(error) from None
 
     async def _try_hold(self, call: Call, payment: Payment) -> None:
-        wanted, least = admit.hold_amounts(call)
-        call.hold = await self.funds.hold(payment, wanted, least)
+        bound, least = admit.hold_bound(call), admit.least_hold(call)
+        call.hold = await self.funds.hold(payment, bound, least)
 
     async def _estimated(self, call: Call, payment: Payment) -> bool:
         """Whether a better estimate of the input than its cheap bound may change a refusal."""
@@ -463,17 +463,18 @@ class Relay:
 
     def _settle(self, call: Call, ending: Ending) -> None:
         """Cost, hold and record of a call that is over; in the journal before any last byte."""
-        counts = settle.charged_counts(call)
-        bill = settle.Bill(counts)
+        counts, cost = settle.charged_counts(call), 0
+        charges: tuple[Charge, ...] = ()
         if call.hold is not None:
             counts, cost = settle.payable(call, counts)
-            bill = settle.Bill(counts, cost, self.funds.settle(call.hold, cost))
+            charges = self.funds.settle(call.hold, cost)
         if call.slots is not None or call.upstream_slots is not None:
             self.limits.leave(call, settle.tokens_of(counts))
         if call.peek is not None and call.peek.stored and call.delivery.relayed:
             self.stored.note(call, call.delivery.upstream_id)
         elif call.method == "DELETE" and ending.outcome == "ok":
             self.stored.forget(call)
+        bill = settle.Bill(counts, cost, charges)
         record = settle.record_of(call, ending, bill, self.node, wall_ms())
         if call.opened:
             self.journal.close_call(record)

@@ -76,11 +76,11 @@ async def settled():
 
 def test_the_first_hold_asks_the_store_and_later_ones_do_not_wait(process, alice):
     async def main():
-        assert process.funds.try_hold(alice.payment, 300, 300) is None
+        assert process.funds.try_hold(alice.payment, 300) is None
         hold = await process.funds.hold(alice.payment, 300, 300)
         assert hold.amount_nanos == 300
         for _ in range(HOLDS_AHEAD):
-            assert process.funds.try_hold(alice.payment, 300, 300) is not None
+            assert process.funds.try_hold(alice.payment, 300) is not None
         assert process.free(alice.id) == 0
         (order, *_) = process.served
         assert (order.need, order.least, order.ahead) == (300, 300, HOLDS_AHEAD * 300)
@@ -92,7 +92,7 @@ def test_more_is_ordered_before_it_runs_short(process, alice):
     async def main():
         await process.funds.hold(alice.payment, 300, 300)
         for _ in range(100):
-            hold = process.funds.try_hold(alice.payment, 300, 300)
+            hold = process.funds.try_hold(alice.payment, 300)
             assert hold is not None
             await settled()
             process.end(hold, 300, alice.payment, alice.id)
@@ -107,7 +107,7 @@ def test_nothing_is_ordered_while_the_lease_lasts(process, alice):
     async def main():
         await process.funds.hold(alice.payment, 300, 300)
         for _ in range(100):
-            process.funds.settle(process.funds.try_hold(alice.payment, 300, 300), 1)
+            process.funds.settle(process.funds.try_hold(alice.payment, 300), 1)
             await settled()
         assert len(process.served) == 1
 
@@ -320,7 +320,7 @@ def test_an_order_that_is_not_answered(process, alice, clock, monkeypatch):
             waiting.result()
         process.serve()
         clock.now += EMPTY_S
-        assert process.funds.try_hold(alice.payment, 300, 300).amount_nanos == 300
+        assert process.funds.try_hold(alice.payment, 300).amount_nanos == 300
 
     run(main())
 
@@ -419,5 +419,5 @@ def test_what_was_ordered_before_a_change_goes_back_as_well(db, process, alice):
 
 
 def test_no_money_for_calls_with_no_cost(process, bob):
-    assert process.funds.try_hold(bob.payment, 0, 0).parts == ()
+    assert process.funds.try_hold(bob.payment, 0).parts == ()
     assert process.funds.held() == {}

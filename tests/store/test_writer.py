@@ -657,7 +657,7 @@ def test_a_lost_reply_to_commit_books_once(database, desks, alice, monkeypatch):
         spent = 0
         for turn in range(600):
             record = closed(new_ulid(), alice, turn % 7)
-            hold = desk.funds.try_hold(payment, 0, 0)
+            hold = desk.funds.try_hold(payment, 0)
             spent += record.cost_nanos
             desk.funds.settle(hold, record.cost_nanos)
             desk.journal.close_call(record)
