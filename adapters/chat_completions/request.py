@@ -29,7 +29,7 @@ def peek(spans: Spans) -> Peek:
         model=model,
         stream=flag(spans, "stream"),
         max_output_tokens=older if newer is None else newer,
-        choices=max(count(spans, "n") or 1, 1),
+        choices=count(spans, "n") or 1,
         include_usage=bool(include_usage),
     )
 

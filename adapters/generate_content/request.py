@@ -56,7 +56,7 @@ def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
         model=model,
         stream=operation.endpoint.endswith(":" + STREAM),
         max_output_tokens=_count(config, "maxOutputTokens"),
-        choices=max(_count(config, "candidateCount") or 1, 1),
+        choices=_count(config, "candidateCount") or 1,
         include_usage=True,  # streams of the family always show it
     )
 
