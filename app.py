@@ -25,7 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "subscription": "list, show and edit subscriptions of users to plans",
     "key": "make, list, disable and revoke API keys",
     "wallet": "show, credit, debit and refund wallets",
-    "code": "make, list, revoke and redeem codes for money",
+    "code": "make, list, edit and redeem codes for money",
     "usage": "show, export and verify usage records",
     "books": "verify wallets, ledger and records against each other",
     "explain": "say whether a key may call a model, and by which channels",
