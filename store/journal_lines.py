@@ -7,6 +7,7 @@ ended (the usage record). No line crosses into the next segment; a line without 
 torn by a power loss and is ignored, with all that follows it in the segment.
 """
 
+import io
 import os
 import re
 from collections.abc import Iterator
@@ -21,13 +22,14 @@ from store.usage import CLOSE_TAG, WALLET, Charge, StoredAt, UsageRecord
 
 SEGMENT_BYTES = 4 * 1024 * 1024
 LINE_MAX_BYTES = 8 * 1024
-READ_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024
 
 OPEN_TAG = "o"
 MARK_TAG = "m"
 OPEN = OPEN_TAG.encode()
 MARK = MARK_TAG.encode()
 CLOSE = CLOSE_TAG.encode()
+_CLOSE_BEGIN = b'["%b",' % CLOSE
 
 LOST_OUTCOME = "gateway_lost"
 LOST_MESSAGE = "The gateway process ended before this call did."
@@ -182,34 +184,44 @@ class JournalReader:
 
     def read_closed(self, offset: int, limit: int, max_records: int) -> Closed:
         """Up to `max_records` records of close lines between two offsets; OSError when unread."""
-        found = Closed(offset)
-        for end, line in self.lines(offset, limit):
-            found.offset = end
-            if line_kind(line) != CLOSE:
-                continue
-            try:
-                found.records.append(self._decode(line))
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                found.unreadable.append(line)
-            if len(found.records) + len(found.unreadable) >= max_records:
-                break
-        return found
+        records: list[UsageRecord] = []
+        unreadable: list[bytes] = []
+        for end, lines in self._blocks(offset, limit):
+            for line in lines:  # runs for each call, twice: lean
+                end += len(line)
+                if not line.startswith(_CLOSE_BEGIN):
+                    continue
+                try:
+                    records.append(self._decode(line))
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    unreadable.append(line[:-1])
+                if len(records) + len(unreadable) >= max_records:
+                    return Closed(end, records, unreadable)
+            offset = end
+        return Closed(offset, records, unreadable)
 
     def lines(self, offset: int, limit: int) -> Iterator[tuple[int, bytes]]:
         """Each whole line from an offset on that ends at or before `limit`, with its end offset.
 
         Segments that are gone (applied and deleted) are passed over.
         """
+        for end, lines in self._blocks(offset, limit):
+            for line in lines:
+                end += len(line)
+                yield end, line[:-1]
+
+    def _blocks(self, offset: int, limit: int) -> Iterator[tuple[int, list[bytes]]]:
+        """The same lines with their ends, many at a time, and the offset where the first begins."""
         while offset < limit:
             start = offset - offset % SEGMENT_BYTES
             chunk = self._chunk(start, offset, limit)
-            end = chunk.rfind(b"\n", 0, _length_before_nul(chunk))
-            if end < 0:
+            length = chunk.rfind(b"\n", 0, _length_before_nul(chunk)) + 1
+            if not length:
                 offset = start + SEGMENT_BYTES
                 continue
-            for line in chunk[:end].split(b"\n"):
-                offset += len(line) + 1
-                yield offset, line
+            # Several times faster than to split it: that looks at each byte.
+            yield offset, io.BytesIO(chunk[:length]).readlines()
+            offset += length
 
     def _chunk(self, start: int, offset: int, limit: int) -> bytes:
         if start != self._start:
