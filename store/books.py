@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import peewee
 
 from store import leases, status_sums
-from store.database import execute, executemany, is_mysql, snapshot_read
+from store.database import execute, executemany, insert_columns, is_mysql, snapshot_read
 from store.errors import StoreError
 from store.ids import new_ulid, now_ms
 from store.lease_upkeep import faults as lease_faults
@@ -24,7 +24,7 @@ from store.partitions import pruned_before
 from store.pricing import format_money
 from store.rollups import add_records
 from store.stored_responses import note_stored
-from store.usage import COLUMNS, WALLET, UsageRecord, charges_from_json, record_day, row_of
+from store.usage import WALLET, UsageRecord, charges_from_json, columns_of
 from store.usage_queries import next_day
 
 log = logging.getLogger(__name__)
@@ -36,9 +36,6 @@ PAGE_ROWS = 1000
 USERS_PER_QUERY = 500
 FAULTS_MAX = 1000
 
-_NAMES = ", ".join(f'"{name}"' for name in COLUMNS)
-_PLACES = ", ".join("?" * len(COLUMNS))
-_INSERT_RECORD = f'INSERT INTO "usage_records" ({_NAMES}) VALUES ({_PLACES})'
 _MOVE_OFFSET = 'UPDATE "journals" SET "offset" = ? WHERE "id" = ? AND "offset" = ?'
 # One statement for all users of a batch: a statement for each costs a round trip for each.
 _SET_BALANCE = 'INSERT INTO "wallets" ("user_id", "balance") VALUES (?, ?)'
@@ -93,14 +90,15 @@ def apply_records(
     The leases of the journal they come from shrink, and are returned as `apply_batch` does. Passes
     the driver's error when a record cannot be booked, after which the transaction must end.
     """
-    rows = [row_of(record, recorded_ms) for record in records]
-    if rows:
-        executemany(db, _INSERT_RECORD, rows)
     left: dict[str, int] = {}
+    if not records:
+        return left
+    columns = columns_of(records, recorded_ms)
+    insert_columns(db, "usage_records", columns)
     if charged := account_charges(records):
         # The locks of wallets, then those of quotas, guard the leases on them.
-        _charge_wallets(db, _day_charges(records), recorded_ms)
-        leases.charge_quotas(db, _quota_charges(records))
+        _charge_wallets(db, _day_charges(records, columns["day"]), recorded_ms)
+        leases.charge_quotas(db, _quota_charges(records, charged))
         leases.spend(db, journal_id, charged)
         left = leases.own_leases(db, journal_id, list(charged))
     note_stored(db, records)
@@ -126,22 +124,18 @@ def charges_id(user_id: str, day: int) -> str:
     return f"{CHARGES}:{user_id}:{day}"
 
 
-def _day_charges(records: Iterable[UsageRecord]) -> dict[tuple[str, int], int]:
+def _day_charges(records: Iterable[UsageRecord], days: Iterable[int]) -> dict[tuple[str, int], int]:
     sums: defaultdict[tuple[str, int], int] = defaultdict(int)
-    for record in records:
+    for record, day in zip(records, days, strict=True):
         for charge in record.charges:
             if charge.to == WALLET:
-                sums[record.user_id, record_day(record.id)] += charge.amount_nanos
+                sums[record.user_id, day] += charge.amount_nanos
     return sums
 
 
-def _quota_charges(records: Iterable[UsageRecord]) -> dict[str, int]:
+def _quota_charges(records: Iterable[UsageRecord], charged: dict[str, int]) -> dict[str, int]:
     wallets = {record.user_id for record in records}
-    return {
-        account_id: amount
-        for account_id, amount in account_charges(records).items()
-        if account_id not in wallets
-    }
+    return {account: amount for account, amount in charged.items() if account not in wallets}
 
 
 def _charge_wallets(db: peewee.Database, sums: dict[tuple[str, int], int], at_ms: int) -> None:

@@ -11,7 +11,8 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -32,6 +33,7 @@ TRANSACTION_RETRY_S = 15.0
 RETRY_BASE_S = 0.005
 RETRY_CAP_S = 0.25
 MYSQL_PORT = 3306
+SQLITE_VARIABLES = 999  # of one statement: what every SQLite takes
 
 DRIVER_ERRORS = (peewee.PeeweeException, sqlite3.Error, pymysql.err.MySQLError)
 
@@ -180,6 +182,30 @@ def executemany(db: peewee.Database, text: str, rows: Iterable[Sequence[Any]]) -
         return int(cursor.rowcount)
     finally:
         cursor.close()
+
+
+def insert_columns(db: peewee.Database, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Insert rows that are given as columns of the same length; a column that is left out has its
+    default. Errors: `execute`.
+
+    On SQLite a statement takes as many rows as it may: to begin and end one costs as much as some
+    ten values, and gives the interpreter to another thread. PyMySQL does the same by itself.
+    """
+    names = tuple(columns)
+    rows = zip(*columns.values(), strict=True)
+    at_once = SQLITE_VARIABLES // len(names)
+    if not is_mysql(db):
+        for _ in range(len(columns[names[0]]) // at_once):
+            values = tuple(chain.from_iterable(islice(rows, at_once)))
+            execute(db, _insert_text(table, names, at_once), values)
+    executemany(db, _insert_text(table, names, 1), rows)
+
+
+@functools.lru_cache(maxsize=128)
+def _insert_text(table: str, names: tuple[str, ...], rows: int) -> str:
+    listed = ", ".join(f'"{name}"' for name in names)
+    places = f"({', '.join('?' * len(names))})"
+    return f'INSERT INTO "{table}" ({listed}) VALUES {", ".join([places] * rows)}'
 
 
 def transaction(db: peewee.Database, work: Callable[[], Result]) -> Result:

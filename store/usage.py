@@ -9,7 +9,7 @@ import csv
 import datetime
 import functools
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -116,6 +116,9 @@ COLUMNS = (
 )
 """The columns of usage_records in the order of `row_of`."""
 
+# What the table puts into a column that is left out.
+_DEFAULTS = {name: 0 if name.endswith("_tokens") else None for name in COLUMNS}
+
 FIELDS = (
     *("id", "started_at", "recorded_at", "user", "key_id", "key_name", "group", "endpoint"),
     *("family", "upstream_family", "model", "upstream_model", "channel", "stream", "status"),
@@ -181,17 +184,31 @@ def _day_of_block(block: str) -> int:
     return day_of(block.ljust(ULID_CHARS, "0"))
 
 
+def columns_of(records: Sequence[UsageRecord], recorded_ms: int) -> dict[str, Sequence[Any]]:
+    """What records put into usage_records: by column, in their order, a value for each record.
+
+    A column that all of them leave at the table's default is not there. At least one record.
+    """
+    fields = zip(*map(msgspec.structs.astuple, records), strict=True)
+    columns: dict[str, Sequence[Any]] = dict(
+        zip(UsageRecord.__struct_fields__, fields, strict=True)
+    )
+    del columns["limit_account"], columns["stored"]
+    columns["day"] = [_day_of_block(call_id[:8]) for call_id in columns["id"]]
+    columns["recorded_ms"] = [recorded_ms] * len(records)
+    columns["charges"] = [charges_json(charges) for charges in columns["charges"]]
+    columns["attempts"] = [_encode_json(attempts).decode() for attempts in columns["attempts"]]
+    return {
+        name: values
+        for name, values in columns.items()
+        if values[0] != _DEFAULTS[name] or values.count(values[0]) != len(records)
+    }
+
+
 def row_of(record: UsageRecord, recorded_ms: int) -> tuple[Any, ...]:
     """The row of usage_records for a record, in the order of COLUMNS."""
-    values = list(msgspec.structs.astuple(record))
-    values[_CHARGES] = charges_json(record.charges)
-    values[_ATTEMPTS] = _encode_json(record.attempts).decode()
-    call_id, started_ms = values[0], values[1]
-    return (record_day(call_id), call_id, started_ms, recorded_ms, *values[2:-2])
-
-
-_CHARGES = UsageRecord.__struct_fields__.index("charges")
-_ATTEMPTS = UsageRecord.__struct_fields__.index("attempts")
+    columns = columns_of([record], recorded_ms)
+    return tuple(columns[name][0] if name in columns else _DEFAULTS[name] for name in COLUMNS)
 
 
 def charges_json(charges: tuple[Charge, ...]) -> str:

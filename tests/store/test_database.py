@@ -16,6 +16,7 @@ from store.database import (
     discard,
     execute,
     executemany,
+    insert_columns,
     is_mysql,
     open_database,
     snapshot_read,
@@ -115,6 +116,26 @@ def test_an_inner_transaction_joins_the_outer_one(db):
 
     with pytest.raises(KeyError):
         transaction(db, outer)
+    assert values(db) == [0, 0]
+
+
+@pytest.mark.parametrize("count", [1, 498, 499, 500, 1500])
+def test_columns_become_rows_however_many_a_statement_takes(db, count):
+    execute(db, 'DELETE FROM "t"')
+    groups = [None if number % 3 else -number for number in range(count)]
+    transaction(db, lambda: insert_columns(db, "t", {"group": groups, "id": range(count)}))
+    assert values(db) == groups
+
+
+def test_a_column_that_is_left_out_has_its_default(db):
+    insert_columns(db, "t", {"id": [3, 4]})
+    assert values(db) == [0, 0, None, None]
+
+
+def test_one_row_of_many_that_is_there_already_leaves_none_of_them(db):
+    ids = [*range(10, 1000), 1]
+    with pytest.raises(Conflict):
+        transaction(db, lambda: insert_columns(db, "t", {"id": ids, "group": ids}))
     assert values(db) == [0, 0]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from store.database import execute, insert_columns, transaction
 from store.ids import day_of, ulid
 from store.pricing import Prices
 from store.tables import UsageRow
@@ -20,6 +21,7 @@ from store.usage import (
     charges_from_json,
     charges_json,
     clipped,
+    columns_of,
     csv_header,
     csv_line,
     record_day,
@@ -121,6 +123,29 @@ def test_the_day_changes_exactly_at_midnight():
             assert record_day(call_id) == day_of(call_id)
     with pytest.raises(ValueError):
         record_day("not a ulid")
+
+
+def test_a_column_is_left_out_when_all_records_leave_it_at_the_default_of_the_table():
+    names = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
+    bare = UsageRecord(id=CALL_ID, started_ms=STARTED_MS, **dict.fromkeys(names, "x"))
+    columns = columns_of([bare, bare], 7)
+    assert {*names, "outcome", "cost_nanos", "charges"} <= columns.keys()
+    assert not {"model", "stream", "prices", "reasoning_tokens"} & columns.keys()
+    both = columns_of([bare, full_record()], 7)
+    assert set(both) == set(COLUMNS)
+    for number, one in enumerate((bare, full_record())):
+        row = {name: values[number] for name, values in both.items()}
+        assert row == as_row(one, 7)
+
+
+def test_a_column_that_is_left_out_has_the_same_default_in_the_table(database):
+    names = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
+    bare = UsageRecord(id=CALL_ID, started_ms=STARTED_MS, **dict.fromkeys(names, "x"))
+    columns = columns_of([bare], 7)
+    transaction(database, lambda: insert_columns(database, "usage_records", columns))
+    listed = ", ".join(f'"{name}"' for name in COLUMNS)
+    row = execute(database, f'SELECT {listed} FROM "usage_records"').fetchone()
+    assert dict(zip(COLUMNS, row, strict=True)) == as_row(bare, 7)
 
 
 def test_unknown_is_null():

@@ -3,11 +3,10 @@
 import pytest
 
 from store import migrate, migrations, rollups
-from store.books import _INSERT_RECORD
-from store.database import execute, executemany, is_mysql, transaction
+from store.database import execute, insert_columns, is_mysql, transaction
 from store.ids import ulid
 from store.migrations import m0002_usage_rollups as migration
-from store.usage import UsageRecord, row_of
+from store.usage import UsageRecord, columns_of
 
 MONDAY_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
 NAMES = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
@@ -35,8 +34,8 @@ def filled(empty_database, monkeypatch):
     before = [one for one in migrations.ALL if one.name < migration.MIGRATION.name]
     monkeypatch.setattr(migrate, "ALL", tuple(before))
     migrate.up(empty_database)
-    rows = [row_of(record, 1) for record in records(60)]
-    transaction(empty_database, lambda: executemany(empty_database, _INSERT_RECORD, rows))
+    columns = columns_of(records(60), 1)
+    transaction(empty_database, lambda: insert_columns(empty_database, "usage_records", columns))
     monkeypatch.setattr(migrate, "ALL", migrations.ALL)
     return empty_database
 
