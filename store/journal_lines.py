@@ -220,7 +220,7 @@ class JournalReader:
                 offset = start + SEGMENT_BYTES
                 continue
             # Several times faster than to split it: that looks at each byte.
-            yield offset, io.BytesIO(chunk[:length]).readlines()
+            yield offset, io.BytesIO(chunk).readlines(length)
             offset += length
 
     def _chunk(self, start: int, offset: int, limit: int) -> bytes:
