@@ -10,18 +10,24 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 import click
 import peewee
 
 from store import migrate, rollups
 from store.books import CHARGES, charges_id
-from store.database import discard, executemany, is_mysql, open_database, transaction
+from store.database import (
+    discard,
+    executemany,
+    insert_columns,
+    is_mysql,
+    open_database,
+    transaction,
+)
 from store.ids import day_at, day_begin_ms, ulid
 from store.partitions import AHEAD_DAYS, make_days
 from store.pricing import Prices, cost_nanos
-from store.usage import COLUMNS, Attempt, Charge, UsageRecord, record_day, row_of
+from store.usage import Attempt, Charge, UsageRecord, columns_of, record_day
 
 USERS = 1_000
 MODELS = 20
@@ -34,9 +40,6 @@ STATUS = {"ok": 200, "refused": 429, "upstream_error": 502, "timeout": 504}
 PRICES = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 2 * 10**9, 32 * 10**8, 8 * 10**9, 0)
 DAY_MS = 86_400_000
 BATCH_ROWS = 2_000
-
-_NAMES = ", ".join(f'"{name}"' for name in COLUMNS)
-_INSERT = f'INSERT INTO "usage_records" ({_NAMES}) VALUES ({", ".join("?" * len(COLUMNS))})'
 
 _ADD_LINE = (
     'INSERT INTO "ledger" ("id", "user_id", "kind", "amount", "balance_after", "idempotency_id",'
@@ -107,9 +110,9 @@ def fill(db: peewee.Database, made: Iterator[UsageRecord]) -> tuple[int, Spent]:
     """Insert records as fast as the database takes them; how many, and nanos by day and user."""
     count = 0
     spent: Spent = defaultdict(int)
-    batch: list[tuple[Any, ...]] = []
+    batch: list[UsageRecord] = []
     for record in made:
-        batch.append(row_of(record, record.started_ms + 5_000))
+        batch.append(record)
         if record.charges:
             spent[record_day(record.id), record.user_id] += record.cost_nanos
         if len(batch) == BATCH_ROWS:
@@ -118,9 +121,11 @@ def fill(db: peewee.Database, made: Iterator[UsageRecord]) -> tuple[int, Spent]:
     return count + _insert(db, batch), spent
 
 
-def _insert(db: peewee.Database, batch: list[tuple[Any, ...]]) -> int:
+def _insert(db: peewee.Database, batch: list[UsageRecord]) -> int:
     if batch:
-        transaction(db, lambda: executemany(db, _INSERT, batch))
+        columns = columns_of(batch, 0)
+        columns["recorded_ms"] = [record.started_ms + 5_000 for record in batch]
+        transaction(db, lambda: insert_columns(db, "usage_records", columns))
     return len(batch)
 
 

@@ -114,12 +114,12 @@ COLUMNS = (
         if name not in ("id", "started_ms", "limit_account", "stored")
     ),
 )
-"""The columns of usage_records in the order of `row_of`."""
+"""The columns of usage_records."""
 
 # Columns that few records fill, and what the table puts into them when they are left out. Not all
 # that could be: each set of columns is a statement of its own, which SQLite compiles (0.2 ms) and
 # keeps (0.1 MB), and traffic of all kinds must not need many.
-_SELDOM = {
+SELDOM = {
     **dict.fromkeys(("error_code", "error_message", "reported_usage", "client_request_id")),
     **dict.fromkeys(("cache_write_tokens", "cache_write_1h_tokens"), 0),
 }
@@ -203,16 +203,10 @@ def columns_of(records: Sequence[UsageRecord], recorded_ms: int) -> dict[str, Se
     columns["recorded_ms"] = [recorded_ms] * len(records)
     columns["charges"] = [charges_json(charges) for charges in columns["charges"]]
     columns["attempts"] = [_encode_json(attempts).decode() for attempts in columns["attempts"]]
-    for name, default in _SELDOM.items():
+    for name, default in SELDOM.items():
         if columns[name].count(default) == len(records):
             del columns[name]
     return columns
-
-
-def row_of(record: UsageRecord, recorded_ms: int) -> tuple[Any, ...]:
-    """The row of usage_records for a record, in the order of COLUMNS."""
-    columns = columns_of([record], recorded_ms)
-    return tuple(columns[name][0] if name in columns else _SELDOM[name] for name in COLUMNS)
 
 
 def charges_json(charges: tuple[Charge, ...]) -> str:

@@ -26,7 +26,7 @@ from store.pricing import (
     parse_price,
     prices_from_json,
 )
-from store.usage import COLUMNS, Charge, UsageRecord, row_of, to_public
+from store.usage import SELDOM, Charge, UsageRecord, columns_of, to_public
 from store.usage_queries import fault_of
 
 FREE = Prices(0, 0, 0, 0, 0, 0, 0)
@@ -110,7 +110,7 @@ def recorded(tokens, prices, ppm):
         charges=(Charge("wallet", cost),),
         **asdict(tokens),
     )
-    row = dict(zip(COLUMNS, row_of(record, 0), strict=True))
+    row = {**SELDOM, **{name: values[0] for name, values in columns_of([record], 0).items()}}
     return row, to_public(row)
 
 
