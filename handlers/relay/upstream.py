@@ -31,7 +31,7 @@ from tornado.ioloop import IOLoop
 from tornado.log import app_log
 from tornado.platform.asyncio import BaseAsyncIOLoop
 
-from handlers.relay.upstream_exchange import HEAD_MAX_BYTES, Exchange
+from handlers.relay.upstream_exchange import HEAD_MAX_BYTES, Exchange, RequestBody
 from handlers.relay.upstream_request import (
     AnswerHead,
     UpstreamError,
@@ -120,12 +120,20 @@ def _let_go(_: bytes) -> None:
 
 
 class _Handle:
-    """A handle of libcurl, and what `_configure` has set last."""
+    """A handle of libcurl, what it sends from and puts head lines into, and what `_configure` has
+    set last. All of it serves one exchange after the other."""
 
-    __slots__ = ("configured", "curl", "routed")
+    __slots__ = ("body", "configured", "curl", "head_lines", "routed", "setopt")
 
     def __init__(self) -> None:
+        self.body = RequestBody()
+        self.head_lines: list[bytes] = []
         self.curl = _make_curl()
+        self.setopt = setopt = self.curl.setopt  # pycurl is slow at giving its methods
+        setopt(pycurl.HEADERFUNCTION, self.head_lines.append)  # no Python for each line
+        setopt(pycurl.READFUNCTION, self.body.read)
+        # For the second sending when a kept connection turns out to be dead.
+        setopt(pycurl.SEEKFUNCTION, self.body.rewind)
         self.configured: tuple[object, ...] = ()
         self.routed = False
 
@@ -146,32 +154,33 @@ def _make_curl() -> Any:
 
 
 def _configure(handle: _Handle, request: UpstreamRequest, exchange: Exchange) -> None:
-    """Tell libcurl about a request. ValueError for header lines that cannot be sent."""
-    setopt = handle.curl.setopt
-    source = exchange.source
+    """Tell libcurl about a request. ValueError for lines or methods that cannot be sent."""
+    setopt = handle.setopt
+    body = request.body
     # A larger one makes a large upload some 10 % cheaper, but stays as long as the stream.
-    large = source is not None and source.size > UPLOAD_BUFFER_BYTES and not request.stream
+    large = body is not None and len(body) > UPLOAD_BUFFER_BYTES and not request.stream
     wanted = (request.method, request.url, request.connect_timeout_s, large, request.headers)
     # A kept handle mostly had the same: to set these anew takes 2 us.
     if handle.configured != wanted:
+        if request.method not in (("GET", "DELETE") if body is None else ("POST",)):
+            raise ValueError("a GET or DELETE without a body or a POST with one, nothing else")
+        if not request.url.isascii():
+            raise ValueError("a URL must be ASCII")
         setopt(pycurl.HTTPHEADER, encode_header_lines(request.headers) + _ENGINE_HEADER_LINES)
         setopt(pycurl.URL, request.url)
         # 0 would be libcurl's default of five minutes.
         setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(request.connect_timeout_s * 1000)))
         buffer_bytes = UPLOAD_BUFFER_LARGE_BYTES if large else UPLOAD_BUFFER_BYTES
         setopt(pycurl.UPLOAD_BUFFERSIZE, buffer_bytes)
-        if source is None:
+        if body is None:
             setopt(pycurl.CUSTOMREQUEST, request.method)
         else:
             setopt(pycurl.POST, 1)
         handle.configured = wanted
-    setopt(pycurl.HEADERFUNCTION, exchange.raw_head.extend)  # no Python for each line
     setopt(pycurl.WRITEFUNCTION, exchange.write)
-    if source is not None:
-        setopt(pycurl.POSTFIELDSIZE, source.size)
-        setopt(pycurl.READFUNCTION, source.read)
-        # For the second sending when a kept connection turns out to be dead.
-        setopt(pycurl.SEEKFUNCTION, source.rewind)
+    if body is not None:
+        setopt(pycurl.POSTFIELDSIZE, len(body))
+        handle.body.fill(body)
 
 
 class _Duplicated(socket.socket):
@@ -209,16 +218,17 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self.hold_back: int = pycurl.WRITEFUNC_PAUSE
         self._closing = False
         self._epoll = select.epoll()
-        self._watched: set[int] = set()
-        self._parked: set[int] = set()  # of them those that libcurl is not interested in now
+        self._parked: set[int] = set()  # sockets that libcurl is not interested in now
         self._exchanges: dict[Any, Exchange] = {}
         self._idle_handles: list[_Handle] = []
         self._flushing = False
-        self._acting_now = False
+        self._wishes: deque[int] = deque(maxlen=1)  # libcurl's last for a timer, in ms
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf  # when libcurl wants a turn
         self._timer_due = math.inf  # when the loop's timer fires
         super().initialize(max_clients=FETCH_CLIENTS)
+        self._socket_action = self._multi.socket_action  # as with the handles' methods
+        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._wishes.append)
         self._multi.setopt(pycurl.M_MAXCONNECTS, CONNECTIONS_MAX)
         # The environment's (SSL_CERT_FILE) or OpenSSL's own places: the wheel's libcurl was built
         # elsewhere and does not know this system's.
@@ -248,10 +258,6 @@ class UpstreamClient(CurlAsyncHTTPClient):
         """Begin at once, without waiting. ValueError for lines or methods that cannot be sent."""
         if self._closing:
             raise RuntimeError("the upstream client is closed")
-        if request.method not in (("GET", "DELETE") if request.body is None else ("POST",)):
-            raise ValueError("a GET or DELETE without a body or a POST with one, nothing else")
-        if not request.url.isascii():
-            raise ValueError("a URL must be ASCII")
         # Kept handles are those of POSTs and stay so.
         reusing = self._idle_handles and request.body is not None and request.route is None
         handle = self._idle_handles.pop() if reusing else self._new_handle()
@@ -260,9 +266,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
         if request.route is not None:
             self._take_route(handle, request.route, request.url)
         self._exchanges[handle.curl] = exchange
-        self._acting_now = True  # add_handle asks for a turn in 0 ms: it gets one right here
-        self._multi.add_handle(handle.curl)
-        self._acting_now = False
+        self._multi.add_handle(handle.curl)  # asks for a turn: it gets one right here
         self._act(pycurl.SOCKET_TIMEOUT, 0)
         return exchange
 
@@ -331,6 +335,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
                 exchange.handle.curl.pause(pycurl.PAUSE_CONT if reading else pycurl.PAUSE_RECV)
             except pycurl.error:
                 pass  # the transfer has failed meanwhile: libcurl reports that by itself
+            if self._wishes:
+                self._set_timeout(self._wishes.pop())
 
     def release(self, exchange: Exchange) -> None:
         """Take the exchange from libcurl, whatever it does with it just now. Idempotent."""
@@ -341,43 +347,43 @@ class UpstreamClient(CurlAsyncHTTPClient):
         exchange.released()
         self._exchanges.pop(curl, None)
         self._multi.remove_handle(curl)
+        if self._wishes:
+            self._set_timeout(self._wishes.pop())
         # What a route has set, a login for one, must not reach another channel's request.
         kept = handle.configured[0] == "POST" and not handle.routed
         if not kept or len(self._idle_handles) >= HANDLES_MAX or self._closing:
             curl.close()
             return
         # It leads to the exchange with all its bytes; of the others little is left.
-        curl.setopt(pycurl.WRITEFUNCTION, _let_go)
+        handle.setopt(pycurl.WRITEFUNCTION, _let_go)
         self._idle_handles.append(handle)
 
-    # The next two are called by libcurl: they must neither raise nor call it.
+    # Called by libcurl: it must neither raise nor call it.
 
     def _handle_socket(self, event: int, fd: int, multi: Any, data: Any) -> None:
-        try:
-            self._watch(fd, _EPOLL_MASKS.get(event))
-        except OSError as error:
-            app_log.error("cannot watch an upstream socket: %s", error)
-
-    def _watch(self, fd: int, mask: int | None) -> None:
         """Without interest a socket stays in the set until it tells something: most are idle for a
         moment between two requests."""
+        mask = _EPOLL_MASKS.get(event)
         if mask is None:
             self._parked.add(fd)
             return
         self._parked.discard(fd)
-        if fd in self._watched:
-            try:
-                self._epoll.modify(fd, mask)
-                return
-            except FileNotFoundError:
-                pass  # closed and opened again in between: the kernel has forgotten it
-        self._epoll.register(fd, mask)
-        self._watched.add(fd)
+        try:
+            self._epoll.modify(fd, mask)
+        except FileNotFoundError:  # new, or closed and opened again in between
+            self._watch(fd, mask)
+        except OSError as error:
+            app_log.error("cannot watch an upstream socket: %s", error)
+
+    def _watch(self, fd: int, mask: int) -> None:
+        try:
+            self._epoll.register(fd, mask)
+        except OSError as error:
+            app_log.error("cannot watch an upstream socket: %s", error)
 
     def _forget(self, fd: int) -> None:
         """Nobody is interested in what an idle socket has to tell: mostly that it was closed."""
         self._parked.discard(fd)
-        self._watched.discard(fd)
         try:
             self._epoll.unregister(fd)
         except FileNotFoundError:
@@ -385,9 +391,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
 
     def _set_timeout(self, msecs: int) -> None:
         """One loop timer at most: a later wish only moves the mark it looks at when it fires."""
-        if self._closing or (self._acting_now and msecs == 0):
-            return
-        if msecs < 0:
+        if msecs < 0 or self._closing:
             self._timer_at = math.inf
             return
         self._timer_at = self.loop.time() + msecs / 1000
@@ -421,13 +425,12 @@ class UpstreamClient(CurlAsyncHTTPClient):
     def _drain(self) -> None:
         """Sockets are ready: libcurl's turn for each, then ours for all."""
         running = -1
-        act = self._multi.socket_action
         try:
             for fd, events in self._epoll.poll(0, SOCKETS_PER_TURN):
                 if fd in self._parked:
                     self._forget(fd)
                 else:
-                    running = act(fd, _ACTIONS[events])[1]
+                    running = self._socket_action(fd, _ACTIONS[events])[1]
         except pycurl.error as error:
             app_log.error("libcurl: %s", error)
         self._after_action(running)
@@ -435,7 +438,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
     def _act(self, fd: int, action: int) -> None:
         running = -1
         try:
-            running = self._multi.socket_action(fd, action)[1]
+            running = self._socket_action(fd, action)[1]
         except pycurl.error as error:
             app_log.error("libcurl: %s", error)
         self._after_action(running)
@@ -445,27 +448,35 @@ class UpstreamClient(CurlAsyncHTTPClient):
             if self.dirty:
                 self.flush_dirty()
         finally:  # a sink that raises must not hide the end of other exchanges
-            fetches = len(self._curls) - len(self._free_list)
-            if running != len(self._exchanges) + fetches:
+            if running + len(self._free_list) != len(self._exchanges) + FETCH_CLIENTS:
                 self._finish_pending_requests()
+            if self._wishes:
+                self._set_timeout(self._wishes.pop())
 
     def _finish_pending_requests(self) -> None:
-        ended: list[tuple[Exchange, int, str]] = []
+        ended: list[tuple[Exchange, UpstreamError | None]] = []
         left = 1
         while left:
             left, done, failed = self._multi.info_read()
-            for curl, code, message in [(curl, 0, "") for curl in done] + failed:
+            for curl in done:
                 exchange = self._exchanges.pop(curl, None)
                 if exchange is not None:
-                    ended.append((exchange, code, message))
+                    ended.append((exchange, None))
                 else:  # one of fetch()
-                    self._finish(curl, *((code, message) if code else ()))
+                    self._finish(curl)
+            for curl, code, message in failed:
+                exchange = self._exchanges.pop(curl, None)
+                if exchange is not None:
+                    ended.append((exchange, _error_of(exchange, code, message)))
+                else:
+                    self._finish(curl, code, message)
         # Only now: a callback may cancel another one of these, and its handle be used again.
-        for exchange, code, message in ended:
+        for exchange, error in ended:
             if exchange.handle is not None:
                 self.release(exchange)
-                exchange.complete(_error_of(exchange, code, message) if code else None)
-        self._process_queue()
+                exchange.complete(error)
+        if self._requests:
+            self._process_queue()
 
     def _sweep(self) -> None:
         self._sweeper = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)

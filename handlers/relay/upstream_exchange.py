@@ -45,10 +45,16 @@ class RequestBody:
 
     __slots__ = ("_rewound", "_stream", "read", "size")
 
-    def __init__(self, body: bytes) -> None:
-        self._stream = BytesIO(body)
+    def __init__(self) -> None:
+        self._stream = BytesIO()
         self._rewound = False
         self.read = self._stream.read
+        self.size = 0
+
+    def fill(self, body: bytes) -> None:
+        """The body of the next request, without a copy; also after `close`."""
+        BytesIO.__init__(self._stream, body)
+        self._rewound = False
         self.size = len(body)
 
     def rewind(self, offset: int, origin: int) -> int:
@@ -100,14 +106,14 @@ class Exchange:
         "_engine",
         "_error",
         "_head",
-        "_idle_ticks",
+        "_idle_s",
         "_in_dirty",
         "_limit_bytes",
         "_max_answer_bytes",
         "_on_end",
         "_pass_on",
         "_patience_kind",
-        "_patience_ticks",
+        "_patience_s",
         "_paused",
         "_sink",
         "_size",
@@ -122,7 +128,7 @@ class Exchange:
         "first_byte_ms",
         "handle",
         "head",
-        "raw_head",
+        "head_lines",
         "source",
         "status",
         "streaming",
@@ -137,17 +143,18 @@ class Exchange:
         self.first_byte_ms: int | None = None
         self._engine = engine
         self.handle: Any = handle  # the engine's; None as soon as libcurl is done with it
-        self.raw_head = bytearray()  # the engine's, too
+        self.head_lines: list[bytes] = handle.head_lines  # of this exchange until it is released
+        self.head_lines.clear()
         # Only the body is kept of the request, and it can be freed early: streams last long.
-        self.source = None if request.body is None else RequestBody(request.body)
+        self.source: RequestBody | None = None if request.body is None else handle.body
         self._stream_wanted = request.stream
         self._stream_type = request.stream_type
         self._max_answer_bytes = request.max_answer_bytes
         self._started_at = engine.loop.time()
         self._tick = engine.tick
         self._patience_kind: UpstreamErrorKind = "timeout_first_byte"
-        self._patience_ticks = math.ceil(request.first_byte_timeout_s)
-        self._idle_ticks = math.ceil(request.idle_timeout_s)
+        self._patience_s = request.first_byte_timeout_s
+        self._idle_s = request.idle_timeout_s
         self._head: AnswerHead | None = None
         self._unpacker: Unpacker | None = None
         self._unpacked: list[bytes] = []
@@ -164,6 +171,11 @@ class Exchange:
         self._sink: Sink | None = None
         self._pass_on: PassOn | None = None
         self._on_end: OnEnd | None = None
+
+    @property
+    def raw_head(self) -> bytes:
+        """All lines that libcurl took for a head's; of no use once the handle serves another."""
+        return b"".join(self.head_lines)
 
     # For the relay.
 
@@ -220,7 +232,7 @@ class Exchange:
         self._blocked = False
         self._discarding = True
         self._tick = self._engine.tick
-        self._patience_ticks = max(0, math.ceil(seconds) - 1)
+        self._patience_s = max(0.0, seconds - 1)
         if self._paused:
             self._unpause()
             self._engine.flush_dirty()
@@ -282,21 +294,22 @@ class Exchange:
         """Once a second: the deadlines. A stream that waits for its client is not idle."""
         if self._blocked or (self._paused and self.streaming):
             self._tick = tick
-        elif self._head is None and self.raw_head:
-            if len(self.raw_head) > HEAD_MAX_BYTES:
+        elif self._head is None and self.head_lines:
+            raw = self.raw_head
+            if len(raw) > HEAD_MAX_BYTES:
                 self.fail("protocol", f"no head within {HEAD_MAX_BYTES} bytes")
                 return
             first = self._patience_kind == "timeout_first_byte"
-            if first and not self._stream_wanted and AnswerHead(self.raw_head).complete:
+            if first and not self._stream_wanted and AnswerHead(raw).complete:
                 # The head is the first byte of a whole answer; of a stream it is the body's.
                 self._tick = tick
                 self._wait_for_more()
-        if tick - self._tick <= self._patience_ticks:
+        if tick - self._tick < self._patience_s + 1:  # the first tick may have come at once
             return
         if self._discarding:
             self._engine.release(self)
         else:
-            self.fail(self._patience_kind, f"nothing came for {self._patience_ticks} s")
+            self.fail(self._patience_kind, f"nothing came for {math.ceil(self._patience_s)} s")
 
     def released(self) -> None:
         """The engine has taken the handle away."""
@@ -312,16 +325,17 @@ class Exchange:
 
     def _begin(self) -> None:
         """The first bytes of the body are here, or its end: read the head and decide."""
-        head = self._head = AnswerHead(self.raw_head)
+        raw = self.raw_head
+        head = self._head = AnswerHead(raw)
         if self._size or self._paused:
             self.first_byte_ms = int((self._engine.loop.time() - self._started_at) * 1000)
         self._wait_for_more()
         self.status = head.status
         self.content_type = head.get("content-type") or ""
-        if len(self.raw_head) > HEAD_MAX_BYTES:
+        if len(raw) > HEAD_MAX_BYTES:
             self.fail("protocol", f"no head within {HEAD_MAX_BYTES} bytes")
             return
-        if not head.complete:  # libcurl takes a connection's end within the head for a good one
+        if not head.status:  # libcurl takes a connection's end within the head for a good one
             self.fail("reset_before_head", "the connection ended within the head")
             return
         try:
@@ -329,8 +343,8 @@ class Exchange:
         except UpstreamError as error:
             self.fail(error.kind, error.detail)
             return
-        fits = self.content_type.lower().startswith(self._stream_type)
-        if fits and self._stream_wanted and self.status < 400:
+        wanted = self._stream_wanted and self.status < 400
+        if wanted and self.content_type.lower().startswith(self._stream_type):
             self.streaming = True
             if not self.head.done():
                 self.head.set_result(None)
@@ -349,7 +363,7 @@ class Exchange:
 
     def _wait_for_more(self) -> None:
         self._patience_kind = "timeout_idle"
-        self._patience_ticks = self._idle_ticks
+        self._patience_s = self._idle_s
 
     def _deliver(self) -> None:
         """Give the sink what there is while it has room; then let more come, or end."""
