@@ -218,7 +218,7 @@ class Health:
     def late(self, trial: Trial, now_s: float) -> None:
         """The answer has not begun yet: if that is slow, it counts now, and once."""
         judged = trial.started or trial.slow or not trial.kind
-        if not judged and now_s - trial.begun_s > self._limit_s(_usual_name(trial)):
+        if not judged and self._is_slow(_usual_name(trial), now_s - trial.begun_s):
             self._note_slow(trial, now_s)
 
     def succeeded(self, trial: Trial, now_s: float) -> None:
@@ -329,7 +329,7 @@ class Health:
         if self.breakers:
             breaker = self.breakers.get(_model_name(trial.channel, trial.model, trial.key))
             teaches = breaker is None or self._may_judge(breaker, trial)
-        if not trial.slow and first_byte_s > self._limit_s(name):
+        if not trial.slow and self._is_slow(name, first_byte_s):
             self._note_slow(trial, now_s)
         if not teaches:
             return
@@ -340,9 +340,9 @@ class Health:
             usual_s = first_byte_s
         self._usual_s[name] = usual_s + (min(first_byte_s, 2 * usual_s) - usual_s) * LEARNING
 
-    def _limit_s(self, name: tuple[str, str, str]) -> float:
-        """From where on a start is slow; without bound while nothing is known."""
-        return max(SLOW_S, SLOW_TIMES * self._usual_s.get(name, math.inf))
+    def _is_slow(self, name: tuple[str, str, str], start_s: float) -> bool:
+        """No start is slow while nothing is known."""
+        return start_s > SLOW_S and start_s > SLOW_TIMES * self._usual_s.get(name, math.inf)
 
     def _close_probed(self, trial: Trial, now_s: float, failed: int = 0) -> None:
         for breaker in trial.probes:
