@@ -123,7 +123,7 @@ class _Handle:
     """A handle of libcurl, what it sends from and puts head lines into, and what `_configure` has
     set last. All of it serves one exchange after the other."""
 
-    __slots__ = ("body", "configured", "curl", "head_lines", "routed", "setopt")
+    __slots__ = ("body", "configured", "curl", "head_lines", "once", "setopt")
 
     def __init__(self) -> None:
         self.body = RequestBody()
@@ -135,7 +135,7 @@ class _Handle:
         # For the second sending when a kept connection turns out to be dead.
         setopt(pycurl.SEEKFUNCTION, self.body.rewind)
         self.configured: tuple[object, ...] = ()
-        self.routed = False
+        self.once = False  # for one exchange alone
 
 
 def _make_curl() -> Any:
@@ -174,6 +174,7 @@ def _configure(handle: _Handle, request: UpstreamRequest, exchange: Exchange) ->
         setopt(pycurl.UPLOAD_BUFFERSIZE, buffer_bytes)
         if body is None:
             setopt(pycurl.CUSTOMREQUEST, request.method)
+            handle.once = True
         else:
             setopt(pycurl.POST, 1)
         handle.configured = wanted
@@ -267,7 +268,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
             self._take_route(handle, request.route, request.url)
         self._exchanges[handle.curl] = exchange
         self._multi.add_handle(handle.curl)  # asks for a turn: it gets one right here
-        self._act(pycurl.SOCKET_TIMEOUT, 0)
+        self._act()
         return exchange
 
     def _new_handle(self) -> _Handle:
@@ -284,7 +285,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
 
     def _take_route(self, handle: _Handle, route: Route, url: str) -> None:
         """A new handle goes another way. libcurl keeps connections of other ways apart."""
-        handle.routed = True
+        # What it sets, a login for one, must not reach another channel's request.
+        handle.once = True
         curl = handle.curl
         setopt = curl.setopt
         if route.ca_file is not None:
@@ -349,9 +351,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self._multi.remove_handle(curl)
         if self._wishes:
             self._set_timeout(self._wishes.pop())
-        # What a route has set, a login for one, must not reach another channel's request.
-        kept = handle.configured[0] == "POST" and not handle.routed
-        if not kept or len(self._idle_handles) >= HANDLES_MAX or self._closing:
+        if handle.once or len(self._idle_handles) >= HANDLES_MAX or self._closing:
             curl.close()
             return
         # It leads to the exchange with all its bytes; of the others little is left.
@@ -414,7 +414,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
                 self._arm_timer()
             return
         self._timer_at = math.inf
-        self._act(pycurl.SOCKET_TIMEOUT, 0)
+        self._act()
         if self._timer_at < math.inf or self._closing:
             return
         # libcurl's clock is not the loop's: where it finds nothing due it does not ask again.
@@ -435,10 +435,11 @@ class UpstreamClient(CurlAsyncHTTPClient):
             app_log.error("libcurl: %s", error)
         self._after_action(running)
 
-    def _act(self, fd: int, action: int) -> None:
+    def _act(self) -> None:
+        """libcurl's turn for what is due without a socket."""
         running = -1
         try:
-            running = self._socket_action(fd, action)[1]
+            running = self._socket_action(pycurl.SOCKET_TIMEOUT, 0)[1]
         except pycurl.error as error:
             app_log.error("libcurl: %s", error)
         self._after_action(running)
@@ -459,13 +460,13 @@ class UpstreamClient(CurlAsyncHTTPClient):
         while left:
             left, done, failed = self._multi.info_read()
             for curl in done:
-                exchange = self._exchanges.pop(curl, None)
+                exchange = self._exchanges.get(curl)
                 if exchange is not None:
                     ended.append((exchange, None))
                 else:  # one of fetch()
                     self._finish(curl)
             for curl, code, message in failed:
-                exchange = self._exchanges.pop(curl, None)
+                exchange = self._exchanges.get(curl)
                 if exchange is not None:
                     ended.append((exchange, _error_of(exchange, code, message)))
                 else:
