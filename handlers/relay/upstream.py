@@ -18,7 +18,6 @@ Facts behind the shape, each seen in a run with libcurl 8.23:
 from __future__ import annotations
 
 import asyncio
-import math
 import select
 import socket
 import ssl
@@ -146,6 +145,7 @@ def _make_curl() -> Any:
     setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
     setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
     setopt(pycurl.PROXY, "")  # empty, not absent: the environment's are not asked
+    setopt(pycurl.NOPROXY, "")  # the same
     setopt(pycurl.NOSIGNAL, 1)
     setopt(pycurl.MAXLIFETIME_CONN, CONNECTION_LIFETIME_S)
     setopt(pycurl.TCP_KEEPALIVE, 1)
@@ -225,8 +225,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self._flushing = False
         self._wishes: deque[int] = deque(maxlen=1)  # libcurl's last for a timer, in ms
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = math.inf  # when libcurl wants a turn
-        self._timer_due = math.inf  # when the loop's timer fires
+        self._timer_due = 0.0  # when it fires
         super().initialize(max_clients=FETCH_CLIENTS)
         self._socket_action = self._multi.socket_action  # as with the handles' methods
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._wishes.append)
@@ -298,7 +297,6 @@ class UpstreamClient(CurlAsyncHTTPClient):
         scheme, _, rest = route.proxy.partition("://")
         # Always the proxy resolves the upstream's name.
         setopt(pycurl.PROXY, f"socks5h://{rest}" if scheme == "socks5" else route.proxy)
-        setopt(pycurl.NOPROXY, "")  # empty, not absent, as above
         setopt(_SUPPRESS_CONNECT_HEADERS, 1)
         if scheme == "https":
             ca_file = route.ca_file or self._ca_file
@@ -390,34 +388,25 @@ class UpstreamClient(CurlAsyncHTTPClient):
             pass  # closed already
 
     def _set_timeout(self, msecs: int) -> None:
-        """One loop timer at most: a later wish only moves the mark it looks at when it fires."""
+        """One loop timer at most: when it fires, libcurl is asked for a later wish."""
         if msecs < 0 or self._closing:
-            self._timer_at = math.inf
             return
-        self._timer_at = self.loop.time() + msecs / 1000
+        due = self.loop.time() + msecs / 1000
         if self._timer is not None:
-            if self._timer_due <= self._timer_at:
+            if self._timer_due <= due:
                 return
             self._timer.cancel()
-        self._arm_timer()
-
-    def _arm_timer(self) -> None:
-        self._timer_due = self._timer_at
-        self._timer = self.loop.call_at(self._timer_at, self._on_timer)
+        self._timer_due = due
+        self._timer = self.loop.call_at(due, self._on_timer)
 
     # The loop's callbacks, and what follows each turn of libcurl.
 
     def _on_timer(self) -> None:
         self._timer = None
-        if self._timer_at > self.loop.time():
-            if self._timer_at < math.inf:
-                self._arm_timer()
-            return
-        self._timer_at = math.inf
         self._act()
-        if self._timer_at < math.inf or self._closing:
+        if self._closing:
             return
-        # libcurl's clock is not the loop's: where it finds nothing due it does not ask again.
+        # libcurl's clock is not the loop's: where it finds nothing due it does not wish again.
         msecs = self._multi.timeout()
         if msecs >= 0:
             self._set_timeout(max(1, msecs))
