@@ -344,7 +344,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
         if handle is None:
             return
         curl = handle.curl
-        exchange.released()
+        exchange.handle = exchange.source = None
+        handle.body.close()
         self._exchanges.pop(curl, None)
         self._multi.remove_handle(curl)
         if self._wishes:
