@@ -53,7 +53,7 @@ KEEP_ALIVE_IDLE_S = 60
 UPLOAD_BUFFER_BYTES = 16_384  # libcurl's minimum; it stays with the transfer to its end
 UPLOAD_BUFFER_LARGE_BYTES = 65_536
 SWEEP_INTERVAL_S = 1.0
-SOCKETS_PER_TURN = 128
+SOCKETS_PER_TURN = 42  # room for them is taken in one of Python's small blocks, not by malloc
 
 # Of libcurl, not named by pycurl.
 _SUPPRESS_CONNECT_HEADERS = 265
