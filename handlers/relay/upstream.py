@@ -404,13 +404,13 @@ class UpstreamClient(CurlAsyncHTTPClient):
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._act()
-        if self._closing:
-            return
-        # libcurl's clock is not the loop's: where it finds nothing due it does not wish again.
-        msecs = self._multi.timeout()
-        if msecs >= 0:
-            self._set_timeout(max(1, msecs))
+        try:
+            self._act()
+        finally:
+            # Where it finds nothing due it does not wish again; and its clock is not the loop's.
+            msecs = -1 if self._closing else self._multi.timeout()
+            if msecs >= 0:
+                self._set_timeout(max(1, msecs))
 
     def _drain(self) -> None:
         """Sockets are ready: libcurl's turn for each, then ours for all."""
