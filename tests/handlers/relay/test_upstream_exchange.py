@@ -8,6 +8,7 @@ import zlib
 import pytest
 
 from handlers.relay.upstream import UpstreamError
+from handlers.relay.upstream_exchange import RequestBody
 
 EVENT = b"data: {}\n\n"
 
@@ -432,6 +433,19 @@ async def test_accept_frees_the_body(open_stream, collect):
         source.read(1)
     assert exchange.source is None
     assert await collect(exchange).ended is None
+
+
+def test_a_body_follows_another_and_each_may_be_sent_twice():
+    source = RequestBody()
+    for body in (b"first", b"", b"the third"):
+        source.fill(body)
+        assert source.read(100) == body and source.taken
+        assert source.rewind(0, 0) == 0
+        assert source.read(100) == body
+        assert source.rewind(0, 0) != 0
+        source.close()
+    source.fill(b"left unread")
+    assert not source.taken
 
 
 # After the terminal marker
