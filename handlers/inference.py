@@ -1,6 +1,7 @@
 """An endpoint that relays calls: checks of the head, then the body into the relay."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
+from typing import Any
 
 from adapters.family import Family, Operation
 from adapters.faults import Condition, Fault
@@ -82,17 +83,19 @@ class InferenceHandler(BodyHandler):
         if (encoding := headers.get("content-encoding")) is not None:
             self.unpack(encoding)
 
-    async def complete(self, body: bytes) -> None:
+    def complete(self, body: bytes) -> Coroutine[Any, Any, None]:
         """Relays the call."""
         assert self._call is not None
         self._running = True
-        connection = self.connection
-        try:
-            await self.site.relay.run(self._call, body, Downstream(connection, self.base_headers))
-        except BaseException:
-            # Nothing else would end the answer once it has begun.
-            connection.drop()
-            raise
+        downstream = Downstream(self.connection, self.base_headers)
+        return self.site.relay.run(self._call, body, downstream)
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """A bug of ours; nothing else would end the answer of a relayed call once it has begun."""
+        if self._running:
+            self.connection.drop()
+        else:
+            super().write_error(status_code, **kwargs)
 
     def refused(self, fault: Fault, body: bytes) -> None:
         """A refusal of the head: recorded when the key is known, then answered."""

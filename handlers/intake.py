@@ -9,7 +9,8 @@ large body holds the loop; the limit holds for what comes and for what it unpack
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
+from typing import Any
 
 from adapters.faults import Condition, Fault
 from handlers.base import RelayHandler, Site
@@ -49,7 +50,7 @@ class BodyHandler(RelayHandler):
         """Checks what the head can tell; None when nothing had to be waited for."""
         raise NotImplementedError
 
-    def complete(self, body: bytes) -> Awaitable[None] | None:
+    def complete(self, body: bytes) -> Coroutine[Any, Any, None] | None:
         """The body is here."""
         raise NotImplementedError
 
@@ -75,7 +76,7 @@ class BodyHandler(RelayHandler):
 
     # ---- for HandlerRun --------------------------------------------------------------------------
 
-    def prepare(self) -> Awaitable[None] | None:
+    def prepare(self) -> Coroutine[Any, Any, None] | None:
         """Runs when the head is here; the body, if any, comes afterwards."""
         if self.connection.closed:
             # Pipelined behind a request that closed the connection: nobody would get the answer.
@@ -120,7 +121,7 @@ class BodyHandler(RelayHandler):
         else:
             self._parts.clear()
 
-    def body_done(self) -> Awaitable[None] | None:
+    def body_done(self) -> Coroutine[Any, Any, None] | None:
         """The body has passed: refuse, or go on."""
         self.site.bodies.drop(self)
         if self._over:

@@ -6,7 +6,8 @@ request, whether something has to be waited for or not (docs/performance.md, ADR
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Coroutine
+from typing import Any
 
 from handlers.intake import BodyHandler
 
@@ -18,21 +19,24 @@ _FAILED = "request %s failed"
 class HandlerRun:
     """What a connection feeds; a handler's bug ends in E37, never in silence."""
 
-    __slots__ = ("_handler", "_task")
+    __slots__ = ("_handler", "_preparing", "_work")
 
     def __init__(self, handler: BodyHandler) -> None:
         self._handler = handler
-        self._task: asyncio.Task[None] | None = None  # the loop itself holds no task
+        self._preparing: asyncio.Task[None] | None = None  # the loop itself holds no task
+        self._work: Coroutine[Any, Any, None] | None = None
 
-    def headers_received(self) -> "asyncio.Task[None] | None":
-        """The head is here; a task when the body has to wait for it."""
+    def headers_received(self) -> "asyncio.Future[None] | None":
+        """The head is here; a future when the body has to wait for it."""
         try:
-            waiting = self._handler.prepare()
+            work = self._handler.prepare()
         except Exception:
             log.exception(_FAILED, self._handler.call_id)
             self._handler.write_error(500)
             return None
-        return None if waiting is None else self._wait_for(waiting)
+        if work is not None:
+            self._preparing = asyncio.create_task(self._guarded(work))
+        return self._preparing
 
     def data_received(self, chunk: bytes) -> None:
         """A piece of the body."""
@@ -41,25 +45,38 @@ class HandlerRun:
     def finish(self) -> None:
         """The body was here."""
         try:
-            waiting = self._handler.body_done()
+            self._work = self._handler.body_done()
         except Exception:
             log.exception(_FAILED, self._handler.call_id)
             self._handler.write_error(500)
             return
-        if waiting is not None:
-            self._wait_for(waiting)
+        if self._work is not None:
+            self._go_on()
 
     def on_connection_close(self) -> None:
         """The client is gone, or its request was answered before the body was here."""
         self._handler.on_connection_close()
 
-    def _wait_for(self, waiting: Awaitable[None]) -> "asyncio.Task[None]":
-        self._task = asyncio.get_running_loop().create_task(self._guarded(waiting))
-        return self._task
-
-    async def _guarded(self, waiting: Awaitable[None]) -> None:
+    def _go_on(self, waited_for: object = None) -> None:
+        """Works until something has to be waited for. A task would begin a turn later; but without
+        one there is no asyncio.timeout in a handler."""
+        assert self._work is not None
         try:
-            await waiting
+            future = self._work.send(None)
+        except StopIteration:
+            return
+        except Exception:
+            log.exception(_FAILED, self._handler.call_id)
+            self._handler.write_error(500)
+            return
+        if future is None:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        else:
+            future.add_done_callback(self._go_on)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
         except Exception:
             log.exception(_FAILED, self._handler.call_id)
             self._handler.write_error(500)

@@ -641,10 +641,10 @@ async def test_who_leaves_before_continue():
 
 
 def streaming(run):
-    """A handler class whose answer is made by `await run(connection)`."""
+    """A handler class whose answer is made by `await run(connection)`, in a task of its own."""
 
     async def act(handler, body):
-        await run(handler.connection)
+        await asyncio.create_task(run(handler.connection))
 
     return acting(act)
 
