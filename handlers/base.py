@@ -86,7 +86,6 @@ class RelayHandler(RequestHandler):
         # of an answer, which are written to the connection directly.
         self.request = request
         self.connection = cast(ClientConnection, request.connection)
-        self.connection.set_close_callback(self.on_connection_close)
         self.initialize(site)
 
     def initialize(self, site: Site) -> None:

@@ -75,7 +75,6 @@ class _Outgoing(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._full = False
         self._left = (-1, 0)  # unsent bytes of a closed connection, and since when it is so many
-        self._close_callback: Callable[[], None] | None = None
         self.on_drained: Callable[[], None] | None = None
 
     @property
@@ -102,7 +101,7 @@ class _Outgoing(asyncio.Protocol):
 
     def drop(self) -> None:
         """Closes at once, whatever is in the buffer."""
-        self._close_callback = self.on_drained = None
+        self.on_drained = None
         if self._transport is not None:
             self._transport.abort()
 
@@ -166,10 +165,6 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         """The client takes less than it is sent: no more before `on_drained`."""
         return self._full
 
-    def set_close_callback(self, callback: Callable[[], None] | None) -> None:
-        """Called once when the client leaves before its answer has ended."""
-        self._close_callback = callback
-
     def answer(self, status: int, headers: Sequence[Header], body: bytes) -> None:
         """Sends a whole answer and ends the request."""
         if self.closed:
@@ -214,6 +209,8 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             # An answer to HTTP/1.0 has no other end than that of the connection.
             peer = self._transport.get_extra_info("socket")
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+        if self._whole:
+            self._delegate = None  # it is at work on its answer, and knows
         super().drop()
 
     # ---- for the server --------------------------------------------------------------------------
@@ -242,11 +239,8 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._transport = None
         self._queue.clear()
         self._server.closed(self)
-        callback, self._close_callback = self._close_callback, None
         self.on_drained = None
-        if callback is not None:
-            callback()
-        elif self._delegate is not None and not self._whole:
+        if self._delegate is not None:
             self._delegate.on_connection_close()
         self._delegate = self._request = None
 
@@ -384,7 +378,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         return self._request is not None and self._request.method == method
 
     def _end_answer(self) -> None:
-        self._close_callback = self.on_drained = None
+        self.on_drained = None
         self.since_s = self._server.now_s
         delegate, self._delegate, self._request = self._delegate, None, None
         if not self._whole:

@@ -6,7 +6,6 @@ from typing import Any
 from adapters.family import Family, Operation
 from adapters.faults import Condition, Fault
 from adapters.jsonio import top_level
-from handlers.base import Site
 from handlers.intake import BodyHandler
 from handlers.relay import admit
 from handlers.relay.call import Call, ClientGone, Ending
@@ -30,11 +29,8 @@ class InferenceHandler(BodyHandler):
     target: str | None = None  # what the path names
     KEEP_OF_REFUSED_BYTES = 65536
 
-    def initialize(self, site: Site) -> None:
-        """Takes what the URL table passes."""
-        super().initialize(site)
-        self._call: Call | None = None
-        self._running = False
+    _call: Call | None = None
+    _running = False
 
     @property
     def dialect(self) -> Family:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from adapters.faults import Condition, Fault
-from handlers.base import RelayHandler, Site
+from handlers.base import RelayHandler
 from handlers.relay.admit import client_address
 from handlers.unpack import GZIP, PackedBody, unpacked_if_small
 
@@ -34,15 +34,12 @@ class BodyHandler(RelayHandler):
     READS_BODY = True  # False: it is taken in like any other and thrown away
     KEEP_OF_REFUSED_BYTES = 0
 
-    def initialize(self, site: Site) -> None:
-        """Takes what the URL table passes."""
-        super().initialize(site)
-        self.refusal: Fault | None = None
-        self._parts: list[bytes | bytearray] = []
-        self._size = 0
-        self._packed: PackedBody | None = None
-        self._unpacking: asyncio.Handle | None = None  # the next step
-        self._over = False  # `complete` or `refused` was called, or the client has left
+    refusal: Fault | None = None
+    _parts: list[bytes | bytearray] | None = None
+    _size = 0
+    _packed: PackedBody | None = None
+    _unpacking: asyncio.Handle | None = None  # the next step
+    _over = False  # `complete` or `refused` was called, or the client has left
 
     # ---- for subclasses --------------------------------------------------------------------------
 
@@ -119,7 +116,7 @@ class BodyHandler(RelayHandler):
         elif self._size <= self.KEEP_OF_REFUSED_BYTES:
             self._keep(chunk)
         else:
-            self._parts.clear()
+            self._parts = None
 
     def body_done(self) -> Coroutine[Any, Any, None] | None:
         """The body has passed: refuse, or go on."""
@@ -218,17 +215,18 @@ class BodyHandler(RelayHandler):
         self.refused(self.refusal, body)
 
     def _forget_body(self) -> None:
-        self._parts.clear()
-        self._packed = None
+        self._parts = self._packed = None
 
     def _take_body(self) -> bytes:
         """The whole body; nothing keeps a copy of it."""
-        parts, self._parts = self._parts, []
-        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+        parts, self._parts = self._parts, None
+        return b"".join(parts or ())
 
     def _keep(self, chunk: bytes) -> None:
         parts = self._parts
-        if not parts or len(chunk) >= _SMALL_PIECE_BYTES:
+        if parts is None:
+            self._parts = [chunk]
+        elif len(chunk) >= _SMALL_PIECE_BYTES:
             parts.append(chunk)
         elif isinstance(parts[-1], bytearray):
             parts[-1] += chunk

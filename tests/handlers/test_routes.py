@@ -91,9 +91,6 @@ ASKED = [*(("GET", path) for path in FOUND), *(("POST", path) for path in POSTED
 class Connection:
     peer = "198.51.100.7"
 
-    def set_close_callback(self, callback):
-        pass
-
 
 @pytest.mark.parametrize(("method", "path"), ASKED)
 def test_a_path_finds_its_handler(method, path, monkeypatch):
