@@ -62,6 +62,7 @@ class KeyCache:
         self._executor = executor
         self._peppers = list(peppers)
         self._marking = hashlib.blake2s(key=os.urandom(hashlib.blake2s.MAX_KEY_SIZE))
+        self._marking.update(b"\0")  # takes the key in, once for all
         self._clock = clock
         self._limit = limit
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
