@@ -27,7 +27,6 @@ Header = tuple[str, str]
 
 QUEUED_MAX_BYTES = 65536  # read ahead of what is being worked on; then the client has to wait
 QUEUED_PIECE_BYTES = 1024  # what a piece costs besides its bytes: a head is much more in memory
-_NOTHING = memoryview(b"")
 PARSED_AT_ONCE_BYTES = 16384  # of what has come; it may be a thousand requests
 LINGER_MAX_BYTES = 1 << 20  # after an early answer: so much is still taken in and thrown away,
 LINGER_S = 2  # so long, that the client sees the answer and not a reset connection
@@ -73,7 +72,7 @@ class _Outgoing(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self._full = False
+        self.full = False  # the client takes less than it is sent: no more before `on_drained`
         self._left = (-1, 0)  # unsent bytes of a closed connection, and since when it is so many
         self.on_drained: Callable[[], None] | None = None
 
@@ -106,10 +105,10 @@ class _Outgoing(asyncio.Protocol):
             self._transport.abort()
 
     def pause_writing(self) -> None:
-        self._full = True
+        self.full = True
 
     def resume_writing(self) -> None:
-        self._full = False
+        self.full = False
         if self.on_drained is not None:
             self.on_drained()
 
@@ -133,7 +132,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._queue: deque[tuple[int, Any]] = deque()
         self._queued_bytes = 0
         self._reading = True
-        self._unparsed = _NOTHING
+        self._unparsed: bytes | memoryview = b""
         self._request: Request | None = None
         self._delegate: Delegate | None = None
         self._preparing = False
@@ -141,7 +140,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._deaf = False  # what still comes is not looked at
         self._keep_alive = True
         self._chunked = False
-        self._head_sent = False
+        self.head_sent = False  # an answer to the present request has begun
         self._linger_bytes: int | None = None
         self.peer = ""
         self.served = 0
@@ -155,24 +154,13 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         transport = self._transport
         return self._linger_bytes is not None or transport is None or transport.is_closing()
 
-    @property
-    def head_sent(self) -> bool:
-        """An answer to the present request has begun."""
-        return self._head_sent
-
-    @property
-    def full(self) -> bool:
-        """The client takes less than it is sent: no more before `on_drained`."""
-        return self._full
-
     def answer(self, status: int, headers: Sequence[Header], body: bytes) -> None:
         """Sends a whole answer and ends the request."""
         if self.closed:
             return
-        length = ("Content-Length", str(len(body)))
-        head = self._head(status, (*headers, length), last=not self._whole)
-        sent = head if self._is("HEAD") else head + body
-        self._write(sent)
+        head = self._head(status, headers, f"Content-Length: {len(body)}\r\n", last=not self._whole)
+        asked = self._request
+        self._write(head if asked is not None and asked.method == "HEAD" else head + body)
         self._end_answer()
 
     def start(self, status: int, headers: Sequence[Header], first: bytes) -> bool:
@@ -180,10 +168,10 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         if self.closed:
             return True
         self._chunked = self._request is not None and self._request.version == "HTTP/1.1"
-        framing = (("Transfer-Encoding", "chunked"),) if self._chunked else ()
-        head = self._head(status, (*headers, *framing), last=not self._chunked)
+        framing = "Transfer-Encoding: chunked\r\n" if self._chunked else ""
+        head = self._head(status, headers, framing, last=not self._chunked)
         self._write(head + self._framed(first))
-        return not self._full
+        return not self.full
 
     def send(self, data: bytes) -> bool:
         """Sends more of a started answer; False: the buffer is full, wait for `on_drained`."""
@@ -192,7 +180,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             return True
         # An empty chunk would be the last one.
         transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data)
-        return not self._full
+        return not self.full
 
     def finish(self, data: bytes = b"") -> None:
         """Sends the last bytes of a started answer and ends it properly."""
@@ -250,7 +238,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             if self._linger_bytes > LINGER_MAX_BYTES:
                 self.close()
         elif not self._deaf:
-            self._unparsed = memoryview(data)
+            self._unparsed = data
             self._parse()
 
     def resume_writing(self) -> None:
@@ -264,9 +252,10 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         """Reads what has come, as far as it may be read ahead."""
         while self._unparsed and self._reading and not self._deaf:
             data = self._unparsed
-            self._unparsed = _NOTHING
+            self._unparsed = b""
             if len(data) > PARSED_AT_ONCE_BYTES:
-                data, self._unparsed = data[:PARSED_AT_ONCE_BYTES], data[PARSED_AT_ONCE_BYTES:]
+                view = memoryview(data)
+                data, self._unparsed = view[:PARSED_AT_ONCE_BYTES], view[PARSED_AT_ONCE_BYTES:]
             try:
                 self._reader.feed(data)
             except httptools.HttpParserCallbackError:
@@ -280,8 +269,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             return
         if kind == BROKEN:
             self._deaf = True
-        if not self._queue and not self._must_wait(kind):
-            self._work_on(kind, value)
+        if not self._queue and self._work_on(kind, value):
             return
         self._queue.append((kind, value))
         self._queued_bytes += QUEUED_PIECE_BYTES + (len(value) if kind == BODY else 0)
@@ -289,35 +277,35 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             self._reading = False
             self._transport.pause_reading()
 
-    def _must_wait(self, kind: int) -> bool:
+    def _work_on(self, kind: int, value: Any) -> bool:
+        """Works on a piece, unless it has to wait: False."""
         if kind == HEAD:
             # Answers that a client does not read must not pile up.
-            return self._request is not None or self._full
-        if kind == BROKEN and self._whole:
-            return self._request is not None
-        return self._preparing
-
-    def _work_on(self, kind: int, value: Any) -> None:
-        if kind == HEAD:
-            self._begin(*value)
+            if self._request is not None or self.full:
+                return False
+            self._begin(value)
         elif kind == BROKEN:
+            if self._request is not None if self._whole else self._preparing:
+                return False
             self._refuse(value)
-        elif self._delegate is None:
-            return
-        elif kind == BODY:
-            self._delegate.data_received(value)
-        else:
-            self._whole = True
-            self._delegate.finish()
+        elif self._preparing:
+            return False
+        elif self._delegate is not None:
+            if kind == BODY:
+                self._delegate.data_received(value)
+            else:
+                self._whole = True
+                self._delegate.finish()
+        return True
 
-    def _begin(self, request: Request, keep_alive: bool) -> None:
+    def _begin(self, request: Request) -> None:
         fault = head_fault(request)
         if fault:
             self._refuse(fault)
             return
         self.served += 1
-        self._request, self._keep_alive = request, keep_alive and self._keep_alive
-        self._whole = self._head_sent = self._chunked = False
+        self._request, self._keep_alive = request, request.keep_alive and self._keep_alive
+        self._whole = self.head_sent = self._chunked = False
         self._delegate = self._server.delegate(request)
         prepared = self._delegate.headers_received()
         if prepared is not None:
@@ -334,15 +322,17 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
 
     def _continue(self) -> None:
         """The client waits for a word before it sends the body, unless it has its answer."""
-        if not self._head_sent and not self.closed:
+        if not self.head_sent and not self.closed:
             self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _go_on(self) -> None:
         """Works on what has waited, as far as it goes."""
         queue = self._queue
-        while queue and not self._must_wait(queue[0][0]):
-            kind, value = queue.popleft()
-            self._work_on(kind, value)
+        while queue:
+            piece = queue.popleft()
+            if not self._work_on(*piece):
+                queue.appendleft(piece)
+                break
         if not queue:
             self._read_on()
 
@@ -355,7 +345,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
 
     # ---- the answer ------------------------------------------------------------------------------
 
-    def _head(self, status: int, headers: Sequence[Header], last: bool) -> bytes:
+    def _head(self, status: int, headers: Sequence[Header], framing: str, last: bool) -> bytes:
         """The head of an answer; `last`: the connection ends with it."""
         if last or (self._request is not None and self._request.version != "HTTP/1.1"):
             self._keep_alive = False
@@ -368,14 +358,11 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         keep = self._keep_alive and not self._server.draining
         end = "" if keep else "Connection: close\r\n"
         begin = f"{_STATUS_LINES[status]}Server: sluice\r\nDate: {self._server.date}\r\n"
-        self._head_sent = True
-        return f"{begin}{fields}{end}\r\n".encode("latin-1", "replace")
+        self.head_sent = True
+        return f"{begin}{fields}{framing}{end}\r\n".encode("latin-1", "replace")
 
     def _framed(self, data: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data
-
-    def _is(self, method: str) -> bool:
-        return self._request is not None and self._request.method == method
 
     def _end_answer(self) -> None:
         self.on_drained = None
@@ -407,7 +394,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
     def _refuse(self, message: str) -> None:
         """What came is no HTTP: the answer says so, and nothing is read any more."""
         self._deaf = True
-        if self._request is not None and self._head_sent:
+        if self._request is not None and self.head_sent:
             self.drop()
             return
         self._keep_alive = self._whole = False

@@ -18,9 +18,7 @@ _HEAD_TOO_LARGE = "The request head is larger than 64 KiB."
 
 
 class Taker(Protocol):
-    """Whoever takes the pieces: (HEAD, (Request, keep-alive)), (BODY, bytes), (END, None)."""
-
-    peer: str
+    """Whoever takes the pieces: (HEAD, Request), (BODY, bytes), (END, None)."""
 
     def take(self, kind: int, value: Any) -> None: ...
 
@@ -28,17 +26,15 @@ class Taker(Protocol):
 class Request(httputil.HTTPServerRequest):
     """What Tornado's handlers look at; made without what this gateway never asks for."""
 
+    keep_alive: bool
+
     def __init__(self, connection: Taker, method: str, uri: str, headers: dict[str, str]) -> None:
         self.connection = connection  # type: ignore[assignment]
         self.method = method
-        self.uri = uri
         self.headers = headers  # type: ignore[assignment]
-        self.body = b""
-        self.remote_ip = connection.peer
         # Clients that take this for a proxy name a whole address.
         target = uri if uri[:1] == "/" else "/" + uri.partition("://")[2].partition("/")[2]
         self.path, _, self.query = target.partition("?")
-        self.files = {}
 
     @property
     def announces_body(self) -> bool:
@@ -87,7 +83,7 @@ class RequestReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._head_bytes += len(name) + len(value)
-        fields, field, text = self._fields, name.decode("latin-1").lower(), value.decode("latin-1")
+        fields, field, text = self._fields, name.decode().lower(), value.decode("latin-1")
         fields[field] = f"{fields[field]},{text.strip()}" if field in fields else text.strip()
 
     def on_headers_complete(self) -> None:
@@ -106,14 +102,14 @@ class RequestReader:
         method = parser.get_method().decode("latin-1")
         request = Request(self._connection, method, url.decode("latin-1"), headers)
         request.version = "HTTP/" + parser.get_http_version()
-        keep_alive = parser.should_keep_alive()
+        request.keep_alive = parser.should_keep_alive()
         if parser.should_upgrade():
-            keep_alive = False
+            request.keep_alive = False
             length = headers.get("content-length", "0")
             chunked = "transfer-encoding" in headers
             header = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {length}"
             self._body_header = header.encode("latin-1")
-        self._connection.take(HEAD, (request, keep_alive))
+        self._connection.take(HEAD, request)
 
     def on_body(self, body: bytes) -> None:
         self._unseen_bytes = 0
@@ -121,7 +117,8 @@ class RequestReader:
 
     def on_message_complete(self) -> None:
         self._unseen_bytes = 0
-        self._fields, self._head_bytes = {}, 0  # trailers; they must not get into the next head
+        self._fields.clear()  # trailers; they must not get into the next head
+        self._head_bytes = 0
         if not self._body_header:
             self._connection.take(END, None)
 

@@ -118,12 +118,12 @@ async def test_targets_without_a_path_are_the_root(target):
 
 def test_header_names_have_no_case_and_repeated_ones_are_joined():
     taken = []
-    taker = SimpleNamespace(peer="", take=lambda kind, value: taken.append((kind, value)))
+    taker = SimpleNamespace(take=lambda kind, value: taken.append((kind, value)))
     reader = RequestReader(taker)
     for _ in range(2):
         head = b"POST / HTTP/1.1\r\nX-A:  1 \r\nx-a: 2\r\nHost: caf\xe9\r\n"
         reader.feed(head + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX-A: late\r\n\r\n")
-        (_, (request, _)), end = taken[-2:]
+        (_, request), end = taken[-2:]
         assert request.headers == {"x-a": "1,2", "host": "café", "transfer-encoding": "chunked"}
         assert end == (END, None)
 
