@@ -45,9 +45,9 @@ class Deadlines:
     now_s: int = field(default_factory=lambda: int(time.monotonic()))
     _due_s: dict[Expiring, int] = field(default_factory=dict)
 
-    def set(self, waiting: Expiring, seconds: float) -> None:
+    def set(self, waiting: Expiring, seconds: int) -> None:
         """`waiting.expire()` is called at the first sweep after `seconds`."""
-        self._due_s[waiting] = self.now_s + int(seconds) + 1
+        self._due_s[waiting] = self.now_s + seconds + 1
 
     def drop(self, waiting: Expiring) -> None:
         """Nothing is waited for any more. Idempotent."""
@@ -93,7 +93,6 @@ class RelayHandler(RequestHandler):
         self.site = site
         self.call_id = new_ulid()
 
-    @property
     def base_headers(self) -> tuple[Header, ...]:
         """The request id goes out with every answer, under both names that SDKs read."""
         return (("x-request-id", self.call_id), ("request-id", self.call_id))
@@ -135,12 +134,11 @@ class RelayHandler(RequestHandler):
         return Arrival(
             call_id=self.call_id,
             started_ms=wall_ms(),
-            client_ip=self.client_ip,
+            client_ip=self.client_ip(),
             user_agent=agent[:USER_AGENT_MAX] if agent else None,
             client_request_id=client_id,
         )
 
-    @property
     def client_ip(self) -> str:
         """The caller's address, behind trusted proxies."""
         peer = self.connection.peer
@@ -151,7 +149,7 @@ class RelayHandler(RequestHandler):
 
     def respond(self, body: bytes, status: int = 200, headers: tuple[Header, ...] = JSON) -> None:
         """Ends the request with a whole answer."""
-        self.connection.answer(status, (*self.base_headers, *headers), body)
+        self.connection.answer(status, (*self.base_headers(), *headers), body)
 
     def answer_fault(self, fault: Fault) -> None:
         """Ends the request with an error in its dialect."""

@@ -311,12 +311,12 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         if prepared is not None:
             self._preparing = True
             prepared.add_done_callback(self._prepared)
-        elif request.expects_continue:
+        elif request.expects_continue():
             self._continue()
 
     def _prepared(self, future: "asyncio.Future[None]") -> None:
         self._preparing = False
-        if self._request is not None and self._request.expects_continue:
+        if self._request is not None and self._request.expects_continue():
             self._continue()
         self._go_on()
 

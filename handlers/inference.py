@@ -83,7 +83,7 @@ class InferenceHandler(BodyHandler):
         """Relays the call."""
         assert self._call is not None
         self._running = True
-        downstream = Downstream(self.connection, self.base_headers)
+        downstream = Downstream(self.connection, self.base_headers())
         return self.site.relay.run(self._call, body, downstream)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -100,7 +100,7 @@ class InferenceHandler(BodyHandler):
             return
         if fault.condition in _LOOKED_INTO and not self.operation.stored:
             _note_model(self._call, body)
-        downstream = Downstream(self.connection, self.base_headers)
+        downstream = Downstream(self.connection, self.base_headers())
         self.site.relay.end(self._call, Ending("refused", fault), downstream)
 
     def client_left(self) -> None:

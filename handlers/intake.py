@@ -60,7 +60,7 @@ class BodyHandler(RelayHandler):
 
     def check_size(self) -> None:
         """Raises Fault E15 when the head announces a body over the limit."""
-        if self._announces_too_much:
+        if self._announces_too_much():
             raise self._too_large()
 
     def unpack(self, encoding: str) -> None:
@@ -199,8 +199,8 @@ class BodyHandler(RelayHandler):
         """Decides whether the refusal is answered now or when the body has passed by."""
         self.refusal = fault
         self._forget_body()
-        oversized = fault.condition is Condition.TOO_LARGE or self._announces_too_much
-        if self.request.expects_continue or (oversized and not self._proxy_sends_it_all()):
+        oversized = fault.condition is Condition.TOO_LARGE or self._announces_too_much()
+        if self.request.expects_continue() or (oversized and not self._proxy_sends_it_all()):
             self._end_refused()
         else:
             self._expect_body()
@@ -234,10 +234,9 @@ class BodyHandler(RelayHandler):
             parts.append(bytearray(chunk))
 
     def _expect_body(self) -> None:
-        if self.request.announces_body and not self._over:
+        if self.request.announces_body() and not self._over:
             self.site.bodies.set(self, self.site.settings.server.body_timeout_s)
 
-    @property
     def _announces_too_much(self) -> bool:
         return self._announced_bytes() > self.site.settings.server.max_body_bytes
 

@@ -36,17 +36,15 @@ class Request(httputil.HTTPServerRequest):
         target = uri if uri[:1] == "/" else "/" + uri.partition("://")[2].partition("/")[2]
         self.path, _, self.query = target.partition("?")
 
-    @property
     def announces_body(self) -> bool:
         """Whether a body follows the head."""
         return "content-length" in self.headers or "transfer-encoding" in self.headers
 
-    @property
     def expects_continue(self) -> bool:
         """The client waits for a word of ours before it sends the body."""
         if "expect" not in self.headers or self.version != "HTTP/1.1":
             return False
-        return self.announces_body and self.headers["expect"].lower() == "100-continue"
+        return self.announces_body() and self.headers["expect"].lower() == "100-continue"
 
 
 class RequestReader:

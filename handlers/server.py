@@ -14,9 +14,7 @@ from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from handlers.base import Site
 from handlers.connection import LINGER_S, ClientConnection, Header
-from handlers.request import Request
 from handlers.routes import Router
-from handlers.run import HandlerRun
 from store.ids import new_ulid
 
 log = logging.getLogger("sluice.http")
@@ -31,7 +29,7 @@ class RelayServer:
     def __init__(self, site: Site) -> None:
         self._loop = asyncio.get_running_loop()
         self._site = site
-        self._router = Router(site)
+        self.delegate = Router(site).delegate  # who takes a request
         self._connections: set[ClientConnection] = set()
         self._listeners: list[socket.socket] = []
         self._resting: list[socket.socket] = []
@@ -48,10 +46,6 @@ class RelayServer:
         self._loop.add_reader(listener, self._accept_some, listener)
 
     # ---- for connections -------------------------------------------------------------------------
-
-    def delegate(self, request: Request) -> HandlerRun:
-        """Who takes this request."""
-        return self._router.delegate(request)
 
     def malformed(self, message: str) -> tuple[int, Sequence[Header], bytes]:
         """The answer to what is no HTTP request; no path tells a dialect."""
