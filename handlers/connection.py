@@ -285,7 +285,8 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
                 return False
             self._begin(value)
         elif kind == BROKEN:
-            if self._request is not None if self._whole else self._preparing:
+            waits = self._request is not None if self._whole else self._preparing
+            if waits:
                 return False
             self._refuse(value)
         elif self._preparing:

@@ -65,7 +65,7 @@ class HandlerRun:
             future = self._work.send(None)
         except StopIteration:
             return
-        except Exception:
+        except (Exception, asyncio.CancelledError):
             log.exception(_FAILED, self._handler.call_id)
             self._handler.write_error(500)
             return
