@@ -10,17 +10,14 @@ import pytest
 
 import app
 from commands.init import prepare
-from store.database import discard, executemany, open_database, transaction
+from store.database import discard, insert_columns, open_database, transaction
 from store.ids import ulid
 from store.pricing import Prices, cost_nanos
 from store.rollups import add_records
-from store.usage import COLUMNS, Charge, UsageRecord, row_of
+from store.usage import Charge, UsageRecord, columns_of
 
 UPSTREAM_KEY = "sk-upstream-key-of-the-channel"
 PRICES = Prices(2_000, 8_000, 500, 2_000, 3_200, 8_000, 0)
-INSERT_RECORD = 'INSERT INTO "usage_records" ({}) VALUES ({})'.format(
-    ", ".join(f'"{name}"' for name in COLUMNS), ", ".join("?" * len(COLUMNS))
-)
 BEGIN_MS = 1_795_000_000_000  # 2026-11-18
 
 
@@ -82,8 +79,8 @@ class Installation:
 
     def write_records(self, *records: UsageRecord, recorded_ms: int = BEGIN_MS) -> None:
         with self.store() as db:
-            rows = [row_of(record, recorded_ms) for record in records]
-            transaction(db, lambda: executemany(db, INSERT_RECORD, rows))
+            columns = columns_of(records, recorded_ms)
+            transaction(db, lambda: insert_columns(db, "usage_records", columns))
             transaction(db, lambda: add_records(db, records))
 
 
