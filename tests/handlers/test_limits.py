@@ -161,9 +161,12 @@ def test_requests_a_minute_are_exact_over_two_workers(gateway):
 
 
 def test_running_calls_are_exact_over_two_workers(gateway):
-    with running(gateway, "crowd", CROWD) as (streams, refused):
-        assert (len(streams), len(refused)) == (100, CROWD - 100)
-        assert {who_serves(gateway, one) for one in streams} == set(gateway.worker_pids())
+    with running(gateway, "crowd", 20) as (first, refused):
+        # Of the crowd one worker alone may serve the hundred while the other has no turn.
+        assert {who_serves(gateway, one) for one in first} == set(gateway.worker_pids())
+        assert refused == []
+        with running(gateway, "crowd", CROWD) as (streams, refused):
+            assert (len(streams), len(refused)) == (80, CROWD - 80)
     message = check_refusal(refused[0], CHAT, "E20")
     assert message == "Rate limit reached: 100 concurrent calls. Try again in 3s."
     check_free_refusal(gateway.record(refused[0].call_id))
