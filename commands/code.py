@@ -24,7 +24,6 @@ from store.apply import Change, Outcome
 from store.document_fields import Instant
 from store.ids import now_ms
 from store.pricing import format_money
-from store.usage import rfc3339
 
 ID = click.argument("code", metavar="ID")
 COLUMNS = ("id", "code", "amount", "status", "expires_at", "created_at", "redeemed_at", "user")
@@ -62,7 +61,7 @@ def create(
             "id": one.id,
             "code": one.code,
             "amount": format_money(amount),
-            "expires_at": _time(expires),
+            "expires_at": codes.time_text(expires),
         }
         for one in made
     ]
@@ -164,13 +163,9 @@ def _public(code: codes.Code, at_ms: int) -> dict[str, Any]:
         "code": f"{codes.PREFIX}…{code.last_four}",
         "amount": format_money(code.amount_nanos),
         "status": code.status_at(at_ms),
-        "created_at": _time(code.created_ms),
-        "expires_at": _time(code.expires_ms),
-        "disabled_at": _time(code.disabled_ms),
-        "redeemed_at": _time(code.redeemed_ms),
+        "created_at": codes.time_text(code.created_ms),
+        "expires_at": codes.time_text(code.expires_ms),
+        "disabled_at": codes.time_text(code.disabled_ms),
+        "redeemed_at": codes.time_text(code.redeemed_ms),
         "user": code.user,
     }
-
-
-def _time(at_ms: int | None) -> str | None:
-    return None if at_ms is None else rfc3339(at_ms)

@@ -145,7 +145,7 @@ def create(db: peewee.Database, wanted: Wanted, pepper: str, actor: str) -> list
     ]
     after = {
         "amount": format_money(wanted.amount_nanos),
-        "expires_at": _time(wanted.expires_ms),
+        "expires_at": time_text(wanted.expires_ms),
     }
 
     def work() -> None:
@@ -291,7 +291,7 @@ def _hold(db: peewee.Database, code_id: str, done: str) -> Code:
     if code is None:
         raise _no_code(code_id)
     if not held:
-        when = _time(code.redeemed_ms)
+        when = time_text(code.redeemed_ms)
         raise Refused([f"the code {code_id} was used at {when}: it cannot be {done}"])
     return code
 
@@ -320,12 +320,13 @@ def _act(actor: str, action: str, code: Code, after: Code | None) -> audit.Act:
 def _plain(code: Code) -> dict[str, str | None]:
     return {
         "amount": format_money(code.amount_nanos),
-        "expires_at": _time(code.expires_ms),
-        "disabled_at": _time(code.disabled_ms),
+        "expires_at": time_text(code.expires_ms),
+        "disabled_at": time_text(code.disabled_ms),
     }
 
 
-def _time(at_ms: int | None) -> str | None:
+def time_text(at_ms: int | None) -> str | None:
+    """A moment in ms as people read it; None for none."""
     return None if at_ms is None else rfc3339(at_ms)
 
 

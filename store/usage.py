@@ -199,7 +199,7 @@ def columns_of(records: Sequence[UsageRecord], recorded_ms: int) -> dict[str, Se
         zip(UsageRecord.__struct_fields__, fields, strict=True)
     )
     del columns["limit_account"], columns["stored"]
-    columns["day"] = [_day_of_block(call_id[:8]) for call_id in columns["id"]]
+    columns["day"] = [record_day(call_id) for call_id in columns["id"]]
     columns["recorded_ms"] = [recorded_ms] * len(records)
     columns["charges"] = [charges_json(charges) for charges in columns["charges"]]
     columns["attempts"] = [_encode_json(attempts).decode() for attempts in columns["attempts"]]
