@@ -135,6 +135,8 @@ def _install(folder):
             os.chown(owned, user.pw_uid, user.pw_gid)
         as_user = ["--user=mysql"]
     options = ["--auth-root-authentication-method=normal", "--skip-test-db"]
+    # In a folder of its own: one that starts removes what it finds of another's temporary tables.
+    options += [f"--tmpdir={folder}/tmp"]
     subprocess.run(
         ["mariadb-install-db", "--no-defaults", *as_user, f"--datadir={folder}/data", *options],
         check=True,
