@@ -29,6 +29,7 @@ run: $(RUN_STAMP) ## make a gateway in ./run with a first key, and run it
 	@exec .venv/bin/python app.py quickstart $(if $(PORT),--port $(PORT))
 
 test: $(TEST_STAMP) services ## run the tests (T=… for some of them)
+	@$(call say,running the tests$(if $(SIDE_BY_SIDE), in $(JOBS) processes; the first seconds go by without a dot))
 	.venv/bin/python -m pytest -q $(SIDE_BY_SIDE) $(T)
 
 test-long: $(TEST_STAMP) services ## run the long forms of the tests of faults (some minutes)
@@ -45,22 +46,27 @@ format: $(TEST_STAMP) ## format the code
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-docs: $(RUN_STAMP) ## write docs/settings.md, docs/cli.md, docs/errors.md and conf/gateway.toml from the code
+docs: $(RUN_STAMP) ## write what is made from the code: settings, cli, document, errors in docs/, conf/gateway.toml
 	.venv/bin/python app.py docs
 
 $(RUN_STAMP): .venv/bin/python
+	@$(call say,installing requirements.txt into .venv (once; may take a minute))
 	@$(INSTALL) requirements.txt
 	@rm -f .venv/.run-* && touch $@
 
 $(TEST_STAMP): .venv/bin/python
+	@$(call say,installing requirements-dev.txt into .venv (once; may take some minutes))
 	@$(INSTALL) requirements-dev.txt
 	@rm -f .venv/.run-* .venv/.test-* && touch $@ $(RUN_STAMP)
 
 .venv/bin/python:
-	@test -n "$(PYTHON)" || { echo 'Python 3.11 or newer is needed: install python3' >&2; exit 1; }
+	@test -n "$(PYTHON)" || { found=$$(python3 --version 2>&1 || echo 'there is none'); \
+		echo "error: Python 3.11 or newer is needed; python3 here: $$found." \
+			'Install one, or name one: make PYTHON=/path/to/python3.12' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(call apt_install,python3-venv) || { \
-		echo 'The venv module of Python is missing; on Debian and Ubuntu:' \
+		echo 'error: the venv module of Python is missing; on Debian and Ubuntu:' \
 			'apt-get install python3-venv' >&2; exit 1; }
+	@$(call say,making .venv with $(PYTHON))
 	@$(PYTHON) -m venv .venv
 
 # Programs the tests start for themselves. Where they may not be installed, their tests are skipped
@@ -78,9 +84,11 @@ services:
 		[ "$${CI:-}" != true ] || exit 1; \
 	fi
 
+# A line for each step that takes its time; on standard error, for `make -s` runs inside ./sluice.
+say = echo 'make: $(1)' >&2
 have = { PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v $(1) >/dev/null; }
 # RUNLEVEL=1: the package shall not start a service of its own on this machine
 apt_get = RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -y -qq >/dev/null 2>&1
 apt_install = { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	{ $(apt_get) install --no-install-recommends $(1) || \
+	$(call say,installing $(1) with apt-get) && { $(apt_get) install --no-install-recommends $(1) || \
 	{ $(apt_get) update && $(apt_get) install --no-install-recommends $(1); }; }; }

@@ -9,6 +9,10 @@ import importlib
 import sys
 from collections.abc import Mapping, Sequence
 
+if sys.version_info < (3, 11):  # noqa: UP036 - before what an older one cannot read
+    here = f"{sys.executable or 'this one'} is {sys.version_info[0]}.{sys.version_info[1]}"
+    sys.exit(f"error: Python 3.11 or newer is needed; {here}")
+
 COMMANDS: Mapping[str, str] = {
     "init": "make the files and the schema of a new gateway",
     "quickstart": "make a gateway with a first key and run it",
@@ -35,6 +39,9 @@ COMMANDS: Mapping[str, str] = {
 }
 HIDDEN = ("worker", "demo", "docs")
 
+_OWN = ("adapters", "commands", "conf", "handlers", "store")
+_CURE = "run ./sluice, or: make venv && .venv/bin/python app.py"
+
 SEE_HELP = "'sluice --help' lists the commands."
 
 
@@ -49,6 +56,10 @@ def main(args: Sequence[str]) -> int:
         return 0
     if name == "--version":
         name = "version"
+    if name.startswith("-"):
+        form = f"sluice COMMAND {name} …"
+        sys.stderr.write(f"error: options stand behind the command: {form}\n{SEE_HELP}\n")
+        return 2
     if name not in COMMANDS and name not in HIDDEN:
         sys.stderr.write(f"error: no command {name!r}{_nearest(name)}\n{SEE_HELP}\n")
         return 2
@@ -62,11 +73,22 @@ def _run(name: str, args: Sequence[str]) -> int:
     module_name = name.replace("-", "_")
     if name == "serve" and "--help" not in args:
         module_name = "supervisor"  # click would stay in the memory of the first process
-    module = importlib.import_module(f"commands.{module_name}")
+    try:
+        module = importlib.import_module(f"commands.{module_name}")
+    except ModuleNotFoundError as error:
+        return _missing(error)
     if hasattr(module, "main"):
         return int(module.main(args))
     output = importlib.import_module("commands.output")
     return int(output.run(module.command, args, f"sluice {name}"))
+
+
+def _missing(error: ModuleNotFoundError) -> int:
+    package = (error.name or "").partition(".")[0]
+    if package in _OWN:
+        raise error  # a bug of ours: no package to install
+    sys.stderr.write(f"error: the Python package {package} is missing from {sys.prefix}; {_CURE}\n")
+    return 1
 
 
 def _help() -> str:

@@ -98,8 +98,8 @@ CODES: dict[Condition, str] = {
     Condition.UPGRADE_NOT_SUPPORTED: "upgrade_not_supported",
 }
 
-# {model}, {param}, {detail}, {wait} and {allow} are filled in from the fault. These are the words
-# of the chat completions shape; a family that words one differently does so in its fault.py.
+# {model}, {param}, {detail}, {key}, {wait} and {allow} are filled in from the fault. These are the
+# words of the chat completions shape; a family that words one differently does so in its fault.py.
 _MESSAGES: dict[Condition, str] = {
     Condition.MISSING_KEY: (
         "No API key was sent. Use the header 'Authorization: Bearer <API_KEY>'."
@@ -107,7 +107,7 @@ _MESSAGES: dict[Condition, str] = {
     Condition.MALFORMED_AUTHORIZATION: (
         "The Authorization header must be the word Bearer, one blank, then the API key."
     ),
-    Condition.INVALID_KEY: "The API key is not valid.",
+    Condition.INVALID_KEY: "Incorrect API key provided{key}.",
     Condition.KEY_DISABLED: "The API key is disabled.",
     Condition.KEY_EXPIRED: "The API key has expired.",
     Condition.IP_NOT_ALLOWED: "This address may not use the API key.",
@@ -130,9 +130,7 @@ _MESSAGES: dict[Condition, str] = {
     Condition.CONTEXT_LENGTH: "The prompt is longer than the model's context window.",
     Condition.UPSTREAM_REFUSED: "The upstream refused the request.",
     Condition.CONTENT_POLICY: "The upstream refused the request for its content.",
-    Condition.CHANNEL_MISCONFIGURED: (
-        "The channel for {model} is not usable; the operator has been told."
-    ),
+    Condition.CHANNEL_MISCONFIGURED: ("The channel for {model} is not usable; tell the operator."),
     Condition.UPSTREAM_RATE_LIMITED: (
         "All channels for {model} are rate limited. Try again in {wait}s."
     ),
@@ -211,8 +209,13 @@ class Fault(Exception):
     ``message`` is made from the condition unless it is given, at the time it is read: the relay may
     fill in ``model``, ``retry_after_s`` and the like afterwards. ``param`` is the JSON path of the
     offending field ("messages[0].content"). ``detail`` is the part of the message that a family
-    words in its own way: for E12 what was expected, for E21 what the vendor said, for E07 the name
-    of the group. ``key_refused``: the upstream takes nothing more with the key that was used.
+    words in its own way: for E03 what may be shown of the key, for E12 what was expected, for E07
+    the name of the group. ``key_refused``: the upstream refuses the key that was used, or says that
+    it does; ``refused_for``: the key as such, what it may do, or what its account can pay; and
+    ``quota_used``: because its account has nothing left. ``told``: what the upstream
+    said, or how it could not be reached, cleaned; for operators alone, never for a caller.
+    ``quoted``: those are the upstream's words, which may repeat the request's. ``permanent``: the
+    same request fails whenever it is repeated.
     """
 
     def __init__(
@@ -235,6 +238,11 @@ class Fault(Exception):
         self.allow = allow
         self.detail = detail
         self.key_refused = False
+        self.quota_used = False
+        self.told: str | None = None
+        self.quoted = False
+        self.permanent = False
+        self.refused_for: Literal["key", "access", "quota"] = "key"
 
     @property
     def message(self) -> str:
@@ -249,6 +257,7 @@ class Fault(Exception):
             detail=self.detail or "the value cannot be used",
             wait=self.wait_s,
             allow=self.allow or "POST",
+            key=f": {self.detail}" if self.detail else "",
             id=f"'{self.detail}'" if self.detail else "of the request",
         )
 
@@ -272,14 +281,14 @@ class Fault(Exception):
     def wait_s(self) -> int | None:
         """Seconds for ``retry-after``, 1 to 60; None when a repeat would not help by itself."""
         default = _RETRY_AFTER_S.get(self.condition)
-        if default is None:
+        if default is None or self.permanent:
             return None
         return min(max(self.retry_after_s or default, 1), MAX_RETRY_AFTER_S)
 
     @property
     def should_retry_header(self) -> str | None:
         """The value of ``x-should-retry``; None when the header is not to be sent."""
-        return "false" if self.condition in _NO_RETRY else None
+        return "false" if self.permanent or self.condition in _NO_RETRY else None
 
     def mask(self, secrets: Sequence[str]) -> None:
         """Mask exact strings, such as the key and host of the channel, in what the vendor said."""
@@ -287,6 +296,8 @@ class Fault(Exception):
             self.given_message = clean_message(self.given_message, secrets)
         if self.detail is not None:
             self.detail = clean_message(self.detail, secrets)
+        if self.told is not None:
+            self.told = clean_message(self.told, secrets)
 
     def __str__(self) -> str:
         return f"{self.condition.value} {self.message}"

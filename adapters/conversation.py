@@ -10,7 +10,7 @@ the thousandth turn costs what the second did.
 from collections.abc import Iterable
 
 from adapters.faults import Fault
-from adapters.jsonio import Spans, decode_element
+from adapters.jsonio import MAX_VALUE_BYTES, Spans, decode_element
 
 ENDS_CHARS = 256  # of a text (bytes, of one as it was sent), from its beginning and its end
 MAX_TEXTS = 32  # of a turn
@@ -27,9 +27,12 @@ def given_name(value: object) -> bytes:
 
 
 def text_field(spans: Spans, name: str) -> object:
-    """The value of a field that should be a string; None when it is of another kind."""
+    """The value of a field that should be a string; None when it is of another kind, or so long
+    that it is no name."""
     place = spans.get(name)
-    return spans.value(name) if place and spans.body.startswith(b'"', place.start) else None
+    if place is None or not spans.body.startswith(b'"', place.start):
+        return None
+    return spans.value(name) if place.end - place.start <= MAX_VALUE_BYTES else None
 
 
 def object_field(spans: Spans, name: str, inner: str) -> object:

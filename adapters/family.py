@@ -65,7 +65,7 @@ class Peek(Struct, frozen=True, gc=False):
 
     model: str
     stream: bool
-    max_output_tokens: int | None  # None: the client set no bound
+    max_output_tokens: int | None  # None: the client set no bound; 0 is none
     choices: int  # answers asked for, each is billed
     include_usage: bool  # whether the client's stream is to show usage
     stored: bool = False  # the vendor is to keep the answer, for later calls that name its id
@@ -162,6 +162,8 @@ class Family(Protocol):
     answer_headers: frozenset[str]  # of the upstream, that may go down to the client
     # headers that may carry the key ("?key": the query's field); the first one present decides
     credentials: tuple[str, ...]
+    # some vendors do not count reasoning towards the bound that a client sets
+    reasoning_beyond_bound: bool
 
     @property
     def rate_lines(self) -> RateLines:

@@ -40,6 +40,10 @@ __all__ = [
 ]
 
 MAX_ERROR_BYTES = 65536  # of an error body; what is longer is a page for people
+MAX_CODE_CHARS = 64  # of a vendor's error code, as operators are told it
+QUOTA_USED = "the vendor's quota is used up"
+A_PAGE = "the answer is a page for people (HTML)"
+A_REDIRECT = "the answer is a redirect, which is never followed"
 
 RetryWithout = Literal["reasoning", "beta", "stream_options"]
 
@@ -68,6 +72,8 @@ class _Said:
     words: str = ""  # names and message in one, for rules about wording
     param: str | None = None  # the field it blames, when that is a path of names
     wait_s: int | None = None  # seconds, 1 to 60, until a repeat may help
+    code: str = ""  # its error code as written, else the word nearest to one
+    page: bool = False  # it is a page for people
 
 
 _CONTEXT = re.compile(
@@ -222,6 +228,7 @@ _FAILED_STATUSES = frozenset({408, 409, 425, 499})
 _MISCONFIGURED_STATUSES = frozenset({405, 407, 410, 421})  # the base URL or the model is wrong
 _KEY_STATUSES = frozenset({401, 402, 403})
 _OF_NO_KEY = _MISCONFIGURED_STATUSES | {404}
+_NO_ACCESS = frozenset({"permission_error", "permission_denied_error", "permission_denied"})
 _NOT_FOUND = frozenset({"model_not_found", "not_found_error", "not_found"})
 
 _FAIL_OVER = frozenset(
@@ -233,6 +240,9 @@ _FAIL_OVER = frozenset(
         Condition.UPSTREAM_INVALID,
     }
 )
+
+# Coding clients read the figures of these and shorten the conversation by themselves.
+_IN_VENDORS_WORDS = frozenset({Condition.CONTEXT_LENGTH, Condition.CONTENT_POLICY})
 
 # Inside an answer there is no status to tell, so the vendor's sentence is all there is. Not E24:
 # its words are about our account, and clients would take them for words about their own.
@@ -262,6 +272,8 @@ def read_upstream_error(
     fault.key_refused = condition is Condition.CHANNEL_MISCONFIGURED and (
         status in _KEY_STATUSES or status in {400, 429}
     )
+    _tell(fault, said, secrets, status)
+    fault.refused_for = _refused_for(fault, status, said)
     return UpstreamFault(fault, condition in _FAIL_OVER, _retry_without(status, said))
 
 
@@ -286,7 +298,18 @@ def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamF
     fault.retry_after_s = said.wait_s
     of_key = status not in _OF_NO_KEY and not said.names & _NOT_FOUND
     fault.key_refused = condition is Condition.CHANNEL_MISCONFIGURED and of_key
+    _tell(fault, said, secrets, status)
+    fault.refused_for = _refused_for(fault, status, said)
     return UpstreamFault(fault, fail_over=True)
+
+
+def _refused_for(
+    fault: Fault, status: int | None, said: _Said
+) -> Literal["key", "access", "quota"]:
+    """What a refusal of the key speaks of; nobody need believe it."""
+    if fault.quota_used or status == 429:
+        return "quota"
+    return "access" if status == 403 or said.names & _NO_ACCESS else "key"
 
 
 def _condition_of(status: int, said: _Said) -> Condition:
@@ -371,13 +394,30 @@ def _fault(condition: Condition, said: _Said, secrets: Sequence[str], status: in
     elif condition is Condition.ID_NOT_FOUND and cleaned:
         fault.message = f"The upstream does not know an id of the request: {cleaned}"
         fault.param = said.param
-    elif condition is Condition.CONTEXT_LENGTH:
-        fault.detail = cleaned or None
+    elif condition in _IN_VENDORS_WORDS and cleaned:
+        fault.message = cleaned
     elif condition is Condition.UPSTREAM_FAILED and status is not None:
         fault.message = f"The upstream failed with status {status}."
     elif status is None and cleaned and condition in _FROM_STREAM:
         fault.message = cleaned
     return fault
+
+
+def _tell(fault: Fault, said: _Said, secrets: Sequence[str], status: int | None) -> None:
+    """What operators are told: the vendor's sentence with its error code, and a used-up quota."""
+    fault.quota_used = fault.key_refused and (
+        status == 402 or _QUOTA.search(_unquoted(said.words)) is not None
+    )
+    page = said.page or _PAGE.search(said.message) is not None
+    redirect = status is not None and status < 400
+    words = [A_REDIRECT if redirect else A_PAGE if page else said.message.strip()]
+    if said.code and said.code != said.message:
+        words.append(f"({said.code[:MAX_CODE_CHARS]})")
+    told = " ".join(filter(None, words))
+    if fault.quota_used:
+        told = f"{QUOTA_USED}: {told}" if told else QUOTA_USED
+    fault.told = clean_message(told, secrets) or None
+    fault.quoted = bool(said.message or said.code)
 
 
 def _retry_without(status: int, said: _Said) -> RetryWithout | None:
@@ -421,7 +461,7 @@ def _read_body(body: bytes) -> _Said:
         except ValueError:
             return _Said()
     if text.startswith("<"):
-        return _Said()  # a page for people says nothing that a client could use
+        return _Said(page=True)  # it says nothing that a client could use
     return _said(text, [], None)
 
 
@@ -454,10 +494,16 @@ def _read_error(error: object) -> _Said:
                 status = value
             names.append(value)
     details = [entry for place in places for entry in _details(place.get("details"))]
+    telling = [place.get("code") for place in places]
+    telling += [entry.get("reason") for entry in details]
+    telling += [place.get(name) for name in ("status", "type") for place in places]
+    words = (word for word in telling if isinstance(word, str))
+    code = next((word for word in words if word and not word.isdecimal()), "")
     for entry in details:
         names += (entry.get("reason"), entry.get("error_code"))
     said = _said(message, names, status)
-    return replace(said, param=_param_of(places[0]), wait_s=_retry_delay_s(details))
+    wait_s = _retry_delay_s(details)
+    return replace(said, param=_param_of(places[0]), wait_s=wait_s, code=code)
 
 
 def _details(details: object) -> list[dict[str, Any]]:

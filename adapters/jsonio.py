@@ -21,11 +21,16 @@ from msgspec import Raw as Raw
 from msgspec import Struct as Struct
 
 from adapters.conditions import Condition, Fault
+from adapters.json_structure import Steps, end_of_piece, has_more_values
 
 T = TypeVar("T")
 
 MAX_TOP_LEVEL_FIELDS = 1000  # two million one-byte fields would cost 400 MB and a second
 MAX_NAME_CHARS = 128  # of a field's name in a message
+MAX_VALUE_BYTES = 65536  # of a value that is decoded: such as are read are short
+# Of a body, so that a decoder is done with it soon. A model is billed a token and more for each: no
+# request that a model can take has half as many.
+MAX_VALUES = 1_000_000
 BOM = b"\xef\xbb\xbf"
 
 # What a decoder made by decoder() may raise for bytes that do not fit its type.
@@ -34,6 +39,7 @@ DECODE_ERRORS = (ValueError, RecursionError)
 _UTF8_PIECE_BYTES = 65536  # checked piece by piece: a str of 32 MiB may take 128
 _BYTE_IN_ERROR = re.compile(r"\(byte (\d+)\)")
 _KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]++|\\.)*+")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+_OBJECT = re.compile(rb"[ \t\r\n]*\{")
 _BETWEEN = re.compile(rb"[ \t\r\n]*,")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _BLANK = 32
@@ -76,10 +82,15 @@ class Spans(Struct, frozen=True):
         return None if span is None else self.body[span.start : span.end]
 
     def value(self, name: str) -> Any:
-        """The decoded value of ``name``; None when absent or null, E12 when out of range."""
+        """The decoded value of ``name``; None when absent or null, E12 when out of range or longer
+        than MAX_VALUE_BYTES."""
         span = self.places.get(name)
         if span is None:
             return None
+        if span.end - span.start > MAX_VALUE_BYTES:
+            detail = f"it is longer than {MAX_VALUE_BYTES >> 10} KiB"
+            message = f"Wrong value for '{name}': {detail}."
+            raise Fault(Condition.INVALID_FIELD, message, param=name, detail=detail)
         try:
             return _decode_any(self.body[span.start : span.end])
         except msgspec.ValidationError:
@@ -146,6 +157,34 @@ def top_level(body: bytes) -> Spans:
     return _plain_spans(body) or _walk(body, _entries(body))
 
 
+def inner_level(text: bytes) -> Spans:
+    """``top_level`` of an object inside a text that has gone through it."""
+    return _plain_spans(text) or _walk(text, _entries(text))
+
+
+def top_level_steps(body: bytes) -> Steps[Spans]:
+    """``top_level`` for large bodies, in steps; E12, too, for more than MAX_VALUES values."""
+    if (yield from has_more_values(body, MAX_VALUES)):
+        message = f"The body has more than {MAX_VALUES} JSON values; no model can take so many."
+        raise Fault(Condition.INVALID_FIELD, message)
+    yield from utf8_steps(body)
+    yield True
+    entries = _entries(body)
+    yield True
+    return _walk(body, entries)
+
+
+def utf8_steps(data: bytes) -> Steps[None]:
+    """Check in steps that ``data`` is UTF-8; Fault E11 when not."""
+    if data.isascii():
+        return
+    _check_beginning(data)
+    at = 0
+    while at < len(data):
+        at = _check_piece(data, at)
+        yield False
+
+
 def decode_element(array: str, at: int) -> tuple[Any, int] | None:
     """The next element of a JSON array and the offset behind it; None when there is none, or the
     text ends in it. ``at``: 1, then the offset that was returned. Fit for what was found sound."""
@@ -165,9 +204,9 @@ def locate(data: bytes, *path: str) -> Span | None:
     start, end = 0, len(data)
     for name in path:
         text = data[start:end]
-        if not text.lstrip().startswith(b"{"):
+        if not _OBJECT.match(text):
             return None
-        span = _spans_of_upstream(text).get(name)
+        span = spans_of_upstream(text).get(name)
         if span is None:
             return None
         start, end = start + span.start, start + span.end
@@ -176,15 +215,19 @@ def locate(data: bytes, *path: str) -> Span | None:
 
 def replace(data: bytes, edits: dict[Span, bytes]) -> bytes:
     """Return ``data`` with the text of each span replaced; the spans do not overlap."""
-    pieces: list[bytes] = []
+    pieces: list[bytes | memoryview] = []
     done = 0
+    # Of megabytes there shall be no second copy.
+    text = data if len(data) <= _PLAIN_BODY_BYTES else memoryview(data)
     for span in sorted(edits):
-        pieces += (data[done : span.start], edits[span])
+        pieces += (text[done : span.start], edits[span])
         done = span.end
-    return b"".join((*pieces, data[done:]))
+    return b"".join((*pieces, text[done:]))
 
 
-def _spans_of_upstream(text: bytes) -> Spans:
+def spans_of_upstream(text: bytes) -> Spans:
+    """The fields of a JSON object of an upstream, also of one that is read leniently; Fault E30
+    when it is none, or has a key twice."""
     try:
         return _plain_spans(text) or _walk(text, _entries(text))
     except Fault:
@@ -282,23 +325,30 @@ def _matched(pattern: re.Pattern[bytes], body: bytes, at: int) -> int:
 def _check_utf8(data: bytes) -> None:
     if data.isascii():
         return
+    _check_beginning(data)
+    at = 0
+    while at < len(data):
+        at = _check_piece(data, at)
+
+
+def _check_beginning(data: bytes) -> None:
     if data.startswith(BOM):
         message = "The body begins with a byte order mark; send UTF-8 without it."
         raise Fault(Condition.INVALID_JSON, message)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         message = "The body is UTF-16; send UTF-8."
         raise Fault(Condition.INVALID_JSON, message)
-    at = 0
-    while at < len(data):
-        end = at + _UTF8_PIECE_BYTES
-        while end < len(data) and data[end] & 0xC0 == 0x80:  # not in the middle of a character
-            end += 1
-        try:
-            data[at:end].decode()
-        except UnicodeDecodeError as error:
-            message = f"The body is not valid UTF-8 (byte {at + error.start + 1})."
-            raise Fault(Condition.INVALID_JSON, message) from None
-        at = end
+
+
+def _check_piece(data: bytes, at: int) -> int:
+    """Checks a piece of ``data`` and returns where the next one begins."""
+    end = end_of_piece(data, at + _UTF8_PIECE_BYTES)
+    try:
+        data[at:end].decode()
+    except UnicodeDecodeError as error:
+        message = f"The body is not valid UTF-8 (byte {at + error.start + 1})."
+        raise Fault(Condition.INVALID_JSON, message) from None
+    return end
 
 
 def _refuse(data: bytes, error: Exception) -> NoReturn:

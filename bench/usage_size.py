@@ -10,6 +10,7 @@ import itertools
 import resource
 import time
 from collections.abc import Callable, Sized
+from dataclasses import replace
 
 import click
 import msgspec
@@ -18,6 +19,7 @@ import peewee
 from store.database import discard, execute, open_database
 from store.partitions import following_day, prune
 from store.usage import to_public
+from store.usage_lookup import LOOK_BACK_MS, find
 from store.usage_queries import Filters, export_rows, history, next_day, tail
 from store.usage_stats import stats
 
@@ -51,6 +53,19 @@ def sum_figures(db: peewee.Database) -> None:
     one = Filters(user="user-0")
     _slowest("day x model of the busiest user", [lambda: stats(db, ["day", "model"], one)])
     _slowest("day x user, all days", [lambda: stats(db, ["day", "user"], Filters())])
+
+
+def lookup_figures(db: peewee.Database) -> None:
+    """What `usage show` and the filters by error code look for, from the newest record back."""
+    [newest] = tail(db, Filters(), 1)
+    now_ms = newest["started_ms"]
+    since_ms = now_ms - LOOK_BACK_MS
+    last = Filters(since_ms=since_ms)
+    rare = replace(last, error_code="never_met")
+    _slowest("a call by its id", [lambda: find(db, newest["id"], since_ms, now_ms)])
+    _slowest("no such id of a client in 7 days", [lambda: find(db, "none", since_ms, now_ms)])
+    _slowest("no such error code in 7 days", [lambda: tail(db, rare, 20)])
+    _slowest("sums by error code of 7 days", [lambda: stats(db, ["error_code"], last)])
 
 
 def _page(db: peewee.Database, filters: Filters, size: int) -> Callable[[], Sized]:
@@ -117,6 +132,7 @@ def main(url: str, page: int, export_rows: int, drop: bool) -> None:
     try:
         page_figures(db, page)
         sum_figures(db)
+        lookup_figures(db)
         export_rate(db, export_rows)
         if drop:
             drop_oldest_day(db)

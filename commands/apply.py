@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import cached_property
 from pathlib import Path
 
 import click
@@ -9,10 +10,12 @@ import click
 from commands.edits import editor, print_outcome
 from commands.output import config_option, json_option
 from commands.store_access import opened_store
-from store.document import parse
+from conf.toml_lines import EntryPath, entry_lines
+from store.document import BYTE_ORDER_MARK, Place, is_json, read, resolver
 from store.errors import Refused
 
 STDIN = "-"
+MAX_LINED_CHARS = 4 * 1024 * 1024  # of larger documents faults are told without their lines
 
 
 @click.command()
@@ -28,14 +31,21 @@ def command(file: str, dry_run: bool, prune: bool, config: Path | None, as_json:
     nothing. A field that is missing keeps its value. A value "env:NAME" or "file:PATH" is read
     from there; paths start at FILE's folder.
     """
-    text, folder = _read(file)
-    document = parse(text, os.environ, folder)
+    name = "standard input" if file == STDIN else file
+    text, folder = _text_of(file, name)
     with opened_store(config) as access:
-        outcome = editor(access).apply(document, prune=prune, dry_run=dry_run)
+        places = Lines(name, text).places
+        try:
+            document, faults = read(text, resolver(os.environ, folder), places)
+        except Refused as error:  # nothing of it can be read: it has no places
+            raise Refused([f"{name}: {fault}" for fault in error.faults]) from None
+        maker = editor(access)
+        outcome = maker.apply(document, prune=prune, dry_run=dry_run, faults=faults)
     print_outcome(outcome, as_json, dry_run=dry_run)
 
 
-def _read(file: str) -> tuple[str, Path]:
+def _text_of(file: str, name: str) -> tuple[str, Path]:
+    """The text, and the folder where paths in it start."""
     if file == STDIN:
         raw, folder = sys.stdin.buffer.read(), Path.cwd()
     else:
@@ -43,4 +53,27 @@ def _read(file: str) -> tuple[str, Path]:
     try:
         return raw.decode("utf-8"), folder
     except UnicodeDecodeError:
-        raise Refused([f"{'standard input' if file == STDIN else file} is not UTF-8"]) from None
+        raise Refused([f"{name} is not UTF-8"]) from None
+
+
+class Lines:
+    """Says in which line of a document something stands; looked for when it is first asked for."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self._name = name
+        self._text = text
+
+    def places(self, kind: str, index: int) -> Place:
+        """The places of an entry: see store/document.py."""
+
+        def place(field: str) -> str:
+            line = self._lines.get((kind, index, field)) or self._lines.get((kind, index, ""))
+            return f"{self._name}:{line}: " if line else f"{self._name}: "
+
+        return place
+
+    @cached_property
+    def _lines(self) -> dict[EntryPath, int]:
+        if len(self._text) > MAX_LINED_CHARS or is_json(self._text):
+            return {}
+        return entry_lines(self._text.lstrip(BYTE_ORDER_MARK))

@@ -4,7 +4,6 @@
 every other verb slow.
 """
 
-import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from commands.output import config_option, json_option, print_json
 from commands.store_access import actor, opened_store
 from commands.subcommands import LazyVerb
 from store.channel_status import Status, of_channels, to_public, worst
+from store.database import database_ms
 from store.export import show
 from store.keys_aside import reinstate, with_keys_aside
 from store.usage import rfc3339
@@ -25,7 +25,7 @@ from store.usage import rfc3339
 def _with_status(db: peewee.Database, found: Objects) -> Objects:
     """Each channel with the worst state of its models, and its status for each of them."""
     by_name: defaultdict[str, list[Status]] = defaultdict(list)
-    for status in of_channels(db, int(time.time() * 1000)):
+    for status in of_channels(db, database_ms(db)):
         by_name[status.name].append(status)
     found = with_keys_aside(db, found)
     return [{**channel, **_status(by_name[channel["name"]])} for channel in found]
@@ -67,7 +67,9 @@ def drain(name: str, config: Path | None, as_json: bool) -> None:
     """
     with opened_store(config) as access:
         outcome = editor(access).drain(name)
-    print_outcome(outcome, as_json)
+    as_before = "" if outcome.changes else ", as before"
+    state = f'channel "{name}": draining{as_before}; no new calls, running ones end in their time'
+    print_outcome(outcome, as_json, state=state)
 
 
 @command.command("reinstate")

@@ -29,5 +29,5 @@ def command(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> N
 
 def _checked(config: Path | None, overrides: tuple[str, ...]) -> Loaded:
     loaded = configuration(config, overrides)
-    secrets.load(loaded.secrets_path)
+    secrets.of(loaded)
     return loaded

@@ -99,8 +99,8 @@ class Child:
 
 
 class Worker(Child):
-    """A relay worker on a listening socket that the supervisor keeps, as it does `limits`, the
-    memory file in which all workers count."""
+    """A relay worker on a listening socket that the supervisor keeps, as it does the memory files
+    that all workers share: `shared`, by their names in the worker's orders."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Worker(Child):
         slot: int,
         listener: socket.socket,
         start: Mapping[str, object],
-        limits: int,
+        shared: Mapping[str, int],
     ) -> None:
         self.slot = slot
         self.report: Mapping[str, object] = {}
@@ -123,13 +123,13 @@ class Worker(Child):
         try:
             os.set_blocking(self.report_end, False)
             os.set_blocking(given, False)  # a worker must never wait for its supervisor
-            super().__init__(command, (listener.fileno(), given, limits))
+            super().__init__(command, (listener.fileno(), given, *shared.values()))
         except OSError:
             os.close(self.report_end)
             raise
         finally:
             os.close(given)
-        ours = {"listen_fd": listener.fileno(), "report_fd": given, "limits_fd": limits}
+        ours = {"listen_fd": listener.fileno(), "report_fd": given, **shared}
         self.send({**start, "slot": slot, **ours})
 
     def close(self) -> None:

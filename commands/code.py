@@ -21,8 +21,8 @@ from commands.subcommands import Noun
 from commands.wallet import USER, Amount, named_user, print_line
 from store import codes
 from store.apply import Change, Outcome
+from store.database import database_ms
 from store.document_fields import Instant
-from store.ids import now_ms
 from store.pricing import format_money
 
 ID = click.argument("code", metavar="ID")
@@ -78,8 +78,7 @@ def create(
 def list_codes(config: Path | None, as_json: bool) -> None:
     """List codes; of each only the last four characters are known."""
     with opened_store(config) as access:
-        found = codes.list_codes(access.db)
-    at_ms = now_ms()
+        found, at_ms = codes.list_codes(access.db), database_ms(access.db)
     rows = [_public(code, at_ms) for code in found]
     if as_json:
         print_json(rows)
@@ -96,8 +95,8 @@ def list_codes(config: Path | None, as_json: bool) -> None:
 def show_code(code: str, config: Path | None, as_json: bool) -> None:
     """Show one code, named by its id."""
     with opened_store(config) as access:
-        found = codes.show(access.db, code)
-    fields = _public(found, now_ms())
+        found, at_ms = codes.show(access.db, code), database_ms(access.db)
+    fields = _public(found, at_ms)
     if as_json:
         print_json(fields)
     else:

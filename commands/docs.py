@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 import app
-from commands import error_docs
+from commands import document_docs, error_docs
 from conf import sample
 from conf.settings import SECTIONS, SETTINGS, Settings
 from conf.values import toml
@@ -19,6 +19,8 @@ _SETTINGS_HEAD = """\
 
 Made by `make docs` from the table in conf/settings.py; do not edit.
 
+Which file: the one of `--config`, else of `SLUICE_CONFIG`, else `gateway.toml` in the current
+folder, else `run/gateway.toml`, which `make run` makes. conf/gateway.toml is a sample and refused.
 Precedence: `--set section.key=value` > environment `SLUICE_SECTION__KEY` > gateway.toml > default.
 A list is a TOML array, also on the command line. Relative paths start at the folder of
 gateway.toml. Unknown names are refused with the nearest known one. `SLUICE_SECRETS_FILE` names
@@ -37,7 +39,7 @@ Made by `make docs` from the commands themselves; do not edit.
 
 @click.command(hidden=True)
 def command() -> None:
-    """Write docs/settings.md, docs/cli.md, docs/errors.md and conf/gateway.toml."""
+    """Write docs/settings.md, docs/cli.md, docs/document.md, docs/errors.md, conf/gateway.toml."""
     for name, text in pages().items():
         (ROOT / name).write_text(text, encoding="utf-8")
         click.echo(name)
@@ -48,6 +50,7 @@ def pages() -> Mapping[str, str]:
     return {
         "docs/settings.md": _settings_page(),
         "docs/cli.md": _cli_page(),
+        document_docs.PAGE: document_docs.page(),
         "docs/errors.md": error_docs.page(),
         "conf/gateway.toml": sample.text({}),
     }

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from adapters.registry import VENDORS
-from commands.output import print_json
+from commands.output import note, print_json
 from commands.store_access import Access, actor
 from store.apply import Editor, Outcome
 from store.cipher import Cipher
@@ -39,8 +39,13 @@ def words_of(assignments: Sequence[str]) -> dict[str, str]:
     return words
 
 
-def print_outcome(outcome: Outcome, as_json: bool, *, dry_run: bool = False) -> None:
-    """What an edit did, or would do; secrets that were made are shown here and never again."""
+def print_outcome(
+    outcome: Outcome, as_json: bool, *, dry_run: bool = False, state: str | None = None
+) -> None:
+    """What an edit did, or would do; secrets that were made are shown here and never again. `state`
+    is what is true now, in place of what has changed."""
+    for remark in outcome.remarks:
+        note(f"warning: {remark}")
     if as_json:
         print_json(
             {
@@ -55,11 +60,13 @@ def print_outcome(outcome: Outcome, as_json: bool, *, dry_run: bool = False) -> 
             }
         )
         return
-    for change in outcome.changes:
+    for change in outcome.changes if state is None else ():
         done = f"would be {DONE[change.action]}" if dry_run else DONE[change.action]
         click.echo(f'{change.kind} "{change.name}" {done}')
-    if not outcome.changes:
+    if not outcome.changes and state is None:
         click.echo("nothing to change")
+    if state is not None:
+        click.echo(state)
     for key in outcome.keys:
         if key.secret is not None:
             click.echo(f'secret of key "{key.user}/{key.name}", shown once: {key.secret}')

@@ -203,8 +203,9 @@ asked only as long as nothing was sent. What was delivered is charged.
 - responses: `event: error`, then `event: response.failed`; openai raises `APIError`. The last code
   is the one of `response.error`, which Codex reads.
 - messages: `event: error`; anthropic raises `APIStatusError` with `status_code` 200 and the type.
-- generate_content: `data: {"error":{…}}`; in a JSON array it is the last element, and the bracket
-  follows. google-genai raises what it raises for the status of that number.
+- generate_content: `data: {"error":{…}}`, then the same object bare on a line of its own, for some
+  clients look at the one and some at the other; in a JSON array it is the last element, and the
+  bracket follows. google-genai raises what it raises for the status of that number.
 """
 
 _READING_HEAD = """\
@@ -295,6 +296,8 @@ def _example(name: str, condition: Condition) -> Fault:
         Condition.QUOTA_USED: "The subscription quota is used up until 2026-12-01.",
         Condition.RATE_LIMITED: "Rate limit reached: 60 requests per minute. Try again in 3s.",
         Condition.UPSTREAM_REFUSED: "The upstream refused the request: {what it said, cleaned}",
+        Condition.CONTEXT_LENGTH: "{what the vendor said, cleaned}",
+        Condition.CONTENT_POLICY: "{what the vendor said, cleaned}",
         Condition.UPSTREAM_FAILED: "The upstream failed with status 500.",
         Condition.UNKNOWN_PATH: f"No such endpoint: POST {example.path}.",
         Condition.DUPLICATED_PATH: (
@@ -311,7 +314,7 @@ def _example(name: str, condition: Condition) -> Fault:
         Condition.INVALID_FIELD: "expected an array",
         Condition.ENTRY_NOT_ALLOWED: "basic",
         Condition.ID_NOT_FOUND: "resp_x",
-        Condition.CONTEXT_LENGTH: "prompt is too long: 210000 tokens > 200000 maximum",
+        Condition.INVALID_KEY: "sk-slc-…wxyz",
     }
     return Fault(
         condition,

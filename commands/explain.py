@@ -1,37 +1,46 @@
-"""`explain`: whether a key may call a model at an endpoint now, why not, and by which channels.
+"""`explain`: what a call of a key for a model at an endpoint would get now, and by which channels.
 
 It asks the very functions that decide a call, on the store alone: no gateway has to run, nothing is
-spent and nothing recorded. What only a running gateway knows (health, rates, calls at one time, the
+spent and nothing recorded. What workers hold against channels and upstream keys is there, too: what
+one of them has met counts as met. What only a running gateway knows (rates, calls at one time, the
 caller's address) is not judged.
 """
 
 import random
 import re
 import time
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 import peewee
 
-from adapters.family import Family, Operation
+from adapters.family import Family, Operation, Peek
 from adapters.faults import Condition, Fault
-from adapters.registry import FAMILIES, VENDORS
+from adapters.registry import FAMILIES, FAMILY_NAMES, VENDORS
 from commands.output import config_option, json_option, print_json, print_table
 from commands.store_access import Access, opened_store
 from handlers.relay import admit, faults
 from handlers.relay.call import Arrival, Call
+from handlers.relay.cells import private_cells
+from handlers.relay.choice import Chooser
 from handlers.relay.health import Health
-from handlers.relay.plan import LeftOut, Planner, not_candidates
+from handlers.relay.limits import Limits
+from handlers.relay.open_breakers import restore
+from handlers.relay.plan import LeftOut, Planner, Step, not_candidates
 from store import leases
 from store.accounts import payment_of
+from store.breakers import all_open
 from store.catalog import Channel, Snapshot, load_snapshot
 from store.cipher import Cipher
+from store.database import snapshot_read
+from store.export import show
 from store.funds import QuotaUsed, WalletEmpty
 from store.ids import now_ms
 from store.keys import digests, digests_of, find_key
-from store.usage import WALLET
+from store.usage import WALLET, rfc3339
 
 NO_COUNTING = "counts_no_tokens"
 LIMITS = ("rpm", "tpm", "concurrency", "key_rpm", "key_tpm", "key_concurrency")
@@ -43,7 +52,7 @@ _LEAST_INPUT_TOKENS = 1
 
 @click.command()
 @click.option("--key", help="The secret of the key.")
-@click.option("--key-id", help="Its id, instead of the secret.")
+@click.option("--key-id", help="Its id or USER/NAME, instead of the secret.")
 @click.option("--model", required=True, help="The model as clients name it.")
 @click.option("--endpoint", required=True, help="The path of the call, like /v1/messages.")
 @config_option
@@ -56,10 +65,11 @@ def command(
     config: Path | None,
     as_json: bool,
 ) -> None:
-    """Say whether a key may call a model at an endpoint now, and by which channels.
+    """Say what a call of a key for a model at an endpoint would get now, and by which channels.
 
-    The channels stand in the order of their priority; those that cannot take the call have a
-    reason. Exit code 0, whatever the answer is.
+    The channels stand in the order of their priority; those that would not be asked have a reason.
+    The last line says where the call would go, or how it would fail. Exit code 0, whatever the
+    answer is.
     """
     if (key is None) == (key_id is None):
         raise click.UsageError("give either --key or --key-id")
@@ -67,6 +77,8 @@ def command(
         secrets = access.secrets()
         wanted = digests(key, secrets.peppers) if key is not None else []
         if key_id is not None:
+            if "/" in key_id:
+                key_id = show(access.db, "key", key_id)["id"]
             wanted = digests_of(access.db, key_id)[:1]
         snapshot = load_snapshot(access.db, Cipher(secrets.cipher_keys))
         said = _explained(access, snapshot, wanted, (model, endpoint))
@@ -76,16 +88,37 @@ def command(
         _print(said)
 
 
+@dataclass(frozen=True, slots=True)
+class _World:
+    """What a worker would decide with that has read the store just now."""
+
+    snapshot: Snapshot
+    planner: Planner
+    chooser: Chooser
+    now_s: float
+
+
+def _world(db: peewee.Database, snapshot: Snapshot) -> _World:
+    health, now_s = Health(random.random), time.monotonic()
+    health.take_keys_aside(snapshot, now_s, snapshot.read_ms)
+    restore(health, snapshot, snapshot_read(db, lambda: all_open(db)), now_s)
+    planner = Planner(health, random.random)
+    chooser = Chooser(planner, Limits(private_cells()))
+    return _World(snapshot, planner, chooser, now_s)
+
+
 def _explained(
     access: Access, snapshot: Snapshot, wanted: list[bytes], asked: tuple[str, str]
 ) -> dict[str, Any]:
     model, endpoint = asked
-    channels: list[dict[str, Any]] = []
+    said: dict[str, Any] = {"allowed": False, "reason": None, "channels": []}
+    family = FAMILIES[FAMILY_NAMES[0]]
     try:
         family, operation = _entry_of(endpoint)
         key = find_key(access.db, wanted) if wanted else None
         if key is None:
             raise Fault(Condition.INVALID_KEY)
+        world = _world(access.db, snapshot)
         call = Call(
             arrival=Arrival("", now_ms(), "", None, None),
             family=family,
@@ -93,26 +126,43 @@ def _explained(
             key=key,
             client_headers={},
             snapshot=snapshot,
+            peek=Peek(model, False, 1, 1, include_usage=True),
         )
-        channels = _channels(call, model)
+        shown = _channels(world, call, model)
+        said["channels"] = shown
         _admit(call, model)
-        if not call.candidates:
-            raise Fault(Condition.NO_CHANNEL, model=model)
+        step = world.chooser.next(call, world.now_s)
+        if isinstance(step, Fault):
+            raise step
         _check_money(access.db, call)
     except Fault as fault:
-        return {"allowed": False, "reason": fault.code, "channels": channels}
-    return {"allowed": True, "reason": None, "channels": channels}
+        status = family.encode_fault(fault, "").status
+        return {**said, "reason": fault.code, "status": status, "message": fault.message}
+    return {**said, "allowed": True, "first": _first(shown, step)}
+
+
+def _first(shown: Sequence[dict[str, Any]], step: Step) -> list[str]:
+    """The channels that a call may be sent to first: which one is drawn by weight."""
+    if step.anyway:
+        return [step.channel.name]
+    equals = [one for one in shown if one["usable"] and one["reason"] is None]
+    return [one["name"] for one in equals if one["priority"] == step.channel.priority]
 
 
 def _entry_of(endpoint: str) -> tuple[Family, Operation]:
     """What a path asks for; E31 when the relay has no such endpoint that takes a model."""
+    known = []
     for family in FAMILIES.values():
         for operation in family.operations.values():
             if not operation.stored:
                 pattern = _PLACEHOLDER.sub("[^/]+", re.escape(operation.endpoint))
                 if re.fullmatch(pattern, endpoint) or endpoint == operation.endpoint:
                     return family, operation
-    raise Fault(Condition.UNKNOWN_PATH)
+                known.append(operation.endpoint)
+    told = (
+        f"No endpoint that takes a model: {endpoint}; there are: {', '.join(dict.fromkeys(known))}"
+    )
+    raise Fault(Condition.UNKNOWN_PATH, told)
 
 
 def _admit(call: Call, model: str) -> None:
@@ -124,21 +174,25 @@ def _admit(call: Call, model: str) -> None:
         admit.check_counting(call)
 
 
-def _channels(call: Call, model: str) -> list[dict[str, Any]]:
-    """Those that can take the call, as a plan has them but for breakers; then the others."""
+def _channels(world: _World, call: Call, model: str) -> list[dict[str, Any]]:
+    """Those that would be asked, in the order of a plan; then the others."""
     snapshot, group, family = call.snapshot, call.key.group, call.family.name
+    planner, now_s = world.planner, world.now_s
     candidates = snapshot.candidates(group, model, family)
     counting = call.operation.counting
     able = [one for one in candidates if not counting or VENDORS[one.vendor].counts]
-    health, now_s = Health(random.random), time.monotonic()
-    health.take_keys_aside(snapshot, now_s, call.arrival.started_ms)
-    planner = Planner(health, random.random)
-    steps = planner.plan(able, model, now_s, len(able))
-    shown = [_shown(step.channel, model, None) for step in steps]
-    others = planner.left_out(able, model, now_s)
+    last = planner.last_resort(able, model, now_s)
+    steps = planner.plan(able, model, now_s, len(able)) if last is None else last.steps
+    left_out = planner.left_out(able, model, now_s)
+    reasons = {one.channel.id: one for one in left_out}
+    shown = [
+        _shown(world, step.channel, model, reasons.get(step.channel.id), True) for step in steps
+    ]
+    asked = {step.channel.id for step in steps}
+    others = [one for one in left_out if one.channel.id not in asked]
     others += [LeftOut(one, NO_COUNTING) for one in candidates if one not in able]
     others += not_candidates(snapshot, group, model, family)
-    return shown + [_shown(one.channel, model, one.reason) for one in others]
+    return shown + [_shown(world, one.channel, model, one, False) for one in others]
 
 
 def _check_money(db: peewee.Database, call: Call) -> None:
@@ -163,11 +217,18 @@ def _check_money(db: peewee.Database, call: Call) -> None:
     raise faults.from_store(QuotaUsed(payment.payers[0]))
 
 
-def _shown(channel: Channel, model: str, reason: str | None) -> dict[str, Any]:
+def _shown(
+    world: _World, channel: Channel, model: str, left_out: LeftOut | None, usable: bool
+) -> dict[str, Any]:
+    """`usable`: it would be asked, in spite of a reason when nothing better is left."""
+    until = None
+    if left_out is not None and left_out.wait_s:
+        until = rfc3339(world.snapshot.read_ms + round(left_out.wait_s * 1000))
     return {
         "name": channel.name,
-        "usable": reason is None,
-        "reason": reason,
+        "usable": usable,
+        "reason": left_out.reason if left_out is not None else None,
+        "until": until,
         "vendor": channel.vendor,
         "family": channel.family,
         "priority": channel.priority,
@@ -179,9 +240,19 @@ def _shown(channel: Channel, model: str, reason: str | None) -> dict[str, Any]:
 
 def _print(said: dict[str, Any]) -> None:
     click.echo("allowed" if said["allowed"] else f"refused: {said['reason']}")
-    rows = [
-        {**one, "channel": one["name"], "state": one["reason"] or "usable"}
-        for one in said["channels"]
-    ]
+    rows = [{**one, "channel": one["name"], "state": _state(one)} for one in said["channels"]]
     if rows:
         print_table(rows, COLUMNS)
+    if said["allowed"]:
+        by_weight = ", by weight" if len(said["first"]) > 1 else ""
+        click.echo(f"would be sent to {' or '.join(said['first'])}{by_weight}")
+    else:
+        click.echo(f"would fail: {said['status']} {said['reason']}: {said['message']}")
+
+
+def _state(channel: dict[str, Any]) -> str:
+    if channel["reason"] is None:
+        return "usable"
+    until = f" until {channel['until']}" if channel["until"] else ""
+    anyway = ", asked all the same" if channel["usable"] else ""
+    return f"{channel['reason']}{until}{anyway}"

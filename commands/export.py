@@ -1,12 +1,13 @@
 """`export`: prints what `apply` reads, from the store and without secrets."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from commands.output import config_option, json_option, print_json
+from commands.output import config_option, json_option, note, print_json
 from commands.store_access import opened_store
-from store.export import export, to_toml
+from store.export import export, left_out, to_toml
 
 
 @click.command()
@@ -15,11 +16,27 @@ from store.export import export, to_toml
 def command(config: Path | None, as_json: bool) -> None:
     """Print users, groups, models, channels, plans, subscriptions, keys as a document for `apply`.
 
-    Secrets and balances are left out; applied to the same store it changes nothing.
+    Secrets and balances are left out, which is said by comments at its head (with --json: on
+    standard error). Applied to the same store it changes nothing.
     """
     with opened_store(config) as access:
-        document = export(access.db)
+        document, omitted = export(access.db), left_out(access.db)
     if as_json:
+        for line in _remarks(omitted):
+            note(line)
         print_json(document)
-    else:
-        click.echo(to_toml(document), nl=False)
+        return
+    for line in _remarks(omitted):
+        click.echo(f"# {line}")
+    click.echo(to_toml(document), nl=False)
+
+
+def _remarks(omitted: Sequence[str]) -> list[str]:
+    if not omitted:
+        return []
+    head = "Left out; applied elsewhere, channels have no keys, and keys get secrets of their own:"
+    # names may hold what would end a comment, or steer a terminal
+    return [
+        head,
+        *(f"  {''.join(c if c.isprintable() else '?' for c in line)}" for line in omitted),
+    ]

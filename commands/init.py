@@ -7,7 +7,7 @@ import click
 
 from commands.output import note, set_option
 from conf import sample, secrets
-from conf.settings import FILE_NAME, Loaded, load, parse_overrides
+from conf.settings import FILE_NAME, Loaded, load, parse_overrides, to_plain
 from store import migrate
 from store.database import discard, open_database
 
@@ -22,8 +22,27 @@ def command(folder: Path, overrides: tuple[str, ...]) -> None:
 
     Values of --set are written into gateway.toml. What has been made before is not changed.
     """
+    found = (folder / FILE_NAME).exists()
     for line in prepare(folder, overrides):
         click.echo(line)
+    ignored = left_as_it_is(folder / FILE_NAME, overrides) if found else []
+    if ignored:
+        note(
+            f"warning: {folder / FILE_NAME} was there already and is not changed, so this was"
+            f" ignored: {', '.join(f'--set {name}' for name in ignored)}; edit the file"
+        )
+
+
+def left_as_it_is(path: Path, overrides: tuple[str, ...]) -> list[str]:
+    """The settings of --set of which the file says something else."""
+    there = to_plain(load(path, (), {}).settings)
+    asked = to_plain(load(path, overrides, {}).settings)
+    return [
+        name
+        for name in parse_overrides(overrides)
+        for section, _, key in [name.partition(".")]
+        if there[section][key] != asked[section][key]
+    ]
 
 
 def prepare(folder: Path, overrides: tuple[str, ...]) -> list[str]:
@@ -35,7 +54,7 @@ def prepare(folder: Path, overrides: tuple[str, ...]) -> list[str]:
     fresh_secrets = not loaded.secrets_path.exists()
     if fresh_secrets:
         secrets.create(loaded.secrets_path)
-    secrets.load(loaded.secrets_path)
+    secrets.of(loaded)
     done.append(f"{loaded.secrets_path}: {'made' if fresh_secrets else 'there already'}")
     return [*done, f"schema: {make_schema(loaded, fresh_secrets)}"]
 
@@ -44,8 +63,7 @@ def _settings_file(path: Path, overrides: tuple[str, ...]) -> str:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     except FileExistsError:
-        unwritten = "; the values of --set were not written" if overrides else ""
-        return f"{path}: there already{unwritten}"
+        return f"{path}: there already"
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(sample.text(parse_overrides(overrides)))
     return f"{path}: made"

@@ -21,6 +21,7 @@ from commands.store_access import Access, actor, opened_store
 from commands.subcommands import Noun
 from commands.times import Duration
 from store import keys
+from store.database import database_ms
 from store.document import resolver
 from store.document_fields import Instant
 from store.errors import Refused
@@ -204,7 +205,7 @@ def _shown(access: Access, found: Iterable[Mapping[str, Any]]) -> list[dict[str,
     """Keys with `secret` as people recognise it, `status` in one word, and the use of the limit."""
     enabled_users = {u["name"] for u in list_objects(access.db, "user") if u["enabled"]}
     shown = []
-    for key in with_use_of_keys(access.db, found, int(time.time() * 1000)):
+    for key in with_use_of_keys(access.db, found, database_ms(access.db)):
         fields = dict(key)
         head, tail = fields.pop("prefix"), fields.pop("last_four")
         user_enabled = key["user"] in enabled_users

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from commands.node import StartError
+from commands.node import PortTaken, StartError
 
 BACKLOG_CONNECTIONS = 1024
 
@@ -30,6 +30,8 @@ def bind(section: str, host: str, port: int, count: int = 1) -> list[socket.sock
     except OSError as error:
         for one in sockets:
             one.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortTaken(section, host, port) from None
         raise StartError(_reason(section, host, port, error)) from None
     return sockets
 
@@ -37,8 +39,9 @@ def bind(section: str, host: str, port: int, count: int = 1) -> list[socket.sock
 def _resolve(section: str, host: str, port: int) -> _Address:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise StartError(f"{section}.host {host}: {error.strerror}") from None
+    except (OSError, UnicodeError) as error:  # a name that cannot be one
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise StartError(f"{section}.host {host}: {reason}") from None
     return found[0][0], found[0][4]
 
 
@@ -59,11 +62,6 @@ def _bound(address: _Address, *, shared: bool) -> socket.socket:
 
 
 def _reason(section: str, host: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"{section}.port {port} on {host} is in use by another program or gateway;"
-            f" free it, or choose another: --set {section}.port=NUMBER"
-        )
     if error.errno == errno.EACCES:
         return f"{section}.port {port}: this user may not use it (ports below 1024 are reserved)"
     return f"{section}.host {host}, {section}.port {port}: {error.strerror}"

@@ -1,15 +1,60 @@
-"""Log lines of the supervisor: one line each on standard error, in the form that [log] says.
+"""Log lines: the two forms that [log] knows, and the lines of the supervisor.
 
-Standard library only. Messages of this process are its own words and numbers; nothing of a call, no
-secret and no address with a password comes here.
+Every line of every process has one of these forms: JSON objects, or text as `AT LEVEL LOGGER:
+MESSAGE NAME=VALUE …`. The worker hands them to its log thread, which knows none. Standard library
+only. Messages of the supervisor are its own words and numbers; nothing of a call, no secret and no
+address with a password comes here.
 """
 
 import json
 import sys
+import threading
 import time
+import traceback
+from collections.abc import Callable, Mapping
+from types import TracebackType
 from typing import TextIO
 
+LineForm = Callable[[int, str, str, str, Mapping[str, object]], str]
+"""at_ms, level, logger, message, further fields -> a line without its end."""
+
 _LEVELS = ("debug", "info", "warning", "error")
+
+
+def json_line(
+    at_ms: int, level: str, logger: str, message: str, fields: Mapping[str, object]
+) -> str:
+    """One JSON object; ASCII, so that nothing in it can end the line."""
+    head = {"at": stamp(at_ms), "level": level, "logger": logger, "message": message}
+    return json.dumps({**head, **fields}, separators=(",", ":"))
+
+
+def text_line(
+    at_ms: int, level: str, logger: str, message: str, fields: Mapping[str, object]
+) -> str:
+    """For people; a field that is None is left out, a value of several words is quoted."""
+    told = [" | ".join(message.splitlines())] if message else []
+    told += [f"{name}={_word(value)}" for name, value in fields.items() if value is not None]
+    return f"{stamp(at_ms)} {level} {logger}: {' '.join(told)}"
+
+
+FORMS: Mapping[str, LineForm] = {"json": json_line, "text": text_line}
+"""By `log.format`."""
+
+
+def stamp(at_ms: int) -> str:
+    """A time in milliseconds as RFC 3339 UTC."""
+    seconds, ms = divmod(at_ms, 1000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{ms:03d}Z"
+
+
+def _word(value: object) -> str:
+    """The value as one word: a model's name is the caller's and could hold a line like ours."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = str(value)
+    plain = text.isprintable() and " " not in text and '"' not in text and text != ""
+    return text if plain else json.dumps(text)
 
 
 class Log:
@@ -17,7 +62,7 @@ class Log:
 
     def __init__(self, level: str, form: str, stream: TextIO = sys.stderr) -> None:
         self._least = _LEVELS.index(level)
-        self._form = form
+        self._form = FORMS[form]
         self._stream = stream
 
     def info(self, message: str, **fields: object) -> None:
@@ -29,17 +74,26 @@ class Log:
     def error(self, message: str, **fields: object) -> None:
         self._line("error", message, fields)
 
-    def _line(self, level: str, message: str, fields: dict[str, object]) -> None:
+    def take_uncaught(self) -> None:
+        """What nobody has caught, in any thread, becomes a line as well."""
+        sys.excepthook = self._uncaught
+        threading.excepthook = lambda args: self._uncaught(
+            args.exc_type, args.exc_value, args.exc_traceback
+        )
+
+    def _uncaught(
+        self,
+        kind: type[BaseException],
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        told = "".join(traceback.format_exception(kind, error, trace))
+        self._line("error", f"uncaught: {told.rstrip()}", {})
+
+    def _line(self, level: str, message: str, fields: Mapping[str, object]) -> None:
         if _LEVELS.index(level) < self._least:
             return
-        seconds, ms = divmod(time.time_ns() // 1_000_000, 1000)
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{ms:03d}Z"
-        if self._form == "json":
-            head = {"at": stamp, "level": level, "logger": "supervisor", "message": message}
-            line = json.dumps(head | fields, ensure_ascii=False, separators=(",", ":"))
-        else:
-            told = "".join(f" {name}={value}" for name, value in fields.items())
-            line = f"{stamp} {level.upper():<7} supervisor: {message}{told}"
+        line = self._form(time.time_ns() // 1_000_000, level, "supervisor", message, fields)
         try:
             self._stream.write(line + "\n")
             self._stream.flush()

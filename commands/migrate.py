@@ -11,8 +11,10 @@ import click
 import peewee
 
 from commands.output import config_option, configuration, json_option, print_json, print_table
+from conf.settings import which
 from store import migrate
 from store.database import discard, open_database
+from store.errors import StoreUnavailable
 
 READ_TIMEOUT_S = 3600  # altering a large table takes its time
 PROGRESS_S = 10.0
@@ -91,9 +93,13 @@ def _progress() -> Iterator[Callable[[str], None]]:
 @contextmanager
 def _database(config: Path | None) -> Iterator[peewee.Database]:
     # not store_access.opened_store: that one wants the schema up to date
-    db = open_database(configuration(config).settings.store.url, read_timeout_s=READ_TIMEOUT_S)
+    loaded = configuration(config)
+    db = open_database(loaded.settings.store.url, read_timeout_s=READ_TIMEOUT_S)
     try:
         yield db
+    except StoreUnavailable as error:
+        error.add_note(which(loaded.path))
+        raise
     finally:
         discard(db)
 

@@ -10,6 +10,10 @@ import re
 from pathlib import Path
 
 LOCK_NAME = "serve.lock"
+MAX_LOCK_BYTES = 64
+DRAINING = "draining"
+PARKED_NAME = "parked.ndjson"  # store/writer.py writes it; nothing of store is imported here
+PARKED_COUNT_BYTES = 16 * 1024 * 1024
 NAME_FILE = "node"
 FOLDER_MODE = 0o700
 MAX_NAME_CHARS = 64
@@ -17,6 +21,15 @@ MAX_NAME_CHARS = 64
 
 class StartError(Exception):
     """The gateway cannot start; the message names the setting and what to do."""
+
+
+class PortTaken(StartError):
+    """Somebody else listens on section.port; what to do depends on how the gateway was started."""
+
+    def __init__(self, section: str, host: str, port: int) -> None:
+        super().__init__(f"{section}.port {port} on {host} is in use by another program or gateway")
+        self.section = section
+        self.port = port
 
 
 def claim(folder: Path) -> int:
@@ -29,15 +42,30 @@ def claim(folder: Path) -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
+        written = os.pread(lock, MAX_LOCK_BYTES, 0).decode("ascii", "replace")
         os.close(lock)
-        raise StartError(
-            f"journal.dir {folder} is in use by another gateway (process {holder or 'unknown'});"
-            " every node needs a folder of its own"
-        ) from None
+        raise StartError(f"journal.dir {folder} is in use {_holder(written)}") from None
     os.truncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
     return lock
+
+
+def tell_draining(lock: int) -> None:
+    """Whoever wants the folder is told that its holder is about to end."""
+    os.pwrite(lock, f"{os.getpid()} {DRAINING}".encode(), 0)
+
+
+def _holder(written: str) -> str:
+    pid, _, state = written.strip().partition(" ")
+    if state == DRAINING:
+        return (
+            f"by a gateway that is still draining: process {pid} ends with its last call, or after"
+            f" server.drain_timeout_s; to end it at once: kill {pid}"
+        )
+    return (
+        f"by another gateway (process {pid or 'unknown'}); end that one, or give this one a folder"
+        " of its own: every node needs one"
+    )
 
 
 def name_of(folder: Path) -> str:
@@ -51,6 +79,15 @@ def name_of(folder: Path) -> str:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise StartError(f"journal.dir: {path}: {error}") from None
+
+
+def parked_in(folder: Path) -> int:
+    """How many lines and records of the journal are put aside in the folder, as far as counted."""
+    try:
+        with open(folder / PARKED_NAME, "rb") as file:
+            return file.read(PARKED_COUNT_BYTES).count(b"\n")
+    except OSError:  # there is none; or a log line of the worker has to do
+        return 0
 
 
 def _made_name() -> str:

@@ -138,7 +138,9 @@ def _switch(kind: str, verb_name: str, *, enabled: bool) -> click.Command:
     def verb(name: str, config: Path | None, as_json: bool) -> None:
         with opened_store(config) as access:
             outcome = editor(access).set_enabled(kind, name, enabled)
-        print_outcome(outcome, as_json)
+        as_before = "" if outcome.changes else ", as before"
+        state = f'{kind} "{name}": {"enabled" if enabled else "disabled"}{as_before}'
+        print_outcome(outcome, as_json, state=state)
 
     return verb
 

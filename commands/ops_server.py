@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
+from commands.ops_guard import Guard
+
 MAX_HEAD_BYTES = 16384
 MAX_CONNECTIONS = 64
 CONNECTION_S = 5.0
@@ -22,14 +24,20 @@ Routes = Mapping[tuple[str, str], Callable[[], Answer]]
 
 
 class OpsServer:
-    """Serves (method, path) -> answer on one listening socket until `close`."""
+    """Serves (method, path) -> answer on one listening socket until `close`, to whom the guard of
+    the moment lets in."""
 
     def __init__(
-        self, selector: selectors.BaseSelector, listener: socket.socket, routes: Routes
+        self,
+        selector: selectors.BaseSelector,
+        listener: socket.socket,
+        routes: Routes,
+        guard: Callable[[], Guard],
     ) -> None:
         self._selector = selector
         self._listener = listener
         self._routes = routes
+        self._guard = guard
         self._open: set[_Connection] = set()
         selector.register(listener, selectors.EVENT_READ, self._accept)
 
@@ -63,7 +71,7 @@ class OpsServer:
             if connection.reply:
                 connection.write()
             elif (head := connection.read_head()) is not None:
-                connection.answer(_encode(head, self._answer(head)))
+                connection.answer(_encode(head, self._answer(head, connection.came_to)))
                 connection.write()
         except BlockingIOError:
             pass
@@ -86,12 +94,14 @@ class OpsServer:
         self._selector.unregister(connection.peer)
         connection.peer.close()
 
-    def _answer(self, head: bytes) -> Answer:
+    def _answer(self, head: bytes, came_to: str) -> Answer:
         request_line, *fields = head.decode("latin-1").split("\r\n")
         parts = request_line.split(" ")
         if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
             return HTTPStatus.BAD_REQUEST, {"error": "not an HTTP/1.1 request"}
         method, path = parts[0], parts[1].partition("?")[0]
+        if refusal := self._guard().refusal(path, fields, came_to):
+            return refusal
         methods = [known for known, route in self._routes if route == path]
         if not methods:
             return HTTPStatus.NOT_FOUND, {"error": f"nothing at {path[:200]}"}
@@ -110,6 +120,7 @@ class _Connection:
 
     def __init__(self, peer: socket.socket, deadline: float) -> None:
         self.peer = peer
+        self.came_to: str = peer.getsockname()[0]
         self.deadline = deadline
         self.reply = b""
         self.ended = False
@@ -152,5 +163,7 @@ def _encode(head: bytes, answer: Answer) -> bytes:
         "Cache-Control: no-store",
         "Connection: close",
     ]
+    if status == HTTPStatus.UNAUTHORIZED:
+        lines.append("WWW-Authenticate: Bearer")
     reply = "\r\n".join([*lines, "", ""]).encode("latin-1")
     return reply if head.startswith(b"HEAD ") else reply + body

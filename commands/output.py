@@ -25,6 +25,7 @@ INTERRUPTED = 130
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_NO_NUMBER = re.compile(r"is not a valid integer(?: range)?\.$")  # click's words
 # user and password of an address; anything that looks like a secret key
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@|\bsk-[A-Za-z0-9._-]{8,}")
 
@@ -34,7 +35,7 @@ def config_option(command: F) -> F:
     return click.option(
         "--config",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="Configuration file.  [default: gateway.toml, conf/gateway.toml]",
+        help="Configuration file.  [default: SLUICE_CONFIG, gateway.toml, run/gateway.toml]",
     )(command)
 
 
@@ -56,7 +57,7 @@ def set_option(command: F) -> F:
 
 def configuration(config: Path | None, overrides: Sequence[str] = ()) -> Loaded:
     """The settings in force for a command; ConfigError ends it with exit code 3."""
-    return load(find_config(config), overrides, os.environ)
+    return load(find_config(config, os.environ), overrides, os.environ)
 
 
 def print_json(data: object) -> None:
@@ -110,18 +111,22 @@ def run(command: click.Command, args: Sequence[str], name: str) -> int:
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.UsageError as error:
-        error.show()
+        if error.ctx is not None:
+            note(error.ctx.get_usage())
+            if error.ctx.command.get_help_option(error.ctx) is not None:
+                note(f"Try '{error.ctx.command_path} --help' for help.\n")
+        note(f"error: {_NO_NUMBER.sub('must be a whole number', error.format_message())}")
         return WRONG_USAGE
     except click.ClickException as error:
         return _failed([error.format_message()])
     except ConfigError as error:
-        for fault in error.faults:  # each begins with its place, as editors want it
-            note(fault)
+        for line in error.lines:  # each fault begins with its place, as editors want it
+            note(line)
         return CONFIG_REFUSED
     except Refused as error:
-        return _failed(error.faults)
+        return _failed(error.faults, error)
     except StoreError as error:
-        return _failed([f"the store: {error}"])
+        return _failed([f"the store: {error}"], error)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except OSError as error:
@@ -136,7 +141,10 @@ def _os_error(error: OSError) -> int:
     return _failed([f"{error.filename}: {error.strerror}" if error.filename else str(error)])
 
 
-def _failed(faults: Iterable[str]) -> int:
+def _failed(faults: Iterable[str], error: BaseException | None = None) -> int:
+    """Tell the faults, and below them what was added to the error as a note."""
     for fault in faults:
         note(f"error: {fault}")
+    for remark in getattr(error, "__notes__", ()):
+        note(remark)
     return FAILED

@@ -18,8 +18,8 @@ import peewee
 
 from adapters.registry import FAMILIES, VENDORS
 from commands import client_config
-from commands.init import make_schema, prepare
-from commands.output import set_option
+from commands.init import left_as_it_is, make_schema, prepare
+from commands.output import note, set_option
 from commands.store_access import actor
 from commands.supervisor import APP
 from conf import secrets
@@ -117,15 +117,26 @@ def command(folder: Path, port: int | None, overrides: tuple[str, ...]) -> None:
     chosen = (*overrides, f"server.port={port}") if port else overrides
     prepare(folder, chosen)
     path = folder / FILE_NAME
+    for name in left_as_it_is(path, chosen):
+        note(f"{name} as asked for counts for this run; {path} says something else and stays so")
     loaded = load(path, chosen, os.environ)
     make_schema(loaded, fresh_secrets=False)
     start = fill_store(loaded, folder)
-    click.echo(welcome(loaded, start, folder))
-    sys.stdout.flush()
     settings = [part for override in chosen for part in ("--set", override)]
     demo = ["--demo-port", str(start.demo_port)] if start.demo_port else []
-    arguments = [sys.executable, APP, "serve", "--config", str(path), *settings, *demo]
+    # said by `serve`, when the ports are its own
+    last = ["--welcome-fd", str(_handed_over(welcome(loaded, start, folder)))]
+    sys.stdout.flush()
+    arguments = [sys.executable, APP, "serve", "--config", str(path), *settings, *demo, *last]
     os.execv(sys.executable, arguments)
+
+
+def _handed_over(text: str) -> int:
+    """A descriptor that lives through exec and gives the text when it is read."""
+    descriptor = os.memfd_create("sluice-welcome", 0)
+    os.write(descriptor, text.encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 class Start(NamedTuple):
@@ -139,7 +150,7 @@ class Start(NamedTuple):
 
 def fill_store(loaded: Loaded, folder: Path) -> Start:
     """Make what is missing in the store; a second time nothing."""
-    owned = secrets.load(loaded.secrets_path)
+    owned = secrets.of(loaded)
     db = open_database(loaded.settings.store.url)
     try:
         secret = _kept_secret(folder / KEY_FILE)

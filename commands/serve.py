@@ -19,8 +19,8 @@ def command(config: Path | None, overrides: tuple[str, ...]) -> int:
     """Run the gateway in the foreground.
 
     SIGTERM or SIGINT drains: running calls finish (at most server.drain_timeout_s), exit code 0. A
-    second one ends within 3 s, exit code 1. SIGHUP reads the configuration again and replaces the
-    workers; a bad configuration is logged and the old one stays.
+    second one, more than 1 s later, ends within 3 s, exit code 1. SIGHUP reads the configuration
+    again and replaces the workers; a bad configuration is logged and the old one stays.
     """
     chosen = ["--config", str(config)] if config else []
     settings = [part for override in overrides for part in ("--set", override)]

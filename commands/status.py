@@ -5,7 +5,6 @@ With --settings the settings in force instead, for which nothing has to run.
 
 import http.client
 import json
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import click
 
+from commands.node import NAME_FILE
 from commands.output import (
     config_option,
     configuration,
@@ -24,17 +24,19 @@ from commands.output import (
     print_table,
 )
 from commands.store_access import opened_store
-from conf.settings import SETTINGS, Loaded, to_plain
+from conf.settings import SETTINGS, Loaded, to_plain, which
 from store.channel_status import AVAILABLE, Status, of_channels, of_models, to_public
+from store.database import database_ms
 from store.errors import Refused, StoreError
 
 OPS_TIMEOUT_S = 5
 MAX_ANSWER_BYTES = 1024 * 1024
 
-_NODE = ("node", "pid", "ready", "reason", "draining", "streams", "calls", "journal_backlog_bytes")
+_NODE = ("node", "pid", "ready", "reason", "draining")
 _WORKERS = ("pid", "slot", "ready", "streams", "calls", "connections", "store", "open_breakers")
 _STATES = ("name", "model", "state", "since", "reason", "calls_5m", "success_5m", "last_error")
 _NOT_OURS = (ValueError, KeyError, TypeError, AttributeError)  # what answers is no gateway
+PARKED_HINT = "journal.dir/parked.ndjson says what and why; move it away when that is settled"
 _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -56,6 +58,7 @@ def command(settings: bool, origin: bool, config: Path | None, as_json: bool) ->
         _print_settings(_settings(loaded, origin), as_json)
         return
     found = _node(loaded)
+    _note_a_stranger(loaded, found["node"])
     channels, models = _states(config)
     found["probe"] = to_plain(loaded.settings)["probe"]
     if as_json:
@@ -75,6 +78,8 @@ def _settings(loaded: Loaded, origin: bool) -> list[dict[str, Any]]:
     for name, setting in SETTINGS.items():
         value = plain[setting.section][setting.key]
         shown = mask(value) if isinstance(value, str) else value
+        if setting.secret and value:
+            shown = "***"
         where = {"origin": loaded.origins[name]} if origin else {}
         rows.append({"name": name, "value": shown, **where})
     return rows
@@ -94,26 +99,54 @@ def _node(loaded: Loaded) -> dict[str, Any]:
     """What the ops port says. Refused: nothing answers there."""
     ops = loaded.settings.ops
     if not ops.enabled:
-        raise Refused(["the ops port is switched off (ops.enabled)"])
+        raise Refused([f"the ops port is switched off (ops.enabled); {which(loaded.path)}"])
     host = _LOCAL.get(ops.host, ops.host)
     connection = http.client.HTTPConnection(host, ops.port, timeout=OPS_TIMEOUT_S)
     try:
-        connection.request("GET", "/status")
+        headers = {"Authorization": f"Bearer {ops.token}"} if ops.token else {}
+        connection.request("GET", "/status", headers=headers)
         answer = connection.getresponse()
+        if answer.status == http.HTTPStatus.UNAUTHORIZED:
+            told = f"the gateway at {host}:{ops.port} has another ops.token"
+            raise Refused([f"{told}; {which(loaded.path)}"])
         found = json.loads(answer.read(MAX_ANSWER_BYTES))
         backlog = sum(worker.get("journal_backlog_bytes", 0) for worker in found["workers"])
     except (OSError, http.client.HTTPException, *_NOT_OURS) as error:
-        raise Refused([f"no gateway answers at {host}:{ops.port} (ops.port): {error}"]) from None
+        asked = f"no gateway answers at {host}:{ops.port} (ops.port): {_why(error)}"
+        raise Refused([f"{asked}; {which(loaded.path)}"]) from None
     finally:
         connection.close()
     return {**found, "journal_backlog_bytes": backlog}
 
 
+def _why(error: Exception) -> str:
+    """Why nothing of ours has answered, in words."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "something else listens there"
+
+
+def _note_a_stranger(loaded: Loaded, node: str) -> None:
+    """Say when what answers at the ops port is not the gateway of this configuration."""
+    try:
+        own = (Path(loaded.settings.journal.dir) / NAME_FILE).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        own = "not started yet"
+    except (OSError, UnicodeDecodeError):
+        return
+    if own != node:
+        port = f"{loaded.settings.ops.host}:{loaded.settings.ops.port}"
+        note(
+            f"warning: the gateway at {port} (ops.port) is {node}, that of this configuration is"
+            f" {own} (journal.dir); {which(loaded.path)}"
+        )
+
+
 def _states(config: Path | None) -> tuple[list[Status] | None, list[Status] | None]:
     """Of channels and of models for groups; None while the store is away."""
-    at_ms = int(time.time() * 1000)
     try:
         with opened_store(config) as access:
+            at_ms = database_ms(access.db)
             return of_channels(access.db, at_ms), of_models(access.db, at_ms)
     except StoreError as error:
         note(f"the store: {error}")
@@ -130,10 +163,21 @@ def _by_name(statuses: Sequence[Status] | None) -> list[dict[str, Any]] | None:
 
 
 def _print_node(found: dict[str, Any]) -> None:
-    print_fields({name: found.get(name) for name in _NODE})
+    node = {name: found.get(name) for name in _NODE}
+    running = {
+        "workers": len(found["workers"]),
+        "open streams": found.get("streams"),
+        "open calls": found.get("calls"),
+    }
     interval_s = found["probe"]["interval_s"]
-    print_fields({"probes": f"every {interval_s} s without traffic" if interval_s else "off"})
-    click.echo()
+    upkeep = {
+        "journal_backlog_bytes": found["journal_backlog_bytes"],
+        "probes": f"every {interval_s} s without traffic" if interval_s else "off",
+    }
+    print_fields({**node, **running, **upkeep})
+    if found.get("parked"):
+        note(f"{found['parked']} damaged lines or refused records are put aside: {PARKED_HINT}")
+    click.echo("\nworkers:")
     print_table(found["workers"], _WORKERS)
 
 

@@ -15,9 +15,9 @@ import peewee
 
 from commands.output import configuration
 from conf import secrets
-from conf.settings import ConfigError, Loaded
+from conf.settings import ConfigError, Loaded, which
 from store import migrate
-from store.database import READ_TIMEOUT_S, discard, open_database
+from store.database import READ_TIMEOUT_S, discard, open_database, place
 from store.errors import NotFound, Refused, StoreUnavailable
 
 SQLITE_PREFIX = "sqlite:///"
@@ -38,7 +38,7 @@ class Access:
 
     def secrets(self) -> secrets.Secrets:
         """Peppers and cipher keys; ConfigError when the file is missing or bad."""
-        return secrets.load(self.loaded.secrets_path)
+        return secrets.of(self.loaded)
 
 
 @contextmanager
@@ -49,19 +49,32 @@ def opened_store(config: Path | None, read_timeout_s: float = READ_TIMEOUT_S) ->
     A name that is not found inside comes out as Refused.
     """
     loaded = configuration(config)
+    try:
+        with _opened(loaded, read_timeout_s) as db:
+            _require_schema(db, migrate.pending(db))
+            yield Access(db, loaded)
+    except (NotFound, Refused) as error:
+        # a name that somebody mistyped; the store itself is well
+        refused = Refused([str(error)]) if isinstance(error, NotFound) else error
+        if config is None:  # perhaps it is well known to another gateway
+            refused.add_note(which(loaded.path))
+        raise refused from None
+    except StoreUnavailable as error:
+        error.add_note(which(loaded.path))
+        raise
+
+
+@contextmanager
+def _opened(loaded: Loaded, read_timeout_s: float) -> Iterator[peewee.Database]:
     url = loaded.settings.store.url
     if url.startswith(SQLITE_PREFIX):
         _require_file(Path(url.removeprefix(SQLITE_PREFIX)), loaded)
     try:
         db = open_database(url, read_timeout_s=read_timeout_s)
     except ValueError as error:
-        raise ConfigError([f"{loaded.origins['store.url']}: {error}"]) from None
+        raise ConfigError([f"{loaded.origins['store.url']}: {error}"], read=loaded.path) from None
     try:
-        _require_schema(migrate.pending(db))
-        yield Access(db, loaded)
-    except NotFound as error:
-        # a name that somebody mistyped; the store itself is well
-        raise Refused([str(error)]) from None
+        yield db
     finally:
         discard(db)
 
@@ -83,8 +96,9 @@ def _require_file(path: Path, loaded: Loaded) -> None:
         )
 
 
-def _require_schema(pending: Sequence[str]) -> None:
+def _require_schema(db: peewee.Database, pending: Sequence[str]) -> None:
     if pending:
+        names = ", ".join(pending)
         raise StoreUnavailable(
-            f"the schema is behind (pending: {', '.join(pending)}); run: ./sluice migrate up"
+            f"the schema of {place(db)} is behind (pending: {names}); run: ./sluice migrate up"
         )

@@ -1,8 +1,7 @@
 """`subscription`: users' rights to plans, listed and edited one by one."""
 
-import time
-
 from commands.nouns import noun
+from store.database import database_ms
 from store.quota_view import with_use_of_subscriptions
 
 command = noun(
@@ -10,5 +9,5 @@ command = noun(
     ("user", "plan", "enabled", "starts_at", "expires_at", "spent", "resets_at", "id"),
     "USER/PLAN may also be written as PLAN user=USER when it is made, and be the id later."
     " starts_at is now unless given, expires_at so many days later as the plan says.",
-    lambda db, found: with_use_of_subscriptions(db, found, int(time.time() * 1000)),
+    lambda db, found: with_use_of_subscriptions(db, found, database_ms(db)),
 )

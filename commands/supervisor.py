@@ -14,13 +14,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
+from typing import NamedTuple
 
-from commands import listeners, node, ops_server
+from commands import listeners, node, ops_guard, ops_server
 from commands.child import Companion, Slot, Worker
 from commands.log_lines import Log
-from commands.node import StartError
+from commands.node import PortTaken, StartError
 from conf import secrets
 from conf.settings import ConfigError, Loaded, find_config, load, to_plain
+from conf.values import is_loopback
 
 APP = str(Path(__file__).resolve().parent.parent / "app.py")
 
@@ -28,6 +30,11 @@ DRAIN_MARGIN_S = 15.0  # for the workers' own ending of calls, before the superv
 TICK_S = 1.0
 DRAIN_TICK_S = 0.1
 CONFIG_REFUSED = 3
+SHARED_MEMORY = ("limits", "responses")  # files that all workers of the node map
+
+SECOND_SIGNAL_S = 1.0  # what a terminal, make and a person's finger send at once is one signal
+MAX_WELCOME_BYTES = 65536
+OTHER_PORT = 8080
 
 USAGE = "Usage: sluice serve [--config FILE] [--set SECTION.KEY=VALUE]…"
 
@@ -54,16 +61,23 @@ class Supervisor:
         self._slots: list[Slot] = []
         self._leaving: list[Worker] = []
         self._draining = False
+        self._draining_since = 0.0
         self._out_of_rotation = False  # POST /drain: not ready, all else goes on
         self._ever_ready = False
         self._failed = False
         self._ops: ops_server.OpsServer | None = None
         self._node = ""
-        self._limits = -1
+        self._shared: dict[str, int] = {}
+        self._bound_ops = loaded.settings.ops  # as it was when its port was bound
 
-    def run(self) -> int:
-        """Until a signal ends it: 0 after a drain, 1 when it had to be forced. StartError."""
+    def run(self, started: Callable[[], None] | None = None) -> int:
+        """Until a signal ends it: 0 after a drain, 1 when it had to be forced. StartError.
+
+        `started` is called when the ports are ours.
+        """
         self._start()
+        if started is not None:
+            started()
         while not self._draining or any(self._workers()):
             now = time.monotonic()
             self._tend(now)
@@ -83,14 +97,15 @@ class Supervisor:
         folder = Path(settings.journal.dir)
         self._lock = node.claim(folder)
         self._node = node.name_of(folder)
-        # Empty: the workers know what they write there. It lives as long as this process.
-        self._limits = os.memfd_create("sluice-limits", os.MFD_CLOEXEC)
+        # Empty: the workers know what they write there. They live as long as this process.
+        for name in SHARED_MEMORY:
+            self._shared[f"{name}_fd"] = os.memfd_create(f"sluice-{name}", os.MFD_CLOEXEC)
         workers = settings.server.workers or len(os.sched_getaffinity(0))
         relay = listeners.bind("server", settings.server.host, settings.server.port, workers)
         self._slots = [Slot(number, listener) for number, listener in enumerate(relay)]
         if settings.ops.enabled:
             ops = listeners.bind("ops", settings.ops.host, settings.ops.port)[0]
-            self._ops = ops_server.OpsServer(self._selector, ops, self._routes())
+            self._ops = ops_server.OpsServer(self._selector, ops, self._routes(), self._guard)
         _raise_descriptor_limit()
         self._watch_signals()
         address = f"{settings.server.host}:{settings.server.port}"
@@ -112,10 +127,10 @@ class Supervisor:
         if number == signal.SIGHUP:
             self._on_reload()
         elif number in (signal.SIGTERM, signal.SIGINT):
-            if self._draining:
-                self._stop("a second signal")
-            else:
+            if not self._draining:
                 self._drain(signal.Signals(number).name)
+            elif time.monotonic() - self._draining_since > SECOND_SIGNAL_S:
+                self._stop("a second signal")
 
     # ---- workers ---------------------------------------------------------------------------------
 
@@ -154,7 +169,7 @@ class Supervisor:
             "node": self._node,
         }
         try:
-            worker = Worker(self._worker_command, slot.number, slot.listener, start, self._limits)
+            worker = Worker(self._worker_command, slot.number, slot.listener, start, self._shared)
         except OSError as error:
             self._log.error("a worker cannot be started", slot=slot.number, error=str(error))
             return None
@@ -178,12 +193,12 @@ class Supervisor:
         slot = self._slots[worker.slot]
         if worker.leaving:
             self._failed |= worker.forced or (worker.was_ready and code != 0)
-            self._log.info("worker ended", slot=slot.number, worker=worker.pid, exit_code=code)
+            self._log.info("worker ended", slot=slot.number, worker=worker.pid, **_ended_by(code))
         if worker in self._leaving:
             self._leaving.remove(worker)
         elif worker is slot.successor:
             slot.successor = None
-            self._log.error("reload: the new worker died", slot=slot.number, exit_code=code)
+            self._log.error("reload: the new worker died", slot=slot.number, **_ended_by(code))
         elif self._draining:
             slot.worker = None
         elif code == CONFIG_REFUSED and not self._ever_ready:
@@ -197,18 +212,20 @@ class Supervisor:
                 "worker died",
                 slot=slot.number,
                 worker=worker.pid,
-                exit_code=code,
+                **_ended_by(code),
                 next_in_s=delay_s,
             )
 
     def _companion_died(self, name: str, code: int) -> None:
-        self._log.error(f"{name} died", exit_code=code)
+        self._log.error(f"{name} died", **_ended_by(code))
 
     # ---- ends ------------------------------------------------------------------------------------
 
     def _drain(self, why: str) -> None:
         """No new connections; the workers finish what runs."""
         self._draining = True
+        self._draining_since = time.monotonic()
+        node.tell_draining(self._lock)
         limit_s = self._loaded.settings.server.drain_timeout_s
         self._log.info("draining", because=why, at_most_s=limit_s)
         # the workers hold the sockets still: with the last of them new clients are refused
@@ -231,7 +248,7 @@ class Supervisor:
             return
         try:
             fresh = self._reload()
-            secrets.load(fresh.secrets_path)
+            secrets.of(fresh)
         except ConfigError as error:
             for fault in error.faults:
                 self._log.error("reload refused, the old configuration stays", fault=fault)
@@ -266,6 +283,13 @@ class Supervisor:
             ("GET", "/status"): self._status,
             ("POST", "/drain"): self._take_out,
         }
+
+    def _guard(self) -> ops_guard.Guard:
+        """By the settings in force; but the address stays that of the start until a restart, and
+        beyond loopback so does its need of a token."""
+        ops, bound = self._loaded.settings.ops, self._bound_ops
+        token = ops.token or ("" if is_loopback(bound.host) else bound.token)
+        return ops_guard.Guard(frozenset((bound.host.lower(), *ops.hosts)), token)
 
     def _not_ready_because(self) -> str | None:
         if self._draining or self._out_of_rotation:
@@ -309,10 +333,16 @@ class Supervisor:
             "ready": reason is None,
             "reason": reason or "",
             "draining": self._draining or self._out_of_rotation,
+            "parked": node.parked_in(Path(self._loaded.settings.journal.dir)),
             "streams": sum(_count(worker, "streams") for worker in workers),
             "calls": sum(_count(worker, "calls") for worker in workers),
             "workers": workers,
         }
+
+
+def _ended_by(code: int) -> dict[str, object]:
+    """What a log line says of a process that has ended: its exit code, or the signal's name."""
+    return {"exit_code": code} if code >= 0 else {"signal": signal.Signals(-code).name}
 
 
 def _count(worker: Mapping[str, object], name: str) -> int:
@@ -351,32 +381,69 @@ def main(args: Sequence[str]) -> int:
     if options is None:
         sys.stderr.write(f"{USAGE}\nTry 'sluice serve --help' for help.\n")
         return 2
-    config, overrides, demo_port = options
     companions = []
-    if demo_port:
-        command = [sys.executable, APP, "demo", "--port", demo_port, "--watch-stdin"]
+    if options.demo_port:
+        command = [sys.executable, APP, "demo", "--port", options.demo_port, "--watch-stdin"]
         companions.append(Companion("demo vendor", command))
     try:
-        path = find_config(Path(config) if config else None)
+        path = find_config(Path(options.config) if options.config else None, os.environ)
 
         def read() -> Loaded:
-            return load(path, overrides, os.environ)
+            return load(path, options.overrides, os.environ)
 
         loaded = read()
-        secrets.load(loaded.secrets_path)
+        secrets.of(loaded)
+        Log(loaded.settings.log.level, loaded.settings.log.format).take_uncaught()
         worker_command = [sys.executable, APP, "worker"]
-        return Supervisor(loaded, worker_command, companions=companions, reload=read).run()
+        supervisor = Supervisor(loaded, worker_command, companions=companions, reload=read)
+        return supervisor.run(options.welcome)
     except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write("".join(f"{line}\n" for line in error.lines))
         return CONFIG_REFUSED
+    except PortTaken as error:
+        sys.stderr.write(
+            f"error: {error}; {_other_port(error, quickstart=bool(options.welcome_fd))}\n"
+        )
+        return 1
     except StartError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
 
 
-def _parse(args: Sequence[str]) -> tuple[str, list[str], str] | None:
-    """(config file, --set texts, port of the demo vendor) or None when it makes no sense."""
-    values: dict[str, list[str]] = {"--config": [], "--set": [], "--demo-port": []}
+def _other_port(taken: PortTaken, *, quickstart: bool) -> str:
+    """How to choose another port, as whoever started the gateway can say it."""
+    if not quickstart:
+        return f"free it, or choose another: --set {taken.section}.port=NUMBER"
+    free = OTHER_PORT if taken.port != OTHER_PORT else taken.port + 1
+    if taken.section == "server":
+        return f"end that one, or choose another: make run PORT={free}"
+    variable = f"SLUICE_{taken.section.upper()}__PORT"
+    return f"end that one, or choose another: {variable}={taken.port + 1} make run"
+
+
+class _Options(NamedTuple):
+    """The command line of `serve`; quickstart gives a demo vendor's port and, as a descriptor, what
+    is printed when the ports are bound."""
+
+    config: str
+    overrides: list[str]
+    demo_port: str
+    welcome_fd: str
+
+    def welcome(self) -> None:
+        """Print what quickstart has to say, when it has something."""
+        if self.welcome_fd:
+            with open(int(self.welcome_fd), "rb", buffering=0) as text:
+                sys.stdout.write(text.read(MAX_WELCOME_BYTES).decode())
+            sys.stdout.flush()
+
+
+def _parse(args: Sequence[str]) -> _Options | None:
+    """None when it makes no sense."""
+    values: dict[str, list[str]] = {
+        **{"--config": [], "--set": []},
+        **{"--demo-port": [], "--welcome-fd": []},
+    }
     rest = list(args)
     while rest:
         name, joined, value = rest.pop(0).partition("=")
@@ -384,4 +451,4 @@ def _parse(args: Sequence[str]) -> tuple[str, list[str], str] | None:
             return None
         values[name].append(value if joined else rest.pop(0))
     last = {name: (given or [""])[-1] for name, given in values.items()}
-    return last["--config"], values["--set"], last["--demo-port"]
+    return _Options(last["--config"], values["--set"], last["--demo-port"], last["--welcome-fd"])

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import msgspec
@@ -15,33 +15,22 @@ from commands import usage_upkeep
 from commands.output import FAILED, config_option, json_option, print_json, print_table
 from commands.store_access import PATIENT_S, opened_store
 from commands.subcommands import Noun
-from commands.times import Moment
+from commands.usage_filters import bounded, filter_options, filters_of, needs_bound
+from commands.usage_show import show
 from store import rollups
-from store.ids import now_ms
+from store.database import database_ms
 from store.usage import csv_header, csv_line, to_public
 from store.usage_queries import OVERLAP_MS, Filters, Row, export_rows, follow
 from store.usage_queries import tail as newest_rows
 from store.usage_queries import verify as verify_costs
-from store.usage_stats import CLASSES, DIMENSIONS
+from store.usage_stats import CLASSES, DIMENSIONS, ROWS_MAX, SORTS, Order
 from store.usage_stats import stats as sums_of
 
 DEFAULT_TAIL_RECORDS = 20
 MAX_TAIL_RECORDS = 10_000
 
-F = TypeVar("F", bound=Callable[..., Any])
 Write = Callable[[Mapping[str, Any]], None]
 
-FILTERS: Mapping[str, tuple[type, str]] = {
-    "user": (str, "Name of a user."),
-    "key_id": (str, "Id of a key."),
-    "model": (str, "Model as the client asked for it."),
-    "endpoint": (str, "Path, like /v1/messages."),
-    "channel": (str, "Name of the channel that answered."),
-    "outcome": (str, "ok, refused, upstream_error, client_gone …"),
-    "status": (int, "HTTP status the client got."),
-    "request_id": (str, "Id of one call, as its x-request-id said."),
-    "client_request_id": (str, "The client's own X-Client-Request-Id."),
-}
 # The text form of a record: columns and their width; the last one takes what it needs.
 TEXT_COLUMNS: Mapping[str, int] = {
     "recorded_at": 24,
@@ -59,27 +48,15 @@ TEXT_COLUMNS: Mapping[str, int] = {
 }
 
 command = Noun("usage", help="Show, export, sum up and verify usage records.", no_args_is_help=True)
+command.add_command(show)
 command.add_command(usage_upkeep.prune)
 command.add_command(usage_upkeep.rebuild_rollups)
 
 
-def filter_options(verb: F) -> F:
-    """The options that choose records, given to the command as keywords of Filters."""
-    for name, (kind, text) in reversed(list(FILTERS.items())):
-        verb = click.option("--" + name.replace("_", "-"), type=kind, help=text)(verb)
-    return verb
-
-
-def time_options(verb: F) -> F:
-    """--since and --until, given to the command in milliseconds."""
-    since = "Calls begun since: a time, a day, or how long ago (24h)."
-    verb = click.option("--until", type=Moment(), help="Calls begun before.")(verb)
-    return click.option("--since", type=Moment(), help=since)(verb)
-
-
 def _dimensions(_context: click.Context, _option: click.Parameter, text: str) -> list[str]:
     """What --by names; a usage error for what is no dimension or named twice."""
-    names = [name.strip().replace("-", "_") for name in text.split(",")]
+    asked = [name.strip().replace("-", "_") for name in text.split(",")]
+    names = ["key_id" if name == "key" else name for name in asked]
     for name in names:
         if name not in DIMENSIONS or names.count(name) > 1:
             known = ", ".join(DIMENSIONS)
@@ -106,7 +83,11 @@ def tail(config: Path | None, as_json: bool, following: bool, limit: int, **filt
     """
     try:
         with opened_store(config) as access:
-            wanted = Filters(**filters)
+            wanted = filters_of(access.db, filters)
+            if needs_bound(wanted):
+                wanted = bounded(
+                    access.db, wanted, "such calls are looked for among those begun since"
+                )
             if following:
                 _follow(access.db, wanted, limit, _write_line if as_json else _text_writer())
                 return
@@ -131,7 +112,6 @@ def tail(config: Path | None, as_json: bool, following: bool, limit: int, **filt
     help="One JSON object a line, or one line of CSV.",
 )
 @filter_options
-@time_options
 @config_option
 @json_option
 def export(config: Path | None, as_json: bool, form: str, **filters: Any) -> None:
@@ -139,10 +119,9 @@ def export(config: Path | None, as_json: bool, form: str, **filters: Any) -> Non
 
     With --json one array instead of one object a line.
     """
-    filters["since_ms"], filters["until_ms"] = filters.pop("since"), filters.pop("until")
     out = sys.stdout.buffer
     with opened_store(config) as access:
-        records = map(to_public, export_rows(access.db, Filters(**filters)))
+        records = map(to_public, export_rows(access.db, filters_of(access.db, filters)))
         for piece in _array(records) if as_json else _lines(records, form):
             out.write(piece)
     out.flush()
@@ -156,20 +135,32 @@ def export(config: Path | None, as_json: bool, form: str, **filters: Any) -> Non
     show_default=True,
     help=f"What the sums are told apart by, with commas: {', '.join(DIMENSIONS)}.",
 )
+@click.option("--sort", type=click.Choice(SORTS), help="Which sum comes first: the greatest.")
+@click.option("--top", type=click.IntRange(1, ROWS_MAX), help="Only so many rows, the first ones.")
 @filter_options
-@time_options
 @config_option
 @json_option
-def stats(config: Path | None, as_json: bool, by: list[str], **filters: Any) -> None:
+def stats(
+    config: Path | None,
+    as_json: bool,
+    by: list[str],
+    sort: str | None,
+    top: int | None,
+    **filters: Any,
+) -> None:
     """Sum up calls, tokens and cost; also of days whose records were pruned.
 
-    Sums by endpoint, status or group, by user together with channel, or of times that are no
-    whole hours, come from the records themselves: that takes longer, and only days that were not
-    pruned count.
+    Sums by endpoint, status, group or error code, by user together with channel, or of times that
+    are no whole hours, come from the records themselves: that takes longer, and only days that
+    were not pruned count. Those by error code are of the last 7 days, unless --since says more.
     """
-    filters["since_ms"], filters["until_ms"] = filters.pop("since"), filters.pop("until")
     with opened_store(config, PATIENT_S) as access:
-        rows = sums_of(access.db, by, Filters(**filters))
+        wanted = filters_of(access.db, filters)
+        if "error_code" in by or wanted.error_code is not None:
+            wanted = bounded(
+                access.db, wanted, "error codes are counted in the records of calls begun since"
+            )
+        rows = sums_of(access.db, by, wanted, Order(sort, top))
     if as_json:
         print_json(rows)
         return
@@ -217,7 +208,7 @@ def _follow(db: peewee.Database, filters: Filters, limit: int, write: Write) -> 
     What the walk finds before its first pause was there already. It begins early enough that a
     record which becomes visible a little late is not lost.
     """
-    start_ms = now_ms() - OVERLAP_MS
+    start_ms = database_ms(db) - OVERLAP_MS
     known = newest_rows(db, filters, limit)
     older = (row for row in known if row["recorded_ms"] < start_ms)
     backlog: deque[Row] | None = deque(older, maxlen=limit)
@@ -289,8 +280,15 @@ def _written_tokens(record: Mapping[str, Any]) -> int:
 
 
 def _text_line(record: Mapping[str, Any]) -> str:
-    cells = (_cell(record[name]).ljust(width) for name, width in TEXT_COLUMNS.items())
+    cells = (_fitted(_cell(record[name]), width) for name, width in TEXT_COLUMNS.items())
     return " ".join(cells).rstrip()
+
+
+def _fitted(text: str, width: int) -> str:
+    """In its column: a longer text is cut, and shows that; --json has all of it."""
+    return (
+        text if not width else text[: width - 1] + "…" if len(text) > width else text.ljust(width)
+    )
 
 
 def _cell(value: object) -> str:

@@ -9,8 +9,8 @@ from commands.output import config_option, json_option, print_json
 from commands.store_access import PATIENT_S, actor, opened_store
 from commands.times import Duration
 from store import audit, partitions, rollups
-from store.database import transaction
-from store.ids import day_at, now_ms
+from store.database import database_ms, transaction
+from store.ids import day_at
 
 
 @click.command()
@@ -29,9 +29,9 @@ def prune(config: Path | None, as_json: bool, age_s: int) -> None:
     Safe while gateways run. MySQL drops each day's partition; SQLite deletes in small portions
     and uses the room for new records.
     """
-    before = day_at(max(0, now_ms() - age_s * 1000))
-    text = f"{before // 10_000}-{before // 100 % 100:02d}-{before % 100:02d}"
     with opened_store(config, PATIENT_S) as access:
+        before = day_at(max(0, database_ms(access.db) - age_s * 1000))
+        text = f"{before // 10_000}-{before // 100 % 100:02d}-{before % 100:02d}"
         act = audit.Act(actor(), "prune", "usage", text)
         transaction(access.db, functools.partial(audit.write, access.db, act))
         removed = partitions.prune(access.db, before)

@@ -89,6 +89,9 @@ def _movement(name: str, summary: str, move: Callable[..., wallet.Line]) -> clic
         movement = wallet.Movement(given["amount"], given["reason"], given["own_id"], actor())
         with opened_store(config) as access, named_user(access, user):
             line = move(access.db, user, movement)
+        if line.again:
+            when = rfc3339(line.at_ms)
+            note(f"{movement.idempotency_id} was booked before, at {when}: nothing is changed")
         print_line(user, line, as_json)
 
     return verb

@@ -10,11 +10,12 @@ import io
 import ipaddress
 import logging
 import os
+import select
 import signal
 import socket
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import islice
 from pathlib import Path
 
@@ -23,12 +24,16 @@ import peewee
 import uvloop
 from tornado.ioloop import IOLoop, PeriodicCallback
 
+from commands.log_lines import FORMS, text_line
 from conf import secrets
 from conf.settings import ConfigError, Settings, from_plain
+from conf.store_url import SQLITE
 from handlers.base import Deadlines, Site
 from handlers.logs import LogThread
 from handlers.relay.call import Call
+from handlers.relay.fresh import shared_fresh
 from handlers.relay.health import KeyNews
+from handlers.relay.key_check import KeyChecks
 from handlers.relay.limits import Limits, shared_cells
 from handlers.relay.live import LiveCalls
 from handlers.relay.memory import MemoryPolicy
@@ -43,7 +48,7 @@ from store import migrate
 from store.catalog import Snapshot
 from store.changes import KEYS, Changes
 from store.cipher import Cipher
-from store.database import open_database
+from store.database import open_database, place
 from store.errors import StoreError, StoreUnavailable
 from store.funds import Funds
 from store.ids import now_ms
@@ -60,9 +65,12 @@ log = logging.getLogger("sluice.worker")
 
 SWEEP_MS = 1000
 LOOKUP_THREADS = 4  # database threads for keys that are not in memory
+STORED_THREADS = 4  # and for stored responses, so that neither waits for the other
 SCHEMA_WAIT_S = 5  # at a start, for a database that takes connections and does not answer
 REFUSED_EXIT = 3  # the supervisor gives up instead of starting the worker again and again
 STOP_WITHIN_S = 2.0
+ORDERS_POLL_S = 0.05
+TROUBLE_CHARS = 300  # of the store's, in what /readyz says
 WRITER_STOP_S = 10.0  # for the last records, while the database answers
 DRAIN_POLL_S = 0.05
 STDIN_CHUNK_BYTES = 65536
@@ -78,6 +86,7 @@ class Orders(msgspec.Struct):
     report_fd: int
     limits_fd: int
     node: str
+    responses_fd: int = -1  # a supervisor that was started before there was one gives none
 
 
 class Command(msgspec.Struct):
@@ -94,17 +103,19 @@ def main(args: Sequence[str]) -> int:
     # Unbuffered: what follows the first line is read by the loop.
     orders = msgspec.json.decode(io.FileIO(0, closefd=False).readline(), type=Orders)
     settings = from_plain(orders.settings)
-    logs = LogThread(settings.log.format == "json")
+    logs = LogThread(FORMS[settings.log.format])
     logs.start(settings.log.level)
     try:
         keys = secrets.load(Path(orders.secrets_path))
-        refusal = _schema_fault(settings)
-        if refusal:
-            log.error(refusal)
+        found = _unless_ended(functools.partial(_look_at_store, settings))
+        if found is not None and found.refusal:
+            log.error(found.refusal)
             return REFUSED_EXIT
-        # An event costs about a fifth less than on asyncio's loop (docs/performance.md).
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            code = runner.run(_serve(orders, settings, keys, logs))
+        code = 0
+        if found is not None:
+            # An event costs about a fifth less than on asyncio's loop (docs/performance.md).
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                code = runner.run(_serve(orders, settings, keys, logs, found.away))
     except (ConfigError, StoreError) as error:
         log.error("%s", error)
         return REFUSED_EXIT
@@ -115,22 +126,57 @@ def main(args: Sequence[str]) -> int:
     os._exit(code)
 
 
-def _schema_fault(settings: Settings) -> str | None:
-    """Why this store cannot be served; None when it can, or is away and may come back."""
+class StoreFound(msgspec.Struct, frozen=True):
+    """`refusal`: why this store cannot be served; `away`: why it cannot be had now."""
+
+    refusal: str = ""
+    away: str = ""
+
+
+def _look_at_store(settings: Settings) -> StoreFound:
+    if missing := _missing_file(settings.store.url):
+        cure = "bring it back, correct store.url, or make it: ./sluice init FOLDER"
+        return StoreFound(refusal=f"{missing} (store.url) does not exist; {cure}")
     db = open_database(settings.store.url, read_timeout_s=SCHEMA_WAIT_S)
     try:
         pending = migrate.pending(db)
-    except StoreUnavailable:
-        return None
+    except StoreUnavailable as error:
+        return StoreFound(away=str(error))
     finally:
         db.close()
-    if pending:
-        return f"the schema is behind (pending: {', '.join(pending)}); run: ./sluice migrate up"
-    return None
+    if not pending:
+        return StoreFound()
+    told = f"the schema of {place(db)} is behind (pending: {', '.join(pending)})"
+    return StoreFound(refusal=f"{told}; run: ./sluice migrate up")
 
 
-async def _serve(orders: Orders, settings: Settings, keys: secrets.Secrets, logs: LogThread) -> int:
+def _missing_file(url: str) -> str:
+    """The SQLite file that is not in its folder; else empty. Without its folder it is away."""
+    file = url.removeprefix(SQLITE)
+    if not url.startswith(SQLITE) or not os.path.isdir(os.path.dirname(file)):
+        return ""
+    # SQLite would make an empty one, perhaps where a disk is to be mounted
+    return "" if os.path.exists(file) else file
+
+
+def _unless_ended(look: Callable[[], StoreFound]) -> StoreFound | None:
+    """What a look says that may take seconds; None when the supervisor says meanwhile: end."""
+    thread = ThreadPoolExecutor(1, thread_name_prefix="first look")
+    looking = thread.submit(look)
+    thread.shutdown(wait=False)
+    while not looking.done():
+        wait([looking], ORDERS_POLL_S)
+        if not looking.done() and select.select([0], [], [], 0)[0]:
+            return None
+    return looking.result()
+
+
+async def _serve(
+    orders: Orders, settings: Settings, keys: secrets.Secrets, logs: LogThread, away: str
+) -> int:
     worker = Worker(orders, settings, keys, logs)
+    if away:
+        worker.begin_without_store(away)
     return await worker.run()
 
 
@@ -143,17 +189,19 @@ class Worker:
         self._orders, self._settings = orders, settings
         self._loop = IOLoop.current()
         self._threads = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="lookup")
+        self._stored_threads = ThreadPoolExecutor(STORED_THREADS, thread_name_prefix="stored")
         self._db = open_database(settings.store.url)
         self._telemetry = Telemetry(
             report_fd=orders.report_fd,
             write=logs.write if settings.log.level in ("debug", "info") else None,
-            json_lines=settings.log.format == "json",
+            text=text_line if settings.log.format == "text" else None,
         )
         self._journal = Journal(
             Path(settings.journal.dir),
             sync_ms=settings.journal.sync_ms,
             refused_per_minute=settings.journal.refused_per_minute,
         )
+        self._fresh = shared_fresh(orders.responses_fd, self._journal.id)
         self._refresh = Refresh(
             Cipher(keys.cipher_keys),
             self._loop.add_callback,
@@ -161,11 +209,12 @@ class Worker:
             self._take_changes,
         )
         self._relay = self._make_relay(keys)
-        offset_ms = (time.time_ns() - time.monotonic_ns()) // 1_000_000
-        self._open_breakers = OpenBreakers(self._relay.health, offset_ms)
+        self._open_breakers = OpenBreakers(self._relay.health)
         self._prober = Prober(
             settings, self._relay.client, self._relay.health, self._loop.add_callback
         )
+        self._key_checks = KeyChecks(self._relay.client, settings.upstream, self._relay.health)
+        self._relay.health.on_suspect = self._key_checks.begin
         self._relay.health.on_key = self._tell_of_key
         self._key_news = News(lambda: self._writer.state == DOWN)
         self._site = self._make_site()
@@ -190,7 +239,13 @@ class Worker:
             live=live,
             telemetry=self._telemetry,
             limits=Limits(shared_cells(self._orders.limits_fd)),
-            stored=StoredResponses(functools.partial(find_stored, self._db), self._threads, now_ms),
+            stored=StoredResponses(
+                functools.partial(find_stored, self._db, self._orders.node),
+                self._stored_threads,
+                now_ms,
+                self._fresh,
+                refuse=self._settings.routing.unknown_responses == "refuse",
+            ),
             node=self._orders.node,
         )
 
@@ -199,6 +254,7 @@ class Worker:
         return Site(
             settings=self._settings,
             relay=self._relay,
+            telemetry=self._telemetry,
             bodies=Deadlines(),
             trusted=tuple(
                 ipaddress.ip_network(net, strict=False) for net in server.trusted_proxies
@@ -226,6 +282,8 @@ class Worker:
             open_breakers=lambda: self._open_breakers.rows,
             poll=self._poll,
             tell=self._key_news.write,
+            reached=functools.partial(self._fresh.reached, self._journal.id),
+            finished=self._fresh.finished,
         )
         return Writer(self._db, self._journal, self._orders.node, hooks)
 
@@ -238,7 +296,7 @@ class Worker:
         self._compare_channels(snapshot)
         self._relay.snapshot = snapshot
         self._prober.take_snapshot(snapshot)
-        self._relay.health.take_keys_aside(snapshot, time.monotonic(), now_ms())
+        self._relay.health.take_keys_aside(snapshot, time.monotonic(), snapshot.read_ms)
         for fault in snapshot.faults:
             log.error("%s", fault)
         self._catalog_seen = True
@@ -284,6 +342,11 @@ class Worker:
     def _mark(self, call: Call, output_tokens: int) -> None:
         self._relay.mark(call, output_tokens)
 
+    def begin_without_store(self, why: str) -> None:
+        """Say at once what the first look at the store has found."""
+        self._writer.note_away(why)
+        self._report()
+
     async def run(self) -> int:
         """Serves until drained; the exit code."""
         self._writer.start()
@@ -324,6 +387,8 @@ class Worker:
                 "store": self._writer.state,
                 "journal_backlog_bytes": self._journal.backlog_bytes,
                 "open_breakers": len(self._open_breakers.rows),
+                "upstream_surplus": self._relay.client.parked.surplus,
+                "upstream_repeats": self._relay.client.repeated,
                 "draining": self._server.draining,
             }
         )
@@ -338,7 +403,8 @@ class Worker:
             return "draining"
         # A key's look-up may bring the catalog before the writer can lend money.
         if not (self._catalog_seen and self._writer.was_up):
-            return "the store has not been read yet"
+            trouble = self._writer.trouble[:TROUBLE_CHARS]
+            return "the store has not been read yet" + (trouble and f": {trouble}")
         if not self._journal.accepting:
             return "the journal cannot be written"
         return ""
@@ -375,6 +441,7 @@ class Worker:
         """No new connections; running calls and kept connections end in their time."""
         self._server.drain()
         self._prober.close()
+        self._key_checks.close()
         self._report()
         limit_s = self._settings.server.drain_timeout_s
         force_at = time.monotonic() + limit_s
@@ -402,3 +469,4 @@ class Worker:
         self._relay.client.close()
         self._memory.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._stored_threads.shutdown(wait=False, cancel_futures=True)

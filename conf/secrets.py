@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from conf.settings import ConfigError
+from conf.settings import SECRETS_VARIABLE, ConfigError, Loaded
 
 SECRET_BYTES = 32
 MODE = 0o600
@@ -50,6 +50,14 @@ def create(path: Path) -> None:
         file.write(_TEXT.format(*made))
 
 
+def of(loaded: Loaded) -> Secrets:
+    """The secrets of a configuration; ConfigError names the configuration, too."""
+    try:
+        return load(loaded.secrets_path)
+    except ConfigError as error:
+        raise ConfigError(error.faults, read=loaded.path) from None
+
+
 def load(path: Path) -> Secrets:
     """Read the file; ConfigError says what is wrong with it and what to do."""
     try:
@@ -57,9 +65,11 @@ def load(path: Path) -> Secrets:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             document = tomllib.load(file)
     except FileNotFoundError:
-        cure = (
-            f"restore it from your backup, or make a new installation: ./sluice init {path.parent}"
-        )
+        cure = "restore it from your backup"
+        if os.environ.get(SECRETS_VARIABLE):
+            cure += f", or correct {SECRETS_VARIABLE}, which names it"
+        else:
+            cure += f", or make a new installation: ./sluice init {path.parent}"
         raise ConfigError([f"{path}: the secrets file is missing; {cure}"]) from None
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None

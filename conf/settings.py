@@ -6,6 +6,7 @@ known name.
 """
 
 import difflib
+import os
 import re
 import tomllib
 import typing
@@ -17,9 +18,12 @@ import msgspec
 from msgspec import Meta
 
 from conf.toml_lines import KeyPath, key_lines
-from conf.values import Setting, absolute, checked, describe, from_text
+from conf.values import Setting, absolute, checked, describe, from_text, is_loopback
 
 FILE_NAME = "gateway.toml"
+QUICKSTART_FOLDER = "run"  # where `make run` makes a gateway
+CONFIG_VARIABLE = "SLUICE_CONFIG"
+SAMPLE = Path(__file__).resolve().parent / FILE_NAME
 SECRETS_NAME = "secrets.toml"
 SECRETS_VARIABLE = "SLUICE_SECRETS_FILE"
 ENVIRONMENT_PREFIX = "SLUICE_"
@@ -31,11 +35,26 @@ ANY_ADDRESS = ("0.0.0.0", "::")
 
 
 class ConfigError(Exception):
-    """The configuration is refused; `faults` has one line for each thing that is wrong."""
+    """The configuration is refused; `faults` has one line for each thing that is wrong.
 
-    def __init__(self, faults: Sequence[str]) -> None:
+    `read` is the file that was read, None when there is none. `lines` ends with how to name
+    another one: whoever is refused may have meant another gateway.
+    """
+
+    def __init__(self, faults: Sequence[str], read: Path | None = None) -> None:
         super().__init__("\n".join(faults))
         self.faults = list(faults)
+        self.read = read
+
+    @property
+    def lines(self) -> list[str]:
+        """What to tell people."""
+        return [*self.faults, *([which(self.read)] if self.read else [])]
+
+
+def which(read: Path | None) -> str:
+    """Which file a command has read, and how to name another: part of what stops a command."""
+    return f"configuration read: {read}; name another with --config FILE or {CONFIG_VARIABLE}"
 
 
 def _text(description: str) -> Meta:
@@ -144,6 +163,14 @@ class RoutingSettings(_Section, frozen=True):
     retry_timeouts: Annotated[bool, _flag("Whether another channel is tried after a time-out.")] = (
         False
     )
+    unknown_responses: Annotated[
+        Literal["refuse", "pass"],
+        Meta(
+            description="What becomes of a stored response's id that nobody was given here, such as"
+            " one from before this gateway: refuse answers 404; pass sends it on when the group has"
+            " one channel of the family, so that whoever knows an id can read it."
+        ),
+    ] = "refuse"
 
 
 class ProbeSettings(_Section, frozen=True):
@@ -210,8 +237,29 @@ class OpsSettings(_Section, frozen=True):
     """Liveness, readiness, state, drain: for machines that look after the gateway."""
 
     enabled: Annotated[bool, _flag("Whether the ops port is opened.")] = True
-    host: Annotated[str, _text("Address of the ops port; it has no sign-in.")] = "127.0.0.1"
+    host: Annotated[
+        str, _text("Address of the ops port; one that is not loopback needs ops.token.")
+    ] = "127.0.0.1"
     port: Annotated[int, _number(1, 65535, None, "The ops port.")] = 9000
+    token: Annotated[
+        str,
+        Meta(
+            max_length=4096,
+            description="Secret that all but /livez and /readyz have to bring as"
+            " `Authorization: Bearer …`; empty: none.",
+            extra={"secret": True},
+        ),
+    ] = ""
+    hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Names it answers to as Host beside loopback and its own address, without"
+            " port; /livez and /readyz answer to any."
+        ),
+    ] = ()
+
+    def __repr__(self) -> str:
+        return "OpsSettings(…)"  # the token
 
 
 class LogSettings(_Section, frozen=True):
@@ -264,17 +312,23 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     secrets_path: Path
 
 
-def find_config(option: Path | None) -> Path:
-    """The file of --config, else ./gateway.toml, else ./conf/gateway.toml, else ConfigError."""
+def find_config(option: Path | None, environ: Mapping[str, str]) -> Path:
+    """The file of --config, else of SLUICE_CONFIG, else ./gateway.toml, else ./run/gateway.toml.
+
+    ConfigError when there is none. Whether the file can be read is found out by `load`.
+    """
     if option is not None:
         return option
-    for candidate in (Path(FILE_NAME), Path("conf") / FILE_NAME):
-        if candidate.is_file():
+    if environ.get(CONFIG_VARIABLE):
+        return Path(environ[CONFIG_VARIABLE])
+    for candidate in (Path(FILE_NAME), Path(QUICKSTART_FOLDER) / FILE_NAME):
+        if os.path.isfile(candidate):  # false, too, in a folder that may not be looked into
             return candidate
     raise ConfigError(
         [
-            f"no {FILE_NAME} in the current folder or its folder conf;"
-            " name one with --config FILE, or make one: ./sluice init DIR"
+            f"no configuration: there is no {FILE_NAME} and no {QUICKSTART_FOLDER}/{FILE_NAME} in"
+            f" {Path.cwd()}; name one with --config FILE or {CONFIG_VARIABLE},"
+            " or make one: ./sluice init DIR"
         ]
     )
 
@@ -286,12 +340,14 @@ def load(path: Path | None, overrides: Sequence[str], environ: Mapping[str, str]
     """
     found = _Values()
     if path is not None:
+        _refuse_sample(path)
         found.read_file(path)
     found.read_environment(environ)
     found.read_overrides(overrides)
     found.check_ports()
+    found.check_ops()
     if found.faults:
-        raise ConfigError(found.faults)
+        raise ConfigError(found.faults, read=path)
     folder = path.parent.resolve() if path is not None else Path.cwd()
     plain: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
     for name, row in SETTINGS.items():
@@ -304,6 +360,17 @@ def load(path: Path | None, overrides: Sequence[str], environ: Mapping[str, str]
         config_dir=folder,
         secrets_path=folder / environ.get(SECRETS_VARIABLE, SECRETS_NAME),
     )
+
+
+def _refuse_sample(path: Path) -> None:
+    # Its store and its secrets would lie in the source tree.
+    if path.resolve() == SAMPLE:
+        raise ConfigError(
+            [
+                f"{path} is the sample, which is never a configuration itself; make a gateway's own"
+                f" with: ./sluice init DIR, and name that with --config FILE or {CONFIG_VARIABLE}"
+            ]
+        )
 
 
 def from_plain(plain: Mapping[str, Any]) -> Settings:
@@ -342,6 +409,9 @@ class _Values:
         except tomllib.TOMLDecodeError as error:
             self.faults.append(_syntax_fault(path, text, error))
             return
+        except (ValueError, RecursionError) as error:  # an integer of 5000 digits, 5000 brackets
+            self.faults.append(f"{path}: not TOML: {error}")
+            return
         lines = key_lines(text)
         for section, table in document.items():
             self._read_section(path, lines, section, table)
@@ -370,6 +440,18 @@ class _Values:
             if len(set(ports)) == 1 and overlap and False not in self._both(one, other, "enabled"):
                 named = self.origins.get(f"{other}.port") or self.origins.get(f"{one}.port")
                 self.faults.append(f"{named}: {other}.port {ports[0]} is also {one}.port")
+
+    def check_ops(self) -> None:
+        """Beyond loopback nobody knows who asks: it takes a token."""
+        enabled, host, token = (
+            self.values.get(name, SETTINGS[name].default)
+            for name in ("ops.enabled", "ops.host", "ops.token")
+        )
+        if enabled and not token and not is_loopback(str(host)):
+            self.faults.append(
+                f"{self.origins.get('ops.host', 'default')}: ops.host {host} is reached from other"
+                " machines: set ops.token, or leave ops.host at 127.0.0.1"
+            )
 
     def _both(self, one: str, other: str, key: str) -> list[object]:
         rows = [SETTINGS[name] for name in (f"{one}.{key}", f"{other}.{key}") if name in SETTINGS]
@@ -425,8 +507,13 @@ def _syntax_fault(path: Path, text: str, error: tomllib.TOMLDecodeError) -> str:
     place = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", message)
     if place is None:
         return f"{path}: {message}"
-    line = place[1] or text.count("\n") + 1
-    return f"{path}:{line}: {message[: place.start()]}"
+    what, line = message[: place.start()], int(place[1] or text.rstrip().count("\n") + 1)
+    key, equals, _ = text.split("\n")[line - 1].partition("=")
+    if what == "Cannot overwrite a value" and equals:
+        what = f'the key "{key.strip()}" is there twice'
+    elif what.startswith("Cannot declare "):
+        what = f"the table {key.strip()} is there twice"
+    return f"{path}:{line}: {what}"
 
 
 def _nearest_setting(name: str) -> str:

@@ -8,6 +8,12 @@ import tomllib
 from collections.abc import Iterator
 
 KeyPath = tuple[str, ...]
+EntryPath = tuple[str, int, str]
+"""An array of tables, which of its tables (from 0), and a key in it: "" for the table itself, outer
+and inner keys joined by points."""
+
+# What the last line of a statement of several lines holds: the end of an array or of a string.
+_ENDS = ("]", "}", '"""', "'''")
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
@@ -30,6 +36,35 @@ def key_lines(text: str) -> dict[KeyPath, int]:
     return lines
 
 
+def entry_lines(text: str) -> dict[EntryPath, int]:
+    """The first line of every table of the arrays of tables of an accepted text, and of its keys.
+
+    Tables that were written in one statement, as in `user = [{…}, {…}]`, share its line.
+    """
+    lines: dict[EntryPath, int] = {}
+    counts: dict[str, int] = {}
+    name = ""  # of the table that the statements are in
+    inner: KeyPath = ()
+    for number, statement, document in _statements(text):
+        ((outer, value),) = document.items()
+        if statement.lstrip().startswith("["):
+            name, inner = outer, _header(document)[1:]
+            if statement.lstrip().startswith("[[") and not inner:
+                counts[name] = counts.get(name, 0) + 1
+            lines.setdefault((name, counts.get(name, 1) - 1, ".".join(inner)), number)
+        elif not name and isinstance(value, list):
+            lines |= {(outer, index, ""): number for index in range(len(value))}
+        else:
+            for path in _paths(document):
+                lines.setdefault((name, counts.get(name, 1) - 1, ".".join((*inner, *path))), number)
+    return lines
+
+
+def _header(document: dict[str, object]) -> KeyPath:
+    """The path of a table by its header alone."""
+    return list(_paths(document))[-1]
+
+
 def _statements(text: str) -> Iterator[tuple[int, str, dict[str, object]]]:
     """(first line, text, decoded) of each statement; blank lines and comments are left out."""
     pending: list[str] = []
@@ -39,6 +74,8 @@ def _statements(text: str) -> Iterator[tuple[int, str, dict[str, object]]]:
         if not pending:
             first = number
         pending.append(line)
+        if len(pending) > 1 and not any(end in line for end in _ENDS):
+            continue  # else an array of 10,000 lines would be read 10,000 times
         statement = "\n".join(pending)
         try:
             document = tomllib.loads(statement)

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from conf import store_url
+
 MAX_SHOWN_CHARS = 60
 
 
@@ -28,6 +30,7 @@ class Setting(msgspec.Struct, frozen=True):
     choices: tuple[str, ...]
     low: int | None
     high: int | None
+    secret: bool
 
     @property
     def section(self) -> str:
@@ -45,7 +48,7 @@ class Setting(msgspec.Struct, frozen=True):
         if self.kind is bool:
             return "true or false"
         if self.kind is tuple:
-            return "a list of strings"
+            return 'a list of strings like ["A", "B"]'
         if self.kind is str:
             return "a string"
         return f"an integer from {self.low} to {self.high}"
@@ -65,6 +68,7 @@ def describe(name: str, annotated: object, default: object) -> Setting:
         choices=choices,
         low=meta.ge,
         high=meta.le,
+        secret=(meta.extra or {}).get("secret", False),
     )
 
 
@@ -74,7 +78,7 @@ def from_text(setting: Setting, text: str) -> object:
         return text
     try:
         return tomllib.loads("value = " + text)["value"]
-    except (tomllib.TOMLDecodeError, KeyError):
+    except (ValueError, KeyError, RecursionError):  # an integer of 5000 digits, 5000 brackets
         return text
 
 
@@ -84,13 +88,15 @@ def checked(setting: Setting, raw: object) -> object:
         value: Any = msgspec.convert(raw, setting.annotated)
     except msgspec.ValidationError:
         raise ValueError(f"{setting.expected} expected{_given(setting, raw)}") from None
+    if isinstance(value, str) and not value.isprintable():
+        raise ValueError("a string of printable characters in UTF-8 expected")
     check = _CHECKS.get(setting.name)
     return check(value) if check else value
 
 
 def _given(setting: Setting, raw: object) -> str:
-    if setting.name == "store.url":
-        return ""  # it may hold a password
+    if setting.secret or setting.name == "store.url":
+        return ""  # this one may hold a password
     if isinstance(raw, (str, int, float)):
         return f", {repr(raw)[:MAX_SHOWN_CHARS]} given"
     return f", a {type(raw).__name__} given"
@@ -131,17 +137,33 @@ def _public_url(value: Any) -> str:
 
 
 def _store_url(value: Any) -> str:
-    url = _split(value)
-    if url is not None and url.scheme == "sqlite" and not url.netloc and len(url.path) > 1:
-        if url.path == "/:memory:":
-            raise ValueError("a file is needed: several processes share the store")
-        return str(value)
-    if url is not None and url.scheme == "mysql" and url.hostname and len(url.path) > 1:
-        return str(value)
-    raise ValueError(
-        "sqlite:///FILE or mysql://host:port/database expected, with user:password@ before the host"
-        " (special characters of the password percent-encoded)"
-    )
+    return store_url.checked(value)
+
+
+def _host(value: Any) -> str:
+    if not store_url.is_host(value):
+        raise ValueError("an address like 127.0.0.1 or ::1, or the name of a host expected")
+    return str(value)
+
+
+def _hosts(value: Any) -> tuple[str, ...]:
+    if not all(map(store_url.is_host, value)):
+        raise ValueError("names or addresses without port expected, like gateway.internal")
+    return tuple(name.lower().removesuffix(".") for name in value)
+
+
+def _token(value: Any) -> str:
+    if not all("!" <= char <= "~" for char in value):
+        raise ValueError("visible ASCII characters without blanks expected")
+    return str(value)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, a name or an address, is this machine and nothing else reaches it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().removesuffix(".") == "localhost"
 
 
 def _split(value: str) -> urllib.parse.SplitResult | None:
@@ -160,6 +182,11 @@ def _currency(value: Any) -> str:
 
 
 _CHECKS: Mapping[str, Callable[[object], object]] = {
+    "server.host": _host,
+    "hub.host": _host,
+    "ops.host": _host,
+    "ops.token": _token,
+    "ops.hosts": _hosts,
     "server.trusted_proxies": _networks,
     "server.public_url": _public_url,
     "store.url": _store_url,

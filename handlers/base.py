@@ -6,7 +6,7 @@ Answers are written to the connection itself, in one write: Tornado's own way to
 
 import time
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 from tornado.web import RequestHandler
@@ -20,6 +20,7 @@ from handlers.relay.admit import Network, client_address
 from handlers.relay.call import Arrival
 from handlers.relay.pipeline import Relay, wall_ms
 from handlers.request import Request
+from handlers.telemetry import Telemetry, Unrecorded
 from store.ids import new_ulid
 
 CLIENT_REQUEST_ID_MAX = 128
@@ -67,6 +68,7 @@ class Site:
 
     settings: Settings
     relay: Relay
+    telemetry: Telemetry
     bodies: Deadlines
     trusted: tuple[Network, ...]
     base_url: str
@@ -85,7 +87,7 @@ class RelayHandler(RequestHandler):
         # cycle that keeps all of a request until the garbage collector comes by), and the headers
         # of an answer, which are written to the connection directly.
         self.request = request
-        self.connection = cast(ClientConnection, request.connection)
+        self.connection = request.connection  # type: ignore[assignment]
         self.initialize(site)
 
     def initialize(self, site: Site) -> None:
@@ -96,6 +98,11 @@ class RelayHandler(RequestHandler):
     def base_headers(self) -> tuple[Header, ...]:
         """The request id goes out with every answer, under both names that SDKs read."""
         return (("x-request-id", self.call_id), ("request-id", self.call_id))
+
+    @property
+    def endpoint(self) -> str | None:
+        """The path as records name it; None where it may be any text."""
+        return None
 
     @property
     def dialect(self) -> Family:
@@ -152,8 +159,19 @@ class RelayHandler(RequestHandler):
         self.connection.answer(status, (*self.base_headers(), *headers), body)
 
     def answer_fault(self, fault: Fault) -> None:
-        """Ends the request with an error in its dialect."""
-        envelope = self.dialect.encode_fault(fault, self.call_id)
+        """Ends the request with an error in its dialect; such a request makes no record."""
+        dialect = self.dialect
+        envelope = dialect.encode_fault(fault, self.call_id)
+        told = Unrecorded(
+            request_id=self.call_id,
+            family=dialect.name,
+            endpoint=self.endpoint,
+            status=envelope.status,
+            error_code=fault.code,
+            outcome="internal_error" if fault.condition is Condition.INTERNAL else "refused",
+            client_ip=self.client_ip(),
+        )
+        self.site.telemetry.not_recorded(told, wall_ms())
         self.respond(envelope.body, envelope.status, tuple(envelope.headers.items()))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
@@ -28,8 +29,14 @@ Header = tuple[str, str]
 QUEUED_MAX_BYTES = 65536  # read ahead of what is being worked on; then the client has to wait
 QUEUED_PIECE_BYTES = 1024  # what a piece costs besides its bytes: a head is much more in memory
 PARSED_AT_ONCE_BYTES = 16384  # of what has come; it may be a thousand requests
+PARSE_SLICE_S = 0.005  # then what has come waits for the next turn of the loop
 LINGER_MAX_BYTES = 1 << 20  # after an early answer: so much is still taken in and thrown away,
 LINGER_S = 2  # so long, that the client sees the answer and not a reset connection
+# The same for a body that is too large: most clients send all of it before they read. Not for any
+# number of connections, as each may have a worker read so much for nothing.
+LONG_LINGER_MAX_BYTES = 64 << 20
+LONG_LINGER_S = 30
+LONG_LINGERS_MAX = 64  # of a worker at one time; further ones linger shortly
 
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # for SO_LINGER
 _STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n" for s in HTTPStatus}
@@ -60,7 +67,11 @@ class Server(Protocol):
 
     def delegate(self, request: Request) -> Delegate: ...
 
-    def malformed(self, message: str) -> tuple[int, Sequence[Header], bytes]: ...
+    def malformed(
+        self, message: str, request: Request | None
+    ) -> tuple[int, Sequence[Header], bytes]: ...
+
+    def may_linger_long(self, connection: "ClientConnection") -> bool: ...
 
     def opened(self, connection: "ClientConnection") -> None: ...
 
@@ -142,6 +153,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._chunked = False
         self.head_sent = False  # an answer to the present request has begun
         self._linger_bytes: int | None = None
+        self._linger_max_bytes, self.linger_s = LINGER_MAX_BYTES, LINGER_S
         self.peer = ""
         self.served = 0
         self.since_s = server.now_s  # when it began to wait for a head, or to linger
@@ -162,6 +174,12 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         asked = self._request
         self._write(head if asked is not None and asked.method == "HEAD" else head + body)
         self._end_answer()
+
+    def linger_long(self) -> None:
+        """The answer that follows is early, and the client has much to send: it is listened to
+        longer than others, when there are not too many of its kind."""
+        if self._server.may_linger_long(self):
+            self._linger_max_bytes, self.linger_s = LONG_LINGER_MAX_BYTES, LONG_LINGER_S
 
     def start(self, status: int, headers: Sequence[Header], first: bytes) -> bool:
         """Sends the head of an answer of unknown length and its first bytes; False: buffer full."""
@@ -235,7 +253,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
     def data_received(self, data: bytes) -> None:
         if self._linger_bytes is not None:
             self._linger_bytes += len(data)
-            if self._linger_bytes > LINGER_MAX_BYTES:
+            if self._linger_bytes > self._linger_max_bytes:
                 self.close()
         elif not self._deaf:
             self._unparsed = data
@@ -250,10 +268,17 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
 
     def _parse(self) -> None:
         """Reads what has come, as far as it may be read ahead."""
+        began_s = 0.0
         while self._unparsed and self._reading and not self._deaf:
             data = self._unparsed
             self._unparsed = b""
             if len(data) > PARSED_AT_ONCE_BYTES:
+                now_s = time.monotonic()
+                began_s = began_s or now_s
+                if now_s - began_s > PARSE_SLICE_S:
+                    self._unparsed = data
+                    self._parse_on_later()
+                    return
                 view = memoryview(data)
                 data, self._unparsed = view[:PARSED_AT_ONCE_BYTES], view[PARSED_AT_ONCE_BYTES:]
             try:
@@ -262,6 +287,14 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
                 log.exception("a request could not be taken in")
                 self._deaf = True
                 self.drop()
+
+    def _parse_on_later(self) -> None:
+        """Others have their turn first: in a body of tiny chunks every byte costs as much as a
+        kilobyte of another."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._reading = False
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._go_on)
 
     def take(self, kind: int, value: Any) -> None:
         """Works on a piece of a request, or lets it wait for its turn. For the reader."""
@@ -288,7 +321,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             waits = self._request is not None if self._whole else self._preparing
             if waits:
                 return False
-            self._refuse(value)
+            self._refuse(value, self._request)
         elif self._preparing:
             return False
         elif self._delegate is not None:
@@ -302,7 +335,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
     def _begin(self, request: Request) -> None:
         fault = head_fault(request)
         if fault:
-            self._refuse(fault)
+            self._refuse(fault, request)
             return
         self.served += 1
         self._request, self._keep_alive = request, request.keep_alive and self._keep_alive
@@ -392,11 +425,12 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             with contextlib.suppress(OSError):  # reset in this very moment
                 self._transport.write_eof()
 
-    def _refuse(self, message: str) -> None:
-        """What came is no HTTP: the answer says so, and nothing is read any more."""
+    def _refuse(self, message: str, request: Request | None) -> None:
+        """What came is no HTTP: the answer says so, and nothing is read any more. `request`: whose
+        head was understood, if any was."""
         self._deaf = True
         if self._request is not None and self.head_sent:
             self.drop()
             return
         self._keep_alive = self._whole = False
-        self.answer(*self._server.malformed(message))
+        self.answer(*self._server.malformed(message, request))

@@ -33,6 +33,11 @@ class InferenceHandler(BodyHandler):
     _running = False
 
     @property
+    def endpoint(self) -> str:
+        """The path as records name it."""
+        return self.operation.endpoint
+
+    @property
     def dialect(self) -> Family:
         """Errors of an entry come in its family's shape, whoever calls."""
         return self.family
@@ -47,7 +52,7 @@ class InferenceHandler(BodyHandler):
         if entry is MISS:
             return self._check_later(secret)
         if entry is None:
-            raise Fault(Condition.INVALID_KEY)
+            raise admit.unknown_key(secret)
         self._check_key(entry)
         return None
 

@@ -200,7 +200,10 @@ class BodyHandler(RelayHandler):
         self.refusal = fault
         self._forget_body()
         oversized = fault.condition is Condition.TOO_LARGE or self._announces_too_much()
-        if self.request.expects_continue() or (oversized and not self._proxy_sends_it_all()):
+        early = oversized and not self._proxy_sends_it_all()
+        if early:
+            self.connection.linger_long()
+        if early or self.request.expects_continue():
             self._end_refused()
         else:
             self._expect_body()

@@ -8,9 +8,9 @@ import logging
 import queue
 import sys
 import threading
-import time
+from types import TracebackType
 
-from adapters.jsonio import dumps
+from handlers.telemetry import LineForm
 
 QUEUE_MAX = 10_000  # blocks and records that wait for stderr; beyond it they are dropped, counted
 STOP_WITHIN_S = 2  # for the lines that wait, and again for the last of them
@@ -20,9 +20,9 @@ _STOP = object()
 class LogThread(logging.Handler):
     """Writes to stderr in a thread of its own."""
 
-    def __init__(self, json_lines: bool) -> None:
+    def __init__(self, form: LineForm) -> None:
         super().__init__()
-        self._json_lines = json_lines
+        self._form = form
         self._queue: queue.Queue[object] = queue.Queue(QUEUE_MAX)
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self.dropped = 0
@@ -35,6 +35,11 @@ class LogThread(logging.Handler):
         # Its debug lines name curl's requests; tornado.access would double the calls' lines.
         for name in ("tornado.access", "tornado.curl_httpclient", "asyncio", "peewee"):
             logging.getLogger(name).setLevel(logging.WARNING)
+        logging.captureWarnings(True)
+        sys.excepthook = self._uncaught
+        threading.excepthook = lambda args: self._uncaught(
+            args.exc_type, args.exc_value, args.exc_traceback
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -56,13 +61,19 @@ class LogThread(logging.Handler):
         message = _message_of(record)
         if record.exc_info:
             message += " | " + logging.Formatter().formatException(record.exc_info)
-        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        at += f".{int(record.msecs):03d}Z"
-        level = record.levelname.lower()
-        if not self._json_lines:
-            return f"{at} {level} {record.name}: " + " | ".join(message.splitlines())
-        fields = {"at": at, "level": level, "logger": record.name, "message": message}
-        return dumps(fields).decode()
+        at_ms = int(record.created) * 1000 + int(record.msecs)
+        return self._form(at_ms, record.levelname.lower(), record.name, message, {})
+
+    def _uncaught(
+        self,
+        kind: type[BaseException],
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """What nobody has caught: written at once, for the process may be at its end."""
+        told = (kind, error or kind(), trace)
+        record = logging.LogRecord("sluice", logging.CRITICAL, "", 0, "uncaught", (), told)
+        self._write(self.format(record).encode("utf-8", "backslashreplace") + b"\n")
 
     def _put(self, item: object) -> None:
         try:
@@ -76,11 +87,14 @@ class LogThread(logging.Handler):
             if item is _STOP:
                 return
             assert isinstance(item, bytes)
-            try:
-                sys.stderr.buffer.write(item)
-                sys.stderr.buffer.flush()
-            except OSError:
-                self.dropped += 1  # nobody reads stderr any more; the calls go on
+            self._write(item)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            sys.stderr.buffer.write(data)
+            sys.stderr.buffer.flush()
+        except OSError:
+            self.dropped += 1  # nobody reads stderr any more; the calls go on
 
 
 def _message_of(record: logging.LogRecord) -> str:

@@ -32,6 +32,11 @@ class ModelsHandler(BodyHandler):
     READS_BODY = False
 
     @property
+    def endpoint(self) -> str:
+        """The path without a model's name."""
+        return PREFIXES[self.request.path.startswith(PREFIXES[1])]
+
+    @property
     def dialect(self) -> Family:
         """The family of the caller, by its headers; under /v1beta there is one alone."""
         if self.request.path.startswith(PREFIXES[1]):
@@ -47,7 +52,7 @@ class ModelsHandler(BodyHandler):
         if entry is MISS:
             return self._check_later(secret)
         if entry is None:
-            raise Fault(Condition.INVALID_KEY)
+            raise admit.unknown_key(secret)
         self._check_key(entry)
         return None
 

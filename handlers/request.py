@@ -5,16 +5,29 @@ must have, what a request that asks for another protocol becomes. No socket, no 
 to whoever takes them, which is handlers.connection.
 """
 
+import re
+from functools import lru_cache
 from typing import Any, Protocol
 
 import httptools
 from tornado import httputil
 
 HEAD_MAX_BYTES = 65536
+HOST_MAX_CHARS = 512  # twice what a name can have: hosts are remembered, whoever sends them
+# Of a whole body, with its trailers where they come in pieces; no client is known to send any.
+CHUNK_EXTENSIONS_MAX_BYTES = 4096
 
 # Pieces of a request; BROKEN stands for what is none, with the reason.
 HEAD, BODY, END, BROKEN = range(4)
 _HEAD_TOO_LARGE = "The request head is larger than 64 KiB."
+_EXTENSIONS_TOO_LARGE = "The chunk extensions of the body are larger than 4 KiB in all; send none."
+_EXTENSION = re.compile(rb"\n[0-9A-Fa-f]+(;[^\r\n]*)")
+_LINE = re.compile(rb"\A[^\r\n]*")
+_NO_HOST = "A request has exactly one Host header."
+_MALFORMED_HOST = "The Host header is not the name or address of a host, with or without a port."
+_LINE_ENDS_BYTES = 4  # of a chunk: behind its size and behind its data
+# A name or an address, with a port or without (RFC 3986 §3.2.2, §3.2.3); no userinfo, no blanks.
+_HOST = re.compile(r"(?:[\w.~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.%\w-]+\])(?::[0-9]{0,5})?", re.ASCII)
 
 
 class Taker(Protocol):
@@ -47,6 +60,60 @@ class Request(httputil.HTTPServerRequest):
         return self.announces_body() and self.headers["expect"].lower() == "100-continue"
 
 
+class ChunkExtensions:
+    """Counts what the size lines of a chunked body hold beside the sizes.
+
+    The parser skips it unseen: it is what is left of the bytes given when data, sizes and line ends
+    are taken off. In the bytes that hold the head, too, or the end of the body, it is searched for.
+    """
+
+    __slots__ = (
+        "_before_bytes", "_chunk_bytes", "_data", "_in_chunk", "_in_line", "_only_body",
+        "_rest_bytes",
+    )  # fmt: skip
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self._data = data  # that is being parsed
+        self._only_body = False
+        self._before_bytes = 0  # counted in earlier data
+        self._rest_bytes = 0
+        self._chunk_bytes = 0  # of the data of the present chunk
+        self._in_chunk = False  # behind its size line
+        self._in_line = False  # the data begins in a size line
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """More of the body is about to be parsed."""
+        self._in_line = not self._in_chunk
+        self._before_bytes = self.counted_bytes()
+        self._data, self._rest_bytes, self._only_body = data, len(data), True
+
+    def body(self, size_bytes: int) -> None:
+        """So much of it is data of the body."""
+        self._rest_bytes -= size_bytes
+        self._chunk_bytes += size_bytes
+
+    def chunk_began(self) -> None:
+        """A size line is over."""
+        self._in_chunk = True
+
+    def chunk_ended(self) -> None:
+        """A chunk is over."""
+        self._in_chunk = False
+        self._rest_bytes -= len(f"{self._chunk_bytes:x}") + _LINE_ENDS_BYTES
+        self._chunk_bytes = 0
+
+    def counted_bytes(self, *, ended: bool = False) -> int:
+        """Bytes of extensions so far; `ended`: another request may stand behind the body."""
+        if self._only_body:
+            counted = self._before_bytes + self._rest_bytes
+            if not ended or counted <= CHUNK_EXTENSIONS_MAX_BYTES:
+                return counted
+        found = _EXTENSION.findall(self._data)
+        if self._in_line:
+            found += _LINE.findall(self._data)
+        return self._before_bytes + sum(map(len, found))
+
+
 class RequestReader:
     """What httptools calls: puts heads together and hands the pieces of requests on."""
 
@@ -58,10 +125,15 @@ class RequestReader:
         self._head_bytes = 0
         self._unseen_bytes = 0  # that came since a piece was handed on
         self._body_header = b""  # of a request that asks for another protocol
+        self._fed: bytes | memoryview = b""  # what is being parsed
+        self._extensions: ChunkExtensions | None = None  # of a chunked body that is on its way
 
     def feed(self, data: bytes | memoryview) -> None:
         """Takes bytes of the client."""
         self._unseen_bytes += len(data)
+        self._fed = data
+        if self._extensions is not None:
+            self._extensions.feed(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -73,8 +145,15 @@ class RequestReader:
             raise
         except httptools.HttpParserError as error:
             self._connection.take(BROKEN, f"The request is not valid HTTP/1.1: {error}.")
+        self._fed = b""  # an open stream must not keep the bytes of its request
         if self._unseen_bytes > HEAD_MAX_BYTES:
             self._connection.take(BROKEN, _HEAD_TOO_LARGE)
+        elif self._extensions is not None:
+            self._check(self._extensions.counted_bytes())
+
+    def _check(self, extension_bytes: int) -> None:
+        if extension_bytes > CHUNK_EXTENSIONS_MAX_BYTES:
+            self._connection.take(BROKEN, _EXTENSIONS_TOO_LARGE)
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -88,6 +167,8 @@ class RequestReader:
         url, fields, head_bytes = self._url, self._fields, self._head_bytes
         self._url, self._fields = b"", {}
         self._unseen_bytes = self._head_bytes = 0
+        if "transfer-encoding" in fields:
+            self._extensions = ChunkExtensions(self._fed)
         if self._body_header:
             self._body_header = b""
         elif len(url) + head_bytes > HEAD_MAX_BYTES:
@@ -111,12 +192,25 @@ class RequestReader:
 
     def on_body(self, body: bytes) -> None:
         self._unseen_bytes = 0
+        if self._extensions is not None:
+            self._extensions.body(len(body))
         self._connection.take(BODY, body)
+
+    def on_chunk_header(self) -> None:
+        if self._extensions is not None:
+            self._extensions.chunk_began()
+
+    def on_chunk_complete(self) -> None:
+        if self._extensions is not None:
+            self._extensions.chunk_ended()
 
     def on_message_complete(self) -> None:
         self._unseen_bytes = 0
         self._fields.clear()  # trailers; they must not get into the next head
         self._head_bytes = 0
+        if self._extensions is not None:
+            self._check(self._extensions.counted_bytes(ended=True))
+            self._extensions = None
         if not self._body_header:
             self._connection.take(END, None)
 
@@ -126,10 +220,20 @@ def head_fault(request: Request) -> str:
     if request.version not in ("HTTP/1.1", "HTTP/1.0"):
         return "The request line has no HTTP version that is spoken here (1.1, 1.0)."
     headers = request.headers
-    if "transfer-encoding" in headers and headers["transfer-encoding"].lower() != "chunked":
-        return "The only transfer-encoding of a request is chunked."
-    # Two Host lines would stand joined here, and no host's name has a comma.
+    if "transfer-encoding" in headers:
+        if request.version == "HTTP/1.0":
+            return "A request of HTTP/1.0 has no transfer-encoding; send its content-length."
+        if headers["transfer-encoding"].lower() != "chunked":
+            return "The only transfer-encoding of a request is chunked."
     host = headers.get("host")
-    if (host is None and request.version == "HTTP/1.1") or "," in (host or ""):
-        return "A request has exactly one Host header."
-    return ""
+    if host is None:
+        return _NO_HOST if request.version == "HTTP/1.1" else ""
+    return _host_fault(host) if len(host) <= HOST_MAX_CHARS else _MALFORMED_HOST
+
+
+@lru_cache(maxsize=256)
+def _host_fault(host: str) -> str:
+    # Two Host lines stand joined here, and no host's name has a comma.
+    if "," in host:
+        return _NO_HOST
+    return "" if _HOST.fullmatch(host) else _MALFORMED_HOST

@@ -3,6 +3,7 @@
 Paths are compared exactly, in one dictionary: a list of patterns costs more with each route.
 """
 
+from adapters.family import Family
 from handlers.base import Site
 from handlers.chat_completions import ChatCompletionsHandler
 from handlers.fallback import FallbackHandler, LivezHandler, RootHandler
@@ -45,6 +46,10 @@ class Router:
         path = request.path
         handler = ROUTES.get(path) or _by_pattern(path, request.method)
         return HandlerRun(handler(request, self._site))
+
+    def dialect(self, request: Request) -> Family:
+        """The family whose error shape a request gets."""
+        return self.delegate(request).handler.dialect
 
 
 def _by_pattern(path: str, method: str | None) -> type[BodyHandler]:

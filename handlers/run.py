@@ -19,20 +19,20 @@ _FAILED = "request %s failed"
 class HandlerRun:
     """What a connection feeds; a handler's bug ends in E37, never in silence."""
 
-    __slots__ = ("_handler", "_preparing", "_work")
+    __slots__ = ("_preparing", "_work", "handler")
 
     def __init__(self, handler: BodyHandler) -> None:
-        self._handler = handler
+        self.handler = handler
         self._preparing: asyncio.Task[None] | None = None  # the loop itself holds no task
         self._work: Coroutine[Any, Any, None] | None = None
 
     def headers_received(self) -> "asyncio.Future[None] | None":
         """The head is here; a future when the body has to wait for it."""
         try:
-            work = self._handler.prepare()
+            work = self.handler.prepare()
         except Exception:
-            log.exception(_FAILED, self._handler.call_id)
-            self._handler.write_error(500)
+            log.exception(_FAILED, self.handler.call_id)
+            self.handler.write_error(500)
             return None
         if work is not None:
             self._preparing = asyncio.create_task(self._guarded(work))
@@ -40,22 +40,22 @@ class HandlerRun:
 
     def data_received(self, chunk: bytes) -> None:
         """A piece of the body."""
-        self._handler.data_received(chunk)
+        self.handler.data_received(chunk)
 
     def finish(self) -> None:
         """The body was here."""
         try:
-            self._work = self._handler.body_done()
+            self._work = self.handler.body_done()
         except Exception:
-            log.exception(_FAILED, self._handler.call_id)
-            self._handler.write_error(500)
+            log.exception(_FAILED, self.handler.call_id)
+            self.handler.write_error(500)
             return
         if self._work is not None:
             self._go_on()
 
     def on_connection_close(self) -> None:
         """The client is gone, or its request was answered before the body was here."""
-        self._handler.on_connection_close()
+        self.handler.on_connection_close()
 
     def _go_on(self, waited_for: object = None) -> None:
         """Works until something has to be waited for. A task would begin a turn later; but without
@@ -66,8 +66,8 @@ class HandlerRun:
         except StopIteration:
             return
         except (Exception, asyncio.CancelledError):
-            log.exception(_FAILED, self._handler.call_id)
-            self._handler.write_error(500)
+            log.exception(_FAILED, self.handler.call_id)
+            self.handler.write_error(500)
             return
         if future is None:
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -78,5 +78,5 @@ class HandlerRun:
         try:
             await work
         except Exception:
-            log.exception(_FAILED, self._handler.call_id)
-            self._handler.write_error(500)
+            log.exception(_FAILED, self.handler.call_id)
+            self.handler.write_error(500)

@@ -13,7 +13,8 @@ from email.utils import formatdate
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from handlers.base import Site
-from handlers.connection import LINGER_S, ClientConnection, Header
+from handlers.connection import LINGER_S, LONG_LINGERS_MAX, ClientConnection, Header
+from handlers.request import Request
 from handlers.routes import Router
 from store.ids import new_ulid
 
@@ -29,8 +30,10 @@ class RelayServer:
     def __init__(self, site: Site) -> None:
         self._loop = asyncio.get_running_loop()
         self._site = site
-        self.delegate = Router(site).delegate  # who takes a request
+        self._router = Router(site)
+        self.delegate = self._router.delegate  # who takes a request
         self._connections: set[ClientConnection] = set()
+        self._lingering_long: set[ClientConnection] = set()
         self._listeners: list[socket.socket] = []
         self._resting: list[socket.socket] = []
         self._accepting: set[asyncio.Task[object]] = set()
@@ -47,13 +50,23 @@ class RelayServer:
 
     # ---- for connections -------------------------------------------------------------------------
 
-    def malformed(self, message: str) -> tuple[int, Sequence[Header], bytes]:
-        """The answer to what is no HTTP request; no path tells a dialect."""
+    def malformed(
+        self, message: str, request: Request | None
+    ) -> tuple[int, Sequence[Header], bytes]:
+        """The answer to what is no HTTP request, in the dialect of its path when it has one."""
         call_id = new_ulid()
         fault = Fault(Condition.INVALID_FIELD, message)
-        envelope = FAMILIES["chat_completions"].encode_fault(fault, call_id)
+        family = FAMILIES["chat_completions"] if request is None else self._router.dialect(request)
+        envelope = family.encode_fault(fault, call_id)
         ids = (("x-request-id", call_id), ("request-id", call_id))
         return envelope.status, (*ids, *envelope.headers.items()), envelope.body
+
+    def may_linger_long(self, connection: ClientConnection) -> bool:
+        """Whether a connection may have one of the few long times after an early answer."""
+        if len(self._lingering_long) >= LONG_LINGERS_MAX:
+            return False
+        self._lingering_long.add(connection)
+        return True
 
     def opened(self, connection: ClientConnection) -> None:
         """A connection is there."""
@@ -62,6 +75,7 @@ class RelayServer:
     def closed(self, connection: ClientConnection) -> None:
         """A connection is gone."""
         self._connections.discard(connection)
+        self._lingering_long.discard(connection)
 
     # ---- for the worker --------------------------------------------------------------------------
 
@@ -84,7 +98,7 @@ class RelayServer:
 
     def _patience_ends_s(self, connection: ClientConnection) -> float:
         if connection.lingers:
-            return connection.since_s + LINGER_S
+            return connection.since_s + (LINGER_S if self.draining else connection.linger_s)
         if not connection.waits_for_head:
             return math.inf
         if self.draining:

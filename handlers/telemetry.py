@@ -4,8 +4,10 @@ Lines of calls are gathered and handed to the log's thread once a second, since 
 would cost a call more than its settlement.
 """
 
+import logging
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,8 +18,46 @@ from store.usage import UsageRecord
 
 REPORT_MAX_BYTES = 4096  # a pipe takes so much in one piece
 LINES_MAX = 20_000  # call lines of one second; more are dropped and counted
+UNRECORDED_MAX = 20  # lines of one second about requests that make no record
+
+log = logging.getLogger("sluice.http")
+
+LineForm = Callable[[int, str, str, str, Mapping[str, object]], str]
+"""at_ms, level, logger, message, further fields -> a line without its end."""
 
 _encode = msgspec.json.Encoder().encode
+_ENDS = tuple(f".{ms:03d}Z" for ms in range(1000))
+
+
+class Unrecorded(msgspec.Struct, frozen=True):
+    """A request that was refused and makes no usage record: there is no known key, or no endpoint.
+    `endpoint` is None where the path is any text."""
+
+    request_id: str
+    family: str
+    endpoint: str | None
+    status: int
+    error_code: str
+    outcome: str
+    client_ip: str
+
+
+class _Stamps:
+    """Times of lines: the long part of one is made once a second."""
+
+    __slots__ = ("_prefix", "_second")
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._prefix = ""
+
+    def of(self, at_ms: int) -> str:
+        """RFC 3339 UTC with milliseconds."""
+        second, ms = divmod(at_ms, 1000)
+        if second != self._second:
+            self._second = second
+            self._prefix = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return self._prefix + _ENDS[ms]
 
 
 @dataclass(slots=True)
@@ -26,9 +66,11 @@ class Telemetry:
 
     report_fd: int
     write: Callable[[bytes], None] | None  # None: calls are not logged
-    json_lines: bool
+    text: LineForm | None = None  # None: lines are JSON
     dropped: int = 0
     _lines: list[bytes] = field(default_factory=list)
+    _stamps: _Stamps = field(default_factory=_Stamps)
+    _unrecorded: int = 0  # of this second
 
     def call_ended(self, record: UsageRecord) -> None:
         """A call is settled: its line joins the next write."""
@@ -37,13 +79,37 @@ class Telemetry:
         if len(self._lines) >= LINES_MAX:
             self.dropped += 1
             return
-        self._lines.append(_json_line(record) if self.json_lines else _text_line(record))
+        at_ms = record.started_ms + (record.duration_ms or 0)
+        line = _line_of(record, self._stamps.of(at_ms))
+        self._lines.append(_json_line(line) if self.text is None else self._text_line(line, at_ms))
+
+    def not_recorded(self, one: Unrecorded, at_ms: int) -> None:
+        """A request was refused that makes no record: a line, so that its id can be traced; only
+        the first ones of a second, for anybody can send such."""
+        self._unrecorded += 1
+        if self.write is None or self._unrecorded > UNRECORDED_MAX:
+            return
+        head = (self._stamps.of(at_ms), "info", "call", one.request_id, None, None, one.family)
+        told = (one.endpoint, None, None, None, one.status, one.error_code, one.outcome)
+        line = _Line(*head, *told, None, 0, None, None, 0, 0, 0, "0", one.client_ip)
+        self._lines.append(_json_line(line) if self.text is None else self._text_line(line, at_ms))
 
     def flush(self) -> None:
-        """Hands the gathered lines on."""
+        """Hands the gathered lines on; called once a second."""
+        more, self._unrecorded = self._unrecorded - UNRECORDED_MAX, 0
+        if more > 0:
+            log.info("%d more requests without a known key or endpoint were refused", more)
         if self._lines and self.write is not None:
-            self.write(b"".join(self._lines))
+            self._lines.append(b"")
+            self.write(b"\n".join(self._lines))
             self._lines.clear()
+
+    def _text_line(self, line: "_Line", at_ms: int) -> bytes:
+        assert self.text is not None
+        fields = msgspec.structs.asdict(line)
+        level, event = fields.pop("level"), fields.pop("event")
+        del fields["at"]
+        return self.text(at_ms, level, event, "", fields).encode("utf-8", "backslashreplace")
 
     def report(self, state: dict[str, object]) -> None:
         """Tells the supervisor; a report that does not fit into the pipe now is not repeated."""
@@ -61,65 +127,68 @@ class Telemetry:
 class _Line(msgspec.Struct, gc=False):
     """What a call's line says, in this order."""
 
+    at: str
+    level: str
     event: str
-    id: str
-    user: str
-    key_id: str
-    endpoint: str
+    request_id: str
+    user: str | None
+    key_id: str | None
+    family: str
+    endpoint: str | None
     model: str | None
+    group: str | None
     channel: str | None
-    stream: bool | None
     status: int | None
-    outcome: str
     error_code: str | None
+    outcome: str
+    stream: bool | None
+    attempts: int
+    ttft_ms: int | None
+    duration_ms: int | None
+    tokens: int
     input_tokens: int
     output_tokens: int
     cost: str
-    ttft_ms: int | None
-    duration_ms: int | None
-    attempts: int
     client_ip: str | None
 
 
-def _line_of(record: UsageRecord) -> _Line:
+def _line_of(record: UsageRecord, at: str) -> _Line:
+    read, written = record.input_tokens, record.output_tokens
     # By position: to match the names takes longer than all the rest.
     return _Line(
+        at,
+        "info",
         "call",
         record.id,
         record.user,
         record.key_id,
+        record.family,
         record.endpoint,
         record.model,
+        record.group,
         record.channel,
-        record.stream,
         record.status,
-        record.outcome,
         record.error_code,
-        record.input_tokens,
-        record.output_tokens,
-        format_money(record.cost_nanos),
+        record.outcome,
+        record.stream,
+        len(record.attempts),
         record.ttft_ms,
         record.duration_ms,
-        len(record.attempts),
+        read
+        + written
+        + record.cache_read_tokens
+        + record.cache_write_tokens
+        + record.cache_write_1h_tokens
+        + record.reasoning_tokens,
+        read,
+        written,
+        format_money(record.cost_nanos),
         record.client_ip,
     )
 
 
-def _json_line(record: UsageRecord) -> bytes:
-    line = _line_of(record)
+def _json_line(line: _Line) -> bytes:
     try:
-        return _encode(line) + b"\n"
+        return _encode(line)
     except UnicodeEncodeError:  # a lone surrogate
-        return dumps(msgspec.structs.asdict(line)) + b"\n"
-
-
-def _text_line(record: UsageRecord) -> bytes:
-    fields = msgspec.structs.asdict(_line_of(record)).items()
-    pairs = [f"{name}={_one_word(value)}" for name, value in fields if value is not None]
-    return (" ".join(pairs) + "\n").encode("utf-8", "backslashreplace")
-
-
-def _one_word(value: object) -> str:
-    """The value as one word: a model's name is the caller's and could hold a line like ours."""
-    text = str(value)
-    return text if text.isprintable() and " " not in text else dumps(text).decode()
+        return dumps(msgspec.structs.asdict(line))

@@ -18,9 +18,12 @@ from store.ids import ULID_CHARS
 from store.journal import lock_path, remove_journal, still_named, try_lock
 from store.journal_lines import (
     CLOSE,
+    HANDED,
     MARK,
     OPEN,
     SEGMENT_BYTES,
+    Damage,
+    HandedLine,
     JournalReader,
     MarkLine,
     OpenLine,
@@ -29,6 +32,7 @@ from store.journal_lines import (
     lost_record,
     segment_path,
     segment_starts,
+    with_check,
 )
 from store.usage import UsageRecord
 
@@ -37,7 +41,7 @@ log = logging.getLogger(__name__)
 WIPE_BYTES = 256 * 1024
 
 _decode_open = msgspec.json.Decoder(OpenLine).decode
-_decode_mark = msgspec.json.Decoder(MarkLine).decode
+_decode_mark = msgspec.json.Decoder(MarkLine | HandedLine).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -58,6 +62,8 @@ class Orphan:
         self.directory = directory
         self.id = journal_id
         self.reader = JournalReader(directory, journal_id)
+        self.damaged: list[Damage] = []
+        """Damage before `applied_offset` that close_open_calls saw: nobody reads there again."""
         self._lock_fd = lock_fd
 
     @classmethod
@@ -81,7 +87,7 @@ class Orphan:
         starts = segment_starts(self.directory, self.id)
         if not starts:
             return applied_offset
-        end, lost = self._lost_calls(starts, node)
+        end, lost = self._lost_calls(starts, applied_offset, node)
         # Beyond its own end only after a power loss on a disk that does not keep its word.
         position = max(end, applied_offset)
         self._wipe(position, starts)
@@ -99,16 +105,23 @@ class Orphan:
         remove_journal(self.directory, self.id)
         self.release()
 
-    def _lost_calls(self, starts: list[int], node: str) -> tuple[int, list[UsageRecord]]:
+    def _lost_calls(
+        self, starts: list[int], applied_offset: int, node: str
+    ) -> tuple[int, list[UsageRecord]]:
         opened: dict[bytes, bytes] = {}
         marked: dict[bytes, bytes] = {}
         end = starts[0]
-        for line_end, line in self.reader.lines(starts[0], starts[-1] + SEGMENT_BYTES):
-            end = line_end
+        self.damaged.clear()
+        for line_end, line, damage in self.reader.pieces(starts[0], starts[-1] + SEGMENT_BYTES):
+            if damage is not None and damage.end <= applied_offset:
+                self.damaged.append(damage)
+            # What is torn, with nothing behind it, is what the process was writing at its end.
+            if line or (damage is not None and damage.whole):
+                end = line_end
             call_id, kind = line_call_id(line), line_kind(line)
             if kind == OPEN:
                 opened[call_id] = line
-            elif kind == MARK and call_id in opened:
+            elif kind in (MARK, HANDED) and call_id in opened:
                 marked[call_id] = line
             elif kind == CLOSE:
                 opened.pop(call_id, None)
@@ -126,8 +139,8 @@ class Orphan:
         return end, records
 
     def _wipe(self, position: int, starts: list[int]) -> None:
-        """Clear what lies behind the end: parts of lines, or lines behind a hole, that a power
-        loss left and that must not come to life when lines are written before them.
+        """Clear what lies behind the end: parts of lines that a power loss left and that must not
+        become part of the lines that are written there.
         """
         for start in starts:
             if start + SEGMENT_BYTES > position:
@@ -138,7 +151,7 @@ class Orphan:
         parts: dict[int, bytearray] = {}
         begin = position
         for record in records:
-            data = _encode(record) + b"\n"
+            data = with_check(_encode(record))
             start = position - position % SEGMENT_BYTES
             if position - start + len(data) > SEGMENT_BYTES:
                 position = start = start + SEGMENT_BYTES

@@ -4,19 +4,19 @@ Each is one transaction that is all or nothing: the rows, an audit row for every
 secrets masked, and the change log that running gateways read. Blocking; for commands and the Hub.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import peewee
 
 from store import audit, changes
-from store.database import snapshot_read, transaction
+from store.database import database_ms, snapshot_read, transaction
 from store.document import Document, Identity, label
 from store.document_kinds import plain
 from store.errors import Refused
-from store.ids import now_ms
 from store.objects import Sealing, State, Stored, Writer, find, load
-from store.plan import CREATE, REMOVE, Step, Vendors, judge, make_plan
+from store.plan import CREATE, REMOVE, Step, Vendors, final_fields, judge, make_plan
+from store.remarks import remarks
 from store.words import entry_from_words, named
 
 CATALOG_KINDS = frozenset({"model", "group", "channel"})
@@ -43,10 +43,14 @@ class MadeKey:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an edit did (or would do); `keys` is empty for a dry run."""
+    """What an edit did (or would do); `keys` is empty for a dry run.
+
+    `remarks`: what of a document will hardly do what was meant, though it is no fault.
+    """
 
     changes: list[Change]
     keys: list[MadeKey]
+    remarks: list[str] = field(default_factory=list)
 
 
 class Editor:
@@ -70,16 +74,34 @@ class Editor:
         self._actor = actor
         self._environ = environ or {}
 
-    def apply(self, document: Document, *, prune: bool = False, dry_run: bool = False) -> Outcome:
-        """Bring the store to what the document says; idempotent. Refused with all faults."""
+    def apply(
+        self,
+        document: Document,
+        *,
+        prune: bool = False,
+        dry_run: bool = False,
+        faults: Sequence[str] = (),
+    ) -> Outcome:
+        """Bring the store to what the document says; idempotent. Refused with all faults, `faults`
+        that reading the document has found among them.
+        """
+        found: list[str] = []
 
         def plan(state: State) -> list[Step]:
-            return self._plan(state, document, prune=prune)
+            try:
+                steps = self._plan(state, document, prune=prune)
+            except Refused as error:
+                raise Refused([*faults, *error.faults]) from None
+            if faults:
+                raise Refused(faults)
+            found[:] = remarks(final_fields(state, steps), document)
+            return steps
 
         # Once without the write lock: faults show early, and slow password hashes are ready
         # before everybody else has to wait.
         planned = snapshot_read(self._db, lambda: plan(load(self._db)))
-        return Outcome(_changes(planned), []) if dry_run else self._carry_out(plan)
+        outcome = Outcome(_changes(planned), []) if dry_run else self._carry_out(plan)
+        return replace(outcome, remarks=found)
 
     def create(self, kind: str, name: str, words: Mapping[str, str]) -> Outcome:
         """Make one object from command-line words; Refused when it exists or has faults.
@@ -148,7 +170,7 @@ class Editor:
         return self._carry_out(plan)
 
     def _plan(self, state: State, document: Document, *, prune: bool = False) -> list[Step]:
-        at_ms = now_ms()
+        at_ms = database_ms(self._db)
         return make_plan(state, document, self._sealing, self._vendors, at_ms=at_ms, prune=prune)
 
     def _carry_out(self, plan: Callable[[State], list[Step]]) -> Outcome:

@@ -10,7 +10,8 @@ from typing import Any
 
 import peewee
 
-from store.ids import new_ulid, now_ms
+from store.database import database_ms
+from store.ids import new_ulid
 from store.tables import AuditRow
 
 SECRET_FIELDS = frozenset({"extra_headers", "keys", "password", "proxy", "secret"})
@@ -35,7 +36,7 @@ def write(db: peewee.Database, act: Act) -> None:
     """Add a row for this act; call it inside the transaction of the change."""
     row = {
         "id": new_ulid(),
-        "at_ms": now_ms(),
+        "at_ms": database_ms(db),
         "actor": act.actor,
         "action": act.action,
         "kind": act.kind,

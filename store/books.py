@@ -16,9 +16,17 @@ from dataclasses import dataclass
 import peewee
 
 from store import leases, status_sums
-from store.database import execute, executemany, insert_columns, is_mysql, snapshot_read
+from store.database import (
+    database_ms,
+    execute,
+    executemany,
+    insert_columns,
+    is_mysql,
+    snapshot_read,
+)
 from store.errors import StoreError
-from store.ids import new_ulid, now_ms
+from store.ids import new_ulid
+from store.journal_lines import HandedLine
 from store.lease_upkeep import faults as lease_faults
 from store.partitions import pruned_before
 from store.pricing import format_money
@@ -61,15 +69,19 @@ class OffsetMoved(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records of one journal between two of its offsets."""
+    """Records of one journal between two of its offsets; `handed`: what calls that may still run
+    have handed out."""
 
     journal_id: str
     old_offset: int
     new_offset: int
     records: Sequence[UsageRecord]
+    handed: Sequence[HandedLine] = ()
 
 
-def apply_batch(db: peewee.Database, batch: Batch, recorded_ms: int) -> dict[str, int]:
+def apply_batch(
+    db: peewee.Database, batch: Batch, recorded_ms: int, lead_ms: int = 0
+) -> dict[str, int]:
     """Bring a batch into the books, inside the caller's transaction: `apply_records`.
 
     Returns the journal's leases after it, by the ids of the accounts that were charged. Raises
@@ -78,15 +90,22 @@ def apply_batch(db: peewee.Database, batch: Batch, recorded_ms: int) -> dict[str
     moved = execute(db, _MOVE_OFFSET, (batch.new_offset, batch.journal_id, batch.old_offset))
     if moved.rowcount != 1:
         raise OffsetMoved(f"the offset of journal {batch.journal_id} is not {batch.old_offset}")
-    return apply_records(db, batch.records, recorded_ms, batch.journal_id)
+    if batch.handed:
+        note_stored(db, (), batch.handed)  # before the records: one of them may be its deletion
+    return apply_records(db, batch.records, recorded_ms, batch.journal_id, lead_ms)
 
 
 def apply_records(
-    db: peewee.Database, records: Sequence[UsageRecord], recorded_ms: int, journal_id: str = ""
+    db: peewee.Database,
+    records: Sequence[UsageRecord],
+    recorded_ms: int,
+    journal_id: str = "",
+    lead_ms: int = 0,
 ) -> dict[str, int]:
     """Insert records, charge their accounts, note what vendors keep, add to the roll-ups, in the
     caller's transaction.
 
+    `recorded_ms` is the database's clock, `lead_ms` how far that is ahead of the records' own.
     The leases of the journal they come from shrink, and are returned as `apply_batch` does. Passes
     the driver's error when a record cannot be booked, after which the transaction must end.
     """
@@ -104,7 +123,7 @@ def apply_records(
     note_stored(db, records)
     # Last, since all writers want the same rows of the roll-ups.
     add_records(db, records)
-    status_sums.add_records(db, records)
+    status_sums.add_records(db, records, lead_ms)
     return left
 
 
@@ -189,7 +208,7 @@ def verify(db: peewee.Database) -> list[str]:
     """
 
     def read() -> list[str]:
-        faults = lease_faults(db, now_ms()) + _wallet_faults(db)
+        faults = lease_faults(db, database_ms(db)) + _wallet_faults(db)
         totals = _ledger_days(db)
         # What comes late for a pruned day is alone there.
         day: int | None = pruned_before(db) - 1

@@ -22,7 +22,8 @@ Name = tuple[str, str, str]
 """Channel id, model (empty: all models), fingerprint of the upstream key (empty: it has none)."""
 
 Open = tuple[str, int, int]
-"""Reason, since when and until when it is left alone at least (ms)."""
+"""Reason, since when and until when it is left alone at least (ms): by the monotonic clock of its
+worker, so that neither moves with a wall clock, and by the database's in its row."""
 
 _INSERT = (
     'INSERT INTO "channel_breakers" ("journal_id", "channel_id", "model", "fingerprint",'
@@ -56,9 +57,16 @@ class Breaker:
 
 
 def show(
-    db: peewee.Database, journal_id: str, shown: dict[Name, Open], now: Mapping[Name, Open]
+    db: peewee.Database,
+    journal_id: str,
+    shown: dict[Name, Open],
+    now: Mapping[Name, Open],
+    offset_ms: int = 0,
 ) -> None:
-    """Write what has changed since `shown`, at most ROWS_MAX rows, and note it there."""
+    """Write what has changed since `shown`, at most ROWS_MAX rows, and note it there.
+
+    `offset_ms`: the database's clock less that of `now`.
+    """
     gone = [name for name in shown if name not in now][:ROWS_MAX]
     room = ROWS_MAX - len(gone)
     new = [(name, row) for name, row in now.items() if shown.get(name) != row][:room]
@@ -69,7 +77,10 @@ def show(
         if gone:
             executemany(db, _DELETE, [(journal_id, *name) for name in sorted(gone)])
         if new:
-            rows = [(journal_id, *name, *row) for name, row in sorted(new)]
+            rows = [
+                (journal_id, *name, reason, since_ms + offset_ms, until_ms + offset_ms)
+                for name, (reason, since_ms, until_ms) in sorted(new)
+            ]
             executemany(db, _INSERT + _ON_BREAKER[is_mysql(db)], rows)
 
     transaction(db, work)

@@ -13,7 +13,7 @@ import peewee
 
 from store.changes import current_version
 from store.cipher import Cipher, Unreadable
-from store.database import execute, snapshot_read
+from store.database import database_ms, execute, lead_of, snapshot_read
 from store.keys import KeyEntry
 from store.keys_aside import KeyAside, KeyName, load_keys_aside
 from store.pricing import Prices
@@ -121,7 +121,11 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All of it at one moment; `version` is the change log's, `faults` what was left out."""
+    """All of it at one moment; `version` is the change log's, `faults` what was left out.
+
+    `read_ms`: that moment by the database's clock, which `keys_aside` goes by, too. Times of prices
+    are by the clock of this process.
+    """
 
     version: int
     groups: Mapping[str, Group]
@@ -129,6 +133,7 @@ class Snapshot:
     channels: tuple[Channel, ...]
     faults: tuple[str, ...] = ()
     keys_aside: Mapping[KeyName, KeyAside] = field(default_factory=dict)
+    read_ms: int = 0
     _memo: dict[tuple[str, str, str], tuple[Channel, ...]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -222,13 +227,15 @@ def load_snapshot(db: peewee.Database, cipher: Cipher) -> Snapshot:
 
     def read() -> Snapshot:
         faults: list[str] = []
+        at_ms = database_ms(db)
         return Snapshot(
             version=current_version(db),
             groups={group.name: group for group in _groups(db)},
-            models={model.name: model for model in _models(db)},
+            models={model.name: model for model in _models(db, lead_of(at_ms))},
             channels=tuple(_channels(db, cipher, faults)),
             faults=tuple(faults),
             keys_aside=load_keys_aside(db),
+            read_ms=at_ms,
         )
 
     return snapshot_read(db, read)
@@ -246,12 +253,12 @@ def _groups(db: peewee.Database) -> list[Group]:
     return groups
 
 
-def _models(db: peewee.Database) -> list[Model]:
+def _models(db: peewee.Database, ahead_ms: int) -> list[Model]:
     prices: dict[str, list[tuple[int, Prices]]] = {}
     query = """SELECT "model_id", "effective_ms", "input", "output", "cache_read", "cache_write",
       "cache_write_1h", "reasoning", "call" FROM "prices" ORDER BY "effective_ms" """
     for model_id, effective_ms, *amounts in execute(db, query).fetchall():
-        prices.setdefault(model_id, []).append((effective_ms, prices_of(amounts)))
+        prices.setdefault(model_id, []).append((effective_ms - ahead_ms, prices_of(amounts)))
     query = """SELECT "id", "name", "context_tokens", "max_output_tokens", "disabled", "created_ms"
       FROM "models" """
     return [

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import peewee
 
-from store.database import execute, executemany, is_mysql, snapshot_read
+from store.database import execute, executemany, is_mysql, place, snapshot_read
 from store.errors import StoreUnavailable
 from store.ids import now_ms
 
@@ -98,5 +98,5 @@ def read_changes(db: peewee.Database, since: int) -> Changes:
 def _counter(db: peewee.Database) -> int:
     row = execute(db, 'SELECT "version" FROM "versions" WHERE "name" = \'changes\'').fetchone()
     if row is None:
-        raise StoreUnavailable("the schema is not complete; run: migrate up")
+        raise StoreUnavailable(f"the schema of {place(db)} is not complete; run: migrate up")
     return int(row[0])

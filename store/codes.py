@@ -15,12 +15,12 @@ from typing import Any
 import peewee
 
 from store import audit, wallet
-from store.database import execute, executemany, snapshot_read, transaction
+from store.database import database_ms, execute, executemany, snapshot_read, transaction
 from store.document import label
 from store.document_fields import FieldType, Instant, Number, Optional
 from store.document_texts import nearest
 from store.errors import NotFound, Refused
-from store.ids import ALPHABET, new_ulid, now_ms
+from store.ids import ALPHABET, new_ulid
 from store.keys import SHOWN_SUFFIX_CHARS, digest, digests, pepper_id
 from store.pricing import MAX_BIGINT, format_money, parse_money
 from store.usage import rfc3339
@@ -131,7 +131,7 @@ class Wanted:
 
 def create(db: peewee.Database, wanted: Wanted, pepper: str, actor: str) -> list[Made]:
     """Make codes, all or none; nobody can read them again. Refused for what cannot be."""
-    created_ms = now_ms()
+    created_ms = database_ms(db)
     _judge(wanted, created_ms)
     made = [Made(new_ulid(), make_code()) for _ in range(wanted.count)]
     insert = (
@@ -203,7 +203,7 @@ def set_fields(db: peewee.Database, code_id: str, words: Mapping[str, str], acto
 
     NotFound; Refused with all faults, and for one that has been redeemed.
     """
-    given = _parsed(code_id, words, now_ms())
+    given = _parsed(code_id, words, database_ms(db))
     change = _Change("update", "changed", lambda code: replace(code, **given))
     return _change_all(db, [code_id], change, actor) == 1
 
@@ -232,7 +232,7 @@ def disable(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
 
     NotFound; Refused for one that has been redeemed.
     """
-    at_ms = now_ms()
+    at_ms = database_ms(db)
 
     def changed(code: Code) -> Code:
         return code if code.disabled_ms is not None else replace(code, disabled_ms=at_ms)
@@ -384,7 +384,7 @@ def _take(db: peewee.Database, code_id: str, user_id: str) -> int | None:
         ' AND "redeemed_ms" IS NULL AND "disabled_ms" IS NULL'
         ' AND ("expires_ms" IS NULL OR "expires_ms" > ?)'
     )
-    at_ms = now_ms()
+    at_ms = database_ms(db)
     if execute(db, update, (at_ms, user_id, code_id, at_ms)).rowcount != 1:
         return None
     row = execute(db, 'SELECT "amount" FROM "codes" WHERE "id" = ?', (code_id,)).fetchone()

@@ -14,13 +14,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 import peewee
 import pymysql.constants.CLIENT
 import pymysql.err
 
 from store.errors import Conflict, OutcomeUnknown, StoreError, StoreUnavailable
+from store.ids import now_ms
 
 Result = TypeVar("Result")
 
@@ -33,6 +34,7 @@ TRANSACTION_RETRY_S = 15.0
 RETRY_BASE_S = 0.005
 RETRY_CAP_S = 0.25
 MYSQL_PORT = 3306
+CLOCKS_AGREE_MS = 200  # what the way to the database and a busy machine make of equal clocks
 SQLITE_VARIABLES = 999  # of one statement: what every SQLite takes
 
 DRIVER_ERRORS = (peewee.PeeweeException, sqlite3.Error, pymysql.err.MySQLError)
@@ -69,6 +71,9 @@ _as_it_is: Callable[[None], None] = {None: None}.__getitem__
 sqlite3.register_adapter(type(None), _as_it_is)
 sqlite3.register_adapter(bool, int)
 
+# Not NOW: that is of the session's time zone, in which an hour of a year comes twice.
+_MYSQL_CLOCK = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
+
 _MYSQL_SESSION = (
     # Strict: what does not fit is an error, never cut. ANSI_QUOTES: "group" quotes on both.
     "SET SESSION sql_mode = "
@@ -89,7 +94,7 @@ class _Sqlite(peewee.SqliteDatabase):
         except FileExistsError:
             pass
         except OSError as error:
-            failure = sqlite3.OperationalError(f"{self.database}: {error.strerror}")
+            failure = sqlite3.OperationalError(error.strerror)
             failure.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
             raise failure from error
         return super()._connect()  # type: ignore[misc]
@@ -139,7 +144,8 @@ def _open_mysql(url: str, read_timeout_s: float) -> peewee.Database:
         host=parts.hostname,
         port=parts.port or MYSQL_PORT,
         user=unquote(parts.username or ""),
-        password=unquote(parts.password or ""),
+        # Bytes: a text would be sent in Latin-1, which has not every character.
+        password=unquote_to_bytes(parts.password or ""),
         charset="utf8mb4",
         connect_timeout=CONNECT_TIMEOUT_S,
         read_timeout=read_timeout_s,
@@ -157,6 +163,30 @@ def is_mysql(db: peewee.Database) -> bool:
 @functools.lru_cache(maxsize=1024)
 def _mysql_text(text: str) -> str:
     return text.replace("%", "%%").replace("?", "%s")
+
+
+def database_ms(db: peewee.Database) -> int:
+    """The database's clock in milliseconds since 1970, UTC: by it machines compare times with each
+    other (ADR 0016).
+
+    SQLite serves one machine and has that machine's. In the caller's transaction, if there is one:
+    the moment of this call then, not that of its beginning. Raises StoreUnavailable.
+    """
+    if not is_mysql(db):
+        return now_ms()
+    return int(snapshot_read(db, lambda: execute(db, _MYSQL_CLOCK).fetchone())[0])
+
+
+def lead_ms(db: peewee.Database) -> int:
+    """How far the database's clock is ahead of this process's. Errors: database_ms."""
+    return lead_of(database_ms(db))
+
+
+def lead_of(at_ms: int) -> int:
+    """How far the database's clock, which has just said so, is ahead of this process's; 0 for less
+    than CLOCKS_AGREE_MS, so that what is the same stays the same."""
+    lead = at_ms - now_ms()
+    return lead if abs(lead) >= CLOCKS_AGREE_MS else 0
 
 
 def dialect_text(db: peewee.Database, text: str) -> str:
@@ -237,7 +267,7 @@ def _run(db: peewee.Database, work: Callable[[], Result], mode: str | None) -> R
         except DRIVER_ERRORS as error:
             again = attempted.may_repeat(error) and time.monotonic() < give_up_at
             if not again or attempt == TRANSACTION_ATTEMPTS - 1:
-                raise classify(error, committing=attempted.committing) from error
+                raise classify(error, committing=attempted.committing, where=place(db)) from error
         time.sleep(random.uniform(0, min(RETRY_CAP_S, RETRY_BASE_S * 2**attempt)))
     raise AssertionError("the last attempt returns or raises")
 
@@ -289,20 +319,29 @@ def discard(db: peewee.Database) -> None:
         pass
 
 
-def classify(error: BaseException, *, committing: bool = False) -> StoreError:
+def place(db: peewee.Database) -> str:
+    """What a message calls a database: its file, or host, port and name; never user or password."""
+    if not is_mysql(db):
+        return str(db.database)
+    return f"{db.connect_params['host']}:{db.connect_params['port']}/{db.database}"
+
+
+def classify(error: BaseException, *, committing: bool = False, where: str = "") -> StoreError:
     """The store's name for an error of peewee, PyMySQL or sqlite3.
 
-    `committing`: it came out of COMMIT, so a lost connection leaves the outcome unknown.
+    `committing`: it came out of COMMIT, so a lost connection leaves the outcome unknown. `where`:
+    the `place` of the database, for messages about it rather than about what was to be written.
     """
     if isinstance(error, StoreError):
         return error
     origin = _origin(error)
     code = _code(error)
     text = _text(origin)
+    where = f"{where}: " if where else ""
     if _is_lost(error):
         if committing:
-            return OutcomeUnknown(f"the connection was lost during commit: {text}")
-        return StoreUnavailable(f"the database does not answer: {text}")
+            return OutcomeUnknown(f"{where}the connection was lost during commit: {text}")
+        return StoreUnavailable(f"{where}the database does not answer: {text}")
     if isinstance(origin, sqlite3.IntegrityError) or code == MYSQL_DUPLICATE:
         return Conflict(text)
     if isinstance(origin, sqlite3.Error):
@@ -310,7 +349,7 @@ def classify(error: BaseException, *, committing: bool = False) -> StoreError:
         away = missing or code in SQLITE_AWAY
     else:
         away = code in MYSQL_AWAY
-    return StoreUnavailable(text) if away else StoreError(text)
+    return (StoreUnavailable if away else StoreError)(where + text)
 
 
 def _origin(error: BaseException) -> BaseException:

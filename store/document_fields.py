@@ -29,7 +29,12 @@ _RFC_3339 = re.compile(
 
 
 class FieldType:
-    """How one kind of value is checked, shown and read from the command line."""
+    """How one kind of value is checked, shown, described and read from the command line."""
+
+    @property
+    def form(self) -> str:
+        """What a value has to be, in words, for docs/document.md."""
+        raise NotImplementedError
 
     def parse(self, value: object) -> Any:
         """The value as the store keeps it; ValueError."""
@@ -49,6 +54,7 @@ class Text(FieldType):
     """A string that passes a check; the check may normalise it."""
 
     check: Callable[[str], str]
+    form: str = "a string"
 
     def parse(self, value: object) -> str:
         if not isinstance(value, str):
@@ -61,6 +67,10 @@ class Choice(FieldType):
     """One of some words."""
 
     options: Collection[str]
+
+    @property
+    def form(self) -> str:
+        return "one of " + ", ".join(f"`{option}`" for option in self.options)
 
     def parse(self, value: object) -> str:
         if isinstance(value, str) and value in self.options:
@@ -75,6 +85,10 @@ class Integer(FieldType):
 
     least: int
     most: int
+
+    @property
+    def form(self) -> str:
+        return f"a whole number from {self.least} to {self.most}"
 
     def parse(self, value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -91,6 +105,10 @@ class Integer(FieldType):
 class Boolean(FieldType):
     """true or false."""
 
+    @property
+    def form(self) -> str:
+        return "true or false"
+
     def parse(self, value: object) -> bool:
         if not isinstance(value, bool):
             raise ValueError("must be true or false")
@@ -106,6 +124,10 @@ class Number(FieldType):
 
     read: Callable[[str], int]
     write: Callable[[int], str]
+
+    @property
+    def form(self) -> str:
+        return 'a decimal string like `"2.50"`'
 
     def parse(self, value: object) -> int:
         return self.read(_decimal_text(value))
@@ -133,6 +155,10 @@ class Optional(FieldType):
 
     inner: FieldType
 
+    @property
+    def form(self) -> str:
+        return self.inner.form
+
     def parse(self, value: object) -> Any:
         return None if value is None else self.inner.parse(value)
 
@@ -148,6 +174,10 @@ class ListOf(FieldType):
     """A list without repetitions, in the order given; commas on the command line."""
 
     item: FieldType
+
+    @property
+    def form(self) -> str:
+        return f"a list; each {self.item.form}"
 
     def parse(self, value: object) -> list[Any]:
         if not isinstance(value, list):
@@ -172,6 +202,10 @@ class ListOf(FieldType):
 @dataclass(frozen=True, slots=True)
 class ModelMap(FieldType):
     """Public model name -> upstream name; `a=b,c` on the command line (c goes by its own name)."""
+
+    @property
+    def form(self) -> str:
+        return "a table of public name = upstream name"
 
     def parse(self, value: object) -> dict[str, str]:
         if not isinstance(value, dict):
@@ -202,6 +236,10 @@ class Sealed:
 class HeaderMap(FieldType):
     """Header name in lower case -> value; a single edit leaves the others Sealed."""
 
+    @property
+    def form(self) -> str:
+        return "a table of header = value"
+
     def parse(self, value: object) -> dict[str, str | Sealed]:
         if not isinstance(value, dict):
             raise ValueError('must be a table of name = "value"')
@@ -228,6 +266,10 @@ class HeaderMap(FieldType):
 class PriceTable(FieldType):
     """The prices that are given, in nanos; null takes one back to its default."""
 
+    @property
+    def form(self) -> str:
+        return "a table of " + ", ".join(f"`{name}`" for name in PRICE_NAMES)
+
     def parse(self, value: object) -> dict[str, int | None]:
         if not isinstance(value, dict):
             raise ValueError("must be a table")
@@ -251,6 +293,10 @@ class PriceTable(FieldType):
 class Instant(FieldType):
     """A moment with its time zone, kept in milliseconds since 1970 UTC."""
 
+    @property
+    def form(self) -> str:
+        return "a time like `2027-01-01T00:00:00Z`"
+
     def parse(self, value: object) -> int:
         if isinstance(value, str) and _RFC_3339.fullmatch(value):
             value = datetime.datetime.fromisoformat(value.upper())
@@ -268,15 +314,15 @@ class Instant(FieldType):
         return moment.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
-NAME = Text(texts.name)
-MODEL_NAME = Text(texts.model_name)
-MODEL_OR_ALL = Text(texts.model_or_all)
+NAME = Text(texts.name, f"a name of 1 to {texts.MAX_NAME_CHARS} printable characters")
+MODEL_NAME = Text(texts.model_name, "a name of 1 to 128 of A-Z a-z 0-9 . _ : / @ -")
+MODEL_OR_ALL = Text(texts.model_or_all, 'a name of a model, or `"*"` for all')
 UPSTREAM_NAME = Text(texts.upstream_name)
-UPSTREAM_KEY = Text(texts.upstream_key)
+UPSTREAM_KEY = Text(texts.upstream_key, "a credential of visible ASCII characters")
 PASSWORD = Text(texts.password)
-SECRET = Text(texts.given_secret)
-NETWORK = Text(texts.network)
-BASE_URL = Text(texts.base_url)
-PROXY = Text(texts.proxy)
-CA_FILE = Text(texts.ca_file)
+SECRET = Text(texts.given_secret, "16 to 200 of A-Z a-z 0-9 . _ -")
+NETWORK = Text(texts.network, 'an address or a network like `"10.0.0.0/8"`')
+BASE_URL = Text(texts.base_url, 'a URL like `"https://api.example.com"`, without a version path')
+PROXY = Text(texts.proxy, 'a URL like `"http://proxy.example:3128"`')
+CA_FILE = Text(texts.ca_file, "the absolute path of a file with certificates in PEM")
 _HEADER_VALUE = Text(texts.header_value)

@@ -121,9 +121,15 @@ def network(value: str) -> str:
     """An address or a network, in its canonical form."""
     try:
         return str(ipaddress.ip_network(value))
-    except ValueError:
+    except ValueError as error:
+        try:
+            meant = ipaddress.ip_network(value, strict=False)
+        except ValueError:
+            example = "write an address, as 192.0.2.7, or a network, as 192.0.2.0/24"
+            raise ValueError(f'"{value}": {error}; {example}') from None
         raise ValueError(
-            f'"{value}" is no address and no network like 10.0.0.0/8 (bits after the prefix zero)'
+            f'"{value}" has bits behind its prefix; the network is {meant},'
+            f" the address alone {value.partition('/')[0]}"
         ) from None
 
 

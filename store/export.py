@@ -17,6 +17,8 @@ from store.document_fields import Instant
 from store.document_kinds import KINDS, plain
 from store.objects import State, Stored, find, load
 
+MAX_NAMES_SHOWN = 5
+
 _INSTANT = Instant()
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
@@ -37,6 +39,29 @@ def export(db: peewee.Database) -> dict[str, list[dict[str, Any]]]:
         if entries:
             document[kind] = entries
     return document
+
+
+def left_out(db: peewee.Database) -> list[str]:
+    """What `export` cannot show of this store, a phrase for each kind of thing."""
+    state = snapshot_read(db, lambda: load(db))
+    found: dict[str, list[str]] = {}
+    for kind, spec in KINDS.items():
+        for stored in _ordered(state, kind):
+            name = "/".join(stored.identity)
+            if stored.revoked:
+                found.setdefault(f"revoked {kind}s", []).append(name)
+                continue
+            shown = plain(kind, stored.fields)
+            for field, item in spec.fields.items():
+                if item.once or (shown[field] and _hidden(item.secret, shown[field])):
+                    found.setdefault(f"{field} of {kind}s", []).append(name)
+    return [f"{what}: {_some(names)}" for what, names in found.items()]
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - MAX_NAMES_SHOWN
+    listed = ", ".join(names[:MAX_NAMES_SHOWN])
+    return f"{listed} and {more} more" if more > 0 else listed
 
 
 def list_objects(db: peewee.Database, kind: str) -> list[dict[str, Any]]:

@@ -132,23 +132,35 @@ _Part = tuple[_State, int]
 
 
 class Hold:
-    """Money that a running call has reserved; to be settled exactly once."""
+    """Money that a running call has reserved; to be settled exactly once. `raised`: more was added
+    than it was made with."""
 
-    __slots__ = ("_limit", "_parts", "_payers", "amount_nanos", "settled")
+    __slots__ = ("_limit", "_parts", "amount_nanos", "payment", "raised", "settled")
 
     def __init__(
         self, payment: Payment, parts: Sequence[_Part], limit: _State | None, amount_nanos: int
     ) -> None:
-        self._payers = payment.payers
+        self.payment = payment
         self._parts = parts
         self._limit = limit
         self.amount_nanos = amount_nanos
-        self.settled = False
+        self.settled = self.raised = False
+
+    def add(self, extra: "Hold") -> None:
+        """Take over what another hold of the same payment has reserved, which is settled by it."""
+        amounts = {state.account.id: (state, amount) for state, amount in self._parts}
+        for state, amount in extra._parts:
+            before = amounts.get(state.account.id, (state, 0))[1]
+            amounts[state.account.id] = (state, before + amount)
+        in_order = (amounts.get(account.id) for account in self.payment.payers)
+        self._parts = tuple(part for part in in_order if part is not None)
+        self.amount_nanos += extra.amount_nanos
+        self.raised = extra.settled = True
 
     @property
     def parts(self) -> tuple[Charge, ...]:
         """What each payer has reserved, in the order in which they pay."""
-        return tuple(_charge(state.account, amount) for state, amount in self._parts)
+        return tuple([_charge(state.account, amount) for state, amount in self._parts])
 
     @property
     def limit_account(self) -> str | None:
@@ -543,9 +555,9 @@ class Funds:
             *parts,
             *(
                 (self._state(account), max(0, self._state(account).free))
-                for account in hold._payers
+                for account in hold.payment.payers
             ),
-            (self._state(hold._payers[-1]), cost),
+            (self._state(hold.payment.payers[-1]), cost),
         ):
             paid = min(left, amount)
             if paid:

@@ -16,21 +16,25 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
+from zlib import crc32
 
 import msgspec
 
 from store.errors import StoreError
 from store.ids import new_ulid, now_ms
 from store.journal_lines import (
+    CHECK,
     LINE_MAX_BYTES,
     SEGMENT_BYTES,
+    HandedLine,
     MarkLine,
     OpenLine,
     Sent,
     segment_path,
     segment_starts,
+    with_check,
 )
-from store.usage import UsageRecord, clipped, sound_text
+from store.usage import Charge, UsageRecord, clipped, sound_text
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +107,9 @@ class Journal:
             remove_journal(directory, self.id)
             os.close(self._lock_fd)
             raise JournalFull(f"no journal can be begun in {directory}: {error}") from error
-        self._encode = msgspec.json.Encoder().encode
+        encoder = msgspec.json.Encoder()
+        self._encode, self._encode_into = encoder.encode, encoder.encode_into
+        self._line = bytearray()
         # Offset of the open line of each running call, oldest first.
         self._open: dict[str, int] = {}
         self._flood = _Flood(refused_per_minute)
@@ -153,26 +159,39 @@ class Journal:
         self._open[line.id] = self._written - len(data)
 
     def mark(
-        self, call_id: str, output_tokens: int, relayed: bool, sent: Sent = _NOTHING_SENT
+        self,
+        call_id: str,
+        output_tokens: int,
+        relayed: bool,
+        sent: Sent = _NOTHING_SENT,
+        holds: tuple[Charge, ...] = (),
     ) -> None:
         """Write down how far an open call has come. The last mark counts, alone.
 
-        Left out when the call is not open or room is short: a mark only makes the charge of a
-        call exact whose process dies.
+        `holds`: what each payer has reserved, when that is more than in the beginning. Left out
+        when the call is not open or room is short: a mark only makes the charge of a call exact
+        whose process dies.
         """
-        offset = self._open.get(call_id)
+        self._mark(MarkLine(call_id, self._clock_ms(), output_tokens, relayed, sent, holds))
+
+    def hand_out(self, call_id: str, user_id: str, output_tokens: int, sent: Sent) -> None:
+        """A mark whose `sent.stored` the user is about to learn: the store is told now, not when
+        the call has ended. Left out as `mark` is."""
+        self._mark(HandedLine(call_id, self._clock_ms(), output_tokens, True, sent, user_id))
+
+    def _mark(self, line: MarkLine | HandedLine) -> None:
+        offset = self._open.get(line.id)
         if offset is None or not self._has_room(2):
             return
         try:
-            line = MarkLine(call_id, self._clock_ms(), output_tokens, relayed, sent)
-            data = self._encode(line) + b"\n"
+            data = with_check(self._encode(line))
             if len(data) > LINE_MAX_BYTES:
                 return
             if self._written - offset > CARRY_BYTES:
-                self._carry(call_id, offset)
+                self._carry(line.id, offset)
             self._append(data)
         except (OSError, UnicodeEncodeError, JournalFull) as error:
-            log.warning("journal mark of call %s left out: %s", call_id, error)
+            log.warning("journal mark of call %s left out: %s", line.id, error)
 
     def close_call(self, record: UsageRecord) -> None:
         """Write down what became of a call; its record is safe from then on.
@@ -182,7 +201,7 @@ class Journal:
         """
         if record.id not in self._open and not (self._has_room(1) or self._make_room(1)):
             raise JournalFull("the journal has no room for a record: is the disk full?")
-        self._append(self._line_of(record, clipped, _bare))
+        self._append(self._line_of(record, clipped, _without_details, _bare))
         self._open.pop(record.id, None)
 
     def refused(self, record: UsageRecord) -> None:
@@ -226,10 +245,13 @@ class Journal:
             except JournalFull:
                 self._flood.hold(count, record)
 
-    def _line_of(self, line: Line, *shorter: Callable[[Line], Line]) -> bytes:
-        """The bytes of a line, of its first shorter form that fits, if it must be."""
+    def _line_of(self, line: Line, *shorter: Callable[[Line], Line]) -> bytearray:
+        """The bytes of a line, good until the next one; of its first shorter form that fits."""
         try:
-            data = self._encode(line) + b"\n"
+            # with_check, but without a copy: this runs twice a call
+            data = self._line
+            self._encode_into(line, data)
+            data += CHECK % crc32(data)
             if len(data) <= LINE_MAX_BYTES:
                 return data
         except UnicodeEncodeError:
@@ -261,7 +283,7 @@ class Journal:
                 log.error("journal: no room for another segment: %s", error)
             self._disk_full = True
 
-    def _append(self, data: bytes) -> None:
+    def _append(self, data: bytes | bytearray) -> None:
         position = self._written - self._start
         if position + len(data) > SEGMENT_BYTES:
             self._roll()
@@ -296,6 +318,8 @@ class Journal:
             line, end, _ = os.pread(descriptor, LINE_MAX_BYTES, offset - start).partition(b"\n")
         finally:
             os.close(descriptor)
+        if not end:
+            raise JournalFull("its open line is damaged")
         self._append(line + end)
         del self._open[call_id]
         self._open[call_id] = self._written - len(line + end)
@@ -490,6 +514,13 @@ def _sound_open(line: OpenLine) -> OpenLine:
         if isinstance(text := getattr(line, name), str) and name != "prices"
     }
     return msgspec.structs.replace(line, **texts)
+
+
+def _without_details(record: UsageRecord) -> UsageRecord:
+    """The clipped record without what upstreams said in attempts that failed."""
+    record = clipped(record)
+    attempts = (msgspec.structs.replace(one, detail=None) for one in record.attempts)
+    return msgspec.structs.replace(record, attempts=tuple(attempts))
 
 
 def _bare(record: UsageRecord) -> UsageRecord:

@@ -2,9 +2,14 @@
 
 A journal is one file in parts: segments of SEGMENT_BYTES, each named by the journal's id and the
 offset at which it starts, allocated whole beforehand and so ending in NUL bytes. A line is one
-JSON array: `["o",id,…]` when a call begins, `["m",id,…]` while it relays, `["c",id,…]` when it has
-ended (the usage record). No line crosses into the next segment; a line without its line end was
-torn by a power loss and is ignored, with all that follows it in the segment.
+JSON array, a blank, the CRC-32 of the array in 8 hexadecimal digits, and a line end: `["o",id,…]`
+when a call begins, `["m",id,…]` while it relays, `["s",id,…]` in its place when the client learns
+the id of a stored response, `["c",id,…]` when it has ended (the usage record). No line crosses into
+the next segment.
+
+A line whose checksum does not fit is damaged: it is shown to the caller, and what lies behind it is
+read. Versions before the checksum wrote the array alone; such lines are taken as they are. A line
+without its line end at the end of the journal was torn by a power loss (adoption judges that).
 """
 
 import io
@@ -13,6 +18,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from zlib import crc32
 
 import msgspec
 
@@ -26,10 +32,15 @@ READ_BYTES = 64 * 1024
 
 OPEN_TAG = "o"
 MARK_TAG = "m"
+HANDED_TAG = "s"
 OPEN = OPEN_TAG.encode()
 MARK = MARK_TAG.encode()
+HANDED = HANDED_TAG.encode()
 CLOSE = CLOSE_TAG.encode()
-_CLOSE_BEGIN = b'["%b",' % CLOSE
+_ANY_BEGIN = re.compile(rb'\["[%b%b%b%b]","' % (OPEN, MARK, HANDED, CLOSE))
+CHECK = b" %08x\n"
+CHECK_BYTES = 10
+DAMAGE_SHOWN_BYTES = 64 * 1024
 
 LOST_OUTCOME = "gateway_lost"
 LOST_MESSAGE = "The gateway process ended before this call did."
@@ -75,17 +86,38 @@ class Sent(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class MarkLine(msgspec.Struct, array_like=True, frozen=True, tag=MARK_TAG, gc=False):
-    """How far a running call has come; the last one of a call counts, alone."""
+    """How far a running call has come; the last one of a call counts, alone.
+
+    `holds`: as in OpenLine, when more was reserved since.
+    """
 
     id: str
     at_ms: int
     output_tokens: int
     relayed: bool
     sent: Sent
+    holds: tuple[Charge, ...] = ()
+
+
+class HandedLine(msgspec.Struct, array_like=True, frozen=True, tag=HANDED_TAG, gc=False):
+    """A mark whose `sent.stored` the client learns with what is relayed next: the store is to know
+    it before the call has ended."""
+
+    id: str
+    at_ms: int
+    output_tokens: int
+    relayed: bool
+    sent: Sent
+    user_id: str
+
+
+def with_check(body: bytes) -> bytes:
+    """The line of a JSON text: with its checksum and line end."""
+    return body + CHECK % crc32(body)
 
 
 def line_kind(line: bytes) -> bytes:
-    """OPEN, MARK or CLOSE, by position: lines are written by this program only."""
+    """OPEN, MARK, HANDED or CLOSE, by position: lines are written by this program only."""
     return line[2:3]
 
 
@@ -94,7 +126,7 @@ def line_call_id(line: bytes) -> bytes:
     return line[6:32]
 
 
-def lost_record(opened: OpenLine, mark: MarkLine | None, node: str) -> UsageRecord:
+def lost_record(opened: OpenLine, mark: MarkLine | HandedLine | None, node: str) -> UsageRecord:
     """The record of a call whose process died.
 
     Charged for its input and the output of the last mark when anything was relayed to the client,
@@ -119,7 +151,8 @@ def lost_record(opened: OpenLine, mark: MarkLine | None, node: str) -> UsageReco
         record.input_tokens = opened.input_tokens
         record.output_tokens = mark.output_tokens
         record.usage_source = "estimated"
-        _charge(record, opened.holds)
+        raised = mark.holds if isinstance(mark, MarkLine) else ()
+        _charge(record, raised or opened.holds)
     return record
 
 
@@ -157,13 +190,36 @@ def segment_starts(directory: Path, journal_id: str) -> list[int]:
     return sorted(int(match[1]) for match in matches if match)
 
 
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes of a journal that are no line (at most DAMAGE_SHOWN_BYTES of them), and their end.
+
+    `whole`: they end as a line does and nothing of them is missing, so no power loss tore them.
+    """
+
+    data: bytes
+    end: int
+    whole: bool
+
+
 @dataclass(slots=True)
 class Closed:
-    """Records read from a journal: `offset` is behind the last line that was looked at."""
+    """Records read from a journal: `offset` is behind the last line that was looked at.
+
+    `unreadable`: lines that are whole and mean nothing to this program; `handed`: what calls that
+    may still run have handed out.
+    """
 
     offset: int
     records: list[UsageRecord] = field(default_factory=list)
     unreadable: list[bytes] = field(default_factory=list)
+    damaged: list[Damage] = field(default_factory=list)
+    handed: list[HandedLine] = field(default_factory=list)
+
+    @property
+    def lines(self) -> int:
+        """How many were found that need something done."""
+        return len(self.records) + len(self.unreadable) + len(self.damaged)
 
 
 class JournalReader:
@@ -175,6 +231,7 @@ class JournalReader:
         self._fd = -1
         self._start = -1
         self._decode = msgspec.json.Decoder(UsageRecord).decode
+        self._decode_handed = msgspec.json.Decoder(HandedLine).decode
 
     def close(self) -> None:
         """Give the file back; reading again opens it again."""
@@ -183,45 +240,67 @@ class JournalReader:
         self._fd = self._start = -1
 
     def read_closed(self, offset: int, limit: int, max_records: int) -> Closed:
-        """Up to `max_records` records of close lines between two offsets; OSError when unread."""
-        records: list[UsageRecord] = []
-        unreadable: list[bytes] = []
+        """Up to `max_records` records of close lines between two offsets, the second one the end of
+        a line; OSError when unread."""
+        found = Closed(offset)
+        records, decode, check, cut = found.records, self._decode, CHECK, -CHECK_BYTES
         for end, lines in self._blocks(offset, limit):
             for line in lines:  # runs for each call, twice: lean
                 end += len(line)
-                if not line.startswith(_CLOSE_BEGIN):
-                    continue
-                try:
-                    records.append(self._decode(line))
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    unreadable.append(line[:-1])
-                if len(records) + len(unreadable) >= max_records:
-                    return Closed(end, records, unreadable)
-            offset = end
-        return Closed(offset, records, unreadable)
+                body = line[:cut]
+                if line[cut:] != check % crc32(body):
+                    body, damage = _examined(line, end)
+                    if damage is not None:
+                        found.damaged.append(damage)
+                if (kind := body[2:3]) == CLOSE:
+                    try:
+                        records.append(decode(body))
+                    except (msgspec.DecodeError, UnicodeDecodeError):
+                        found.unreadable.append(body)
+                    if len(records) >= max_records:
+                        found.offset = end
+                        return found
+                elif kind == HANDED:
+                    try:
+                        found.handed.append(self._decode_handed(body))
+                    except (msgspec.DecodeError, UnicodeDecodeError):
+                        found.unreadable.append(body)
+            found.offset = end
+            if found.lines >= max_records:
+                return found
+        return found
 
-    def lines(self, offset: int, limit: int) -> Iterator[tuple[int, bytes]]:
-        """Each whole line from an offset on that ends at or before `limit`, with its end offset.
+    def pieces(self, offset: int, limit: int) -> Iterator[tuple[int, bytes, Damage | None]]:
+        """Everything from an offset on that ends at or before `limit`: where it ends, the JSON text
+        of a line (empty: there is none), and what is damaged.
 
         Segments that are gone (applied and deleted) are passed over.
         """
         for end, lines in self._blocks(offset, limit):
             for line in lines:
                 end += len(line)
-                yield end, line[:-1]
+                yield end, *_examined(line, end)
 
     def _blocks(self, offset: int, limit: int) -> Iterator[tuple[int, list[bytes]]]:
-        """The same lines with their ends, many at a time, and the offset where the first begins."""
+        """Lines with their ends, many at a time, and the offset where the first begins.
+
+        Bytes that are no line come as one, up to the next line end or the end of what is written.
+        """
         while offset < limit:
             start = offset - offset % SEGMENT_BYTES
-            chunk = self._chunk(start, offset, limit)
+            chunk = self._chunk(start, offset, min(limit, offset + READ_BYTES))
             length = chunk.rfind(b"\n", 0, _length_before_nul(chunk)) + 1
-            if not length:
-                offset = start + SEGMENT_BYTES
+            if length:
+                # Several times faster than to split it: that looks at each byte.
+                yield offset, io.BytesIO(chunk).readlines(length)
+                offset += length
                 continue
-            # Several times faster than to split it: that looks at each byte.
-            yield offset, io.BytesIO(chunk).readlines(length)
-            offset += length
+            if b"\n" not in chunk:
+                chunk = self._chunk(start, offset, limit)
+            length = chunk.find(b"\n") + 1
+            if odd := chunk[:length] if length else chunk.rstrip(b"\0"):
+                yield offset, [odd]
+            offset = offset + length if length else start + SEGMENT_BYTES
 
     def _chunk(self, start: int, offset: int, limit: int) -> bytes:
         if start != self._start:
@@ -232,8 +311,37 @@ class JournalReader:
             except FileNotFoundError:
                 return b""
             self._start = start
-        length = min(READ_BYTES, limit - offset, start + SEGMENT_BYTES - offset)
+        length = min(limit - offset, start + SEGMENT_BYTES - offset)
         return os.pread(self._fd, length, offset - start)
+
+
+def _examined(line: bytes, end: int) -> tuple[bytes, Damage | None]:
+    """The JSON text of a line that ends at an offset (empty: it has none), and what is damaged.
+
+    Where a line end was damaged, or lines were lost between two, a sound line may be the last part.
+    """
+    if _is_sound(line):
+        return line[:-CHECK_BYTES], None
+    if line.endswith(b"]\n") and _is_json(line):
+        return line[:-1], None  # of a version without checksums
+    begins = _ANY_BEGIN.finditer(line, max(1, len(line) - LINE_MAX_BYTES))
+    sound = next((at.start() for at in begins if _is_sound(line[at.start() :])), len(line))
+    odd = line[:sound]
+    whole = line.endswith(b"\n") and 0 not in odd
+    damage = Damage(odd[:DAMAGE_SHOWN_BYTES], end - len(line) + sound, whole)
+    return line[sound:-CHECK_BYTES], damage
+
+
+def _is_sound(line: bytes) -> bool:
+    return line[-CHECK_BYTES:] == CHECK % crc32(line[:-CHECK_BYTES])
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def _length_before_nul(chunk: bytes) -> int:

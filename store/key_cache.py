@@ -122,7 +122,8 @@ class KeyCache:
             if known.stale and self._clock() >= known.retry_at_ms:
                 return MISS
             self._known.move_to_end(mark)
-            return self._in_time(known.entry)
+            entry = known.entry
+            return entry if entry is None or entry.valid_until_ms is None else self._in_time(entry)
         if not GIVEN_SECRET.fullmatch(secret) or not checksum_ok(secret):
             return None
         since_ms = self._unknown.get(mark)

@@ -14,13 +14,13 @@ import json
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import peewee
 
 from store import audit, changes
-from store.database import execute, snapshot_read, transaction
+from store.database import database_ms, execute, lead_ms, snapshot_read, transaction
 from store.errors import Conflict, NotFound, Refused
 from store.ids import now_ms
 from store.tables import ApiKey, KeySecret, User
@@ -141,7 +141,8 @@ _SUBSCRIPTIONS = """SELECT s."id", p."name", p."window", s."starts_ms", s."expir
 
 
 def find_key(db: peewee.Database, wanted: Sequence[bytes]) -> KeyEntry | None:
-    """The key that has one of these digests, or None; the end of a rotated secret is not judged.
+    """The key that has one of these digests, or None; the end of a rotated secret is not judged: it
+    is given by the clock of this process.
 
     Blocking: in threads only. Raises StoreUnavailable.
     """
@@ -152,7 +153,10 @@ def find_key(db: peewee.Database, wanted: Sequence[bytes]) -> KeyEntry | None:
         if row is None:
             return None
         found = execute(db, _SUBSCRIPTIONS, (row[2], now_ms())).fetchall()
-        return _entry(row, [Subscription(*one) for one in found])
+        entry = _entry(row, [Subscription(*one) for one in found])
+        if entry.valid_until_ms is not None:
+            return replace(entry, valid_until_ms=entry.valid_until_ms - lead_ms(db))
+        return entry
 
     return snapshot_read(db, read)
 
@@ -257,9 +261,10 @@ def rotate(db: peewee.Database, key_id: str, rotation: Rotation, actor: str) -> 
         row = _row(db, key_id)
         if row["revoked_ms"] is not None:
             raise Refused(["the key is revoked; make a new one"])
-        until = now_ms() + rotation.overlap_s * 1000
+        at_ms = database_ms(db)
+        until = at_ms + rotation.overlap_s * 1000
         old = KeySecret.key_id == key_id
-        KeySecret.delete().where(old & (KeySecret.valid_until_ms <= now_ms())).execute(db)
+        KeySecret.delete().where(old & (KeySecret.valid_until_ms <= at_ms)).execute(db)
         open_end = KeySecret.valid_until_ms.is_null() | (KeySecret.valid_until_ms > until)
         KeySecret.update(valid_until_ms=until).where(old & open_end).execute(db)
         try:

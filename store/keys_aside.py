@@ -14,7 +14,7 @@ from typing import Any
 import peewee
 
 from store import audit, changes
-from store.database import execute, snapshot_read, transaction
+from store.database import execute, lead_ms, snapshot_read, transaction
 from store.document_fields import Instant
 from store.errors import Refused, StoreUnavailable
 
@@ -35,7 +35,8 @@ _INSTANT = Instant()
 
 @dataclass(frozen=True, slots=True)
 class KeyAside:
-    """One row: aside since then, not asked before `until_ms`; `times`: refusals in a row."""
+    """One row: aside since then, not asked before `until_ms`, by the database's clock; `times`:
+    refusals in a row."""
 
     channel_id: str
     fingerprint: str
@@ -188,20 +189,20 @@ class News:
 
     def __init__(self, is_away: Callable[[], bool]) -> None:
         self._is_away = is_away
-        self._waiting: deque[tuple[KeyName, KeyAside | None, str]] = deque()
+        self._waiting: deque[_News] = deque()
 
     def put_aside(self, aside: KeyAside, told: str) -> None:
-        """A key was refused; `told`: the line for the operator."""
+        """A key was refused, by this process's clock; `told`: the line for the operator."""
         if self._is_away():
             log.error("%s", told)
             told = ""
-        self._add((aside.name, aside, told))
+        self._add(_News(aside.name, aside, told))
 
     def answers(self, name: KeyName) -> None:
         """A probe of a key that was put aside has succeeded."""
-        self._add((name, None, ""))
+        self._add(_News(name))
 
-    def _add(self, news: tuple[KeyName, KeyAside | None, str]) -> None:
+    def _add(self, news: "_News") -> None:
         # Beyond that this worker's own memory has to do.
         if len(self._waiting) < MAX_NEWS:
             self._waiting.append(news)
@@ -210,12 +211,31 @@ class News:
         """Write what waits, in order. Blocking. Raises StoreUnavailable; the rest waits on then."""
         waiting = self._waiting
         while waiting:
-            news = name, aside, told = waiting.popleft()
+            news = waiting.popleft()
             try:
-                if aside is None:
-                    take_back(db, name)
-                elif put_aside(db, aside) and told:
-                    log.error("%s", told)
+                # Once: should the answer be lost, the same row is put again.
+                news.take_lead(db)
+                if news.aside is None:
+                    take_back(db, news.name)
+                elif put_aside(db, news.aside) and news.told:
+                    log.error("%s", news.told)
             except StoreUnavailable:
                 waiting.appendleft(news)
                 raise
+
+
+@dataclass(slots=True)
+class _News:
+    """What became of a key. `by_database`: the times are those of the database's clock."""
+
+    name: KeyName
+    aside: KeyAside | None = None
+    told: str = ""
+    by_database: bool = False
+
+    def take_lead(self, db: peewee.Database) -> None:
+        if self.aside is not None and not self.by_database:
+            ahead_ms = lead_ms(db)
+            since_ms, until_ms = self.aside.since_ms + ahead_ms, self.aside.until_ms + ahead_ms
+            self.aside = replace(self.aside, since_ms=since_ms, until_ms=until_ms)
+            self.by_database = True

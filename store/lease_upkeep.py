@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import peewee
 
 from store import audit
-from store.database import execute, transaction
+from store.database import database_ms, execute, transaction
 from store.errors import NotFound, Refused
-from store.ids import now_ms
 from store.nodes import last_seen
 from store.pricing import format_money
 from store.usage import rfc3339
@@ -71,7 +70,7 @@ def release_node(db: peewee.Database, node: str, actor: str = "cli") -> Released
         seen_ms = last_seen(db).get(node)
         if seen_ms is None:
             raise NotFound(f'no node "{node}" has served from this store')
-        if now_ms() - seen_ms < NODE_ALIVE_MS:
+        if database_ms(db) - seen_ms < NODE_ALIVE_MS:
             raise Refused([f"node {node} was heard of at {rfc3339(seen_ms)}: stop it first"])
         of_node = 'WHERE "journal_id" IN (SELECT "id" FROM "journals" WHERE "node" = ?)'
         sums = f'SELECT COUNT(*), COALESCE(SUM("amount"), 0) FROM "leases" {of_node}'

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import peewee
 
-from store.database import discard, execute, is_mysql, snapshot_read, transaction
+from store.database import discard, execute, is_mysql, place, snapshot_read, transaction
 from store.errors import StoreError, StoreUnavailable
 from store.ids import now_ms
 from store.migrations import ALL
@@ -209,7 +209,9 @@ def _collation(db: peewee.Database) -> str:
     for name in COLLATIONS:
         if name in found:
             return name
-    raise StoreError("the database server has no binary collation without padding for utf8mb4")
+    raise StoreError(
+        f"{place(db)}: the database server has no binary collation without padding for utf8mb4"
+    )
 
 
 @contextlib.contextmanager
@@ -219,7 +221,7 @@ def _leased(db: peewee.Database) -> Iterator[threading.Event]:
     give_up_at = time.monotonic() + LEASE_WAIT_S
     while not _take(db, owner):
         if time.monotonic() > give_up_at:
-            raise StoreUnavailable("another migration has been running for too long")
+            raise StoreUnavailable(f"{place(db)}: another migration has been running for too long")
         time.sleep(LEASE_POLL_S)
     stop, lost = threading.Event(), threading.Event()
     renewer = threading.Thread(target=_renew, args=(db, owner, stop, lost), daemon=True)

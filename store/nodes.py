@@ -1,9 +1,9 @@
-"""The nodes of a store: when each was last heard of. For writers and for `books`."""
+"""The nodes of a store: when each was last heard of, by the database's clock. For writers and for
+`books`."""
 
 import peewee
 
-from store.database import execute, is_mysql, transaction
-from store.ids import now_ms
+from store.database import database_ms, execute, is_mysql, transaction
 
 _SEEN = 'INSERT INTO "nodes" ("name", "seen_ms") VALUES (?, ?)'
 _ON_SEEN = {
@@ -14,7 +14,8 @@ _ON_SEEN = {
 
 def note_seen(db: peewee.Database, node: str) -> None:
     """A process of the node lives."""
-    transaction(db, lambda: execute(db, _SEEN + _ON_SEEN[is_mysql(db)], (node, now_ms())))
+    seen = _SEEN + _ON_SEEN[is_mysql(db)]
+    transaction(db, lambda: execute(db, seen, (node, database_ms(db))))
 
 
 def last_seen(db: peewee.Database) -> dict[str, int]:

@@ -12,12 +12,13 @@ import peewee
 
 from store import keys, tables
 from store.cipher import Cipher
+from store.database import database_ms
 from store.document import Identity
 from store.document_fields import Sealed
 from store.document_kinds import KINDS
 from store.document_texts import nearest
 from store.errors import NotFound, Refused
-from store.ids import new_ulid, now_ms
+from store.ids import new_ulid
 from store.keys_aside import forget_keys
 from store.passwords import hash_password, verify_password
 from store.pricing import PRICE_NAMES
@@ -138,6 +139,8 @@ def find(state: State, kind: str, name: str) -> Stored:
     if found:
         return found[0]
     hint = nearest(name, ("/".join(identity) for identity in state[kind]))
+    if two_parts and "/" not in name and not hint:
+        hint = f"; write {'/'.join(KINDS[kind].identity).upper()} or an id"
     raise NotFound(f'there is no {kind} "{name}"{hint}')
 
 
@@ -211,7 +214,7 @@ class Writer:
         self.ids[kind, identity] = object_id
         row = {"id": object_id, **self._named(kind, identity), **self._columns(kind, fields)}
         if kind in TIMED:
-            row["created_ms"] = now_ms()
+            row["created_ms"] = database_ms(self.db)
         if kind == "key":
             row |= keys.shown_parts(fields["secret"])
         TABLES[kind].insert(row).execute(self.db)
@@ -290,7 +293,7 @@ class Writer:
         )
         last = newest.bind(self.db).tuples().first()
         # Never the time of an older row: two changes can fall into one millisecond.
-        effective_ms = max(now_ms(), last[0] + 1 if last else 0)
+        effective_ms = max(database_ms(self.db), last[0] + 1 if last else 0)
         row = {"model_id": model_id, "effective_ms": effective_ms, "call": 0, **price}
         tables.Price.insert(row).execute(self.db)
 
@@ -330,6 +333,6 @@ class Writer:
             "balance_after": balance,
             "idempotency_id": f"opening:{user_id}",
             "reason": OPENING_REASON,
-            "at_ms": now_ms(),
+            "at_ms": database_ms(self.db),
         }
         tables.LedgerLine.insert(line).execute(self.db)

@@ -17,14 +17,16 @@ import peewee
 from store.database import (
     DRIVER_ERRORS,
     classify,
+    database_ms,
     discard,
     execute,
     is_mysql,
+    place,
     snapshot_read,
     transaction,
 )
 from store.errors import StoreError, StoreUnavailable
-from store.ids import day_at, now_ms
+from store.ids import day_at
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +77,7 @@ def keep_ahead(db: peewee.Database) -> None:
     if not is_mysql(db):
         return
     try:
-        make_days(db, day_at(now_ms()), AHEAD_DAYS)
+        make_days(db, day_at(database_ms(db)), AHEAD_DAYS)
     except StoreError as error:
         log.warning("the partitions of the coming days cannot be made now: %s", error)
 
@@ -200,6 +202,6 @@ def _alter(db: peewee.Database, statement: str) -> None:
         execute(db, f"SET SESSION lock_wait_timeout = {TABLE_LOCK_WAIT_S}")
         execute(db, statement)
     except DRIVER_ERRORS as error:
-        raise classify(error) from error
+        raise classify(error, where=place(db)) from error
     finally:
         discard(db)  # with the setting of its session

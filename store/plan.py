@@ -23,7 +23,8 @@ DAY_MS = 24 * 3600 * 1000
 
 Vendors = Mapping[str, frozenset[str]]
 """Vendor name -> the families its upstreams speak."""
-_Final = dict[tuple[str, Identity], Mapping[str, Any]]
+Final = dict[tuple[str, Identity], Mapping[str, Any]]
+"""The fields of every object, by kind and identity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,16 @@ class Step:
     stored: Stored | None = None
     fields: Mapping[str, Any] = field(default_factory=dict, repr=False)
     made_secret: bool = False
+    entry: Entry | None = None
+
+    def where(self, name: str = "") -> str:
+        """How a fault of a field begins."""
+        return self.entry.where(name) if self.entry else label(self.kind, self.identity)
+
+    @property
+    def bad(self) -> frozenset[str]:
+        """Fields that have a fault already."""
+        return self.entry.bad if self.entry else frozenset()
 
 
 def make_plan(
@@ -58,7 +69,7 @@ def make_plan(
         step = _step(state[entry.kind].get(entry.identity), entry, sealing, faults)
         if step is not None:
             steps.append(step)
-    final = _final(state, steps)
+    final = final_fields(state, steps)
     steps = [_timed(step, final, at_ms, faults) for step in steps]
     judge(state, steps, vendors, faults)
     _judge_secrets(state, steps, sealing, faults)
@@ -69,13 +80,14 @@ def make_plan(
 
 def judge(state: State, steps: list[Step], vendors: Vendors, faults: list[str]) -> None:
     """Add a fault for every reference that the steps would leave or make dangling."""
-    final = _final(state, steps)
+    final = final_fields(state, steps)
     removed = {(step.kind, step.identity) for step in steps if step.action == REMOVE}
-    touched = {(step.kind, step.identity) for step in steps if step.action != REMOVE}
+    touched = {(step.kind, step.identity): step for step in steps if step.action != REMOVE}
     names: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for kind, identity in final:
         names[kind].append(identity[-1])
     for (kind, identity), fields in final.items():
+        step = touched.get((kind, identity))
         for where, target, name in _references(kind, identity, fields):
             goal = (target, (name,))
             if goal in final:
@@ -83,14 +95,12 @@ def judge(state: State, steps: list[Step], vendors: Vendors, faults: list[str]) 
             if goal in removed:
                 user = label(kind, identity)
                 faults.append(f"{label(*goal)} cannot be removed: {user} refers to it")
-            elif (kind, identity) in touched:
+            elif step is not None and where not in step.bad:
                 hint = nearest(name, names[target])
-                faults.append(
-                    f'{label(kind, identity)}: {where}: there is no {target} "{name}"{hint}'
-                )
-    for kind, identity in touched:
-        if kind == "channel":
-            _judge_vendor(identity, final[kind, identity], vendors, faults)
+                faults.append(f'{step.where(where)}: {where}: there is no {target} "{name}"{hint}')
+    for step in touched.values():
+        if step.kind == "channel":
+            _judge_vendor(step, final[step.kind, step.identity], vendors, faults)
 
 
 def _removals(state: State, document: Document) -> list[Step]:
@@ -121,7 +131,7 @@ def _step(stored: Stored | None, entry: Entry, sealing: Sealing, faults: list[st
     if not changed:
         return None
     _seal_password(changed, sealing)
-    return Step(UPDATE, entry.kind, entry.identity, stored, changed)
+    return Step(UPDATE, entry.kind, entry.identity, stored, changed, entry=entry)
 
 
 def _creation(entry: Entry, sealing: Sealing, faults: list[str]) -> Step:
@@ -129,10 +139,10 @@ def _creation(entry: Entry, sealing: Sealing, faults: list[str]) -> Step:
     for name, spec in KINDS[entry.kind].fields.items():
         if name in entry.fields:
             fields[name] = entry.fields[name]
-        elif spec.default is REQUIRED:
-            faults.append(f"{label(entry.kind, entry.identity)}: {name} is missing")
-        else:
+        elif spec.default is not REQUIRED:
             fields[name] = spec.default
+        elif name not in entry.bad:
+            faults.append(f"{entry.where()}: {name} is missing")
     if "price" in fields:
         fields["price"] = _merged_price({}, fields["price"])
         _judge_price(entry, fields["price"], faults)
@@ -140,10 +150,10 @@ def _creation(entry: Entry, sealing: Sealing, faults: list[str]) -> Step:
     made = entry.kind == "key" and fields["secret"] is None
     if made:
         fields["secret"] = make_secret()
-    return Step(CREATE, entry.kind, entry.identity, None, fields, made)
+    return Step(CREATE, entry.kind, entry.identity, None, fields, made, entry)
 
 
-def _timed(step: Step, final: _Final, at_ms: int, faults: list[str]) -> Step:
+def _timed(step: Step, final: Final, at_ms: int, faults: list[str]) -> Step:
     """The step of a subscription with both its times, which are judged; others as they are."""
     if step.kind != "subscription" or step.action == REMOVE:
         return step
@@ -158,9 +168,10 @@ def _timed(step: Step, final: _Final, at_ms: int, faults: list[str]) -> Step:
     if expires_ms is None:
         return step  # There is no such plan, which is a fault of its own.
     if expires_ms <= starts_ms:
-        faults.append(f"{label(*key)}: expires_at: must be later than starts_at")
+        faults.append(f"{step.where('expires_at')}: expires_at: must be later than starts_at")
     if expires_ms > MAX_INSTANT_MS:
-        faults.append(f"{label(*key)}: expires_at: would lie beyond the year 9999; give it")
+        where = step.where("expires_at")
+        faults.append(f"{where}: expires_at: would lie beyond the year 9999; give it")
     if step.action != CREATE:
         return step
     return replace(step, fields={**step.fields, "starts_at": starts_ms, "expires_at": expires_ms})
@@ -177,7 +188,7 @@ def _merged_price(stored: Mapping[str, int], given: Mapping[str, int | None]) ->
 
 def _judge_price(entry: Entry, price: Mapping[str, int], faults: list[str]) -> None:
     missing = [name for name in ("input", "output") if name not in price]
-    where = label(entry.kind, entry.identity)
+    where = entry.where("price")
     faults.extend(f"{where}: price: {name} is missing" for name in missing)
 
 
@@ -186,9 +197,9 @@ def _seal_password(fields: dict[str, Any], sealing: Sealing) -> None:
         fields["password"] = sealing.password_hash(fields["password"])
 
 
-def _final(state: State, steps: list[Step]) -> _Final:
+def final_fields(state: State, steps: list[Step]) -> Final:
     """The fields of every object as the steps would leave them; revoked keys refer to nothing."""
-    final: _Final = {
+    final: Final = {
         (kind, identity): stored.fields
         for kind, objects in state.items()
         for identity, stored in objects.items()
@@ -224,19 +235,20 @@ def _references(
 
 
 def _judge_vendor(
-    identity: Identity, fields: Mapping[str, Any], vendors: Vendors, faults: list[str]
+    step: Step, fields: Mapping[str, Any], vendors: Vendors, faults: list[str]
 ) -> None:
     vendor, family = fields.get("vendor"), fields.get("family")
     if vendor is None or family is None:
         # Missing in a new channel, which is a fault already.
         return
-    where = label("channel", identity)
     if vendor not in vendors:
         known = ", ".join(vendors)
         hint = nearest(vendor, vendors)
+        where = step.where("vendor")
         faults.append(f'{where}: vendor: there is no vendor "{vendor}" (known: {known}){hint}')
     elif family not in vendors[vendor]:
         spoken = ", ".join(sorted(vendors[vendor]))
+        where = step.where("family")
         faults.append(f"{where}: family: channels of vendor {vendor} speak {spoken}, not {family}")
 
 
@@ -253,5 +265,5 @@ def _judge_secrets(state: State, steps: list[Step], sealing: Sealing, faults: li
             continue
         marks = digests(step.fields["secret"], sealing.peppers)
         if any(owners.get(mark, step.identity) != step.identity for mark in marks):
-            faults.append(f"{label('key', step.identity)}: secret: it is in use by another key")
+            faults.append(f"{step.where('secret')}: secret: it is in use by another key")
         owners |= dict.fromkeys(marks, step.identity)

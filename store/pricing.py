@@ -129,6 +129,13 @@ def bound_nanos(input_tokens: int, output_tokens: int, prices: Prices, multiplie
     )
 
 
+def affordable_tokens(nanos: int, price: int, multiplier_ppm: int) -> int:
+    """Return how many tokens at a price an amount pays for: MAX_BIGINT when they cost nothing,
+    below 0 for a debt."""
+    each = price * multiplier_ppm
+    return nanos * _COST_DIVISOR // each if each else MAX_BIGINT
+
+
 def _rounded_up(price_units: int, multiplier_ppm: int) -> int:
     cost = -(-price_units * multiplier_ppm // _COST_DIVISOR)
     if cost > MAX_BIGINT:
@@ -158,6 +165,8 @@ def parse_multiplier(text: str) -> int:
 
 def format_money(nanos: int) -> str:
     """Return the canonical decimal string of an amount or a price: no exponent, no spare zeros."""
+    if 0 < nanos < NANOS_PER_UNIT:  # as most costs are: two thirds of the work
+        return "0." + str(NANOS_PER_UNIT + nanos)[1:].rstrip("0")
     return _format_decimal(nanos, NANOS_PER_UNIT, MONEY_DECIMALS)
 
 
@@ -169,6 +178,8 @@ def format_multiplier(ppm: int) -> str:
 def _parse_decimal(text: str, decimals: int, what: str) -> int:
     match = _DECIMAL.fullmatch(text)
     if match is None:
+        if _DECIMAL.fullmatch(text.removeprefix("-")):
+            raise AmountError(f"{what} {text} must not be negative")
         raise AmountError(f"{text!r} is no {what}: write digits and at most one point, like 12.50")
     whole, fraction = match[1], match[2] or ""
     if len(fraction) > decimals:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import peewee
 
-from store.database import execute, snapshot_read, transaction
+from store.database import database_ms, execute, lead_ms, snapshot_read, transaction
 from store.errors import Conflict
-from store.ids import now_ms
 from store.status_sums import CHANNEL, HOUR, HOUR_S, MINUTE, PROBE, Probed, add_probes
 
 Pair = tuple[str, str]
@@ -62,15 +61,16 @@ class Rota:
         while not self._results.empty() and len(self._unwritten) < RESULTS_MAX:
             self._unwritten.append(self._results.get())
         if self._unwritten:
-            add_probes(db, self._unwritten)
+            add_probes(db, self._unwritten, lead_ms(db))
             self._unwritten.clear()
         now = time.monotonic()
         if now < self._look_at or self.busy:
             return
         self._look_at = now + LOOK_S
-        if found := quiet(db, self.pairs, self.interval_s, now_ms()):
+        at_ms = database_ms(db)
+        if found := quiet(db, self.pairs, self.interval_s, at_ms):
             pair = random.choice(found)
-            if claim(db, pair, self.interval_s, now_ms()):
+            if claim(db, pair, self.interval_s, at_ms):
                 self._begin(pair)
 
 

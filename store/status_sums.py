@@ -9,7 +9,8 @@ transaction that inserts its records, so a record counts once. `fold` moves what
     day -> out of last_30d, and away           when it is older than 30 days
 
 so that reading a window takes one row a pair, however much traffic there was, and hours and days
-are there for bars. A minute is that in which an attempt or a call ended. Reading: channel_status.
+are there for bars. A minute is that in which an attempt or a call ended, by the database's clock.
+Reading: channel_status.
 
 What the client caused counts as nothing. Times and tokens are those of answers with output, first
 byte and tokens those of streams.
@@ -85,9 +86,12 @@ Rows = dict[tuple[Any, ...], Row]
 """By KEY without span, or by all of it."""
 
 
-def add_records(db: peewee.Database, records: Iterable[UsageRecord]) -> None:
-    """Add records to the rows of their minutes, inside the caller's transaction."""
-    found = _gather(records)
+def add_records(db: peewee.Database, records: Iterable[UsageRecord], lead_ms: int = 0) -> None:
+    """Add records to the rows of their minutes, inside the caller's transaction.
+
+    `lead_ms`: how far the database's clock is ahead of the one of the records.
+    """
+    found = _gather(records, lead_ms)
     _write(db, {(MINUTE, *key): row for key, row in found.items()})
 
 
@@ -103,12 +107,13 @@ class Probed:
     total_ms: int = 0
 
 
-def add_probes(db: peewee.Database, probes: Iterable[Probed]) -> None:
-    """Add probes to the rows of their minutes."""
+def add_probes(db: peewee.Database, probes: Iterable[Probed], lead_ms: int = 0) -> None:
+    """Add probes to the rows of their minutes. `lead_ms`: as in add_records."""
     rows: Rows = {}
     for probe in probes:
-        row = _row(rows, PROBE, probe.channel, probe.model, probe.at_ms)
-        _note(row, probe.error, probe.at_ms)
+        at_ms = probe.at_ms + lead_ms
+        row = _row(rows, PROBE, probe.channel, probe.model, at_ms)
+        _note(row, probe.error, at_ms)
         if probe.error is None:
             row[_TOTAL + bisect_left(BOUNDS_MS, probe.total_ms)] += 1
             if probe.first_byte_ms is not None:
@@ -116,7 +121,7 @@ def add_probes(db: peewee.Database, probes: Iterable[Probed]) -> None:
     transaction(db, lambda: _write(db, {(MINUTE, *key): row for key, row in rows.items()}))
 
 
-def _gather(records: Iterable[UsageRecord]) -> Rows:
+def _gather(records: Iterable[UsageRecord], lead_ms: int) -> Rows:
     """Rows by (at_s, scope, name, model). Runs for each call: lean."""
     rows: Rows = {}
     # Calls that one channel served: what they add to their channel and to their group is the same.
@@ -126,10 +131,10 @@ def _gather(records: Iterable[UsageRecord]) -> Rows:
         if model is None:
             continue
         if record.outcome != "ok" or len(attempts) != 1:
-            _add_odd(rows, record)
+            _add_odd(rows, record, lead_ms)
             continue
         duration_ms = record.duration_ms or 0
-        end_ms = record.started_ms + duration_ms
+        end_ms = record.started_ms + duration_ms + lead_ms
         key = (end_ms // 60_000, record.group, attempts[0].channel, model)
         row = plain.get(key)
         if row is None:
@@ -152,11 +157,12 @@ def _gather(records: Iterable[UsageRecord]) -> Rows:
     return rows
 
 
-def _add_odd(rows: Rows, record: UsageRecord) -> None:
+def _add_odd(rows: Rows, record: UsageRecord, lead_ms: int) -> None:
     """A call that failed, or that several channels were tried for."""
     model, outcome = (record.model or "")[:MODEL_CHARS], record.outcome
     duration_ms = record.duration_ms or 0
-    end_ms = record.started_ms + duration_ms
+    at_ms = record.started_ms + lead_ms
+    end_ms = at_ms + duration_ms
     error = record.error_code or outcome
     if outcome == "ok":
         row = _row(rows, GROUP, record.group, model, end_ms)
@@ -164,7 +170,6 @@ def _add_odd(rows: Rows, record: UsageRecord) -> None:
         _add_times(row, record, 0)
     elif outcome in _BROKEN or error in OUTAGES:
         _note(_row(rows, GROUP, record.group, model, end_ms), error, end_ms)
-    at_ms = record.started_ms
     for attempt in record.attempts:
         at_ms += attempt.ms
         last = attempt is record.attempts[-1]

@@ -20,6 +20,12 @@ from store.pricing import format_money, format_multiplier, parse_money
 WALLET = "wallet"
 """The `to` of a charge that the user's wallet pays, and the `billed_to` of its record."""
 
+OUTCOMES = (
+    *("ok", "refused", "upstream_error", "upstream_truncated", "timeout", "client_gone"),
+    *("gateway_lost", "drained", "internal_error"),
+)
+"""What may become of a call."""
+
 CLOSE_TAG = "c"
 
 
@@ -34,13 +40,18 @@ class Charge(msgspec.Struct, frozen=True, array_like=True, gc=False):
     account: str = ""
 
 
-class Attempt(msgspec.Struct, gc=False):
-    """One try of a call at one channel; error is None when it was accepted."""
+class Attempt(msgspec.Struct, gc=False, omit_defaults=True):
+    """One try of a call at one channel; error is None when it was accepted.
+
+    `detail`: of a failed one, what the upstream said or how it could not be reached, cleaned. What
+    has its default is not written.
+    """
 
     channel: str
     status: int | None = None
     error: str | None = None
     ms: int = 0
+    detail: str | None = None
 
 
 class StoredAt(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -144,6 +155,7 @@ TEXT_LIMITS_CHARS = {
 }
 REPORTED_USAGE_LIMIT_CHARS = 2_048
 ATTEMPTS_LIMIT = 16
+DETAIL_LIMIT_CHARS = 500  # of an attempt
 
 _encode_json = msgspec.json.Encoder().encode
 
@@ -172,6 +184,7 @@ def clipped(record: UsageRecord) -> UsageRecord:
             attempt.status,
             attempt.error and sound_text(attempt.error, TEXT_LIMITS_CHARS["error_message"]),
             attempt.ms,
+            attempt.detail and sound_text(attempt.detail, DETAIL_LIMIT_CHARS),
         )
         for attempt in record.attempts[:ATTEMPTS_LIMIT]
     )
@@ -242,10 +255,25 @@ def to_public(row: Mapping[str, Any]) -> dict[str, Any]:
     public["cost"] = format_money(row["cost_nanos"])
     if row["multiplier_ppm"] is not None:
         public["multiplier"] = format_multiplier(row["multiplier_ppm"])
-    for name in ("prices", "charges", "reported_usage", "attempts"):
+    for name in ("prices", "charges", "reported_usage"):
         if row[name] is not None:
             public[name] = msgspec.json.decode(row[name])
+    if row["attempts"] is not None:
+        public["attempts"] = [_public_attempt(one) for one in _decode_attempts(row["attempts"])]
     return public
+
+
+_decode_attempts = msgspec.json.Decoder(list[Attempt]).decode
+
+
+def _public_attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "channel": attempt.channel,
+        "status": attempt.status,
+        "error": attempt.error,
+        "detail": attempt.detail,
+        "ms": attempt.ms,
+    }
 
 
 def rfc3339(at_ms: int) -> str:

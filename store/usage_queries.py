@@ -8,7 +8,7 @@ transaction of its own. Rows are dictionaries of columns; usage.to_public gives 
 import functools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -21,8 +21,8 @@ from store.pricing import Prices, cost_nanos, format_money, prices_from_json
 from store.usage import COLUMNS, charges_from_json
 
 PAGE_ROWS = 1000
-OVERLAP_MS = 5_000
-"""How late a record may become visible after its recorded_ms: open transactions, clocks."""
+OVERLAP_MS = 10_000
+"""How late a record may become visible after its recorded_ms: its transaction has to end."""
 
 FOLLOW_PAUSE_S = 0.5
 PRICES_CACHED = 256
@@ -55,7 +55,9 @@ class Filters:
     model: str | None = None
     endpoint: str | None = None
     channel: str | None = None
+    group: str | None = None
     outcome: str | None = None
+    error_code: str | None = None
     status: int | None = None
     request_id: str | None = None
     client_request_id: str | None = None
@@ -66,12 +68,13 @@ class Filters:
 def tail(db: peewee.Database, filters: Filters, limit: int) -> list[Row]:
     """The newest records in order of their writing, oldest of them first, at most `limit`.
 
-    Newest is as they were written, or with a filter that `history` is quick with, as they began.
+    Newest is as they were written, or with filters as they began: `history` reads no more than it
+    must then.
     """
-    if filters.request_id is None and _guides(filters):
+    if filters.request_id is None and filters != Filters():
         return sorted(history(db, filters, limit), key=lambda row: (row["recorded_ms"], row["id"]))
     terms, values = conditions(filters)
-    rows = _rows(db, terms, 'ORDER BY "recorded_ms" DESC, "id" DESC LIMIT ?', [*values, limit])
+    rows = rows_where(db, terms, 'ORDER BY "recorded_ms" DESC, "id" DESC LIMIT ?', [*values, limit])
     return rows[::-1]
 
 
@@ -120,7 +123,7 @@ def _rows_of(db: peewee.Database, day: int, ids: Sequence[str]) -> Iterator[Row]
     for start in range(0, len(ids), PAGE_ROWS):
         some = ids[start : start + PAGE_ROWS]
         terms = ['"day" = ?', f'"id" IN ({", ".join("?" * len(some))})']
-        yield from _rows(db, terms, 'ORDER BY "id" DESC', [day, *some])
+        yield from rows_where(db, terms, 'ORDER BY "id" DESC', [day, *some])
 
 
 def follow(
@@ -129,7 +132,8 @@ def follow(
     start_ms: int,
     pause: Callable[[float], None] = time.sleep,
 ) -> Iterator[Row]:
-    """Every record written at or after `start_ms`, each once, for ever; pauses between looks.
+    """Every record written at or after `start_ms` (by the database's clock, which no node's can
+    disturb), each once, for ever; pauses between looks.
 
     Looks back OVERLAP_MS each time, since records become visible a little out of order. Memory:
     the ids of those last seconds. While the store is away it waits.
@@ -140,11 +144,10 @@ def follow(
         horizon_ms = max(start_ms, newest_ms - OVERLAP_MS)
         shown = {call_id: at_ms for call_id, at_ms in shown.items() if at_ms >= horizon_ms}
         try:
-            for row in _recorded_since(db, filters, horizon_ms):
-                if row["id"] not in shown:
-                    shown[row["id"]] = row["recorded_ms"]
-                    newest_ms = max(newest_ms, row["recorded_ms"])
-                    yield row
+            for row in _recorded_since(db, filters, horizon_ms, shown):
+                shown[row["id"]] = row["recorded_ms"]
+                newest_ms = max(newest_ms, row["recorded_ms"])
+                yield row
         except StoreUnavailable:
             discard(db)
         pause(FOLLOW_PAUSE_S)
@@ -176,7 +179,7 @@ def _in_order(db: peewee.Database, filters: Filters, columns: Sequence[str]) -> 
             return
         after = ""
         while True:
-            page = _rows(
+            page = rows_where(
                 db,
                 [*terms, '"day" = ?', '"id" > ?'],
                 'ORDER BY "id" LIMIT ?',
@@ -236,19 +239,28 @@ class _TokenCounts:
     reasoning_tokens: int
 
 
-def _recorded_since(db: peewee.Database, filters: Filters, since_ms: int) -> Iterator[Row]:
+def _recorded_since(
+    db: peewee.Database, filters: Filters, since_ms: int, shown: Container[str]
+) -> Iterator[Row]:
+    """In order of writing those that are not shown yet: of the others only the ids are read."""
     terms, values = conditions(filters)
     # A batch shares its recorded_ms, so the rest of that moment is skipped by id.
     terms += ['"recorded_ms" >= ?', 'NOT ("recorded_ms" = ? AND "id" <= ?)']
     at_ms, after = since_ms, ""
     while True:
-        page = _rows(
+        page = rows_where(
             db,
             terms,
             'ORDER BY "recorded_ms", "id" LIMIT ?',
             [*values, at_ms, at_ms, after, PAGE_ROWS],
+            ("recorded_ms", "day", "id"),
         )
-        yield from page
+        fresh: defaultdict[int, list[str]] = defaultdict(list)
+        for row in page:
+            if row["id"] not in shown:
+                fresh[row["day"]].append(row["id"])
+        rows = [row for day, ids in fresh.items() for row in _rows_of(db, day, ids)]
+        yield from sorted(rows, key=lambda row: (row["recorded_ms"], row["id"]))
         if len(page) < PAGE_ROWS:
             return
         at_ms, after = page[-1]["recorded_ms"], page[-1]["id"]
@@ -283,7 +295,8 @@ def _spans(db: peewee.Database, filters: Filters, before: str | None) -> Iterato
         if oldest is not None and newest is not None:
             yield from _hours(db, filters, oldest, newest)
         return
-    while (day := _previous_day(db, last)) is not None:
+    first = 0 if filters.since_ms is None else day_at(filters.since_ms)
+    while (day := _previous_day(db, last)) is not None and day >= first:
         yield _Span(day, "", _AFTER_ALL)
         last = day - 1
 
@@ -355,13 +368,14 @@ def _wanted(filters: Filters) -> Iterator[tuple[str, Any]]:
             pass  # No id of ours: the record is looked for and not found.
 
 
-def _rows(
+def rows_where(
     db: peewee.Database,
     terms: list[str],
     tail_text: str,
     values: list[Any],
     columns: Sequence[str] = COLUMNS,
 ) -> list[Row]:
+    """Records for which all terms hold, and what follows the WHERE; a transaction of its own."""
     names = ", ".join(f'"{name}"' for name in columns)
     where = f"WHERE {' AND '.join(terms)} " if terms else ""
     rows = _fetch(db, f'SELECT {names} FROM "usage_records" {where}{tail_text}', values)

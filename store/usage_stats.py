@@ -1,8 +1,8 @@
 """Sums of usage by day, model, user and so on: from the smallest roll-up that can tell them.
 
-Only what no roll-up tells (an endpoint, a status, a user together with a channel, times within an
-hour) is summed up from the records themselves, which takes as long as there are records and knows
-nothing of days that were pruned. For commands and the Hub.
+Only what no roll-up tells (an endpoint, a status, a group, an error code, a user together with a
+channel, times within an hour) is summed up from the records themselves, which takes as long as
+there are records and knows nothing of days that were pruned. For commands and the Hub.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,15 @@ from store.usage_queries import HOUR_MS, Filters, conditions, with_user
 
 DIMENSIONS = (
     *("hour", "day", "user", "key_id", "model", "channel", "outcome", "endpoint", "status"),
-    "group",
+    *("group", "error_code"),
 )
 """What sums may be told apart by."""
 
 CLASSES = ("ok", "refused", "client_gone", "failed")
 """Classes of outcomes whose calls are counted; `failed` are all outcomes but the other three."""
+
+SORTS = ("cost", "calls")
+"""What rows may be sorted by, the greatest first."""
 
 ROWS_MAX = 100_000
 
@@ -33,6 +36,10 @@ _DAY_MS = DAY_HOURS * HOUR_MS
 _TIMES = frozenset({"hour", "day", "since_ms", "until_ms"})
 _RECORD_HOUR = '(("started_ms" % 86400000) - ("started_ms" % 3600000)) / 3600000'
 _KNOWN = ", ".join(f"'{name}'" for name in CLASSES[:-1])
+
+
+# Where in _sums each of SORTS is.
+_SUM_PLACES = {"calls": 0, "cost": len(CLASSES) + len(SUMS) - 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +59,36 @@ _SOURCES = (
 _RECORDS = _Source("usage_records", frozenset(), 1)
 
 
-def stats(db: peewee.Database, by: Sequence[str], filters: Filters) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Which rows come first (of SORTS; None: in order of what they are told apart by), and how many
+    are wanted (None: all)."""
+
+    sort: str | None = None
+    top: int | None = None
+
+
+def stats(
+    db: peewee.Database, by: Sequence[str], filters: Filters, order: Order = Order()
+) -> list[dict[str, Any]]:
     """Sums of all matching calls, a row for each value of `by` (of DIMENSIONS), in its order.
 
     A row has the names of `by` (day as 2026-11-22, hour as RFC 3339, None: the calls had none),
-    calls, the CLASSES, the token counts and cost (decimal text). Refused: more than ROWS_MAX.
+    calls, the CLASSES, the token counts and cost (decimal text). Refused: more than ROWS_MAX rows
+    and no smaller number of them wanted.
     """
     source = _source_of(by, filters)
     if source is _RECORDS:
         filters = with_user(db, filters)
     terms, values = _conditions(source, filters)
-    columns = _columns(source, by)
+    columns, sums = _columns(source, by), _sums(source)
     grouped = ", ".join(columns)
     where = f" WHERE {' AND '.join(terms)}" if terms else ""
-    group = f" GROUP BY {grouped} ORDER BY {grouped}" if columns else ""
+    ordered = [f"{sums[_SUM_PLACES[order.sort]]} DESC", *columns] if order.sort else columns
+    group = f" GROUP BY {grouped} ORDER BY {', '.join(ordered)}" if columns else ""
+    limit = min(order.top or ROWS_MAX + 1, ROWS_MAX + 1)
     query = (
-        f"SELECT {', '.join([*columns, *_sums(source)])}"
-        f' FROM "{source.table}"{where}{group} LIMIT {ROWS_MAX + 1}'
+        f'SELECT {", ".join([*columns, *sums])} FROM "{source.table}"{where}{group} LIMIT {limit}'
     )
     rows = snapshot_read(db, lambda: execute(db, query, values).fetchall())
     if len(rows) > ROWS_MAX:
@@ -114,7 +134,7 @@ def _columns(source: _Source, by: Sequence[str]) -> list[str]:
     for name in by:
         if name == "hour":
             columns += ['"day"', _RECORD_HOUR if source is _RECORDS else '"hour"']
-        elif name in ("model", "channel") and source is _RECORDS:
+        elif name in ("model", "channel", "error_code") and source is _RECORDS:
             columns.append(f"COALESCE(\"{name}\", '')")
         else:
             columns.append(f'"{name}"')

@@ -7,16 +7,16 @@ lock of the wallet.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import peewee
 
 from store import audit, leases
 from store.books import CHARGES
-from store.database import execute, is_mysql, snapshot_read, transaction
+from store.database import database_ms, execute, is_mysql, snapshot_read, transaction
 from store.errors import Conflict, NotFound, OutcomeUnknown, Refused, StoreUnavailable
-from store.ids import day_of, new_ulid, now_ms
+from store.ids import day_of, new_ulid
 from store.pricing import MAX_BIGINT, format_money
 from store.usage import WALLET, charges_from_json
 
@@ -63,7 +63,10 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a ledger; the amount is signed."""
+    """One line of a ledger; the amount is signed.
+
+    `again`: a movement asked for now was booked before, as this line, under the same id.
+    """
 
     id: str
     user_id: str
@@ -74,6 +77,7 @@ class Line:
     idempotency_id: str | None
     reason: str
     at_ms: int
+    again: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,8 @@ def ledger(db: peewee.Database, user: str) -> list[Line]:
 
 
 def credit(db: peewee.Database, user: str, movement: Movement) -> Line:
-    """Add money to a wallet; the ledger line, the first one when the id has been used for the same.
+    """Add money to a wallet; the ledger line, the first one when the id has been used for the same,
+    then with `again`.
 
     Raises NotFound, and Refused for an amount, reason or id that cannot be taken. Idempotent with
     an id; without one it counts once for each call, also when the connection is lost meanwhile.
@@ -180,7 +185,8 @@ def _move(db: peewee.Database, user: str, kind: str, movement: Movement) -> Line
         locked = _lock(db, owner)
         booked = find_line(db, line_id, movement.idempotency_id)
         if booked is not None:
-            return _same(booked, owner.id, kind, movement)
+            same = _same(booked, owner.id, kind, movement)
+            return replace(same, again=booked.id != line_id)
         line = _new_line(line_id, owner.id, kind, movement, locked)
         _post(db, line, owner, movement.actor)
         return line
@@ -371,7 +377,11 @@ def _too_little(user_id: str, amount: int, free: int, wallet: _Locked) -> Refuse
 def _same(booked: Line, user_id: str, kind: str, movement: Movement) -> Line:
     wanted = (user_id, kind, movement.amount_nanos, movement.reason)
     if (booked.user_id, booked.kind, abs(booked.amount_nanos), booked.reason) != wanted:
-        raise Refused([f"the id {movement.idempotency_id} is used by another movement"])
+        whose = "" if booked.user_id == user_id else " of another user"
+        amount = format_money(abs(booked.amount_nanos))
+        told = f'{booked.kind} of {amount}{whose}, reason "{booked.reason}"'
+        cure = "give this one an id of its own"
+        raise Refused([f"the id {movement.idempotency_id} is that of a {told}; {cure}"])
     return booked
 
 
@@ -384,7 +394,7 @@ def _lock(db: peewee.Database, owner: Owner) -> _Locked:
     last_ms = 'SELECT MAX("at_ms") FROM "ledger" WHERE "user_id" = ?'
     (newest,) = execute(db, last_ms, (owner.id,)).fetchone()
     leased, _ = leases.lent(db, owner.id)
-    return _Locked(int(row[0]), leased, max(now_ms(), (newest or 0) + 1))
+    return _Locked(int(row[0]), leased, max(database_ms(db), (newest or 0) + 1))
 
 
 def _no_wallet(user: str) -> NotFound:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from store.document import Entry, parse_entry, resolver
+from store.document import Entry, Report, label, parse_entry, resolver
 from store.document_fields import HeaderMap, ModelMap, PriceTable
 from store.document_kinds import KINDS
 from store.errors import Refused
@@ -28,11 +28,16 @@ def entry_from_words(
         if stored is not None and name in KINDS[kind].identity:
             faults.append(f"{name} cannot be changed: it is the identity of a {kind}")
             continue
+        if stored is not None and name in KINDS[kind].fields and KINDS[kind].fields[name].once:
+            cure = "money is moved with: ./sluice wallet credit"
+            where = label(kind, stored.identity)
+            faults.append(f"{where}: {name} counts only when a {kind} is made; {cure}")
+            continue
         _take_word(kind, raw, (name, text), stored)
     if stored is not None:
         raw |= zip(KINDS[kind].identity, stored.identity, strict=True)
-    where = f"{kind} without a name"
-    entry = parse_entry(kind, raw, (faults, where), resolver(environ, Path()))
+    report = Report(faults, f"{kind} without a name")
+    entry = parse_entry(kind, raw, report, resolver(environ, Path()))
     if faults or entry is None:
         raise Refused(faults)
     return entry

@@ -12,7 +12,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -23,19 +23,21 @@ from store.adoption import Orphan, find_orphans
 from store.books import Batch, account_charges, apply_batch, apply_records
 from store.database import (
     DRIVER_ERRORS,
+    database_ms,
     discard,
     execute,
+    lead_of,
     snapshot_read,
     transaction,
 )
 from store.errors import StoreError, StoreUnavailable
 from store.ids import now_ms, ulid_ms
 from store.journal import Journal
-from store.journal_lines import Closed, JournalReader
+from store.journal_lines import Closed, Damage, JournalReader
 from store.leases import Answer, Order, Verdict
 from store.nodes import note_seen
 from store.partitions import keep_ahead
-from store.stored_responses import forget_expired
+from store.stored_responses import forget_expired, note_stored
 from store.usage import UsageRecord, clipped
 
 log = logging.getLogger(__name__)
@@ -52,6 +54,8 @@ FOLD_INTERVAL_S = 60.0
 UPKEEP_FIRST_S = 5.0  # the first records of a start do not wait for it
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 1.0
+AWAY_TOLD_S = 10.0  # between two lines that say so
+NOTHING_STOP_S = 0.2  # the thread may wait for a connection: it ends with the process
 PARKED_FILE = "parked.ndjson"
 
 UP = "up"
@@ -65,7 +69,8 @@ class Hooks:
     `applied`, `answered` and `recalled` are those of Funds and must be handed over in order; `held`
     is its table; `open_breakers` is what health has against channels; `poll` is called once a
     second and may read the database; `tell` is called in every round and writes what the loop has
-    to tell, if there is something.
+    to tell, if there is something. `reached` hears up to which moment (of time.monotonic_ns) the
+    store has all that this process wrote to its journal, `finished` which journals it has whole.
     """
 
     applied: Callable[[dict[str, int], dict[str, int]], None]
@@ -75,6 +80,8 @@ class Hooks:
     open_breakers: Callable[[], Mapping[breakers.Name, breakers.Open]]
     poll: Callable[[peewee.Database], None]
     tell: Callable[[peewee.Database], None] = lambda db: None
+    reached: Callable[[int], None] = lambda at_ns: None
+    finished: Callable[[str], None] = lambda journal_id: None
 
 
 class _Source:
@@ -96,8 +103,10 @@ class Writer:
     """The one thread of a process that writes closed calls into the store.
 
     `state` is UP or DOWN: whether the store answered when it was last asked. `was_up`: whether it
-    ever did.
+    ever did. `trouble`: why it does not, without secrets.
     """
+
+    trouble = ""
 
     def __init__(self, db: peewee.Database, journal: Journal, node: str, hooks: Hooks) -> None:
         self.state = DOWN
@@ -107,9 +116,11 @@ class Writer:
         self._hooks = hooks
         self._own = _Source(journal.id, JournalReader(journal.directory, journal.id), None)
         self._adopted: list[_Source] = []
+        self._target = (0, 0)  # (moment, end of the journal then): reached when that is applied
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._failing = False
         self.was_up = False
+        self._told_at = -AWAY_TOLD_S
         self._held_shown: dict[str, int] = {}
         self._breakers_shown: dict[breakers.Name, breakers.Open] = {}
         self._poll_at = 0.0
@@ -127,6 +138,14 @@ class Writer:
     def start(self) -> None:
         """Begin to work; the database may still be away."""
         self._thread.start()
+
+    def note_away(self, trouble: str) -> None:
+        """The store cannot be had: the log says so at once, and again while it lasts."""
+        self.trouble = trouble
+        now = time.monotonic()
+        if self.state == UP or now >= self._told_at + AWAY_TOLD_S:
+            self._told_at = now
+            log.error("the store is away: %s", trouble)
 
     def order(self, order: Order) -> bool:
         """Have an order carried out soon; False, and no answer, while the store is away."""
@@ -146,14 +165,18 @@ class Writer:
         Then its leases are given back.
 
         Then the journal's files are removed; else they stay for adoption. Blocks. Nothing is
-        posted any more. To be called once, when the loop has ended all calls.
+        posted any more. To be called once, when the loop has ended all calls. Where the store has
+        never been there is nothing to wait for.
         """
         self._journal.finish()
-        self._stop_at = time.monotonic() + timeout_s
+        nothing = not self.was_up and not self._journal.written_offset
+        self._stop_at = time.monotonic() + (0 if nothing else timeout_s)
         self._wake.set()
-        self._thread.join(timeout_s)
-        self._journal.close(remove=self._drained)
-        return self._drained
+        self._thread.join(NOTHING_STOP_S if nothing else timeout_s)
+        self._journal.close(remove=self._drained or nothing)
+        if nothing:
+            self._hooks.finished(self._journal.id)  # nobody will find it to adopt it
+        return self._drained or nothing
 
     def _run(self) -> None:
         while not self._drained and not self._is_late():
@@ -174,12 +197,12 @@ class Writer:
             more = self._round()
         except Exception as error:
             if not isinstance(error, StoreUnavailable):
+                self.trouble = f"{type(error).__name__}: {error}"
                 log.exception("the writer cannot go on and tries again")
             else:
                 # The next round asks the store before it does anything.
                 self._poll_at = 0.0
-                if self.state == UP:
-                    log.error("the store is away: %s", error)
+                self.note_away(str(error))
             self.state, self._failing = DOWN, True
             discard(self._db)
             self._refuse_orders()
@@ -188,7 +211,7 @@ class Writer:
         if self.state == DOWN:
             log.info("the store is up")
         self.state, self._failing, self._retry_s = UP, False, RETRY_FIRST_S
-        self.was_up = True
+        self.was_up, self.trouble = True, ""
         return 0.0 if more else WRITE_INTERVAL_S
 
     def _round(self) -> bool:
@@ -217,20 +240,32 @@ class Writer:
             self._find_orphans()
         for source in list(self._adopted):
             more |= self._apply_adopted(source)
+        self._note_reached()
         return more
+
+    def _note_reached(self) -> None:
+        """What the dead of before this start have handed out has to be in the store, too."""
+        moment, end = self._target
+        if self._adopted or self._own.position < end:
+            return
+        if moment:
+            self._hooks.reached(moment)
+        moment = time.monotonic_ns()  # before the end is read: what is written now is not behind it
+        self._target = moment, self._journal.written_offset
 
     def _poll(self) -> None:
         now = time.monotonic()
         if now >= self._upkeep_at:
             self._upkeep_at = now + UPKEEP_INTERVAL_S
             keep_ahead(self._db)
-            leases.forget_ended(self._db, now_ms())
-            breakers.forget_old(self._db, now_ms())
-            probes.forget_old(self._db, now_ms())
+            at_ms = database_ms(self._db)
+            leases.forget_ended(self._db, at_ms)
+            breakers.forget_old(self._db, at_ms)
+            probes.forget_old(self._db, at_ms)
             status_sums.forget_empty(self._db)
             self._expiring = True
         if self._expiring:  # a portion at a time, for closed calls must not wait for it
-            self._expiring = forget_expired(self._db, now_ms())
+            self._expiring = forget_expired(self._db, database_ms(self._db))
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + HEARTBEAT_INTERVAL_S
             note_seen(self._db, self._node)
@@ -255,11 +290,14 @@ class Writer:
         self._hooks.tell(self._db)
 
     def _keep_status(self) -> None:
-        breakers.show(self._db, self._own.id, self._breakers_shown, self._hooks.open_breakers())
+        found, shown = self._hooks.open_breakers(), self._breakers_shown
+        if found != shown:
+            offset_ms = database_ms(self._db) - time.monotonic_ns() // 1_000_000
+            breakers.show(self._db, self._own.id, shown, found, offset_ms)
         now = time.monotonic()
         if now >= self._fold_at:
             self._fold_at = now + FOLD_INTERVAL_S
-            if status_sums.fold(self._db, now_ms() // 1000):
+            if status_sums.fold(self._db, database_ms(self._db) // 1000):
                 self._fold_at = now  # go on in a second: others write meanwhile
 
     def _serve_orders(self) -> None:
@@ -340,30 +378,37 @@ class Writer:
         """Bring one batch into the store; whether there may be more before the limit."""
         if source.pending is None:
             closed = source.reader.read_closed(source.position, limit, BATCH_RECORDS)
+            if closed.handed and not closed.records:
+                transaction(self._db, lambda: note_stored(self._db, (), closed.handed))
             for line in closed.unreadable:
                 self._park(line.decode(errors="replace"), "the journal line is unreadable")
+            self._park_damaged(source, closed.damaged)
             if not closed.records:
                 source.position = closed.offset
-                return bool(closed.unreadable)
+                return bool(closed.lines)
             source.pending = closed
         batch = source.pending
         self._landed(source, batch, self._book(source, batch))
-        return len(batch.records) + len(batch.unreadable) >= BATCH_RECORDS
+        return batch.lines >= BATCH_RECORDS
 
     def _book(self, source: _Source, closed: Closed) -> dict[str, int]:
-        old = source.committed or 0
+        old, ended = source.committed or 0, {record.id for record in closed.records}
+        handed = [line for line in closed.handed if line.id not in ended]
         try:
-            return self._transact(Batch(source.id, old, closed.offset, closed.records))
+            return self._transact(Batch(source.id, old, closed.offset, closed.records, handed))
         except _UNBOOKABLE as error:
             if not _blames_record(error):
                 raise
             log.error("journal %s: a batch cannot be booked as it is: %s", source.id, error)
-        return self._transact(
-            Batch(source.id, old, closed.offset, self._bookable(source, closed.records))
-        )
+        bookable = self._bookable(source, closed.records)
+        return self._transact(Batch(source.id, old, closed.offset, bookable, handed))
 
     def _transact(self, batch: Batch) -> dict[str, int]:
-        return transaction(self._db, lambda: apply_batch(self._db, batch, now_ms()))
+        def work() -> dict[str, int]:
+            at_ms = database_ms(self._db)
+            return apply_batch(self._db, batch, at_ms, lead_of(at_ms))
+
+        return transaction(self._db, work)
 
     def _landed(self, source: _Source, closed: Closed, left: dict[str, int]) -> None:
         source.committed = source.position = closed.offset
@@ -404,12 +449,17 @@ class Writer:
 
     def _try_booking(self, source: _Source, record: UsageRecord) -> str | None:
         try:
-            apply_records(self._db, [record], now_ms(), source.id)
+            apply_records(self._db, [record], database_ms(self._db), source.id)
         except (*DRIVER_ERRORS, *_UNBOOKABLE) as error:
             if not _blames_record(error):
                 raise
             return str(error)
         return None
+
+    def _park_damaged(self, source: _Source, damaged: Iterable[Damage]) -> None:
+        for damage in damaged:
+            place = f"journal {source.id} is damaged before offset {damage.end}"
+            self._park(damage.data.decode("utf-8", "backslashreplace"), place)
 
     def _park(self, record: UsageRecord | str, reason: str) -> None:
         """Put aside what can never be booked, so that an operator can; the rest goes on."""
@@ -430,9 +480,10 @@ class Writer:
             leases.give_all_back(self._db, source.id)
             breakers.forget(self._db, source.id)
             update = 'UPDATE "journals" SET "finished_ms" = ? WHERE "id" = ?'
-            execute(self._db, update, (now_ms(), source.id))
+            execute(self._db, update, (database_ms(self._db), source.id))
 
         transaction(self._db, work)
+        self._hooks.finished(source.id)
 
     def _find_orphans(self) -> None:
         known = {self._own.id, *(source.id for source in self._adopted)}
@@ -446,6 +497,7 @@ class Writer:
         try:
             if source.committed is None and self._resolve(source):
                 source.end = orphan.close_open_calls(source.position, self._node)
+                self._park_damaged(source, orphan.damaged)
             elif source.pending is not None:
                 self._resolve(source)
             if self._apply(source, source.end):

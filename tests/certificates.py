@@ -9,6 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+DAY = datetime.timedelta(days=1)
 NAMES = [
     x509.DNSName("upstream.test"),
     x509.DNSName("localhost"),
@@ -28,8 +29,8 @@ class Authority:
         certificate = self._signed(self._name, self._key.public_key(), constraints)
         self.ca_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def server_context(self) -> ssl.SSLContext:
-        """What a server at NAMES needs."""
+    def server_context(self, ends_in: datetime.timedelta = DAY) -> ssl.SSLContext:
+        """What a server at NAMES needs; its certificate may have ended before now."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "upstream.test")])
         names = x509.SubjectAlternativeName(NAMES)
@@ -40,7 +41,7 @@ class Authority:
                 serialization.PrivateFormat.PKCS8,
                 serialization.NoEncryption(),
             )
-            + self._signed(subject, key.public_key(), names).public_bytes(
+            + self._signed(subject, key.public_key(), names, ends_in).public_bytes(
                 serialization.Encoding.PEM
             )
         )
@@ -53,6 +54,7 @@ class Authority:
         subject: x509.Name,
         public_key: ec.EllipticCurvePublicKey,
         extension: x509.ExtensionType,
+        ends_in: datetime.timedelta = DAY,
     ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
         return (
@@ -61,8 +63,8 @@ class Authority:
             .issuer_name(self._name)
             .public_key(public_key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
+            .not_valid_before(now - DAY)
+            .not_valid_after(now + ends_in)
             .add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
             .sign(self._key, hashes.SHA256())
         )

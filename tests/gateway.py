@@ -20,6 +20,7 @@ from typing import Any
 from store.database import discard, open_database
 from store.usage import to_public
 from store.usage_queries import Filters, follow
+from tests import leash
 from tests.ports import HOST, free_port
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -90,12 +91,11 @@ class Gateway:
         flags = [*self._node_flags, *extra]
         argv = [sys.executable, str(ROOT / "app.py"), "serve", *flags, "--config", str(self.config)]
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = leash.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,
                 env={**os.environ, **self.env},
             )
 

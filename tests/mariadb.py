@@ -15,6 +15,7 @@ import time
 import pymysql
 import pytest
 
+from tests import leash
 from tests.ports import free_port
 
 START_TIMEOUT_S = 60
@@ -27,6 +28,7 @@ class MariaDb:
         self._server = _program()
         # Not below pytest's own folder: the user mysql may not look into that.
         self._folder = tempfile.mkdtemp(prefix="sluice-mariadb-")
+        leash.drop(self._folder)
         os.chmod(self._folder, 0o755)
         self._made = 0
         self.port = free_port()
@@ -77,7 +79,7 @@ class MariaDb:
 
     def start(self):
         """Starts the server on what it had; waits until it answers."""
-        self.process = subprocess.Popen(
+        self.process = leash.Popen(
             self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         _wait(self.port, self.process)

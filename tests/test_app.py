@@ -1,7 +1,9 @@
 """The entry: finds commands by name, answers fast, and imports nothing that was not asked for."""
 
 import importlib
+import os
 import resource
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -54,7 +56,13 @@ def test_help_lists_the_commands():
 
 
 @pytest.mark.parametrize(
-    ("args", "said"), [(["chek"], "'check'"), ([], "Usage"), (["check", "-x"], "-x")]
+    ("args", "said"),
+    [
+        (["chek"], "'check'"),
+        ([], "Usage"),
+        (["check", "-x"], "-x"),
+        (["--config", "x.toml", "status"], "behind the command: sluice COMMAND --config"),
+    ],
 )
 def test_wrong_usage(args, said):
     got = run(*args)
@@ -111,3 +119,43 @@ def processor_s():
     """What ended children have used."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def test_a_missing_package_is_told_with_its_cure(tmp_path):
+    (tmp_path / "click").mkdir()
+    (tmp_path / "click" / "__init__.py").write_text("raise ModuleNotFoundError(name='click')")
+    got = subprocess.run(
+        [sys.executable, str(ROOT / "app.py"), "user", "list"], check=False, capture_output=True,
+        text=True, timeout=20, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert (got.returncode, got.stdout) == (1, "")
+    assert got.stderr.startswith("error: the Python package click is missing from ")
+    assert got.stderr.endswith("run ./sluice, or: make venv && .venv/bin/python app.py\n")
+
+
+def test_an_older_python_is_told_its_version():
+    """With the version of this one changed."""
+    script = (
+        "import runpy, sys; sys.version_info = (3, 8, 1, 'final', 0)\n"
+        f"runpy.run_path({str(ROOT / 'app.py')!r}, run_name='__main__')"
+    )
+    got = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=20
+    )
+    assert got.returncode == 1
+    assert got.stderr == f"error: Python 3.11 or newer is needed; {sys.executable} is 3.8\n"
+
+
+def test_no_make_is_told_with_its_cure(tmp_path):
+    checkout, programs = tmp_path / "checkout", tmp_path / "bin"
+    checkout.mkdir()
+    programs.mkdir()
+    shutil.copy(ROOT / "sluice", checkout / "sluice")
+    for name in ("sh", "readlink", "dirname"):
+        (programs / name).symlink_to(shutil.which(name))
+    got = subprocess.run(
+        [checkout / "sluice", "version"], check=False, capture_output=True, text=True, timeout=20,
+        env={"PATH": str(programs)},
+    )  # fmt: skip
+    assert got.returncode == 1
+    assert "no make to build it" in got.stderr and "apt-get install make" in got.stderr

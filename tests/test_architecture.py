@@ -33,12 +33,13 @@ ALLOWED = {
     "handlers.relay.upstream": {
         *("handlers.relay", "handlers.telemetry", "adapters", "store", "tornado", "pycurl"),
     },
+    "handlers.relay.upstream_handle": {"handlers.relay", "store", "pycurl"},
     "handlers.demo": {"handlers.demo"},
     "commands": {"commands", "handlers", "adapters", "store", "conf", "app"}
     | {"click", "msgspec", "peewee", "tornado", "uvloop"},
     "app": set(),
 }
-SUPERVISOR = ("supervisor", "child", "listeners", "log_lines", "node", "ops_server")
+SUPERVISOR = ("supervisor", "child", "listeners", "log_lines", "node", "ops_guard", "ops_server")
 FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
 for name in SUPERVISOR:
     ALLOWED[f"commands.{name}"] = {"conf", *(f"commands.{other}" for other in SUPERVISOR)}

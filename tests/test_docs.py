@@ -8,12 +8,16 @@ import pytest
 
 from commands import docs, explain
 from conf.settings import SETTINGS
-from handlers.relay import health, plan
+from handlers.relay import breaker, health, key_check, plan, suspects, trials
+from store.document_kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-MADE = ["docs/settings.md", "docs/cli.md", "docs/errors.md", "conf/gateway.toml"]
+MADE = [
+    *("docs/settings.md", "docs/cli.md", "docs/document.md", "docs/errors.md"),
+    "conf/gateway.toml",
+]
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -29,12 +33,33 @@ def test_every_setting_is_documented():
         assert f"\n#{row.key} = " in sample
 
 
+def test_every_field_of_the_document_is_documented():
+    page = (ROOT / "docs/document.md").read_text()
+    for kind, spec in KINDS.items():
+        section = page.partition(f"\n## {kind}\n")[2].partition("\n## ")[0]
+        assert spec.about.endswith(".") and all(
+            f"\n| `{name}` |" in section for name in spec.identity
+        )
+        for name, field in spec.fields.items():
+            assert f"\n| `{name}` | {field.type.form} |" in section, name
+            assert field.meaning.endswith(".") and field.meaning in section, name
+
+
+WORDS = {4: "four", 10: "ten"}
+
+
 def test_the_page_of_channels_says_the_numbers_that_hold():
     page = " ".join((ROOT / "docs/channels.md").read_text().split())
-    often = f"or {health.RATE} of the last {health.WINDOW}"
+    window_s = f"{breaker.WINDOW_S:.0f} to {2 * breaker.WINDOW_S:.0f} s"
     for words in (
-        f"{health.ROW} faults in a row, {often} calls",
-        f"{health.ROW} slow starts in a row, {often}",
+        f"half of at least {breaker.MANY} calls of the last {window_s} failed",
+        f"or {breaker.ROW_OF_MANY} in a row; with fewer than {breaker.MANY} calls: {breaker.ROW}",
+        f"{breaker.ROW} slow starts in a row, or {breaker.SLOW_RATE} of the last {breaker.MANY}",
+        f"for each {WORDS[trials.TRIALS_OF]} calls of the last {breaker.WINDOW_S:.0f} s, at least",
+        f"one without an answer for {trials.TRIAL_S:.0f} s is no longer counted",
+        f"{WORDS[key_check.RUNNING_MAX]} for each worker, at most {key_check.CHECK_S:.0f} s",
+        f"not checked again for {suspects.CLEARED_S:.0f} s",
+        f"after {suspects.AGAIN_S:.0f} s at the earliest",
         f"{health.COOL_S:.0f} s, doubled each time up to {health.COOL_MAX_S:.0f} s",
         f"{health.KEY_COOL_S:.0f} s, doubled each time up to {health.KEY_COOL_MAX_S:.0f} s",
         f"as the vendor says, at most {health.MAX_RETRY_AFTER_S} s",

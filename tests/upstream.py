@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,10 +111,11 @@ class Peer:
 class RawUpstream:
     """An upstream whose every byte the test sends itself: `accept` gives it the next request.
 
-    With `answer` each request gets these bytes and the end of the connection instead.
+    With `answer` each request gets these bytes and the end of the connection instead; or what a
+    function says of the request.
     """
 
-    def __init__(self, answer: bytes | None = None) -> None:
+    def __init__(self, answer: bytes | Callable[[bytes], bytes] | None = None) -> None:
         self._listener = socket.create_server((HOST, 0))
         self._listener.settimeout(PATIENCE_S)
         self.port = int(self._listener.getsockname()[1])
@@ -143,11 +145,11 @@ class RawUpstream:
         self._closed = True
         self._listener.close()
 
-    def _answer_all(self, answer: bytes) -> None:
+    def _answer_all(self, answer: bytes | Callable[[bytes], bytes]) -> None:
         while not self._closed:
             try:
                 peer = self.accept()
-                peer.send(answer)
+                peer.send(answer(peer.request) if callable(answer) else answer)
                 peer.close()
             except OSError:
                 continue

@@ -36,6 +36,7 @@ class ChatCompletions:
     conversation = staticmethod(request.conversation)
 
     credentials: tuple[str, ...] = ("authorization",)
+    reasoning_beyond_bound = True
 
     def model_name(self, spans: Spans, target: str | None = None) -> str:
         """The model that is asked for."""

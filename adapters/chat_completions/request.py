@@ -20,15 +20,16 @@ def peek(spans: Spans) -> Peek:
     required_array(spans, "messages")
     newer, older = count(spans, "max_completion_tokens"), count(spans, "max_tokens")
     if newer is not None and older is not None:
-        # Vendors differ in which of the two they obey when both are sent: hold for the larger.
-        newer = max(newer, older)
+        # Vendors differ in which of the two they obey when both are sent: hold for the larger; a 0
+        # is no bound.
+        newer = max(newer, older) if newer and older else 0
     include_usage = optional_object(spans, "stream_options").get("include_usage")
     if include_usage is not None and not isinstance(include_usage, bool):
         raise wrong_type("stream_options.include_usage", "expected a boolean")
     return Peek(
         model=model,
         stream=flag(spans, "stream"),
-        max_output_tokens=older if newer is None else newer,
+        max_output_tokens=(older if newer is None else newer) or None,
         choices=count(spans, "n") or 1,
         include_usage=bool(include_usage),
     )

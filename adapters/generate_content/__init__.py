@@ -44,6 +44,7 @@ class GenerateContent:
     conversation = staticmethod(request.conversation)
 
     credentials: tuple[str, ...] = ("x-goog-api-key", "?key", "authorization")
+    reasoning_beyond_bound = False
 
     def model_name(self, spans: Spans, target: str | None = None) -> str:
         """The model that the path names."""

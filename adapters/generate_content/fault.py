@@ -93,9 +93,11 @@ def _message(fault: Fault) -> str:
             "No API key was sent. Use the header 'x-goog-api-key: <API_KEY>' "
             "or 'Authorization: Bearer <API_KEY>'."
         )
+    if fault.condition is Condition.INVALID_KEY:
+        return "API key not valid. Please pass a valid API key."
     if fault.condition is Condition.MODEL_MISSING:
         return "The path must name a model: models/{model}:generateContent."
-    if fault.condition is Condition.MODEL_NOT_FOUND:
+    if fault.condition is Condition.MODEL_NOT_FOUND and fault.given_message is None:
         model = f"models/{fault.model}" if fault.model else "This model"
         return f"{model} is not available to this API key. Check the name and the channel status."
     return fault.message

@@ -13,7 +13,7 @@ from adapters.conversation import given_name, opening, text_field
 from adapters.family import Operation, Peek, StoredRef
 from adapters.faults import Condition, Fault, wrong_type, wrong_value
 from adapters.fields import count, required_array
-from adapters.jsonio import Span, Spans, dumps, replace, top_level
+from adapters.jsonio import Span, Spans, dumps, inner_level, replace
 
 STREAM = "streamGenerateContent"
 MODELS = "models/"
@@ -55,7 +55,7 @@ def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
     return Peek(
         model=model,
         stream=operation.endpoint.endswith(":" + STREAM),
-        max_output_tokens=_count(config, "maxOutputTokens"),
+        max_output_tokens=_count(config, "maxOutputTokens") or None,
         choices=_count(config, "candidateCount") or 1,
         include_usage=True,  # streams of the family always show it
     )
@@ -143,7 +143,7 @@ def _object(spans: Spans, name: str) -> Spans | None:
     if not text.startswith(b"{"):
         raise wrong_type(name, "expected an object")
     try:
-        inner = top_level(text)
+        inner = inner_level(text)
     except Fault as fault:
         if fault.param is None:
             raise

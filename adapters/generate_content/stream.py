@@ -294,8 +294,10 @@ class EventTap(_Tap):
         return self._read_any(data, event)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """The last event of a stream that failed."""
-        return b"data: " + encode_stream_fault(fault) + b"\r\n\r\n"
+        """The last event of a stream that failed, and the same object bare behind it: some clients
+        see a failure in the one alone, some in the other (Google itself sends the bare one)."""
+        error = encode_stream_fault(fault)
+        return b"data: %b\r\n\r\n%b\n" % (error, error)
 
     def _place(self, piece: bytes) -> Span | None:
         place = locate(event_fields(piece)[1] or b"", MODEL_FIELD)

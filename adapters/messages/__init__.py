@@ -38,6 +38,7 @@ class Messages:
     conversation = staticmethod(request.conversation)
 
     credentials: tuple[str, ...] = ("authorization", "x-api-key")
+    reasoning_beyond_bound = False
 
     def model_name(self, spans: Spans, target: str | None = None) -> str:
         """The model that is asked for."""

@@ -93,8 +93,6 @@ def _message(fault: Fault) -> str:
         return f"{path}: field required"
     if condition is Condition.INVALID_FIELD and fault.detail:
         return f"{path}: {fault.detail}"
-    if condition is Condition.CONTEXT_LENGTH and fault.given_message is None:
-        return _too_long(fault)
     if fault.given_message is not None:
         return fault.given_message
     if condition is Condition.MISSING_KEY:
@@ -102,19 +100,17 @@ def _message(fault: Fault) -> str:
             "No API key was sent. Use the header 'Authorization: Bearer <API_KEY>' "
             "or 'x-api-key: <API_KEY>'."
         )
+    if condition is Condition.INVALID_KEY:
+        return "invalid x-api-key"  # in whichever header it came: clients know these words
+    if condition is Condition.CONTEXT_LENGTH:
+        # Coding clients look for the first words to shorten the conversation by themselves.
+        return f"prompt is too long: {fault.message}"
     if condition is Condition.ENTRY_NOT_ALLOWED:
         group = f"The group '{fault.detail}'" if fault.detail else "The group"
         return f"{group} of this API key does not support the messages entry point."
-    if condition is Condition.MODEL_NOT_FOUND:
+    if condition is Condition.MODEL_NOT_FOUND and fault.given_message is None:
         return (
             f"model: {fault.model or 'this model'} is not available to this API key. "
             "Check the name and the channel status."
         )
     return fault.message
-
-
-def _too_long(fault: Fault) -> str:
-    # Coding clients look for these words to shorten the conversation by themselves.
-    words = "prompt is too long"
-    said = fault.detail or fault.message
-    return said if words in said else f"{words}: {said}"

@@ -33,7 +33,7 @@ def peek(spans: Spans, counting: bool) -> Peek:
     return Peek(
         model=model,
         stream=flag(spans, "stream"),
-        max_output_tokens=bound,
+        max_output_tokens=bound or None,
         choices=1,
         include_usage=True,  # streams of the family always show it
     )

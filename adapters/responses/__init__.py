@@ -44,6 +44,7 @@ class Responses:
     conversation = staticmethod(request.conversation)
 
     credentials: tuple[str, ...] = ("authorization",)
+    reasoning_beyond_bound = False
 
     def model_name(self, spans: Spans, target: str | None = None) -> str:
         """The model that is asked for."""

@@ -20,7 +20,7 @@ def peek_create(spans: Spans) -> Peek:
     """
     peek = peek_other(spans)
     stream = flag(spans, "stream")
-    bound = count(spans, "max_output_tokens")
+    bound = count(spans, "max_output_tokens") or None
     if flag(spans, "background"):
         raise Fault(Condition.UNSUPPORTED, param="background", model=peek.model)
     stored = spans.raw("store") != b"false"  # vendors keep what they are not told to forget

@@ -4,29 +4,45 @@ The order of the checks is the callers' promise: credential, key, entry point, t
 JSON, model, fields. The only wait is for a key nobody has used lately.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
-from adapters.estimate import body_weight, input_bound_tokens, tokens_of_weight
+from adapters.estimate import (
+    body_weight,
+    input_bound_steps,
+    input_bound_tokens,
+    tokens_of_weight,
+    weight_steps,
+)
 from adapters.family import Family, Peek, StoredRef
 from adapters.faults import Condition, Fault
-from adapters.jsonio import top_level
+from adapters.json_structure import Steps
+from adapters.jsonio import Spans, top_level, top_level_steps
 from adapters.registry import VENDORS
 from handlers.relay.call import Call
 from store.catalog import Channel, Group, Snapshot
 from store.errors import StoreUnavailable
 from store.key_cache import KeyCache
-from store.keys import KeyEntry
+from store.keys import SECRET_PREFIX, KeyEntry
 from store.pricing import bound_nanos
 from store.usage import StoredAt
 
 Network = IPv4Network | IPv6Network
 
+_ENTRY_PATHS = {
+    "chat_completions": "/v1/chat/completions",
+    "responses": "/v1/responses",
+    "messages": "/v1/messages",
+    "generate_content": "/v1beta/models/{model}:generateContent",
+}
 _FORWARDED_MAX = 64  # addresses of X-Forwarded-For that are looked at, from the right
 DEFAULT_OUTPUT_BOUND_TOKENS = 8192  # when neither the client nor the model says a bound
 MODEL_NAME_MAX_CHARS = 128  # of a name in a record; no model has a longer one
 _TOO_MUCH = "The bounds of this request (max_tokens, n) are beyond any amount of money."
 _ID_SHOWN_MAX = 80
+_KEY_SHAPE = re.compile(r"[\w.-]{16,200}", re.ASCII)  # of others nothing is shown
+_KEY_SHOWN_CHARS = 4
 LEAST_OUTPUT_TOKENS = 256  # an answer worth starting when little money is left
 
 
@@ -86,8 +102,16 @@ async def find_key(keys: KeyCache, secret: str) -> KeyEntry:
     except StoreUnavailable:
         raise Fault(Condition.UNAVAILABLE) from None
     if entry is None:
-        raise Fault(Condition.INVALID_KEY)
+        raise unknown_key(secret)
     return entry
+
+
+def unknown_key(secret: str) -> Fault:
+    """E03, with as much of the key as lets its owner recognise it."""
+    if _KEY_SHAPE.fullmatch(secret) is None:
+        return Fault(Condition.INVALID_KEY)
+    head = SECRET_PREFIX if secret.startswith(SECRET_PREFIX) else ""
+    return Fault(Condition.INVALID_KEY, detail=f"{head}…{secret[-_KEY_SHOWN_CHARS:]}")
 
 
 def check_key(key: KeyEntry, client_ip: str, now_ms: int) -> None:
@@ -111,7 +135,27 @@ def check_entry(snapshot: Snapshot, key: KeyEntry, family: Family) -> Group:
 
 def read_body(call: Call, body: bytes) -> None:
     """JSON, model and fields of the body into the call. Raises Fault E08, E10 to E13, E31."""
-    call.spans = spans = top_level(body)
+    _read_fields(call, body, top_level(body))
+    _refer(call, body)
+    _set_bounds(call, input_bound_tokens(body), body_weight(body))
+
+
+def large_body_steps(call: Call, body: bytes) -> Steps[None]:
+    """`read_body` in steps, for bodies that take long; E12, too, for more values than a model can
+    take."""
+    spans = yield from top_level_steps(body)
+    yield True
+    _read_fields(call, body, spans)
+    yield True
+    _refer(call, body)
+    bound = yield from input_bound_steps(body)
+    weight = yield from weight_steps(body, 0, len(body))
+    _set_bounds(call, bound, weight)
+
+
+def _read_fields(call: Call, body: bytes, spans: Spans) -> None:
+    """The model and the few fields that are read. Raises Fault E08, E10 to E13."""
+    call.spans = spans
     try:
         call.peek = peek = call.family.peek(spans, call.operation, call.target)
     except Fault:
@@ -122,11 +166,15 @@ def read_body(call: Call, body: bytes) -> None:
         raise
     call.stream = peek.stream
     check_model(call, peek.model)
-    call.stored_ref = call.family.stored_ref(spans)
+
+
+def _refer(call: Call, body: bytes) -> None:
+    """What the body refers to, and whether it can be counted. Raises Fault E12, E31."""
+    assert call.spans is not None
+    call.stored_ref = call.family.stored_ref(call.spans)
     if call.operation.counting:
         check_counting(call)
     call.body = body
-    set_bounds(call, peek)
 
 
 def read_stored(call: Call) -> None:
@@ -144,9 +192,11 @@ def makers(call: Call) -> list[Channel]:
     return [one for one in channels if one.family == family and group in one.groups]
 
 
-def check_stored(call: Call, ref: StoredRef, place: StoredAt | None) -> None:
+def check_stored(
+    call: Call, ref: StoredRef, place: StoredAt | None, *, only_known: bool = False
+) -> None:
     """Leaves the one channel, with one upstream key, that knows what is stored, wherever that is
-    known; else the only channel there is.
+    known; else, unless `only_known`, the only channel there is.
 
     Raises Fault E35 when it is not known and there are more or none, or the channel is gone or does
     not serve this call, E09 when it is disabled.
@@ -156,7 +206,7 @@ def check_stored(call: Call, ref: StoredRef, place: StoredAt | None) -> None:
     snapshot = call.snapshot
     if place is None:
         native = snapshot.native(call.key.group, call.family.name)
-        if len(native) != 1:
+        if only_known or len(native) != 1:
             raise unknown
         call.candidates = native
         return
@@ -188,30 +238,37 @@ def check_model(call: Call, name: str) -> None:
     call.candidates = snapshot.candidates(group.name, name, call.family.name)
     # Where all channels drain there are none, either; the plan tells that.
     if not call.candidates and not snapshot.serves(group.name, name, call.family.name):
-        raise Fault(Condition.MODEL_NOT_FOUND, model=call.model_name)
+        elsewhere = _other_entry(call, group, name)
+        raise Fault(Condition.MODEL_NOT_FOUND, elsewhere, model=call.model_name)
     # What is offered has prices, too.
     call.model = model = snapshot.models[name]
     call.prices = model.prices_at(call.arrival.started_ms)
 
 
-def set_bounds(call: Call, peek: Peek) -> None:
+def _other_entry(call: Call, group: Group, name: str) -> str | None:
+    """What to tell about a model that the key may call, though not here; None when it may not."""
+    paths = [
+        path
+        for family, path in _ENTRY_PATHS.items()
+        if family in group.entries and call.snapshot.serves(group.name, name, family)
+    ]
+    if not paths:
+        return None
+    return f"The model '{call.model_name}' is not served at this entry; call it at {paths[0]}."
+
+
+def _set_bounds(call: Call, bound: int, weight: int) -> None:
     """Upper bounds of the tokens the call can cost, for the hold and for absurd reports."""
-    model = call.model
-    assert model is not None
-    bound = input_bound_tokens(call.body)
+    model, peek = call.model, call.peek
+    assert model is not None and peek is not None
     call.input_bound_tokens = bound = min(bound, model.context_tokens or bound)
     # The body is freed when an answer is accepted, and whether usage comes is only known at the
     # end: so the estimate is made now, by the cheap rule.
-    call.input_estimate_tokens = min(tokens_of_weight(body_weight(call.body)), bound)
+    call.input_estimate_tokens = min(tokens_of_weight(weight), bound)
     outputs, most = peek.max_output_tokens, model.max_output_tokens
     if outputs is None or (most is not None and most < outputs):
         outputs = DEFAULT_OUTPUT_BOUND_TOKENS if most is None else most
     call.output_bound_tokens = outputs * peek.choices
-
-
-def hold_bound(call: Call) -> int:
-    """Nanos to hold: the most that the call can cost. Raises Fault E12 when no money covers it."""
-    return _bound(call, call.output_bound_tokens)
 
 
 def least_hold(call: Call) -> int:
@@ -219,10 +276,14 @@ def least_hold(call: Call) -> int:
 
     Raises Fault E12 when no money covers it.
     """
-    return _bound(call, min(LEAST_OUTPUT_TOKENS, call.output_bound_tokens))
+    return hold_bound(call, min(LEAST_OUTPUT_TOKENS, call.output_bound_tokens))
 
 
-def _bound(call: Call, output_tokens: int) -> int:
+def hold_bound(call: Call, output_tokens: int | None = None) -> int:
+    """Nanos to hold: the most that the call can cost, with so many output tokens if it is not its
+    own bound of them. Raises Fault E12 when no money covers it."""
+    if output_tokens is None:
+        output_tokens = call.output_bound_tokens
     prices, group = call.prices, call.group
     assert prices is not None and group is not None
     try:

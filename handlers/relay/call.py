@@ -37,6 +37,14 @@ class DrainForced(Interrupt):
     """The drain's time is up."""
 
 
+class MoneyUsedUp(Interrupt):
+    """A stream costs more than is left for it; `fault` says of what."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self.fault = fault
+
+
 class Arrival(Struct, frozen=True, gc=False):
     """What the head of a request says about the caller, before anything is decided."""
 
@@ -70,8 +78,10 @@ class Delivery(Struct):
     whole: bool = False
     usage: Usage | None = None  # what the vendor reported last
     reported: object = None  # the same as the vendor spelt it
-    output_units: int = 0  # estimated output tokens of what was relayed
+    # estimated output tokens of what was relayed; a reported plain answer's: no more than that
+    output_units: int = 0
     upstream_id: str | None = None
+    handed_over: bool = False  # the client left while a vendor had the request and was at work
 
 
 class Call(Struct, eq=False):
@@ -105,6 +115,7 @@ class Call(Struct, eq=False):
     slots: Slots | None = None  # of its caller's limits
     upstream_slots: Slots | None = None  # of the limits of the channel that is asked
     hold: Hold | None = None
+    covered_units: int = 0  # so much text of its stream is surely paid for by the hold
     opened: bool = False
     channel: Channel | None = None
     upstream_model: str | None = None
@@ -117,6 +128,11 @@ class Call(Struct, eq=False):
     without: str | None = None  # part of the request that the next attempt leaves out
     interrupted: Interrupt | None = None
     waiter: "asyncio.Future[Any] | None" = None
+
+    def check(self) -> None:
+        """Raises the Interrupt that has come meanwhile."""
+        if self.interrupted is not None:
+            raise self.interrupted
 
     def wait(self, future: "asyncio.Future[Any]") -> "asyncio.Future[Any]":
         """What to await for `future`, which `interrupt` may end with an Interrupt."""

@@ -11,7 +11,15 @@ from adapters.faults import Fault
 from handlers.relay import faults
 from handlers.relay.call import Call
 from handlers.relay.limits import Limits
-from handlers.relay.plan import AT_ITS_LIMIT, NOTHING, LeftOut, Planner, Step, Tried
+from handlers.relay.plan import (
+    AT_ITS_LIMIT,
+    BEYOND_ITS_LIMIT,
+    NOTHING,
+    LeftOut,
+    Planner,
+    Step,
+    Tried,
+)
 from store.catalog import Channel
 
 
@@ -44,8 +52,27 @@ class Chooser:
             step = self._first_with_room(call, steps, now_s, tried, full)
         if step is not None:
             return step
-        left_out = planner.left_out(call.candidates, model, now_s)
-        return faults.of_none_left([*left_out, *full.values()], call.model_name)
+        return self._last_resort(call, now_s, tried, full)
+
+    def _last_resort(
+        self, call: Call, now_s: float, tried: Tried, full: dict[str, LeftOut]
+    ) -> Step | Fault:
+        """The least bad attempt when health has put all aside; else why there is none."""
+        planner, model = self._planner, call.model_name or ""
+        left = planner.last_resort(call.candidates, model, now_s, tried, wish=call.wish)
+        if left is None:
+            left_out = planner.left_out(call.candidates, model, now_s)
+            return faults.of_none_left([*left_out, *full.values()], call.model_name)
+        for step in left.steps:
+            if not step.channel.limited:
+                return step
+            found = self._with_room(call, step, now_s, {step.key})
+            if isinstance(found, Step):
+                return found
+            full[step.channel.id] = found
+        for one in left.left_out:
+            planner.health.trials.note(one.channel.id, now_s)
+        return faults.of_none_left([*left.left_out, *full.values()], call.model_name)
 
     def _first_with_room(
         self,
@@ -74,6 +101,8 @@ class Chooser:
             refused = self._limits.enter_upstream(call, at) if channel.limited else None
             if refused is None:
                 return at
+            if refused.never:
+                return LeftOut(channel, BEYOND_ITS_LIMIT)
             waits_s.append(refused.wait_s)
             if refused.of_channel:
                 return LeftOut(channel, AT_ITS_LIMIT, refused.wait_s)

@@ -3,14 +3,20 @@
 import datetime
 import math
 from collections.abc import Sequence
+from itertools import chain
+from urllib.parse import urlsplit
 
-from adapters.faults import Condition, Fault
+from adapters.faults import QUOTA_USED, Condition, Fault, clean_message
+from handlers.relay.call import Call
 from handlers.relay.health import KEY_ASIDE, RATE_LIMITED
-from handlers.relay.plan import LeftOut
+from handlers.relay.plan import BEYOND_ITS_LIMIT, LeftOut
+from handlers.relay.suspects import Refusal
 from handlers.relay.upstream import Exchange, UpstreamError
 from store.accounts import LIMIT, Account
+from store.catalog import Channel
 from store.errors import StoreError
 from store.funds import QuotaUsed, WalletEmpty
+from store.usage import Attempt
 
 # kind of UpstreamError -> condition, another channel may be tried (protocols: reading errors)
 _UPSTREAM: dict[str, tuple[Condition, bool]] = {
@@ -43,6 +49,7 @@ _MESSAGES = {
     "timeout_first_byte": "The upstream did not answer in time.",
     "timeout_idle": "The upstream channel stopped answering.",
 }
+_TOO_LARGE = "The request is larger than any channel for model '{}' may take in a minute."
 
 
 def wait_headers(exchange: Exchange) -> dict[str, str]:
@@ -51,11 +58,46 @@ def wait_headers(exchange: Exchange) -> dict[str, str]:
     return {name: value for name, value in found if value is not None}
 
 
+def secrets_of(channel: Channel) -> tuple[str, ...]:
+    """What no word about a channel may say: keys, values of its headers, where it is."""
+    proxy = channel.route.proxy if channel.route else None
+    places = [urlsplit(url) for url in (channel.base_url, proxy) if url]
+    parts = [(at.password, at.username, at.netloc, at.hostname) for at in places]
+    found = (*channel.keys, *channel.extra_headers.values(), *chain.from_iterable(parts))
+    return tuple(filter(None, found))
+
+
+def note(call: Call, attempt: Attempt, fault: Fault) -> None:
+    """What an attempt met, without secrets: for its record, and for what the client is told."""
+    assert call.channel is not None
+    fault.mask(secrets_of(call.channel))
+    fault.model = call.model_name
+    attempt.detail = fault.told
+
+
+def unreadable(exchange: Exchange, fault: Fault) -> None:
+    """Notes for operators what an answer was that says success and is none."""
+    if fault.told is None:
+        content_type = exchange.content_type or "no content type"
+        fault.told = clean_message(f"{content_type}, {len(exchange.body)} bytes")
+
+
+def refusal_of(fault: Fault, status: int | None, caller: str = "") -> Refusal | None:
+    """What a fault says of the upstream key that was used, with the reason as operators read it;
+    None: nothing. `caller`: id of the user whose call met it, "" for a call of our own."""
+    if not fault.key_refused:
+        return None
+    told = f"upstream status {status}"
+    reason = f"{QUOTA_USED} ({told})" if fault.quota_used else told
+    return Refusal(caller, fault.refused_for, reason)
+
+
 def from_upstream(error: UpstreamError) -> Fault:
     """The fault a client is told when the upstream failed this way."""
     condition, _ = _UPSTREAM[error.kind]
-    message = _MESSAGES.get(error.kind)
-    return Fault(condition, message) if message else Fault(condition)
+    fault = Fault(condition, _MESSAGES.get(error.kind))
+    fault.told = error.detail or None  # `mask` cleans it, with the channel's own secrets
+    return fault
 
 
 def may_fail_over(error: UpstreamError, retry_timeouts: bool) -> bool:
@@ -71,13 +113,19 @@ def most_useful(met: Sequence[Fault]) -> Fault:
 
 def of_none_left(left_out: Sequence[LeftOut], model: str | None) -> Fault:
     """The fault when no candidate can be asked: what all of them have told lately, else E09."""
-    reasons = {one.reason for one in left_out}
+    # A channel that is too small for the call will not take it later, either.
+    able = [one for one in left_out if one.reason != BEYOND_ITS_LIMIT]
+    if left_out and not able:
+        fault = Fault(Condition.NO_CHANNEL, _TOO_LARGE.format(model), model=model)
+        fault.permanent = True
+        return fault
+    reasons = {one.reason for one in able}
     condition = Condition.NO_CHANNEL
     if reasons == {RATE_LIMITED}:
         condition = Condition.UPSTREAM_RATE_LIMITED
     elif reasons == {KEY_ASIDE}:
         condition = Condition.CHANNEL_MISCONFIGURED
-    wait_s = math.ceil(min((one.wait_s for one in left_out), default=0.0))
+    wait_s = math.ceil(min((one.wait_s for one in able), default=0.0))
     return Fault(condition, model=model, retry_after_s=wait_s)
 
 

@@ -52,19 +52,23 @@ def shared_cells(descriptor: int) -> SharedCells:
 class Full(Struct, frozen=True, gc=False):
     """An upstream key has no room: `wait_s` until it has, 0 when nobody knows.
 
-    `of_channel`: it is the channel's own limit, so that its other keys have none either.
+    `of_channel`: its other keys have none either. `never`: it is no matter of time, for the input
+    alone is more than a limit allows in a minute.
     """
 
     wait_s: float
     of_channel: bool
+    never: bool = False
 
 
 class _Callers(Struct, frozen=True, gc=False):
-    """The claims of a key, its user and its group, as long as they are these."""
+    """The claims of a key, its user and its group, as long as they are these; `tpm`: the smallest
+    of theirs, 0 without any."""
 
     key: KeyEntry
     group: Group
     claims: tuple[Claim, ...]
+    tpm: int
 
 
 class _Upstreams(Struct, frozen=True, gc=False):
@@ -100,6 +104,8 @@ class Limits:
             known = _callers_of(call.key, call.group, "free" if free else "paid")
             _remember(remembered, call.key.id, known)
         tokens, least = (0, 0) if free else _tokens_of(call)
+        if 0 < known.tpm < call.input_estimate_tokens and not free:
+            return (), _beyond_a_minute(call, known.tpm)
         entered = self._cells.enter(known.claims, tokens, least)
         if isinstance(entered, Refusal):
             return _levels([entered]), _fault_of(entered)
@@ -114,6 +120,9 @@ class Limits:
             known = _upstreams_of(channel)
             _remember(self._upstreams, channel.id, known)
         tokens, least = (0, 0) if call.operation.free else _tokens_of(call)
+        for tpm in (channel.tpm, channel.key_tpm):
+            if tokens and 0 < tpm < call.input_estimate_tokens:
+                return Full(0, of_channel=True, never=True)
         entered = self._cells.enter(known.of_key[step.key], tokens, least)
         if isinstance(entered, Slots):
             call.upstream_slots = entered
@@ -159,7 +168,7 @@ def _callers_of(key: KeyEntry, group: Group, kind: str) -> _Callers:
         (f"{kind} user {key.user_id}", key.user_rpm, key.user_tpm, key.user_concurrency),
         (f"{kind} group {group.name}", group.rpm, group.tpm, group.concurrency),
     )
-    return _Callers(key, group, claims)
+    return _Callers(key, group, claims, min((one.tpm for one in claims if one.tpm), default=0))
 
 
 def _upstreams_of(channel: Channel) -> _Upstreams:
@@ -192,6 +201,18 @@ def _tokens_of(call: Call) -> tuple[int, int]:
         outputs = min(outputs, DEFAULT_OUTPUT_BOUND_TOKENS * call.peek.choices)
     inputs = call.input_estimate_tokens
     return inputs + outputs, inputs + min(outputs, LEAST_OUTPUT_TOKENS)
+
+
+def _beyond_a_minute(call: Call, tpm: int) -> Fault:
+    """The refusal of a call that would never fit, however long its client waits."""
+    fault = Fault(
+        Condition.RATE_LIMITED,
+        "The request is larger than the limit allows in a minute: about"
+        f" {call.input_estimate_tokens} input tokens, the limit is {tpm} tokens per minute."
+        " Send a shorter one.",
+    )
+    fault.permanent = True
+    return fault
 
 
 def _fault_of(refusal: Refusal) -> Fault:

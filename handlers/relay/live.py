@@ -4,13 +4,14 @@ One sweep a second serves all of them, so that an open stream costs no timer of 
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 
 from conf.settings import UpstreamSettings
 from handlers.relay.call import Call, ClientGone, DrainForced
 from handlers.relay.downstream import Downstream
+from handlers.relay.health import Trial
 from handlers.relay.pump import StreamPump
 
 
@@ -33,6 +34,7 @@ class LiveCalls:
         self._calls: dict[str, Call] = {}
         self._streams: dict[str, LiveStream] = {}
         self._on_waiting: Callable[[Call], None] | None = None
+        self._on_grown: Callable[[Call, StreamPump, int], None] | None = None
         self.now_s = int(time.monotonic())  # the loop's clock
 
     @property
@@ -49,6 +51,11 @@ class LiveCalls:
         """Called in each sweep with every call that no answer was accepted for yet."""
         self._on_waiting = callback
 
+    def when_grown(self, callback: Callable[[Call, StreamPump, int], None]) -> None:
+        """Called in a sweep with every stream that grew since the last, and by how much, before
+        its mark is made."""
+        self._on_grown = callback
+
     def enter(self, call: Call) -> None:
         """The call runs from now on."""
         self._calls[call.arrival.call_id] = call
@@ -62,6 +69,10 @@ class LiveCalls:
         """The call is over. Idempotent."""
         self._calls.pop(call.arrival.call_id, None)
         self._streams.pop(call.arrival.call_id, None)
+
+    def trials(self) -> Iterator[Trial]:
+        """The attempts that are running now."""
+        return (call.trial for call in self._calls.values() if call.trial is not None)
 
     def running_at(self, channels: Mapping[str, str]) -> dict[str, int]:
         """How many calls run at these channels (id -> name), by name; none: left out."""
@@ -105,6 +116,8 @@ class LiveCalls:
             stream.call.interrupt(ClientGone())
         units = pump.output_units
         if units > pump.marked_units:
+            if self._on_grown is not None:
+                self._on_grown(stream.call, pump, units - pump.marked_units)
             pump.marked_units = units
             self._mark(stream.call, units)
 

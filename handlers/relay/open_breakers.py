@@ -1,11 +1,16 @@
-"""The open breakers of this worker as the store shows them: no secrets, wall clock.
+"""The open breakers of this worker as the store shows them: no secrets. Times are those of the
+monotonic clock; the writer makes them the database's.
 
-Looked at once a second, on the loop; the writer's thread takes the newest picture.
+Looked at once a second, on the loop; the writer's thread takes the newest picture. `restore` reads
+such pictures for show.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 
+from handlers.relay.breaker import Breaker
 from handlers.relay.health import BreakerName, Health
+from store import breakers
 from store.breakers import Name, Open
 from store.catalog import Channel, Snapshot
 
@@ -13,14 +18,12 @@ SHOWN_MAX = 1000  # of a worker; what is beyond them is not shown
 
 
 class OpenBreakers:
-    """Follows a Health. `offset_ms`: wall clock less monotonic clock, taken once, so that a row
-    does not change with every look."""
+    """Follows a Health."""
 
-    def __init__(self, health: Health, offset_ms: int) -> None:
+    def __init__(self, health: Health) -> None:
         self.rows: Mapping[Name, Open] = {}
         """The newest picture; never changed, but replaced."""
         self._health = health
-        self._offset_ms = offset_ms
         self._since_ms: dict[BreakerName, int] = {}
 
     def look(self, snapshot: Snapshot) -> None:
@@ -38,14 +41,39 @@ class OpenBreakers:
             if fingerprint is None:
                 continue
             # Each probe that fails opens it anew; since when is told by the first opening.
-            since_ms[name] = self._since_ms.get(name) or self._wall_ms(breaker.since_s)
+            since_ms[name] = self._since_ms.get(name) or _ms(breaker.since_s)
             model = name[1] if len(name) == 3 else ""
-            until_ms = self._wall_ms(breaker.until_s)
+            until_ms = _ms(breaker.until_s)
             rows[channel.id, model, fingerprint] = (breaker.reason, since_ms[name], until_ms)
         self.rows, self._since_ms = rows, since_ms
 
-    def _wall_ms(self, at_s: float) -> int:
-        return round(at_s * 1000) + self._offset_ms
+
+def _ms(at_s: float) -> int:
+    return round(at_s * 1000)
+
+
+def restore(
+    health: Health,
+    snapshot: Snapshot,
+    shown: Iterable[breakers.Breaker],
+    now_s: float,
+) -> None:
+    """What workers show against channels, for a Health that only makes plans for show. Of several
+    workers' breakers for one thing the one that is open longest counts. `now_s`: the moment at
+    which the snapshot was read."""
+    channels = {channel.id: channel for channel in snapshot.channels}
+    for row in sorted(shown, key=lambda one: one.until_ms):
+        channel = channels.get(row.channel_id)
+        if channel is None or row.fingerprint not in (channel.fingerprints or ("",)):
+            continue
+        marks = channel.fingerprints
+        secret = channel.keys[marks.index(row.fingerprint)] if marks else ""
+        name = (row.channel_id, row.model, secret) if row.model else (row.channel_id, secret)
+        until_s = now_s + (row.until_ms - snapshot.read_ms) / 1000
+        known = health.breakers.get(name)
+        if known is None or known.until_s < until_s:
+            open_ = Breaker(open=True, reason=row.reason, until_s=until_s, since_s=-math.inf)
+            health.breakers[name] = open_
 
 
 def _fingerprint(channel: Channel, secret: str) -> str | None:

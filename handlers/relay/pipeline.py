@@ -9,40 +9,34 @@ import logging
 import time
 from dataclasses import dataclass, field
 from random import random
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from adapters.bridge import NativeStream
-from adapters.estimate import estimate_body_tokens
-from adapters.family import Envelope
+from adapters.family import Answer, Envelope
 from adapters.faults import Condition, Fault, read_upstream_error, retry_after_s
 from adapters.rate_headers import RateLevel
 from conf.settings import Settings
 from handlers.relay import admit, faults, settle
 from handlers.relay.affinity import Affinity
-from handlers.relay.call import (
-    Call,
-    ClientGone,
-    DrainForced,
-    Ending,
-    Interrupt,
-)
+from handlers.relay.call import Call, ClientGone, DrainForced, Ending, Interrupt, MoneyUsedUp
 from handlers.relay.choice import Chooser
 from handlers.relay.downstream import Downstream, Header
+from handlers.relay.failure_log import FailureLog
 from handlers.relay.health import PLAIN, STREAM, Health, Trial
+from handlers.relay.holding import Holding
 from handlers.relay.limits import Limits
 from handlers.relay.live import LiveCalls, LiveStream
 from handlers.relay.outgoing import request_of
 from handlers.relay.plan import Planner, Step
 from handlers.relay.pump import PumpEnd, StreamPump
 from handlers.relay.stored import StoredResponses
+from handlers.relay.turns import LARGE_BYTES, in_turns, large_answer
 from handlers.relay.upstream import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
+from handlers.relay.upstream_request import ANSWERED
 from handlers.telemetry import Telemetry
-from store.accounts import Payment, payment_of
 from store.catalog import EMPTY, Snapshot
-from store.errors import StoreUnavailable
-from store.funds import Funds, QuotaUsed, WalletEmpty
+from store.funds import Funds
 from store.journal import Journal, JournalFull
 from store.journal_lines import OpenLine, Sent
 from store.key_cache import KeyCache
@@ -52,10 +46,14 @@ log = logging.getLogger("sluice.relay")
 
 # Parts of a request that can be left out without translating it; opaque reasoning cannot.
 _CAN_DO_WITHOUT = frozenset({"beta", "stream_options"})
-ESTIMATES_MAX = 16  # at one time; further calls are refused by the cheap bound
-ESTIMATE_MARGIN_PERCENT = 110  # the estimator is right within 10 %
+BYTES_PER_TOKEN = 4  # of plain text, the mean of prose and code
 _BROKEN = frozenset({"upstream_error", "upstream_truncated", "timeout"})  # by the upstream
+USAGE_WITHIN_S = 0.4  # for which an upstream may still speak to a client that has left
+USAGE_LOOKS = 8
 FINISH_WITHIN_S = 1.0  # how long the upstream may take to end a body whose terminal marker was seen
+
+
+_DRAINED = "The gateway is shutting down and has ended this call before its end; send it again."
 
 
 def wall_ms() -> int:
@@ -75,6 +73,13 @@ class AttemptEnd(Struct):
     fail_over: bool = False
     retry_without: str | None = None
     counts: bool = True
+
+    @property
+    def met(self) -> Fault | None:
+        """The upstream's fault, met before its answer was accepted or after that."""
+        if self.ending is None:
+            return self.fault
+        return self.ending.fault if self.ending.outcome in _BROKEN else None
 
     @property
     def of_key(self) -> bool:
@@ -100,14 +105,18 @@ class Relay:
     stored: StoredResponses
     node: str
     snapshot: Snapshot = EMPTY
-    estimating: int = 0
     health: Health = field(default_factory=lambda: Health(random))
     affinity: Affinity = field(default_factory=Affinity)
+    failures: FailureLog = field(default_factory=FailureLog)
     chooser: Chooser = field(init=False)
+    holding: Holding = field(init=False)
 
     def __post_init__(self) -> None:
         self.chooser = Chooser(Planner(self.health, random), self.limits)
+        self.health.running = self.live.trials
+        self.holding = Holding(self.funds)
         self.live.when_waiting(self._waiting)
+        self.live.when_grown(self.holding.follow)
 
     async def run(self, call: Call, body: bytes, downstream: Downstream) -> None:
         """Relays one call whose head was admitted; whatever happens, it is settled and answered."""
@@ -116,13 +125,18 @@ class Relay:
             if call.operation.stored:
                 admit.read_stored(call)
             else:
-                admit.read_body(call, body)
+                if len(body) <= LARGE_BYTES:
+                    admit.read_body(call, body)
+                else:
+                    await in_turns(admit.large_body_steps(call, body), call)
             levels = self._limit(call, downstream) if self.limits.concern(call) else ()
             if call.stored_ref is not None:
                 await self.stored.admit(call)
+                call.check()
             step = self._plan(call)
-            if not self._holds_at_once(call):
-                await self._hold(call)
+            if not self.holding.at_once(call):
+                await self.holding.wait(call)
+                call.check()
             self._open(call)
             if levels:
                 downstream.add_headers(call.family.rate_lines(levels, time.time()))
@@ -177,52 +191,6 @@ class Relay:
             raise step
         return step
 
-    def _holds_at_once(self, call: Call) -> bool:
-        """Whether the call holds all it needs, as nearly all do; else there is more to be asked."""
-        if call.operation.free:
-            return True
-        bound = admit.hold_bound(call)
-        if not bound:
-            return True
-        try:
-            payment = payment_of(call.key, call.arrival.started_ms)
-            call.hold = self.funds.try_hold(payment, bound)
-        except (WalletEmpty, QuotaUsed, StoreUnavailable):
-            return False
-        return call.hold is not None
-
-    async def _hold(self, call: Call) -> None:
-        payment = payment_of(call.key, call.arrival.started_ms)
-        try:
-            try:
-                await self._try_hold(call, payment)
-            except (WalletEmpty, QuotaUsed):
-                if not await self._estimated(call, payment):
-                    raise
-                await self._try_hold(call, payment)
-        except (WalletEmpty, QuotaUsed, StoreUnavailable) as error:
-            raise faults.from_store(error) from None
-
-    async def _try_hold(self, call: Call, payment: Payment) -> None:
-        bound, least = admit.hold_bound(call), admit.least_hold(call)
-        call.hold = await self.funds.hold(payment, bound, least)
-
-    async def _estimated(self, call: Call, payment: Payment) -> bool:
-        """Whether a better estimate of the input than its cheap bound may change a refusal."""
-        if self.estimating >= ESTIMATES_MAX or not self.funds.has_free(payment):
-            return False
-        self.estimating += 1
-        try:
-            loop = asyncio.get_running_loop()
-            tokens = await loop.run_in_executor(None, estimate_body_tokens, call.body)
-        finally:
-            self.estimating -= 1
-        bound, call.input_bound_tokens = (
-            call.input_bound_tokens,
-            min(call.input_bound_tokens, tokens * ESTIMATE_MARGIN_PERCENT // 100),
-        )
-        return call.input_bound_tokens < bound
-
     def _open(self, call: Call) -> None:
         """The journal knows of the call before any upstream does."""
         arrival, key = call.arrival, call.key
@@ -269,6 +237,7 @@ class Relay:
         while isinstance(step, Step):
             end = await self._attempt(call, step, pump)
             if end is not None and end.retry_without in _CAN_DO_WITHOUT:
+                call.check()
                 call.without = end.retry_without
                 end = await self._attempt(call, step, pump) or end
                 call.without = None
@@ -284,6 +253,7 @@ class Relay:
             if left <= 0 or (met and (time.monotonic() > last_start or downstream.head_sent)):
                 break
             again = _note_tried(tried, step, end) and left > 1
+            call.check()
             step = self.chooser.next(call, time.monotonic(), tried, step.channel if again else None)
         if not met:
             assert isinstance(step, Fault)
@@ -291,7 +261,7 @@ class Relay:
         return _failed(faults.most_useful(met))
 
     def _pump(self, call: Call, downstream: Downstream) -> StreamPump:
-        pump = StreamPump(call, downstream, self._accepted)
+        pump = StreamPump(call, downstream, self._accepted, self._identified)
         self.live.stream(LiveStream(call, pump, downstream))
         return pump
 
@@ -299,19 +269,20 @@ class Relay:
         """One try, from which health learns; None when the channel may not be asked any more."""
         health, model = self.health, call.model_name or ""
         kind = STREAM if call.stream else "" if call.operation.free else PLAIN
-        trial = health.begin(step.channel, model, step.key, time.monotonic(), kind)
+        begin = health.begin_anyway if step.anyway else health.begin
+        trial = begin(step.channel, model, step.key, time.monotonic(), kind)
         if trial is None:
             return None
         call.trial = trial
         try:
             end = await self._try(call, step, pump)
-            self._learn(trial, end, call.attempts[-1].status)
+            self._learn(call, trial, end)
         finally:
             call.trial = None
             health.release(trial)
         return end
 
-    def _learn(self, trial: Trial, end: AttemptEnd, status: int | None) -> None:
+    def _learn(self, call: Call, trial: Trial, end: AttemptEnd) -> None:
         """What the end of an attempt says of the channel."""
         fault, ending = end.fault, end.ending
         if ending is not None:
@@ -320,8 +291,9 @@ class Relay:
                 return
             fault = ending.fault if ending.outcome in _BROKEN else None
         if fault is not None and end.counts:
-            refused = f"upstream status {status}" if fault.key_refused else ""
-            self.health.failed(trial, time.monotonic(), fault, refused)
+            status = call.attempts[-1].status
+            refusal = faults.refusal_of(fault, status, call.key.user_id)
+            self.health.failed(trial, time.monotonic(), fault, refusal)
 
     def _waiting(self, call: Call) -> None:
         """A call has no answer yet, and a second has passed."""
@@ -343,21 +315,20 @@ class Relay:
             end = AttemptEnd(fault=faults.from_upstream(error), fail_over=fail_over)
             end.counts = error.kind != "too_large"  # clients can ask for such answers
             attempt.error = error.kind
-            if error.kind == "ca_file":
-                log.error("channel %s: its ca_file cannot be used: %s", channel.name, error.detail)
         except Fault as fault:
             # The request cannot be made for this channel; nothing was sent.
             end = AttemptEnd(fault=fault, fail_over=True)
         finally:
             attempt.ms = wall_ms() - started_ms
-        if end.fault is not None:
-            attempt.error = attempt.error or end.fault.code
-            end.fault.model = call.model_name
-            if end.fault.condition is Condition.CHANNEL_MISCONFIGURED and attempt.status:
-                told = "channel %s cannot serve model %s: upstream status %s; check keys and models"
-                log.error(told, channel.name, call.upstream_model, attempt.status)
-            netloc = urlsplit(channel.base_url).netloc
-            end.fault.mask((*channel.keys, *channel.extra_headers.values(), netloc))
+        if end.ending is not None and end.ending.outcome == "ok":
+            if self.failures.failing:
+                self.failures.answered(channel, call.model_name or "")
+        elif (met := end.met) is not None:
+            faults.note(call, attempt, met)
+            if end.ending is None:
+                attempt.error = attempt.error or met.code
+            if end.counts:
+                self.failures.failed(call, attempt, met, time.monotonic())
         return end
 
     async def _exchange(
@@ -369,30 +340,39 @@ class Relay:
             await call.wait(exchange.head)
             attempt.status = exchange.status
             if not exchange.streaming:
-                return self._whole_answer(call, exchange)
+                large = exchange.status < 300 and len(exchange.body) > LARGE_BYTES
+                read = await large_answer(call, exchange.body) if large else None
+                return self._whole_answer(call, exchange, read)
             if pump is not None:
                 return await self._streamed_answer(call, exchange, pump)
             return AttemptEnd(fault=Fault(Condition.UPSTREAM_INVALID), fail_over=True)
         finally:
             call.waiter = None  # it may refer to an exception, and so to the call
             if not exchange.head.done() or call.interrupted is not None:
+                # The vendor works for a client that has left, and bills it.
+                if isinstance(call.interrupted, ClientGone):
+                    call.delivery.handed_over = exchange.handed_over
                 exchange.cancel()
 
-    def _whole_answer(self, call: Call, exchange: Exchange) -> AttemptEnd:
+    def _whole_answer(
+        self, call: Call, exchange: Exchange, read_in_turns: Answer | Fault | None
+    ) -> AttemptEnd:
         family = call.family
-        if exchange.status != 200:
-            read = read_upstream_error(
-                exchange.status, faults.wait_headers(exchange), exchange.body
-            )
+        if exchange.status not in ANSWERED:
+            assert call.channel is not None
+            waits, secrets = faults.wait_headers(exchange), faults.secrets_of(call.channel)
+            read = read_upstream_error(exchange.status, waits, exchange.body, secrets)
             if call.operation.stored and exchange.status == 404:
                 return AttemptEnd(fault=Fault(Condition.ID_NOT_FOUND, detail=call.target))
             return AttemptEnd(None, read.fault, read.fail_over, read.retry_without)
         assert call.peek is not None
         upstream_model = call.upstream_model or ""
         try:
-            answer = family.read_answer(
+            answer = read_in_turns or family.read_answer(
                 exchange.body, call.peek.model, upstream_model, call.operation
             )
+            if isinstance(answer, Fault):
+                raise answer
             if call.stream:
                 raise Fault(Condition.UPSTREAM_INVALID)
         except Fault as fault:
@@ -402,7 +382,10 @@ class Relay:
         delivery = call.delivery
         delivery.relayed = delivery.whole = True
         delivery.usage, delivery.reported = answer.usage, answer.reported
-        delivery.output_units, delivery.upstream_id = answer.output_units, answer.upstream_id
+        units = answer.output_units
+        if answer.usage is not None:  # the text alone was not counted: it has no more tokens
+            units = len(answer.body) // BYTES_PER_TOKEN
+        delivery.output_units, delivery.upstream_id = units, answer.upstream_id
         call.first_byte_ms = wall_ms()
         envelope = Envelope(200, dict(_passed_headers(call, exchange)), answer.body)
         return AttemptEnd(ending=Ending("ok", envelope=envelope))
@@ -422,7 +405,8 @@ class Relay:
         try:
             await call.wait(ended)
         except Interrupt as interrupt:
-            exchange.cancel()
+            if isinstance(interrupt, ClientGone):
+                await _hear_usage(pump)
             pump.note_delivery()
             ending = _interrupted(interrupt)
             ending.at_boundary = pump.at_boundary
@@ -448,9 +432,18 @@ class Relay:
             now_s = time.monotonic()
             self.health.started(trial, now_s, now_s - trial.begun_s)
         self._bind(call)
-        if call.tap is not None and call.peek is not None and call.peek.stored:
-            self.stored.note(call, call.tap.upstream_id)
-        self.mark(call, 0)
+        self._identified(call)
+        if call.stored is None:
+            self.mark(call, 0)
+
+    def _identified(self, call: Call) -> None:
+        """The client is about to read the id of an answer that the vendor keeps, if it has one."""
+        tap, key = call.tap, call.key
+        if tap is None or call.peek is None or not call.peek.stored:
+            return
+        if self.stored.note(call, tap.upstream_id):
+            so_far = settle.text_tokens(call, tap.output_units)
+            self.journal.hand_out(call.arrival.call_id, key.user_id, so_far, _sent(call))
 
     def _bind(self, call: Call) -> None:
         """An answer was accepted: the conversation stays where it came from."""
@@ -484,17 +477,11 @@ class Relay:
 
     def mark(self, call: Call, output_tokens: int) -> None:
         """The journal knows how far a stream has come."""
-        assert call.channel is not None
-        sent = Sent(
-            status=200,
-            upstream_family=call.channel.family,
-            upstream_model=call.upstream_model,
-            channel=call.channel.name,
-            stored=call.stored,
-        )
         # Were the process killed, this would be charged.
-        output_tokens = min(output_tokens, settle.output_bound(call))
-        self.journal.mark(call.arrival.call_id, output_tokens, relayed=True, sent=sent)
+        output_tokens = settle.text_tokens(call, output_tokens)
+        hold, call_id = call.hold, call.arrival.call_id
+        holds = hold.parts if hold is not None and hold.raised else ()
+        self.journal.mark(call_id, output_tokens, relayed=True, sent=_sent(call), holds=holds)
 
     def _end_stream(self, call: Call, ending: Ending, downstream: Downstream) -> None:
         """The last bytes of a stream whose head is out."""
@@ -528,10 +515,30 @@ def _note_tried(tried: dict[str, set[int]], step: Step, end: AttemptEnd | None) 
     return False
 
 
+async def _hear_usage(pump: StreamPump) -> None:
+    """Waits a moment for what a finished answer has cost, reasoning that nobody saw for one."""
+    left = USAGE_LOOKS
+    while pump.lacks_usage and left:
+        left -= 1
+        await asyncio.sleep(USAGE_WITHIN_S / USAGE_LOOKS)
+
+
+def _sent(call: Call) -> Sent:
+    assert call.channel is not None
+    return Sent(
+        status=200,
+        upstream_family=call.channel.family,
+        upstream_model=call.upstream_model,
+        channel=call.channel.name,
+        stored=call.stored,
+    )
+
+
 def _inside(exchange: Exchange, fault: Fault) -> AttemptEnd:
     """The end of an attempt whose answer says success and is none."""
     if fault.retry_after_s is None:
         fault.retry_after_s = retry_after_s(faults.wait_headers(exchange))
+    faults.unreadable(exchange, fault)
     return AttemptEnd(fault=fault, fail_over=True)
 
 
@@ -554,8 +561,10 @@ def _passed_headers(call: Call, exchange: Exchange) -> tuple[Header, ...]:
 def _interrupted(interrupt: Interrupt) -> Ending:
     if isinstance(interrupt, ClientGone):
         return Ending("client_gone")
+    if isinstance(interrupt, MoneyUsedUp):
+        return Ending("refused", interrupt.fault)
     assert isinstance(interrupt, DrainForced)
-    return Ending("drained", Fault(Condition.UNAVAILABLE))
+    return Ending("drained", Fault(Condition.UNAVAILABLE, _DRAINED))
 
 
 def _stream_outcome(end: PumpEnd) -> str:

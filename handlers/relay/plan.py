@@ -13,7 +13,7 @@ from random import Random
 
 from msgspec import Struct
 
-from handlers.relay.health import SLOW, Health
+from handlers.relay.health import HELD_BACK, KEY_ASIDE, SLOW, Health
 from handlers.relay.rendezvous import Heats, Race, first_of, race_of, seed_of, token_of
 from store.catalog import Channel, Snapshot
 
@@ -22,6 +22,7 @@ DRAINING = "draining"
 OTHER_GROUP = "not_for_this_group"
 OTHER_FAMILY = "other_family"
 AT_ITS_LIMIT = "at_its_limit"
+BEYOND_ITS_LIMIT = "beyond_its_limit"  # the input alone is more than it may take in a minute
 
 _MAX_REMEMBERED = 1024
 _MAX_DRAWS = 8
@@ -34,12 +35,14 @@ NOTHING: Tried = {}
 class Step(Struct, frozen=True, gc=False):
     """One attempt: a channel and the position of the upstream key to use (0 without keys).
 
-    `moved`: not where the call's conversation falls to by its token.
+    `moved`: not where the call's conversation falls to by its token. `anyway`: health has put it
+    aside, like all others.
     """
 
     channel: Channel
     key: int
     moved: bool = False
+    anyway: bool = False
 
 
 class Wish(Struct, frozen=True, gc=False):
@@ -56,6 +59,14 @@ class LeftOut(Struct, frozen=True):
     channel: Channel
     reason: str
     wait_s: float = 0.0
+
+
+class LastResort(Struct, frozen=True):
+    """What is left when health has put all candidates aside: attempts, the least bad one first, and
+    the channels that none can be made at just now."""
+
+    steps: list[Step]
+    left_out: list[LeftOut]
 
 
 class Tier:
@@ -86,7 +97,7 @@ class Planner:
     """Makes plans; remembers only how the candidates of a snapshot fall into tiers."""
 
     def __init__(self, health: Health, random: Callable[[], float]) -> None:
-        self._health = health
+        self.health = health
         self._random = random
         # By identity: a snapshot gives the same tuple for the same question. It is kept beside its
         # tiers, so that the identity stays its own.
@@ -110,7 +121,7 @@ class Planner:
         a `wish`. Where a wish is for a channel, that comes first, whatever its priority. Last come
         slow ones and those of whose keys one was tried.
         """
-        health = self._health
+        health = self.health
         if len(candidates) == 1 and not health.breakers and not tried and wish is None:
             return [Step(candidates[0], health.turn(candidates[0]))]
         steps: list[Step] = []
@@ -134,16 +145,53 @@ class Planner:
         found = self._step(channel, model, now_s, out)
         return None if found is None or found[1] else Step(channel, found[0].key, True)
 
+    def last_resort(
+        self,
+        candidates: Sequence[Channel],
+        model: str,
+        now_s: float,
+        tried: Tried = NOTHING,
+        *,
+        wish: Wish | None = None,
+    ) -> LastResort | None:
+        """The attempts for a call of which health has put every candidate aside; None when it has
+        not, so that another one was tried, or is full.
+
+        First those that fail quickly, in the order of a plan, then those that limit us or hang, as
+        far as they have room for one more. Refused upstream keys stay aside.
+        """
+        if any(self._step(channel, model, now_s) is not None for channel in candidates):
+            return None
+        found: list[tuple[bool, Step]] = []
+        left_out: list[LeftOut] = []
+        moved = wish is not None and bool(wish.channel_id)
+        for channel in self._order(candidates, wish):
+            out = tried.get(channel.id, ())
+            reason, step = self._least_bad(channel, model, out, wish)
+            wait_s = self.health.trials.wait_s(channel.id, now_s) if reason in HELD_BACK else 0.0
+            if step is None:
+                left_out.append(self._left_out(channel, model, now_s))
+            elif wait_s:
+                left_out.append(LeftOut(channel, reason, wait_s))
+            else:
+                step = Step(channel, step.key, moved or step.moved, True)
+                found.append((reason in HELD_BACK or bool(out), step))
+            moved = wish is not None
+        found.sort(key=lambda one: one[0])
+        return LastResort([step for _, step in found], left_out)
+
     def left_out(self, candidates: Sequence[Channel], model: str, now_s: float) -> list[LeftOut]:
         """The candidates that no plan of now holds, with the reasons of health."""
         found = []
         for channel in candidates:
             if self._step(channel, model, now_s) is None:
-                keys = range(max(1, len(channel.keys)))
-                faults = [self._health.fault_of(channel, model, key, now_s) for key in keys]
-                reason, wait_s = min(faults, key=lambda fault: fault[1])
-                found.append(LeftOut(channel, reason, wait_s))
+                found.append(self._left_out(channel, model, now_s))
         return found
+
+    def _left_out(self, channel: Channel, model: str, now_s: float) -> LeftOut:
+        keys = range(max(1, len(channel.keys)))
+        faults = [self.health.fault_of(channel, model, key, now_s) for key in keys]
+        return LeftOut(channel, *min(faults, key=lambda fault: fault[1]))
 
     def _order(self, candidates: Sequence[Channel], wish: Wish | None) -> Iterator[Channel]:
         """All candidates in the order in which they are wanted."""
@@ -167,7 +215,7 @@ class Planner:
         wish: Wish | None = None,
     ) -> tuple[Step, bool] | None:
         """The step of a channel and whether it is slow, or None when no key of it can be asked."""
-        health = self._health
+        health = self.health
         first = health.turn(channel) if wish is None else _key_of(channel, wish)
         if not (health.breakers or out):
             return Step(channel, first), False
@@ -184,6 +232,24 @@ class Planner:
             if reason == SLOW and slow is None:
                 slow = step, True
         return slow
+
+    def _least_bad(
+        self, channel: Channel, model: str, out: Collection[int], wish: Wish | None
+    ) -> tuple[str, Step | None]:
+        """What is held against the best upstream key of a channel that is aside, and its step; None
+        when all are `out` or refused."""
+        health = self.health
+        first = health.turn(channel) if wish is None else _key_of(channel, wish)
+        best: tuple[str, Step | None] = KEY_ASIDE, None
+        count = max(1, len(channel.keys))
+        for offset in range(count):
+            key = (first + offset) % count
+            reason, _ = health.fault_of(channel, model, key, -math.inf)
+            if key in out or reason == KEY_ASIDE:
+                continue
+            if best[1] is None or (best[0] in HELD_BACK and reason not in HELD_BACK):
+                best = reason, Step(channel, key, offset > 0 and wish is not None)
+        return best
 
     def _tiers(self, candidates: Sequence[Channel]) -> list[Tier]:
         known = self._remembered.get(id(candidates))

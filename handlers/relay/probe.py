@@ -1,4 +1,4 @@
-"""A small call of the gateway's own through one channel: for `channel test` and for probes.
+"""Small calls of the gateway's own through one channel: for `channel test`, probes, key checks.
 
 The request is built and the answer read by the family of the channel, so every family works alike.
 Nothing is charged and no usage record is made; the vendor of the channel does count the call.
@@ -12,20 +12,23 @@ from typing import Any
 from adapters.bridge import NativeStream
 from adapters.conditions import Condition, Fault
 from adapters.family import Family, Operation
-from adapters.faults import read_upstream_error
-from adapters.jsonio import dumps, top_level
+from adapters.faults import read_embedded_error, read_upstream_error
+from adapters.jsonio import dumps, loads_loose, top_level
 from adapters.masking import clean_message
 from adapters.registry import FAMILIES, VENDORS
 from conf.settings import UpstreamSettings
 from handlers.relay import faults
 from handlers.relay.outgoing import headers_of, url_of
 from handlers.relay.upstream import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
+from handlers.relay.upstream_request import ANSWERED
 from store.catalog import Channel
 
 PROMPT = "Reply with the word ready."
 MAX_TOKENS = 64
 PATIENCE_S = 60
-BODY_CHARS = 2000
+
+LIST = "/v1/models"
+LISTS = {"generate_content": "/v1beta/models"}
 
 _MESSAGES = [{"role": "user", "content": PROMPT}]
 
@@ -117,9 +120,50 @@ async def call(client: UpstreamClient, target: Target, limits: UpstreamSettings)
         outcome.told = str(error)
     except Fault as fault:
         outcome.fault, outcome.error = fault, fault.code
-        outcome.told = outcome.told or f"{fault.code}: {fault.message}"
+        outcome.told = outcome.told or f"{fault.code}: {fault.told or fault.message}"
     outcome.total_ms = round((time.monotonic() - started_s) * 1000)
     return outcome
+
+
+async def list_models(
+    client: UpstreamClient, channel: Channel, key: str, limits: UpstreamSettings
+) -> Fault | None:
+    """Ask for the vendor's list of models, which costs nothing; None when one came."""
+    try:
+        exchange = client.start(_list_request(channel, key, limits))
+        try:
+            await exchange.head
+        finally:
+            exchange.cancel()
+    except UpstreamError as error:
+        return faults.from_upstream(error)
+    except Fault as fault:
+        return fault
+    if exchange.status != 200:
+        waits = faults.wait_headers(exchange)
+        return read_upstream_error(exchange.status, waits, exchange.body).fault
+    try:
+        said = loads_loose(exchange.body)
+    except ValueError:
+        return Fault(Condition.UPSTREAM_INVALID)
+    if isinstance(said, dict) and "error" in said:
+        return read_embedded_error(said).fault
+    return None
+
+
+def _list_request(channel: Channel, key: str, limits: UpstreamSettings) -> UpstreamRequest:
+    return UpstreamRequest(
+        method="GET",
+        url=url_of(channel, LISTS.get(channel.family, LIST)),
+        headers=headers_of(channel, VENDORS[channel.vendor], key, {}),
+        body=None,
+        connect_timeout_s=limits.connect_timeout_s,
+        first_byte_timeout_s=min(limits.first_byte_timeout_s, PATIENCE_S),
+        idle_timeout_s=min(limits.idle_timeout_s, PATIENCE_S),
+        max_answer_bytes=limits.max_answer_bytes,
+        stream=False,
+        route=channel.route,
+    )
 
 
 def _request(target: Target, limits: UpstreamSettings) -> UpstreamRequest:
@@ -146,12 +190,9 @@ def _request(target: Target, limits: UpstreamSettings) -> UpstreamRequest:
 
 def _read_whole(target: Target, exchange: Exchange, outcome: Outcome) -> None:
     channel = target.channel
-    if exchange.status != 200:
-        read = read_upstream_error(exchange.status, faults.wait_headers(exchange), exchange.body)
-        # what a client may not read helps the operator: the vendor's own words, without secrets
-        said = exchange.body[:BODY_CHARS].decode(errors="replace")
-        said = clean_message(said, (*channel.keys, *channel.extra_headers.values()))
-        outcome.told = f"{read.fault.code}: {said or read.fault.message}"
+    if exchange.status not in ANSWERED:
+        waits, secrets = faults.wait_headers(exchange), faults.secrets_of(channel)
+        read = read_upstream_error(exchange.status, waits, exchange.body, secrets)
         raise read.fault
     if target.stream:
         content_type = exchange.content_type or "nothing"

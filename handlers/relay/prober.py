@@ -14,7 +14,7 @@ from collections.abc import Callable
 from random import random
 
 from conf.settings import Settings
-from handlers.relay import probe
+from handlers.relay import faults, probe
 from handlers.relay.health import Health
 from handlers.relay.plan import Planner
 from handlers.relay.upstream import UpstreamClient
@@ -86,9 +86,8 @@ class Prober:
             outcome = await probe.call(self._client, target, self._limits)
             now_s = time.monotonic()
             if outcome.fault is not None:
-                refused = outcome.fault.key_refused
-                told = f"upstream status {outcome.status}" if refused else ""
-                health.failed(trial, now_s, outcome.fault, told)
+                refusal = faults.refusal_of(outcome.fault, outcome.status)
+                health.failed(trial, now_s, outcome.fault, refusal)
             else:
                 if outcome.first_byte_ms is not None:
                     health.started(trial, now_s, outcome.first_byte_ms / 1000)

@@ -45,20 +45,26 @@ class PumpEnd(Struct, frozen=True):
 class StreamPump:
     """The streamed answer of one call."""
 
-    __slots__ = ("_bridge", "_call", "_downstream", "_exchange", "_flowing", "_headers",
-                 "_on_accepted", "accepted", "ended", "last_sent_s", "marked_units",
-                 "started_s")  # fmt: skip
+    __slots__ = ("_begun", "_bridge", "_call", "_downstream", "_exchange", "_flowing", "_headers",
+                 "_on_accepted", "_on_identified", "accepted", "ended", "last_sent_s",
+                 "marked_units", "started_s")  # fmt: skip
 
     def __init__(
-        self, call: Call, downstream: Downstream, on_accepted: Callable[[Call], None]
+        self,
+        call: Call,
+        downstream: Downstream,
+        on_accepted: Callable[[Call], None],
+        on_identified: Callable[[Call], None] = lambda call: None,
     ) -> None:
         self._call = call
         self._downstream = downstream
         self._on_accepted = on_accepted
+        self._on_identified = on_identified
         self._bridge: NativeStream | None = None
         self._exchange: Exchange | None = None
         self._headers: tuple[Header, ...] = STREAM_HEADERS
         self.accepted = False
+        self._begun = False  # accepted, and the id is known if the vendor keeps the answer
         self._flowing = False  # the head of an accepted answer is down, and there is room for more
         self.ended: asyncio.Future[PumpEnd] | None = None
         self.started_s = 0
@@ -105,6 +111,14 @@ class StreamPump:
         return self._bridge.tap.output_units if self.accepted and self._bridge else 0
 
     @property
+    def lacks_usage(self) -> bool:
+        """Whether the answer is finished but for the report of its usage, which comes next."""
+        if self._bridge is None or not self.accepted:
+            return False
+        tap = self._bridge.tap
+        return tap.finished and not tap.ended and tap.usage is None
+
+    @property
     def at_boundary(self) -> bool:
         """Whether an event of our own would stand between the vendor's events."""
         return self._bridge is None or self._bridge.at_boundary
@@ -147,12 +161,14 @@ class StreamPump:
         assert ended is not None
         if ended.done():
             return True
-        if not self.accepted:
-            if not tap.accepted:
-                if tap.fault is not None:
-                    ended.set_result(PumpEnd(tap.fault))
-                return True
-            self._accept()
+        if not self._begun:
+            if not self.accepted:
+                if not tap.accepted:
+                    if tap.fault is not None:
+                        ended.set_result(PumpEnd(tap.fault))
+                    return True
+                self._accept()
+            self._begun = self._identify(tap)
         if tap.ended:
             ended.set_result(PumpEnd(tap.fault, tail=out))
             return True
@@ -170,6 +186,16 @@ class StreamPump:
         assert self._bridge is not None
         self._call.tap = self._bridge.tap
         self._on_accepted(self._call)
+
+    def _identify(self, tap: StreamTap) -> bool:
+        """Whether nothing has to be known any more of what the vendor keeps; `on_identified` is
+        told of an id before the client can read it."""
+        call = self._call
+        if call.stored is None and call.peek is not None and call.peek.stored:
+            if tap.upstream_id is None:
+                return False
+            self._on_identified(call)
+        return True
 
     def _end(self, error: UpstreamError | None) -> None:
         """The upstream's body is over."""

@@ -10,13 +10,21 @@ from msgspec import Struct
 from adapters.faults import Fault
 from adapters.ir import Usage
 from adapters.jsonio import dumps
+from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS
 from handlers.relay.call import Call, Ending
 from store.pricing import cost_nanos
 from store.usage import Charge, UsageRecord
 
 # A vendor may count more than our bound of the request (its own prompts, tools, media), so that
-# only what no model can take is called absurd when the model's window is not configured.
+# only what no model can take is called absurd when the model's window is not configured; nor does
+# any model give so much in one answer.
 ABSURD_INPUT_TOKENS = 10_000_000
+ABSURD_OUTPUT_TOKENS = 1_000_000
+# Vendors go beyond a client's bound a little: to end a turn or a tool call.
+OVERSHOOT_PART = 8  # one token for so many
+OVERSHOOT_TOKENS = 64
+OVERCOUNT = 2  # so many times a vendor's count may be ours of the same text
+UNKEPT_BOUND_TOKENS = DEFAULT_OUTPUT_BOUND_TOKENS  # of one answer, whose vendor goes on and on
 UPSTREAM_ID_MAX = 128
 
 # outcomes whose error_code is the outcome word itself
@@ -43,18 +51,22 @@ NOTHING = Counts(Usage(), "none")
 
 
 def charged_counts(call: Call) -> Counts:
-    """The counts to charge: delivered output and its input; nothing when nothing was delivered."""
+    """The counts to charge as things are now: delivered output and its input, or the input alone
+    of what the client left to the vendor."""
     delivery = call.delivery
-    if call.operation.free or not delivery.relayed:
+    if call.operation.free:
+        return NOTHING
+    if not delivery.relayed:
+        if delivery.handed_over:
+            return Counts(Usage(call.input_estimate_tokens), "estimated")
         return NOTHING
     usage = delivery.usage
     if usage is None:
-        output = min(delivery.output_units, output_bound(call))
-        return Counts(Usage(input_tokens=call.input_estimate_tokens, output_tokens=output),
-                      "estimated", delivery.reported)  # fmt: skip
+        output = text_tokens(call, delivery.output_units)
+        return Counts(Usage(call.input_estimate_tokens, output), "estimated", delivery.reported)
     bounded = _bounded(usage, call)
     if not delivery.whole:
-        delivered = min(delivery.output_units, output_bound(call))
+        delivered = text_tokens(call, delivery.output_units)
         return _partial(bounded, usage, delivered, delivery.reported)
     return Counts(bounded, "reported", None if bounded == usage else delivery.reported)
 
@@ -75,30 +87,69 @@ def _partial(bounded: Usage, usage: Usage, delivered: int, reported: object) -> 
     return Counts(grown, "estimated", reported)
 
 
+def text_tokens(call: Call, units: int) -> int:
+    """Output tokens to charge for text that was counted here, as `units`.
+
+    Beyond the bound that the client set it counts in part: a vendor that keeps the bound may need
+    fewer tokens for the same text, one that does not know the field gives all it has, and a flood
+    was not asked for.
+    """
+    bound, peek = call.output_bound_tokens, call.peek
+    if units <= bound:
+        return units
+    if peek is not None and peek.max_output_tokens is not None:
+        units = max(bound, min(units // OVERCOUNT, UNKEPT_BOUND_TOKENS * peek.choices))
+    return min(units, _absurd_output(call))
+
+
+def _absurd_output(call: Call) -> int:
+    """What no vendor gives in all the answers that the call asks for; none of what is stored."""
+    if call.model is None or call.peek is None:
+        return 0
+    return (call.model.max_output_tokens or ABSURD_OUTPUT_TOKENS) * call.peek.choices
+
+
+def _rightful_output(call: Call) -> tuple[int, int]:
+    """(without, with reasoning) the most output tokens that a vendor's report is believed."""
+    absurd, peek = _absurd_output(call), call.peek
+    if peek is None or peek.max_output_tokens is None:
+        return absurd, absurd
+    model = call.model
+    if model is not None and model.max_output_tokens is not None:
+        return absurd, absurd  # the operator's word of the model is better than a guess
+    bound = call.output_bound_tokens
+    most = bound + bound // OVERSHOOT_PART + OVERSHOOT_TOKENS * peek.choices
+    # What was delivered is no mere report: a vendor may not know the field that had the bound.
+    text = call.delivery.output_units
+    text = text if call.delivery.whole else text_tokens(call, text)
+    most = min(max(most, text), max(absurd, bound))
+    return most, max(most, absurd) if call.family.reasoning_beyond_bound else most
+
+
 def _bounded(usage: Usage, call: Call) -> Usage:
-    """`usage` with counts beyond reason cut to the bounds of the call."""
+    """`usage` with counts beyond reason cut to what may be meant."""
+    outputs = usage.output_tokens + usage.reasoning_tokens
+    inputs = (
+        usage.input_tokens
+        + usage.cache_read_tokens
+        + usage.cache_write_tokens
+        + usage.cache_write_1h_tokens
+    )
+    if outputs <= call.output_bound_tokens and inputs <= call.input_bound_tokens:
+        return usage  # as nearly always
     assert call.model is not None
     input_bound = max(call.model.context_tokens or ABSURD_INPUT_TOKENS, call.input_bound_tokens)
-    return _cut_usage(usage, input_bound, output_bound(call))
+    return _cut_usage(usage, input_bound, *_rightful_output(call))
 
 
-def _cut_usage(usage: Usage, most_input: int, most_output: int) -> Usage:
-    """`usage` with input and output of at most so many tokens."""
+def _cut_usage(usage: Usage, most_input: int, most_text: int, most_output: int) -> Usage:
+    """`usage` with input, text and output (text and reasoning) of at most so many tokens."""
     inputs = (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens,
               usage.cache_write_1h_tokens)  # fmt: skip
-    outputs = (usage.output_tokens, usage.reasoning_tokens)
-    if sum(inputs) <= most_input and sum(outputs) <= most_output:
-        return usage
     plain, read, written, written_1h = _cut(inputs, most_input)
-    output, reasoning = _cut(outputs, most_output)
+    text = min(usage.output_tokens, most_text)
+    output, reasoning = _cut((text, usage.reasoning_tokens), most_output)
     return Usage(plain, output, read, written, written_1h, reasoning)
-
-
-def output_bound(call: Call) -> int:
-    """The most output tokens a call is charged for; none for what is stored, without a model."""
-    if call.model is None:
-        return 0
-    return max(call.output_bound_tokens, call.model.max_output_tokens or 0)
 
 
 def _cut(counts: Iterable[int], bound: int) -> list[int]:
@@ -129,7 +180,8 @@ def payable(call: Call, counts: Counts) -> tuple[Counts, int]:
     try:
         return counts, cost_of(call, counts)
     except OverflowError:
-        usage = _cut_usage(counts.usage, call.input_bound_tokens, call.output_bound_tokens)
+        most = call.output_bound_tokens
+        usage = _cut_usage(counts.usage, call.input_bound_tokens, most, most)
         counts = Counts(usage, counts.source, call.delivery.reported)
         return counts, cost_of(call, counts)
 

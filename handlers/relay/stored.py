@@ -1,104 +1,184 @@
 """Stored responses: who continues or reads one goes to the channel and upstream key that made it.
 
-This worker's own are known from memory; those of other workers and nodes are in the store a moment
-after their clients have seen them, so a look-up that finds nothing is repeated for that long. Only
-their user finds them. Imported by the pipeline and by the composition root.
+Only their user finds them, from the first byte on that carries their id. This worker's own are
+known from memory, those of the node's other workers from the memory that they share (fresh.py);
+everything else is asked of the store, which knows what writers have told it. Imported by the
+pipeline and by the composition root.
 """
 
 import asyncio
+import time
 from collections import OrderedDict
-from collections.abc import Callable
-from concurrent.futures import Executor
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor, Future
+from contextlib import asynccontextmanager
 
 from handlers.relay import admit
 from handlers.relay.call import Call
 from handlers.relay.faults import from_store
+from handlers.relay.fresh import FreshResponses, Owned
 from store.errors import StoreUnavailable
-from store.stored_responses import mark_of
+from store.stored_responses import Found, mark_of
 from store.usage import StoredAt
 
 MAX_KNOWN = 20_000  # some 8 MB; the store knows the others
-MAX_LOOKUPS = 256  # at one time; further calls are told to come again
-# Between look-ups. A writer brings a closed call into the store in 0.2 s, unless it is busy.
-PAUSES_S = (0.1, 0.2, 0.4, 0.8)
+LOOK_UP_S = 1.5  # for one id, with the wait for its turn; a writer needs 0.2 s, unless it is busy
+LOOK_TWICE_S = 0.2  # for an older response whose id another user was given lately
+PAUSES_S = (0.1, 0.2, 0.4, 0.7)  # between the questions of a look-up
+LOOK_UPS_PER_USER = 8  # at one time, so that junk ids of one hold nobody else up
+WAITING_PER_USER_MAX = 100  # look-ups in line behind those; further calls are told to come again
 
-Load = Callable[[str, str, int], StoredAt | None]
+Look = Callable[[str, str, int], Found]
 
 
 class StoredResponses:
-    """Which channel and upstream key have made a user's response. `load` is find_stored: it blocks
-    and is called in `executor`; `clock_ms` is the wall clock."""
+    """Which channel and upstream key have made a user's response. `look` is find_stored: it blocks
+    and is called in `executor`; `clock_ms` is the wall clock. `refuse`: what nobody here has been
+    given is refused; else it goes to the only channel there is, if there is one.
+    """
 
-    def __init__(self, load: Load, executor: Executor, clock_ms: Callable[[], int]) -> None:
-        self._load = load
+    def __init__(
+        self,
+        look: Look,
+        executor: Executor,
+        clock_ms: Callable[[], int],
+        fresh: FreshResponses,
+        refuse: bool = True,
+    ) -> None:
+        self._look = look
         self._executor = executor
         self._clock_ms = clock_ms
-        self._known: OrderedDict[tuple[str, str], StoredAt] = OrderedDict()
-        self._lookups = 0
+        self._fresh = fresh
+        self._refuse = refuse
+        self._known: OrderedDict[str, tuple[Owned, ...]] = OrderedDict()
+        self._lines: dict[str, _Line] = {}
 
     async def admit(self, call: Call) -> None:
         """Leaves a call that builds on something stored the channel and key that know it.
 
-        Raises Fault E35 when it is not known here (or another user's), E09 when its channel is
-        switched off, E38 when only the store could tell and is away.
+        Raises Fault E35 when it is another user's or not known here, E09 when its channel is
+        switched off, E38 when only the store could tell and is away or has yet to be told.
         """
         ref, place = call.stored_ref, None
         assert ref is not None
-        makers = admit.makers(call)
-        if ref.response and makers:
-            # What one account alone can have made is asked of that, known or not.
-            certain = len(makers) == 1 and len(makers[0].keys) < 2
-            try:
-                place = await self._find(call.key.user_id, ref.id, () if certain else PAUSES_S)
-            except StoreUnavailable as error:
-                if len(makers) > 1:
-                    raise from_store(error) from None
-        admit.check_stored(call, ref, place)
+        if ref.response and admit.makers(call):
+            place = await self._find(call.key.user_id, mark_of(ref.id))
+        admit.check_stored(call, ref, place, only_known=ref.response and self._refuse)
 
-    def note(self, call: Call, response_id: str | None) -> None:
-        """The answer of the running attempt is kept by the vendor under this id. Idempotent."""
+    def note(self, call: Call, response_id: str | None) -> bool:
+        """The answer of the running attempt is kept by the vendor under this id, which the client
+        is about to read; whether that is new. Idempotent."""
         step = call.step
         if call.stored is not None or not response_id or step is None:
-            return
-        channel = step.channel
+            return False
+        channel, user_id = step.channel, call.key.user_id
         fingerprint = channel.fingerprints[step.key] if channel.fingerprints else ""
         call.stored = StoredAt(mark_of(response_id), channel.id, fingerprint)
-        self._remember(call.key.user_id, call.stored)
+        self._remember(user_id, call.stored)
+        self._fresh.put(user_id, call.stored)
+        return True
 
     def forget(self, call: Call) -> None:
         """The vendor has deleted the response that the path of the call names."""
-        call.stored = StoredAt(mark_of(call.target or ""))
-        self._known.pop((call.key.user_id, call.stored.mark), None)
+        user_id, mark = call.key.user_id, mark_of(call.target or "")
+        call.stored = StoredAt(mark)
+        others = tuple(one for one in self._known.pop(mark, ()) if one[0] != user_id)
+        if others:
+            self._known[mark] = others
+        self._fresh.drop(user_id, mark)
 
-    async def _find(
-        self, user_id: str, response_id: str, pauses_s: tuple[float, ...]
-    ) -> StoredAt | None:
-        mark = mark_of(response_id)
-        known = self._known.get((user_id, mark))
-        if known is not None:
-            return known
-        if self._lookups >= MAX_LOOKUPS:
-            raise StoreUnavailable("too many stored responses are being looked up")
-        self._lookups += 1
+    async def _find(self, user_id: str, mark: str) -> StoredAt | None:
+        """Where a user's response is; with no channel, when it is another user's; None: nobody has
+        been given the id. Raises Fault E38."""
+        owners = (*self._known.get(mark, ()), *self._fresh.find(mark))
+        for owner, place in owners:
+            if owner == user_id:
+                return place
+        # Vendors may give an id twice: the store knows whether this user has an older one of it.
+        pauses_s, within_s = ((), LOOK_TWICE_S) if owners else (PAUSES_S, LOOK_UP_S)
+        # A task, for a handler is none, and there is no asyncio.timeout without.
+        look_up = asyncio.create_task(self._look_up(user_id, mark, pauses_s, within_s))
         try:
-            found = await self._look_up(user_id, mark)
-            for pause_s in pauses_s:
-                if found is not None and found.channel_id:
-                    break
-                await asyncio.sleep(pause_s)
-                found = await self._look_up(user_id, mark)
-        finally:
-            self._lookups -= 1
-        if found is not None and found.channel_id:
-            self._remember(user_id, found)
-        return found
+            found = await look_up
+        except StoreUnavailable as error:
+            if not owners:
+                raise from_store(error) from None
+            found = None
+        return StoredAt(mark) if found is None and owners else found
 
-    async def _look_up(self, user_id: str, mark: str) -> StoredAt | None:
-        loop, at_ms = asyncio.get_running_loop(), self._clock_ms()
-        return await loop.run_in_executor(self._executor, self._load, user_id, mark, at_ms)
+    async def _look_up(
+        self, user_id: str, mark: str, pauses_s: tuple[float, ...], within_s: float
+    ) -> StoredAt | None:
+        """What the store knows; None: nobody has been given the id. Raises StoreUnavailable."""
+        came_ns = time.monotonic_ns()
+        certain = False
+        try:
+            async with asyncio.timeout(within_s), self._turn(user_id) as asked:
+                for pause_s in (0.0, *pauses_s):
+                    if pause_s:
+                        await asyncio.sleep(pause_s)
+                    # Before the store is read: what it lacks then was handed out later.
+                    settled = self._fresh.settled_ns() >= came_ns
+                    question = (user_id, mark, self._clock_ms())
+                    asked.append(self._executor.submit(self._look, *question))
+                    found = await asyncio.wrap_future(asked[-1])
+                    if found.place is not None:
+                        if found.place.channel_id:
+                            self._remember(user_id, found.place)
+                        return found.place
+                    certain = settled and found.elsewhere != "overdue"
+                    if certain and found.elsewhere == "none":
+                        return None
+        except TimeoutError:
+            pass
+        if not certain:
+            raise StoreUnavailable("the store cannot say yet who was given a response's id")
+        return None
+
+    @asynccontextmanager
+    async def _turn(self, user_id: str) -> AsyncIterator[list[Future[Found]]]:
+        """One of the look-ups that a user may have at a time: yields a list for its questions."""
+        line = self._lines.setdefault(user_id, _Line())
+        if line.count >= LOOK_UPS_PER_USER + WAITING_PER_USER_MAX:
+            raise StoreUnavailable("too many stored responses of a user are being looked up")
+        line.count += 1
+        asked: list[Future[Found]] = []
+        taken = False
+        try:
+            await line.turns.acquire()
+            taken = True
+            yield asked
+        finally:
+            if asked and not asked[-1].done():
+                # A thread waits for the store still: until it is back the turn is not over.
+                loop = asyncio.get_running_loop()
+                asked[-1].add_done_callback(
+                    lambda _: loop.call_soon_threadsafe(self._end_turn, user_id, True)
+                )
+            else:
+                self._end_turn(user_id, taken)
+
+    def _end_turn(self, user_id: str, taken: bool) -> None:
+        line = self._lines[user_id]
+        if taken:
+            line.turns.release()
+        line.count -= 1
+        if not line.count:
+            del self._lines[user_id]
 
     def _remember(self, user_id: str, stored: StoredAt) -> None:
-        self._known[user_id, stored.mark] = stored
-        self._known.move_to_end((user_id, stored.mark))
+        others = (one for one in self._known.get(stored.mark, ()) if one[0] != user_id)
+        self._known[stored.mark] = (*others, (user_id, stored))
+        self._known.move_to_end(stored.mark)
         if len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)
+
+
+class _Line:
+    """The look-ups of one user: those that have their turn and those that wait for it."""
+
+    __slots__ = ("count", "turns")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.turns = asyncio.Semaphore(LOOK_UPS_PER_USER)

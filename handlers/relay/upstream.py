@@ -1,9 +1,10 @@
-"""The upstream client: pycurl on Tornado's loop, made for a relay. The only file that knows pycurl.
+"""The upstream client: pycurl on Tornado's loop, made for a relay.
 
 Belongs here: one multi handle driven by a private epoll set, its options, sockets and timers, what
-its errors mean. Does not belong here: what an exchange does with its bytes (upstream_exchange.py),
-retries, what an error means to a client. Imported by handlers.relay and by the command that
-composes the relay.
+its errors mean, and the one repetition of a request whose answer another call's bytes have spoilt.
+Does not belong here: what an exchange does with its bytes (upstream_exchange.py), handles and which
+of them is next (upstream_handle.py, upstream_parked.py), retries, what an error means to a client.
+Imported by handlers.relay and by the command that composes the relay.
 
 Facts behind the shape, each seen in a run with libcurl 8.23:
 
@@ -13,13 +14,15 @@ Facts behind the shape, each seen in a run with libcurl 8.23:
   with the loop for each request, and a reused descriptor number cannot confuse it.
 - `remove_handle` in the middle of a transfer closes an HTTP/1 connection at once: that is cancel.
 - Names are resolved in libcurl's threads; only `close()` waits for those that still run.
+- Of TLS, libcurl and OpenSSL may hold bytes of a record that came with the answer before: neither
+  the socket nor an option of libcurl tells. They are read in the turn that sends the request.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import select
-import socket
 import ssl
 from collections import deque
 from typing import Any, cast
@@ -30,38 +33,27 @@ from tornado.ioloop import IOLoop
 from tornado.log import app_log
 from tornado.platform.asyncio import BaseAsyncIOLoop
 
-from handlers.relay.upstream_exchange import HEAD_MAX_BYTES, Exchange, RequestBody
+from handlers.relay.upstream_exchange import HEAD_MAX_BYTES, Exchange
+from handlers.relay.upstream_handle import Handle, Place, origin_in, origin_of
+from handlers.relay.upstream_parked import CONNECTIONS_MAX, RESTS, ParkedHandles
 from handlers.relay.upstream_request import (
     AnswerHead,
     UpstreamError,
     UpstreamErrorKind,
     UpstreamRequest,
-    encode_header_lines,
-    is_public,
-    names_public,
 )
-from store.catalog import Route
 
 __all__ = ["Exchange", "UpstreamClient", "UpstreamError", "UpstreamErrorKind", "UpstreamRequest"]
 
 FETCH_CLIENTS = 4  # parallel `fetch()` calls: probes
-HANDLES_MAX = 256  # easy handles kept for reuse
-CONNECTIONS_MAX = 1_000  # idle connections kept; libcurl's own default shrinks in quiet times
-CONNECTION_LIFETIME_S = 300  # so that changes of DNS are followed
-CA_FILE_KEPT_S = 60  # libcurl keeps what it has read for a day otherwise
-KEEP_ALIVE_IDLE_S = 60
-UPLOAD_BUFFER_BYTES = 16_384  # libcurl's minimum; it stays with the transfer to its end
-UPLOAD_BUFFER_LARGE_BYTES = 65_536
 SWEEP_INTERVAL_S = 1.0
 SOCKETS_PER_TURN = 42  # room for them is taken in one of Python's small blocks, not by malloc
 
 # Of libcurl, not named by pycurl.
-_SUPPRESS_CONNECT_HEADERS = 265
-_CA_CACHE_TIMEOUT = 321
 _E_PROXY = 97
+_E_WEIRD_SERVER_REPLY = 8
 
-_ENGINE_HEADER_LINES = [b"Expect:", b"Accept-Encoding: identity"]
-_USER_AGENT = "sluice"
+_WRITE_FUNCTION, _ACTIVE_SOCKET = pycurl.WRITEFUNCTION, pycurl.ACTIVESOCKET
 
 _EPOLL_MASKS = {
     pycurl.POLL_IN: select.EPOLLIN,
@@ -105,103 +97,31 @@ _BROKEN_CONNECTION_ERRORS = frozenset(
         pycurl.E_SEND_FAIL_REWIND,  # `rewind` has said no
     }
 )
+# What libcurl says when the first line is none of HTTP.
+_NO_HTTP_ERRORS = frozenset({pycurl.E_UNSUPPORTED_PROTOCOL, _E_WEIRD_SERVER_REPLY})
 
 
 def _error_of(exchange: Exchange, code: int, message: str) -> UpstreamError:
     if code in _BROKEN_CONNECTION_ERRORS and len(exchange.raw_head) <= HEAD_MAX_BYTES:
         has_head = AnswerHead(exchange.raw_head).complete
         return UpstreamError("truncated" if has_head else "reset_before_head", message)
+    if code == pycurl.E_COULDNT_CONNECT and exchange.handle is not None:
+        # libcurl says only that it could not; the system said why.
+        number = exchange.handle.curl.getinfo(pycurl.OS_ERRNO)
+        if number:
+            message = f"{os.strerror(number)}: {message}"
     return UpstreamError(_ERROR_KINDS.get(code, "protocol"), message)
+
+
+def _is_undecided(exchange: Exchange, code: int) -> bool:
+    """Whether what came may belong to the call before on the same connection."""
+    if code not in _NO_HTTP_ERRORS or exchange.repeated:
+        return False
+    return bool(exchange.handle.reused) and not exchange.answered
 
 
 def _let_go(_: bytes) -> None:
     """Stands for the `write` of an exchange that is over."""
-
-
-class _Handle:
-    """A handle of libcurl, what it sends from and puts head lines into, and what `_configure` has
-    set last. All of it serves one exchange after the other."""
-
-    __slots__ = ("body", "configured", "curl", "head_lines", "once", "setopt")
-
-    def __init__(self) -> None:
-        self.body = RequestBody()
-        self.head_lines: list[bytes] = []
-        self.curl = _make_curl()
-        self.setopt = setopt = self.curl.setopt  # pycurl is slow at giving its methods
-        setopt(pycurl.HEADERFUNCTION, self.head_lines.append)  # no Python for each line
-        setopt(pycurl.READFUNCTION, self.body.read)
-        # For the second sending when a kept connection turns out to be dead.
-        setopt(pycurl.SEEKFUNCTION, self.body.rewind)
-        self.configured: tuple[object, ...] = ()
-        self.once = False  # for one exchange alone
-
-
-def _make_curl() -> Any:
-    """With all that is the same for every request: to set it anew takes 3 us."""
-    curl = pycurl.Curl()
-    setopt = curl.setopt
-    setopt(pycurl.USERAGENT, _USER_AGENT)
-    setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
-    setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
-    setopt(pycurl.PROXY, "")  # empty, not absent: the environment's are not asked
-    setopt(pycurl.NOPROXY, "")  # the same
-    setopt(pycurl.NOSIGNAL, 1)
-    setopt(pycurl.MAXLIFETIME_CONN, CONNECTION_LIFETIME_S)
-    setopt(pycurl.TCP_KEEPALIVE, 1)
-    setopt(pycurl.TCP_KEEPIDLE, KEEP_ALIVE_IDLE_S)
-    return curl
-
-
-def _configure(handle: _Handle, request: UpstreamRequest, exchange: Exchange) -> None:
-    """Tell libcurl about a request. ValueError for lines or methods that cannot be sent."""
-    setopt = handle.setopt
-    body = request.body
-    # A larger one makes a large upload some 10 % cheaper, but stays as long as the stream.
-    large = body is not None and len(body) > UPLOAD_BUFFER_BYTES and not request.stream
-    wanted = (request.method, request.url, request.connect_timeout_s, large, request.headers)
-    # A kept handle mostly had the same: to set these anew takes 2 us.
-    if handle.configured != wanted:
-        if request.method not in (("GET", "DELETE") if body is None else ("POST",)):
-            raise ValueError("a GET or DELETE without a body or a POST with one, nothing else")
-        if not request.url.isascii():
-            raise ValueError("a URL must be ASCII")
-        setopt(pycurl.HTTPHEADER, encode_header_lines(request.headers) + _ENGINE_HEADER_LINES)
-        setopt(pycurl.URL, request.url)
-        # 0 would be libcurl's default of five minutes.
-        setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(request.connect_timeout_s * 1000)))
-        buffer_bytes = UPLOAD_BUFFER_LARGE_BYTES if large else UPLOAD_BUFFER_BYTES
-        setopt(pycurl.UPLOAD_BUFFERSIZE, buffer_bytes)
-        if body is None:
-            setopt(pycurl.CUSTOMREQUEST, request.method)
-            handle.once = True
-        else:
-            setopt(pycurl.POST, 1)
-        handle.configured = wanted
-    setopt(pycurl.WRITEFUNCTION, exchange.write)
-    if body is not None:
-        setopt(pycurl.POSTFIELDSIZE, len(body))
-        handle.body.fill(body)
-
-
-class _Duplicated(socket.socket):
-    """pycurl takes a duplicate; this one is closed as soon as that was taken."""
-
-    def __del__(self) -> None:
-        self.close()
-
-
-def _open_public_socket(purpose: int, address: Any) -> Any:
-    """OPENSOCKETFUNCTION: a socket for a public address, none for any other."""
-    return _open_socket(purpose, address) if is_public(address.addr[0]) else pycurl.SOCKET_BAD
-
-
-def _open_socket(purpose: int, address: Any) -> Any:
-    return _Duplicated(address.family, address.socktype, address.protocol)
-
-
-def _open_none(purpose: int, address: Any) -> Any:
-    return pycurl.SOCKET_BAD
 
 
 class UpstreamClient(CurlAsyncHTTPClient):
@@ -219,15 +139,19 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self.hold_back: int = pycurl.WRITEFUNC_PAUSE
         self._closing = False
         self._epoll = select.epoll()
-        self._parked: set[int] = set()  # sockets that libcurl is not interested in now
+        self._quiet: set[int] = set()  # sockets that libcurl is not interested in now
         self._exchanges: dict[Any, Exchange] = {}
-        self._idle_handles: list[_Handle] = []
+        self._resting: dict[Exchange, asyncio.TimerHandle] = {}  # not begun yet
+        self.parked = ParkedHandles()
+        self.repeated = 0  # requests sent once more since what came was another call's
         self._flushing = False
         self._wishes: deque[int] = deque(maxlen=1)  # libcurl's last for a timer, in ms
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0  # when it fires
         super().initialize(max_clients=FETCH_CLIENTS)
         self._socket_action = self._multi.socket_action  # as with the handles' methods
+        self._add_handle = self._multi.add_handle
+        self._remove_handle = self._multi.remove_handle
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._wishes.append)
         self._multi.setopt(pycurl.M_MAXCONNECTS, CONNECTIONS_MAX)
         # The environment's (SSL_CERT_FILE) or OpenSSL's own places: the wheel's libcurl was built
@@ -242,15 +166,14 @@ class UpstreamClient(CurlAsyncHTTPClient):
         if self._closing:
             return
         self._closing = True
-        for exchange in list(self._exchanges.values()):
+        for exchange in (*self._exchanges.values(), *self._resting):
             kind: UpstreamErrorKind = "truncated" if exchange.streaming else "reset_before_head"
             exchange.fail(kind, "the upstream client was closed")
         self._sweeper.cancel()
         if self._timer is not None:
             self._timer.cancel()
         self.loop.remove_reader(self._epoll.fileno())
-        for handle in self._idle_handles:
-            handle.curl.close()
+        self.parked.close()
         super().close()
         self._epoll.close()
 
@@ -258,59 +181,56 @@ class UpstreamClient(CurlAsyncHTTPClient):
         """Begin at once, without waiting. ValueError for lines or methods that cannot be sent."""
         if self._closing:
             raise RuntimeError("the upstream client is closed")
-        # Kept handles are those of POSTs and stay so.
-        reusing = self._idle_handles and request.body is not None and request.route is None
-        handle = self._idle_handles.pop() if reusing else self._new_handle()
+        route = request.route
+        # Without a body it is about something stored, whose id is in the URL.
+        origin = origin_of(request.url) if request.body else origin_in(request.url)
+        place = origin if route is None else (origin, route)
+        handle = self.parked.take(place) or self._new_handle(request, place)
         exchange = Exchange(self, handle, request)
-        _configure(handle, request, exchange)
-        if request.route is not None:
-            self._take_route(handle, request.route, request.url)
-        self._exchanges[handle.curl] = exchange
-        self._multi.add_handle(handle.curl)  # asks for a turn: it gets one right here
-        self._act()
+        try:
+            handle.configure(request, exchange)
+        except ValueError:
+            handle.close()
+            raise
+        if handle.rests >= RESTS or not self._must_rest(exchange, handle):
+            self._begin(exchange, handle)
         return exchange
 
-    def _new_handle(self) -> _Handle:
-        handle = _Handle()
-        curl = handle.curl
-        if not self._allow_private:
-            # Asked for each new connection, with the address that the name was resolved to.
-            curl.setopt(pycurl.OPENSOCKETFUNCTION, _open_public_socket)
-        if self._ca_file is not None:
-            curl.setopt(pycurl.CAINFO, self._ca_file)
-        if self._ca_dir is not None:
-            curl.setopt(pycurl.CAPATH, self._ca_dir)
+    def _must_rest(self, exchange: Exchange, handle: Handle) -> bool:
+        """Whether the request will be sent a little later, for its connection is a new one."""
+        rest_s = self.parked.rest_left_s(handle) if handle.fd >= 0 else 0.0
+        if rest_s == 0.0:
+            return False
+        self._resting[exchange] = self.loop.call_later(rest_s, self._begin_rested, exchange)
+        return True
+
+    def _begin_rested(self, exchange: Exchange) -> None:
+        del self._resting[exchange]
+        handle: Handle = exchange.handle
+        self.parked.still_quiet(handle)
+        self._begin(exchange, handle)
+
+    def _begin(self, exchange: Exchange, handle: Handle) -> None:
+        self._exchanges[handle.curl] = exchange
+        self._add_handle(handle.curl)  # asks for a turn: it gets one right here
+        if handle.hides and handle.fd >= 0:
+            self._act_warily(exchange, handle)
+        self._act()
+
+    def _new_handle(self, request: UpstreamRequest, place: Place) -> Handle:
+        handle = self.parked.take_spare(place) or self._make_handle(request)
+        handle.lead_to(request, place, self.parked.home_of(place))
         return handle
 
-    def _take_route(self, handle: _Handle, route: Route, url: str) -> None:
-        """A new handle goes another way. libcurl keeps connections of other ways apart."""
-        # What it sets, a login for one, must not reach another channel's request.
-        handle.once = True
-        curl = handle.curl
-        setopt = curl.setopt
-        if route.ca_file is not None:
-            setopt(pycurl.CAINFO, route.ca_file)
-            curl.unsetopt(pycurl.CAPATH)
-            setopt(_CA_CACHE_TIMEOUT, CA_FILE_KEPT_S)
-        if route.proxy is None:
-            return
-        scheme, _, rest = route.proxy.partition("://")
-        # Always the proxy resolves the upstream's name.
-        setopt(pycurl.PROXY, f"socks5h://{rest}" if scheme == "socks5" else route.proxy)
-        setopt(_SUPPRESS_CONNECT_HEADERS, 1)
-        if scheme == "https":
-            ca_file = route.ca_file or self._ca_file
-            if ca_file is not None:
-                setopt(pycurl.PROXY_CAINFO, ca_file)
-            if self._ca_dir is not None and route.ca_file is None:
-                setopt(pycurl.PROXY_CAPATH, self._ca_dir)
+    def _make_handle(self, request: UpstreamRequest) -> Handle:
+        handle = Handle()
+        ca_file, ca_dir = self._ca_file, self._ca_dir
+        handle.trust(ca_file, ca_dir)
         if not self._allow_private:
-            # The proxy itself may be private; what it resolves cannot be seen from here.
-            if names_public(url):
-                setopt(pycurl.OPENSOCKETFUNCTION, _open_socket)
-            else:
-                setopt(pycurl.OPENSOCKETFUNCTION, _open_none)
-                setopt(pycurl.FRESH_CONNECT, 1)  # a kept one leads to wherever the proxy is asked
+            handle.stay_public()
+        if request.route is not None:
+            handle.take_route(request.route, request.url, self._allow_private, ca_file, ca_dir)
+        return handle
 
     # For exchanges.
 
@@ -328,6 +248,11 @@ class UpstreamClient(CurlAsyncHTTPClient):
             if dirty:  # a sink raised: the others shall not wait for the next event
                 self.loop.call_soon(self.flush_dirty)
 
+    def sent_bytes(self, exchange: Exchange) -> int:
+        """How much of the request's body was written into the connection; 0 when it is over."""
+        handle = exchange.handle
+        return 0 if handle is None else int(handle.curl.getinfo(pycurl.SIZE_UPLOAD_T))
+
     def set_reading(self, exchange: Exchange, reading: bool) -> None:
         """Let libcurl read the exchange's socket or not; nothing when it is done with it."""
         if exchange.handle is not None:
@@ -343,19 +268,21 @@ class UpstreamClient(CurlAsyncHTTPClient):
         handle = exchange.handle
         if handle is None:
             return
-        curl = handle.curl
         exchange.handle = exchange.source = None
         handle.body.close()
-        self._exchanges.pop(curl, None)
-        self._multi.remove_handle(curl)
-        if self._wishes:
-            self._set_timeout(self._wishes.pop())
-        if handle.once or len(self._idle_handles) >= HANDLES_MAX or self._closing:
-            curl.close()
+        if self._resting and exchange in self._resting:
+            self._resting.pop(exchange).cancel()
+        else:
+            self._exchanges.pop(handle.curl, None)
+            self._remove_handle(handle.curl)
+            if self._wishes:
+                self._set_timeout(self._wishes.pop())
+        if self._closing:
+            handle.close()
             return
         # It leads to the exchange with all its bytes; of the others little is left.
-        handle.setopt(pycurl.WRITEFUNCTION, _let_go)
-        self._idle_handles.append(handle)
+        handle.setopt(_WRITE_FUNCTION, _let_go)
+        self.parked.put(handle, handle.getinfo(_ACTIVE_SOCKET))
 
     # Called by libcurl: it must neither raise nor call it.
 
@@ -364,9 +291,9 @@ class UpstreamClient(CurlAsyncHTTPClient):
         moment between two requests."""
         mask = _EPOLL_MASKS.get(event)
         if mask is None:
-            self._parked.add(fd)
+            self._quiet.add(fd)
             return
-        self._parked.discard(fd)
+        self._quiet.discard(fd)
         try:
             self._epoll.modify(fd, mask)
         except FileNotFoundError:  # new, or closed and opened again in between
@@ -380,13 +307,17 @@ class UpstreamClient(CurlAsyncHTTPClient):
         except OSError as error:
             app_log.error("cannot watch an upstream socket: %s", error)
 
-    def _forget(self, fd: int) -> None:
-        """Nobody is interested in what an idle socket has to tell: mostly that it was closed."""
-        self._parked.discard(fd)
+    def _hear_quiet(self, fd: int, events: int) -> None:
+        """An idle socket has something to tell: the answer is over, so its connection is, too."""
         try:
+            if events == select.EPOLLOUT:  # it was watched for that until the answer was there
+                self._epoll.modify(fd, select.EPOLLIN)
+                return
             self._epoll.unregister(fd)
         except FileNotFoundError:
             pass  # closed already
+        self._quiet.discard(fd)
+        self.parked.hear(fd)
 
     def _set_timeout(self, msecs: int) -> None:
         """One loop timer at most: when it fires, libcurl is asked for a later wish."""
@@ -417,8 +348,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
         running = -1
         try:
             for fd, events in self._epoll.poll(0, SOCKETS_PER_TURN):
-                if fd in self._parked:
-                    self._forget(fd)
+                if fd in self._quiet:
+                    self._hear_quiet(fd, events)
                 else:
                     running = self._socket_action(fd, _ACTIONS[events])[1]
         except pycurl.error as error:
@@ -433,6 +364,33 @@ class UpstreamClient(CurlAsyncHTTPClient):
         except pycurl.error as error:
             app_log.error("libcurl: %s", error)
         self._after_action(running)
+
+    def _act_warily(self, exchange: Exchange, handle: Handle) -> None:
+        """libcurl's turn that sends the head of a request on a kept connection under TLS, and holds
+        the body back: what it reads in this turn was there before."""
+        handle.holding = True
+        try:
+            self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
+        except pycurl.error as error:
+            app_log.error("libcurl: %s", error)
+        handle.holding = False
+        if exchange.head_lines and handle.reused:
+            self._repeat(exchange, "an answer came before its request was sent")
+        elif exchange.source is not None:
+            self.set_reading(exchange, True)  # lets go of the body as well
+
+    def _repeat(self, exchange: Exchange, why: str) -> None:
+        """Send the request once more, on a new connection: what came on this one is no answer to
+        it. Whatever the vendor makes of the first, the caller knows nothing of it."""
+        handle: Handle = exchange.handle
+        self._remove_handle(handle.curl)
+        handle.drop()
+        if exchange in self.dirty:
+            self.dirty.remove(exchange)
+        exchange.begin_again()
+        self.repeated += 1
+        self.parked.note(handle.place, f"{why}; the request was sent again", certain=False)
+        self._add_handle(handle.curl)
 
     def _after_action(self, running: int) -> None:
         try:
@@ -457,7 +415,9 @@ class UpstreamClient(CurlAsyncHTTPClient):
                     self._finish(curl)
             for curl, code, message in failed:
                 exchange = self._exchanges.get(curl)
-                if exchange is not None:
+                if exchange is not None and _is_undecided(exchange, code):
+                    self._repeat(exchange, message)
+                elif exchange is not None:
                     ended.append((exchange, _error_of(exchange, code, message)))
                 else:
                     self._finish(curl, code, message)
@@ -474,3 +434,4 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self.tick += 1
         for exchange in list(self._exchanges.values()):
             exchange.sweep(self.tick)
+        self.parked.sweep()

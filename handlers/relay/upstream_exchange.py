@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import BytesIO
+from itertools import islice
 from typing import Any, Protocol
 
 from handlers.relay.upstream_request import (
@@ -29,6 +30,7 @@ OnEnd = Callable[[UpstreamError | None], None]
 
 STREAM_BUFFER_BYTES = 262_144  # of one exchange in Python; then libcurl stops reading its socket
 HEAD_MAX_BYTES = 65_536
+UNPACKED_PIECES_PER_TURN = 64  # of 64 KiB: some 5 ms
 DISCARD_MAX_BYTES = 65_536  # behind a terminal marker; more is not an end but a flood
 
 
@@ -56,6 +58,11 @@ class RequestBody(BytesIO):
         self.seek(offset, origin)
         return _SEEK_DONE
 
+    def send_again(self) -> None:
+        """From its beginning; not a third time."""
+        self._rewound = True
+        self.seek(0)
+
     @property
     def taken(self) -> bool:
         """Whether libcurl has read it to its end."""
@@ -71,6 +78,7 @@ class Engine(Protocol):
     hold_back: int  # `Exchange.write` returns it to be given the same piece again later
 
     def flush_dirty(self) -> None: ...
+    def sent_bytes(self, exchange: Exchange) -> int: ...
     def set_reading(self, exchange: Exchange, reading: bool) -> None: ...
     def release(self, exchange: Exchange) -> None: ...
 
@@ -98,6 +106,7 @@ class Exchange:
         "_limit_bytes",
         "_max_answer_bytes",
         "_on_end",
+        "_packed",
         "_pass_on",
         "_patience_kind",
         "_patience_s",
@@ -108,7 +117,7 @@ class Exchange:
         "_stream_type",
         "_stream_wanted",
         "_tick",
-        "_unpacked",
+        "_unpacked_bytes",
         "_unpacker",
         "body",
         "content_type",
@@ -116,6 +125,7 @@ class Exchange:
         "handle",
         "head",
         "head_lines",
+        "repeated",
         "source",
         "status",
         "streaming",
@@ -133,6 +143,7 @@ class Exchange:
         self.head_lines: list[bytes] = handle.head_lines  # of this exchange until it is released
         self.head_lines.clear()
         # Only the body is kept of the request, and it can be freed early: streams last long.
+        self.repeated = False
         self.source: RequestBody | None = None if request.body is None else handle.body
         self._stream_wanted = request.stream
         self._stream_type = request.stream_type
@@ -144,7 +155,8 @@ class Exchange:
         self._idle_s = request.idle_timeout_s
         self._head: AnswerHead | None = None
         self._unpacker: Unpacker | None = None
-        self._unpacked: list[bytes] = []
+        self._packed: deque[bytes] = deque()  # of an answer that is read whole
+        self._unpacked_bytes = 0  # what that makes so far
         self._buffer: list[bytes] = []
         self._size = 0
         # Until the head is read the smaller bound holds for both kinds of answers.
@@ -165,6 +177,21 @@ class Exchange:
         return b"".join(self.head_lines)
 
     # For the relay.
+
+    @property
+    def handed_over(self) -> bool:
+        """Whether the vendor was given the request whole and has not said that it failed.
+
+        Whole: libcurl has written the last byte of the body into the connection; what only waits
+        in its buffer does not count. To be asked before `cancel`.
+        """
+        if self._ended:  # the body went with the handle, while what has come may still be unpacked
+            return self._error is None and self.status < 300
+        source = self.source
+        if source is None or not source.taken:
+            return False
+        size_bytes = source.getbuffer().nbytes
+        return self._engine.sent_bytes(self) >= size_bytes and self._read_head().status < 300
 
     def header(self, name: str) -> str | None:
         """A field of the answer's head; None when absent or while `head` has not resolved."""
@@ -226,6 +253,22 @@ class Exchange:
 
     # For the engine.
 
+    def begin_again(self) -> None:
+        """What came was no answer to this request, which is sent once more. Nothing of it was read
+        yet, and nothing must be left in the engine's `dirty`."""
+        self.repeated = True
+        self.head_lines.clear()
+        self._buffer.clear()
+        self._size = 0
+        self._paused = self._in_dirty = False
+        if self.source is not None:
+            self.source.send_again()
+
+    @property
+    def answered(self) -> bool:
+        """Whether an answer has begun: its head is whole, or bytes follow it."""
+        return self._head is not None or self._size > 0 or AnswerHead(self.raw_head).complete
+
     def write(self, data: bytes) -> int | None:
         """WRITEFUNCTION. At the limit libcurl keeps the piece and stops reading its socket."""
         if self._pass_on is not None and not self._size and self._pass_on(data):
@@ -275,6 +318,7 @@ class Exchange:
         """Our own verdict: stop the transfer and end."""
         self._engine.release(self)
         self._buffer.clear()
+        self._packed.clear()
         self._end(UpstreamError(kind, detail))
 
     def sweep(self, tick: int) -> None:
@@ -390,18 +434,35 @@ class Exchange:
         return True
 
     def _unpack_whole(self, unpacker: Unpacker) -> None:
-        """Unpack as it comes: a large answer at once would hold the loop."""
-        size = sum(map(len, self._unpacked))
+        """Count as it comes what it unpacks to; only a whole answer of allowed size is unpacked to
+        be kept: one that is larger shall never take the memory."""
+        packed = self._take()
+        self._packed.append(packed)
+        size = self._unpacked_bytes
         try:
-            unpacker.feed(self._take())
+            unpacker.feed(packed)
             for piece in unpacker.pieces():
                 size += len(piece)
                 if size > self._max_answer_bytes:
                     self._fail_too_large()
                     return
-                self._unpacked.append(piece)
         except UpstreamError as error:
             self.fail(error.kind, error.detail)
+        self._unpacked_bytes = size
+
+    def _unpack_on(self, pieces: Iterator[bytes], whole: BytesIO) -> None:
+        """So much at a time that the loop is not held."""
+        if self.head.done():  # cancelled
+            return
+        count = 0
+        for piece in islice(pieces, UNPACKED_PIECES_PER_TURN):
+            whole.write(piece)
+            count += 1
+        if count == UNPACKED_PIECES_PER_TURN:
+            self._engine.loop.call_soon(self._unpack_on, pieces, whole)
+            return
+        self.body = whole.getvalue()
+        self.head.set_result(None)
 
     def _take(self) -> bytes:
         data = b"".join(self._buffer)
@@ -433,12 +494,18 @@ class Exchange:
     def _end_whole(self) -> None:
         parts = self._buffer
         if self._unpacker is not None:
-            parts = self._unpacked
             try:
                 self._unpacker.close()
             except UpstreamError as error:
                 self._end(error)
                 return
+            whole = BytesIO()
+            if self._unpacked_bytes:  # all of its memory at once: none is copied while it grows
+                whole.seek(self._unpacked_bytes - 1)
+                whole.write(b"\0")
+                whole.seek(0)
+            self._unpack_on(self._unpacker.again(self._packed), whole)
+            return
         self.body = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
         self.head.set_result(None)

@@ -8,9 +8,10 @@ head, the bounded unpacker of compressed answers. Does not belong here: sockets,
 from __future__ import annotations
 
 import zlib
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from socket import inet_aton, inet_ntoa
 from typing import Literal
 from urllib.parse import urlsplit
@@ -98,6 +99,7 @@ _HOLDING_IPV4 = (
 )
 # Not what they are called, but global by the registry: metadata and agents of clouds.
 _CLOUDS_OWN = frozenset(map(ip_address, ("168.63.129.16", "192.0.0.192")))
+_RELAYS_TO_IPV6 = IPv4Network("192.88.99.0/24")  # given up by RFC 7526; whoever answers is near
 _GLOBAL_IPV6 = IPv6Network("2000::/3")  # all that has been given out so far
 
 
@@ -112,7 +114,7 @@ def is_public(address: str) -> bool:
             return parsed in _GLOBAL_IPV6 and parsed.is_global
         parsed = inner
     reserved = parsed.is_multicast or parsed.is_reserved or parsed in _CLOUDS_OWN
-    return parsed.is_global and not reserved
+    return parsed.is_global and not reserved and parsed not in _RELAYS_TO_IPV6
 
 
 def _ipv4_inside(address: IPv6Address) -> IPv4Address | None:
@@ -126,12 +128,17 @@ def names_public(url: str) -> bool:
 
     For upstreams behind a proxy, which alone knows where a name leads.
     """
-    host = urlsplit(url).hostname or ""
+    # A dot at the end says that nothing is to be added to a name; addresses are read with it, too.
+    host = (urlsplit(url).hostname or "").rstrip(".")
     try:
         # As libcurl reads them: 127.1 and 0x7f000001 are addresses, too.
         return is_public(inet_ntoa(inet_aton(host)) if ":" not in host else host)
     except (OSError, ValueError):
         return True
+
+
+ANSWERED = frozenset((200, 201))
+"""Statuses whose body is the answer; some vendors say that they have created it."""
 
 
 class AnswerHead:
@@ -189,6 +196,7 @@ class Unpacker:
     def __init__(self, encoding: str) -> None:
         if encoding not in _WINDOW_BITS:
             raise UpstreamError("protocol", f"unknown content-encoding {encoding[:40]!r}")
+        self._encoding = encoding
         self._bits = _WINDOW_BITS[encoding]
         self._machine = zlib.decompressobj(self._bits)
         self._packed = b""
@@ -216,6 +224,13 @@ class Unpacker:
             # A full piece may have left output inside zlib although all input was taken.
             if not self._packed and len(piece) < UNPACKED_PIECE_BYTES:
                 return
+
+    def again(self, packed: deque[bytes]) -> Iterator[bytes]:
+        """The pieces of what was fed before, once more from its beginning; takes `packed` away."""
+        fresh = Unpacker(self._encoding)
+        while packed:
+            fresh.feed(packed.popleft())
+            yield from fresh.pieces()
 
     def close(self) -> None:
         """The body has ended; UpstreamError("truncated") when that was too early."""

@@ -77,3 +77,9 @@ def test_secrets_are_masked_in_what_was_given_only():
     fault = Fault(Condition.UPSTREAM_REFUSED)
     fault.mask(["upstream"])
     assert fault.message == "The upstream refused the request."
+
+
+def test_a_fault_that_stays_is_not_to_be_repeated():
+    fault = Fault(Condition.RATE_LIMITED)
+    fault.permanent = True
+    assert (fault.wait_s, fault.should_retry_header) == (None, "false")

@@ -309,15 +309,23 @@ def test_messages_of_the_conditions():
 
     assert message(500, chat("secret words")) == "The upstream failed with status 500."
     assert message(401, chat("secret words")) == (
-        "The channel for this model is not usable; the operator has been told."
+        "The channel for this model is not usable; tell the operator."
     )
     assert message(404, chat("No such file file_1")) == (
         "The upstream does not know an id of the request: No such file file_1"
     )
     fault = read_upstream_error(400, {}, messages("prompt is too long: 9 > 8").encode()).fault
-    assert fault.detail == "prompt is too long: 9 > 8" and fault.param == "messages"
-    fault = read_upstream_error(400, {}, chat("", code="context_length_exceeded").encode()).fault
-    assert fault.detail is None
+    assert fault.message == "prompt is too long: 9 > 8" and fault.param == "messages"
+    assert message(400, chat("Blocked by our content policy")) == "Blocked by our content policy"
+    for code, own in (
+        ("context_length_exceeded", "The prompt is longer than the model's context window."),
+        ("content_policy_violation", "The upstream refused the request for its content."),
+    ):
+        assert message(400, chat("", code=code)) == own
+        page = f"<html>{code}</html>"
+        assert message(400, chat(page, code=code)) == own
+        said = read_embedded_error(json.loads(chat("At https://v.example: no", code=code)))
+        assert said.fault.message == "At *** no"
 
 
 def test_secrets_never_come_through():
@@ -482,3 +490,47 @@ def test_words_inside_an_answer():
     assert "credit" not in read_embedded_error(error).fault.message
     assert isinstance(read_embedded_error(error, ["x"]).fault, Fault)
     assert read_embedded_error("words").fault.condition is Condition.UPSTREAM_INVALID
+
+
+OVER = "You exceeded your current quota, please check your plan and billing details."
+USED = "the vendor's quota is used up"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told", "quota_used"),
+    [
+        (429, chat(OVER, "insufficient_quota", "insufficient_quota"),
+         f"{USED}: {OVER} (insufficient_quota)", True),
+        (400, messages("Your credit balance is too low"),
+         f"{USED}: Your credit balance is too low (invalid_request_error)", True),
+        (402, "", USED, True),
+        (403, google(403, "PERMISSION_DENIED", "Billing is not enabled"),
+         f"{USED}: Billing is not enabled (PERMISSION_DENIED)", True),
+        (401, chat("Incorrect API key provided: sk-12345678.", code="invalid_api_key"),
+         "Incorrect API key provided: *** (invalid_api_key)", False),
+        (400, google(400, "INVALID_ARGUMENT", "API key not valid.",
+                     [info("ErrorInfo", reason="API_KEY_INVALID")]),
+         "API key not valid. (API_KEY_INVALID)", False),
+        (429, chat("Rate limit reached", "requests", "rate_limit_exceeded"),
+         "Rate limit reached (rate_limit_exceeded)", False),
+        (429, chat(FREE_TIER, "requests", "rate_limit_exceeded"),
+         f"{FREE_TIER} (rate_limit_exceeded)", False),
+        (500, "no JSON at https://internal.example/x", "no JSON at ***", False),
+        (500, "<html>Oops</html>", "the answer is a page for people (HTML)", False),
+        (302, "<html>Moved</html>", "the answer is a redirect, which is never followed", False),
+        (503, "", None, False),
+        (500, chat("x" * 900), ("x" * 500), False),
+    ],
+)  # fmt: skip
+def test_operators_are_told_the_vendors_words(status, body, told, quota_used):
+    fault = read_upstream_error(status, {}, body.encode()).fault
+    assert (fault.told, fault.quota_used) == (told, quota_used)
+    assert told is None or fault.told not in Fault(fault.condition).message
+
+
+def test_operators_are_told_the_words_of_an_error_inside_an_answer_too():
+    fault = read_embedded_error(json.loads(chat(OVER, code="insufficient_quota"))).fault
+    assert fault.told == f"{USED}: {OVER} (insufficient_quota)" and fault.quota_used
+    fault.told = "with key-of-ours inside"
+    fault.mask(["key-of-ours"])
+    assert fault.told == "with *** inside"

@@ -45,3 +45,10 @@ def test_missing_secrets(run):
     code, _, err = run("")
     assert code == 3
     assert "secrets.toml" in err and "init" in err
+
+
+def test_an_ops_port_for_other_machines_without_a_token(installation):
+    ended = installation.run("check", "--set", "ops.host=0.0.0.0")
+    assert ended.code == 3 and "ops.token" in ended.err
+    assert installation.run("serve", "--set", "ops.host=0.0.0.0").code == 3
+    assert "in order" in installation.ok("check", "--set", "ops.host=::", "--set", "ops.token=t")

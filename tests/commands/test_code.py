@@ -129,7 +129,7 @@ def test_what_cannot_be_set_is_refused(filled, made):
     base = ("code", "set", made[0]["id"])
     assert 'did you mean "expires_at"' in filled.refused(*base, "expires=")
     assert "must be a time" in filled.refused(*base, "expires_at=2098-01-01T00:00:00")
-    assert "is no amount" in filled.refused(*base, "amount=-1")
+    assert "must not be negative" in filled.refused(*base, "amount=-1")
     assert "no code" in filled.refused("code", "set", "x", "amount=1")
     assert "FIELD=VALUE" in filled.misused(*base)
     assert "twice" in filled.misused(*base, "amount=1", "amount=2")

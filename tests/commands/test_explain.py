@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from store.database import discard, execute, open_database
+from store import breakers
+from store.database import execute
 from store.keys_aside import KeyAside, put_aside
 from tests.commands.conftest import document
 
@@ -120,6 +121,14 @@ def test_reasons(world, asked, reason):
     assert (said["allowed"], said["reason"]) == (False, reason)
 
 
+def test_a_path_without_a_model_is_told_with_those_that_have_one(world):
+    for path in ("/v1/models", "v1/messages"):
+        told = explain(world, endpoint=path)["message"]
+        assert told.startswith(f"No endpoint that takes a model: {path}; there are: /v1/chat/")
+        known = told.partition("there are: ")[2].split(", ")
+        assert "/v1/messages" in known and len(known) == len(set(known))
+
+
 @pytest.mark.parametrize(
     "asked",
     [
@@ -156,7 +165,14 @@ def test_revoked_keys_and_unknown_ones(world):
     args = ("--model", "gpt-4.1", "--endpoint", CHAT)
     for unknown in (("--key", "sk-nobodys-0123456789"), ("--key-id", "nobodys")):
         said = world.json("explain", *unknown, *args)
-        assert said == {"allowed": False, "reason": "invalid_api_key", "channels": []}
+        assert (said["allowed"], said["reason"]) == (False, "invalid_api_key")
+        assert (said["status"], said["channels"]) == (401, [])
+    assert "nobody" in world.refused("explain", "--key-id", "alice/nobody", *args)
+
+
+def test_a_key_is_named_by_its_user_and_name_too(world):
+    args = ("--model", "gpt-4.1", "--endpoint", CHAT)
+    assert world.json("explain", "--key-id", "alice/laptop", *args) == explain(world)
 
 
 def test_a_path_that_names_a_model(world):
@@ -181,25 +197,90 @@ def test_text_for_people_and_misuse(world):
     args = ("--model", "gpt-4.1", "--endpoint", CHAT)
     text = world.ok("explain", "--key", SECRET, *args)
     assert text.startswith("allowed\n") and "not_for_this_group" in text
-    assert "refused: invalid_api_key" in world.ok("explain", "--key", "sk-wrong", *args)
+    assert text.endswith("\nwould be sent to first\n")
+    wrong = world.ok("explain", "--key", "sk-wrong", *args)
+    assert "refused: invalid_api_key" in wrong
+    assert "\nwould fail: 401 invalid_api_key: " in wrong
     assert "--key-id" in world.misused("explain", *args)
     assert "--key-id" in world.misused("explain", "--key", "a", "--key-id", "b", *args)
     assert "sk-up" not in json.dumps(explain(world))
 
 
+def put_key_aside(world, channel_name):
+    """All upstream keys of a channel are refused by their vendor."""
+    shown = world.json("channel", "show", channel_name)
+    with world.store() as db:
+        query = 'SELECT "fingerprint" FROM "channel_keys" WHERE "channel_id" = ?'
+        marks = [row[0] for row in execute(db, query, (shown["id"],)).fetchall()]
+        at_ms = time.time_ns() // 1_000_000
+        for mark in marks:
+            put_aside(db, KeyAside(shown["id"], mark, at_ms, at_ms + 600_000, 1, "status 401"))
+    return shown["id"], marks
+
+
+def open_breaker(world, channel_name, reason, left_ms=30_000, model="gpt-4.1"):
+    """A worker shows that it leaves a channel alone."""
+    shown = world.json("channel", "show", channel_name)
+    with world.store() as db:
+        query = 'SELECT "fingerprint" FROM "channel_keys" WHERE "channel_id" = ?'
+        [(mark,)] = execute(db, query, (shown["id"],)).fetchall()
+        at_ms = time.time_ns() // 1_000_000
+        now = {(shown["id"], model, mark): (reason, at_ms, at_ms + left_ms)}
+        breakers.show(db, "journal-of-a-worker", {}, now)
+
+
+def states(said):
+    return {one["name"]: (one["usable"], one["reason"]) for one in said["channels"]}
+
+
 def test_draining_channels_and_keys_put_aside(world):
-    shown = world.json("channel", "show", "first")
-    db = open_database(f"sqlite:///{world.folder}/sluice.db")
-    query = 'SELECT "fingerprint" FROM "channel_keys" WHERE "channel_id" = ?'
-    marks = [row[0] for row in execute(db, query, (shown["id"],)).fetchall()]
-    at_ms = time.time_ns() // 1_000_000
-    for mark in marks or [""]:
-        put_aside(db, KeyAside(shown["id"], mark, at_ms, at_ms + 600_000, 1, "status 401"))
-    discard(db)
+    put_key_aside(world, "first")
     world.ok("channel", "drain", "main")
     said = explain(world)
-    reasons = {one["name"]: one["reason"] for one in said["channels"]}
-    assert (reasons["first"], reasons["main"]) == ("key_put_aside", "draining")
+    assert states(said)["first"] == (False, "key_put_aside")
+    assert states(said)["main"] == (False, "draining")
+    assert (said["allowed"], said["reason"], said["status"]) == (
+        False,
+        "channel_misconfigured",
+        502,
+    )
     world.ok("channel", "disable", "first")
     said = explain(world)
     assert (said["allowed"], said["reason"]) == (False, "no_channel_available")
+
+
+@pytest.mark.parametrize("reason", ["failing", "timing_out", "rate_limited"])
+def test_what_workers_hold_against_a_channel_is_there(world, reason):
+    open_breaker(world, "first", reason)
+    said = explain(world)
+    assert states(said)["first"] == (False, reason) and said["first"] == ["main"]
+    [until] = [one["until"] for one in said["channels"] if one["name"] == "first"]
+    assert until is not None
+    # Nothing better is left: it is asked all the same.
+    world.ok("channel", "disable", "main")
+    said = explain(world)
+    assert (said["allowed"], said["first"]) == (True, ["first"])
+    assert states(said)["first"] == (True, reason)
+    args = ("--key", SECRET, "--model", "gpt-4.1", "--endpoint", CHAT)
+    text = world.ok("explain", *args)
+    assert f"{reason} until 20" in text and "asked all the same" in text
+    assert text.endswith("\nwould be sent to first\n")
+
+
+def test_what_is_over_or_of_another_model_or_key_counts_for_nothing(world):
+    open_breaker(world, "first", "failing", left_ms=-1)
+    open_breaker(world, "main", "failing", model="other")
+    assert states(explain(world))["first"] == states(explain(world))["main"] == (True, None)
+    world.ok("channel", "set", "first", "keys=sk-another")
+    assert explain(world)["first"] == ["first"]
+
+
+def test_slow_channels_are_asked_last(world):
+    open_breaker(world, "first", "slow")
+    assert [one["name"] for one in explain(world)["channels"]][:2] == ["main", "first"]
+
+
+def test_equals_are_named_together(world):
+    world.apply({"channel": [channel("second", priority=5)]})
+    said = explain(world)
+    assert sorted(said["first"]) == ["first", "second"]

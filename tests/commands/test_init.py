@@ -2,6 +2,7 @@
 
 import stat
 import tomllib
+from urllib.parse import quote
 
 import pytest
 
@@ -50,10 +51,32 @@ def test_it_makes_files_and_schema(run, tmp_path):
 def test_a_second_time_changes_nothing(run, tmp_path):
     run(tmp_path)
     before = contents(tmp_path)
-    code, out, _ = run(tmp_path, "--set", "server.port=8100")
-    assert code == 0
+    code, out, err = run(tmp_path)
+    assert (code, err) == (0, "")
     assert contents(tmp_path) == before
-    assert "not written" in out and out.count("there already") == 3
+    assert out.count("there already") == 3
+
+
+def test_a_value_for_a_file_that_is_there_is_told_to_be_ignored(run, tmp_path):
+    run(tmp_path, "--set", "server.port=8100")
+    before = contents(tmp_path)
+    # what the file says already is no news
+    assert run(tmp_path, "--set", "server.port=8100")[::2] == (0, "")
+    changed = ("--set", "store.url=mysql://u:hidden@db/d", "--set", "server.port=8200")
+    code, _, err = run(tmp_path, *changed)
+    assert code == 0
+    assert "ignored: --set store.url, --set server.port; edit the file" in err
+    assert str(tmp_path / "gateway.toml") in err and "hidden" not in err
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("mark", ["@", "/", "?", "#", "[", " ", "%", "é"])
+def test_a_password_that_is_not_encoded_leaves_no_trace(run, tmp_path, mark):
+    folder = tmp_path / "gw"
+    code, out, err = run(folder, "--set", f"store.url=mysql://u:hid{mark}zen@db:3306/sluice")
+    assert (code, out) == (3, "")
+    assert mark in err and quote(mark, safe="") in err and "hid" not in err
+    assert not folder.exists()
 
 
 def test_missing_pieces_are_made(run, tmp_path):

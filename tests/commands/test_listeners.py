@@ -62,7 +62,7 @@ def test_the_port_is_free_again_after_close(bind, port):
     assert bind("server", "127.0.0.1", port, 2)
 
 
-@pytest.mark.parametrize("host", ["no.such.host.invalid", "203.0.113.1"])
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "203.0.113.1", "a" * 64 + ".example"])
 def test_hosts_that_are_not_ours(host, port):
     with pytest.raises(StartError, match=f"server.host {host}"):
         listeners.bind("server", host, port)

@@ -6,6 +6,7 @@ import pytest
 
 from commands import node
 from commands.node import StartError
+from store.writer import PARKED_FILE
 
 
 def test_one_holder_at_a_time(tmp_path):
@@ -24,6 +25,13 @@ def test_the_name_stays(tmp_path):
     assert node.name_of(tmp_path) == name
     (tmp_path / "node").write_text("given-by-me\n")
     assert node.name_of(tmp_path) == "given-by-me"
+
+
+def test_what_the_writer_has_put_aside_is_counted(tmp_path):
+    assert node.PARKED_NAME == PARKED_FILE
+    assert node.parked_in(tmp_path) == 0
+    (tmp_path / PARKED_FILE).write_text('{"reason":"a"}\n{"reason":"b"}\n')
+    assert node.parked_in(tmp_path) == 2
 
 
 def test_a_folder_that_cannot_be_used(tmp_path):

@@ -63,8 +63,8 @@ def test_disable_and_enable(filled, kind):
     done = filled.json(kind, "disable", name)
     assert done["changes"] == [{"kind": kind, "name": name, "action": "update"}]
     assert filled.json(kind, "show", name)["enabled"] is False
-    assert filled.ok(kind, "disable", name) == "nothing to change\n"
-    filled.ok(kind, "enable", name)
+    assert filled.ok(kind, "disable", name) == f'{kind} "{name}": disabled, as before\n'
+    assert filled.ok(kind, "enable", name) == f'{kind} "{name}": enabled\n'
     assert filled.json(kind, "show", name) == item
 
 
@@ -83,6 +83,9 @@ def test_users_are_made_and_removed(filled):
     assert filled.json("user", "show", "bob")["role"] == "admin"
     assert filled.json("wallet", "show", "--user", "bob")["balance"] == "5"
     assert 'user "bob" exists' in filled.refused("user", "create", "bob")
+    said = filled.refused("user", "set", "bob", "balance=7")
+    assert 'user "bob": balance counts only when a user is made' in said
+    assert "./sluice wallet credit" in said
     removed = filled.json("user", "remove", "bob")["changes"]
     assert removed == [{"kind": "user", "name": "bob", "action": "remove"}]
     assert "bob" in filled.refused("user", "show", "bob")

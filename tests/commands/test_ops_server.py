@@ -12,6 +12,7 @@ from http import HTTPStatus
 import pytest
 
 from commands import ops_server
+from commands.ops_guard import Guard
 from commands.ops_server import OpsServer
 
 
@@ -30,6 +31,7 @@ def port():
             ("POST", "/b"): lambda: (HTTPStatus.SERVICE_UNAVAILABLE, {"b": 2}),
             ("GET", "/big"): lambda: (HTTPStatus.OK, big),
         },
+        lambda: Guard(frozenset()),
     )
     ended = threading.Event()
 
@@ -102,7 +104,7 @@ def test_not_http(port, request_bytes):
 
 def test_head_in_pieces(port):
     with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
-        for byte in b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n":
+        for byte in b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n":
             client.sendall(bytes([byte]))
         assert client.recv(100).startswith(b"HTTP/1.1 200 ")
 
@@ -142,3 +144,10 @@ def test_clients_are_counted(port, monkeypatch):
         client.close()
     time.sleep(0.1)
     assert call(port, "GET", "/a")[0].status == 200
+
+
+def test_a_foreign_name_gets_nothing(port):
+    for method, path in (("GET", "/a"), ("POST", "/b"), ("GET", "/none")):
+        response, body = call(port, method, path, headers={"Host": "rebound.example"})
+        assert response.status == 403 and b"ops.hosts" in body
+    assert raw(port, b"GET /a HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 403 ")

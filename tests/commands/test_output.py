@@ -35,7 +35,7 @@ def raising(error):
         (NotFound("no user"), 1, "error: the store: no user\n"),
         (StoreUnavailable("mysql://u:pw@h/d is away"), 1, "error: the store: mysql://***@h/d"),
         (click.ClickException("not so"), 1, "error: not so\n"),
-        (click.UsageError("which?"), 2, "Error: which?"),
+        (click.UsageError("which?"), 2, "error: which?"),
         (KeyboardInterrupt(), 130, ""),
         (FileNotFoundError(2, "No such file", "f.toml"), 1, "error: f.toml: No such file\n"),
     ],
@@ -104,3 +104,15 @@ def test_broken_pipe_is_quiet():
     os.close(reader)
     _, said = process.communicate(timeout=10)
     assert (process.returncode, said) == (1, b"")
+
+
+def test_a_word_for_a_number_is_told_in_plain_words(capsys):
+    @click.command()
+    @click.option("--port", type=click.IntRange(1, 9))
+    @click.option("--status", type=int)
+    def command(port, status):
+        raise AssertionError
+
+    for option in ("--port", "--status"):
+        assert output.run(command, [option, "abc"], "thing") == 2
+        assert f"'{option}': 'abc' must be a whole number\n" in capsys.readouterr().err

@@ -33,9 +33,13 @@ def run(tmp_path, capsys, monkeypatch):
         code = output.run(quickstart.command, args, "sluice quickstart")
         out, err = capsys.readouterr()
         assert code == 0, err
+        start.err = err
         [(path, argv)] = became
-        assert path == sys.executable
-        return out, argv
+        assert path == sys.executable and out == ""
+        *argv, option, descriptor = argv
+        assert option == "--welcome-fd" and os.get_inheritable(int(descriptor))
+        with open(int(descriptor)) as welcome:  # what `serve` says when it has the ports
+            return welcome.read(), argv
 
     return start
 
@@ -95,6 +99,15 @@ def test_the_key_works_and_is_kept(run, tmp_path):
     assert generate[2] == "http://127.0.0.1:8000" + path
     assert f"x-goog-api-key: {secret}" in generate
     assert all("-N" in words for words in (chat, responses, messages, generate))
+
+
+def test_another_port_for_a_run_is_told_not_to_be_kept(run, tmp_path):
+    run("--port", "26987")
+    assert run.err == ""
+    run("--port", "26987")
+    assert run.err == ""
+    run("--port", "26988")
+    assert "server.port" in run.err and "gateway.toml says something else" in run.err
 
 
 def test_a_second_time_changes_nothing(run, tmp_path):

@@ -47,8 +47,9 @@ def test_arguments():
         "f",
         ["a=b=c", "d=e"],
         "9",
+        "",
     )
-    assert supervisor._parse([]) == ("", [], "")
+    assert supervisor._parse([]) == ("", [], "", "")
 
 
 def test_a_bad_setting_exits_3(config):
@@ -56,6 +57,7 @@ def test_a_bad_setting_exits_3(config):
     assert got.returncode == 3
     assert got.stderr == (
         "--set server.workrs: unknown setting server.workrs; did you mean server.workers?\n"
+        f"configuration read: {config}; name another with --config FILE or SLUICE_CONFIG\n"
     )
 
 

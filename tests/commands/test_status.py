@@ -27,10 +27,13 @@ def ops(monkeypatch):
 
     class Handler(http.server.BaseHTTPRequestHandler):
         answer = json.dumps(NODE).encode()
+        status = 200
+        asked = None
 
         def do_GET(self):
             assert self.path == "/status"
-            self.send_response(200)
+            Handler.asked = self.headers
+            self.send_response(self.status)
             self.send_header("Content-Length", str(len(self.answer)))
             self.end_headers()
             self.wfile.write(self.answer)
@@ -66,6 +69,38 @@ def test_passwords_are_masked(installation, monkeypatch):
         assert "s3cret" not in out and "db.example" in out
 
 
+def test_a_stranger_at_the_ops_port_is_told(installation, ops):
+    ended = installation.run("status", "--json")
+    assert ended.code == 0 and json.loads(ended.out)["node"] == "web-1"
+    assert "is web-1" in ended.err and "not started yet" in ended.err
+    folder = installation.folder / "journal"
+    folder.mkdir()
+    (folder / "node").write_text("web-2\n")
+    said = installation.run("status").err
+    assert "is web-1" in said and "is web-2" in said and str(installation.config) in said
+    (folder / "node").write_text("web-1\n")
+    assert installation.run("status").err == ""
+
+
+def test_no_gateway_is_told_in_one_line_that_names_the_configuration(installation, monkeypatch):
+    monkeypatch.setenv("SLUICE_OPS__PORT", "1")
+    said = installation.refused("status")
+    assert said.count("\n") == 1
+    assert "ops.port" in said and str(installation.config) in said and "SLUICE_CONFIG" in said
+
+
+def test_the_token_of_the_ops_port_is_sent_and_never_shown(filled, ops, monkeypatch):
+    monkeypatch.setenv("SLUICE_OPS__TOKEN", "s3cret-token")
+    for options in (("--settings",), ("--settings", "--json"), ("--settings", "--origin")):
+        assert "s3cret-token" not in filled.ok("status", *options)
+    rows = {row["name"]: row["value"] for row in filled.json("status", "--settings")}
+    assert (rows["ops.token"], rows["ops.hosts"]) == ("***", [])
+    assert filled.json("status")["node"] == "web-1"
+    assert ops.asked["Authorization"] == "Bearer s3cret-token"
+    ops.status = 401
+    assert "another ops.token" in filled.refused("status")
+
+
 def test_origin_alone_makes_no_sense(installation):
     assert "--settings" in installation.misused("status", "--origin")
 
@@ -73,7 +108,8 @@ def test_origin_alone_makes_no_sense(installation):
 def test_nothing_runs(installation, monkeypatch):
     monkeypatch.setenv("SLUICE_OPS__PORT", "1")
     said = installation.refused("status")
-    assert len(said.splitlines()) == 1 and "127.0.0.1:1 (ops.port)" in said
+    assert len(said.splitlines()) == 1
+    assert "127.0.0.1:1 (ops.port): Connection refused; " in said
     assert installation.run("status", "--json").code == 1
 
 
@@ -87,6 +123,16 @@ def test_something_else_listens_there(installation, ops, answer):
     ops.answer = answer
     said = installation.refused("status")
     assert len(said.splitlines()) == 1 and "no gateway answers" in said
+    assert "something else listens there" in said
+
+
+def test_the_values_of_a_node_stand_in_one_column(installation, ops):
+    ops.answer = json.dumps(NODE).encode()
+    values, _, _ = installation.ok("status").partition("\nworkers:")
+    fields = [line for line in values.splitlines() if line]
+    assert [line for line in fields if line.startswith("probes ")]
+    column = len("journal_backlog_bytes  ")
+    assert all(line[column - 1] == " " and line[column] != " " for line in fields)
 
 
 def test_node_workers_channels_and_models(filled, ops):
@@ -103,6 +149,28 @@ def test_node_workers_channels_and_models(filled, ops):
     text = filled.ok("status")
     for part in ("web-1", "probes", "off", "channel × model: 1 available", "open_breakers"):
         assert part in text
+
+
+def test_the_text_names_workers_open_streams_and_calls(installation, ops):
+    more = {**NODE["workers"][0], "pid": 8, "slot": 1, "streams": 1, "calls": 2}
+    two = {**NODE, "workers": [*NODE["workers"], more], "streams": 4, "calls": 6}
+    ops.answer = json.dumps(two).encode()
+    lines = [line.split() for line in installation.ok("status").splitlines()]
+    for field in (["workers", "2"], ["open", "streams", "4"], ["open", "calls", "6"]):
+        assert field in lines
+    first = lines.index(["workers:"]) + 1
+    head, *rows = lines[first : first + 3]
+    shown = [dict(zip(head, row, strict=True)) for row in rows]
+    wanted = [("2", "0", "3", "4"), ("8", "1", "1", "2")]
+    assert [(s["pid"], s["slot"], s["streams"], s["calls"]) for s in shown] == wanted
+
+
+def test_damaged_lines_of_the_journal_are_told(filled, ops):
+    ops.answer = json.dumps({**NODE, "parked": 3}).encode()
+    assert filled.json("status")["parked"] == 3
+    assert "3 damaged lines" in filled.run("status").err
+    ops.answer = json.dumps({**NODE, "parked": 0}).encode()
+    assert "damaged lines" not in filled.run("status").err
 
 
 def test_what_is_not_available_stands_there_by_name(filled, ops):

@@ -2,6 +2,7 @@
 
 import pytest
 
+import app
 from commands import store_access
 from store.database import execute, open_database, transaction
 
@@ -65,3 +66,24 @@ def test_the_actor_is_the_user_of_the_system(monkeypatch):
 def test_addresses_without_a_database_cannot_be_opened(url):
     with pytest.raises(ValueError):
         open_database(url)
+
+
+NAMED = "name another with --config FILE or SLUICE_CONFIG"
+
+
+def test_what_stops_a_command_names_the_configuration(installation):
+    (installation.folder / "sluice.db").unlink()
+    last = installation.refused("user", "list").splitlines()[-1]
+    assert str(installation.config) in last and NAMED in last
+    (installation.folder / "secrets.toml").unlink()
+    ended = installation.run("check")
+    assert ended.code == 3
+    assert str(installation.config) in ended.err and NAMED in ended.err
+
+
+def test_a_configuration_that_was_not_named_is_told_with_a_wrong_name(filled, monkeypatch, capsys):
+    assert NAMED not in filled.refused("user", "show", "bob")  # the caller has named it
+    monkeypatch.setenv("SLUICE_CONFIG", str(filled.config))
+    assert app.main(["user", "show", "bob"]) == 1
+    said = capsys.readouterr().err
+    assert 'there is no user "bob"' in said and str(filled.config) in said and NAMED in said

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from commands.node import PARKED_NAME
+from commands.supervisor import SECOND_SIGNAL_S
 from conf import secrets
+from tests import leash
 from tests.ports import free_port
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -65,12 +68,11 @@ class Gateway:
         worker = [sys.executable, str(SCRIPTS / "fake_worker.py"), mode, *more]
         command = [sys.executable, str(SCRIPTS / "run_supervisor.py"), str(self.config), *worker]
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(
+            self.process = leash.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stderr=log,
                 env={**os.environ, "COMPANION": companion},
-                start_new_session=True,
             )
 
     def log(self) -> str:
@@ -152,7 +154,8 @@ def test_a_dead_worker_is_replaced_on_its_socket(start):
     assert time.monotonic() - began < 2.0
     assert second in pids
     assert first not in served
-    assert gateway.lines("worker died")[0]["exit_code"] == -signal.SIGKILL
+    died = gateway.lines("worker died")[0]
+    assert died["signal"] == "SIGKILL" and "exit_code" not in died
 
 
 def test_early_deaths_are_backed_off_for_that_slot_only(start):
@@ -208,13 +211,37 @@ def test_second_signal_ends_deaf_workers_within_3_s(start):
     gateway = start("deaf", server__workers=2)
     pids = until(gateway.all_ready)
     gateway.signal(signal.SIGTERM)
-    time.sleep(0.3)
+    until(lambda: gateway.lines("draining"))
+    time.sleep(SECOND_SIGNAL_S)
     assert gateway.process.poll() is None
     began = time.monotonic()
     gateway.signal(signal.SIGTERM)
     assert gateway.wait() == 1
     assert time.monotonic() - began < 3.0
     assert not any(map(alive, pids))
+
+
+def test_signals_within_a_second_are_one(start):
+    gateway = start("slow-drain")
+    until(gateway.all_ready)
+    gateway.signal(signal.SIGTERM)
+    until(lambda: gateway.lines("draining"))
+    gateway.signal(signal.SIGTERM)
+    gateway.signal(signal.SIGINT)
+    assert gateway.wait() == 0
+    assert not gateway.lines("stopping at once")
+
+
+def test_who_comes_while_it_drains_is_told_so(start):
+    first = start("slow-drain")
+    until(first.all_ready)
+    first.signal(signal.SIGTERM)
+    until(lambda: first.lines("draining"))
+    second = start("good")
+    assert second.wait() == 1
+    assert f"still draining: process {first.process.pid} " in second.log()
+    assert f"kill {first.process.pid}" in second.log()
+    assert first.wait() == 0
 
 
 def test_a_drain_over_its_time_is_forced(start):
@@ -274,7 +301,7 @@ def test_worker_gets_its_orders_and_nothing_else(start, tmp_path):
     assert orders["secrets_path"] == str(gateway.folder / "secrets.toml")
     assert orders["slot"] == 0
     assert orders["node"] == (gateway.folder / "journal" / "node").read_text().strip()
-    own = {0, 1, 2, *(orders[f"{name}_fd"] for name in ("listen", "report", "limits"))}
+    own = {0, 1, 2, *(orders[f"{name}_fd"] for name in ("listen", "report", "limits", "responses"))}
     extra = set(orders["descriptors"]) - own
     assert len(extra) <= 2  # the notes file and the folder that was listed
     assert signal.SIGINT in orders["masked"]
@@ -297,6 +324,35 @@ def test_status_counts(start):
     status = gateway.ops("/status")[1]
     assert (status["streams"], status["calls"]) == (4, 6)
     assert [(w["pid"], w["slot"]) for w in status["workers"]] == [(pids[0], 0), (pids[1], 1)]
+    assert status["parked"] == 0
+    (gateway.folder / "journal" / PARKED_NAME).write_text("{}\n")
+    assert gateway.ops("/status")[1]["parked"] == 1
+
+
+def test_all_but_livez_and_readyz_take_the_token(start):
+    gateway = start("good", ops__host="'0.0.0.0'", ops__token="'s3cret-token'")
+    until(gateway.ready)
+    stranger = {"Host": "balancer.example"}
+    assert gateway.ops("/livez", headers=stranger)[0] == 200
+    assert gateway.ops("/readyz", headers=stranger)[0] == 200
+    bearer = {"Authorization": "Bearer s3cret-token"}
+    assert gateway.ops("/status")[0] == gateway.ops("/drain", "POST")[0] == 401
+    assert gateway.ops("/status", headers={**bearer, **stranger})[0] == 403
+    assert gateway.ops("/status", headers=bearer)[0] == 200
+    assert "s3cret-token" not in gateway.log()
+
+
+def test_a_reload_takes_no_token_from_a_port_that_stays_bound_beyond_loopback(start):
+    gateway = start("good", ops__host="'0.0.0.0'", ops__token="'s3cret-token'")
+    until(gateway.ready)
+    lines = gateway.config.read_text().splitlines()
+    kept = [line for line in lines if not line.startswith(("ops.host", "ops.token"))]
+    gateway.config.write_text("\n".join(kept) + "\n")
+    gateway.signal(signal.SIGHUP)
+    until(lambda: gateway.lines("reloading"))
+    assert gateway.lines("reload: this setting needs a restart to act")[0]["setting"] == "ops.host"
+    assert gateway.ops("/status")[0] == gateway.ops("/drain", "POST")[0] == 401
+    assert gateway.ops("/status", headers={"Authorization": "Bearer s3cret-token"})[0] == 200
 
 
 def test_post_drain_takes_out_of_rotation_and_goes_on(start):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import usage as usage_command
 from store.audit import entries
 from store.ids import now_ms, ulid
 from store.usage import FIELDS
@@ -41,8 +42,9 @@ def calls(installation):
         record(3, status=429, outcome="refused", error_code="insufficient_quota"),
         record(4, endpoint="/v1/messages", model="claude", client_request_id="mine-4"),
         record(5, channel="other", key_id="key-2"),
-        record(6, stream=True, error_message="=1+1"),
+        record(6, stream=True, error_message="=1+1", group="gold"),
     ]
+    installation.apply({"group": [{"name": "gold"}]})
     installation.write_records(*made)
     return made
 
@@ -57,6 +59,13 @@ def calls(installation):
         (("--endpoint", "/v1/messages"), [3]),
         (("--client-request-id", "mine-4"), [3]),
         (("--channel", "other"), [4]),
+        (("--group", "gold"), [5]),
+        (("--error-code", "insufficient_quota"), [2]),
+        (("--error-code", "client_gone"), []),
+        (("--model", "nobody-has-it"), []),
+        (("--endpoint", "/v1/nothing"), []),
+        (("--until", "2026-11-18T11:06:43Z"), [0, 1]),
+        (("--since", "2026-11-18T11:06:45Z"), [4, 5]),
         (("--key-id", "key-2"), [4]),
         (("--key-id", "key-2", "--user", "bob"), []),
         (("--request-id", "no-such-call"), []),
@@ -64,8 +73,9 @@ def calls(installation):
 )
 def test_filters_choose_records(installation, calls, options, which):
     wanted = [calls[index].id for index in which]
-    assert ids(export(installation, *options)) == wanted
-    assert ids(installation.json("usage", "tail", *options)) == wanted
+    for since in ((), ("--since", "2026-11-18")):
+        assert ids(export(installation, *since, *options)) == wanted
+    assert ids(installation.json("usage", "tail", *since, *options)) == wanted
 
 
 def test_one_call_by_its_id(installation, calls):
@@ -87,13 +97,13 @@ def test_csv_is_safe_and_whole(installation, calls):
     assert list(rows[0]) == list(FIELDS)
     assert [row["id"] for row in rows] == ids(calls)
     assert rows[5]["error_message"] == "'=1+1"
-    assert installation.ok("usage", "export", "--format=csv", "--user=none").count("\n") == 1
+    assert installation.ok("usage", "export", "--format=csv", "--model=none").count("\n") == 1
 
 
 def test_json_is_one_document(installation, calls):
     assert ids(installation.json("usage", "export")) == ids(calls)
-    assert installation.json("usage", "export", "--user", "none") == []
-    assert installation.json("usage", "tail", "--user", "none") == []
+    assert installation.json("usage", "export", "--model", "none") == []
+    assert installation.json("usage", "tail", "--model", "none") == []
 
 
 def test_tail_shows_the_newest_with_whole_ids(installation, calls):
@@ -155,11 +165,45 @@ def test_stats_sum_up_calls(installation, calls):
     assert head.split()[:4] == ["user", "calls", "ok", "refused"]
     assert head.split()[4:] == ["client_gone", "failed", "tokens", "cost"]
     assert line.split() == ["bob", "1", "1", "0", "0", "0", "1000/500", "0.000000006"]
+    by_key = installation.json("usage", "stats", "--by", "key")
+    assert by_key == installation.json("usage", "stats", "--by", "key-id") and by_key[0]["key_id"]
+    assert "once" in installation.misused("usage", "stats", "--by", "key,key_id")
     [found] = installation.json("usage", "stats", "--by", "status", "--status", "429")
     assert (found["status"], found["calls"]) == (429, 1)
     since = ("--since", "2026-11-18T11:06:43Z")
     assert [row["calls"] for row in installation.json("usage", "stats", "--by=day", *since)] == [4]
     assert installation.json("usage", "stats", "--until", "2026-11-18") == []
+
+
+def test_stats_by_error_code_are_of_the_last_days(installation, calls):
+    since = ("--since", "2026-11-18")
+    rows = installation.json("usage", "stats", "--by", "error_code", *since)
+    assert [(row["error_code"], row["calls"]) for row in rows] == [
+        (None, 5),
+        ("insufficient_quota", 1),
+    ]
+    only = ("--error-code", "insufficient_quota")
+    [row] = installation.json("usage", "stats", "--by", "user", *only, *since)
+    assert (row["user"], row["calls"]) == ("alice", 1)
+    long_ago = ("--until", "2026-11-30")
+    ended = installation.run("usage", "stats", "--by", "error_code", *long_ago, "--json")
+    assert json.loads(ended.out) == []
+    assert "begun since 2026-11-23T00:00:00.000Z; for older ones: --since" in ended.err
+
+
+def test_stats_show_what_cost_most_first(installation, calls):
+    dear = record(7, user="carl", output_tokens=900_000)
+    installation.write_records(dear)
+    options = ("--by", "user", "--sort", "cost")
+    rows = installation.json("usage", "stats", *options)
+    assert [row["user"] for row in rows] == ["carl", "alice", "bob"]
+    assert installation.json("usage", "stats", *options, "--top", "2") == rows[:2]
+    rows = installation.json("usage", "stats", "--by", "user", "--sort", "calls", "--top", "1")
+    assert [(row["user"], row["calls"]) for row in rows] == [("alice", 5)]
+    rows = installation.json("usage", "stats", "--by", "user", "--top", "2")
+    assert [row["user"] for row in rows] == ["alice", "bob"]
+    assert "cost" in installation.misused("usage", "stats", "--sort", "price")
+    installation.misused("usage", "stats", "--top", "0")
 
 
 @pytest.mark.parametrize("by", ["day,colour", "", "day,day", "key-id,key_id"])
@@ -247,6 +291,7 @@ def test_following_shows_what_was_there_then_what_comes_each_once(installation, 
 
 
 def test_following_in_an_empty_store_with_a_filter(installation):
+    installation.apply({"user": [{"name": "bob"}]})
     with following(installation, "--user", "bob") as process:
         assert lines_of(process, 1)[0].split()[:2] == ["recorded_at", "id"]
         now = now_ms()
@@ -267,3 +312,12 @@ def test_recent_records_are_not_cut_off_by_the_limit_twice(installation):
 
 def test_the_year_of_the_records_is_what_the_times_above_say():
     assert time.gmtime(BEGIN_MS // 1000)[:5] == (2026, 11, 18, 11, 6)
+
+
+def test_the_columns_of_the_text_form_stand_under_their_names():
+    names = usage_command.TEXT_COLUMNS
+    head = usage_command._text_line({name: name for name in names})
+    line = usage_command._text_line(dict.fromkeys(names, "long " * 20))
+    starts = [head.index(f" {name}") for name in list(names)[1:]]
+    assert all(line[start : start + 2] == " l" for start in starts)
+    assert line.count("…") == len(names) - 1

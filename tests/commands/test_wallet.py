@@ -53,6 +53,17 @@ def test_an_id_counts_once(filled):
     assert "gift-1" in said
 
 
+def test_what_was_booked_before_is_said(filled):
+    words = ("wallet", "credit", "--user", "alice", "--amount", "5", "--reason", "x", "--id", "i-1")
+    first = filled.run(*words, "--json")
+    assert (first.code, first.err) == (0, "")
+    second = filled.run(*words, "--json")
+    assert (second.code, second.out) == (0, first.out)
+    assert f"i-1 was booked before, at {json.loads(first.out)['at']}" in second.err
+    other = ("wallet", "credit", "--user", "alice", "--amount", "6", "--reason", "x", "--id", "i-1")
+    assert 'the id i-1 is that of a credit of 5, reason "x"; ' in filled.refused(*other)
+
+
 def test_ledger_lines_add_up(filled):
     move(filled, "credit", "2.5", "--reason", "gift", "--id", "gift-1")
     move(filled, "debit", "0.000000001", "--reason", "fee")

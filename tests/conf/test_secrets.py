@@ -55,8 +55,10 @@ def test_two_installations_differ(path, tmp_path):
     assert secrets.load(path).peppers != secrets.load(tmp_path / "other.toml").peppers
 
 
-def test_a_missing_file_comes_with_a_cure(path):
+def test_a_missing_file_comes_with_a_cure(path, monkeypatch):
     assert "./sluice init" in refused(path)
+    monkeypatch.setenv("SLUICE_SECRETS_FILE", str(path))
+    assert "correct SLUICE_SECRETS_FILE" in refused(path) and "init" not in refused(path)
 
 
 def test_a_file_everybody_may_read_is_refused(path):

@@ -1,10 +1,23 @@
 """The table of settings: precedence, types, places and nearest names of faults."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from conf import settings
-from conf.settings import SETTINGS, ConfigError, Settings, find_config, from_plain, load, to_plain
+from conf.settings import (
+    SAMPLE,
+    SETTINGS,
+    ConfigError,
+    Settings,
+    find_config,
+    from_plain,
+    load,
+    to_plain,
+)
+
+INIT = "./sluice init DIR"
 
 
 @pytest.fixture
@@ -50,11 +63,17 @@ def test_defaults_are_those_of_the_interface():
         "max_answer_bytes": 67108864,
         "allow_private": True,
     }
-    assert got["routing"] == {"max_attempts": 3, "total_time_s": 60, "retry_timeouts": False}
+    assert got["routing"] == {
+        "max_attempts": 3,
+        "total_time_s": 60,
+        "retry_timeouts": False,
+        "unknown_responses": "refuse",
+    }
     assert got["money"] == {"currency": "USD"}
     assert (got["journal"]["sync_ms"], got["journal"]["refused_per_minute"]) == (20, 600)
     assert got["hub"] == {"enabled": True, "host": "127.0.0.1", "port": 8001}
-    assert got["ops"] == {"enabled": True, "host": "127.0.0.1", "port": 9000}
+    ops = {"enabled": True, "host": "127.0.0.1", "port": 9000, "token": "", "hosts": ()}
+    assert got["ops"] == ops
     assert got["log"] == {"level": "info", "format": "json"}
 
 
@@ -104,8 +123,8 @@ def test_set_takes_the_value_without_quotes(text, want):
         ("log.level=loud", "one of debug, info, warning, error expected, 'loud' given"),
         ("log.format=xml", "one of json, text expected"),
         ("server.host=", "a string expected"),
-        ("server.trusted_proxies=10.0.0.0/8", "a list of strings expected"),
-        ("server.trusted_proxies=[1]", "a list of strings expected, a list given"),
+        ("server.trusted_proxies=10.0.0.0/8", 'a list of strings like ["A", "B"] expected'),
+        ("server.trusted_proxies=[1]", 'a list of strings like ["A", "B"] expected, a list given'),
         ('server.trusted_proxies=["10.0.0.1/8"]', "has host bits set"),
         ('server.trusted_proxies=["nowhere"]', "networks like 10.0.0.0/8"),
         ("server.public_url=gw.example", "an address like https://"),
@@ -167,6 +186,12 @@ def test_syntax_errors_have_a_line(file, text, line):
     (fault,) = faults(path, (), {})
     assert fault.startswith(f"{path}:{line}: ")
     assert "at line" not in fault
+    assert text[0] != "a" or fault.endswith('the key "a" is there twice')
+
+
+def test_a_table_that_is_there_twice_is_named(file):
+    path = file("[server]\nport = 1\n\n[server]\nworkers = 2\n")
+    assert faults(path, (), {}) == [f"{path}:4: the table [server] is there twice"]
 
 
 def test_unreadable_files(file, tmp_path):
@@ -203,8 +228,41 @@ def test_planes_cannot_share_a_port():
     (fault,) = faults(None, ["server.port=9000"], {})
     assert fault == "--set server.port: ops.port 9000 is also server.port"
     assert load(None, ["server.port=9000", "ops.enabled=false"], {})
-    assert load(None, ["server.port=9000", "ops.host=10.0.0.1"], {})
+    assert load(None, ["server.port=9000", "ops.host=10.0.0.1", "ops.token=t"], {})
     assert faults(None, ["hub.port=9000", "ops.host=0.0.0.0"], {})
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "10.0.0.1", "gateway.internal", "::ffff:1.2.3.4"]
+)
+def test_the_ops_port_leaves_this_machine_with_a_token_only(host, tmp_path):
+    (fault,) = faults(None, [f"ops.host={host}"], {})
+    assert fault.startswith("--set ops.host: ") and "ops.token" in fault
+    path = tmp_path / "gateway.toml"
+    path.write_text(f'[ops]\nhost = "{host}"\n')
+    assert faults(path, [], {})[0].startswith(f"{path}:2: ")
+    secret = "s3cret-token"
+    loaded = load(None, [f"ops.host={host}"], {"SLUICE_OPS__TOKEN": secret})
+    assert loaded.settings.ops.token == secret and secret not in repr(loaded.settings)
+    assert load(None, [f"ops.host={host}", "ops.enabled=false"], {})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_on_loopback_it_needs_none(host):
+    assert load(None, [f"ops.host={host}"], {}).settings.ops.token == ""
+
+
+def test_a_token_is_never_quoted():
+    for override in ("ops.token=s3cret token", "ops.token=s3cret\u00e9"):
+        (fault,) = faults(None, [override], {})
+        assert "ops.token" in fault and "s3cret" not in fault
+
+
+def test_names_of_the_ops_port():
+    loaded = load(None, ['ops.hosts=["Gateway.Internal.", "10.0.0.7"]'], {})
+    assert loaded.settings.ops.hosts == ("gateway.internal", "10.0.0.7")
+    for bad in ('["gateway:9000"]', '["a b"]', '"gateway"', "[1]"):
+        assert "ops.hosts" in faults(None, [f"ops.hosts={bad}"], {})[0]
 
 
 def test_the_worker_gets_the_same_settings():
@@ -215,16 +273,42 @@ def test_the_worker_gets_the_same_settings():
     assert isinstance(from_plain({}), Settings)
 
 
-def test_find_config(tmp_path, monkeypatch):
+def test_which_file_is_found(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="--config FILE"):
-        find_config(None)
+    with pytest.raises(ConfigError, match=f"--config FILE or SLUICE_CONFIG.*{INIT}") as refused:
+        find_config(None, {})
+    assert str(tmp_path) in str(refused.value)
     (tmp_path / "conf").mkdir()
-    (tmp_path / "conf" / "gateway.toml").touch()
-    assert find_config(None).resolve() == tmp_path / "conf" / "gateway.toml"
+    (tmp_path / "conf" / "gateway.toml").touch()  # where the sample lies in a checkout
+    with pytest.raises(ConfigError):
+        find_config(None, {"SLUICE_CONFIG": ""})
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "gateway.toml").touch()
+    assert find_config(None, {}) == Path("run/gateway.toml")
     (tmp_path / "gateway.toml").touch()
-    assert find_config(None).resolve() == tmp_path / "gateway.toml"
-    assert find_config(tmp_path / "other.toml") == tmp_path / "other.toml"
+    assert find_config(None, {}) == Path("gateway.toml")
+    named = {"SLUICE_CONFIG": "/srv/gateway.toml"}
+    assert find_config(None, named) == Path("/srv/gateway.toml")
+    assert find_config(tmp_path / "other.toml", named) == tmp_path / "other.toml"
+
+
+@pytest.mark.parametrize("name", [SAMPLE, "gateway.toml", "../conf/gateway.toml"])
+def test_the_sample_is_never_a_configuration(name, monkeypatch):
+    monkeypatch.chdir(SAMPLE.parent)
+    with pytest.raises(ConfigError, match=INIT):
+        load(Path(name), (), {})
+
+
+def test_what_is_refused_names_the_file_and_how_to_name_another(tmp_path):
+    path = tmp_path / "gateway.toml"
+    path.write_text("[server]\nprot = 1\n")
+    with pytest.raises(ConfigError) as refused:
+        load(path, (), {})
+    last = refused.value.lines[-1]
+    assert str(path) in last and "--config FILE" in last and "SLUICE_CONFIG" in last
+    with pytest.raises(ConfigError) as refused:
+        load(None, ["server.prot=1"], {})
+    assert refused.value.lines == refused.value.faults
 
 
 def test_rows_are_complete():

@@ -2,7 +2,7 @@
 
 import tomllib
 
-from conf.toml_lines import key_lines
+from conf.toml_lines import entry_lines, key_lines
 
 TEXT = '''\
 # a comment with [server] and port = 1
@@ -57,3 +57,44 @@ def test_lines_of_keys():
 def test_nothing():
     assert key_lines("") == {}
     assert key_lines("# only a comment\n\n") == {}
+
+
+ENTRIES = """\
+[[model]]
+name = "a"
+[model.price]
+input = "2"
+
+[[model]]
+name = "b"
+price = { input = "1",
+  output = "2" }
+[[channel]]
+models = { "x]" = "y" }
+keys = [
+  "one]", # [[model]]
+]
+[other]
+"""
+
+
+def test_lines_of_entries():
+    tomllib.loads(ENTRIES.replace('",\n', '", '))
+    assert entry_lines(ENTRIES.replace('",\n  out', '", out')) == {
+        **{("model", 0, ""): 1, ("model", 0, "name"): 2},
+        **{("model", 0, "price"): 3, ("model", 0, "price.input"): 4},
+        **{("model", 1, ""): 6, ("model", 1, "name"): 7, ("model", 1, "price"): 8},
+        **{("model", 1, "price.input"): 8, ("model", 1, "price.output"): 8},
+        **{("channel", 0, ""): 9, ("channel", 0, "models"): 10, ("channel", 0, "models.x]"): 10},
+        **{("channel", 0, "keys"): 11, ("other", 0, ""): 14},
+    }
+
+
+def test_entries_of_one_statement_share_its_line():
+    text = 'user = [\n  {name="a"},\n  {name="b"},\n]\n'
+    assert entry_lines(text) == {("user", 0, ""): 1, ("user", 1, ""): 1}
+
+
+def test_long_arrays_are_read_once():
+    text = "[[group]]\nmodels = [\n" + '  "m",\n' * 100_000 + "]\nname = 1\n"
+    assert entry_lines(text)["group", 0, "name"] == 100_004

@@ -7,6 +7,7 @@ import pytest
 from tests.mariadb import MariaDb
 
 SMALL_DISK = b"size=16m"
+MS_RDONLY, MS_REMOUNT = 1, 32
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +35,14 @@ def small_disk(tmp_path):
         pytest.skip("mounting a tmpfs needs root and the capability to mount")
     yield folder
     libc.umount2(bytes(folder), 2)
+
+
+@pytest.fixture
+def read_only(small_disk):
+    """read_only(): from then on nothing can be written on the small disk."""
+
+    def remount():
+        libc = ctypes.CDLL(None, use_errno=True)
+        assert libc.mount(b"none", bytes(small_disk), None, MS_REMOUNT | MS_RDONLY, None) == 0
+
+    return remount

@@ -95,9 +95,9 @@ def test_down_through_a_restart_and_back(start, store, upstream):
     assert call(gateway) == 200
     wait_for(lambda: status_of(gateway)["windows"]["5m"]["calls"] == 1)
     upstream.way = "500"
-    # Each worker leaves the channel alone after ROW failures of its own.
+    # Each worker has that against the channel after ROW failures of its own, and asks on.
     wait_for(lambda: call(gateway) and len(owners(store)) == 2)
-    assert ROW * 2 <= upstream.asked.count("500") <= ROW * 2 + 4
+    assert upstream.asked.count("500") >= ROW * 2
     down = wait_for(lambda: (s := status_of(gateway))["state"] == "down" and s)
     assert (down["reason"], down["last_error"]) == ("failing", "upstream_error")
     assert down["since"] >= down["last_ok_at"]

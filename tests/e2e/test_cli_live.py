@@ -17,6 +17,7 @@ from decimal import ROUND_CEILING, Decimal
 
 import pytest
 
+from tests import leash
 from tests.gateway import HOST, ROOT, Gateway
 from tests.ports import free_port
 from tests.upstream import ScriptedUpstream
@@ -357,7 +358,7 @@ class Watching:
     def __init__(self, running, *args):
         argv = tail_argv(running, "-f", *args)
         self.lines: list[str] = []
-        self._process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        self._process = leash.Popen(argv, stdout=subprocess.PIPE, text=True)
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import leash
 from tests.gateway import HOST, ROOT, Gateway
 from tests.ports import free_port
 from tests.upstream import ScriptedUpstream
@@ -41,6 +42,13 @@ CALLERS = 16
 CALLS = 500
 PRICE = {"input": "1.00", "output": "4.00"}
 PATHS = {"chat_completions": "/v1/chat/completions", "messages": "/v1/messages"}
+# Where nginx itself has to answer in the shape of generate_content.
+GENERATE_PATHS = [
+    "/v1beta/models/tea:generateContent",
+    "/v1/models/tea:countTokens",
+    "/v1/models/acme/tea-1:streamGenerateContent?alt=sse",
+    "/v1beta/models",
+]
 MAIN = """{user}
 pid nginx.pid;
 daemon off;
@@ -72,7 +80,7 @@ class Nginx:
         user = "user root;" if os.geteuid() == 0 else ""
         (folder / "nginx.conf").write_text(MAIN.format(user=user, http=http))
         argv = [program("nginx"), "-p", str(folder), "-e", "error.log", "-c", "nginx.conf"]
-        self.process = subprocess.Popen(argv)
+        self.process = leash.Popen(argv)
         deadline = time.monotonic() + START_S
         while True:
             with socket.socket() as probe:
@@ -430,11 +438,14 @@ def test_the_log_names_calls_and_no_keys(site):
 # ---- bodies that are too large, refusals ---------------------------------------------------------
 
 
-@FAMILIES
-def test_a_body_too_large_for_nginx(site, family):
+@pytest.mark.parametrize(
+    ("family", "path"),
+    [*PATHS.items(), *(("generate_content", path) for path in GENERATE_PATHS)],
+)
+def test_a_body_too_large_for_nginx(site, family, path):
     context = ssl._create_unverified_context()
     head = (
-        f"POST {PATHS[family]} HTTP/1.1\r\nHost: gateway.example\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: gateway.example\r\n"
         f"Content-Type: application/json\r\nContent-Length: {65 << 20}\r\n\r\n"
     )
     with (
@@ -453,6 +464,10 @@ def test_a_body_too_large_for_nginx(site, family):
 def check_too_large(told, family):
     if family == "messages":
         assert (told["type"], told["error"]["type"]) == ("error", "request_too_large")
+    elif family == "generate_content":
+        error = told["error"]
+        assert list(error) == ["code", "message", "status"]
+        assert (error["code"], error["status"]) == (413, "INVALID_ARGUMENT")
     else:
         assert told["error"]["code"] == "request_too_large"
 
@@ -569,7 +584,8 @@ def test_one_node_is_dead(site):
     site.nodes[0].kill()
     try:
         for _ in range(6):
-            assert site.answer(PATHS["chat_completions"], chat("hello"))[0] == 200
+            status, _, body = site.answer(PATHS["chat_completions"], chat("hello"))
+            assert status == 200, body
     finally:
         site.start(0)
 
@@ -585,6 +601,19 @@ def test_all_nodes_are_dead(site):
         status, headers, told = site.answer(PATHS["messages"], message("hello"))
         assert (status, headers["retry-after"]) == (503, "2")
         assert (told["type"], told["error"]["type"]) == ("error", "api_error")
+        google, anthropic = {"x_goog_api_key": "k"}, {"anthropic_version": "2023-06-01"}
+        for path, more in [*((path, {}) for path in GENERATE_PATHS), ("/v1/models", google)]:
+            status, headers, told = site.answer(path, {"contents": []}, **more)
+            assert (status, headers["retry-after"]) == (503, "2")
+            assert headers["content-type"] == "application/json"
+            error = told["error"]
+            assert list(error) == ["code", "message", "status"]
+            assert (error["code"], error["status"]) == (503, "UNAVAILABLE")
+        _, _, told = site.answer("/v1/models", method="GET", **anthropic)
+        assert told["error"]["type"] == "api_error"
+        for path in ("/v1/models", "/v1/responses", "/v1/models/tea"):
+            _, _, told = site.answer(path, method="GET")
+            assert told["error"]["code"] == "unavailable"
     finally:
         site.start(0)
         site.start(1)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import leash
 from tests.gateway import HOST, ROOT
 from tests.ports import free_port
 
@@ -50,19 +51,18 @@ class Terminal:
         self._out = folder / f"terminal-{time.monotonic_ns()}.txt"
         environment = {k: v for k, v in os.environ.items() if k not in VENDOR_KEYS}
         with self._out.open("wb") as out:
-            self.process = subprocess.Popen(
+            self.process = leash.Popen(
                 [
                     *(sys.executable, str(ROOT / "app.py"), "quickstart"),
-                    *("--dir", str(folder / "run"), *args),
                     # the ports that are not asked for may be taken on the tests' machine
                     *("--set", f"ops.port={self.ops_port}", "--set", "hub.enabled=false"),
+                    *("--dir", str(folder / "run"), *args),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
                 env=environment,
                 cwd=folder,
-                start_new_session=True,
             )
 
     @property
@@ -266,10 +266,23 @@ def test_a_port_that_is_taken(open_terminal):
         assert terminal.process.wait(READY_S) == 1
     last = terminal.text.rstrip().splitlines()[-1]
     assert last.startswith("error: ")
-    assert f"{port}" in last
-    assert "server.port" in last
+    assert f"server.port {port} " in last
+    assert "make run PORT=8080" in last
+    assert "curl" not in terminal.text  # nothing to paste when nothing runs
     assert "Traceback" not in terminal.text
     assert not terminal.members()
+
+
+def test_another_port_that_is_taken(open_terminal):
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        terminal = open_terminal("--port", str(free_port()), "--set", f"ops.port={port}")
+        assert terminal.process.wait(READY_S) == 1
+    last = terminal.text.rstrip().splitlines()[-1]
+    assert f"ops.port {port} " in last and f"SLUICE_OPS__PORT={port + 1} make run" in last
+    assert "curl" not in terminal.text
 
 
 def test_a_second_one_in_the_same_folder(open_terminal):

@@ -20,7 +20,8 @@ from tests.handlers.dialects import (
     credentials,
     path_of,
 )
-from tests.upstream import ScriptedUpstream
+from tests.handlers.echo import answer_of
+from tests.upstream import RawUpstream, ScriptedUpstream
 
 # What must not be found: each is in one place only, where it belongs.
 CLIENT_KEY = "sk-test-the-clients-own-secret-1357"
@@ -35,6 +36,10 @@ COOKIE = "biscuit-of-a-browser"
 SECRETS = (CLIENT_KEY, OTHER_KEY, WRONG_KEY, *UPSTREAM_KEYS, PASSWORD, PROMPT, ANSWER, TOOL, COOKIE)
 CALLS_AT_ONCE = 32
 MODEL = "demo-small"
+# Of a prompt that a vendor repeats in its error: records may say so, the log may not.
+ECHOED = "ostrich-in-the-prompt"
+LEAKY = "leaky"
+LEAKY_HOST = "vendor.of-the-channel.example"
 # The only files that may hold any: an operator's own secrets.
 ALLOWED_FILES = {"secrets.toml", "quickstart.key"}
 SETTINGS = {
@@ -68,9 +73,21 @@ BOUND = {
 }
 
 
-def content(vendor, closed_port):
+def leak_of(family):
+    """What a talkative vendor answers: its error says the key, the address and the prompt."""
+    said = f"{UPSTREAM_KEYS[0]} at http://{LEAKY_HOST}/v1 may not ask: {ECHOED}"
+    error = {"error": {"message": said, "type": "server_error", "code": UPSTREAM_KEYS[1]}}
+    return answer_of(500 if family == CHAT else 401, error)
+
+
+def content(vendor, closed_port, leaky):
     channels = []
     for family in ALL:
+        channels.append({
+            "name": f"{family}-leaky", "vendor": "demo", "family": family,
+            "base_url": leaky[family].url, "keys": list(UPSTREAM_KEYS), "groups": ["all"],
+            "models": {LEAKY: LEAKY},
+        })  # fmt: skip
         for number, key in enumerate(UPSTREAM_KEYS):
             channels += [{
                 "name": f"{family}-{number}" + model.removeprefix(MODEL),
@@ -85,7 +102,7 @@ def content(vendor, closed_port):
         })  # fmt: skip
     price = {"input": "3", "output": "15"}
     return {
-        "model": [{"name": name, "price": price} for name in (*MODELS, "dead")],
+        "model": [{"name": name, "price": price} for name in (*MODELS, LEAKY, "dead")],
         "group": [{"name": "all"}],
         "channel": channels,
         "user": [{"name": "owner", "balance": "1000", "password": PASSWORD}],
@@ -100,11 +117,14 @@ def content(vendor, closed_port):
 def node(tmp_path_factory):
     """A gateway after all kinds of calls and failures, stopped; the ids of the calls."""
     folder = tmp_path_factory.mktemp("talkative") / "node"
-    with ScriptedUpstream() as vendor, socket.socket() as closed:
+    with contextlib.ExitStack() as stack:
+        vendor = stack.enter_context(ScriptedUpstream())
+        closed = stack.enter_context(socket.socket())
         closed.bind(("127.0.0.1", 0))
+        leaky = {family: stack.enter_context(RawUpstream(leak_of(family))) for family in ALL}
         gateway = Gateway(folder, SETTINGS)
         try:
-            gateway.apply(content(vendor, closed.getsockname()[1]))
+            gateway.apply(content(vendor, closed.getsockname()[1], leaky))
             keys = json.loads(gateway.run("key", "list", "--json"))
             gateway.run("key", "disable", next(k["id"] for k in keys if k["name"] == "off"))
             gateway.start()
@@ -191,6 +211,8 @@ def refused(gateway, family):
     for secret in (OTHER_KEY, WRONG_KEY):
         post(gateway, family, body_of(family, ""), credentials(family, secret))
     post(gateway, family, body_of(family, ""), {"Authorization": CLIENT_KEY})
+    leaking = ask(family, LEAKY, f"Say {ECHOED}.")
+    assert ECHOED.encode() not in post(gateway, family, leaking, model=LEAKY).body
     dead = body_of(family, "") | ({} if family == GENERATE else {"model": "dead"})
     post(gateway, family, dead, model="dead")
     exchange(gateway.port, "POST", f"/v1/{PROMPT}?key={CLIENT_KEY}", headers, b"{}")
@@ -284,6 +306,22 @@ def test_no_secret_is_in_the_log(node, secret):
     gateway, _ = node
     lines = [line for line in gateway.log().splitlines() if secret in line]
     assert lines == []
+
+
+@pytest.mark.parametrize("said", [ECHOED, LEAKY_HOST])
+def test_the_log_does_not_repeat_what_a_vendor_leaks(node, said):
+    gateway, _ = node
+    assert gateway.log().count("channel fails: channel=chat_completions-leaky") == 1
+    assert [line for line in gateway.log().splitlines() if said in line] == []
+
+
+def test_details_of_attempts_hold_no_key_and_no_address(node):
+    gateway, _ = node
+    records = [record for record in gateway.usage() if record["model"] == LEAKY]
+    details = [one["detail"] for record in records for one in record["attempts"]]
+    assert len(details) >= len(ALL)
+    for detail in details:
+        assert detail.startswith("*** at *** may not ask") and detail.endswith("(***)"), detail
 
 
 @pytest.mark.parametrize("secret", SECRETS)

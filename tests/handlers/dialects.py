@@ -192,13 +192,17 @@ def error_of(family, body, call_id):
 
 
 def check_refusal(answer, family, number, **headers):
-    """The answer is the row of the table, in every part; its message."""
+    """The answer is the row of the table, in every part; its message.
+
+    `headers`: those that differ from the row; None: not sent.
+    """
     row = REFUSALS[number]
     status, kind = row.of(family)
     assert (answer.status, answer.whole) == (status, True), (number, answer.head, answer.body)
     assert answer.headers["content-type"] == "application/json"
     check_ids(answer)
     wanted = {**row.headers, **{k.replace("_", "-"): v for k, v in headers.items()}}
+    wanted = {name: value for name, value in wanted.items() if value is not None}
     shown = {name: answer.headers[name] for name in SPECIAL_HEADERS if name in answer.headers}
     assert shown == wanted, number
     said_kind, code, message = error_of(family, answer.body, answer.call_id)
@@ -228,6 +232,10 @@ def check_stream_failure(answer, family, number):
     check_ids(answer)
     assert answer.whole, "the body did not end properly"
     found = events(answer.body)
+    if family == GENERATE:
+        # Once more, bare: the bytes behind the end of the last event.
+        bare = found.pop()
+        assert found[-1].lstrip(b"\r\n") == b"data: %b\r\n\r\n" % bare.removesuffix(b"\n"), bare
     size = 2 if family == RESPONSES else 1
     failed = [event for event in found if is_error(event)]
     assert len(failed) == size and found[-size:] == failed, found[-3:]

@@ -83,7 +83,8 @@ class Echo:
                     return
                 head += line
             lines = head.decode().lower().splitlines()
-            size = next(int(line[15:]) for line in lines if line.startswith("content-length:"))
+            sizes = [int(line[15:]) for line in lines if line.startswith("content-length:")]
+            size = sizes[0] if sizes else 0
             request = (head + reader.read(size)).decode()
             self.requests.append(request)
         connection.sendall(self.answer(request) if callable(self.answer) else self.answer)

@@ -16,7 +16,7 @@ LIMIT_BYTES = 1 << 20
 ARRAY = "generate_content array"  # a stream as one JSON array
 LATE = "first_ms=2600"  # behind the commit of a gateway that waits one second
 GOOD = "good-model"
-ASIDE = "aside"  # models whose two channels are put aside before the cells are played
+ASIDE = "aside"  # models whose channel is at its limit before the cells are played
 UNRECORDED = ("E01", "E02", "E03", "E31", "E32", "E33", "E39")
 
 
@@ -82,11 +82,11 @@ def everywhere(way):
 
 
 BAD_KEY = "The Authorization header must be the word Bearer, one blank, then the API key."
+NOBODYS = "sk-slc-of-nobody-0123456789wxyz"
 NO_KEY = "No API key was sent. Use the header 'Authorization: Bearer <API_KEY>'"
 NOT_OFFERED = "is not available to this API key. Check the name and the channel status."
-TOO_LONG = "prompt is too long: 9 tokens > 8 maximum"
-SHOWN_TOO_LONG = "The prompt is longer than the model's context window."
-NOT_USABLE = "The channel for model '{model}' is not usable; the operator has been told."
+TOO_LONG = "This model's maximum context length is 8 tokens: your messages have 9 tokens."
+NOT_USABLE = "The channel for model '{model}' is not usable; tell the operator."
 NO_SUCH_FILE = "No such file: file-abc123"
 GONE = f'status=404 code=gone message="{NO_SUCH_FILE}"'
 UNKNOWN_FILE = f"The upstream does not know an id of the request: {NO_SUCH_FILE}"
@@ -94,7 +94,7 @@ UNUSABLE = "The upstream sent an unreadable answer."
 STOPPED = "The upstream channel stopped answering."
 LIMITED = "All channels for model '{model}' are rate limited. Try again in 5s."
 OVERLOADED = "The upstream is overloaded."
-POLICY = "The upstream refused the request for its content."
+POLICY = "Your request was rejected by our safety system: it violates our content policy."
 SILENT = "The upstream did not answer in time."
 UNREACHABLE = "The upstream could not be reached."
 BUG = "Internal error, see request id."
@@ -132,7 +132,11 @@ WAYS: dict[str, dict[str, Way]] = {
                       "'Authorization: Bearer <API_KEY>'.", key=""),
     },
     "E02": everywhere(Way(BAD_KEY, key="", headers={"Authorization": "Basic YWxpY2U6dGVh"})),
-    "E03": everywhere(Way("The API key is not valid.", key="nobody's")),
+    "E03": {
+        **everywhere(Way("re:Incorrect API key provided: sk-slc-…wxyz\\.", key=NOBODYS)),
+        MESSAGES: Way("invalid x-api-key", key=NOBODYS),
+        GENERATE: Way("API key not valid. Please pass a valid API key.", key=NOBODYS),
+    },
     "E04": everywhere(Way("The API key is disabled.", key="disabled")),
     "E05": everywhere(Way("The API key has expired.", key="expired")),
     "E06": everywhere(Way("This address may not use the API key.", key="network")),
@@ -189,12 +193,11 @@ WAYS: dict[str, dict[str, Way]] = {
                           key="subscriber")),
     "E20": everywhere(Way("Rate limit reached: 1 concurrent call. Try again in 3s.", key="busy")),
     "E21": {
-        **everywhere(upstream(SHOWN_TOO_LONG, f'status=400 message="{TOO_LONG}"', 1,
-                              param="messages")),
+        **everywhere(upstream(TOO_LONG, f'status=400 message="{TOO_LONG}"', 1, param="messages")),
         MESSAGES: upstream(TOO_LONG, f'status=400 message="{TOO_LONG}"', 1),
     },
     "E22": everywhere(upstream(REFUSED, 'status=400 message="top_k is out of range"', 1)),
-    "E23": everywhere(upstream(POLICY, 'status=400 message="It violates our content policy"', 1)),
+    "E23": everywhere(upstream(POLICY, f'status=400 message="{POLICY}"', 1)),
     "E24": everywhere(upstream(NOT_USABLE, "status=401")),
     "E25": everywhere(upstream(LIMITED, "status=429")),
     "E26": everywhere(upstream("The upstream failed with status 500.", "status=500")),
@@ -255,6 +258,7 @@ def _in_all(way):
 
 
 STREAMING = (*ALL, ARRAY)
+DRAINED = "The gateway is shutting down and has ended this call before its end; send it again."
 STREAM_WAYS: dict[str, dict[str, Way]] = {
     **{number: _late(number) for number in ("E21", "E22", "E23", "E24", "E37")},
     "E25": _in_all(upstream("too fast", _event("rate_limit_error", "too fast"), 1)),
@@ -268,7 +272,7 @@ STREAM_WAYS: dict[str, dict[str, Way]] = {
         ARRAY: upstream(UNUSABLE, f"{LATE} html200", 1),
     },
     "E35": _in_all(upstream(UNKNOWN_FILE, f"{LATE} {GONE}", 1)),
-    "E38": {family: Way("The gateway cannot take calls right now.", "drained",
+    "E38": {family: Way(DRAINED, "drained",
                         key=f"of-{_speaker(family)}", gateway="ending", model=GOOD,
                         script="ms=100 chunks=100000") for family in STREAMING},
 }  # fmt: skip

@@ -47,10 +47,19 @@ class Account:
 
             def do_POST(self):
                 self.rfile.read(int(self.headers["content-length"]))
+                account.keys.append(self._key())
+                self._answer(401 if account.keys[-1] == account.refused else account.status)
+
+            def do_GET(self):
+                # The list of models, by which the gateway checks a key that was refused.
+                self._answer(401 if self._key() == account.refused else 200)
+
+            def _key(self):
                 names = ("authorization", "x-api-key", "x-goog-api-key")
                 key = next(self.headers[name] for name in names if self.headers[name])
-                account.keys.append(key.removeprefix("Bearer "))
-                status = 401 if account.keys[-1] == account.refused else account.status
+                return key.removeprefix("Bearer ")
+
+            def _answer(self, status):
                 body = ANSWERS[family] if status == 200 else WAYS_TO_FAIL[status]
                 data = json.dumps(body).encode()
                 self.send_response(status)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.certificates import Authority
-from tests.handlers.client import exchange
+from tests.handlers.client import exchange, wait_until
 from tests.handlers.dialects import CHAT, MESSAGES, PATHS, ask, check_refusal, credentials
 from tests.handlers.documents import UPSTREAM_KEY, channel, document
 from tests.handlers.echo import Echo, answer_of
@@ -123,7 +123,9 @@ def test_a_file_that_is_gone_is_the_channels_fault_and_told(gateway, tls, author
     time.sleep(CHANGES_AFTER_S)
     answer = call(gateway, "untrusted")
     assert answer.status == 200, gateway.record(answer.call_id)
-    assert any("channel lost: its ca_file cannot be used" in x for x in gateway.log().splitlines())
+    told = "channel fails: channel=lost model=untrusted upstream_model=up error=ca_file"
+    told = f"{told} ca_file={other.ca_file} "
+    assert any(told in line for line in gateway.log().splitlines())
 
 
 def test_channel_test_goes_the_same_way(gateway, proxy, plain):
@@ -153,3 +155,16 @@ def eventually(ask_again, good, times=60):
             return answer
         threading.Event().wait(0.1)
     raise AssertionError(answer)
+
+
+def test_a_refused_key_is_checked_by_the_channels_own_way(gateway, tls, proxy):
+    """Last, for the key is aside then."""
+    before, asked = len(tls.requests), len(proxy.asked)
+    tls.answer = answer_of(401, {"error": {"message": "Incorrect API key provided"}})
+    assert call(gateway, "tunnel").status == 502
+    assert wait_until(lambda: "channel tunnel: upstream key 1 of 1 is refused" in gateway.log())
+    post, check = tls.requests[before:]
+    assert post.startswith("POST ") and check.startswith("GET /v1/models ")
+    assert ("authorization", f"Bearer {UPSTREAM_KEY}") in lines_of(check)
+    assert set(proxy.asked[asked:]) == {f"CONNECT upstream.test:{tls.port}"}
+    assert len(proxy.asked) == asked + 2

@@ -67,6 +67,8 @@ MODELS = [
      "max_output_tokens": MOST_OUTPUT},
     {"name": REPRICED, "price": TWO_PRICES},
 ]  # fmt: skip
+RIGHTFUL_OUTPUT = MAX_TOKENS + MAX_TOKENS // 8 + 64  # what may be reported beyond the bound
+ABSURD_OUTPUT = 1_000_000  # more of it than any model gives
 ABSURD_INPUT = 10_000_000  # more input than any model takes: the bound without a window
 MULTIPLIERS = {"all": "1", "dear": "1.5", "odd": "0.333333"}
 
@@ -270,6 +272,7 @@ class Case:
     model: str = SIMPLE
     group: str = "all"
     credit: str = CREDIT
+    bound: int | None = MAX_TOKENS  # of the output, as the client sets it; None: it does not
 
     @property
     def name(self):
@@ -296,6 +299,31 @@ def in_each(what, usages, counts=None, modes=BOTH_MODES, families=ALL, **more):
     ]  # fmt: skip
 
 
+BOUNDS = {CHAT: "max_tokens", RESPONSES: "max_output_tokens", MESSAGES: "max_tokens"}
+
+
+def bounded(body, family, bound):
+    """A body whose bound is this one; messages cannot do without: there none is 0."""
+    place = body["generationConfig"] if family == GENERATE else body
+    name = BOUNDS.get(family, "maxOutputTokens")
+    del place[name]
+    if bound is not None or family == MESSAGES:
+        place[name] = bound or 0
+    return body
+
+
+def thought(family, given, output, reasoning):
+    """The smallest usage with reasoning, of which some families do not count it as output."""
+    said = spelt(family, given, output if family == GENERATE else output + reasoning)
+    if family == GENERATE:
+        return {**said, "thoughtsTokenCount": reasoning}
+    if family == MESSAGES:
+        return {**said, "output_tokens_details": {"thinking_tokens": reasoning}}
+    whose = "completion" if family == CHAT else "output"
+    return {**said, f"{whose}_tokens_details": {"reasoning_tokens": reasoning}}
+
+
+THINKS = 5000  # tokens, far beyond the bound
 UNREADABLE = {
     "ten to the fifteenth": 10**15, "two to the sixty-fourth": 2**64, "negative": -5,
     "a word": "NaN", "a text": "12", "infinite": "Infinity", "a fraction": 1.5,
@@ -328,7 +356,20 @@ USAGE_CASES = [
     *in_each("corrected downwards", lambda f: [spelt(f, 20, n) for n in (1, 99, 44)],
              lambda f: counted(20, 44), modes=(STREAM,)),
     *in_each("beyond reason", lambda f: [spelt(f, BIG, BIG)],
-             lambda f: counted(ABSURD_INPUT, MAX_TOKENS), told=True),
+             lambda f: counted(ABSURD_INPUT, RIGHTFUL_OUTPUT), told=True),
+    *in_each("no bound", lambda f: [spelt(f, 9, 50_000)], lambda f: counted(9, 50_000),
+             bound=None),
+    *in_each("a bound of nothing", lambda f: [spelt(f, 9, 50_000)], lambda f: counted(9, 50_000),
+             bound=0),
+    *in_each("beyond reason without a bound", lambda f: [spelt(f, BIG, BIG)],
+             lambda f: counted(ABSURD_INPUT, ABSURD_OUTPUT), told=True, bound=None),
+    *in_each("a little beyond the bound", lambda f: [spelt(f, 9, RIGHTFUL_OUTPUT)],
+             lambda f: counted(9, RIGHTFUL_OUTPUT)),
+    *in_each("thoughts beyond the bound", lambda f: [thought(f, 9, 100, THINKS)],
+             lambda f: (9, 100, 0, 0, 0, THINKS), families=(CHAT,)),
+    *in_each("thoughts within the bound", lambda f: [thought(f, 9, 100, THINKS)],
+             lambda f: (9, 100, 0, 0, 0, RIGHTFUL_OUTPUT - 100), told=True,
+             families=(RESPONSES, MESSAGES, GENERATE)),
     *in_each("beyond the window", lambda f: [spelt(f, BIG, BIG)],
              lambda f: counted(WINDOW, MOST_OUTPUT), told=True, model=WINDOWED),
     *in_each("beyond a small wallet", lambda f: [spelt(f, BIG, BIG)],
@@ -382,6 +423,7 @@ def answered(gateway):
 
 def call(gateway, case):
     body = ask(case.family, case.model, f"[{case.name}]", case.stream)
+    body = bounded(body, case.family, case.bound)
     path = path_of(case.family, case.model, case.stream)
     return exchange(
         gateway.port, "POST", path, credentials(case.family, secret_of(case.name)), body

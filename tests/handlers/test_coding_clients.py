@@ -662,12 +662,13 @@ def test_no_refusal_makes_a_client_wait_long(refusals):
 @every_client
 @pytest.mark.parametrize("name", ["breaks off", "ends early"])
 def test_a_broken_stream_is_told_in_the_clients_way(gateway, client, name):
-    """Claude Code asks again without stream, Codex at `response.failed`, Gemini CLI at an error in
-    a chunk; none of them may take half an answer for a whole one."""
+    """Claude Code asks again without stream, Codex at `response.failed`, Gemini CLI at the bare
+    object behind the chunk; none of them may take half an answer for a whole one."""
     answer = scripted(client, name).to(gateway)
     message = check_stream_failure(answer, FAMILY_OF[client], "E26")
     assert message
-    last = data_of(events(answer.body)[-1])
+    ending = events(answer.body)[-1]
+    last = json.loads(ending) if client == GEMINI else data_of(ending)
     if client == CLAUDE:
         assert last["type"] == "error"
     elif client == CODEX:

@@ -9,9 +9,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from handlers.connection import LINGER_MAX_BYTES, PARSED_AT_ONCE_BYTES, QUEUED_MAX_BYTES
-from handlers.request import END, HEAD_MAX_BYTES, Request, RequestReader
+from handlers import request as request_module
+from handlers.connection import (
+    LINGER_MAX_BYTES,
+    LONG_LINGER_MAX_BYTES,
+    PARSED_AT_ONCE_BYTES,
+    QUEUED_MAX_BYTES,
+)
+from handlers.request import (
+    CHUNK_EXTENSIONS_MAX_BYTES,
+    END,
+    HEAD_MAX_BYTES,
+    Request,
+    RequestReader,
+)
 from tests.handlers.client import encode_head
+from tests.handlers.dialects import error_of
 from tests.handlers.test_server import Echo, acting, bound, held, serving, turns, until
 
 GET = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -188,6 +201,91 @@ async def test_chunks_may_have_extensions_and_trailers():
         peer = await served.peer(post(body, CHUNKED))
         answer = await peer.answer()
         assert answer.body.endswith(b"\n\nabc") and b"x-sum" not in answer.body
+
+
+@pytest.mark.parametrize("host", [
+    "x", "", "gateway.example", "gateway.example:8000", "gateway.example:", "127.0.0.1:80",
+    "[::1]", "[::1]:8000", "[fe80::1%25eth0]:80", "my_gateway", "a-b.example", "localhost.",
+    "b%C3%BC.example",
+])  # fmt: skip
+async def test_forms_of_a_host(host):
+    async with serving(ECHO) as served:
+        peer = await served.peer(f"GET /echo HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert (await peer.answer()).status == 200
+
+
+async def test_a_host_longer_than_any_name_is_refused_and_not_remembered():
+    async with serving(ECHO) as served:
+        known = request_module._host_fault.cache_info().currsize
+        host = b"h" * (request_module.HOST_MAX_CHARS + 1)
+        peer = await served.peer(b"GET /echo HTTP/1.1\r\nHost: %b\r\n\r\n" % host)
+        assert (await peer.answer()).status == 400
+        assert request_module._host_fault.cache_info().currsize == known
+
+
+def extended(extension, count, body=b"x"):
+    """A chunked body with the same extension in `count` of its chunks."""
+    return (b"%x%b\r\n%b\r\n" % (len(body), extension, body)) * count + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 7, 1000, 1 << 20])
+@pytest.mark.parametrize(("extension", "count", "passes"), [
+    (b";" + b"a" * (CHUNK_EXTENSIONS_MAX_BYTES - 32), 1, True),
+    (b";" + b"a" * (CHUNK_EXTENSIONS_MAX_BYTES + 32), 1, False),
+    (b";a=bc", CHUNK_EXTENSIONS_MAX_BYTES // 5 - 10, True),
+    (b";a=bc", CHUNK_EXTENSIONS_MAX_BYTES // 5 + 20, False),
+    (b";a", 10_000, False),
+    (b"", 10_000, True),
+])  # fmt: skip
+async def test_extensions_of_chunks_are_bounded_over_the_whole_body(
+    extension, count, passes, piece_bytes
+):
+    handler = acting(lambda handler, body: handler.respond(body))
+    async with serving({"/acted": handler}) as served:
+        peer = await served.peer()
+        data = post(extended(extension, count), CHUNKED, "/acted")
+        for at in range(0, len(data), piece_bytes):
+            await peer.send(data[at : at + piece_bytes])
+            if piece_bytes > 1 or at % 50 == 0:
+                await turns(1)
+        answer = await peer.answer()
+        if passes:
+            assert answer.body == b"x" * count
+        else:
+            assert "chunk extensions" in check_malformed(answer)
+            assert not any("complete" in one.events for one in handler.seen)
+
+
+async def test_what_is_behind_a_chunked_body_is_no_extension_of_it():
+    handler = acting(lambda handler, body: handler.respond(b"%d" % len(body)))
+    async with serving({"/acted": handler}) as served:
+        peer = await served.peer()
+        chunked = post(extended(b";a=b", 100, b"abc"), CHUNKED, "/acted")
+        plain = post(b"y" * 8000, {}, "/acted")
+        for _ in range(3):
+            await peer.send(chunked + plain + chunked)
+        for size in [300, 8000, 300] * 3:
+            assert (await peer.answer()).body == b"%d" % size
+
+
+@pytest.mark.parametrize(("path", "shape"), [
+    ("/v1/messages", "messages"),
+    ("/v1/responses", "responses"),
+    ("/v1/chat/completions", "chat_completions"),
+    ("/v1beta/models/m:generateContent", "generate_content"),
+    ("/v1beta/nothing", "generate_content"),
+])  # fmt: skip
+@pytest.mark.parametrize("fault", ["host", "coding", "extensions"])
+async def test_the_dialect_of_what_is_no_http_is_that_of_its_path(path, shape, fault):
+    line = f"POST {path} HTTP/1.{0 if fault == 'coding' else 1}\r\n".encode()
+    host = b"Host: a b\r\n" if fault == "host" else b"Host: x\r\n"
+    long = b"1;" + b"a" * 5000 + b"\r\nx\r\n" if fault == "extensions" else b""
+    async with serving() as served:
+        peer = await served.peer(line + host + _TE + b"\r\n" + long + b"0\r\n\r\n")
+        answer = await peer.answer()
+        assert (answer.status, answer.headers["connection"]) == (400, "close")
+        error_of(shape, answer.body, answer.call_id)
+        assert await peer.rest() == b""
 
 
 async def test_trailers_do_not_get_into_the_next_request():
@@ -370,7 +468,40 @@ MALFORMED = {
     "version 0.9": b"GET /echo HTTP/0.9\r\nHost: x\r\n\r\n",
     "no version": b"GET /echo\r\nHost: x\r\n\r\n",
     "FTP": b"GET /echo FTP/1.1\r\nHost: x\r\n\r\n",
+    "coding in 1.0": b"POST /echo HTTP/1.0\r\nHost: x\r\n" + _TE + b"\r\n" + _END,
+    "coding in 1.0, no host": b"POST /echo HTTP/1.0\r\n" + _TE + b"\r\n" + _END,
+    "coding in 1.0, kept": b"POST /echo HTTP/1.0\r\nConnection: keep-alive\r\n"
+    + _TE
+    + b"\r\n"
+    + _END,
     "no host": b"GET /echo HTTP/1.1\r\nX-A: 1\r\n\r\n",
+    **{
+        f"host {host!r}": b"GET /echo HTTP/1.1\r\nHost: " + host + b"\r\n\r\n"
+        for host in (
+            b"a b",
+            b"x y:80",
+            b"a\tb",
+            b"a\x01b",
+            b"a\x7fb",
+            b"user@x",
+            b"user:secret@x:80",
+            b"x/y",
+            b"x?y",
+            b"x#y",
+            b"http://x",
+            b"x:80:80",
+            b"x:port",
+            b"x:123456",
+            b"[::1",
+            b"::1",
+            b"[x y]",
+            b'"x"',
+            b"<x>",
+            b"x\\y",
+            b"\xe4.example",
+        )
+    },
+    "host in 1.0": b"GET /echo HTTP/1.0\r\nHost: a b\r\n\r\n",
     "two hosts": b"GET /echo HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
     "list of hosts": b"GET /echo HTTP/1.1\r\nHost: x, y\r\n\r\n",
     "TLS": bytes.fromhex("16030100c6010000c2030379") + bytes(200),
@@ -402,7 +533,7 @@ async def test_what_is_no_http_is_refused_and_the_connection_closed(name):
         assert await peer.rest() == b""
         peer.leave()
         await until(lambda: not served.server.connections)
-        assert not handler.seen
+        assert not any(one.events for one in handler.seen)
 
 
 @pytest.mark.parametrize("name", MALFORMED)
@@ -816,7 +947,7 @@ async def test_leaving_before_the_head(sent, reset):
         await until(lambda: served.server.connections)
         peer.leave(reset)
         await until(lambda: not served.server.connections)
-        assert not handler.seen
+        assert not any(one.events for one in handler.seen)
 
 
 @BOTH_WAYS
@@ -984,18 +1115,42 @@ async def test_a_client_still_sending_can_read_an_early_answer():
         await until(lambda: not served.server.connections)
 
 
-async def test_a_client_that_sends_on_and_on_is_closed():
+@pytest.mark.parametrize("size", [12_000_000, LONG_LINGER_MAX_BYTES])
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_client_that_reads_only_when_it_has_sent_all_sees_that_it_was_too_much(
+    size, chunked
+):
+    handler = acting(head_act=lambda handler: handler.check_size())
+    async with serving({"/acted": handler}, max_body_bytes=1 << 20) as served:
+        peer = await served.peer()
+        if chunked:
+            data = post(b"%x\r\n" % size, CHUNKED, "/acted")
+        else:
+            data = encode_head("POST", "/acted", {"Content-Length": str(size)})
+        await peer.send(data + bytes(size - len(data)))
+        answer = await peer.answer()
+        assert (answer.status, answer.headers["connection"]) == (413, "close")
+        assert b"larger than 1 MiB" in answer.body
+        assert await peer.rest() == b""
+        peer.leave()
+        await until(lambda: not served.server.connections)
+
+
+@pytest.mark.parametrize(("sent", "most_bytes"), [
+    (encode_head("POST", "/livez", {"Content-Length": str(1 << 30)}), LONG_LINGER_MAX_BYTES),
+    (b"nonsense\r\n", LINGER_MAX_BYTES),
+])  # fmt: skip
+async def test_a_client_that_sends_on_and_on_is_closed(sent, most_bytes):
     async with serving(max_body_bytes=1024) as served:
-        head = encode_head("POST", "/livez", {"Content-Length": str(1 << 30)})
-        peer = await served.peer(head)
-        assert (await peer.answer()).status == 405
+        peer = await served.peer(sent)
+        assert (await peer.answer()).status in (400, 405)
         sent = 0
         with pytest.raises(ConnectionError):
-            while sent < 10 * LINGER_MAX_BYTES:
+            while sent < 2 * most_bytes + (8 << 20):
                 await peer.send(bytes(65536))
                 sent += 65536
                 await turns(2)
-        assert LINGER_MAX_BYTES <= sent < 10 * LINGER_MAX_BYTES
+        assert most_bytes <= sent < most_bytes + (8 << 20)
         assert served.server.connections == 0
 
 

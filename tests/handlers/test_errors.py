@@ -90,14 +90,8 @@ def content(places, cells):
         channel(f"good-{family}", family, places["vendor"], {GOOD: "demo-small"}) for family in ALL
     ]
     channels += [
-        channel(
-            f"aside-{family}-{n}",
-            family,
-            places["vendor"],
-            {f"{ASIDE}-{family}": f"script.{words}"},
-        )
-        for family in ALL
-        for n, words in enumerate(("status=401", "status=429.retry_after=60"))
+        channel(f"aside-{f}", f, places["vendor"], {f"{ASIDE}-{f}": "demo-small"}, rpm=1)
+        for f in ALL
     ]
     for model, cell in own.items():
         channels += [
@@ -153,12 +147,12 @@ def cells_of(name):
 
 @pytest.fixture(scope="module")
 def usual(launch, places):
-    """Little patience; a key disabled, one whose only slot a stream has, and channels put aside."""
+    """Little patience; a key disabled, one whose slot a stream has, and channels at their limit."""
     made = launch(content(places, cells_of("usual")), SETTINGS)
     for family in ALL:
         body = ask(family, f"{ASIDE}-{family}")
         path = path_of(family, f"{ASIDE}-{family}")
-        assert exchange(made.port, "POST", path, credentials(family), body).status == 429
+        assert exchange(made.port, "POST", path, credentials(family), body).status == 200
     keys = json.loads(made.run("key", "list", "--json"))
     made.run("key", "disable", next(k["id"] for k in keys if k["name"] == "disabled"))
     headers = credentials(CHAT, SECRETS["disabled"])
@@ -350,7 +344,8 @@ def check_words(cell, message):
         assert re.fullmatch(says[3:], message), message
     else:
         assert message == says.format(model=cell.model, url=PUBLIC_URL)
-    assert "127.0.0.1" not in message and "sk-" not in message
+    assert "127.0.0.1" not in message
+    assert "sk-" not in message.replace("sk-slc-…", "")  # the caller's own key, but for its end
 
 
 # What the record says instead of the code that the client was told.
@@ -418,7 +413,7 @@ def documented_cells(text):
 
 
 # Whose message has an example in it: a field, a number, a path, words of a vendor.
-WITH_EXAMPLES = ("E07", "E12", "E15", "E20", "E21", "E22", "E31", "E35")
+WITH_EXAMPLES = ("E07", "E12", "E15", "E20", "E21", "E22", "E23", "E31", "E35")
 
 
 def test_the_document_says_what_is_sent():

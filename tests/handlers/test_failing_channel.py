@@ -121,8 +121,8 @@ class Upstream:
 
     async def _answer(self, reader, writer):
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
-        size = int(re.search(rb"content-length: (\d+)", head)[1])
-        request = await reader.readexactly(size)
+        size = re.search(rb"content-length: (\d+)", head)
+        request = await reader.readexactly(int(size[1])) if size else b""
         streamed = b'"stream":true' in request.replace(b" ", b"")
         way = self.way
         if way == "stalls":

@@ -6,10 +6,12 @@ import logging
 import sys
 import threading
 import time
+import warnings
 from types import SimpleNamespace
 
 import pytest
 
+from commands.log_lines import FORMS, json_line, text_line
 from handlers import logs
 from handlers.logs import LogThread
 
@@ -49,13 +51,14 @@ def stderr(monkeypatch):
 
 @pytest.fixture
 def started(stderr):
-    """started(json_lines, level) -> a thread that has the root logger."""
+    """started(form, level) -> a thread that has the root logger."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    hook = threading.excepthook
     threads = []
 
-    def start(json_lines=True, level="info"):
-        thread = LogThread(json_lines)
+    def start(form="json", level="info"):
+        thread = LogThread(FORMS[form])
         threads.append(thread)
         thread.start(level)
         return thread
@@ -66,6 +69,8 @@ def started(stderr):
         thread.stop()
     root.handlers[:] = handlers
     root.setLevel(level)
+    logging.captureWarnings(False)
+    threading.excepthook = hook
 
 
 def record(message, *args, level=logging.INFO, exc_info=None):
@@ -85,7 +90,7 @@ def failure():
 
 
 def test_a_json_line():
-    line = LogThread(True).format(record("call %s of %d", "x", 3, level=logging.WARNING))
+    line = LogThread(json_line).format(record("call %s of %d", "x", 3, level=logging.WARNING))
     assert json.loads(line) == {
         "at": "2023-11-14T22:13:20.042Z",
         "level": "warning",
@@ -95,7 +100,7 @@ def test_a_json_line():
 
 
 def test_a_text_line():
-    line = LogThread(False).format(record("call %s", "x"))
+    line = LogThread(text_line).format(record("call %s", "x"))
     assert line == "2023-11-14T22:13:20.042Z info sluice.test: call x"
 
 
@@ -112,18 +117,18 @@ ODD = [
 
 
 @pytest.mark.parametrize("message", ODD)
-@pytest.mark.parametrize("json_lines", [True, False])
-def test_a_record_is_one_line_whatever_it_holds(message, json_lines):
-    line = LogThread(json_lines).format(record(message))
+@pytest.mark.parametrize("form", FORMS)
+def test_a_record_is_one_line_whatever_it_holds(message, form):
+    line = LogThread(FORMS[form]).format(record(message))
     assert len(line.splitlines()) == 1
-    if json_lines:
+    if form == "json":
         assert json.loads(line)["message"] == message
     assert line.encode("utf-8", "backslashreplace")
 
 
-@pytest.mark.parametrize("json_lines", [True, False])
-def test_a_traceback_stands_in_the_line(json_lines):
-    line = LogThread(json_lines).format(record("failed", level=40, exc_info=failure()))
+@pytest.mark.parametrize("form", FORMS)
+def test_a_traceback_stands_in_the_line(form):
+    line = LogThread(FORMS[form]).format(record("failed", level=40, exc_info=failure()))
     assert len(line.splitlines()) == 1
     assert "failed | Traceback" in line and "ValueError: a bug" in line and "test_logs" in line
 
@@ -132,9 +137,9 @@ def test_a_traceback_stands_in_the_line(json_lines):
     ("message", "args"),
     [("%d", ("x",)), ("%s", ()), ("%s", ("a", "b")), ("%(name)s", ({"other": 1},)), ("%q", (1,))],
 )
-@pytest.mark.parametrize("json_lines", [True, False])
-def test_arguments_that_do_not_fit_fail_nobody(message, args, json_lines):
-    line = LogThread(json_lines).format(record(message, *args))
+@pytest.mark.parametrize("form", FORMS)
+def test_arguments_that_do_not_fit_fail_nobody(message, args, form):
+    line = LogThread(FORMS[form]).format(record(message, *args))
     assert message in line
 
 
@@ -204,3 +209,20 @@ def test_stop_does_not_wait_for_ever(started, stderr, monkeypatch):
     began = time.monotonic()
     thread.stop()
     assert time.monotonic() - began < 5
+
+
+def test_what_nobody_catches_is_a_line_too(started, stderr):
+    thread = started()
+    logs.sys.excepthook(*failure())
+    failing = threading.Thread(target=lambda: 1 / 0)
+    failing.start()
+    failing.join()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("careful", UserWarning, stacklevel=1)
+    thread.stop()
+    lines = [json.loads(line) for line in stderr.lines]
+    assert all(line["at"].endswith("Z") and line["level"] for line in lines)
+    assert [line["level"] for line in lines] == ["critical", "critical", "warning"]
+    for line, words in zip(lines, ("a bug", "ZeroDivisionError", "careful"), strict=True):
+        assert words in line["message"]

@@ -17,10 +17,11 @@ import pytest
 
 from conf.settings import ServerSettings, Settings
 from handlers.base import Deadlines, Site
-from handlers.connection import LINGER_S
+from handlers.connection import LINGER_S, LONG_LINGER_S
 from handlers.intake import BodyHandler
 from handlers.routes import ROUTES
 from handlers.server import DRAIN_IDLE_S, RelayServer
+from handlers.telemetry import Telemetry
 from tests.handlers.client import Answer, encode_head
 
 HOST = "127.0.0.1"
@@ -87,7 +88,12 @@ class Served:
 async def serving(routes=None, trusted=(), relay=None, listener=None, **settings):
     """A server with the handlers of `routes` beside the usual ones; checks that it logs nothing."""
     site = Site(
-        Settings(server=ServerSettings(**settings)), relay, Deadlines(), tuple(trusted), BASE_URL
+        settings=Settings(server=ServerSettings(**settings)),
+        relay=relay,
+        telemetry=Telemetry(-1, None),
+        bodies=Deadlines(),
+        trusted=tuple(trusted),
+        base_url=BASE_URL,
     )
     errors = Errors()
     logging.getLogger().addHandler(errors)
@@ -422,7 +428,7 @@ async def test_a_connection_that_fails_at_its_start_is_logged(monkeypatch):
 
 async def test_what_is_no_http_is_told_in_json():
     async with serving() as served:
-        status, headers, body = served.server.malformed("What came is no HTTP.")
+        status, headers, body = served.server.malformed("What came is no HTTP.", None)
         assert (status, dict(headers)["content-type"]) == (400, "application/json")
         assert b'"message":"What came is no HTTP."' in body
 
@@ -503,16 +509,50 @@ async def test_a_running_request_is_not_idle():
         assert await peer.rest() == b""
 
 
-async def test_an_answered_client_that_goes_on_sending_is_closed_after_two_seconds():
+def oversized(size=99999):
+    return encode_head("POST", "/livez", {"Content-Length": str(size)})
+
+
+@pytest.mark.parametrize(("sent", "lingers_s"), [
+    (oversized(), LONG_LINGER_S),
+    (b"GET /livez HTTP/3.0\r\n", LINGER_S),
+])  # fmt: skip
+async def test_an_answered_client_that_goes_on_sending_is_closed(sent, lingers_s):
     async with serving(max_body_bytes=1024) as served:
-        peer = await served.peer(encode_head("POST", "/livez", {"Content-Length": "99999"}))
-        assert (await peer.answer()).status == 405
-        for _ in range(LINGER_S):
+        peer = await served.peer(sent)
+        assert (await peer.answer()).status in (400, 405)
+        for _ in range(lingers_s):
             await peer.send(b"more")
             await served.pass_s(1)
             assert served.server.connections == 1
         await served.pass_s(1)
         await until(lambda: served.server.connections == 0)
+
+
+async def test_a_drain_waits_no_longer_for_who_goes_on_sending_than_for_others():
+    async with serving(max_body_bytes=1024) as served:
+        await (await served.peer(oversized())).answer()
+        served.server.drain()
+        await served.pass_s(LINGER_S + 1)
+        await until(lambda: served.server.connections == 0)
+
+
+async def test_only_some_may_go_on_sending_for_long():
+    with patch("handlers.server.LONG_LINGERS_MAX", 2):
+        async with serving(max_body_bytes=1024) as served:
+            peers = [await served.peer(oversized()) for _ in range(3)]
+            for peer in peers:
+                await peer.answer()
+            await served.pass_s(LINGER_S + 1)
+            await until(lambda: served.server.connections == 2)
+            assert await peers[2].rest() == b""  # the third one had the usual time
+            peers[0].leave()
+            await until(lambda: served.server.connections == 1)
+            last = await served.peer(oversized())
+            await last.answer()
+            await served.pass_s(LINGER_S + 1)
+            await turns()
+            assert served.server.connections == 2
 
 
 def reading(size):

@@ -54,6 +54,7 @@ SETTINGS = {
 CALLS_AT_ONCE = 32
 PLAIN, STREAM = "plain", "stream"
 BOTH_MODES = (PLAIN, STREAM)
+FLOOD_TOKENS_MAX = 8192  # of what a client did not ask for
 CHUNKS = 100  # of the answers that a client leaves
 UNKNOWN = "a-model-that-nobody-has"
 GONE = "client_gone"
@@ -71,6 +72,7 @@ class Way:
     client: str = "reads"
     paid: bool = False
     floods: bool = False  # the vendor says far more than it was allowed to
+    left: bool = False  # the vendor has the request, the client nothing of an answer
     credit: str = CREDIT
     key: tuple[tuple[str, str], ...] = ()
 
@@ -93,6 +95,7 @@ def leaves(name, client, script, outcome=GONE, **more):
 ONLY_STREAM = {"modes": (STREAM,)}
 BROKEN = {"modes": (STREAM,), "paid": True}
 FLOOD = {"script": "flood=64.ms=20", "floods": True, "paid": True, "modes": (STREAM,)}
+LEFT = {"left": True}
 LONG = f"ms=40.chunks={CHUNKS}"
 WAYS = [
     Way("ok", "ok", paid=True),
@@ -116,9 +119,9 @@ WAYS = [
     failed("an early end of the stream", "E26", "clean_end={at}", "upstream_truncated", **BROKEN),
     failed("silence in the stream", "E28", "stall={at}", "timeout", **BROKEN),
     leaves("left within the body", "sends half", ""),
-    leaves("left before the head", "waits", "stall_before_head"),
-    leaves("left after the head", "waits", "stall_after_head", **ONLY_STREAM),
-    leaves("left within the answer", "waits", "stall=50", modes=(PLAIN,)),
+    leaves("left before the head", "waits", "stall_before_head", **LEFT),
+    leaves("left after the head", "waits", "stall_after_head", **ONLY_STREAM, **LEFT),
+    leaves("left within the answer", "waits", "stall=50", modes=(PLAIN,), **LEFT),
     leaves("left after a tenth", "reads a tenth", LONG, **BROKEN),
     Way("left in a flood", GONE, client="reads a little", **FLOOD),
     leaves("left after the last byte", "reads and resets", "", "ok", paid=True),
@@ -349,6 +352,8 @@ def test_a_way_out_is_recorded_and_charged_once(case, played):
     check_error(case, record)
     if way.paid:
         check_paid(case, seen, record)
+    elif way.left:
+        check_left(seen, record)
     else:
         check_free(record)
     played.wallets.check(case.name, way.credit, [record])
@@ -377,20 +382,29 @@ def check_error(case, record):
         assert (record["error_code"], record["error_message"]) == (None, None)
 
 
+def check_left(seen, record):
+    """The vendor bills what it has read, and so does the gateway: as estimated."""
+    assert 0 < check_charged(record) < bound_of(seen)
+    assert seen.body_bytes // 5 < record["input_tokens"] <= seen.body_bytes // 2
+    assert (record["output_tokens"], record["usage_source"]) == (0, "estimated")
+
+
 def check_paid(case, seen, record):
     """What was delivered is charged: as the vendor counts it, else as it was seen to pass."""
     cost = check_charged(record)
-    assert 0 < cost < bound_of(seen)
-    assert (record["output_tokens"] == MAX_TOKENS) is case.way.floods
-    if record["usage_source"] == "reported":  # only a flood was charged less than it said
-        assert (record["reported_usage"] is not None) is case.way.floods
+    if case.way.floods:  # far beyond what the call had asked for, and held in the beginning
+        assert cost > bound_of(seen) and MAX_TOKENS < record["output_tokens"] <= FLOOD_TOKENS_MAX
+    else:
+        assert 0 < cost < bound_of(seen) and record["output_tokens"] < MAX_TOKENS
+    if record["usage_source"] == "reported" and not case.way.floods:
+        assert record["reported_usage"] is None
     if record["outcome"] == "ok":
         if case.family != CHAT or not case.stream:  # there the client has to ask for it
             counted = (record["input_tokens"], record["output_tokens"])
             assert counted == usage_in(case.family, seen.answer.body)
         assert record["usage_source"] == "reported"
     else:
-        assert record["input_tokens"] > 0 and 0 < record["output_tokens"] <= MAX_TOKENS
+        assert record["input_tokens"] > 0 and record["output_tokens"] > 0
         assert record["usage_source"] in sources_of_a_broken_stream(case.family)
     assert record["prices"]["input"] == PRICE["input"]
     assert record["prices"]["output"] == PRICE["output"]
@@ -564,7 +578,7 @@ def test_what_a_drain_ends_is_charged_as_far_as_it_came(case, ended):
         check_paid(case, seen, record)
     else:
         check_free(record)
-    ended.wallets.check(case.name, CREDIT, [record])
+    ended.wallets.check(case.name, case.way.credit, [record])
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in KILLED])
@@ -577,7 +591,7 @@ def test_what_a_kill_ends_is_charged_by_its_last_mark(case, ended):
     else:
         assert record["status"] is None
         check_free(record)
-    ended.wallets.check(case.name, CREDIT, [record])
+    ended.wallets.check(case.name, case.way.credit, [record])
 
 
 def test_the_books_of_a_node_that_was_drained_and_killed_are_right(ended):

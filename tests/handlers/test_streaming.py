@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from commands.supervisor import SECOND_SIGNAL_S
 from handlers.demo.server import raise_descriptor_limit
 from tests.handlers.client import (
     HOST,
@@ -58,7 +59,7 @@ RAW_MODEL = "raw-model"
 SPLITS = (None, 1, 7, 61)
 LEAVES_WITHIN_S = 2  # four times what is promised
 # What a call with the usual bound of its output can be held for, and so the most it can cost.
-MOST_DOLLARS = Decimal("0.01")
+MOST_DOLLARS = Decimal("0.13")  # 8192 tokens of a flood
 COUNT_PATH = "/v1/messages/count_tokens"
 
 
@@ -693,11 +694,12 @@ def test_a_client_that_leaves_closes_the_upstream(
     assert (record["outcome"], record["error_code"]) == ("client_gone", "client_gone")
     assert len(record["attempts"]) == 1
     cost = Decimal(record["cost"])
+    assert record["input_tokens"] > 0 and 0 < cost < MOST_DOLLARS
     if delivered:
-        assert record["input_tokens"] > 0 and record["status"] == 200
-        assert 0 < cost < MOST_DOLLARS
-    else:
-        assert cost == 0 and record["usage_source"] == "none" and record["status"] is None
+        assert record["status"] == 200
+    else:  # the vendor had read the request
+        assert (record["output_tokens"], record["usage_source"]) == (0, "estimated")
+        assert record["status"] is None
 
 
 @pytest.mark.parametrize("family", ALL)
@@ -909,8 +911,10 @@ def test_a_second_signal_ends_it(drained, vendor):
     with began(drained.port, CHAT, "[[demo ms=100 chunks=100000]]") as connection:
         assert wait_until(lambda: len(vendor.log()) == 1)
         connection.read_head()
+        before = drained.log().count('"draining"')
         drained.process.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
+        assert wait_until(lambda: drained.log().count('"draining"') > before)
+        time.sleep(SECOND_SIGNAL_S)
         drained.process.send_signal(signal.SIGTERM)
         answer = connection.read_chunk()  # what is in the pipe
         assert answer

@@ -5,10 +5,17 @@ import os
 
 import pytest
 
+from commands.log_lines import text_line
 from handlers import telemetry
-from handlers.telemetry import REPORT_MAX_BYTES, Telemetry
+from handlers.telemetry import REPORT_MAX_BYTES, UNRECORDED_MAX, Telemetry, Unrecorded
 from store.usage import Attempt, UsageRecord
 
+# The fields of a call's line that dashboards rely on.
+FIELDS = (
+    *("at", "level", "request_id", "family", "endpoint", "model", "group", "channel", "status"),
+    *("error_code", "outcome", "stream", "attempts", "ttft_ms", "duration_ms", "tokens", "cost"),
+    "client_ip",
+)
 CALL_ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
@@ -17,9 +24,10 @@ def record(**changes):
         "id": CALL_ID, "started_ms": 1, "user_id": "user-id", "user": "alice", "key_id": "key-id",
         "key_name": "laptop", "group": "gold", "endpoint": "/v1/messages", "family": "messages",
         "model": "m", "channel": "main", "stream": True, "status": 200, "input_tokens": 10,
-        "output_tokens": 20, "cost_nanos": 1_500_000_000, "ttft_ms": 30, "duration_ms": 1234,
-        "attempts": (Attempt("first"), Attempt("main")), "client_ip": "198.51.100.7",
-        "user_agent": "agent/1", "reported_usage": "{}", "client_request_id": "theirs",
+        "output_tokens": 20, "cache_read_tokens": 5, "cost_nanos": 1_500_000_000, "ttft_ms": 30,
+        "duration_ms": 1234, "attempts": (Attempt("first"), Attempt("main")),
+        "client_ip": "198.51.100.7", "user_agent": "agent/1", "reported_usage": "{}",
+        "client_request_id": "theirs",
     }  # fmt: skip
     return UsageRecord(**{**fields, **changes})
 
@@ -34,7 +42,7 @@ class Written(list):
 
 def made(json_lines=True, report_fd=-1):
     written = Written()
-    return Telemetry(report_fd, written.append, json_lines), written
+    return Telemetry(report_fd, written.append, None if json_lines else text_line), written
 
 
 # ---- lines of calls ------------------------------------------------------------------------------
@@ -46,25 +54,31 @@ def test_a_call_is_one_json_line_with_fixed_fields():
     told.flush()
     [line] = written.lines
     assert json.loads(line) == {
+        "at": "1970-01-01T00:00:01.235Z",
+        "level": "info",
         "event": "call",
-        "id": CALL_ID,
+        "request_id": CALL_ID,
         "user": "alice",
         "key_id": "key-id",
+        "family": "messages",
         "endpoint": "/v1/messages",
         "model": "m",
+        "group": "gold",
         "channel": "main",
-        "stream": True,
         "status": 200,
-        "outcome": "ok",
         "error_code": None,
+        "outcome": "ok",
+        "stream": True,
+        "attempts": 2,
+        "ttft_ms": 30,
+        "duration_ms": 1234,
+        "tokens": 35,
         "input_tokens": 10,
         "output_tokens": 20,
         "cost": "1.5",
-        "ttft_ms": 30,
-        "duration_ms": 1234,
-        "attempts": 2,
         "client_ip": "198.51.100.7",
     }
+    assert set(FIELDS) <= set(json.loads(line))
 
 
 def test_a_call_is_one_text_line():
@@ -72,9 +86,10 @@ def test_a_call_is_one_text_line():
     told.call_ended(record(model=None, channel=None, ttft_ms=None))
     told.flush()
     assert written == [
-        f"event=call id={CALL_ID} user=alice key_id=key-id endpoint=/v1/messages stream=True"
-        " status=200 outcome=ok input_tokens=10 output_tokens=20 cost=1.5 duration_ms=1234"
-        " attempts=2 client_ip=198.51.100.7\n".encode()
+        f"1970-01-01T00:00:01.235Z info call: request_id={CALL_ID} user=alice key_id=key-id"
+        " family=messages endpoint=/v1/messages group=gold status=200 outcome=ok stream=true"
+        " attempts=2 duration_ms=1234 tokens=35 input_tokens=10 output_tokens=20 cost=1.5"
+        " client_ip=198.51.100.7\n".encode()
     ]
 
 
@@ -102,7 +117,7 @@ def test_a_name_of_the_caller_cannot_make_a_line_or_a_field(name, json_lines):
     if json_lines:
         assert json.loads(block)["model"] == name
     else:
-        word = block.decode().partition(" model=")[2].rpartition(" channel=main ")[0]
+        word = block.decode().partition(" model=")[2].rpartition(" group=gold ")[0]
         assert word == name or json.loads(word) == name
         assert word.isprintable() and (word.startswith('"') or " " not in word)
 
@@ -121,7 +136,7 @@ def test_lines_are_gathered_until_the_flush():
 
 
 def test_calls_need_not_be_logged():
-    told = Telemetry(-1, None, True)
+    told = Telemetry(-1, None)
     told.call_ended(record())
     told.flush()
     assert told.dropped == 0
@@ -137,6 +152,40 @@ def test_lines_of_one_second_are_bounded(monkeypatch):
     told.call_ended(record())
     told.flush()
     assert len(written.lines) == 11
+
+
+UNKNOWN = Unrecorded(CALL_ID, "messages", "/v1/messages", 401, "invalid_api_key", "refused",
+                     "198.51.100.7")  # fmt: skip
+
+
+def test_a_request_without_a_record_has_a_line_of_the_same_form():
+    told, written = made()
+    told.call_ended(record())
+    told.not_recorded(UNKNOWN, 5)
+    told.flush()
+    call, line = map(json.loads, written.lines)
+    assert list(line) == list(call)
+    assert {name: value for name, value in line.items() if value} == {
+        "at": "1970-01-01T00:00:00.005Z", "level": "info", "event": "call", "request_id": CALL_ID,
+        "family": "messages", "endpoint": "/v1/messages", "status": 401, "outcome": "refused",
+        "error_code": "invalid_api_key", "cost": "0", "client_ip": "198.51.100.7",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("json_lines", [True, False])
+def test_such_lines_are_bounded_a_second(json_lines, caplog):
+    told, written = made(json_lines)
+    with caplog.at_level("INFO"):
+        for _ in range(UNRECORDED_MAX + 7):
+            told.not_recorded(UNKNOWN, 5)
+        told.flush()
+        assert len(written.lines) == UNRECORDED_MAX
+        assert [one.message for one in caplog.records] == [
+            "7 more requests without a known key or endpoint were refused"
+        ]
+        told.not_recorded(UNKNOWN, 5)
+        told.flush()
+    assert len(written.lines) == UNRECORDED_MAX + 1 and len(caplog.records) == 1
 
 
 # ---- reports -------------------------------------------------------------------------------------

@@ -17,10 +17,11 @@ from store.ids import new_ulid
 from store.journal import Journal
 from store.journal_lines import SEGMENT_BYTES, OpenLine, Sent, segment_path, segment_starts
 from store.pricing import Prices
-from store.usage import UsageRecord
+from store.usage import StoredAt, UsageRecord
 
 PRICES = Prices(10**9, 10**9, 0, 0, 0, 0, 0)
 NAMES = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
+ODD = random.Random(40).randbytes(40)  # the same in every process that collects tests
 
 
 def opened(call_id):
@@ -90,6 +91,19 @@ def test_open_calls_are_closed_and_closed_ones_are_left_alone(tmp_path):
     orphan.release()
 
 
+def test_what_a_lost_call_has_handed_out_is_in_its_record(tmp_path):
+    journal, place = Journal(tmp_path), StoredAt("ab" * 32, "C", "f")
+    call_id = new_ulid()
+    journal.open_call(opened(call_id))
+    journal.hand_out(call_id, "U", 3, Sent(200, "responses", "up", "main", stored=place))
+    die(journal)
+    orphan = adopt(tmp_path)
+    (record,) = closes(orphan, orphan.close_open_calls(0, "web-1"))
+    assert (record.stored, record.channel, record.output_tokens) == (place, "main", 3)
+    assert record.outcome == "gateway_lost"
+    orphan.release()
+
+
 def test_adoption_may_be_repeated(tmp_path):
     journal = Journal(tmp_path)
     for _ in range(5):
@@ -127,24 +141,90 @@ def test_an_adoption_killed_while_writing_is_completed(tmp_path, seed):
     orphan.release()
 
 
-def test_what_a_power_loss_left_behind_the_end_never_comes_to_life(tmp_path):
-    journal = Journal(tmp_path)
+def two_calls(folder):
+    """The journal of two calls whose process is gone, its path, and its second line's beginning."""
+    journal = Journal(folder)
     first, second = new_ulid(), new_ulid()
     journal.open_call(opened(first))
-    torn_at = journal.written_offset
+    begin = journal.written_offset
     journal.open_call(opened(second))
     journal.close_call(closed(second))
     journal.close_call(closed(first))
     die(journal)
-    with open(segment_path(tmp_path, journal.id, 0), "r+b") as segment:
-        segment.seek(torn_at + 20)
-        segment.write(bytes(40))
+    return journal, segment_path(folder, journal.id, 0), begin
+
+
+def overwrite(path, place, data):
+    with open(path, "r+b") as segment:
+        segment.seek(place)
+        segment.write(data)
+
+
+@pytest.mark.parametrize("hole", [b"\0" * 40, b"?" * 40, ODD])
+def test_what_lies_behind_damaged_lines_counts(tmp_path, hole):
+    journal, path, begin = two_calls(tmp_path)
+    overwrite(path, begin + 20, hole)
     orphan = adopt(tmp_path)
     end = orphan.close_open_calls(0, "web-1")
-    records = closes(orphan, SEGMENT_BYTES)
-    assert [(record.id, record.outcome) for record in records] == [(first, "gateway_lost")]
-    content = segment_path(tmp_path, journal.id, 0).read_bytes()
-    assert content[end:].strip(b"\0") == b""
+    assert end == journal.written_offset
+    found = orphan.reader.read_closed(0, end, 10)
+    assert [record.outcome for record in found.records] == ["ok", "ok"]
+    assert found.damaged and not orphan.damaged
+    orphan.release()
+
+
+@pytest.mark.parametrize("cut", [1, 20, 60])
+def test_a_torn_end_is_wiped_and_no_damage(tmp_path, cut):
+    """Whether it was not written to its end, or a page of it is missing."""
+    for number, missing in enumerate((slice(cut, None), slice(0, cut))):
+        journal, path, begin = two_calls(tmp_path / str(number))
+        last = bytearray(path.read_bytes()[begin : journal.written_offset])
+        line = last[: last.find(b"\n") + 1]
+        line[missing] = bytes(len(line[missing]))
+        overwrite(path, begin, bytes(line.ljust(len(last), b"\0")))
+        orphan = adopt(tmp_path / str(number))
+        end = orphan.close_open_calls(0, "web-1")
+        found = orphan.reader.read_closed(0, end, 10)
+        assert [record.outcome for record in found.records] == ["gateway_lost"]
+        assert not (found.damaged or orphan.damaged)
+        assert path.read_bytes()[end:].strip(b"\0") == b""
+        orphan.release()
+
+
+def test_a_damaged_close_line_at_the_end_leaves_its_call_lost_and_is_shown(tmp_path):
+    journal, path, _ = two_calls(tmp_path)
+    overwrite(path, journal.written_offset - 30, b"x")
+    orphan = adopt(tmp_path)
+    end = orphan.close_open_calls(0, "web-1")
+    found = orphan.reader.read_closed(0, end, 10)
+    assert [record.outcome for record in found.records] == ["ok", "gateway_lost"]
+    [damage] = found.damaged
+    assert damage.whole and damage.end == journal.written_offset
+    orphan.release()
+
+
+def test_damage_that_the_store_has_passed_is_shown_once(tmp_path):
+    journal, path, begin = two_calls(tmp_path)
+    overwrite(path, begin + 50, b"x")
+    orphan = adopt(tmp_path)
+    for _ in range(2):
+        end = orphan.close_open_calls(journal.written_offset, "web-1")
+        [damage] = orphan.damaged
+        assert damage.end > begin
+        assert not orphan.reader.read_closed(journal.written_offset, end, 10).damaged
+    orphan.release()
+
+
+def test_a_journal_of_a_version_without_checksums_is_adopted(tmp_path):
+    journal, path, _ = two_calls(tmp_path)
+    lines = path.read_bytes()[: journal.written_offset].splitlines(keepends=True)[:3]
+    older = b"".join(line[:-10] + b"\n" for line in lines)
+    path.write_bytes(older.ljust(SEGMENT_BYTES, b"\0"))
+    orphan = adopt(tmp_path)
+    end = orphan.close_open_calls(0, "web-1")
+    found = orphan.reader.read_closed(0, end, 10)
+    assert [record.outcome for record in found.records] == ["ok", "gateway_lost"]
+    assert not (found.damaged or orphan.damaged)
     orphan.release()
 
 

@@ -1,7 +1,7 @@
 """Audit rows: complete, in order, without secrets."""
 
 from store import audit
-from store.database import transaction
+from store.database import database_ms, transaction
 
 
 def test_rows_come_back_newest_first_with_secrets_masked(database):
@@ -13,7 +13,7 @@ def test_rows_come_back_newest_first_with_secrets_masked(database):
     ]
     for act in acts:
         transaction(database, lambda act=act: audit.write(database, act))
-        while audit.now_ms() == audit.entries(database, 1)[0]["at_ms"]:
+        while database_ms(database) == audit.entries(database, 1)[0]["at_ms"]:
             pass
     rows = audit.entries(database, 10)
     assert [row["action"] for row in rows] == ["update", "create"]

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from store import database as database_module
 from store.catalog import (
     EMPTY,
     Channel,
@@ -17,6 +18,7 @@ from store.catalog import (
 from store.changes import current_version
 from store.cipher import Cipher
 from store.database import execute, transaction
+from store.ids import now_ms
 from store.keys import digests, find_key
 from store.pricing import Prices
 
@@ -231,3 +233,17 @@ def test_it_cannot_be_altered(snapshot):
         snapshot.groups = {}
     with pytest.raises(dataclasses.FrozenInstanceError):
         snapshot.channels[0].enabled = False
+
+
+def test_a_price_is_in_force_at_once_whatever_the_clocks_say(
+    editor, applied, database, cipher, monkeypatch
+):
+    """The database's clock is ahead of this process's."""
+    five_minutes_ms = 300_000
+    ahead = f"{database_module._MYSQL_CLOCK} + {five_minutes_ms}"
+    monkeypatch.setattr(database_module, "_MYSQL_CLOCK", ahead)
+    editor.set_fields("model", "claude", {"price.input": "7"})
+    loaded = load_snapshot(database, cipher)
+    prices = loaded.models["claude"].prices_at(now_ms())
+    assert prices is not None and prices.input == 7 * 10**9
+    assert abs(loaded.read_ms - database_module.database_ms(database)) < 60_000

@@ -7,10 +7,10 @@ from store.cipher import Cipher, Unreadable
 
 def test_what_is_sealed_opens_again_and_looks_different_each_time():
     cipher = Cipher(["one"])
-    tokens = {cipher.encrypt("sk-ü") for _ in range(3)}
+    tokens = {cipher.encrypt("sk-secret-ü") for _ in range(3)}
     assert len(tokens) == 3
-    assert {cipher.decrypt(token) for token in tokens} == {"sk-ü"}
-    assert not any("sk-" in token for token in tokens)
+    assert {cipher.decrypt(token) for token in tokens} == {"sk-secret-ü"}
+    assert not any("sk-secret" in token for token in tokens)
 
 
 def test_another_key_or_an_altered_token_opens_nothing():

@@ -71,7 +71,7 @@ def code(make):
 
 @pytest.fixture
 def later(monkeypatch):
-    return lambda ms: monkeypatch.setattr(codes, "now_ms", lambda: now_ms() + ms)
+    return lambda ms: monkeypatch.setattr(codes, "database_ms", lambda db: now_ms() + ms)
 
 
 # The text of a code.
@@ -164,7 +164,7 @@ def test_each_change_has_its_audit_row_with_before_and_after(db, make, monkeypat
     code = make(1, 10**9)[0]
     at_ms = now_ms()
     at = codes.rfc3339(at_ms)
-    monkeypatch.setattr(codes, "now_ms", lambda: at_ms)
+    monkeypatch.setattr(codes, "database_ms", lambda db: at_ms)
     set_fields(db, code.id, {"amount": "2", "expires_at": ""}, "rita")
     set_fields(db, code.id, {"amount": "2", "expires_at": FAR}, "rita")
     for change in MANY:

@@ -5,6 +5,7 @@ import sqlite3
 import stat
 import threading
 import time
+from urllib.parse import quote
 
 import peewee
 import pymysql
@@ -12,17 +13,23 @@ import pytest
 
 from store import database as module
 from store.database import (
+    CLOCKS_AGREE_MS,
     classify,
+    database_ms,
     discard,
     execute,
     executemany,
     insert_columns,
     is_mysql,
+    lead_of,
     open_database,
+    place,
     snapshot_read,
     transaction,
 )
 from store.errors import Conflict, OutcomeUnknown, StoreError, StoreUnavailable
+from store.ids import now_ms
+from tests.ports import free_port
 
 
 @pytest.fixture
@@ -78,7 +85,7 @@ def test_a_mysql_url_is_decoded():
     db = open_database("mysql://us%40er:p%2Fw@db.example:3307/name")
     assert db.database == "name"
     parameters = db.connect_params
-    assert (parameters["user"], parameters["password"]) == ("us@er", "p/w")
+    assert (parameters["user"], parameters["password"]) == ("us@er", b"p/w")
     assert (parameters["host"], parameters["port"]) == ("db.example", 3307)
     assert parameters["connect_timeout"] and parameters["read_timeout"]
     assert parameters["write_timeout"]
@@ -354,3 +361,44 @@ def test_names_of_other_errors():
     assert str(classify(pymysql.err.OperationalError(2003, "refused"))) == "refused (2003)"
     same = StoreError("x")
     assert classify(same) is same
+
+
+def test_a_password_may_hold_any_character(mariadb):
+    url = mariadb.fresh_url()
+    password = "p@/€🔑"
+    mariadb.run(f"CREATE USER 'anybody'@'%' IDENTIFIED BY '{password}'")
+    mariadb.run("GRANT ALL ON *.* TO 'anybody'@'%'")
+    db = open_database(url.replace("root@", f"anybody:{quote(password, safe='')}@"))
+    assert transaction(db, lambda: execute(db, "SELECT 1").fetchone()) == (1,)
+    discard(db)
+
+
+def test_the_database_tells_the_time_in_utc(empty_database):
+    began_ms = now_ms()
+    for zone in ("+00:00", "-07:30"):
+        if is_mysql(empty_database):
+            execute(empty_database, "SET SESSION time_zone = ?", (zone,))
+        at_ms = database_ms(empty_database)
+        assert began_ms - 1000 <= at_ms <= now_ms() + 1000
+        assert transaction(empty_database, lambda: database_ms(empty_database)) >= at_ms
+
+
+def test_clocks_that_agree_have_no_lead():
+    assert lead_of(now_ms()) == 0
+    assert abs(lead_of(now_ms() + 60_000) - 60_000) < CLOCKS_AGREE_MS
+    assert abs(lead_of(now_ms() - 60_000) + 60_000) < CLOCKS_AGREE_MS
+
+
+def test_messages_name_the_file_or_the_host_and_never_the_password(tmp_path):
+    missing = tmp_path / "none" / "sluice.db"
+    port = free_port()
+    for url, where in (
+        (f"sqlite:///{missing}", str(missing)),
+        (f"mysql://gateway:s3cretpw@127.0.0.1:{port}/books", f"127.0.0.1:{port}/books"),
+    ):
+        db = open_database(url)
+        with pytest.raises(StoreUnavailable) as caught:
+            transaction(db, lambda db=db: execute(db, "SELECT 1"))
+        assert str(caught.value).startswith(f"{where}: ")
+        assert str(caught.value).count(where) == 1 and "s3cretpw" not in str(caught.value)
+        assert place(db) == where

@@ -98,9 +98,12 @@ def test_all_faults_at_once_with_the_nearest_name(faults):
     ("text", "hint"),
     [
         ("a = ", "not TOML"),
-        ("[[user]]\nname = 'a'\nname = 'b'", "not TOML"),
+        ("[[user]]\nname = 'a'\nname = 'b'", 'line 3: the key "name" is there twice'),
+        ("[[model]]\n[model.price]\n[model.price]\n", "line 3: the table [model.price] is there"),
         ("{", "not JSON"),
         ('{"user": [], "user": []}', '"user" is there twice'),
+        ('[[user]]\nname = "a"\nname = "b"\n', 'line 3: the key "name" is there twice'),
+        ('[[user]]\nname = "a"\nname = "b"', 'line 3: the key "name" is there twice'),
         ('{"user": [{"name": "a", "role": "admin", "role": "member"}]}', '"role" is there twice'),
         ("{" * 100_000, "not JSON"),
         ('{"a":' * 100_000, "not JSON"),

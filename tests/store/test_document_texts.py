@@ -206,3 +206,14 @@ def test_ca_files(tmp_path):
     ):
         with pytest.raises(ValueError, match=hint):
             texts.ca_file(path)
+
+
+@pytest.mark.parametrize(("value", "said"), [
+    ("10.0.0.1/8", "the network is 10.0.0.0/8, the address alone 10.0.0.1"),
+    ("10.0.0", "write an address, as 192.0.2.7, or a network, as 192.0.2.0/24"),
+    ("10.0.0.0/33", "write an address"),
+])  # fmt: skip
+def test_what_is_wrong_with_a_network(value, said):
+    with pytest.raises(ValueError, match=r"192|prefix") as caught:
+        texts.network(value)
+    assert said in str(caught.value)

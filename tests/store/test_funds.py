@@ -421,3 +421,25 @@ def test_what_was_ordered_before_a_change_goes_back_as_well(db, process, alice):
 def test_no_money_for_calls_with_no_cost(process, bob):
     assert process.funds.try_hold(bob.payment, 0).parts == ()
     assert process.funds.held() == {}
+
+
+def test_a_hold_takes_over_another_of_the_same_payment(db, process, alice):
+    """In the order of the payers, whoever came in first; settled once, for both."""
+
+    async def main():
+        key = key_of(alice.id, limit_window="never")
+        limit_spending(db, key, 900)
+        payment = payment_of(key, now_ms())
+        first = await process.funds.hold(payment, 300, 300)
+        extra = await process.funds.hold(payment, 500, 500)
+        assert not first.raised
+        first.add(extra)
+        assert (first.amount_nanos, first.raised, extra.settled) == (800, True, True)
+        assert first.parts == (Charge("wallet", 800),)
+        assert process.funds.held() == {alice.id: 800, payment.limit.id: 800}
+        assert process.funds.settle(first, 700) == (Charge("wallet", 700),)
+        assert process.funds.held() == {alice.id: 0, payment.limit.id: 0}
+        with pytest.raises(RuntimeError):
+            process.funds.settle(extra, 0)
+
+    run(main())

@@ -6,9 +6,8 @@ import pytest
 
 from store import audit, keys
 from store.changes import read_changes
-from store.database import transaction
+from store.database import database_ms, transaction
 from store.errors import Conflict, NotFound, Refused
-from store.ids import now_ms
 from store.keys import Rotation, find_key, make_secret, revoke, rotate, set_key_enabled
 
 ALICE = "sk-given-0123456789"
@@ -95,11 +94,11 @@ def test_narrowing_of_a_key(editor, read, applied, look):
 
 
 def test_rotation_keeps_the_old_secret_for_a_while(database, look, key, pepper):
-    before = now_ms()
+    before = database_ms(database)
     fresh = rotate(database, key[0], Rotation([pepper], overlap_s=60), "tester")
     assert look(fresh).valid_until_ms is None
     until = look(key[1]).valid_until_ms
-    assert before + 60_000 <= until <= now_ms() + 60_000
+    assert before + 60_000 <= until <= database_ms(database) + 60_000
     later = rotate(database, key[0], Rotation([pepper], overlap_s=3600), "tester")
     assert look(key[1]).valid_until_ms == until
     assert look(later).id == look(fresh).id == key[0]
@@ -108,7 +107,7 @@ def test_rotation_keeps_the_old_secret_for_a_while(database, look, key, pepper):
 def test_rotation_without_overlap_ends_the_old_secret(database, look, key, pepper):
     given = "given-for-rotation-1"
     assert rotate(database, key[0], Rotation([pepper], secret=given), "tester") == given
-    assert look(key[1]).valid_until_ms <= now_ms()
+    assert look(key[1]).valid_until_ms <= database_ms(database)
     rotate(database, key[0], Rotation([pepper]), "tester")
     assert look(key[1]) is None
     row = next(row for row in audit.entries(database, 5) if row["action"] == "rotate")
@@ -175,7 +174,7 @@ def test_a_limit_has_a_window(editor, look, key):
     assert look(key[1]).limit_window == "never"
 
 
-def test_a_key_has_the_subscriptions_of_its_user(editor, look, key):
+def test_a_key_has_the_subscriptions_of_its_user(database, editor, look, key):
     for name, window in (("a", "day"), ("b", "week"), ("c", "month"), ("d", "day")):
         editor.create("plan", name, {"quota": "1", "window": window})
     for name, ends in (("a", "2090"), ("b", "2080"), ("c", "2090")):
@@ -189,7 +188,7 @@ def test_a_key_has_the_subscriptions_of_its_user(editor, look, key):
     together = [(one.id, one.plan) for one in found[2:]]
     assert together == sorted(together) and {plan for _, plan in together} == {"a", "c"}
     assert found[0].starts_ms == 3_155_760_000_000 and found[0].expires_ms == 3_313_526_400_000
-    assert found[1].starts_ms <= now_ms() and len(found[1].id) == 26
+    assert found[1].starts_ms <= database_ms(database) and len(found[1].id) == 26
 
 
 def test_subscriptions_that_give_nothing_are_left_out(editor, look, key):

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
+from store import database as database_module
 from store.accounts import payment_of
 from store.books import verify
-from store.database import execute, transaction
+from store.database import execute, is_mysql, transaction
 from store.errors import NotFound, Refused
 from store.ids import now_ms
 from store.lease_upkeep import NODE_ALIVE_MS, NODE_SILENT_MS, release_node
@@ -106,3 +107,18 @@ def test_a_node_that_comes_back_is_booked_without_its_lease(database, lender, al
     view = show(database, "alice")
     assert (view.balance_nanos, view.leased_nanos) == (920, 0)
     assert verify(database) == []
+
+
+def test_the_clock_of_a_machine_makes_no_node_silent(database, lender, monkeypatch):
+    """That of the one that reports is wrong, then that of the one that judges."""
+    if not is_mysql(database):
+        pytest.skip("SQLite serves one machine")
+    for wrong_ms in (-NODE_SILENT_MS * 2, NODE_SILENT_MS * 2):
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                database_module, "now_ms", lambda wrong_ms=wrong_ms: now_ms() + wrong_ms
+            )
+            note_seen(database, "web-1")
+        assert verify(database) == []
+        with pytest.raises(Refused, match="stop it first"):
+            release_node(database, "web-1")

@@ -17,6 +17,7 @@ from store.pricing import (
     PRICE_NAMES,
     AmountError,
     Prices,
+    affordable_tokens,
     bound_nanos,
     cost_nanos,
     format_money,
@@ -225,6 +226,17 @@ def test_a_bound_beyond_a_bigint_is_an_error():
         bound_nanos(MAX_BIGINT, 0, Prices(2 * 10**6, 0, 0, 0, 0, 0, 0), 10**6)
 
 
+def test_how_many_tokens_an_amount_pays_for():
+    prices, ppm = Prices(0, 3 * 10**9, 0, 0, 0, 0, 0), 1_500_000
+    for nanos in (0, 1, 4499, 4500, 10**9):
+        tokens = affordable_tokens(nanos, prices.output, ppm)
+        assert (
+            bound_nanos(0, tokens, prices, ppm) <= nanos < bound_nanos(0, tokens + 1, prices, ppm)
+        )
+    assert affordable_tokens(-4500, prices.output, ppm) == -1
+    assert affordable_tokens(0, 0, ppm) == affordable_tokens(5, 7, 0) == MAX_BIGINT
+
+
 def test_overflow_and_negative_counts_are_errors():
     dear = Prices(MAX_BIGINT, 0, 0, 0, 0, 0, 0)
     assert cost_nanos(Tokens(10**6), dear, 10**6) == MAX_BIGINT
@@ -253,7 +265,24 @@ def test_money_is_read_exactly(text, nanos):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "-1", "+1", ".5", "5.", "1e3", "1,5", " 1", "1 ", "1_0", "NaN", "٣", "1.2.3", "0x", "1\n"],
+    [
+        "",
+        "-",
+        "--1",
+        "+1",
+        ".5",
+        "5.",
+        "1e3",
+        "1,5",
+        " 1",
+        "1 ",
+        "1_0",
+        "NaN",
+        "٣",
+        "1.2.3",
+        "0x",
+        "1\n",
+    ],
 )
 def test_what_is_no_amount_is_refused(text):
     with pytest.raises(AmountError, match="no amount"):
@@ -269,6 +298,8 @@ def test_too_fine_and_too_large_are_refused():
         parse_money("9223372036.854775808")
     with pytest.raises(AmountError, match="no price"):
         parse_price("9" * 5_000)
+    with pytest.raises(AmountError, match=r"price -1\.5 must not be negative"):
+        parse_price("-1.5")
 
 
 def test_formats_are_canonical():

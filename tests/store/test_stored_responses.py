@@ -6,8 +6,16 @@ from store import stored_responses
 from store.books import Batch, apply_batch
 from store.database import execute, snapshot_read, transaction
 from store.ids import new_ulid, ulid
-from store.journal_lines import MarkLine, OpenLine, Sent, lost_record
-from store.stored_responses import KEPT_MS, find_stored, forget_expired, mark_of, note_stored
+from store.journal_lines import HandedLine, MarkLine, OpenLine, Sent, lost_record
+from store.stored_responses import (
+    GONE_MS,
+    KEPT_MS,
+    LAGGING_MS,
+    find_stored,
+    forget_expired,
+    mark_of,
+    note_stored,
+)
 from store.usage import StoredAt, UsageRecord
 from store.usage_queries import verify
 
@@ -30,7 +38,7 @@ def note(db, *records):
 
 
 def find(db, user_id=ANN, mark=MARK, at_ms=MADE_MS):
-    return find_stored(db, user_id, mark, at_ms)
+    return find_stored(db, "web-1", user_id, mark, at_ms).place
 
 
 def count(db):
@@ -99,6 +107,51 @@ def test_it_comes_with_the_record_and_only_once(database):
     with pytest.raises(KeyError):
         transaction(database, broken)
     assert find(database) == made.stored
+
+
+def handed(stored, user_id=ANN):
+    return HandedLine(new_ulid(), MADE_MS, 0, True, Sent(200, stored=stored), user_id)
+
+
+def test_what_a_running_call_has_handed_out_is_known_before_its_record(database):
+    stored = StoredAt(MARK, "A", "1")
+    transaction(database, lambda: note_stored(database, (), [handed(stored)]))
+    assert (find(database), find(database, BOB)) == (stored, StoredAt(MARK))
+    note(database, record(stored))
+    assert count(database) == 1
+    lines = [handed(stored), handed(None)]
+    transaction(database, lambda: note_stored(database, [record(StoredAt(MARK))], lines))
+    assert find(database) is None  # deleted in the same batch
+
+
+@pytest.mark.parametrize(
+    ("behind_ms", "open_journal", "told"),
+    [
+        (0, True, "soon"),
+        (-5000, True, "soon"),
+        (LAGGING_MS - 1, True, "soon"),
+        (LAGGING_MS + 1, True, "overdue"),
+        (LAGGING_MS + 1, False, "none"),
+        (GONE_MS + 1, True, "none"),
+    ],
+)
+def test_other_nodes_may_have_to_tell_of_it(database, behind_ms, open_journal, told):
+    def work():
+        insert = 'INSERT INTO "nodes" ("name", "seen_ms") VALUES (?, ?)'
+        execute(database, insert, ("web-1", MADE_MS))
+        execute(database, insert, ("web-2", MADE_MS - behind_ms))
+        insert = (
+            'INSERT INTO "journals" ("id", "node", "offset", "opened_ms", "finished_ms")'
+            " VALUES (?, ?, 0, 0, ?)"
+        )
+        execute(database, insert, (new_ulid(), "web-1", None))
+        execute(database, insert, (new_ulid(), "web-2", None if open_journal else 1))
+        execute(database, insert, (new_ulid(), "web-2", 1))
+
+    transaction(database, work)
+    found = find_stored(database, "web-1", ANN, MARK, MADE_MS)
+    assert (found.place, found.elsewhere) == (None, told)
+    assert find_stored(database, "web-3", ANN, MARK, MADE_MS).elsewhere == "none"
 
 
 def test_a_lost_call_leaves_what_its_mark_says():

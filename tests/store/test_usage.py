@@ -5,6 +5,7 @@ import io
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from store.database import execute, insert_columns, transaction
@@ -69,7 +70,10 @@ def full_record():
         reported_usage='{"input_tokens":1}',
         ttft_ms=7,
         duration_ms=8,
-        attempts=(Attempt("a", None, "refused", 3), Attempt("main", 200, None, 5)),
+        attempts=(
+            Attempt("a", None, "refused", 3, "nobody listens"),
+            Attempt("main", 200, None, 5),
+        ),
         client_request_id="c-1",
         upstream_request_id="u-1",
         client_ip="10.0.0.1",
@@ -102,6 +106,7 @@ def test_the_public_form_has_every_field_in_order():
         "channel": "a",
         "status": None,
         "error": "refused",
+        "detail": "nobody listens",
         "ms": 3,
     }
     assert public["reported_usage"] == {"input_tokens": 1}
@@ -111,6 +116,20 @@ def test_the_public_form_has_every_field_in_order():
         name: getattr(full_record(), name) for name in same
     }
     assert "user_id" not in public
+
+
+def test_attempts_of_older_records_and_journals_are_read():
+    text = '[{"channel":"a","status":null,"error":"connect","ms":3},{"channel":"b","status":200}]'
+    public = to_public(as_row(full_record()) | {"attempts": text})
+    assert public["attempts"] == [
+        {"channel": "a", "status": None, "error": "connect", "detail": None, "ms": 3},
+        {"channel": "b", "status": 200, "error": None, "detail": None, "ms": 0},
+    ]
+    line = msgspec.json.encode(full_record())
+    old = line.replace(b',"detail":"nobody listens"', b"")
+    assert old != line
+    [before, after] = (msgspec.json.decode(one, type=UsageRecord) for one in (old, line))
+    assert before.attempts[0].detail is None and after == full_record()
 
 
 def test_the_day_of_a_row_is_that_of_its_id():
@@ -194,7 +213,7 @@ def test_clipping_keeps_numbers_and_money_and_makes_texts_sound():
     record.error_message = "x" * 5_000 + "\ud800"
     record.model = "\udfff"
     record.reported_usage = '"' + "y" * 5_000 + '"'
-    record.attempts = (Attempt("main", 500, "z" * 5_000, 1),) * 100
+    record.attempts = (Attempt("main", 500, "z" * 5_000, 1, "y" * 5_000),) * 100
     short = clipped(record)
     assert short.error_message == "x" * 1000
     assert short.model == "?"

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from store import breakers, stored_responses
+from store import breakers, status_sums, stored_responses
 from store import database as database_module
 from store import funds as funds_module
 from store import writer as writer_module
@@ -36,7 +36,7 @@ from store.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from store.funds import Funds
 from store.ids import new_ulid, now_ms
 from store.journal import Journal
-from store.journal_lines import OpenLine, Sent
+from store.journal_lines import OpenLine, Sent, segment_path, with_check
 from store.leases import Order
 from store.migrate import up
 from store.nodes import last_seen
@@ -481,7 +481,8 @@ def test_status_that_cannot_be_kept_does_not_stop_the_writing(
     def broken(*_):
         raise RuntimeError("no status today")
 
-    monkeypatch.setattr(breakers, "show", broken)
+    monkeypatch.setattr(status_sums, "fold", broken)
+    monkeypatch.setattr(writer_module, "UPKEEP_FIRST_S", 0.0)
     desk = desks().start()
     call_id = desk.call(alice)
     wait_for(lambda: [row["id"] for row in rows(database)] == [call_id])
@@ -538,6 +539,18 @@ def test_a_database_that_is_not_there_at_the_start(empty_database, database_url,
     wait_for(lambda: desk.writer.state == UP)
     wait_for(lambda: len(rows(empty_database)) == 1)
     assert desk.stop()
+    discard(desk.db)
+
+
+def test_a_process_that_never_had_the_store_leaves_nothing_to_wait_for(
+    empty_database, database_url, tmp_path
+):
+    finished = []
+    desk = Desk(database_url, tmp_path / "journal", finished=finished.append).start()
+    wait_for(lambda: desk.writer.trouble)
+    assert desk.stop()
+    assert finished == [desk.journal.id]
+    assert not list((tmp_path / "journal").glob(f"{desk.journal.id}*"))
     discard(desk.db)
 
 
@@ -603,8 +616,54 @@ def test_the_dead_leave_where_their_responses_are_stored(database, desks, alice)
     dead.kill()
     desks().start()
     wait_for(lambda: len(rows(database)) == 2)
-    assert {n: find_stored(database, alice, mark_of(n), 1) for n in places} == places
+    assert {n: place_of(database, alice, n) for n in places} == places
     assert_books_are_right(database)
+
+
+def place_of(db, user_id, name):
+    return find_stored(db, "web-1", user_id, mark_of(name), 1).place
+
+
+def test_what_a_running_call_has_handed_out_is_in_the_store(database, desks, alice):
+    desk, place = desks().start(), StoredAt(mark_of("resp_1"), new_ulid(), "f" * 64)
+    running = new_ulid()
+    desk.journal.open_call(opened(running, alice))
+    desk.journal.hand_out(running, alice, 0, Sent(200, stored=place))
+    wait_for(lambda: place_of(database, alice, "resp_1") == place)
+    # And with the record of another call in one batch.
+    other, place = new_ulid(), StoredAt(mark_of("resp_2"), new_ulid(), "f" * 64)
+    desk.journal.open_call(opened(other, alice))
+    desk.journal.hand_out(other, alice, 0, Sent(200, stored=place))
+    desk.call(alice)
+    wait_for(lambda: place_of(database, alice, "resp_2") == place)
+    wait_for(lambda: len(rows(database)) == 1)
+    desk.journal.close_call(closed(running, alice, stored=StoredAt(mark_of("resp_1"))))
+    desk.journal.close_call(closed(other, alice, stored=place))
+    wait_for(lambda: len(rows(database)) == 3)
+    assert place_of(database, alice, "resp_1") is None
+    assert_books_are_right(database)
+
+
+def test_how_far_the_store_is(database, desks, alice, outage):
+    """Told only when all that was written before is there, that of the dead as well."""
+    dead = desks()
+    dead.journal.open_call(opened(new_ulid(), alice))
+    dead.writer.start()
+    dead.kill()
+    reached, finished = [], []
+    desk = desks(reached=reached.append, finished=finished.append).start()
+    wait_for(lambda: reached)
+    assert finished == [dead.journal.id] and len(rows(database)) == 1
+    outage.begin()
+    desk.call(alice)
+    written_ns = time.monotonic_ns()
+    wait_for(lambda: desk.writer.state == DOWN)
+    assert max(reached) < written_ns
+    outage.end()
+    wait_for(lambda: max(reached) > written_ns)
+    assert len(rows(database)) == 2 and reached == sorted(reached)
+    desk.stop()
+    assert finished == [dead.journal.id, desk.journal.id]
 
 
 def test_stored_responses_whose_time_is_over_go(database, desks, alice, monkeypatch):
@@ -768,10 +827,10 @@ def test_errors_that_are_not_a_records_fault_park_nothing(database, desks, alice
     real = writer_module.apply_batch
     failures = [StoreError("disk quota"), StoreUnavailable("away"), StoreError("odd")]
 
-    def fail(db, batch, at_ms):
+    def fail(db, batch, *clock):
         if failures:
             raise failures.pop(0)
-        return real(db, batch, at_ms)
+        return real(db, batch, *clock)
 
     monkeypatch.setattr(writer_module, "apply_batch", fail)
     desk = desks().start()
@@ -784,12 +843,53 @@ def test_errors_that_are_not_a_records_fault_park_nothing(database, desks, alice
 def test_an_unreadable_line_is_parked(database, desks, alice):
     desk = desks()
     desk.call(alice)
-    desk.journal._append(b'["c","broken\n')
+    desk.journal._append(with_check(b'["c","broken'))
     desk.call(alice)
     desk.start()
     wait_for(lambda: len(rows(database)) == 2)
     parked = (desk.journal.directory / "parked.ndjson").read_text()
     assert "unreadable" in parked and "broken" in parked
+
+
+def damage(desk, offset):
+    path = segment_path(desk.journal.directory, desk.journal.id, 0)
+    with open(path, "r+b") as segment:
+        segment.seek(offset)
+        segment.write(b"?")
+
+
+def test_a_damaged_line_is_put_aside_and_the_rest_goes_on(database, desks, alice, caplog):
+    desk = desks()
+    desk.call(alice)
+    before = desk.journal.written_offset
+    lost = desk.call(alice)
+    damage(desk, desk.journal.written_offset - 20)
+    desk.call(alice)
+    damage(desk, before + 50)  # an open line, whose call is closed
+    desk.start()
+    wait_for(lambda: len(rows(database)) == 2)
+    assert desk.stop()
+    parked = (desk.journal.directory / "parked.ndjson").read_text().splitlines()
+    assert [json.loads(line)["record"][:4] for line in parked] == ['["o"', '["c"']
+    assert lost in parked[1] and f"journal {desk.journal.id} is damaged" in parked[1]
+    assert "parked.ndjson" in caplog.text
+    assert_books_are_right(database)
+
+
+def test_damage_in_the_journal_of_the_dead_is_put_aside(database, desks, alice, caplog):
+    dead = desks()
+    lost = dead.call(alice)
+    damage(dead, dead.journal.written_offset - 20)
+    dead.call(alice)
+    dead.stopped = True
+    dead.journal.close()
+    desk = desks().start()
+    wait_for(lambda: len(rows(database)) == 2)
+    assert {row["id"]: row["outcome"] for row in rows(database)}[lost] == "gateway_lost"
+    assert desk.stop()
+    [parked] = (desk.journal.directory / "parked.ndjson").read_text().splitlines()
+    assert lost in parked and dead.journal.id in parked
+    assert_books_are_right(database)
 
 
 def test_an_exchanged_database_is_noticed(database, desks, alice, caplog):

@@ -35,7 +35,8 @@ def test_defaults():
 def test_what_is_read():
     assert peek(max_tokens=5, max_completion_tokens=9).max_output_tokens == 9
     assert peek(max_tokens=9, max_completion_tokens=None).max_output_tokens == 9
-    assert peek(max_completion_tokens=0).max_output_tokens == 0
+    for no_bound in ({"max_completion_tokens": 0}, {"max_tokens": 0, "max_completion_tokens": 9}):
+        assert peek(**no_bound).max_output_tokens is None
     assert peek(n=4).choices == 4 and peek(n=None).choices == 1 and peek(n=0).choices == 1
     assert peek(stream=True).stream
     assert peek(stream_options={"include_usage": True}).include_usage

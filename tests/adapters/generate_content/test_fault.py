@@ -99,7 +99,11 @@ def message(fault: Fault) -> str:
             wrong_value("pageSize", "expected 0 or more"),
             "Wrong value for 'pageSize': expected 0 or more.",
         ),
-        (Fault(Condition.INVALID_KEY), "The API key is not valid."),
+        (Fault(Condition.INVALID_KEY), "API key not valid. Please pass a valid API key."),
+        (
+            Fault(Condition.INVALID_KEY, detail="sk-slc-…wxyz"),
+            "API key not valid. Please pass a valid API key.",
+        ),
     ],
 )
 def test_wordings(fault, words):
@@ -132,11 +136,12 @@ def test_a_wait_is_told_twice():
 )
 def test_errors_in_a_stream(condition, code, status):
     fault = Fault(Condition(condition), "é\u2028")
-    event = FAMILY.stream_tap("m", "m", True, EVENTS).encode_fault(fault, "01ABC")
-    assert event.startswith(b'data: {"error":{"code":') and event.endswith(b"}}\r\n\r\n")
-    assert event.isascii()
+    ending = FAMILY.stream_tap("m", "m", True, EVENTS).encode_fault(fault, "01ABC")
+    event, bare = ending.split(b"\r\n\r\n")
+    assert event.startswith(b'data: {"error":{"code":') and event.endswith(b"}}")
+    assert ending.isascii() and bare == event.removeprefix(b"data: ") + b"\n"
     error = {"code": code, "message": "é\u2028", "status": status}
-    assert json.loads(event[6:]) == {"error": error}
+    assert json.loads(bare) == {"error": error}
     tap = FAMILY.stream_tap("m", "m", True, ARRAY)
     assert json.loads(tap.encode_fault(fault, "01ABC")) == [{"error": error}]
     sent = tap.feed(b'[{"candidates":[]}')

@@ -40,7 +40,8 @@ def test_both_spellings_are_read(config, bound, choices):
     assert (read.max_output_tokens, read.choices) == (7, 3)
 
 
-@pytest.mark.parametrize("config", [None, {}, {"maxOutputTokens": None, "candidateCount": 0}])
+@pytest.mark.parametrize("config", [None, {}, {"maxOutputTokens": None, "candidateCount": 0},
+                                    {"maxOutputTokens": 0}])  # fmt: skip
 def test_no_bounds(config):
     read = peek(generationConfig=config)
     assert (read.max_output_tokens, read.choices) == (None, 1)

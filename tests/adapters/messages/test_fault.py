@@ -104,12 +104,19 @@ def message(fault: Fault) -> str:
             "prompt is too long: 210000 tokens > 200000 maximum",
         ),
         (Fault(Condition.CONTEXT_LENGTH, "Words."), "Words."),
-        (Fault(Condition.INVALID_KEY), "The API key is not valid."),
+        (Fault(Condition.INVALID_KEY), "invalid x-api-key"),
+        (Fault(Condition.INVALID_KEY, detail="sk-slc-…wxyz"), "invalid x-api-key"),
     ],
 )
 def test_wordings(fault, words):
     assert words in message(fault)
     assert not message(fault).endswith("..")
+
+
+def test_the_vendors_own_sentence_has_no_words_of_ours():
+    said = "maximum context length is 9 tokens"
+    fault = read_upstream_error(400, {}, b'{"message":"%b"}' % said.encode()).fault
+    assert message(fault) == said
 
 
 def test_encoding_fault_has_its_error_code():

@@ -22,7 +22,7 @@ def test_what_is_read():
     assert (read.model, read.stream, read.max_output_tokens, read.choices) == ("m", False, 5, 1)
     assert read.include_usage
     assert peek(stream=True).stream and not peek(stream=None).stream
-    assert peek(max_tokens=0).max_output_tokens == 0
+    assert peek(max_tokens=0).max_output_tokens is None
 
 
 def test_counting_needs_no_bound():

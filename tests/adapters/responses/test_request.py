@@ -33,7 +33,7 @@ def test_what_is_read():
     assert (read.model, read.stream, read.max_output_tokens, read.choices) == ("m", False, None, 1)
     assert read.include_usage
     assert peek(stream=True).stream and not peek(stream=None).stream
-    assert peek(max_output_tokens=0).max_output_tokens == 0
+    assert peek(max_output_tokens=0).max_output_tokens is None
     assert peek(max_output_tokens=7, background=False).max_output_tokens == 7
     assert FAMILY.model_name(spans_of(input=...)) == "m"
     assert peek().stored and peek(store=None).stored and peek(store=True).stored

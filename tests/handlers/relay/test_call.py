@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from adapters.family import Operation
+from adapters.family import Operation, Peek
 from adapters.registry import FAMILIES
 from handlers.relay.call import Arrival, Call, ClientGone, Delivery, DrainForced, Interrupt
 from store.catalog import EMPTY, Channel, Group, Model
@@ -43,6 +43,7 @@ def a_call(family="chat_completions", **changes):
         "key": KEY,
         "client_headers": {},
         "snapshot": EMPTY,
+        "peek": Peek("m", False, 300, 1, include_usage=True),
         "model_name": "m",
         "group": Group("gold", 10**6, None, frozenset({family}), False),
         "model": model(),

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from adapters.faults import Condition, Fault
+from adapters.faults import Condition
 from handlers.relay.cells import private_cells
 from handlers.relay.choice import Chooser
 from handlers.relay.health import ROW, Health
@@ -109,13 +109,6 @@ def test_one_full_and_the_other_ill():
     assert fault.wait_s <= 5  # the ill one's cool-down ends first
 
 
-def test_all_rate_limited_by_their_vendors_is_another_fault():
-    world = World(limited("a"))
-    fail(world.health, world.channels[0], 1, fault=Fault(Condition.UPSTREAM_RATE_LIMITED,
-                                                         retry_after_s=7))  # fmt: skip
-    assert world.next()[1].condition is Condition.UPSTREAM_RATE_LIMITED
-
-
 def test_another_key_of_a_channel_comes_first_when_asked_for():
     one, other = limited("a", 0, ("x", "y")), limited("b", 5)
     world = World(one, other)
@@ -176,3 +169,13 @@ def test_calls_that_cost_nothing_are_requests_without_tokens():
     assert isinstance(world.next(of={"operation": FREE})[1], Step)
     assert isinstance(world.next(of={"operation": FREE})[1], Step)
     assert world.places(1) == [None]
+
+
+@pytest.mark.parametrize("limit", [{"tpm": 99}, {"key_tpm": 99}])
+def test_a_channel_that_is_too_small_for_the_call_is_passed_over(limit):
+    small = limited("a", 5, ("x", "y"), **limit)
+    assert World(small, channel("b")).places(2) == [("b", 0), ("b", 0)]
+    _, fault = World(small).next()
+    assert fault.condition is Condition.NO_CHANNEL and fault.permanent
+    _, step = World(small).next(of={"operation": FREE})
+    assert isinstance(step, Step)

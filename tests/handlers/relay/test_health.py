@@ -8,6 +8,7 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay import health as module
+from handlers.relay.breaker import ROW_OF_MANY
 from handlers.relay.health import (
     COOL_MAX_S,
     COOL_S,
@@ -17,16 +18,17 @@ from handlers.relay.health import (
     KEY_ASIDE,
     KEY_COOL_MAX_S,
     KEY_COOL_S,
+    MANY,
     PLAIN,
     PROBE_S,
     PROBED,
-    RATE,
     RATE_LIMITED,
     ROW,
     SLOW,
+    TIMING_OUT,
     TOLD_TO_WAIT,
-    WINDOW,
     Health,
+    Refusal,
 )
 from handlers.relay.plan import Planner
 from store.catalog import Snapshot
@@ -75,22 +77,95 @@ def opened(health, at=0.0):
 
 
 def test_row_faults_in_a_row_open_and_fewer_do_not(health):
-    for _ in range(10):
+    for number in range(10):
+        at = number * 100.0
         for _ in range(ROW - 1):
-            fail(health, 0.0)
-        assert why(health, 0.0) == ""
+            fail(health, at)
+        assert why(health, at) == ""
         for _ in range(8):
-            succeed(health, 0.0)
-    opened(health)
+            succeed(health, at)
+    opened(health, 1000.0)
 
 
-def test_a_rate_of_faults_opens(health):
-    results = [fail if n % 2 else succeed for n in range(WINDOW)]
-    for number, result in enumerate(results):
+def test_many_calls_are_judged_by_the_share_that_failed(health):
+    for number in range(MANY):
         assert why(health, 1.0) == "", f"opened after {number}"
-        result(health, 1.0)
-    assert results.count(fail) == RATE
+        (succeed if number % 2 else fail)(health, 1.0)
+    fail(health, 1.0)
     assert why(health, 1.0) == FAILING
+
+
+def begin(health, at, count=1):
+    """Calls in flight, of which health can be told."""
+    made = [health.begin(ONE, MODEL, 0, at) for _ in range(count)]
+    running = [*health.running(), *made]
+    health.running = lambda: [one for one in running if one.well_s is None and not one.failed]
+    return made
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_calls_are_counted_by_their_beginning_not_by_what_ends_first(health, seed):
+    """Forty at once, one in five fails, and failures end first."""
+    chance, now = random.Random(seed), 0.0
+    for _ in range(8):
+        calls = begin(health, now, 40)
+        bad = [one for one in calls if chance.random() < 0.2]
+        for one in bad:
+            health.failed(one, now + 0.01, fault())
+            assert why(health, now + 0.01) == ""
+        for one in calls:
+            if one not in bad:
+                health.succeeded(one, now + 1.0)
+        now += 1.0
+
+
+def test_with_few_calls_one_in_flight_that_began_before_may_still_go_well(health):
+    [older] = begin(health, 0.0)
+    for at in range(1, 2 * ROW):
+        fail(health, at)
+        assert why(health, at) == ""
+    health.succeeded(older, 20.0)  # it was well all the while
+    for at in range(21, 20 + ROW):
+        fail(health, at)
+    assert why(health, 25.0) == ""
+    fail(health, 26.0)
+    assert why(health, 26.0) == FAILING
+
+
+def test_one_in_flight_that_fails_too_is_one_of_the_row(health):
+    [older] = begin(health, 0.0)
+    for at in range(1, ROW):
+        fail(health, at)
+    assert why(health, 9.0) == ""
+    health.failed(older, 10.0, fault())
+    assert why(health, 10.0) == TIMING_OUT
+
+
+def test_one_that_began_later_does_not_hide_the_row(health):
+    for at in range(ROW - 1):
+        fail(health, at)
+    bad, _ = begin(health, 5.0), begin(health, 6.0)
+    health.failed(*bad, 7.0, fault())
+    assert why(health, 7.0) == FAILING
+
+
+def test_what_says_nothing_is_no_call(health):
+    fail(health, 0.0)
+    for _ in range(100):
+        health.release(health.begin(ONE, MODEL, 0, 0.0))
+        fail(health, 0.0, error=fault(Condition.UPSTREAM_REFUSED))
+    for _ in range(ROW - 1):
+        fail(health, 0.0)
+    assert why(health, 0.0) == FAILING
+
+
+def test_an_outage_under_many_calls_is_seen_after_a_row_of_many(health):
+    for number in range(500):
+        (succeed if number % 10 else fail)(health, 1.0)
+    for number in range(ROW_OF_MANY):
+        assert why(health, 2.0) == "", f"opened after {number}"
+        fail(health, 2.0)
+    assert why(health, 2.0) == FAILING
 
 
 def test_faults_of_long_ago_do_not_count_for_the_rate(health):
@@ -250,9 +325,12 @@ def test_a_later_word_of_a_running_call_prolongs_the_wait(health):
     assert wait(health, 1.0) == 30.0
 
 
+OWN = Refusal("", "key", "upstream status 401")
+
+
 def refuse(health, at, one=ONE, key=0):
     refused = fault(Condition.CHANNEL_MISCONFIGURED)
-    return fail(health, at, one, key, error=refused, key_aside="upstream status 401")
+    return fail(health, at, one, key, error=refused, refusal=OWN)
 
 
 @pytest.fixture
@@ -437,7 +515,7 @@ def test_while_nothing_is_known_nothing_is_slow(health):
 def test_breakers_are_forgotten_when_all_is_well_again(health):
     end = opened(health)
     succeed(health, end)
-    for number in range(WINDOW + 1):
+    for number in range(MANY + 1):
         succeed(health, end + FORGET_S + number)
     assert not health.breakers
 
@@ -511,7 +589,7 @@ class World:
             self.health.started(trial, now, now - trial.begun_s)
             self.health.succeeded(trial, now)
         else:
-            self.health.failed(trial, now, error, error.condition is BROKEN_KEY)
+            self.health.failed(trial, now, error, OWN if error.condition is BROKEN_KEY else None)
             self._attempt(now, tried, left)
         self.health.release(trial)
 

@@ -75,13 +75,13 @@ def test_most_calls_are_not_concerned():
 
 
 def test_key_user_and_group_are_subjects_of_their_own():
-    [key] = claims_of(call(key={"rpm": 1, "tpm": 2, "concurrency": 3}))
-    assert (key.subject, key.rpm, key.tpm, key.concurrency) == ("paid key k", 1, 2, 3)
+    [key] = claims_of(call(key={"rpm": 1, "tpm": 200, "concurrency": 3}))
+    assert (key.subject, key.rpm, key.tpm, key.concurrency) == ("paid key k", 1, 200, 3)
     [group] = claims_of(call(group={"rpm": 4}))
     assert (group.subject, group.rpm) == ("paid group default", 4)
-    [user] = claims_of(call(key={"user_rpm": 5, "user_tpm": 6, "user_concurrency": 7}))
-    assert (user.subject, user.rpm, user.tpm, user.concurrency) == ("paid user u", 5, 6, 7)
-    both = claims_of(call(key={"rpm": 1, "user_rpm": 2}, group={"tpm": 1}))
+    [user] = claims_of(call(key={"user_rpm": 5, "user_tpm": 600, "user_concurrency": 7}))
+    assert (user.subject, user.rpm, user.tpm, user.concurrency) == ("paid user u", 5, 600, 7)
+    both = claims_of(call(key={"rpm": 1, "user_rpm": 2}, group={"tpm": 1000}))
     assert [one.subject for one in both] == ["paid key k", "paid user u", "paid group default"]
 
 
@@ -139,6 +139,28 @@ def test_a_refusal_says_the_limit_and_the_wait(limit, words, wait_s):
     assert fault.condition is Condition.RATE_LIMITED and fault.wait_s == wait_s
     assert fault.message == f"Rate limit reached: {words}"
     assert [level.remaining for level in levels] == [0] * ("concurrency" not in limit)
+
+
+@pytest.mark.parametrize(
+    "limited",
+    [{"key": {"tpm": 99}}, {"key": {"tpm": 10**6, "user_tpm": 99}},
+     {"key": {"rpm": 9}, "group": {"tpm": 99}}],
+)  # fmt: skip
+def test_input_beyond_a_whole_minute_never_fits(limited):
+    spy = Spy()
+    levels, fault = Limits(spy).enter(call(**limited))
+    assert fault.condition is Condition.RATE_LIMITED and levels == ()
+    assert (fault.wait_s, fault.should_retry_header) == (None, "false")
+    assert fault.message == (
+        "The request is larger than the limit allows in a minute: about 100 input tokens, the"
+        " limit is 99 tokens per minute. Send a shorter one."
+    )
+    assert spy.claims == ()  # nothing was taken
+    assert Limits(spy).enter(call(FREE, **limited)) == ((), None)
+
+
+def test_input_of_just_a_minute_fits():
+    assert Limits(private_cells()).enter(call(key={"tpm": 100}))[1] is None
 
 
 def test_the_limit_with_least_left_is_told():

@@ -97,6 +97,20 @@ async def test_streams_that_wait_for_an_answer_are_told_in_each_sweep():
     assert len(waiting) == 2
 
 
+async def test_streams_that_have_grown_are_told_before_their_mark():
+    watch, grown = Watch(), []
+    watch.live.when_grown(lambda call, pump, more: grown.append((call, more, len(watch.marks))))
+    rig = watch.stream()
+    rig.exchange.data(HELLO)
+    watch.pass_s(1)
+    assert grown == []
+    for words in (b"x" * 400, b"x" * 200):
+        rig.exchange.data(text(words))
+        watch.pass_s(2)
+    assert grown == [(rig.call, 100, 0), (rig.call, 50, 1)]
+    assert [units for _, units in watch.marks] == [100, 150]
+
+
 def test_plain_calls_are_told_in_each_sweep_until_they_end():
     watch, waiting, call = Watch(), [], call_of(1)
     watch.live.when_waiting(waiting.append)

@@ -7,13 +7,14 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay import plan
-from handlers.relay.health import FAILING, KEY_ASIDE, RATE_LIMITED, ROW, SLOW, Health
+from handlers.relay.health import FAILING, KEY_ASIDE, RATE_LIMITED, ROW, SLOW, Health, Refusal
 from handlers.relay.plan import Planner, Wish, not_candidates
 from handlers.relay.rendezvous import token_of
 from store.catalog import Channel, Snapshot
 
 MODEL = "m"
 FAILED = Fault(Condition.UPSTREAM_FAILED)
+OWN = Refusal("")
 
 
 def channel(name, priority=0, weight=1, keys=("k",), **more):
@@ -130,7 +131,7 @@ def test_upstream_keys_are_used_in_turn():
 def test_a_key_put_aside_is_skipped_for_all_models_and_the_others_go_on():
     make, health = planner()
     one = channel("a", keys=("x", "y"))
-    fail(health, one, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), key_aside=True)
+    fail(health, one, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), refusal=OWN)
     for model in (MODEL, "another"):
         for _ in range(4):
             (step,) = make.plan([one], model, 0.0)
@@ -154,7 +155,7 @@ def test_reasons_and_waits_of_those_left_out():
     failing, limited, refused, well = (channel(n) for n in ("failing", "limited", "refused", "w"))
     fail(health, failing)
     fail(health, limited, 1, fault=Fault(Condition.UPSTREAM_RATE_LIMITED, retry_after_s=30))
-    fail(health, refused, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), key_aside=True)
+    fail(health, refused, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), refusal=OWN)
     channels = [failing, limited, refused, well]
     assert names(make.plan(channels, MODEL, 1.0, 9)) == ["w"]
     found = {one.channel.name: one for one in make.left_out(channels, MODEL, 1.0)}
@@ -309,7 +310,7 @@ def test_keys_of_the_only_channel_are_kept_to_and_one_that_goes_moves_its_own():
         used[key] += 1
         assert two.keys[first(make, [two], wish).key] == key or key == "y"
     assert all(150 < used[key] < 250 for key in "xyz")
-    fail(health, three, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), key_aside=True)
+    fail(health, three, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), refusal=OWN)
     steps = [first(make, [three], wish) for wish in wishes(600)]
     assert {step.key for step in steps} == {1, 2}
     assert sum(step.moved for step in steps) == used["x"]

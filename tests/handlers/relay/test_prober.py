@@ -10,7 +10,7 @@ import pytest
 from adapters.faults import Condition, Fault
 from conf.settings import ProbeSettings, Settings
 from handlers.relay import prober as module
-from handlers.relay.health import COOL_MAX_S, KEY_ASIDE, ROW, Health
+from handlers.relay.health import COOL_MAX_S, KEY_ASIDE, ROW, Health, Refusal
 from handlers.relay.prober import Prober
 from handlers.relay.upstream import UpstreamClient
 from store import probes
@@ -152,7 +152,9 @@ def test_the_key_that_health_has_nothing_against_is_asked(db, upstream):
         with made(upstream, keys=("sk-one", "sk-two")) as (prober, health, one):
             now_s = module.time.monotonic()
             refused = health.begin(one, MODEL, 0, now_s)
-            health.failed(refused, now_s, Fault(Condition.CHANNEL_MISCONFIGURED), key_aside=True)
+            health.failed(
+                refused, now_s, Fault(Condition.CHANNEL_MISCONFIGURED), refusal=Refusal("")
+            )
             upstream.way, upstream.bad_keys = "401", ("sk-one",)
             await probed(prober, db)
             assert upstream.asked == [None]

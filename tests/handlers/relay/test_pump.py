@@ -511,3 +511,14 @@ async def test_behind_the_bracket_of_an_array_nothing_is_missing():
     rig.exchange.data(b"]")
     rig.exchange.end(UpstreamError("truncated", "reset"))
     assert rig.end.fault is None
+
+
+async def test_a_finished_answer_lacks_its_usage_until_it_comes():
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}\n\n'
+    rig = Rig()
+    seen = []
+    for piece in (b": hello\n\n", HELLO, text(b"x"), FINISHED, usage, DONE):
+        rig.exchange.data(piece)
+        seen.append(rig.pump.lacks_usage)
+    assert seen == [False, False, False, True, False, False]
+    assert not StreamPump(rig.call, rig.client.downstream, print).lacks_usage

@@ -24,6 +24,7 @@ from handlers.relay.health import (
     SLOW_S,
     STREAM,
     Health,
+    Refusal,
 )
 from handlers.relay.plan import Planner
 from store.catalog import Channel
@@ -36,6 +37,7 @@ SEEDS = (1, 2)
 USUAL_S, STREAM_S = 0.3, 2.0  # the first byte, and the rest of an answer
 SLOW_ANSWER_S = 20.0
 FAILED = Condition.UPSTREAM_FAILED
+OWN = Refusal("", "key", "refused")
 
 
 def channel(name, weight=1, keys=("k",)):
@@ -98,6 +100,7 @@ class World:
         self._behave, self._rate, self._models, self._stream = behave, rate, models, stream
         self._events, self._order = [], itertools.count()
         self._running = {}  # by identity
+        self.health.running = self._running.values
         self.now_s = 0.0
 
     def run(self, seconds):
@@ -165,7 +168,8 @@ class World:
 
     def _fail(self, trial, model, manner, tried):
         opened = self._opened(trial)
-        self.health.failed(trial, self.now_s, manner.fault, manner.fault.key_refused)
+        refusal = OWN if manner.fault.key_refused else None
+        self.health.failed(trial, self.now_s, manner.fault, refusal)
         if self._opened(trial) > opened:
             self.openings[trial.channel.name] += 1
         self._over(trial)

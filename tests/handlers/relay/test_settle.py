@@ -5,12 +5,16 @@ import json
 import msgspec
 import pytest
 
-from adapters.family import Operation
+from adapters.family import Operation, Peek
 from adapters.faults import Condition, Fault
 from adapters.ir import Usage
 from handlers.relay import settle
 from handlers.relay.call import Delivery, Ending
-from handlers.relay.settle import ABSURD_INPUT_TOKENS, charged_counts
+from handlers.relay.settle import (
+    ABSURD_INPUT_TOKENS,
+    ABSURD_OUTPUT_TOKENS,
+    charged_counts,
+)
 from store.catalog import Group
 from store.usage import Attempt, Charge, UsageRecord
 from tests.handlers.relay.test_call import CALL_ID, CHANNEL, PRICES, STARTED_MS, a_call, model
@@ -55,35 +59,109 @@ def test_a_reported_zero_is_a_number():
     assert (counts.usage, counts.source) == (Usage(0, 0), "reported")
 
 
+NO_BOUND, THREE_ANSWERS = Peek("m", False, None, 1, True), Peek("m", False, 100, 3, True)
+
+
+def test_a_request_that_the_client_left_to_the_vendor_is_charged_as_estimated():
+    counts = counts_of(Delivery(handed_over=True))
+    assert (counts.usage, counts.source, counts.reported) == (Usage(40), "estimated", None)
+    free = counts_of(Delivery(handed_over=True), operation=Operation("/v1/count", free=True))
+    assert free is settle.NOTHING
+
+
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize(
     ("units", "bound", "charged"),
-    [(0, 300, 0), (50, 300, 50), (300, 300, 300), (5000, 300, 300), (5, 0, 0)],
-)
-def test_what_was_not_reported_is_estimated_within_the_bound(units, bound, charged, whole):
+    # Beyond the client's bound our own count may be twice the vendor's.
+    [(0, 300, 0), (50, 300, 50), (300, 300, 300), (599, 300, 300), (5000, 300, 2500),
+     (10**9, 300, settle.UNKEPT_BOUND_TOKENS), (10**9, 10_000, 10_000)],
+)  # fmt: skip
+def test_what_was_not_reported_is_estimated(units, bound, charged, whole):
     counts = counts_of(delivered(None, units, whole), output_bound_tokens=bound)
     assert (counts.usage, counts.source) == (Usage(40, charged), "estimated")
     assert counts.reported is None
 
 
 @pytest.mark.parametrize(
+    ("units", "most", "charged"),
+    [(8192, None, 8192), (8193, None, 8193), (50_000, None, 50_000), (600, 500, 500),
+     (10**9, None, ABSURD_OUTPUT_TOKENS)],
+)  # fmt: skip
+def test_text_without_a_bound_of_the_client_counts_in_full(units, most, charged):
+    call = a_call(peek=NO_BOUND, model=model(None, most), output_bound_tokens=most or 8192)
+    assert settle.text_tokens(call, units) == charged
+
+
+def test_what_is_stored_has_no_text_to_charge():
+    assert settle.text_tokens(a_call(model=None, output_bound_tokens=0), 99) == 0
+
+
+@pytest.mark.parametrize(
     ("usage", "context", "max_output", "charged"),
     [
         (Usage(100, 300), None, None, Usage(100, 300)),
-        (Usage(100, 301), None, None, Usage(100, 300)),
+        (Usage(100, 301), None, None, Usage(100, 301)),
+        # an eighth and 64 tokens beyond the bound
+        (Usage(100, 401), None, None, Usage(100, 401)),
+        (Usage(100, 402), None, None, Usage(100, 401)),
         (Usage(100, 999), None, 500, Usage(100, 500)),
-        (Usage(100, 200, reasoning_tokens=200), None, None, Usage(100, 200, reasoning_tokens=100)),
+        # chat vendors may keep reasoning out of the bound
+        (Usage(100, 200, reasoning_tokens=200), None, None, Usage(100, 200, reasoning_tokens=200)),
+        (Usage(9, 402, reasoning_tokens=7000), None, None, Usage(9, 401, reasoning_tokens=7000)),
+        (Usage(9, 200, reasoning_tokens=400), None, 500, Usage(9, 200, reasoning_tokens=300)),
+        (Usage(9, 1, reasoning_tokens=2**31 - 1), None, None,
+         Usage(9, 1, reasoning_tokens=ABSURD_OUTPUT_TOKENS - 1)),
         (Usage(5000, 1), 2000, None, Usage(2000, 1)),
         (Usage(1000, 1, 900, 300, 50), 2000, None, Usage(1000, 1, 900, 100, 0)),
         (Usage(60, 1), 50, None, Usage(60, 1)),
         (Usage(ABSURD_INPUT_TOKENS, 1), None, None, Usage(ABSURD_INPUT_TOKENS, 1)),
-        (Usage(2**31 - 1, 2**31 - 1), None, None, Usage(ABSURD_INPUT_TOKENS, 300)),
+        (Usage(2**31 - 1, 2**31 - 1), None, None, Usage(ABSURD_INPUT_TOKENS, 401)),
     ],
-)
+)  # fmt: skip
 def test_counts_beyond_reason_are_cut(usage, context, max_output, charged):
     counts = counts_of(delivered(usage), model=model(context, max_output))
     assert (counts.usage, counts.source) == (charged, "reported")
     assert counts.reported == (None if charged == usage else REPORTED)
+
+
+@pytest.mark.parametrize("family", ["responses", "messages", "generate_content"])
+def test_reasoning_counts_towards_the_bound_of_other_families(family):
+    usage = Usage(9, 200, reasoning_tokens=7000)
+    counts = charged_counts(a_call(family, delivery=delivered(usage)))
+    assert counts.usage == Usage(9, 200, reasoning_tokens=201)
+
+
+@pytest.mark.parametrize(
+    ("reported", "most", "charged"),
+    [(8193, None, 8193), (200_000, None, 200_000), (2**31 - 1, None, ABSURD_OUTPUT_TOKENS),
+     (9000, 9000, 9000), (9001, 9000, 9000)],
+)  # fmt: skip
+def test_without_a_bound_of_the_client_reports_count_up_to_absurdity(reported, most, charged):
+    counts = counts_of(delivered(Usage(9, reported)), peek=NO_BOUND, model=model(None, most),
+                       output_bound_tokens=most or 8192)  # fmt: skip
+    assert counts.usage == Usage(9, charged)
+
+
+def test_each_answer_has_the_bound_and_the_tolerance():
+    changes = {"peek": THREE_ANSWERS, "output_bound_tokens": 300}
+    most = 300 + 300 // settle.OVERSHOOT_PART + 3 * settle.OVERSHOOT_TOKENS
+    for reported, charged in ((most, most), (most + 1, most)):
+        assert counts_of(delivered(Usage(9, reported)), **changes).usage == Usage(9, charged)
+    unbounded = Peek("m", False, None, 3, True)
+    counts = counts_of(delivered(Usage(9, 2**31 - 1)), peek=unbounded)
+    assert counts.usage == Usage(9, 3 * ABSURD_OUTPUT_TOKENS)
+
+
+@pytest.mark.parametrize(("reported", "charged"), [(900, 900), (1001, 1000)])
+def test_a_report_beyond_the_bound_is_believed_as_far_as_text_was_delivered(reported, charged):
+    """A vendor that does not know the field of the bound gives all it has."""
+    counts = counts_of(delivered(Usage(9, reported), units=1000))
+    assert (counts.usage, counts.source) == (Usage(9, charged), "reported")
+
+
+def test_in_a_broken_stream_a_report_of_a_flood_is_believed_no_further_than_our_own_count():
+    counts = counts_of(delivered(Usage(9, 10**6), units=10**6, whole=False))
+    assert counts.usage == Usage(9, settle.UNKEPT_BOUND_TOKENS)
 
 
 def test_a_broken_stream_is_charged_what_was_delivered_since_the_last_report():
@@ -105,15 +183,15 @@ def test_a_broken_stream_is_charged_no_less_than_reported(units):
 
 def test_a_broken_stream_with_absurd_counts():
     counts = counts_of(delivered(Usage(10, 5000), units=20, whole=False))
-    assert (counts.usage, counts.source) == (Usage(10, 300), "reported")
+    assert (counts.usage, counts.source) == (Usage(10, 401), "reported")
     assert counts.reported == REPORTED
 
 
-@pytest.mark.parametrize("max_output", [None, 500])
-def test_the_estimate_of_a_broken_stream_is_bounded_too(max_output):
+@pytest.mark.parametrize(("max_output", "charged"), [(None, 1000), (500, 500)])
+def test_the_estimate_of_a_broken_stream_is_bounded_too(max_output, charged):
     broken = delivered(Usage(10, 1), units=2000, whole=False)
     counts = counts_of(broken, model=model(None, max_output))
-    assert counts.usage == Usage(10, max_output or 300)
+    assert counts.usage == Usage(10, charged)
     assert counts.source == "estimated"
 
 

@@ -1,7 +1,8 @@
-"""Who made a stored response: from memory, then from the store, which may be a moment late."""
+"""Whose a stored response is and who made it: from memory, then from the store."""
 
 import asyncio
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,12 +12,13 @@ from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from handlers.relay import stored as module
 from handlers.relay.call import Arrival, Call
+from handlers.relay.fresh import private_fresh
 from handlers.relay.plan import Step
-from handlers.relay.stored import PAUSES_S, StoredResponses
+from handlers.relay.stored import LOOK_UPS_PER_USER, PAUSES_S, StoredResponses
 from store.catalog import Channel, Snapshot
 from store.errors import StoreUnavailable
 from store.keys import KeyEntry
-from store.stored_responses import mark_of
+from store.stored_responses import Found, mark_of
 from store.usage import StoredAt
 
 FAMILY = FAMILIES["responses"]
@@ -50,23 +52,37 @@ def call_of(channels=TWO, user="ann", response=True, operation="stored"):
 class Store:
     """Rows by (user, mark); `late`: how many look-ups find nothing at first."""
 
-    def __init__(self, late=0, error=None):
+    def __init__(self, late=0, error=None, elsewhere="none"):
         self.rows, self.late, self.error, self.asked = {}, late, error, 0
+        self.elsewhere = elsewhere
         self.thread = None
 
     def put(self, channel_id, fingerprint, user="ann"):
         self.rows[user, mark_of(ID)] = StoredAt(mark_of(ID), channel_id, fingerprint)
         return self
 
-    def load(self, user_id, mark, at_ms):
+    def look(self, user_id, mark, at_ms):
         self.asked, self.thread = self.asked + 1, threading.current_thread()
         if self.error is not None:
             raise self.error
-        if self.asked <= self.late:
-            return None
-        if (user_id, mark) in self.rows:
-            return self.rows[user_id, mark]
-        return StoredAt(mark) if any(one == mark for _, one in self.rows) else None
+        if self.asked > self.late:
+            if (user_id, mark) in self.rows:
+                return Found(self.rows[user_id, mark])
+            if any(one == mark for _, one in self.rows):
+                return Found(StoredAt(mark))
+        return Found(None, self.elsewhere)
+
+
+class Settled:
+    """Shared memory whose writers have told the store all, or not since `at_ns`."""
+
+    def __init__(self, at_ns=None):
+        self.fresh = private_fresh()
+        self.put, self.find, self.drop = self.fresh.put, self.fresh.find, self.fresh.drop
+        self.at_ns = at_ns
+
+    def settled_ns(self):
+        return time.monotonic_ns() if self.at_ns is None else self.at_ns
 
 
 @pytest.fixture(autouse=True)
@@ -74,23 +90,29 @@ def quick(monkeypatch):
     monkeypatch.setattr(module, "PAUSES_S", (0.001,) * len(PAUSES_S))
 
 
-def found(store, *calls):
-    """What each call may ask: (channel's name, keys), or the fault."""
+def places_of(store, threads, fresh=None, refuse=True):
+    return StoredResponses(store.look, threads, lambda: 0, fresh or Settled(), refuse)
+
+
+async def told(places, call):
+    """What a call may ask: (channel's name, keys), or the fault's condition."""
+    try:
+        await places.admit(call)
+    except Fault as fault:
+        return fault.condition
+    (one,) = call.candidates
+    return one.name, one.keys
+
+
+def found(store, *calls, fresh=None, refuse=True):
     with ThreadPoolExecutor(1) as threads:
-        places = StoredResponses(store.load, threads, lambda: 0)
+        places = places_of(store, threads, fresh, refuse)
 
         async def each():
-            told = []
-            for call in calls:
-                try:
-                    await places.admit(call)
-                    (one,) = call.candidates
-                    told.append((one.name, one.keys))
-                except Fault as fault:
-                    told.append(fault.condition)
-            return told
+            return [await told(places, call) for call in calls]
 
-        return asyncio.run(each()) if len(calls) > 1 else asyncio.run(each())[0]
+        answers = asyncio.run(each())
+        return answers if len(calls) > 1 else answers[0]
 
 
 @pytest.mark.parametrize("operation", ["stored", "create"])
@@ -108,28 +130,28 @@ def test_it_is_looked_up_once():
 
 @pytest.mark.parametrize("late", range(1, len(PAUSES_S) + 1))
 def test_the_store_may_be_late(late):
-    assert found(Store(late).put("id-a", "mark-k"), call_of()) == ("a", ("k",))
+    store = Store(late).put("id-a", "mark-k")
+    assert found(store, call_of(), fresh=Settled(at_ns=0)) == ("a", ("k",))
 
 
 def test_what_stays_unknown():
-    store = Store(late=100)
+    store = Store()
     assert found(store, call_of()) is Condition.ID_NOT_FOUND
-    assert store.asked == 1 + len(PAUSES_S)
+    assert store.asked == 1  # all writers have told the store what they know
 
 
-def test_another_users_is_unknown_even_where_one_channel_alone_can_have_made_it():
+@pytest.mark.parametrize("refuse", [True, False])
+def test_another_users_is_unknown_even_where_one_channel_alone_can_have_made_it(refuse):
     for channels in (TWO, TWO[:1], TWO[1:]):
         store = Store().put("id-b", "mark-y", user="bob")
-        assert found(store, call_of(channels)) is Condition.ID_NOT_FOUND
+        assert found(store, call_of(channels), refuse=refuse) is Condition.ID_NOT_FOUND
 
 
-def test_one_channel_is_asked_for_what_is_not_known():
-    store = Store()
-    assert found(store, call_of(TWO[:1])) == ("a", ("k",))
-    assert store.asked == 1  # with one key there is no doubt, so nothing is waited for
-    store = Store()
-    assert found(store, call_of(TWO[1:])) == ("b", ("x", "y", "z"))
-    assert store.asked == 1 + len(PAUSES_S)
+def test_the_only_channel_is_asked_for_what_nobody_was_given_if_that_is_set():
+    for channels, told_if_passed in ((TWO[:1], ("a", ("k",))), (TWO[1:], ("b", ("x", "y", "z")))):
+        assert found(Store(), call_of(channels)) is Condition.ID_NOT_FOUND
+        assert found(Store(), call_of(channels), refuse=False) == told_if_passed
+    assert found(Store(), call_of(TWO), refuse=False) is Condition.ID_NOT_FOUND
 
 
 @pytest.mark.parametrize(("channels", "told"), [(TWO, Condition.ID_NOT_FOUND), (TWO[:1], "a")])
@@ -140,11 +162,32 @@ def test_what_no_call_has_made_is_not_looked_up(channels, told):
     assert store.asked == 0
 
 
-def test_while_the_store_is_away():
+@pytest.mark.parametrize("refuse", [True, False])
+def test_while_the_store_is_away(refuse):
     store = Store(error=StoreUnavailable("away"))
-    assert found(store, call_of()) is Condition.UNAVAILABLE
-    assert found(store, call_of(TWO[:1])) == ("a", ("k",))
-    assert found(store, call_of(())) is Condition.ID_NOT_FOUND
+    assert found(store, call_of(), refuse=refuse) is Condition.UNAVAILABLE
+    assert found(store, call_of(TWO[:1]), refuse=refuse) is Condition.UNAVAILABLE
+    assert found(store, call_of(()), refuse=refuse) is Condition.ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("refuse", [True, False])
+def test_while_a_writer_is_behind(refuse):
+    store = Store()
+    fresh = Settled(at_ns=time.monotonic_ns())
+    for channels in (TWO, TWO[:1]):
+        assert found(store, call_of(channels), fresh=fresh, refuse=refuse) is Condition.UNAVAILABLE
+    assert store.asked == 2 * (1 + len(PAUSES_S))
+    found_late = found(Store(late=2).put("id-a", "mark-k"), call_of(), fresh=fresh, refuse=refuse)
+    assert found_late == ("a", ("k",))
+
+
+def test_what_other_nodes_may_have_to_tell():
+    soon = Store(elsewhere="soon")
+    assert found(soon, call_of()) is Condition.ID_NOT_FOUND
+    assert soon.asked == 1 + len(PAUSES_S)  # only when it had its time
+    late = Store(late=2, elsewhere="soon").put("id-a", "mark-k")
+    assert found(late, call_of()) == ("a", ("k",))
+    assert found(Store(elsewhere="overdue"), call_of()) is Condition.UNAVAILABLE
 
 
 def test_a_key_that_was_replaced():
@@ -169,43 +212,134 @@ def test_a_channel_that_cannot_be_asked(changes, operation, told):
     assert found(store, call_of(channels, operation=operation)) == told
 
 
-def test_too_many_look_ups_at_a_time(monkeypatch):
-    monkeypatch.setattr(module, "MAX_LOOKUPS", 2)
-    store = Store(late=100)
-    with ThreadPoolExecutor(1) as threads:
-        places = StoredResponses(store.load, threads, lambda: 0)
+async def until(condition):
+    while not condition():  # noqa: ASYNC110 - a poll is what a test can do from outside
+        await asyncio.sleep(0.001)
 
-        async def at_once():
-            calls = [places.admit(call_of()) for _ in range(5)]
-            return await asyncio.gather(*calls, return_exceptions=True)
 
-        told = [fault.condition for fault in asyncio.run(at_once())]
-        assert told.count(Condition.UNAVAILABLE) == 3 and told.count(Condition.ID_NOT_FOUND) == 2
-        assert asyncio.run(at_once())[0].condition is Condition.ID_NOT_FOUND
+class Held:
+    """A store that answers nobody before `free` is set; `most`: questions at the same time."""
+
+    def __init__(self):
+        self.free, self.lock = threading.Event(), threading.Lock()
+        self.running = self.most = 0
+
+    def look(self, user_id, mark, at_ms):
+        if user_id != "ann":
+            return Found(StoredAt(mark, "id-a", "mark-k"))  # each has one of this id
+        with self.lock:
+            self.running += 1
+            self.most = max(self.most, self.running)
+        self.free.wait()
+        with self.lock:
+            self.running -= 1
+        return Found(None)
+
+
+def test_look_ups_of_one_user_hold_nobody_else_up(monkeypatch):
+    monkeypatch.setattr(module, "WAITING_PER_USER_MAX", 5)
+    store = Held()
+    with ThreadPoolExecutor(2 * LOOK_UPS_PER_USER) as threads:
+        places = places_of(store, threads)
+
+        async def all_of_them():
+            flood = [asyncio.create_task(told(places, call_of())) for _ in range(20)]
+            await until(lambda: store.running == LOOK_UPS_PER_USER)
+            # Beyond its turns and those in line a user is told at once to come again.
+            await until(lambda: sum(one.done() for one in flood) == 20 - LOOK_UPS_PER_USER - 5)
+            others = [await told(places, call_of(user=f"user-{n}")) for n in range(20)]
+            store.free.set()
+            return await asyncio.gather(*flood), others
+
+        flood, others = asyncio.run(all_of_them())
+    assert others == [("a", ("k",))] * 20
+    assert store.most == LOOK_UPS_PER_USER
+    assert flood.count(Condition.UNAVAILABLE) == 20 - LOOK_UPS_PER_USER - 5
+    assert flood.count(Condition.ID_NOT_FOUND) == LOOK_UPS_PER_USER + 5
+    assert places._lines == {}
+
+
+def test_a_store_that_does_not_answer_keeps_a_users_turns(monkeypatch):
+    monkeypatch.setattr(module, "LOOK_UP_S", 0.05)
+    store = Held()
+    with ThreadPoolExecutor(2 * LOOK_UPS_PER_USER) as threads:
+        places = places_of(store, threads)
+
+        async def rounds():
+            answers = [
+                await asyncio.gather(*(told(places, call_of()) for _ in range(LOOK_UPS_PER_USER)))
+                for _ in range(3)
+            ]
+            store.free.set()
+            await until(lambda: not places._lines)
+            return [one for some in answers for one in some], await told(places, call_of())
+
+        answers, last = asyncio.run(rounds())
+    assert set(answers) == {Condition.UNAVAILABLE} and last is Condition.ID_NOT_FOUND
+    assert store.most == LOOK_UPS_PER_USER
+
+
+def made(places, response_id, user="ann"):
+    call = call_of(user=user)
+    call.step = Step(TWO[1], 2)
+    assert places.note(call, None) is False and call.stored is None
+    assert places.note(call, response_id) is True
+    assert places.note(call, "another") is False
+    return call.stored
 
 
 def test_what_this_worker_made_is_known_at_once_until_it_is_deleted(monkeypatch):
     monkeypatch.setattr(module, "MAX_KNOWN", 3)
-    store = Store(late=100)
+    store = Store(error=StoreUnavailable("away"))
     with ThreadPoolExecutor(1) as threads:
-        places = StoredResponses(store.load, threads, lambda: 0)
-
-        def made(response_id, user="ann"):
-            call = call_of(user=user)
-            call.step = Step(TWO[1], 2)
-            places.note(call, None)
-            assert call.stored is None
-            places.note(call, response_id)
-            places.note(call, "another")
-            return call.stored
-
-        assert made(ID) == StoredAt(mark_of(ID), "id-b", "mark-z")
+        places = places_of(store, threads)
+        assert made(places, ID) == StoredAt(mark_of(ID), "id-b", "mark-z")
+        for channels in (TWO, TWO[1:]):
+            assert asyncio.run(told(places, call_of(channels))) == ("b", ("z",))
+            bobs = call_of(channels, user="bob")
+            assert asyncio.run(told(places, bobs)) is Condition.ID_NOT_FOUND
+        store.error = None
+        made(places, ID, "bob")  # vendors may give an id twice
+        assert asyncio.run(told(places, call_of(user="bob"))) == ("b", ("z",))
         call = call_of()
-        asyncio.run(places.admit(call))
-        assert (call.candidates[0].keys, store.asked) == (("z",), 0)
         call.target = ID
         places.forget(call)
         assert call.stored == StoredAt(mark_of(ID))
+        assert asyncio.run(told(places, call_of())) is Condition.ID_NOT_FOUND
+        assert asyncio.run(told(places, call_of(user="bob"))) == ("b", ("z",))
         for number in range(9):
-            made(f"resp_{number}")
+            made(places, f"resp_{number}")
         assert len(places._known) == 3
+
+
+def test_what_another_worker_of_the_node_made_is_known_at_once():
+    store, fresh = Store(error=StoreUnavailable("away")), Settled()
+    with ThreadPoolExecutor(1) as threads:
+        made(places_of(store, threads, fresh), ID)
+        for refuse in (True, False):
+            places = places_of(store, threads, fresh, refuse)
+            assert asyncio.run(told(places, call_of())) == ("b", ("z",))
+            for channels in (TWO, TWO[1:]):
+                bobs = call_of(channels, user="bob")
+                assert asyncio.run(told(places, bobs)) is Condition.ID_NOT_FOUND
+
+
+def test_an_id_that_two_workers_have_given_to_two_users():
+    store, fresh = Store(error=StoreUnavailable("away")), Settled()
+    with ThreadPoolExecutor(1) as threads:
+        here, there = places_of(store, threads, fresh), places_of(store, threads, fresh)
+        made(here, ID)
+        made(there, ID, "bob")
+        for places, user in ((here, "bob"), (there, "ann")):
+            assert asyncio.run(told(places, call_of(user=user))) == ("b", ("z",))
+        assert asyncio.run(told(here, call_of(user="eve"))) is Condition.ID_NOT_FOUND
+
+
+def test_an_older_response_whose_id_another_user_has_just_been_given():
+    """Of two accounts, say, whose vendors count their ids."""
+    store = Store().put("id-a", "mark-k")
+    with ThreadPoolExecutor(1) as threads:
+        places = places_of(store, threads)
+        made(places, ID, "bob")
+        assert asyncio.run(told(places, call_of())) == ("a", ("k",))
+        assert asyncio.run(told(places, call_of(user="bob"))) == ("b", ("z",))

@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from handlers.relay import upstream as upstream_module
+from handlers.relay import upstream_handle as handle_module
 from handlers.relay.upstream import UpstreamClient, UpstreamError
 
 
@@ -29,6 +29,17 @@ async def failure(exchange):
 
 
 # Requests
+
+
+async def test_urls_of_what_is_stored_are_not_remembered(client, serve, request_to):
+    upstream = await serve(echo)
+    known = handle_module.origin_of.cache_info().currsize
+    for method, body in (("GET", None), ("POST", b"")):
+        exchange = client.start(
+            request_to(f"{upstream.url}/r1?x={'y' * 9999}", method=method, body=body)
+        )
+        await exchange.head
+    assert handle_module.origin_of.cache_info().currsize == known
 
 
 async def test_plain_answer(client, serve, request_to):
@@ -187,14 +198,14 @@ async def test_private_addresses_are_refused_when_they_are_not_allowed(
 
 def resolve(monkeypatch, name, *addresses):
     """libcurl finds these addresses for a name and a port, as if a name server had said so."""
-    make = upstream_module._make_curl
+    make = handle_module._make_curl
 
     def make_with_entries():
         curl = make()
         curl.setopt(pycurl.RESOLVE, [f"-{name}", f"{name}:{','.join(addresses)}"])
         return curl
 
-    monkeypatch.setattr(upstream_module, "_make_curl", make_with_entries)
+    monkeypatch.setattr(handle_module, "_make_curl", make_with_entries)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +227,7 @@ async def test_a_name_is_judged_again_for_each_connection(
     monkeypatch, careful_client, serve, request_to
 ):
     """What is judged is the address that is connected to, not what the name meant before."""
-    monkeypatch.setattr(upstream_module, "is_public", lambda address: address == "127.0.0.1")
+    monkeypatch.setattr(handle_module, "is_public", lambda address: address == "127.0.0.1")
 
     async def script(peer, head, body):
         await peer.answer(body, headers=["Connection: close"])
@@ -227,7 +238,7 @@ async def test_a_name_is_judged_again_for_each_connection(
     resolve(monkeypatch, f"rebound.test:{port}", "127.0.0.1")
     await careful_client.start(request_to(url)).head
     resolve(monkeypatch, f"rebound.test:{port}", "127.0.0.2")
-    careful_client._idle_handles.clear()  # the next one shall take the new entry
+    careful_client.parked.close()  # the next one shall take the new entry
     assert (await failure(careful_client.start(request_to(url)))).kind == "connect"
     assert upstream.connections == 1
 

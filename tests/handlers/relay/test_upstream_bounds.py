@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import threading
 import zlib
 
 import pytest
@@ -372,6 +373,87 @@ async def test_bomb_in_a_whole_answer(client, serve, request_to):
     upstream = await serve(script)
     exchange = client.start(request_to(upstream.url, max_answer_bytes=4 << 20))
     assert (await failure(exchange)).kind == "too_large"
+
+
+MEGABYTE = 1 << 20
+
+
+class MostMemory:
+    """The largest memory of this process while it runs, by a thread that looks all the time."""
+
+    def __enter__(self):
+        self.before = self.most = self._now()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self._thread.join()
+
+    @property
+    def grown(self):
+        return self.most - self.before
+
+    def _look(self):
+        while not self._ended.wait(0.0005):
+            self.most = max(self.most, self._now())
+
+    def _now(self):
+        with open("/proc/self/statm") as statm:
+            return int(statm.read().split()[1]) * 4096
+
+
+async def test_bombs_take_no_memory(client, serve, request_to):
+    """Not even several, whose bytes come in turn."""
+    bomb = gzip.compress(bytes(200 * MEGABYTE))
+
+    async def script(peer, head, body):
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nConnection: close\r\n\r\n")
+        for start in range(0, len(bomb), 10_000):
+            await peer.send(bomb[start : start + 10_000])
+            await asyncio.sleep(0.001)
+
+    upstream = await serve(script)
+    request = request_to(upstream.url, max_answer_bytes=64 * MEGABYTE)
+    with MostMemory() as memory:
+        exchanges = [client.start(request) for _ in range(3)]
+        for exchange in exchanges:
+            assert (await failure(exchange)).kind == "too_large"
+    assert memory.grown < 16 * MEGABYTE
+
+
+async def test_a_packed_answer_of_allowed_size_is_not_copied(client, serve, request_to):
+    packed = gzip.compress(bytes(63 * MEGABYTE))
+
+    async def script(peer, head, body):
+        await peer.answer(packed, headers=["Content-Encoding: gzip"])
+
+    upstream = await serve(script)
+    with MostMemory() as memory:
+        exchange = client.start(request_to(upstream.url, max_answer_bytes=64 * MEGABYTE))
+        await exchange.head
+    assert len(exchange.body) == 63 * MEGABYTE
+    assert memory.grown < (64 + 16) * MEGABYTE
+
+
+async def test_cancel_while_a_packed_answer_is_unpacked(client, serve, request_to):
+    packed = gzip.compress(bytes(32 * MEGABYTE))
+
+    async def script(peer, head, body):
+        await peer.answer(packed, headers=["Content-Encoding: gzip"])
+
+    upstream = await serve(script)
+    exchange = client.start(request_to(upstream.url))
+    for _ in range(100_000):
+        if exchange._ended or exchange.head.done():
+            break
+        await asyncio.sleep(0)
+    assert not exchange.head.done()  # it takes some turns
+    exchange.cancel()
+    await asyncio.sleep(0.05)
+    assert exchange.head.cancelled() and exchange.body == b""
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -2,11 +2,12 @@
 
 import asyncio
 import gc
+import gzip
 import time
 
 import pytest
 
-from handlers.relay import upstream as upstream_module
+from handlers.relay import upstream_parked as parked_module
 from handlers.relay.upstream import Exchange, UpstreamClient, UpstreamError
 
 CLOSED_WITHIN_S = 0.5
@@ -62,6 +63,73 @@ async def test_cancel_closes_the_connection(client, serve, request_to, before, s
     assert exchange.head.done()
 
 
+@pytest.mark.parametrize("size", [10, 300_000])
+async def test_a_request_is_handed_over_when_its_last_byte_was_written(
+    client, serve, request_to, size
+):
+    asked = asyncio.Event()
+
+    async def script(peer, head, body):
+        asked.set()
+        await peer.wait_closed_by_client()
+
+    upstream = await serve(script)
+    exchange = client.start(request_to(upstream.url, body=b"x" * size))
+    assert not exchange.handed_over  # not even connected
+    await asyncio.wait_for(asked.wait(), 5)
+    assert exchange.handed_over
+    exchange.cancel()
+    assert not exchange.handed_over
+
+
+@pytest.mark.parametrize(("status", "in_its_hands"), [("200 OK", True), ("500 Oops", False)])
+@pytest.mark.parametrize("packed", [False, True])
+async def test_an_answer_that_is_here_whole_is_still_the_vendors_work(
+    client, serve, request_to, status, in_its_hands, packed
+):
+    """Its client may leave while it is unpacked, or read in turns."""
+    body = gzip.compress(bytes(20_000_000)) if packed else b"{}"
+    coding = "Content-Encoding: gzip\r\n" if packed else ""
+    head = f"HTTP/1.1 {status}\r\n{coding}Content-Length: {len(body)}\r\n\r\n"
+    upstream = await serve(lambda peer, *_: peer.send(head.encode() + body))
+    exchange = client.start(request_to(upstream.url))
+    deadline = time.monotonic() + 5
+    while exchange.handle is not None:  # each turn is looked at: unpacking takes some
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0)
+    assert exchange.head.done() is not packed
+    assert exchange.handed_over is in_its_hands
+    exchange.cancel()
+
+
+async def test_what_waits_for_a_vendor_that_does_not_read_is_not_handed_over(
+    client, serve, request_to
+):
+    upstream = await serve(lambda peer, head, body: asyncio.sleep(60), read_body=False)
+    exchange = client.start(request_to(upstream.url, body=b"x" * 50_000_000))
+    await until(lambda: client.sent_bytes(exchange) > 0)
+    await asyncio.sleep(0.1)
+    assert not exchange.handed_over
+    exchange.cancel()
+
+
+@pytest.mark.parametrize("status", ["500 Oops", "429 Slow Down", "307 Elsewhere"])
+async def test_a_request_that_the_vendor_refuses_is_not_in_its_hands(
+    client, serve, request_to, status
+):
+    """From its head on, though the body of the refusal is still to come."""
+
+    async def script(peer, head, body):
+        await peer.send(f"HTTP/1.1 {status}\r\nContent-Length: 100\r\n\r\n".encode())
+        await peer.wait_closed_by_client()
+
+    upstream = await serve(script)
+    exchange = client.start(request_to(upstream.url))
+    await until(lambda: exchange.raw_head.endswith(b"\r\n\r\n"))
+    assert not exchange.handed_over
+    exchange.cancel()
+
+
 async def test_cancel_wakes_who_waits(client, serve, request_to):
     upstream = await serve(lambda peer, head, body: peer.wait_closed_by_client())
     exchange = client.start(request_to(upstream.url))
@@ -110,14 +178,18 @@ async def test_handles_of_cancelled_exchanges_are_good(client, serve, request_to
     assert [exchange.body for exchange in exchanges] == [b"%d" % n for n in range(120)]
 
 
-async def test_handles_are_kept_for_reuse_up_to_a_bound(monkeypatch, client, serve, request_to):
-    monkeypatch.setattr(upstream_module, "HANDLES_MAX", 5)
+async def test_handles_are_kept_for_reuse_up_to_a_bound(
+    monkeypatch, fast_seconds, client, serve, request_to
+):
+    monkeypatch.setattr(parked_module, "HANDLES_MAX", 5)
+    monkeypatch.setattr(parked_module, "CONNECTIONS_MAX", 12)
     upstream = await serve(echo)
     for _ in range(3):
         exchanges = [client.start(request_to(upstream.url)) for _ in range(20)]
         await asyncio.gather(*[exchange.head for exchange in exchanges])
-        assert len(client._idle_handles) == 5
-    assert upstream.connections == 20
+        await until(lambda: client.parked.connections == 12)
+        assert client.parked.spare == 5
+    assert upstream.connections == 20 + 2 * 8
 
 
 async def test_cancelling_each_other_at_the_end(client, serve, request_to, collect):

@@ -12,6 +12,7 @@ from handlers.relay.upstream_request import (
     UpstreamError,
     encode_header_lines,
     is_public,
+    names_public,
     unpacker_for,
 )
 
@@ -151,7 +152,31 @@ def test_unpacker_is_chosen_by_the_head():
         ("100.100.100.200", False),
         ("168.63.129.16", False),
         ("192.0.0.192", False),
+        ("192.88.99.1", False),
+        ("192.88.99.255", False),
+        ("192.88.98.255", True),
+        ("192.88.100.0", True),
     ],
 )
 def test_only_addresses_of_the_internet_are_public(address, public):
     assert is_public(address) is public
+
+
+@pytest.mark.parametrize(
+    ("host", "public"),
+    [
+        ("93.184.216.34", True),
+        ("api.example", True),
+        ("api.example.", True),
+        ("93.184.216.34.", True),
+        ("127.0.0.1", False),
+        ("127.0.0.1.", False),
+        ("127.1.", False),
+        ("0x7f000001.", False),
+        ("192.88.99.1.", False),
+        ("[::1]", False),
+    ],
+)
+def test_an_address_in_a_url_is_one_in_every_spelling(host, public):
+    assert names_public(f"https://{host}/v1") is public
+    assert names_public(f"https://{host}:8443") is public

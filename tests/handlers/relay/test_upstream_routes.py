@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from handlers.relay import upstream as upstream_module
+from handlers.relay import upstream_handle as handle_module
 from handlers.relay.upstream import UpstreamClient, UpstreamError
 from store.catalog import Route
 from tests.certificates import Authority
@@ -166,15 +166,18 @@ async def test_connections_are_kept_for_their_own_route_alone(
     assert (proxy.connections, upstream.connections) == (3, 2)
 
 
-async def test_handles_of_routes_are_not_used_again(client, serve, request_to, proxy_to):
+async def test_handles_of_routes_serve_no_other(client, serve, request_to, proxy_to):
     upstream = await serve(echo)
     proxy = proxy_to(upstream, "sluice:p@ss")
     route = Route(f"http://{LOGIN}@127.0.0.1:{proxy.port}")
     await client.start(request_to(upstream.url, route=route)).head
-    assert client._idle_handles == []
     await client.start(request_to(upstream.url)).head
     assert len(proxy.asked) == 1 and len(upstream.requests) == 2
     assert b"roxy-" not in upstream.requests[1][0]
+    # Nor is one kept when its connection is not.
+    nowhere = Route("http://127.0.0.1:9")
+    await failure(client.start(request_to(upstream.url, route=nowhere)))
+    assert (client.parked.spare, client.parked.connections) == (0, 2)
 
 
 # Certificates
@@ -214,7 +217,7 @@ async def test_only_the_file_is_trusted_and_names_are_checked(
 async def test_a_file_that_is_gone_or_changed(
     monkeypatch, client, serve, request_to, authority, tmp_path
 ):
-    monkeypatch.setattr(upstream_module, "CA_FILE_KEPT_S", 0)
+    monkeypatch.setattr(handle_module, "CA_FILE_KEPT_S", 0)
 
     async def script(peer, head, body):
         await peer.answer(body, headers=["Connection: close"])

@@ -1,0 +1,77 @@
+"""Whole answers of upstreams that are so large that no decoder may read them at one go.
+
+The family's reader gets a short answer in the place of the long one: the same top-level fields, of
+which the long ones are empty. What it makes of the others holds for the whole. Imported by the
+relay.
+"""
+
+from collections.abc import Callable
+
+import msgspec.structs
+
+from adapters.estimate import tokens_of_weight, weight_steps
+from adapters.family import Answer
+from adapters.faults import Condition, Fault
+from adapters.json_structure import Field, Steps, fields_of
+from adapters.jsonio import Span, Spans, replace, spans_of_upstream, utf8_steps
+
+LONG_FIELD_BYTES = 65_536
+SHORT_BYTES = 262_144  # of the fields that are not long
+
+_EMPTY = {ord("["): b"[{}]", ord("{"): b"{}", ord('"'): b'""'}
+
+
+def read_large(body: bytes, read: Callable[[bytes], Answer]) -> Steps[Answer]:
+    """The answer as ``read`` makes it of a short one. Raises Fault as ``read`` does, E30 when the
+    body is no JSON object in UTF-8.
+
+    Without a usage that can be read the long fields are weighed as they stand: more than their
+    texts weigh, which is bounded by what was held.
+    """
+    try:
+        yield from utf8_steps(body)
+    except Fault:
+        raise Fault(Condition.UPSTREAM_INVALID) from None
+    fields = yield from fields_of(body)
+    if not fields:
+        raise Fault(Condition.UPSTREAM_INVALID)
+    short, long = _shortened(body, fields)
+    answer = read(short)
+    units = answer.output_units
+    if answer.usage is None:
+        weight = 0
+        for field in long:
+            weight += yield from weight_steps(body, field.start, field.end)
+        units += tokens_of_weight(weight)
+    if answer.body is not short:
+        edited = spans_of_upstream(answer.body)
+        yield True
+        body = replace(body, _edits(body, fields, long, edited))
+    return msgspec.structs.replace(answer, body=body, output_units=units)
+
+
+def _shortened(body: bytes, fields: list[Field]) -> tuple[bytes, list[Field]]:
+    """The same object with nothing in its long fields; and these."""
+    pieces: list[bytes] = []
+    long: list[Field] = []
+    left_bytes = SHORT_BYTES
+    for field in fields:
+        size_bytes = field.end - field.start
+        if size_bytes > min(LONG_FIELD_BYTES, left_bytes):
+            long.append(field)
+            value = _EMPTY.get(body[field.start], b"0")
+        else:
+            left_bytes -= size_bytes
+            value = body[field.start : field.end]
+        pieces.append(field.name + b":" + value)
+    return b"{%b}" % b",".join(pieces), long
+
+
+def _edits(body: bytes, fields: list[Field], long: list[Field], edited: Spans) -> dict[Span, bytes]:
+    """What a reader has changed in the shortened answer, at its places in the whole one."""
+    changed: dict[Span, bytes] = {}
+    for field, place in zip(fields, edited.places.values(), strict=True):
+        value = edited.body[place.start : place.end]
+        if field not in long and value != body[field.start : field.end]:
+            changed[Span(field.start, field.end)] = value
+    return changed

@@ -1,0 +1,98 @@
+"""The address of the store, taken apart before anything is made with it.
+
+Pure. It names what is wrong and the character that has to be percent-encoded, never the password.
+store/database.py opens what passes here.
+"""
+
+import ipaddress
+import re
+import urllib.parse
+
+SQLITE = "sqlite:///"
+MYSQL = "mysql://"
+FORM = (
+    "sqlite:///FILE or mysql://host:port/database expected, with user:password@ before the host"
+    " (special characters of the password percent-encoded)"
+)
+# What may stand in a user, a password or the name of a database as it is (RFC 3986).
+_PLAIN = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=-]", re.ASCII)
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}", re.ASCII)
+_LABEL = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
+MAX_HOST_CHARS = 253
+MAX_PORT = 65535
+MAX_DATABASE_CHARS = 64  # of MariaDB and MySQL
+
+
+def checked(value: str) -> str:
+    """The address unchanged; ValueError with the reason and the cure."""
+    if value.startswith(SQLITE):
+        path = value.removeprefix(SQLITE)
+        if path == ":memory:":
+            raise ValueError("a file is needed: several processes share the store")
+        if path:
+            return value
+    if value.startswith(MYSQL):
+        _check_mysql(value.removeprefix(MYSQL))
+        return value
+    raise ValueError(FORM)
+
+
+def is_host(text: str) -> bool:
+    """Whether a text is an IP address or can be a name of a host."""
+    try:
+        return bool(ipaddress.ip_address(text))
+    except ValueError:
+        labels = text.removesuffix(".").split(".")
+        return len(text) <= MAX_HOST_CHARS and all(map(_LABEL.fullmatch, labels))
+
+
+def _check_mysql(rest: str) -> None:
+    login, _, place = rest.rpartition("@")
+    user, _, password = login.partition(":")
+    _check_text("user", user)
+    # A colon is plain in a password: the first one has ended the user.
+    _check_text("password", password.replace(":", ""))
+    address, slash, database = place.partition("/")
+    if not address or not slash or not database:
+        raise ValueError(FORM)
+    _check_address(address)
+    _check_text("name of the database", database)
+    if len(urllib.parse.unquote(database)) > MAX_DATABASE_CHARS:
+        raise ValueError(f"the name of the database has more than {MAX_DATABASE_CHARS} characters")
+
+
+def _check_text(what: str, text: str) -> None:
+    left = _ESCAPE.sub("", text)
+    for char in left:
+        if not _PLAIN.fullmatch(char):
+            shown = '"%", which begins no escape' if char == "%" else f'"{char}"'
+            coded = urllib.parse.quote(char, safe="")
+            raise ValueError(f"the {what} holds {shown}: write it as {coded}")
+    decoded = urllib.parse.unquote_to_bytes(text)
+    if b"\0" in decoded or (what != "password" and not _is_utf8(decoded)):
+        raise ValueError(f"the {what} is not text in UTF-8 when its escapes are read")
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _check_address(address: str) -> None:
+    in_brackets = re.fullmatch(r"\[([^\]]*)\](?::(.*))?", address)
+    if in_brackets:
+        host, port = in_brackets[1], in_brackets[2]
+        good = ":" in host and is_host(host)
+    else:
+        host, colon, after = address.partition(":")
+        port = after if colon else None
+        good = is_host(host)
+    if not good:
+        raise ValueError(
+            "before the last / a host like db.example:3306 expected, an IPv6 address in brackets"
+        )
+    if port is not None and not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) <= MAX_PORT):
+        raise ValueError(f"{FORM}; the port is a number from 1 to {MAX_PORT}")

@@ -1,0 +1,84 @@
+"""The log's word of a channel that begins to fail: its first failure after a success.
+
+A line for every failed call would say the same a thousand times during an outage; the records of
+the calls have each failure. Sans-io: the clock (monotonic, s) is given. Imported by the pipeline.
+"""
+
+import logging
+from dataclasses import dataclass, field
+
+from adapters.echo import without_echo
+from adapters.faults import Condition, Fault
+from adapters.jsonio import dumps
+from handlers.relay.call import Call
+from store.catalog import Channel
+from store.usage import Attempt
+
+log = logging.getLogger("sluice.channel")
+
+LINE_EVERY_S = 10.0  # of one channel at most: one that fails now and then is no news each time
+FAILING_MAX = 20_000  # channels × models; beyond it all are forgotten, and may be told again
+
+
+@dataclass(slots=True)
+class FailureLog:
+    """Which channels fail for which models, as far as the log was told."""
+
+    failing: set[tuple[str, str]] = field(default_factory=set)
+    _told_s: dict[str, float] = field(default_factory=dict)
+
+    def answered(self, channel: Channel, model: str) -> None:
+        """A call went well: the next failure is a first one again."""
+        self.failing.discard((channel.id, model))
+
+    def failed(self, call: Call, attempt: Attempt, fault: Fault, now_s: float) -> None:
+        """An attempt met a fault, which is masked; what the client caused is no news."""
+        channel, model = call.channel, call.model_name or ""
+        if channel is None or fault.blame == "client" or (channel.id, model) in self.failing:
+            return
+        if now_s - self._told_s.get(channel.id, -LINE_EVERY_S) < LINE_EVERY_S:
+            return
+        if len(self.failing) >= FAILING_MAX:
+            self.failing.clear()
+            self._told_s.clear()
+        self.failing.add((channel.id, model))
+        self._told_s[channel.id] = now_s
+        misconfigured = fault.condition is Condition.CHANNEL_MISCONFIGURED
+        level = logging.ERROR if misconfigured else logging.WARNING
+        log.log(level, _line(call, attempt, fault))
+
+
+def _line(call: Call, attempt: Attempt, fault: Fault) -> str:
+    assert call.channel is not None
+    route = call.channel.route
+    told: dict[str, object] = {
+        "channel": call.channel.name,
+        "model": call.model_name,
+        "upstream_model": call.upstream_model,
+        "upstream_status": attempt.status,
+        "error": attempt.error or fault.code,
+        "ca_file": route.ca_file if route and attempt.error == "ca_file" else None,
+        "request_id": call.arrival.call_id,
+        "detail": _detail(call, fault),
+    }
+    pairs = (f"{name}={_word(value)}" for name, value in told.items() if value is not None)
+    return f"channel fails: {' '.join(pairs)}"
+
+
+def _detail(call: Call, fault: Fault) -> str | None:
+    """What was said, without the caller's words: a vendor may repeat them, no log may."""
+    if fault.told is None or not fault.quoted:
+        return fault.told
+    if not call.body and not call.operation.stored:
+        return None  # its answer was accepted, and the body freed: nothing to compare with
+    names = (call.model_name or "", call.upstream_model or "")
+    return without_echo(fault.told, call.body, names)
+
+
+def _word(value: object) -> str:
+    text = str(value)
+    return text if text.isprintable() and " " not in text and '"' not in text else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return dumps(text).decode()

@@ -1,0 +1,201 @@
+"""Fresh ids of stored responses: which ones a node's workers have handed out lately, and to whom.
+
+One memory file of the supervisor's is mapped by every worker. An id is put there before its client
+can have read it, so that whichever worker it comes back to knows its owner and its place at once,
+however far the store is behind. Each worker's column says up to when the store has everything that
+the worker has written to its journal: an id that neither this memory nor the store knows then has
+not been handed out before that moment. A column counts until its journal is finished, by its own
+process or by whoever adopts it.
+
+Entries are written whole and read without a lock: a digest tells a half written one. When two
+workers write to the same place in the same microsecond one entry is lost, and that id is looked up
+in the store like any other. No text of an id is kept.
+"""
+
+import fcntl
+import logging
+import mmap
+import os
+import struct
+import time
+from hashlib import blake2b
+
+from handlers.relay.cells import Unfit
+from store.ids import ULID_CHARS
+from store.usage import StoredAt
+
+log = logging.getLogger("sluice.relay")
+
+ENTRIES = 32768  # 7 MB when all are used; the oldest of its window gives way
+WINDOW_ENTRIES = 8  # where an id may stand: so many entries from its hash on
+COLUMNS = 512  # workers, with those that are leaving and those whose journals wait for adoption
+
+_MAGIC = int.from_bytes(b"sfresh01")
+_HEADER_BYTES = 64
+_MAGIC_AT, _ENTRIES_AT, _WIDTH_AT = 0, 1, 2  # words of the header
+_COLUMN_BYTES = 64  # a journal's id, then from _REACHED_AT on a word: nanoseconds
+_REACHED_AT = 32
+_CHECK_BYTES = 8
+_PLACE_BYTES = 152
+_ENTRY = struct.Struct(f"<q32s{_PLACE_BYTES}s")  # when it was put, mark, owner and place
+_WHOSE = struct.Struct(f"<{_CHECK_BYTES}sq32s")  # its beginning: digest, when it was put, mark
+_ENTRY_BYTES = _CHECK_BYTES + _ENTRY.size
+_SEPARATOR = "\n"
+
+Owned = tuple[str, StoredAt]
+"""A user's id and where the response is."""
+
+
+class FreshResponses:
+    """The fresh ids of a node, in a memory file by its descriptor. Raises Unfit, OSError."""
+
+    def __init__(self, descriptor: int, entries: int = ENTRIES) -> None:
+        self._file = descriptor
+        self._entries = entries
+        self._entries_at = _HEADER_BYTES + COLUMNS * _COLUMN_BYTES
+        # The last windows go on behind the last entry.
+        size = self._entries_at + (entries + WINDOW_ENTRIES) * _ENTRY_BYTES
+        fcntl.lockf(descriptor, fcntl.LOCK_EX, _HEADER_BYTES)
+        try:
+            fresh = os.fstat(descriptor).st_size == 0
+            if fresh:
+                os.ftruncate(descriptor, size)
+            elif os.fstat(descriptor).st_size != size:
+                raise Unfit("the memory of fresh responses has another size")
+            self._memory = memoryview(mmap.mmap(descriptor, size))
+            self._header = self._memory[:_HEADER_BYTES].cast("q")
+            if fresh:
+                self._header[_MAGIC_AT], self._header[_ENTRIES_AT] = _MAGIC, entries
+            elif (self._header[_MAGIC_AT], self._header[_ENTRIES_AT]) != (_MAGIC, entries):
+                raise Unfit("the memory of fresh responses is of another version")
+        finally:
+            fcntl.lockf(descriptor, fcntl.LOCK_UN, _HEADER_BYTES)
+
+    # ---- ids -------------------------------------------------------------------------------------
+
+    def put(self, user_id: str, stored: StoredAt) -> None:
+        """A user is about to get the id of a response. What does not fit is left to the store."""
+        place = _SEPARATOR.join((user_id, stored.channel_id, stored.fingerprint)).encode()
+        if len(place) > _PLACE_BYTES:
+            return
+        mark, now_ns = bytes.fromhex(stored.mark), time.monotonic_ns()
+        window = self._window(mark)
+        target, oldest = window[0], now_ns
+        whose, memory = _WHOSE.unpack_from, self._memory
+        for at in window:  # once for each stored response: lean
+            _, put_ns, other = whose(memory, at)
+            if put_ns < oldest:
+                target, oldest = at, put_ns
+            if other == mark and (owned := self._read(at)) and owned[0] == user_id:
+                target = at
+                break
+        fields = _ENTRY.pack(now_ns, mark, place)
+        memory[target : target + _ENTRY_BYTES] = _check(fields) + fields
+
+    def drop(self, user_id: str, mark: str) -> None:
+        """A user's response was deleted."""
+        for at in self._places(mark):
+            if (owned := self._read(at)) and owned[0] == user_id:
+                self._memory[at : at + _ENTRY_BYTES] = bytes(_ENTRY_BYTES)
+
+    def find(self, mark: str) -> list[Owned]:
+        """Who has been given an id, and where its response is; nearly always one, or nobody."""
+        return [owned for at in self._places(mark) if (owned := self._read(at))]
+
+    def _places(self, mark: str) -> list[int]:
+        """Where a mark seems to stand."""
+        wanted = bytes.fromhex(mark)
+        whose, memory = _WHOSE.unpack_from, self._memory
+        return [at for at in self._window(wanted) if whose(memory, at)[2] == wanted]
+
+    def _window(self, mark: bytes) -> range:
+        first = self._entries_at + int.from_bytes(mark[:8]) % self._entries * _ENTRY_BYTES
+        return range(first, first + WINDOW_ENTRIES * _ENTRY_BYTES, _ENTRY_BYTES)
+
+    def _read(self, at: int) -> Owned | None:
+        """What stands there; None when it is not whole."""
+        data = bytes(self._memory[at : at + _ENTRY_BYTES])
+        fields = data[_CHECK_BYTES:]
+        if data[:_CHECK_BYTES] != _check(fields):
+            return None
+        _, mark, place = _ENTRY.unpack(fields)
+        user_id, channel_id, fingerprint = place.rstrip(b"\0").decode().split(_SEPARATOR)
+        return user_id, StoredAt(mark.hex(), channel_id, fingerprint)
+
+    # ---- columns ---------------------------------------------------------------------------------
+
+    def join(self, journal_id: str) -> None:
+        """This worker writes to that journal from now on. Raises Unfit when there is no room."""
+        wanted = journal_id.encode()
+        fcntl.lockf(self._file, fcntl.LOCK_EX, _HEADER_BYTES)
+        try:
+            for column in range(COLUMNS):
+                if not self._journal_of(column):
+                    self._set_reached(column, 0)
+                    at = self._column_at(column)
+                    self._memory[at : at + ULID_CHARS] = wanted
+                    self._header[_WIDTH_AT] = max(self._header[_WIDTH_AT], column + 1)
+                    return
+        finally:
+            fcntl.lockf(self._file, fcntl.LOCK_UN, _HEADER_BYTES)
+        raise Unfit(f"more than {COLUMNS} journals share the memory of fresh responses")
+
+    def reached(self, journal_id: str, at_ns: int) -> None:
+        """The store has all that was written to a journal before that (monotonic) moment."""
+        column = self._column_of(journal_id)
+        if column is not None:
+            self._set_reached(column, at_ns)
+
+    def finished(self, journal_id: str) -> None:
+        """The store has all of a journal, and nobody writes to it any more. Idempotent."""
+        column = self._column_of(journal_id)
+        if column is not None:
+            at = self._column_at(column)
+            self._memory[at : at + ULID_CHARS] = bytes(ULID_CHARS)
+
+    def settled_ns(self) -> int:
+        """Up to which (monotonic) moment the store has all that the node has handed out."""
+        columns = [one for one in range(self._header[_WIDTH_AT]) if self._journal_of(one)]
+        return min((self._reached(one) for one in columns), default=0)
+
+    def _column_of(self, journal_id: str) -> int | None:
+        wanted = journal_id.encode()
+        columns = range(self._header[_WIDTH_AT])
+        return next((one for one in columns if self._journal_of(one) == wanted), None)
+
+    def _column_at(self, column: int) -> int:
+        return _HEADER_BYTES + column * _COLUMN_BYTES
+
+    def _journal_of(self, column: int) -> bytes:
+        at = self._column_at(column)
+        return bytes(self._memory[at : at + ULID_CHARS]).rstrip(b"\0")
+
+    def _reached(self, column: int) -> int:
+        at = self._column_at(column) + _REACHED_AT
+        return int(self._memory[at : at + 8].cast("q")[0])
+
+    def _set_reached(self, column: int, at_ns: int) -> None:
+        at = self._column_at(column) + _REACHED_AT
+        self._memory[at : at + 8].cast("q")[0] = at_ns
+
+
+def private_fresh() -> FreshResponses:
+    """The memory of this process alone."""
+    return FreshResponses(os.memfd_create("sluice-responses", os.MFD_CLOEXEC))
+
+
+def shared_fresh(descriptor: int, journal_id: str) -> FreshResponses:
+    """The node's memory, joined; that of this worker alone when it cannot be shared. That one has
+    no columns: nobody can say then what the other workers have handed out, so it is never settled.
+    """
+    try:
+        fresh = FreshResponses(descriptor)
+        fresh.join(journal_id)
+    except (Unfit, OSError, ValueError) as error:
+        log.error("%s; each worker knows its own fresh responses until the next restart", error)
+        fresh = private_fresh()
+    return fresh
+
+
+def _check(fields: bytes) -> bytes:
+    return blake2b(fields, digest_size=_CHECK_BYTES).digest()

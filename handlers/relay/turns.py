@@ -1,0 +1,51 @@
+"""Long work on the loop, a slice of some ms in a turn, so that no caller's body stops the others.
+
+A thread would not do: decoders and regular expressions keep the interpreter's lock.
+"""
+
+import asyncio
+import time
+
+from adapters.family import Answer
+from adapters.faults import Fault
+from adapters.json_structure import Steps, T
+from adapters.large_answers import read_large
+from handlers.relay.call import Call
+
+LARGE_BYTES = 512 << 10  # of a body or an answer; smaller ones are read at one go, within 25 ms
+SLICE_S = 0.005
+
+
+async def in_turns(steps: Steps[T], call: Call) -> T:
+    """The result of `steps`, with the turns of others in between; the last step ends a turn, too.
+
+    Raises what they raise, and the call's Interrupt as soon as it has one.
+    """
+    try:
+        while True:
+            await asyncio.sleep(0)
+            if call.interrupted is not None:
+                steps.close()
+                raise call.interrupted
+            until_s = time.monotonic() + SLICE_S
+            while not next(steps) and time.monotonic() < until_s:
+                pass
+    except StopIteration as ended:
+        result: T = ended.value
+    await asyncio.sleep(0)
+    return result
+
+
+async def large_answer(call: Call, body: bytes) -> Answer | Fault:
+    """A whole answer of an upstream as the call's family reads it, or why it is none."""
+    peek = call.peek
+    assert peek is not None
+
+    def read(short: bytes) -> Answer:
+        upstream_model = call.upstream_model or ""
+        return call.family.read_answer(short, peek.model, upstream_model, call.operation)
+
+    try:
+        return await in_turns(read_large(body, read), call)
+    except Fault as fault:
+        return fault

@@ -1,0 +1,115 @@
+"""A long answer is read as a short one is, and passes byte for byte but for the model's name."""
+
+import json
+import time
+
+import pytest
+
+from adapters import large_answers
+from adapters.estimate import output_units
+from adapters.family import Operation
+from adapters.faults import Condition, Fault
+from adapters.large_answers import LONG_FIELD_BYTES, read_large
+from adapters.registry import FAMILIES
+from tests.adapters.odd_bodies import filled, result_of, string_of
+
+PUBLIC, UPSTREAM = "public-name", "upstream-name"
+LONG = "A harbour, “zwei” Pegel and 二つ. " * 4000
+ANSWERS = {
+    "chat_completions": {
+        "id": "c1", "model": UPSTREAM, "choices": [{"message": {"content": LONG}}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 5},
+    },
+    "responses": {
+        "id": "r1", "status": "completed", "model": UPSTREAM,
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": LONG}]}],
+        "usage": {"input_tokens": 3, "output_tokens": 5},
+    },
+    "messages": {
+        "id": "m1", "type": "message", "model": UPSTREAM,
+        "content": [{"type": "text", "text": LONG}],
+        "usage": {"input_tokens": 3, "output_tokens": 5},
+    },
+    "generate_content": {
+        "responseId": "g1", "modelVersion": UPSTREAM,
+        "candidates": [{"content": {"parts": [{"text": LONG}]}}],
+        "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 5},
+    },
+}  # fmt: skip
+USAGE = {"generate_content": "usageMetadata"}
+CREATE = Operation("/v1/some/endpoint")
+FAMILY = pytest.mark.parametrize("name", ANSWERS)
+
+
+def reader(name, public=PUBLIC):
+    return lambda body: FAMILIES[name].read_answer(body, public, UPSTREAM, CREATE)
+
+
+@FAMILY
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("public", [PUBLIC, UPSTREAM])
+@pytest.mark.parametrize("first", [True, False])
+def test_it_says_the_same(name, indent, public, first):
+    fields = list(ANSWERS[name].items())
+    body = json.dumps(dict(fields if first else fields[::-1]), indent=indent).encode()
+    read = reader(name, public)
+    assert result_of(read_large(body, read)) == read(body)
+
+
+@FAMILY
+def test_without_a_usage_it_is_weighed(name):
+    fields = {n: v for n, v in ANSWERS[name].items() if n != USAGE.get(name, "usage")}
+    body = json.dumps(fields, ensure_ascii=False).encode()
+    answer = result_of(read_large(body, reader(name)))
+    assert answer.usage is None
+    assert answer.output_units == pytest.approx(output_units(LONG), rel=0.02)
+
+
+@FAMILY
+@pytest.mark.parametrize("body", [
+    b"<html>" + b"x" * LONG_FIELD_BYTES, b"", b"[]", b"{}", b"{" * 2_000_000, b'{"a":1' * 1_000_000,
+    b'{"choices":[' + b"{}," * 1_000_000, b'{"x":"' + b"\xff" * 1_000_000 + b'"}',
+])  # fmt: skip
+def test_what_is_no_answer(name, body):
+    with pytest.raises(Fault) as caught:
+        result_of(read_large(body, reader(name)))
+    assert caught.value.condition is Condition.UPSTREAM_INVALID
+
+
+@FAMILY
+def test_a_doubled_model_has_no_place(name):
+    field = "modelVersion" if name == "generate_content" else "model"
+    body = json.dumps(ANSWERS[name]).encode().replace(b"{", b'{"%b":"x",' % field.encode(), 1)
+    with pytest.raises(Fault) as caught:
+        result_of(read_large(body, reader(name)))
+    assert caught.value.condition is Condition.UPSTREAM_INVALID
+
+
+def test_many_short_fields_are_no_long_answer(monkeypatch):
+    monkeypatch.setattr(large_answers, "SHORT_BYTES", 1000)
+    fields = {f"f{n}": "x" * 500 for n in range(9)}
+    body = json.dumps({**ANSWERS["chat_completions"], **fields}).encode()
+    read = reader("chat_completions")
+    assert result_of(read_large(body, read)) == read(body)
+
+
+def slow_answers(size):
+    begin, end = b'{"id":"c1","model":"m","choices":[', b"]}"
+    for piece in (b"{},", b"[],", b"1,", b'"",', b" ", b"[{}],", b'{"message":{"content":"x"}},'):
+        yield filled(piece, size, begin, b"{}" + end)
+    for piece in (b'\\"', b"\\u0041", b"a", "é".encode(), "漢a".encode(), "😀".encode()):
+        yield string_of(piece, size).replace(b'"messages"', b'"choices"')
+    yield filled(b"[", size, begin, b"")
+    yield filled(b"{},", size, begin, b"")
+
+
+def test_no_step_is_long():
+    for body in slow_answers(8 << 20):
+        steps = read_large(body, reader("chat_completions"))
+        for _ in range(1 << 20):
+            began = time.thread_time()
+            try:
+                next(steps)
+            except (StopIteration, Fault):
+                break
+            assert time.thread_time() - began < 0.05, body[:60]

@@ -1,0 +1,168 @@
+"""Holds that grow with their streams: at once from the lease, else asked for beside, or the end."""
+
+import asyncio
+
+import pytest
+
+from adapters.family import Operation, Peek
+from adapters.faults import Condition
+from handlers.relay.call import Interrupt, MoneyUsedUp
+from handlers.relay.holding import AHEAD_S, AHEAD_TOKENS, Holding
+from store.database import discard, open_database
+from store.migrate import up
+from store.wallet import Movement, credit
+from tests.handlers.relay.test_call import KEY, a_call
+from tests.store.processes import Process
+from tests.store.test_books import add_user
+
+TOKEN = 2 * 10**6  # nanos of one of output
+DEAREST = 6 * 10**6  # if it were one of reasoning: what is held for each
+BEGIN = 40 * 10**6 + 7 * 10**6  # of the input and of the call, that every cost begins with
+UNBOUNDED = Peek("m", True, None, 1, True)
+RICH = 10**6 * TOKEN
+
+
+class Pump:
+    """A stream of so much text."""
+
+    def __init__(self, call):
+        self.call, self.output_units, self.noted = call, 0, 0
+        call.delivery.relayed = True
+
+    def note_delivery(self):
+        self.noted += 1
+        self.call.delivery.output_units = self.output_units
+
+
+class Rig:
+    """A call of a user with a wallet, and its stream."""
+
+    def __init__(self, db, balance=RICH, **changes):
+        self.user_id = add_user(db, "alice")
+        credit(db, "alice", Movement(balance, "paid"))
+        self.process = Process(db)
+        self.funds = self.process.funds
+        self.holding = Holding(self.funds)
+        changes = {"peek": UNBOUNDED, "output_bound_tokens": 8192, **changes}
+        self.call = a_call(**changes)
+        self.call.key = type(KEY)(id="k", name="laptop", user_id=self.user_id, user="alice",
+                                  group="gold", disabled=False, revoked=False, expires_ms=None,
+                                  models=None, networks=(), spend_order="wallet_only",
+                                  valid_until_ms=None)  # fmt: skip
+        self.pump = Pump(self.call)
+
+    async def begin(self):
+        if not self.holding.at_once(self.call):
+            await self.holding.wait(self.call)
+        return self
+
+    async def grow(self, tokens):
+        """A second in which the stream has come to so many tokens, and what follows from it."""
+        grown, self.pump.output_units = tokens - self.pump.output_units, tokens
+        self.holding.follow(self.call, self.pump, grown)
+        await asyncio.gather(*self.holding._raising.values())
+
+    @property
+    def held(self):
+        return self.call.hold.amount_nanos
+
+
+@pytest.fixture
+def db(tmp_path):
+    made = open_database(f"sqlite:///{tmp_path}/sluice.db")
+    up(made)
+    yield made
+    discard(made)
+
+
+async def test_a_stream_within_its_hold_is_not_looked_at_closely(db):
+    rig = await Rig(db).begin()
+    held = rig.held
+    for tokens in range(100, 7001, 100):
+        await rig.grow(tokens)
+    assert rig.held == held and not rig.call.hold.raised
+    assert rig.pump.noted == 1  # in the first second
+
+
+@pytest.mark.parametrize("pace", [100, 3000])
+async def test_more_is_held_before_the_text_costs_more(db, pace):
+    rig = await Rig(db).begin()
+    for tokens in range(pace, 60_000, pace):
+        await rig.grow(tokens)
+        assert rig.held >= BEGIN + tokens * TOKEN
+        most = max(8192, tokens) + max(AHEAD_TOKENS, AHEAD_S * pace) + pace
+        assert rig.held <= 1000 * DEAREST + most * DEAREST
+    assert rig.call.hold.raised and rig.call.interrupted is None
+    assert sum(part.amount_nanos for part in rig.call.hold.parts) == rig.held
+    cost = BEGIN + rig.pump.output_units * TOKEN
+    rig.funds.settle(rig.call.hold, cost)
+    assert rig.funds.held() == {rig.user_id: 0}
+
+
+async def test_a_bound_of_the_client_is_held_and_no_more(db):
+    bounded = {"peek": Peek("m", True, 300, 1, True), "output_bound_tokens": 300}
+    rig = await Rig(db, **bounded).begin()
+    held = rig.held
+    for tokens in (100, 290, 300, 450, 600):  # our count may be twice the vendor's
+        await rig.grow(tokens)
+        assert rig.held == held
+    await rig.grow(5000)  # a vendor that does not know the bound
+    assert rig.held >= BEGIN + 2500 * TOKEN
+
+
+async def test_what_was_cut_to_the_last_coins_grows_when_there_are_more(db):
+    rig = await Rig(db, balance=BEGIN + 1000 * TOKEN).begin()
+    assert rig.held == BEGIN + 1000 * TOKEN
+    credit(db, "alice", Movement(RICH, "paid"))
+    await rig.grow(900)
+    assert rig.held > BEGIN + 1900 * TOKEN and rig.call.interrupted is None
+
+
+async def test_without_money_the_call_ends_when_it_costs_more_than_it_holds(db):
+    rig = await Rig(db, balance=BEGIN + 1000 * TOKEN).begin()
+    await rig.grow(900)  # the next seconds are not covered, the last one is
+    assert rig.call.interrupted is None
+    await rig.grow(1000)
+    assert rig.call.interrupted is None
+    await rig.grow(1001)
+    ended = rig.call.interrupted
+    assert isinstance(ended, MoneyUsedUp) and isinstance(ended, Interrupt)
+    assert ended.fault.condition is Condition.WALLET_EMPTY
+
+
+async def test_a_stream_goes_on_while_the_store_is_away(db):
+    rig = await Rig(db, balance=BEGIN + 1000 * TOKEN).begin()
+    rig.process.store = "away"
+    await rig.grow(5000)
+    assert rig.call.interrupted is None
+    rig.process.store = "up"
+
+
+async def test_what_comes_after_the_end_goes_back(db):
+    rig = await Rig(db, balance=BEGIN + 9000 * TOKEN).begin()
+    credit(db, "alice", Movement(RICH, "paid"))
+    rig.process.store = "slow"
+    rig.pump.output_units = 9500
+    rig.holding.follow(rig.call, rig.pump, 9500)
+    await asyncio.sleep(0)
+    rig.funds.settle(rig.call.hold, rig.held)
+    rig.process.store = "up"
+    for _ in range(5):
+        await asyncio.sleep(0)
+    rig.process.serve()
+    await asyncio.gather(*rig.holding._raising.values())
+    assert rig.funds.held() == {rig.user_id: 0}
+
+
+async def test_calls_without_a_hold_are_left_alone(db):
+    free = await Rig(db, operation=Operation("/v1/count", free=True)).begin()
+    await free.grow(50_000)
+    assert free.call.hold is None and free.pump.noted == 0
+
+
+async def test_what_no_money_covers_is_not_raised(db):
+    rig = Rig(db, balance=8 * 10**18)
+    rig.call.group = type(rig.call.group)("gold", 10**14, None, frozenset(), False)
+    held = (await rig.begin()).held
+    await rig.grow(20_000)  # twice as much in the next seconds
+    assert rig.held == held and rig.call.interrupted is None

@@ -1,0 +1,131 @@
+"""Long work goes on in turns: whatever a body holds, the loop is never kept for long."""
+
+import asyncio
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from adapters.estimate import input_bound_steps, weight_steps
+from adapters.faults import Fault
+from adapters.jsonio import Spans, top_level_steps
+from handlers.relay.call import ClientGone
+from handlers.relay.turns import LARGE_BYTES, in_turns
+from tests.adapters.odd_bodies import odd_bodies
+from tests.handlers.test_server import acting, serving, turns
+
+SIZE = 32 << 20  # the default of server.max_body_bytes
+# Of the CPU time of the loop's thread; 28 ms were seen.
+LONGEST_S = 0.05
+TRIES = 3  # what else runs on the machine makes CPU time longer, never shorter
+
+
+class Ticker:
+    """Counts the longest time that the loop works without giving others a turn."""
+
+    def __init__(self):
+        self.longest_s = 0.0
+        self._last_s = None
+        self._task = None
+
+    async def __aenter__(self):
+        self._task = asyncio.create_task(self._tick())
+        await turns(3)
+        return self
+
+    async def __aexit__(self, *_):
+        await turns(3)
+        self._task.cancel()
+
+    async def _tick(self):
+        self._last_s = time.thread_time()
+        while True:
+            await asyncio.sleep(0)
+            now_s = time.thread_time()
+            self.longest_s = max(self.longest_s, now_s - self._last_s)
+            self._last_s = now_s
+
+
+def a_call():
+    return SimpleNamespace(interrupted=None)
+
+
+def steps_of(body):
+    """What is done with every large body."""
+    spans = yield from top_level_steps(body)
+    assert isinstance(spans, Spans)
+    yield from input_bound_steps(body)
+    yield from weight_steps(body, 0, len(body))
+    return spans
+
+
+@pytest.mark.parametrize("name", [name for name, _ in odd_bodies(1000)])
+async def test_no_body_keeps_the_loop(name):
+    body = next(body for found, body in odd_bodies(SIZE) if found == name)
+    async with Ticker() as ticker:
+        try:
+            spans = await in_turns(steps_of(body), a_call())
+            for field in ("model", "stream", "stream_options"):
+                await asyncio.sleep(0)
+                spans.value(field)
+        except Fault:
+            pass
+    assert ticker.longest_s < LONGEST_S
+
+
+def step_by_step(count, fault=None):
+    for number in range(count):
+        yield number % 2 == 0
+    if fault is not None:
+        raise fault
+    return "done"
+
+
+async def test_the_result_and_the_fault_of_the_steps():
+    assert await in_turns(step_by_step(5), a_call()) == "done"
+    assert await in_turns(step_by_step(0), a_call()) == "done"
+    with pytest.raises(KeyError):
+        await in_turns(step_by_step(3, KeyError("x")), a_call())
+
+
+async def test_a_call_that_is_interrupted_ends_at_its_next_turn():
+    call = a_call()
+
+    def steps():
+        for _ in range(10):
+            yield True
+            call.interrupted = ClientGone()
+        raise AssertionError
+
+    with pytest.raises(ClientGone):
+        await in_turns(steps(), call)
+
+
+@pytest.mark.parametrize("chunk", [b"1\r\nx\r\n", b"2;a\r\nab\r\n"])
+async def test_a_body_of_tiny_chunks_does_not_keep_the_loop(chunk):
+    handler = acting(lambda handler, body: handler.respond(b"%d" % len(body)))
+    async with serving({"/acted": handler}) as served:
+        head = b"POST /acted HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        count = 1000 if b";" in chunk else 300_000
+        peer = await served.peer(head)
+        async with Ticker() as ticker:
+            await peer.send(chunk * count + b"0\r\n\r\n")
+            answer = await peer.answer()
+        assert answer.body == b"%d" % (count * int(chunk[:1]))
+        assert ticker.longest_s < LONGEST_S
+
+
+def test_what_is_not_large_is_read_at_one_go_soon():
+    for name, body in odd_bodies(LARGE_BYTES):
+        assert min(read_s(body) for _ in range(TRIES)) < LONGEST_S, name
+
+
+def read_s(body):
+    """CPU time of all steps of a body."""
+    began_s = time.thread_time()
+    try:
+        for _ in steps_of(body):
+            pass
+    except Fault:
+        pass
+    return time.thread_time() - began_s

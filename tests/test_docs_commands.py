@@ -1,0 +1,214 @@
+"""The commands of README.md and docs/ work as they are pasted: names, options, variables, files."""
+
+import importlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import pytest
+
+import app
+from commands import quickstart
+from commands.init import prepare
+from conf.settings import load
+
+ROOT = Path(__file__).resolve().parents[1]
+MADE = {"cli.md", "errors.md", "settings.md"}  # without blocks of commands
+PAGES = sorted(path for path in (ROOT / "docs").glob("*.md") if path.name not in MADE)
+GIVEN = {"HOME", "PWD", "PATH", "USER"}  # by the shell
+# What a reader puts something in for: CALL_ID, NODE.
+PLACEHOLDER = re.compile(r"[A-Z][A-Z_]*[A-Z]", re.ASCII)
+ENDLESS = ("serve", "quickstart", "tail -f", "channel test")
+SYSTEM = ("/etc", "/opt", "/usr", "/var")
+every_page = pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name
+)
+
+
+class Line(NamedTuple):
+    """A command of a page: its text, and all of the page before it."""
+
+    text: str
+    before: str
+
+
+def blocks(page: Path) -> Iterator[Line]:
+    """Commands that stand in blocks of their own, continued lines joined, in order."""
+    lines = page.read_text().split("\n")
+    fence = ""
+    for number, line in enumerate(lines):
+        if line.startswith("```"):
+            fence = "" if fence else line.strip("`") or "text"
+            continue
+        code = line[4:] if line.startswith("    ") and not fence else line if fence == "sh" else ""
+        if not code or lines[number - 1].endswith("\\"):
+            continue
+        last = number
+        while code.endswith("\\"):
+            last += 1
+            code = code[:-1] + lines[last].strip()
+        if words(code) and is_command(code):
+            yield Line(code.strip(), "\n".join(lines[:number]))
+
+
+def is_command(line: str) -> bool:
+    first = words(line)[0]
+    known = ("make", "curl", "export", "systemctl", "apt-get", "cp", "install", "runuser")
+    return first in known or first.endswith("sluice") or bool(re.match(r"[A-Z_]+=", line))
+
+
+def words(line: str) -> list[str]:
+    """As a shell cuts it, without comment; pipes and > are words."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
+    lexer.whitespace_split = True
+    try:
+        return list(lexer)
+    except ValueError:  # prose or TOML with an apostrophe
+        return []
+
+
+def sluice_commands(text: str) -> Iterator[list[str]]:
+    """The arguments of each `sluice` in a line."""
+    found = words(text)
+    while found:
+        part = []
+        while found and found[0] not in ("|", "&&", ";", ">", ">>", "<"):
+            part.append(found.pop(0))
+        found = found[1:]
+        for place, word in enumerate(part):
+            if word in ("./sluice", "/opt/sluice/sluice"):
+                yield part[place + 1 :]
+
+
+def parse(args: list[str]) -> None:
+    """As the command line reads them, without doing anything; fails as it would."""
+    name, *rest = args
+    assert name in app.COMMANDS, f"no command {name}"
+    command: click.Command = importlib.import_module(f"commands.{name.replace('-', '_')}").command
+    while isinstance(command, click.Group):
+        verb = command.commands.get(rest[0])
+        assert verb is not None, f"no command {name} {rest[0]}"
+        command, rest = verb, rest[1:]
+    if rest != ["--help"]:
+        command.make_context(name, list(rest))
+
+
+@every_page
+def test_no_command_has_a_gap(page):
+    for line in blocks(page):
+        code = line.text.partition(" # ")[0]
+        assert "…" not in code and "..." not in code, line.text
+
+
+@every_page
+def test_every_command_is_taken(page):
+    inline = re.findall(r"`(\./sluice [^`\[|…]+)`", page.read_text())
+    for text in [*inline, *(line.text for line in blocks(page))]:
+        for args in sluice_commands(text):
+            try:
+                parse(args)
+            except click.UsageError as error:
+                pytest.fail(f"{text}: {error.format_message()}")
+
+
+@every_page
+def test_variables_are_set_before_they_are_used(page):
+    for line in blocks(page):
+        names = set(re.findall(r"\$\{?([A-Z_a-z]+)", line.text))
+        for name in names - GIVEN:
+            assert re.search(rf"^    (export )?{name}=", line.before, re.M), line.text
+
+
+@every_page
+def test_files_are_made_before_they_are_used(page):
+    for line in blocks(page):
+        for args in sluice_commands(line.text):
+            if args[0] == "apply" and args[1] != "-":
+                assert f"`{args[1]}`" in line.before, f"{args[1]} comes from nowhere"
+
+
+@every_page
+def test_every_target_of_make_is_there(page):
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    for line in blocks(page):
+        if words(line.text)[0] == "make":
+            text = re.sub(r" -C \S+", "", line.text)
+            asked = [word for word in words(text)[1:] if "=" not in word]
+            assert asked and set(asked) <= targets, line.text
+
+
+def shell(script: str, folder: Path, environ: dict[str, str]) -> None:
+    """A script in a copy of a checkout's surface: `./sluice` is there, nothing else is."""
+    link = folder / "sluice"
+    if not link.exists():
+        link.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "app.py"} "$@"\n')
+        link.chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-ec", script],
+        check=False,
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], **environ},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+
+
+def runnable(lines: list[Line]) -> str:
+    """Those that end by themselves, hold nothing that a reader has to put in, and keep to the
+    folders of the test."""
+    return "\n".join(
+        line.text
+        for line in lines
+        if not any(word in line.text for word in (*ENDLESS, *SYSTEM))
+        and not any(PLACEHOLDER.fullmatch(word) for word in words(line.text))
+    )
+
+
+def own_gateway() -> str:
+    readme = (ROOT / "README.md").read_text()
+    return readme.partition("## A gateway of your own")[2].partition("\n## ")[0]
+
+
+def save_document(folder: Path) -> None:
+    """What the README tells to save as setup.toml."""
+    (document,) = re.findall(r"^```toml\n(.*?)^```", own_gateway(), re.M | re.S)
+    (folder / "setup.toml").write_text(document)
+
+
+def test_a_gateway_of_your_own_as_the_readme_makes_it(tmp_path):
+    section = own_gateway()
+    save_document(tmp_path)
+    lines = [line for line in blocks(ROOT / "README.md") if line.text in section]
+    shell(runnable(lines), tmp_path, {"HOME": str(tmp_path)})
+    assert (tmp_path / "sluice-gateway" / "gateway.toml").is_file()
+
+
+def test_the_commands_about_money_after_make_run(tmp_path):
+    folder = tmp_path / "run"
+    prepare(folder, ())
+    quickstart.fill_store(load(folder / "gateway.toml", (), {}), folder)
+    script = runnable(list(blocks(ROOT / "docs/money.md")))
+    assert script.count("./sluice") > 10
+    shell(script, tmp_path, {})
+
+
+def test_the_commands_about_operations_in_a_gateway_that_serves_something(tmp_path):
+    home = {"HOME": str(tmp_path), "SLUICE_CONFIG": str(tmp_path / "gateway.toml")}
+    prepare(tmp_path, ())
+    save_document(tmp_path)
+    lines = [
+        line
+        for line in blocks(ROOT / "docs/operations.md")
+        if words(line.text)[0] in ("./sluice", "export") and words(line.text)[1] != "status"
+    ]
+    script = runnable(lines)
+    assert script.count("./sluice") > 10
+    shell(script, tmp_path, home)

@@ -1,0 +1,137 @@
+"""The unit, and the commands that install it: paths, user and rights agree with each other."""
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.ports import free_port
+from tests.test_architecture import PACKAGES
+
+ROOT = Path(__file__).resolve().parents[1]
+UNIT = ROOT / "conf/sluice.service"
+CODE, STATE, USER = "/opt/sluice", "/var/lib/sluice", "sluice"
+
+
+# A machine of its own for what is written to these folders: it goes with the namespace.
+FRESH = """
+umask 022
+mount --make-rprivate /
+mount -t tmpfs fresh {tmp}
+for folder in etc opt var/lib; do
+  upper={tmp}/$folder/new work={tmp}/$folder/work
+  mkdir -p $upper $work
+  mount -t overlay fresh -o lowerdir=/$folder,upperdir=$upper,workdir=$work /$folder
+done
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
+{lines}
+cd /root
+{serve} &
+for _ in $(seq 100); do
+  {status} | grep '^ready  *yes' && break
+  sleep 0.1
+done
+kill %1
+wait
+runuser -u {user} -- test -w {state} -a ! -w {code}
+"""
+
+
+@pytest.fixture
+def unit():
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    parser.optionxform = str
+    parser.read(UNIT)
+    return parser["Service"]
+
+
+@pytest.fixture
+def install():
+    """The lines of the first block of the how-to."""
+    page = (ROOT / "docs/operations.md").read_text()
+    section = page.partition("## Install as a service")[2].partition("\n\n    ")[2]
+    return [line.strip() for line in section.partition("\n\n")[0].splitlines()]
+
+
+def test_the_unit_runs_what_is_installed(unit, install):
+    assert unit["ExecStart"] == (
+        f"{CODE}/.venv/bin/python {CODE}/app.py serve --config {STATE}/gateway.toml"
+    )
+    assert (unit["User"], unit["Group"], unit["WorkingDirectory"]) == (USER, USER, STATE)
+    assert f"/var/lib/{unit['StateDirectory']}" == STATE
+    text = "\n".join(install)
+    assert f"useradd --system --home-dir {STATE} --shell /usr/sbin/nologin {USER}\n" in text
+    assert f"install -d -m {unit['StateDirectoryMode']} -o {USER} -g {USER} {STATE}\n" in text
+    assert f"make -C {CODE} venv\n" in text
+    assert f"runuser -u {USER} -- {CODE}/sluice init {STATE}\n" in text
+    assert f"cp {CODE}/conf/sluice.service /etc/systemd/system/\n" in text
+
+
+def test_all_that_the_service_needs_is_copied(install, tmp_path):
+    [line] = [line for line in install if line.startswith("cp -r")]
+    assert {*PACKAGES, "app.py", "sluice", "Makefile"} <= set(line.split())
+    there = line.replace(CODE, str(tmp_path))
+    subprocess.run(["sh", "-ec", there], cwd=ROOT, check=True)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "app.py"), "init", str(tmp_path / "state")],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"PATH": os.environ["PATH"]},
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_its_times_outlast_a_drain(unit):
+    settings = (ROOT / "conf/gateway.toml").read_text()
+    drain_s = int(re.search(r"^#drain_timeout_s = (\d+)$", settings, re.M)[1])
+    assert int(unit["TimeoutStopSec"]) > drain_s + 20
+    assert unit["RestartPreventExitStatus"] == "3" and unit["KillMode"] == "mixed"
+
+
+def test_it_says_what_is_true_of_env():
+    text = UNIT.read_text()
+    assert "read by `./sluice apply`" in text and "never reads it" in text
+
+
+def test_systemd_takes_it(tmp_path):
+    verify = shutil.which("systemd-analyze")
+    if verify is None:
+        pytest.skip("systemd-analyze is not installed")
+    path = tmp_path / "sluice.service"
+    path.write_text(UNIT.read_text().replace(f"{CODE}/.venv/bin/python", sys.executable))
+    done = subprocess.run([verify, "verify", path], check=False, capture_output=True, text=True)
+    ours = [line for line in done.stderr.splitlines() if "sluice.service" in line]
+    assert not ours, done.stderr
+
+
+@pytest.mark.long
+def test_it_installs_as_it_is_pasted(unit, install, tmp_path):
+    """On the system's own Python, all but apt-get and systemctl; packages come from their index."""
+    if os.geteuid() != 0 or not os.path.exists("/usr/bin/python3") or not shutil.which("unshare"):
+        pytest.skip("needs root, unshare and the Python of a Debian")
+    lines = [line for line in install if not line.startswith(("apt-get", "systemctl"))]
+    settings = {"SERVER": free_port(), "OPS": free_port()}
+    ports = " ".join(f"SLUICE_{name}__PORT={port}" for name, port in settings.items())
+    as_user = f"runuser -u {USER} -- env {ports}"
+    script = FRESH.format(
+        **{"tmp": tmp_path, "lines": "\n".join(lines), "user": USER, "code": CODE, "state": STATE},
+        serve=f"{as_user} {unit['ExecStart']}",
+        status=f"{as_user} {CODE}/sluice status --config {STATE}/gateway.toml",
+    )
+    done = subprocess.run(
+        ["unshare", "-m", "bash", "-e"],
+        check=False,
+        cwd=ROOT,
+        input=script,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^ready  *yes$", done.stdout, re.M), done.stdout + done.stderr
