@@ -20,7 +20,7 @@ INSTALL := .venv/bin/python -m pip install --quiet --disable-pip-version-check -
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="	" read -r name text; do \
 		printf '  make %-9s %s\n' "$$name" "$$text"; done
-	@echo '  PORT=n is the port of make run; T=tests/store/test_wallet.py::test_name picks tests;'
+	@echo '  PORT=n is the port of make run; T=tests/store/money/test_wallet.py::test_name picks tests;'
 	@echo '  JOBS=n is how many processes run all tests.'
 
 venv: $(RUN_STAMP) ## make .venv with what the gateway needs

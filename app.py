@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The entry: finds the command by its name and imports nothing but that command's module.
 
-A module commands/<name>.py holds `command` (click), or `main(args) -> exit code` when it does not
-want click in its process. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 configuration refused.
+A module commands/nouns/<name>.py, or commands/process/<name>.py, holds `command` (click), or
+`main(args) -> exit code` when it does not want click in its process. Exit codes: 0 done, 1 failed,
+2 wrong usage, 3 configuration refused.
 """
 
 import importlib
@@ -38,8 +39,9 @@ COMMANDS: Mapping[str, str] = {
     "version": "print the version",
 }
 HIDDEN = ("worker", "demo", "docs")
+PROCESSES = ("serve", "supervisor", "worker", "demo")
 
-_OWN = ("adapters", "commands", "conf", "handlers", "store")
+_OWN = ("adapters", "commands", "conf", "demo", "handlers", "store")
 _CURE = "run ./sluice, or: make venv && .venv/bin/python app.py"
 
 SEE_HELP = "'sluice --help' lists the commands."
@@ -69,12 +71,18 @@ def main(args: Sequence[str]) -> int:
         return 130
 
 
+def module_of(name: str) -> str:
+    """The module of a command."""
+    folder = "process" if name in PROCESSES else "nouns"
+    return f"commands.{folder}.{name.replace('-', '_')}"
+
+
 def _run(name: str, args: Sequence[str]) -> int:
-    module_name = name.replace("-", "_")
+    module_name = name
     if name == "serve" and "--help" not in args:
         module_name = "supervisor"  # click would stay in the memory of the first process
     try:
-        module = importlib.import_module(f"commands.{module_name}")
+        module = importlib.import_module(module_of(module_name))
     except ModuleNotFoundError as error:
         return _missing(error)
     if hasattr(module, "main"):

@@ -20,14 +20,14 @@ from typing import Any
 import click
 import peewee
 
-from store.catalog import load_snapshot
-from store.cipher import Cipher
-from store.database import discard, execute, executemany, open_database, transaction
-from store.ids import new_ulid, now_ms
-from store.keys import digest, make_secret, pepper_id, shown_parts
-from store.pricing import NANOS_PER_UNIT
-from tests.gateway import Gateway
-from tests.upstream import ScriptedUpstream
+from store.catalog.catalog import load_snapshot
+from store.catalog.keys import digest, make_secret, pepper_id, shown_parts
+from store.db.database import discard, execute, executemany, open_database, transaction
+from store.values.cipher import Cipher
+from store.values.ids import new_ulid, now_ms
+from store.values.pricing import NANOS_PER_UNIT
+from tests.support.gateway import Gateway
+from tests.support.upstream import ScriptedUpstream
 
 CHANNELS = MODELS = 200
 GROUPS = 50

@@ -16,18 +16,19 @@ from pathlib import Path
 import click
 import peewee
 
-from store import leases, migrate
-from store.accounts import Payment, payment_of
-from store.books import Batch, account_charges, apply_batch
-from store.database import discard, execute, open_database, transaction
-from store.funds import Funds, Hold
-from store.ids import new_ulid, now_ms
-from store.journal import Journal
-from store.journal_lines import JournalReader, OpenLine
-from store.keys import KeyEntry
-from store.leases import Order
-from store.pricing import NANOS_PER_UNIT, Prices
-from store.usage import Attempt, UsageRecord
+from store.calls.journal import Journal
+from store.calls.journal_lines import JournalReader, OpenLine
+from store.catalog.keys import KeyEntry
+from store.db import migrate
+from store.db.database import discard, execute, open_database, transaction
+from store.money import leases
+from store.money.accounts import Payment, payment_of
+from store.money.books import Batch, account_charges, apply_batch
+from store.money.funds import Funds, Hold
+from store.money.leases import Order
+from store.values.ids import new_ulid, now_ms
+from store.values.pricing import NANOS_PER_UNIT, Prices
+from store.values.usage_record import Attempt, UsageRecord
 
 CALLS = 2_000
 BATCH = 250  # records in a batch: what 2500 calls a second bring in 100 ms

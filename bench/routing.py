@@ -14,14 +14,14 @@ from adapters.family import Peek
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from handlers.relay.call import Arrival, Call
-from handlers.relay.cells import private_cells
-from handlers.relay.choice import Chooser
-from handlers.relay.health import ROW, STREAM, Health
-from handlers.relay.limits import Limits
-from handlers.relay.plan import Planner
-from store.catalog import Channel, Group, Model, Snapshot
-from store.keys import KeyEntry
-from store.pricing import Prices
+from handlers.relay.limits.cells import private_cells
+from handlers.relay.limits.limits import Limits
+from handlers.relay.routing.health import ROW, STREAM, Health
+from handlers.relay.routing.plan import Planner
+from handlers.relay.routing.selector import Chooser
+from store.catalog.catalog import Channel, Group, Model, Snapshot
+from store.catalog.keys import KeyEntry
+from store.values.pricing import Prices
 
 CHANNELS = MODELS = 200
 CALLS = 8_000

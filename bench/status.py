@@ -14,16 +14,10 @@ from collections.abc import Callable
 import click
 import peewee
 
-from store import channel_status, migrate, status_sums
-from store.database import (
-    discard,
-    execute,
-    executemany,
-    is_mysql,
-    open_database,
-    transaction,
-)
-from store.ids import new_ulid, now_ms
+from store.channels import status, status_sums
+from store.db import migrate
+from store.db.database import discard, execute, executemany, is_mysql, open_database, transaction
+from store.values.ids import new_ulid, now_ms
 
 GROUPS = 5
 ROUNDS = 3
@@ -95,9 +89,9 @@ def main(url: str, channels: int, models: int, each: int) -> None:
         _fill(db, channels, models, each)
     at_ms = now_ms()
     questions = {
-        "all channels": lambda: channel_status.of_channels(db, at_ms),
-        "all groups": lambda: channel_status.of_models(db, at_ms),
-        "one group": lambda: channel_status.of_models(db, at_ms, ["group-1"]),
+        "all channels": lambda: status.of_channels(db, at_ms),
+        "all groups": lambda: status.of_models(db, at_ms),
+        "one group": lambda: status.of_models(db, at_ms, ["group-1"]),
     }
     for name, work in questions.items():
         click.echo(f"{name:14} {len(work()):6} rows {_least_ms(work):8.1f} ms")

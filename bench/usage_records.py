@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import click
 import peewee
 
-from store import migrate, rollups
-from store.books import CHARGES, charges_id
-from store.database import (
+from store.calls import rollups
+from store.db import migrate
+from store.db.database import (
     discard,
     executemany,
     insert_columns,
@@ -24,10 +24,11 @@ from store.database import (
     open_database,
     transaction,
 )
-from store.ids import day_at, day_begin_ms, ulid
-from store.partitions import AHEAD_DAYS, make_days
-from store.pricing import Prices, cost_nanos
-from store.usage import Attempt, Charge, UsageRecord, columns_of, record_day
+from store.db.partitions import AHEAD_DAYS, make_days
+from store.money.books import CHARGES, charges_id
+from store.values.ids import day_at, day_begin_ms, ulid
+from store.values.pricing import Prices, cost_nanos
+from store.values.usage_record import Attempt, Charge, UsageRecord, columns_of, record_day
 
 USERS = 1_000
 MODELS = 20

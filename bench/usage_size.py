@@ -16,12 +16,12 @@ import click
 import msgspec
 import peewee
 
-from store.database import discard, execute, open_database
-from store.partitions import following_day, prune
-from store.usage import to_public
-from store.usage_lookup import LOOK_BACK_MS, find
-from store.usage_queries import Filters, export_rows, history, next_day, tail
-from store.usage_stats import stats
+from store.calls.usage_lookup import LOOK_BACK_MS, find
+from store.calls.usage_queries import Filters, export_rows, history, next_day, tail
+from store.calls.usage_stats import stats
+from store.db.database import discard, execute, open_database
+from store.db.partitions import following_day, prune
+from store.values.usage_record import to_public
 
 TURNS = 3
 # A user with an eighth of all calls, one in the middle, the last; then models these use often,

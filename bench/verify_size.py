@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable
 import click
 import peewee
 
-from store import books, rollups, usage_queries
-from store.database import discard, execute, open_database, snapshot_read
+from store.calls import rollups, usage_queries
+from store.db.database import discard, execute, open_database, snapshot_read
+from store.money import books
 
 
 def _timed(name: str, work: Callable[[], Iterable[object]]) -> None:

@@ -11,9 +11,9 @@ import click
 from adapters.registry import VENDORS
 from commands.output import note, print_json
 from commands.store_access import Access, actor
-from store.apply import Editor, Outcome
-from store.cipher import Cipher
-from store.objects import Sealing
+from store.admin.apply import Editor, Outcome
+from store.admin.objects import Sealing
+from store.values.cipher import Cipher
 
 DONE = {"create": "created", "update": "changed", "remove": "removed"}
 

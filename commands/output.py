@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from conf.settings import ConfigError, Loaded, find_config, load
-from store.errors import Refused, StoreError
+from store.values.errors import Refused, StoreError
 
 FAILED = 1
 WRONG_USAGE = 2

@@ -16,9 +16,9 @@ import peewee
 from commands.output import configuration
 from conf import secrets
 from conf.settings import ConfigError, Loaded, which
-from store import migrate
-from store.database import READ_TIMEOUT_S, discard, open_database, place
-from store.errors import NotFound, Refused, StoreUnavailable
+from store.db import migrate
+from store.db.database import READ_TIMEOUT_S, discard, open_database, place
+from store.values.errors import NotFound, Refused, StoreUnavailable
 
 SQLITE_PREFIX = "sqlite:///"
 PATIENT_S = 3600.0  # for statements that go through all records

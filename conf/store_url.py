@@ -1,7 +1,7 @@
 """The address of the store, taken apart before anything is made with it.
 
 Pure. It names what is wrong and the character that has to be percent-encoded, never the password.
-store/database.py opens what passes here.
+store/db/database.py opens what passes here.
 """
 
 import ipaddress

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from adapters.jsonio import dumps
-from store.pricing import format_money
-from store.usage import UsageRecord
+from store.values.pricing import format_money
+from store.values.usage_record import UsageRecord
 
 REPORT_MAX_BYTES = 4096  # a pipe takes so much in one piece
 LINES_MAX = 20_000  # call lines of one second; more are dropped and counted

@@ -9,14 +9,14 @@ import uvloop
 from tornado.ioloop import IOLoop
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
-from tests.mariadb import mariadb  # noqa: F401  a fixture for all folders
+from tests.support.mariadb import mariadb  # noqa: F401  a fixture for all folders
 
 CLIENTS_AT_ONCE = 200
 LARGEST_ANSWER_BYTES = 1 << 30
 
 
 # Side by side with others the longest files go first: else one process is left with them.
-LONG_FIRST = ("e2e", "sdk", "handlers", "store")
+LONG_FIRST = ("gateway", "sdk", "handlers", "store")
 
 
 def pytest_collection_modifyitems(config, items):

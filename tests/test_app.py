@@ -13,7 +13,7 @@ import click
 import pytest
 
 import app
-from commands.version import VERSION
+from commands.nouns.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -25,13 +25,13 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("name", [*app.COMMANDS, *app.HIDDEN])
 def test_every_command_has_its_module(name):
-    module = importlib.import_module(f"commands.{name.replace('-', '_')}")
+    module = importlib.import_module(app.module_of(name))
     assert isinstance(getattr(module, "command", None), click.Command) or hasattr(module, "main")
 
 
 @pytest.mark.parametrize("name", app.COMMANDS)
 def test_every_command_explains_itself(name):
-    command = importlib.import_module(f"commands.{name.replace('-', '_')}").command
+    command = importlib.import_module(app.module_of(name)).command
     pending = [command]
     while pending:
         one = pending.pop()

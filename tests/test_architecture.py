@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("adapters", "commands", "conf", "handlers", "store")
+PACKAGES = ("adapters", "commands", "conf", "demo", "handlers", "store")
 
 MAX_FILE_LINES = 600
 MAX_APP_LINES = 150
@@ -24,25 +24,28 @@ ALLOWED = {
     "store": {"store", "peewee", "playhouse", "pymysql", "msgspec", "cryptography", "argon2"},
     "conf": {"conf", "msgspec"},
     "handlers": {"handlers", "adapters", "store", "conf.settings", "tornado", "msgspec"},
+    "handlers.http.connection": {"handlers", "adapters", "tornado", "httptools"},
+    "handlers.http.request": {"tornado", "httptools"},
     "handlers.relay": {
         *("handlers.relay", "handlers.telemetry", "adapters", "store", "conf.settings", "tornado"),
         "msgspec",
     },
-    "handlers.connection": {"handlers", "adapters", "tornado", "httptools"},
-    "handlers.request": {"tornado", "httptools"},
     "handlers.relay.upstream": {
         *("handlers.relay", "handlers.telemetry", "adapters", "store", "tornado", "pycurl"),
+        "msgspec",
     },
-    "handlers.relay.upstream_handle": {"handlers.relay", "store", "pycurl"},
-    "handlers.demo": {"handlers.demo"},
-    "commands": {"commands", "handlers", "adapters", "store", "conf", "app"}
+    "demo": {"demo"},
+    "commands": {"commands", "demo", "handlers", "adapters", "store", "conf", "app"}
     | {"click", "msgspec", "peewee", "tornado", "uvloop"},
     "app": set(),
 }
 SUPERVISOR = ("supervisor", "child", "listeners", "log_lines", "node", "ops_guard", "ops_server")
 FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
 for name in SUPERVISOR:
-    ALLOWED[f"commands.{name}"] = {"conf", *(f"commands.{other}" for other in SUPERVISOR)}
+    ALLOWED[f"commands.process.{name}"] = {
+        "conf",
+        *(f"commands.process.{other}" for other in SUPERVISOR),
+    }
 
 
 def modules() -> dict[str, Path]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from commands import docs, explain
+from commands.nouns import docs, explain
 from conf.settings import SETTINGS
-from handlers.relay import breaker, health, key_check, plan, suspects, trials
-from store.document_kinds import KINDS
+from handlers.relay.routing import breaker, health, key_check, plan, suspects, trials
+from store.admin.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 

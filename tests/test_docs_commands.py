@@ -14,8 +14,8 @@ import click
 import pytest
 
 import app
-from commands import quickstart
-from commands.init import prepare
+from commands.nouns import quickstart
+from commands.nouns.init import prepare
 from conf.settings import load
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -90,7 +90,7 @@ def parse(args: list[str]) -> None:
     """As the command line reads them, without doing anything; fails as it would."""
     name, *rest = args
     assert name in app.COMMANDS, f"no command {name}"
-    command: click.Command = importlib.import_module(f"commands.{name.replace('-', '_')}").command
+    command: click.Command = importlib.import_module(app.module_of(name)).command
     while isinstance(command, click.Group):
         verb = command.commands.get(rest[0])
         assert verb is not None, f"no command {name} {rest[0]}"

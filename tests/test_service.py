@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_port
+from tests.support.ports import free_port
 from tests.test_architecture import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -21,12 +21,12 @@ from adapters.json_structure import Steps
 from adapters.jsonio import Spans, top_level, top_level_steps
 from adapters.registry import VENDORS
 from handlers.relay.call import Call
-from store.catalog import Channel, Group, Snapshot
-from store.errors import StoreUnavailable
-from store.key_cache import KeyCache
-from store.keys import SECRET_PREFIX, KeyEntry
-from store.pricing import bound_nanos
-from store.usage import StoredAt
+from store.catalog.catalog import Channel, Group, Snapshot
+from store.catalog.key_cache import KeyCache
+from store.catalog.keys import SECRET_PREFIX, KeyEntry
+from store.values.errors import StoreUnavailable
+from store.values.pricing import bound_nanos
+from store.values.usage_record import StoredAt
 
 Network = IPv4Network | IPv6Network
 

@@ -15,14 +15,14 @@ from adapters.family import Envelope, Family, Operation, Peek, StoredRef, Stream
 from adapters.faults import Fault
 from adapters.ir import Usage
 from adapters.jsonio import Spans
-from handlers.relay.cells import Slots
-from handlers.relay.health import Trial
-from handlers.relay.plan import Step, Wish
-from store.catalog import Channel, Group, Model, Snapshot
-from store.funds import Hold
-from store.keys import KeyEntry
-from store.pricing import Prices
-from store.usage import Attempt, StoredAt
+from handlers.relay.limits.cells import Slots
+from handlers.relay.routing.health import Trial
+from handlers.relay.routing.plan import Step, Wish
+from store.catalog.catalog import Channel, Group, Model, Snapshot
+from store.catalog.keys import KeyEntry
+from store.money.funds import Hold
+from store.values.pricing import Prices
+from store.values.usage_record import Attempt, StoredAt
 
 
 class Interrupt(Exception):

@@ -11,8 +11,8 @@ from adapters.echo import without_echo
 from adapters.faults import Condition, Fault
 from adapters.jsonio import dumps
 from handlers.relay.call import Call
-from store.catalog import Channel
-from store.usage import Attempt
+from store.catalog.catalog import Channel
+from store.values.usage_record import Attempt
 
 log = logging.getLogger("sluice.channel")
 

@@ -8,15 +8,15 @@ from urllib.parse import urlsplit
 
 from adapters.faults import QUOTA_USED, Condition, Fault, clean_message
 from handlers.relay.call import Call
-from handlers.relay.health import KEY_ASIDE, RATE_LIMITED
-from handlers.relay.plan import BEYOND_ITS_LIMIT, LeftOut
-from handlers.relay.suspects import Refusal
-from handlers.relay.upstream import Exchange, UpstreamError
-from store.accounts import LIMIT, Account
-from store.catalog import Channel
-from store.errors import StoreError
-from store.funds import QuotaUsed, WalletEmpty
-from store.usage import Attempt
+from handlers.relay.routing.health import KEY_ASIDE, RATE_LIMITED
+from handlers.relay.routing.plan import BEYOND_ITS_LIMIT, LeftOut
+from handlers.relay.routing.suspects import Refusal
+from handlers.relay.upstream.client import Exchange, UpstreamError
+from store.catalog.catalog import Channel
+from store.money.accounts import LIMIT, Account
+from store.money.funds import QuotaUsed, WalletEmpty
+from store.values.errors import StoreError
+from store.values.usage_record import Attempt
 
 # kind of UpstreamError -> condition, another channel may be tried (protocols: reading errors)
 _UPSTREAM: dict[str, tuple[Condition, bool]] = {

@@ -20,9 +20,9 @@ import struct
 import time
 from hashlib import blake2b
 
-from handlers.relay.cells import Unfit
-from store.ids import ULID_CHARS
-from store.usage import StoredAt
+from handlers.relay.limits.cells import Unfit
+from store.values.ids import ULID_CHARS
+from store.values.usage_record import StoredAt
 
 log = logging.getLogger("sluice.relay")
 

@@ -1,7 +1,7 @@
 """The money that a call holds: before a vendor is asked, and more of it while its stream grows.
 
 How much a call needs is decided here, and what becomes of one that cannot have it; the money itself
-is in store/funds.py. Imported by the pipeline.
+is in store/money/funds.py. Imported by the pipeline.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ from adapters.estimate import estimate_body_tokens
 from handlers.relay import admit, faults, settle
 from handlers.relay.call import Call, MoneyUsedUp
 from handlers.relay.pump import StreamPump
-from store.accounts import Payment, payment_of
-from store.errors import StoreUnavailable
-from store.funds import Funds, Hold, QuotaUsed, WalletEmpty
-from store.pricing import affordable_tokens, bound_nanos
+from store.money.accounts import Payment, payment_of
+from store.money.funds import Funds, Hold, QuotaUsed, WalletEmpty
+from store.values.errors import StoreUnavailable
+from store.values.pricing import affordable_tokens, bound_nanos
 
 ESTIMATES_MAX = 16  # at one time; further calls are refused by the cheap bound
 ESTIMATE_MARGIN_PERCENT = 110  # the estimator is right within 10 %

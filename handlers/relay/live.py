@@ -11,8 +11,8 @@ from msgspec import Struct
 from conf.settings import UpstreamSettings
 from handlers.relay.call import Call, ClientGone, DrainForced
 from handlers.relay.downstream import Downstream
-from handlers.relay.health import Trial
 from handlers.relay.pump import StreamPump
+from handlers.relay.routing.health import Trial
 
 
 class LiveStream(Struct):

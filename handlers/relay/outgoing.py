@@ -7,11 +7,11 @@ from adapters.family import Vendor
 from adapters.registry import FAMILIES, VENDORS
 from conf.settings import UpstreamSettings
 from handlers.relay.call import Call
-from handlers.relay.plan import Step
 from handlers.relay.pump import CONTENT_TYPES
-from handlers.relay.upstream import UpstreamRequest
-from handlers.relay.upstream_request import with_extra_headers
-from store.catalog import Channel
+from handlers.relay.routing.plan import Step
+from handlers.relay.upstream.client import UpstreamRequest
+from handlers.relay.upstream.request import with_extra_headers
+from store.catalog.catalog import Channel
 
 
 def request_of(call: Call, step: Step, limits: UpstreamSettings) -> UpstreamRequest:

@@ -18,29 +18,29 @@ from adapters.faults import Condition, Fault, read_upstream_error, retry_after_s
 from adapters.rate_headers import RateLevel
 from conf.settings import Settings
 from handlers.relay import admit, faults, settle
-from handlers.relay.affinity import Affinity
 from handlers.relay.call import Call, ClientGone, DrainForced, Ending, Interrupt, MoneyUsedUp
-from handlers.relay.choice import Chooser
 from handlers.relay.downstream import Downstream, Header
 from handlers.relay.failure_log import FailureLog
-from handlers.relay.health import PLAIN, STREAM, Health, Trial
 from handlers.relay.holding import Holding
-from handlers.relay.limits import Limits
+from handlers.relay.limits.limits import Limits
 from handlers.relay.live import LiveCalls, LiveStream
 from handlers.relay.outgoing import request_of
-from handlers.relay.plan import Planner, Step
 from handlers.relay.pump import PumpEnd, StreamPump
+from handlers.relay.routing.affinity import Affinity
+from handlers.relay.routing.health import PLAIN, STREAM, Health, Trial
+from handlers.relay.routing.plan import Planner, Step
+from handlers.relay.routing.selector import Chooser
 from handlers.relay.stored import StoredResponses
 from handlers.relay.turns import LARGE_BYTES, in_turns, large_answer
-from handlers.relay.upstream import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
-from handlers.relay.upstream_request import ANSWERED
+from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
+from handlers.relay.upstream.request import ANSWERED
 from handlers.telemetry import Telemetry
-from store.catalog import EMPTY, Snapshot
-from store.funds import Funds
-from store.journal import Journal, JournalFull
-from store.journal_lines import OpenLine, Sent
-from store.key_cache import KeyCache
-from store.usage import Attempt, Charge
+from store.calls.journal import Journal, JournalFull
+from store.calls.journal_lines import OpenLine, Sent
+from store.catalog.catalog import EMPTY, Snapshot
+from store.catalog.key_cache import KeyCache
+from store.money.funds import Funds
+from store.values.usage_record import Attempt, Charge
 
 log = logging.getLogger("sluice.relay")
 

@@ -16,7 +16,7 @@ from adapters.faults import Condition, Fault
 from handlers.relay.call import Call
 from handlers.relay.downstream import Downstream, Header
 from handlers.relay.faults import from_upstream
-from handlers.relay.upstream import Exchange, UpstreamError
+from handlers.relay.upstream.client import Exchange, UpstreamError
 
 # of a streamed answer, by its framing
 CONTENT_TYPES = {"sse": "text/event-stream", "json_array": "application/json"}

@@ -12,8 +12,8 @@ from adapters.ir import Usage
 from adapters.jsonio import dumps
 from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS
 from handlers.relay.call import Call, Ending
-from store.pricing import cost_nanos
-from store.usage import Charge, UsageRecord
+from store.values.pricing import cost_nanos
+from store.values.usage_record import Charge, UsageRecord
 
 # A vendor may count more than our bound of the request (its own prompts, tools, media), so that
 # only what no model can take is called absurd when the model's window is not configured; nor does

@@ -17,9 +17,9 @@ from handlers.relay import admit
 from handlers.relay.call import Call
 from handlers.relay.faults import from_store
 from handlers.relay.fresh import FreshResponses, Owned
-from store.errors import StoreUnavailable
-from store.stored_responses import Found, mark_of
-from store.usage import StoredAt
+from store.calls.stored_responses import Found, mark_of
+from store.values.errors import StoreUnavailable
+from store.values.usage_record import StoredAt
 
 MAX_KNOWN = 20_000  # some 8 MB; the store knows the others
 LOOK_UP_S = 1.5  # for one id, with the wait for its turn; a writer needs 0.2 s, unless it is busy

@@ -116,7 +116,7 @@ REQUESTS = [
 
 
 def url_of(vendor, family, base_url, operation):
-    """A call's URL, made as in `handlers/relay/pipeline.py` and `handlers/relay/probe.py`."""
+    """A call's URL, made as in handlers/relay: `pipeline.py` and `routing/probe.py`."""
     path = FAMILIES[family].upstream_path(operation, UPSTREAM, None)
     return base_url + VENDORS[vendor].prefixes.get(family, "") + path
 

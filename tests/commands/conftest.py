@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import pytest
 
 import app
-from commands.init import prepare
-from store.database import discard, insert_columns, open_database, transaction
-from store.ids import ulid
-from store.pricing import Prices, cost_nanos
-from store.rollups import add_records
-from store.usage import Charge, UsageRecord, columns_of
+from commands.nouns.init import prepare
+from store.calls.rollups import add_records
+from store.db.database import discard, insert_columns, open_database, transaction
+from store.values.ids import ulid
+from store.values.pricing import Prices, cost_nanos
+from store.values.usage_record import Charge, UsageRecord, columns_of
 
 UPSTREAM_KEY = "sk-upstream-key-of-the-channel"
 PRICES = Prices(2_000, 8_000, 500, 2_000, 3_200, 8_000, 0)

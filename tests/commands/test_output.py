@@ -11,7 +11,7 @@ import pytest
 
 from commands import output
 from conf.settings import ConfigError
-from store.errors import NotFound, Refused, StoreUnavailable
+from store.values.errors import NotFound, Refused, StoreUnavailable
 
 ROOT = Path(__file__).resolve().parents[2]
 

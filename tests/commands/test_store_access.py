@@ -4,7 +4,7 @@ import pytest
 
 import app
 from commands import store_access
-from store.database import execute, open_database, transaction
+from store.db.database import execute, open_database, transaction
 
 
 def test_a_missing_sqlite_file_is_named_and_not_made(installation):

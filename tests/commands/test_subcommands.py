@@ -13,7 +13,7 @@ from commands.subcommands import LazyVerb, Noun
 @pytest.fixture
 def noun():
     command = Noun("thing", no_args_is_help=True)
-    command.add_command(LazyVerb("heavy", "commands.version", "Do something heavy."))
+    command.add_command(LazyVerb("heavy", "commands.nouns.version", "Do something heavy."))
 
     @command.command("list")
     @config_option
@@ -48,11 +48,11 @@ def test_a_misspelt_verb_is_answered_with_the_nearest(noun, capsys):
 
 
 def test_help_names_a_lazy_verb_without_its_module(noun, capsys, monkeypatch):
-    monkeypatch.delitem(sys.modules, "commands.version", raising=False)
+    monkeypatch.delitem(sys.modules, "commands.nouns.version", raising=False)
     assert output.run(noun, ["--help"], "thing") == 0
     said = capsys.readouterr().out
     assert "List things." in said and "Do something heavy." in said
-    assert "commands.version" not in sys.modules
+    assert "commands.nouns.version" not in sys.modules
     assert output.run(noun, ["heavy"], "thing") == 0
     assert capsys.readouterr().out.startswith("sluice ")
 

@@ -4,9 +4,10 @@ import contextlib
 
 import pytest
 
-from commands import init, output
+from commands import output
+from commands.nouns import init
 from conf.settings import SETTINGS, ConfigError, load
-from store.database import discard, open_database
+from store.db.database import discard, open_database
 
 ODD = (
     *("", " ", "\0", "\udc80", "a\nb", "\u202e", "é", "🔑", "'", '"', "\\", "%", "=", "#"),

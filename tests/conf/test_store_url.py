@@ -3,7 +3,7 @@
 import pytest
 
 from conf.store_url import checked
-from store.database import discard, open_database
+from store.db.database import discard, open_database
 
 
 @pytest.mark.parametrize(

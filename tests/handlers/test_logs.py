@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from commands.log_lines import FORMS, json_line, text_line
+from commands.process.log_lines import FORMS, json_line, text_line
 from handlers import logs
 from handlers.logs import LogThread
 

@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from commands.log_lines import text_line
+from commands.process.log_lines import text_line
 from handlers import telemetry
 from handlers.telemetry import REPORT_MAX_BYTES, UNRECORDED_MAX, Telemetry, Unrecorded
-from store.usage import Attempt, UsageRecord
+from store.values.usage_record import Attempt, UsageRecord
 
 # The fields of a call's line that dashboards rely on.
 FIELDS = (

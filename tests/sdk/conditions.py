@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from tests.gateway import HOST
 from tests.sdk.world import ALIAS, FAMILIES, LACKS, TIMEOUT_S, World
+from tests.support.gateway import HOST
 
 RETRIES = 2
 # Ways in which a vendor may put the channel aside: further tries are then told the same by us.

@@ -20,9 +20,9 @@ from typing import Any
 
 import httpx2
 
-from tests.gateway import HOST, Gateway
-from tests.ports import free_port
-from tests.upstream import ScriptedUpstream
+from tests.support.gateway import HOST, Gateway
+from tests.support.ports import free_port
+from tests.support.upstream import ScriptedUpstream
 
 TIMEOUT_S = 20
 # Nothing is encrypted here; each client would read the system's certificates for itself.

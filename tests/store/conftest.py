@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from store.apply import Editor
-from store.cipher import Cipher
-from store.database import discard, open_database
-from store.document import parse
-from store.migrate import up
-from store.objects import Sealing
+from store.admin.apply import Editor
+from store.admin.document import parse
+from store.admin.objects import Sealing
+from store.db.database import discard, open_database
+from store.db.migrate import up
+from store.values.cipher import Cipher
 
 DIALECTS = ("sqlite", "mariadb")
 PEPPER = "pepper of the tests"

@@ -3,15 +3,15 @@
 import asyncio
 import functools
 
-from store import leases
-from store.accounts import Payment
-from store.books import Batch, account_charges, apply_batch
-from store.database import execute, snapshot_read, transaction
-from store.funds import Funds
-from store.ids import new_ulid, now_ms
-from store.keys import KeyEntry
-from store.leases import Answer, Verdict
-from store.usage import UsageRecord
+from store.catalog.keys import KeyEntry
+from store.db.database import execute, snapshot_read, transaction
+from store.money import leases
+from store.money.accounts import Payment
+from store.money.books import Batch, account_charges, apply_batch
+from store.money.funds import Funds
+from store.money.leases import Answer, Verdict
+from store.values.ids import new_ulid, now_ms
+from store.values.usage_record import UsageRecord
 
 NAMES = ("key_name", "group", "endpoint", "family")
 

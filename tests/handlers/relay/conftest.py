@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from handlers.relay.upstream import UpstreamClient, UpstreamRequest
+from handlers.relay.upstream.client import UpstreamClient, UpstreamRequest
 
 
 class Peer:
@@ -155,7 +155,7 @@ def full_backlog():
 @pytest.fixture
 def fast_seconds(monkeypatch):
     """The client's seconds last 50 ms. Before `client` in a test's arguments."""
-    monkeypatch.setattr("handlers.relay.upstream.SWEEP_INTERVAL_S", 0.05)
+    monkeypatch.setattr("handlers.relay.upstream.client.SWEEP_INTERVAL_S", 0.05)
 
 
 @pytest.fixture

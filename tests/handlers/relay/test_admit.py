@@ -6,7 +6,7 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay import admit
-from store.keys import KeyEntry
+from store.catalog.keys import KeyEntry
 
 PROXIES = (ip_network("10.0.0.0/8"), ip_network("::1/128"))
 CHAT = ("authorization",)

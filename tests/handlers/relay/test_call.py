@@ -7,9 +7,9 @@ import pytest
 from adapters.family import Operation, Peek
 from adapters.registry import FAMILIES
 from handlers.relay.call import Arrival, Call, ClientGone, Delivery, DrainForced, Interrupt
-from store.catalog import EMPTY, Channel, Group, Model
-from store.keys import KeyEntry
-from store.pricing import Prices
+from store.catalog.catalog import EMPTY, Channel, Group, Model
+from store.catalog.keys import KeyEntry
+from store.values.pricing import Prices
 
 CALL_ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 STARTED_MS = 1_800_000_000_000

@@ -6,11 +6,11 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay import faults
-from handlers.relay.plan import LeftOut
-from handlers.relay.upstream import UpstreamError, UpstreamErrorKind
-from store.errors import StoreUnavailable
-from store.funds import WalletEmpty
-from store.journal import JournalFull
+from handlers.relay.routing.plan import LeftOut
+from handlers.relay.upstream.client import UpstreamError, UpstreamErrorKind
+from store.calls.journal import JournalFull
+from store.money.funds import WalletEmpty
+from store.values.errors import StoreUnavailable
 
 # kind -> condition, another channel may be tried, and with retry_timeouts
 EXPECTED = {

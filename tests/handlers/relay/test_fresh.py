@@ -7,11 +7,11 @@ import os
 import pytest
 
 from handlers.relay import fresh as module
-from handlers.relay.cells import Unfit
 from handlers.relay.fresh import WINDOW_ENTRIES, FreshResponses, private_fresh, shared_fresh
-from store.ids import new_ulid
-from store.stored_responses import mark_of
-from store.usage import StoredAt
+from handlers.relay.limits.cells import Unfit
+from store.calls.stored_responses import mark_of
+from store.values.ids import new_ulid
+from store.values.usage_record import StoredAt
 
 ANN, BOB, CHANNEL = new_ulid(), new_ulid(), new_ulid()
 FINGERPRINT = "f" * 32

@@ -8,9 +8,9 @@ from adapters.family import Operation, Peek
 from adapters.faults import Condition
 from handlers.relay.call import Interrupt, MoneyUsedUp
 from handlers.relay.holding import AHEAD_S, AHEAD_TOKENS, Holding
-from store.database import discard, open_database
-from store.migrate import up
-from store.wallet import Movement, credit
+from store.db.database import discard, open_database
+from store.db.migrate import up
+from store.money.wallet import Movement, credit
 from tests.handlers.relay.test_call import KEY, a_call
 from tests.store.processes import Process
 from tests.store.test_books import add_user

@@ -12,10 +12,10 @@ from adapters.registry import FAMILIES
 from handlers.relay.call import Delivery
 from handlers.relay.downstream import Downstream
 from handlers.relay.pump import STREAM_HEADERS, StreamPump
-from handlers.relay.upstream import UpstreamError
-from tests.handlers.client import events
+from handlers.relay.upstream.client import UpstreamError
 from tests.handlers.relay.test_call import a_call
 from tests.handlers.relay.test_downstream import Connection
+from tests.support.client import events
 
 WIRE = Path(__file__).parents[2] / "wire"
 CHAT, MESSAGES = "chat_completions", "messages"

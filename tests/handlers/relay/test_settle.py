@@ -15,8 +15,8 @@ from handlers.relay.settle import (
     ABSURD_OUTPUT_TOKENS,
     charged_counts,
 )
-from store.catalog import Group
-from store.usage import Attempt, Charge, UsageRecord
+from store.catalog.catalog import Group
+from store.values.usage_record import Attempt, Charge, UsageRecord
 from tests.handlers.relay.test_call import CALL_ID, CHANNEL, PRICES, STARTED_MS, a_call, model
 
 MILLION = 10**6

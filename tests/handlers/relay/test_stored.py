@@ -13,13 +13,13 @@ from adapters.registry import FAMILIES
 from handlers.relay import stored as module
 from handlers.relay.call import Arrival, Call
 from handlers.relay.fresh import private_fresh
-from handlers.relay.plan import Step
+from handlers.relay.routing.plan import Step
 from handlers.relay.stored import LOOK_UPS_PER_USER, PAUSES_S, StoredResponses
-from store.catalog import Channel, Snapshot
-from store.errors import StoreUnavailable
-from store.keys import KeyEntry
-from store.stored_responses import Found, mark_of
-from store.usage import StoredAt
+from store.calls.stored_responses import Found, mark_of
+from store.catalog.catalog import Channel, Snapshot
+from store.catalog.keys import KeyEntry
+from store.values.errors import StoreUnavailable
+from store.values.usage_record import StoredAt
 
 FAMILY = FAMILIES["responses"]
 ID = "resp_1"

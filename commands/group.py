@@ -1,7 +1,0 @@
-"""`group`: groups, listed and edited one by one."""
-
-from commands.nouns import noun
-
-command = noun(
-    "group", ("name", "enabled", "multiplier", "models", "entries", "rpm", "tpm", "concurrency")
-)

@@ -1,0 +1,48 @@
+"""`books`: proves wallets, ledger, records and leases against each other."""
+
+from pathlib import Path
+
+import click
+
+from commands.output import FAILED, config_option, json_option, print_json
+from commands.store_access import opened_store
+from commands.subcommands import Noun
+from store.money.books import verify as verify_books
+from store.money.lease_upkeep import release_node as release
+from store.values.pricing import format_money
+
+command = Noun("books", help="Verify the books; release a lost node.", no_args_is_help=True)
+
+
+@command.command()
+@config_option
+@json_option
+def verify(config: Path | None, as_json: bool) -> int:
+    """Verify every wallet, lease and day's charges; exit code 1 when something differs."""
+    with opened_store(config) as access:
+        faults = verify_books(access.db)
+    if as_json:
+        print_json({"ok": not faults, "faults": faults})
+    else:
+        click.echo("\n".join(faults) or "the books are right")
+    return FAILED if faults else 0
+
+
+@command.command("release-node")
+@click.argument("node")
+@config_option
+@json_option
+def release_node(node: str, config: Path | None, as_json: bool) -> int:
+    """Give up the leases of NODE, a machine that is gone for good.
+
+    What it has spent and not yet written is lost with its journal. A node that only stands still
+    gives them back itself when it is started again.
+    """
+    with opened_store(config) as access:
+        released = release(access.db, node)
+    amount = format_money(released.nanos)
+    if as_json:
+        print_json({"node": node, "leases": released.leases, "amount": amount})
+    else:
+        click.echo(f"released {released.leases} leases of {node}, together {amount}")
+    return 0

@@ -1,0 +1,170 @@
+"""`code`: redeem codes. A code is shown when it is made, and never again."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from commands.edits import print_outcome, words_of
+from commands.nouns.kinds import FIELD
+from commands.nouns.wallet import USER, Amount, named_user, print_line
+from commands.output import (
+    config_option,
+    json_option,
+    note,
+    print_fields,
+    print_json,
+    print_table,
+)
+from commands.store_access import actor, opened_store
+from commands.subcommands import Noun
+from store.admin.apply import Change, Outcome
+from store.db.database import database_ms
+from store.money import codes
+from store.values.fields import Instant
+from store.values.pricing import format_money
+
+ID = click.argument("code", metavar="ID")
+COLUMNS = ("id", "code", "amount", "status", "expires_at", "created_at", "redeemed_at", "user")
+
+command = Noun("code", help="Make, list, edit and redeem codes for money.", no_args_is_help=True)
+
+
+class Expiry(click.ParamType[int]):
+    """A moment with its time zone, given to the command in milliseconds since 1970."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        try:
+            return Instant().parse(str(value))
+        except ValueError as error:
+            self.fail(f"{value!r} {error}", param, ctx)
+
+
+@command.command()
+@click.option("-n", "count", type=int, default=1, show_default=True, help="How many.")
+@click.option("--amount", type=Amount(), required=True, help="What each is worth.")
+@click.option("--expires", type=Expiry(), help='Until when: "2027-01-01T00:00:00Z".')
+@config_option
+@json_option
+def create(
+    count: int, amount: int, expires: int | None, config: Path | None, as_json: bool
+) -> None:
+    """Make codes and print them, which are shown this once."""
+    wanted = codes.Wanted(count, amount, expires)
+    with opened_store(config) as access:
+        made = codes.create(access.db, wanted, access.secrets().peppers[0], actor())
+    rows = [
+        {
+            "id": one.id,
+            "code": one.code,
+            "amount": format_money(amount),
+            "expires_at": codes.time_text(expires),
+        }
+        for one in made
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(rows, ("id", "code", "amount", "expires_at"))
+        note("Codes are shown once: keep them now.")
+
+
+@command.command("list")
+@config_option
+@json_option
+def list_codes(config: Path | None, as_json: bool) -> None:
+    """List codes; of each only the last four characters are known."""
+    with opened_store(config) as access:
+        found, at_ms = codes.list_codes(access.db), database_ms(access.db)
+    rows = [_public(code, at_ms) for code in found]
+    if as_json:
+        print_json(rows)
+        return
+    print_table(rows, COLUMNS)
+    if not rows:
+        note("there is none; make some: ./sluice code create -n 50 --amount 10")
+
+
+@command.command("show")
+@ID
+@config_option
+@json_option
+def show_code(code: str, config: Path | None, as_json: bool) -> None:
+    """Show one code, named by its id."""
+    with opened_store(config) as access:
+        found, at_ms = codes.show(access.db, code), database_ms(access.db)
+    fields = _public(found, at_ms)
+    if as_json:
+        print_json(fields)
+    else:
+        print_fields(fields)
+
+
+@command.command("set")
+@ID
+@click.argument("assignments", nargs=-1, required=True, metavar=f"{FIELD}...")
+@config_option
+@json_option
+def set_fields(code: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
+    """Change fields of a code, named by its id; refused when it has been used.
+
+    \b
+    FIELD=VALUE:
+      amount; expires_at, as in 2027-01-01T00:00:00Z, no value: good for ever, as in expires_at=
+    """
+    words = words_of(assignments)
+    with opened_store(config) as access:
+        changed = codes.set_fields(access.db, code, words, actor())
+    print_outcome(Outcome([Change("code", code, "update")] if changed else [], []), as_json)
+
+
+def _of_all(name: str, done: str, change: Callable[..., int]) -> click.Command:
+    summary = f"{name.capitalize()} codes, all or none; refused when one has been used."
+
+    @click.command(name, help=summary)
+    @click.argument("ids", nargs=-1, required=True, metavar="ID...")
+    @config_option
+    @json_option
+    def verb(ids: tuple[str, ...], config: Path | None, as_json: bool) -> None:
+        with opened_store(config) as access:
+            changed = change(access.db, ids, actor())
+        if as_json:
+            print_json({done: changed})
+        else:
+            click.echo(f"{changed} {done}" if changed else "nothing to change")
+
+    return verb
+
+
+command.add_command(_of_all("disable", "disabled", codes.disable))
+command.add_command(_of_all("enable", "enabled", codes.enable))
+command.add_command(_of_all("remove", "removed", codes.remove))
+
+
+@command.command()
+@USER
+@click.argument("code")
+@config_option
+@json_option
+def redeem(user: str, code: str, config: Path | None, as_json: bool) -> None:
+    """Put what a code is worth into a wallet, once. Case, blanks and hyphens do not matter."""
+    with opened_store(config) as access, named_user(access, user):
+        line = codes.redeem(access.db, user, code, access.secrets().peppers, actor())
+    print_line(user, line, as_json)
+
+
+def _public(code: codes.Code, at_ms: int) -> dict[str, Any]:
+    return {
+        "id": code.id,
+        "code": f"{codes.PREFIX}…{code.last_four}",
+        "amount": format_money(code.amount_nanos),
+        "status": code.status_at(at_ms),
+        "created_at": codes.time_text(code.created_ms),
+        "expires_at": codes.time_text(code.expires_ms),
+        "disabled_at": codes.time_text(code.disabled_ms),
+        "redeemed_at": codes.time_text(code.redeemed_ms),
+        "user": code.user,
+    }

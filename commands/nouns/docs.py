@@ -1,0 +1,89 @@
+"""`docs` (hidden): writes the files that are made from the code. A test holds them up to date."""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+
+import app
+from commands.nouns import document_docs, error_docs
+from conf import sample
+from conf.settings import SECTIONS, SETTINGS, Settings
+from conf.values import toml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_SETTINGS_HEAD = """\
+# Settings
+
+Made by `make docs` from the table in conf/settings.py; do not edit.
+
+Which file: the one of `--config`, else of `SLUICE_CONFIG`, else `gateway.toml` in the current
+folder, else `run/gateway.toml`, which `make run` makes. conf/gateway.toml is a sample and refused.
+Precedence: `--set section.key=value` > environment `SLUICE_SECTION__KEY` > gateway.toml > default.
+A list is a TOML array, also on the command line. Relative paths start at the folder of
+gateway.toml. Unknown names are refused with the nearest known one. `SLUICE_SECRETS_FILE` names
+another file than secrets.toml beside gateway.toml.
+"""
+
+_CLI_HEAD = """\
+# Commands
+
+Made by `make docs` from the commands themselves; do not edit.
+
+`./sluice COMMAND` runs `app.py COMMAND` in the virtual environment. Exit codes: 0 done, 1 failed,
+2 wrong usage, 3 configuration refused. With `--json` standard output is one JSON document.
+"""
+
+
+@click.command(hidden=True)
+def command() -> None:
+    """Write docs/settings.md, docs/cli.md, docs/document.md, docs/errors.md, conf/gateway.toml."""
+    for name, text in pages().items():
+        (ROOT / name).write_text(text, encoding="utf-8")
+        click.echo(name)
+
+
+def pages() -> Mapping[str, str]:
+    """The made files: path from the root, text."""
+    return {
+        "docs/settings.md": _settings_page(),
+        "docs/cli.md": _cli_page(),
+        document_docs.PAGE: document_docs.page(),
+        "docs/errors.md": error_docs.page(),
+        "conf/gateway.toml": sample.text({}),
+    }
+
+
+def _settings_page() -> str:
+    lines = [_SETTINGS_HEAD]
+    for section in SECTIONS:
+        title = (type(getattr(Settings(), section)).__doc__ or "").strip()
+        lines += [f"## {section}", "", title, ""]
+        lines += ["| setting | default | values | meaning |", "|---|---|---|---|"]
+        for row in SETTINGS.values():
+            if row.section == section:
+                unit = f" {row.unit}" if row.unit else ""
+                cells = (f"`{row.name}`", f"`{toml(row.default)}`{unit}", row.expected)
+                lines.append(f"| {' | '.join(cells)} | {row.description} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cli_page() -> str:
+    lines = [_CLI_HEAD]
+    for name in app.COMMANDS:
+        module = importlib.import_module(app.module_of(name))
+        for path, command in _all_of(name, module.command):
+            context = click.Context(command, info_name=f"sluice {path}", terminal_width=90)
+            heading = "###" if " " in path else "##"
+            lines += [f"{heading} {path}", "", "```text", command.get_help(context), "```", ""]
+    return "\n".join(lines)
+
+
+def _all_of(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        for name in sorted(command.commands):
+            yield from _all_of(f"{path} {name}", command.commands[name])

@@ -1,0 +1,167 @@
+"""docs/document.md: what the document of `apply` can hold, made from its types. For docs.py."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from conf.values import toml
+from store.admin.kinds import KINDS, REQUIRED, Field
+
+PAGE = "docs/document.md"
+
+_HEAD = """\
+# The document of `apply`
+
+Made by `make docs` from the table in store/admin/kinds.py; do not edit.
+
+A document says which models, groups, channels, users, plans, subscriptions and keys there are. One
+with everything, `setup.toml`, is at the end of this page.
+
+    ./sluice apply setup.toml --dry-run    # what would change, and all faults
+    ./sluice apply setup.toml
+    ./sluice export > now.toml             # what the store holds, without its secrets
+
+It is TOML, or JSON of the same names (an object of lists). All of it is applied or nothing; every
+fault is told at once, of TOML with its line. A running gateway acts on it within 2 s.
+
+**Names are the identity.** Applying twice changes nothing. An entry that is not there is made; of
+one that is, only the given fields change: a missing one keeps its value, in a new entry it takes
+the default. What the document does not name stays, or is removed with `--prune` (users and their
+keys, too; wallets and ledger stay). A name cannot be changed.
+
+**Money** and multipliers are decimal strings; a TOML number is taken as it is written.
+
+## Values from elsewhere: `env:` and `file:`
+
+A string `"env:NAME"` anywhere in the document is replaced by the variable `NAME`, a string
+`"file:PATH"` by what the file holds, without the line ends at its end; a relative path starts at
+the folder of the document (of `-`: at the current one). Both are read **by `apply`, at the moment
+it runs**, from the environment of its own shell. What was read is stored, upstream keys sealed,
+keys and passwords as digests. A gateway never reads them: when the variable or the file changes,
+apply again; and a variable that is set for the service alone, as in its unit, is unknown to
+`apply`. The same holds for `FIELD=env:NAME` of single commands.
+"""
+
+# A test applies it.
+EXAMPLE = """\
+[[model]]
+name = "gpt-4.1"
+context_tokens = 1000000
+max_output_tokens = 32768
+[model.price]                            # per million tokens
+input = "2.00"
+output = "8.00"
+cache_read = "0.50"
+
+[[model]]
+name = "llama"
+price = { input = "0", output = "0" }    # free, also for an empty wallet
+
+[[group]]
+name = "default"
+
+[[group]]
+name = "trial"
+multiplier = "1.5"
+models = ["llama"]
+entries = ["chat_completions"]
+rpm = 20
+tpm = 40000
+concurrency = 2
+
+[[channel]]
+name = "openai-main"
+vendor = "openai"
+family = "chat_completions"
+base_url = "https://api.openai.com"
+keys = ["env:OPENAI_API_KEY", "file:second.key"]
+models = { "gpt-4.1" = "gpt-4.1-2025-04-14" }
+priority = 10
+key_rpm = 500
+extra_headers = { OpenAI-Organization = "env:OPENAI_ORGANIZATION" }
+
+[[channel]]
+name = "at-home"
+vendor = "ollama"
+family = "chat_completions"
+base_url = "http://127.0.0.1:11434"
+groups = ["default", "trial"]
+models = { "llama" = "llama3.2" }
+concurrency = 4
+
+[[user]]
+name = "alice"
+role = "admin"
+balance = "10.00"
+password = "env:ALICE_PASSWORD"
+order = "wallet_first"
+
+[[plan]]
+name = "monthly"
+quota = "20.00"
+window = "month"
+days = 365
+
+[[subscription]]
+user = "alice"
+plan = "monthly"
+
+[[key]]
+user = "alice"
+name = "laptop"
+limit = "5.00"
+limit_window = "week"
+
+[[key]]
+user = "alice"
+name = "visitor"
+group = "trial"
+expires_at = "2099-01-01T00:00:00Z"
+networks = ["10.0.0.0/8"]
+rpm = 10
+"""
+
+_EXAMPLE_HEAD = """\
+## An example with everything
+
+`setup.toml`, beside a file `second.key`, with the variables `OPENAI_API_KEY`,
+`OPENAI_ORGANIZATION` and `ALICE_PASSWORD` set:
+"""
+
+
+def page() -> str:
+    """The text of docs/document.md."""
+    lines = [_HEAD]
+    for kind, spec in KINDS.items():
+        lines += [f"## {kind}", "", f"`[[{kind}]]`: {spec.about}", ""]
+        lines += ["| field | value | default | meaning |", "|---|---|---|---|"]
+        for name, form in spec.identity.items():
+            lines.append(f"| `{name}` | {form.form} | needed | Identity. |")
+        lines += [_row(name, field) for name, field in spec.fields.items()]
+        lines.append("")
+    lines += [_EXAMPLE_HEAD, "```toml", EXAMPLE + "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _row(name: str, field: Field) -> str:
+    remarks = "".join(_remarks(field))
+    cells = (f"`{name}`", field.type.form, _default(field), f"{field.meaning}{remarks}")
+    return f"| {' | '.join(cells)} |"
+
+
+def _remarks(field: Field) -> Iterator[str]:
+    if field.secret:
+        yield " Secret: kept sealed or as a digest, left out by `export`."
+    if field.once:
+        yield " Left out by `export`."
+
+
+def _default(field: Field) -> str:
+    if field.default is REQUIRED:
+        return "needed"
+    if field.default is None:
+        return field.missing
+    return f"`{_shown(field.type.plain(field.default))}`"
+
+
+def _shown(value: Any) -> str:
+    return "{}" if value == {} else toml(value)

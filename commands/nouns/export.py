@@ -1,0 +1,42 @@
+"""`export`: prints what `apply` reads, from the store and without secrets."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from commands.output import config_option, json_option, note, print_json
+from commands.store_access import opened_store
+from store.admin.export import export, left_out, to_toml
+
+
+@click.command()
+@config_option
+@json_option
+def command(config: Path | None, as_json: bool) -> None:
+    """Print users, groups, models, channels, plans, subscriptions, keys as a document for `apply`.
+
+    Secrets and balances are left out, which is said by comments at its head (with --json: on
+    standard error). Applied to the same store it changes nothing.
+    """
+    with opened_store(config) as access:
+        document, omitted = export(access.db), left_out(access.db)
+    if as_json:
+        for line in _remarks(omitted):
+            note(line)
+        print_json(document)
+        return
+    for line in _remarks(omitted):
+        click.echo(f"# {line}")
+    click.echo(to_toml(document), nl=False)
+
+
+def _remarks(omitted: Sequence[str]) -> list[str]:
+    if not omitted:
+        return []
+    head = "Left out; applied elsewhere, channels have no keys, and keys get secrets of their own:"
+    # names may hold what would end a comment, or steer a terminal
+    return [
+        head,
+        *(f"  {''.join(c if c.isprintable() else '?' for c in line)}" for line in omitted),
+    ]

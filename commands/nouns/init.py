@@ -1,0 +1,91 @@
+"""`init`: a folder becomes a gateway. What is there already is left as it is."""
+
+import os
+from pathlib import Path
+
+import click
+
+from commands.output import note, set_option
+from conf import sample, secrets
+from conf.settings import FILE_NAME, Loaded, load, parse_overrides, to_plain
+from store.db import migrate
+from store.db.database import discard, open_database
+
+FILE_MODE = 0o600  # store.url may hold a password
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@set_option
+def command(folder: Path, overrides: tuple[str, ...]) -> None:
+    """Make gateway.toml, secrets.toml and the schema of a new gateway in DIR.
+
+    Values of --set are written into gateway.toml. What has been made before is not changed.
+    """
+    found = (folder / FILE_NAME).exists()
+    for line in prepare(folder, overrides):
+        click.echo(line)
+    ignored = left_as_it_is(folder / FILE_NAME, overrides) if found else []
+    if ignored:
+        note(
+            f"warning: {folder / FILE_NAME} was there already and is not changed, so this was"
+            f" ignored: {', '.join(f'--set {name}' for name in ignored)}; edit the file"
+        )
+
+
+def left_as_it_is(path: Path, overrides: tuple[str, ...]) -> list[str]:
+    """The settings of --set of which the file says something else."""
+    there = to_plain(load(path, (), {}).settings)
+    asked = to_plain(load(path, overrides, {}).settings)
+    return [
+        name
+        for name in parse_overrides(overrides)
+        for section, _, key in [name.partition(".")]
+        if there[section][key] != asked[section][key]
+    ]
+
+
+def prepare(folder: Path, overrides: tuple[str, ...]) -> list[str]:
+    """Make what is missing; what was done, a line each. ConfigError before anything is written."""
+    load(None, overrides, os.environ)
+    folder.mkdir(parents=True, exist_ok=True)
+    done = [_settings_file(folder / FILE_NAME, overrides)]
+    loaded = load(folder / FILE_NAME, (), os.environ)
+    fresh_secrets = not loaded.secrets_path.exists()
+    if fresh_secrets:
+        secrets.create(loaded.secrets_path)
+    secrets.of(loaded)
+    done.append(f"{loaded.secrets_path}: {'made' if fresh_secrets else 'there already'}")
+    return [*done, f"schema: {make_schema(loaded, fresh_secrets)}"]
+
+
+def _settings_file(path: Path, overrides: tuple[str, ...]) -> str:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    except FileExistsError:
+        return f"{path}: there already"
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(sample.text(parse_overrides(overrides)))
+    return f"{path}: made"
+
+
+def make_schema(loaded: Loaded, fresh_secrets: bool) -> str:
+    """Make the schema in an empty database; what was found or done. A schema is never changed."""
+    db = open_database(loaded.settings.store.url)
+    try:
+        steps = migrate.status(db)
+        if all(step.applied_ms is None for step in steps):
+            migrate.up(db)
+            return "made"
+        if fresh_secrets:
+            note(
+                "warning: this database was in use already, with other secrets. Copy the"
+                f" secrets.toml of the gateway that made it to {loaded.secrets_path}: without it"
+                " all keys in the database are unknown to this gateway."
+            )
+        waiting = sum(step.applied_ms is None for step in steps)
+        if waiting:
+            return f"there already, {waiting} migrations pending; run: ./sluice migrate up"
+        return "there already"
+    finally:
+        discard(db)

@@ -1,0 +1,166 @@
+"""The verbs that nouns share: list, show, create, set, disable, enable, remove.
+
+One file a noun (users, groups, models, channels, plans, subscriptions) makes its command with
+`noun`. Imported by commands only.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import peewee
+
+from commands.edits import editor, print_outcome, words_of
+from commands.output import (
+    config_option,
+    json_option,
+    note,
+    print_fields,
+    print_json,
+    print_table,
+)
+from commands.store_access import opened_store
+from commands.subcommands import Noun
+from store.admin.export import list_objects, show
+from store.admin.kinds import KINDS
+
+FIELD = "FIELD=VALUE"
+
+Objects = list[dict[str, Any]]
+Complete = Callable[[peewee.Database, Objects], Objects]
+
+
+def _as_they_are(db: peewee.Database, found: Objects) -> Objects:
+    return found
+
+
+def noun(
+    kind: str,
+    columns: Sequence[str],
+    remark: str = "",
+    complete: Complete = _as_they_are,
+    json_only: Sequence[str] = (),
+) -> Noun:
+    """The command of a kind; `columns` are the fields that its table shows.
+
+    `remark` is added to the help of create and set; `complete` gives what is shown more fields, of
+    which those of `json_only` are too long for people.
+    """
+    command = Noun(kind, help=f"List, show and edit {kind}s.", no_args_is_help=True)
+    for verb in (
+        _list(kind, columns, complete),
+        _show(kind, complete, json_only),
+        _create(kind, remark),
+        _set(kind, remark),
+        _switch(kind, "disable", enabled=False),
+        _switch(kind, "enable", enabled=True),
+        _remove(kind),
+    ):
+        command.add_command(verb)
+    return command
+
+
+def _name(kind: str) -> str:
+    """How help calls a name: NAME, or USER/PLAN for an identity of two parts."""
+    identity = KINDS[kind].identity
+    return "/".join(identity).upper() if len(identity) > 1 else "NAME"
+
+
+def _list(kind: str, columns: Sequence[str], complete: Complete) -> click.Command:
+    @click.command("list", help=f"List all {kind}s.")
+    @config_option
+    @json_option
+    def verb(config: Path | None, as_json: bool) -> None:
+        with opened_store(config) as access:
+            objects = complete(access.db, list_objects(access.db, kind))
+        if as_json:
+            print_json(objects)
+            return
+        print_table(objects, columns)
+        if not objects:
+            note(f"there is none; make one: ./sluice {kind} create {_name(kind)} {FIELD} …")
+
+    return verb
+
+
+def _show(kind: str, complete: Complete, json_only: Sequence[str]) -> click.Command:
+    @click.command("show", help=f"Show one {kind}.")
+    @click.argument("name", metavar=_name(kind))
+    @config_option
+    @json_option
+    def verb(name: str, config: Path | None, as_json: bool) -> None:
+        with opened_store(config) as access:
+            [fields] = complete(access.db, [show(access.db, kind, name)])
+        if as_json:
+            print_json(fields)
+        else:
+            print_fields({n: value for n, value in fields.items() if n not in json_only})
+
+    return verb
+
+
+def _create(kind: str, remark: str) -> click.Command:
+    @click.command("create", help=_edit_help(f"Make a {kind}.", kind, remark))
+    @click.argument("name", metavar=_name(kind))
+    @click.argument("assignments", nargs=-1, metavar=f"[{FIELD}]...")
+    @config_option
+    @json_option
+    def verb(name: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
+        words = words_of(assignments)
+        with opened_store(config) as access:
+            outcome = editor(access).create(kind, name, words)
+        print_outcome(outcome, as_json)
+
+    return verb
+
+
+def _set(kind: str, remark: str) -> click.Command:
+    @click.command("set", help=_edit_help(f"Change fields of a {kind}.", kind, remark))
+    @click.argument("name", metavar=_name(kind))
+    @click.argument("assignments", nargs=-1, required=True, metavar=f"{FIELD}...")
+    @config_option
+    @json_option
+    def verb(name: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
+        words = words_of(assignments)
+        with opened_store(config) as access:
+            outcome = editor(access).set_fields(kind, name, words)
+        print_outcome(outcome, as_json)
+
+    return verb
+
+
+def _switch(kind: str, verb_name: str, *, enabled: bool) -> click.Command:
+    @click.command(verb_name, help=f"{verb_name.capitalize()} a {kind}.")
+    @click.argument("name", metavar=_name(kind))
+    @config_option
+    @json_option
+    def verb(name: str, config: Path | None, as_json: bool) -> None:
+        with opened_store(config) as access:
+            outcome = editor(access).set_enabled(kind, name, enabled)
+        as_before = "" if outcome.changes else ", as before"
+        state = f'{kind} "{name}": {"enabled" if enabled else "disabled"}{as_before}'
+        print_outcome(outcome, as_json, state=state)
+
+    return verb
+
+
+def _remove(kind: str) -> click.Command:
+    @click.command("remove", help=f"Remove a {kind}; refused while others refer to it.")
+    @click.argument("name", metavar=_name(kind))
+    @config_option
+    @json_option
+    def verb(name: str, config: Path | None, as_json: bool) -> None:
+        with opened_store(config) as access:
+            outcome = editor(access).remove(kind, name)
+        print_outcome(outcome, as_json)
+
+    return verb
+
+
+def _edit_help(summary: str, kind: str, remark: str) -> str:
+    text = (
+        f"{summary}\n\nFields: {', '.join(KINDS[kind].fields)}. Inner ones with points"
+        " (price.input=2), lists with commas; a value env:NAME or file:PATH is read from there."
+    )
+    return f"{text}\n\n{remark}" if remark else text

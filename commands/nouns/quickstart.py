@@ -1,0 +1,290 @@
+"""`quickstart`: from nothing to a first streamed answer, and the same gateway again next time.
+
+It makes what is missing and leaves alone what is there: files, schema, channels, a user, a key.
+Then it becomes `serve` by exec, so that nothing of what it needed stays in memory.
+"""
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import click
+import peewee
+
+from adapters.registry import FAMILIES, VENDORS
+from commands.nouns import client_config
+from commands.nouns.init import left_as_it_is, make_schema, prepare
+from commands.output import note, set_option
+from commands.process.supervisor import APP
+from commands.store_access import actor
+from conf import secrets
+from conf.settings import FILE_NAME, Loaded, load
+from store.admin.apply import Editor
+from store.admin.document import parse
+from store.admin.export import export
+from store.admin.objects import Sealing
+from store.catalog import keys
+from store.db.database import discard, open_database
+from store.values.cipher import Cipher
+
+KEY_FILE = "quickstart.key"
+KEY_FILE_MODE = 0o600
+USER = "admin"
+GROUP = "default"
+KEY_NAME = "quickstart"
+BALANCE = "100.00"
+DEMO_HOST = "127.0.0.1"
+DEMO_PORTS = range(18800, 18900)
+
+Document = dict[str, list[dict[str, Any]]]
+Prices = Mapping[str, str]
+
+
+class VendorStart(NamedTuple):
+    """First channels of a vendor, one for each family that it speaks. Names of models and prices
+    are a start, to be edited with `apply`."""
+
+    name: str
+    variable: str
+    base_url: str
+    models: Mapping[str, Prices]
+
+
+VENDOR_STARTS = (
+    VendorStart(
+        "openai",
+        "OPENAI_API_KEY",
+        "https://api.openai.com",
+        {
+            "gpt-4.1": {"input": "2.00", "output": "8.00", "cache_read": "0.50"},
+            "gpt-4.1-mini": {"input": "0.40", "output": "1.60", "cache_read": "0.10"},
+        },
+    ),
+    VendorStart(
+        "anthropic",
+        "ANTHROPIC_API_KEY",
+        "https://api.anthropic.com",
+        {
+            "claude-sonnet-4-5": {
+                "input": "3.00",
+                "output": "15.00",
+                "cache_read": "0.30",
+                "cache_write": "3.75",
+                "cache_write_1h": "6.00",
+            },
+        },
+    ),
+    VendorStart(
+        "gemini",
+        "GEMINI_API_KEY",
+        "https://generativelanguage.googleapis.com",
+        {"gemini-2.5-flash": {"input": "0.30", "output": "2.50", "cache_read": "0.075"}},
+    ),
+)
+
+DEMO_MODELS = {
+    "chat_completions": "demo-chat",
+    "responses": "demo-responses",
+    "messages": "demo-messages",
+    "generate_content": "demo-gemini",
+}
+DEMO_PRICES = {"input": "1.00", "output": "4.00"}
+
+
+@click.command()
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="run",
+    show_default=True,
+    help="Folder of the gateway.",
+)
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the relay.")
+@set_option
+def command(folder: Path, port: int | None, overrides: tuple[str, ...]) -> None:
+    """Make a gateway with channels, a user and a key, print curl commands, and run it.
+
+    Channels are made to the vendors whose keys are set (OPENAI_API_KEY, ANTHROPIC_API_KEY,
+    GEMINI_API_KEY); for families without one the built-in demo upstream answers. The first key is
+    kept in DIR/quickstart.key.
+    """
+    chosen = (*overrides, f"server.port={port}") if port else overrides
+    prepare(folder, chosen)
+    path = folder / FILE_NAME
+    for name in left_as_it_is(path, chosen):
+        note(f"{name} as asked for counts for this run; {path} says something else and stays so")
+    loaded = load(path, chosen, os.environ)
+    make_schema(loaded, fresh_secrets=False)
+    start = fill_store(loaded, folder)
+    settings = [part for override in chosen for part in ("--set", override)]
+    demo = ["--demo-port", str(start.demo_port)] if start.demo_port else []
+    # said by `serve`, when the ports are its own
+    last = ["--welcome-fd", str(_handed_over(welcome(loaded, start, folder)))]
+    sys.stdout.flush()
+    arguments = [sys.executable, APP, "serve", "--config", str(path), *settings, *demo, *last]
+    os.execv(sys.executable, arguments)
+
+
+def _handed_over(text: str) -> int:
+    """A descriptor that lives through exec and gives the text when it is read."""
+    descriptor = os.memfd_create("sluice-welcome", 0)
+    os.write(descriptor, text.encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+class Start(NamedTuple):
+    """What the store holds for a first call: the key, a model of each family, the demo's port."""
+
+    secret: str
+    fresh_key: bool
+    models: Mapping[str, str]
+    demo_port: int | None
+
+
+def fill_store(loaded: Loaded, folder: Path) -> Start:
+    """Make what is missing in the store; a second time nothing."""
+    owned = secrets.of(loaded)
+    db = open_database(loaded.settings.store.url)
+    try:
+        secret = _kept_secret(folder / KEY_FILE)
+        fresh_key = keys.find_key(db, keys.digests(secret, owned.peppers)) is None
+        document = _missing(export(db), os.environ)
+        if fresh_key:
+            document["key"] = [{"user": USER, "name": KEY_NAME, "group": GROUP, "secret": secret}]
+        _apply(db, owned, document)
+        return _start(export(db), secret, fresh_key)
+    finally:
+        discard(db)
+
+
+def _apply(db: peewee.Database, owned: secrets.Secrets, document: Document) -> None:
+    sealing = Sealing(Cipher(owned.cipher_keys), owned.peppers)
+    vendors = {name: vendor.families for name, vendor in VENDORS.items()}
+    editor = Editor(db, sealing, vendors, actor())
+    editor.apply(parse(json.dumps(document), os.environ, Path.cwd()))
+
+
+def _kept_secret(path: Path) -> str:
+    """The secret of the first key; written before it is used, so that it cannot get lost."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, KEY_FILE_MODE)
+    except FileExistsError:
+        return path.read_text(encoding="utf-8").strip()
+    with open(descriptor, "w", encoding="utf-8") as file:
+        secret = keys.make_secret()
+        file.write(secret + "\n")
+    return secret
+
+
+def _missing(stored: Document, environ: Mapping[str, str]) -> Document:
+    """Entries for what quickstart wants and the store does not have; nothing there is changed."""
+    wanted: Document = {
+        "group": [{"name": GROUP}],
+        "user": [{"name": USER, "role": "admin", "balance": BALANCE}],
+        "model": [],
+        "channel": [],
+    }
+    for start in VENDOR_STARTS:
+        if environ.get(start.variable):
+            spoken = [family for family in FAMILIES if family in VENDORS[start.name].families]
+            wanted["model"] += _models(start.models)
+            for family in spoken:
+                # the first one is named as the vendor is
+                name = start.name if family == spoken[0] else _dashed(start.name, family)
+                wanted["channel"].append(_channel(name, family, start))
+    served = {channel["family"] for channel in (*stored.get("channel", ()), *wanted["channel"])}
+    idle = [family for family in FAMILIES if family not in served]
+    port = _demo_port(stored) or _free_port() if idle else 0
+    for family in idle:
+        models = {DEMO_MODELS[family]: DEMO_PRICES}
+        demo = VendorStart("demo", "", f"http://{DEMO_HOST}:{port}", models)
+        wanted["model"] += _models(models)
+        wanted["channel"].append(_channel(_dashed("demo", family), family, demo))
+    return {kind: _new(entries, stored.get(kind, [])) for kind, entries in wanted.items()}
+
+
+def _dashed(vendor: str, family: str) -> str:
+    return f"{vendor}-{family.replace('_', '-')}"
+
+
+def _models(models: Mapping[str, Prices]) -> list[dict[str, Any]]:
+    return [{"name": name, "price": dict(prices)} for name, prices in models.items()]
+
+
+def _channel(name: str, family: str, start: VendorStart) -> dict[str, Any]:
+    return {
+        "name": name,
+        "vendor": start.name,
+        "family": family,
+        "base_url": start.base_url,
+        "keys": [f"env:{start.variable}"] if start.variable else ["demo"],
+        "groups": [GROUP],
+        "models": {model: model for model in start.models},
+    }
+
+
+def _new(
+    wanted: Sequence[dict[str, Any]], stored: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    names = {entry["name"] for entry in stored}
+    return [entry for entry in wanted if entry["name"] not in names]
+
+
+def _start(stored: Document, secret: str, fresh_key: bool) -> Start:
+    demo_first = sorted(stored.get("channel", ()), key=lambda one: one["vendor"] != "demo")
+    models = {
+        channel["family"]: next(iter(channel["models"]))
+        for channel in demo_first  # so that a vendor's model counts where there is one
+        if channel["models"]
+    }
+    return Start(secret, fresh_key, models, _demo_port(stored))
+
+
+def _demo_port(stored: Document) -> int | None:
+    """The port that the demo channels ask at, so the one the demo vendor has to listen on."""
+    for channel in stored.get("channel", ()):
+        url = urlsplit(channel["base_url"])
+        if channel["vendor"] == "demo" and url.hostname == DEMO_HOST:
+            return url.port
+    return None
+
+
+def _free_port() -> int:
+    for port in DEMO_PORTS:
+        with socket.socket() as probe:
+            try:
+                probe.bind((DEMO_HOST, port))
+            except OSError:
+                continue
+            return port
+    raise click.ClickException(f"no free port from {DEMO_PORTS[0]} to {DEMO_PORTS[-1]}")
+
+
+def welcome(loaded: Loaded, start: Start, folder: Path) -> str:
+    """What to do now, for people."""
+    base = client_config.base_url(loaded.settings.server)
+    config = folder / FILE_NAME
+    age = "made now" if start.fresh_key else "made earlier"
+    lines = [
+        f"Gateway {base}, configuration {config}",
+        f"API key, {age}, kept in {folder / KEY_FILE}: {start.secret}",
+        "",
+    ]
+    for family, (title, curl) in client_config.CURLS.items():
+        if family in start.models:
+            lines += [f"{title}:", curl(base, start.secret, start.models[family]), ""]
+    named = f"--user {USER} --group {GROUP} --name NAME"
+    lines += [
+        f"Another key:  ./sluice key create {named} --config {config}",
+        f"Channels:     ./sluice channel list --config {config}",
+        "Ctrl-C ends the gateway.",
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,201 @@
+"""`status`: a running gateway as its ops port tells it, the state of its channels from the store.
+
+With --settings the settings in force instead, for which nothing has to run.
+"""
+
+import http.client
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from commands.output import (
+    config_option,
+    configuration,
+    json_option,
+    mask,
+    note,
+    print_fields,
+    print_json,
+    print_table,
+)
+from commands.process.node import NAME_FILE
+from commands.store_access import opened_store
+from conf.settings import SETTINGS, Loaded, to_plain, which
+from store.channels.status import AVAILABLE, Status, of_channels, of_models, to_public
+from store.db.database import database_ms
+from store.values.errors import Refused, StoreError
+
+OPS_TIMEOUT_S = 5
+MAX_ANSWER_BYTES = 1024 * 1024
+
+_NODE = ("node", "pid", "ready", "reason", "draining")
+_WORKERS = ("pid", "slot", "ready", "streams", "calls", "connections", "store", "open_breakers")
+_STATES = ("name", "model", "state", "since", "reason", "calls_5m", "success_5m", "last_error")
+_NOT_OURS = (ValueError, KeyError, TypeError, AttributeError)  # what answers is no gateway
+PARKED_HINT = "journal.dir/parked.ndjson says what and why; move it away when that is settled"
+_LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+@click.command()
+@click.option("--settings", is_flag=True, help="The settings in force instead.")
+@click.option("--origin", is_flag=True, help="With --settings: where each one came from.")
+@config_option
+@json_option
+def command(settings: bool, origin: bool, config: Path | None, as_json: bool) -> None:
+    """Show a running gateway and the state of its channels; exit code 1 when none runs.
+
+    Nodes, workers, streams and journals are those of the node whose ops port the configuration
+    names; channels are those of the store, as all nodes see them.
+    """
+    if origin and not settings:
+        raise click.UsageError("--origin goes with --settings")
+    loaded = configuration(config)
+    if settings:
+        _print_settings(_settings(loaded, origin), as_json)
+        return
+    found = _node(loaded)
+    _note_a_stranger(loaded, found["node"])
+    channels, models = _states(config)
+    found["probe"] = to_plain(loaded.settings)["probe"]
+    if as_json:
+        print_json({**found, "channels": _by_name(channels), "groups": _by_name(models)})
+        return
+    _print_node(found)
+    for title, statuses in (("channel", channels), ("group", models)):
+        _print_states(title, statuses)
+
+
+# ---- settings ------------------------------------------------------------------------------------
+
+
+def _settings(loaded: Loaded, origin: bool) -> list[dict[str, Any]]:
+    plain = to_plain(loaded.settings)
+    rows = []
+    for name, setting in SETTINGS.items():
+        value = plain[setting.section][setting.key]
+        shown = mask(value) if isinstance(value, str) else value
+        if setting.secret and value:
+            shown = "***"
+        where = {"origin": loaded.origins[name]} if origin else {}
+        rows.append({"name": name, "value": shown, **where})
+    return rows
+
+
+def _print_settings(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(rows, list(rows[0]))
+
+
+# ---- a running gateway ---------------------------------------------------------------------------
+
+
+def _node(loaded: Loaded) -> dict[str, Any]:
+    """What the ops port says. Refused: nothing answers there."""
+    ops = loaded.settings.ops
+    if not ops.enabled:
+        raise Refused([f"the ops port is switched off (ops.enabled); {which(loaded.path)}"])
+    host = _LOCAL.get(ops.host, ops.host)
+    connection = http.client.HTTPConnection(host, ops.port, timeout=OPS_TIMEOUT_S)
+    try:
+        headers = {"Authorization": f"Bearer {ops.token}"} if ops.token else {}
+        connection.request("GET", "/status", headers=headers)
+        answer = connection.getresponse()
+        if answer.status == http.HTTPStatus.UNAUTHORIZED:
+            told = f"the gateway at {host}:{ops.port} has another ops.token"
+            raise Refused([f"{told}; {which(loaded.path)}"])
+        found = json.loads(answer.read(MAX_ANSWER_BYTES))
+        backlog = sum(worker.get("journal_backlog_bytes", 0) for worker in found["workers"])
+    except (OSError, http.client.HTTPException, *_NOT_OURS) as error:
+        asked = f"no gateway answers at {host}:{ops.port} (ops.port): {_why(error)}"
+        raise Refused([f"{asked}; {which(loaded.path)}"]) from None
+    finally:
+        connection.close()
+    return {**found, "journal_backlog_bytes": backlog}
+
+
+def _why(error: Exception) -> str:
+    """Why nothing of ours has answered, in words."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "something else listens there"
+
+
+def _note_a_stranger(loaded: Loaded, node: str) -> None:
+    """Say when what answers at the ops port is not the gateway of this configuration."""
+    try:
+        own = (Path(loaded.settings.journal.dir) / NAME_FILE).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        own = "not started yet"
+    except (OSError, UnicodeDecodeError):
+        return
+    if own != node:
+        port = f"{loaded.settings.ops.host}:{loaded.settings.ops.port}"
+        note(
+            f"warning: the gateway at {port} (ops.port) is {node}, that of this configuration is"
+            f" {own} (journal.dir); {which(loaded.path)}"
+        )
+
+
+def _states(config: Path | None) -> tuple[list[Status] | None, list[Status] | None]:
+    """Of channels and of models for groups; None while the store is away."""
+    try:
+        with opened_store(config) as access:
+            at_ms = database_ms(access.db)
+            return of_channels(access.db, at_ms), of_models(access.db, at_ms)
+    except StoreError as error:
+        note(f"the store: {error}")
+        return None, None
+
+
+def _by_name(statuses: Sequence[Status] | None) -> list[dict[str, Any]] | None:
+    if statuses is None:
+        return None
+    found: dict[str, list[dict[str, Any]]] = {}
+    for status in statuses:
+        found.setdefault(status.name, []).append(to_public(status))
+    return [{"name": name, "models": models} for name, models in found.items()]
+
+
+def _print_node(found: dict[str, Any]) -> None:
+    node = {name: found.get(name) for name in _NODE}
+    running = {
+        "workers": len(found["workers"]),
+        "open streams": found.get("streams"),
+        "open calls": found.get("calls"),
+    }
+    interval_s = found["probe"]["interval_s"]
+    upkeep = {
+        "journal_backlog_bytes": found["journal_backlog_bytes"],
+        "probes": f"every {interval_s} s without traffic" if interval_s else "off",
+    }
+    print_fields({**node, **running, **upkeep})
+    if found.get("parked"):
+        note(f"{found['parked']} damaged lines or refused records are put aside: {PARKED_HINT}")
+    click.echo("\nworkers:")
+    print_table(found["workers"], _WORKERS)
+
+
+def _print_states(title: str, statuses: Sequence[Status] | None) -> None:
+    """How many are in which state; those that are not available one by one."""
+    if statuses is None:
+        return
+    click.echo()
+    counts = Counter(status.state for status in statuses)
+    told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none"
+    click.echo(f"{title} × model: {told}")
+    rows = [_row(status) for status in statuses if status.state != AVAILABLE]
+    if rows:
+        print_table([{title: row["name"], **row} for row in rows], [title, *_STATES[1:]])
+
+
+def _row(status: Status) -> dict[str, Any]:
+    public = to_public(status)
+    recent = public["windows"]["5m"]
+    seen = {"name": status.name, "calls_5m": recent["calls"], "success_5m": recent["success"]}
+    return {**public, **seen}

@@ -1,0 +1,297 @@
+"""`usage`: the records of calls: the newest, as they come, all of them, their sums and proof."""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import peewee
+
+from commands.nouns import usage_upkeep
+from commands.nouns.usage_filters import bounded, filter_options, filters_of, needs_bound
+from commands.nouns.usage_show import show
+from commands.output import FAILED, config_option, json_option, print_json, print_table
+from commands.store_access import PATIENT_S, opened_store
+from commands.subcommands import Noun
+from store.calls import rollups
+from store.calls.usage_queries import OVERLAP_MS, Filters, Row, export_rows, follow
+from store.calls.usage_queries import tail as newest_rows
+from store.calls.usage_queries import verify as verify_costs
+from store.calls.usage_stats import CLASSES, DIMENSIONS, ROWS_MAX, SORTS, Order
+from store.calls.usage_stats import stats as sums_of
+from store.db.database import database_ms
+from store.values.usage_record import csv_header, csv_line, to_public
+
+DEFAULT_TAIL_RECORDS = 20
+MAX_TAIL_RECORDS = 10_000
+
+Write = Callable[[Mapping[str, Any]], None]
+
+# The text form of a record: columns and their width; the last one takes what it needs.
+TEXT_COLUMNS: Mapping[str, int] = {
+    "recorded_at": 24,
+    "id": 26,
+    "user": 12,
+    "model": 20,
+    "channel": 14,
+    "status": 6,
+    "outcome": 18,
+    "tokens": 13,
+    "ttft_ms": 7,
+    "duration_ms": 11,
+    "cost": 12,
+    "error": 0,
+}
+
+command = Noun("usage", help="Show, export, sum up and verify usage records.", no_args_is_help=True)
+command.add_command(show)
+command.add_command(usage_upkeep.prune)
+command.add_command(usage_upkeep.rebuild_rollups)
+
+
+def _dimensions(_context: click.Context, _option: click.Parameter, text: str) -> list[str]:
+    """What --by names; a usage error for what is no dimension or named twice."""
+    asked = [name.strip().replace("-", "_") for name in text.split(",")]
+    names = ["key_id" if name == "key" else name for name in asked]
+    for name in names:
+        if name not in DIMENSIONS or names.count(name) > 1:
+            known = ", ".join(DIMENSIONS)
+            raise click.BadParameter(f"{name!r}; write some of these once: {known}")
+    return names
+
+
+@command.command()
+@click.option("-f", "--follow", "following", is_flag=True, help="Go on as records are written.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MAX_TAIL_RECORDS),
+    default=DEFAULT_TAIL_RECORDS,
+    show_default=True,
+    help="How many of the newest records are shown.",
+)
+@filter_options
+@config_option
+@json_option
+def tail(config: Path | None, as_json: bool, following: bool, limit: int, **filters: Any) -> None:
+    """Show the newest records, oldest of them first; with -f go on until Ctrl-C.
+
+    With --json one array; with -f one object a line.
+    """
+    try:
+        with opened_store(config) as access:
+            wanted = filters_of(access.db, filters)
+            if needs_bound(wanted):
+                wanted = bounded(
+                    access.db, wanted, "such calls are looked for among those begun since"
+                )
+            if following:
+                _follow(access.db, wanted, limit, _write_line if as_json else _text_writer())
+                return
+            records = [to_public(row) for row in newest_rows(access.db, wanted, limit)]
+    except KeyboardInterrupt:
+        if following:
+            return  # that is how it ends
+        raise
+    if as_json:
+        print_json(records)
+    else:
+        _write_all(records, _text_writer())
+
+
+@command.command()
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("ndjson", "csv")),
+    default="ndjson",
+    show_default=True,
+    help="One JSON object a line, or one line of CSV.",
+)
+@filter_options
+@config_option
+@json_option
+def export(config: Path | None, as_json: bool, form: str, **filters: Any) -> None:
+    """Print all records in order of id.
+
+    With --json one array instead of one object a line.
+    """
+    out = sys.stdout.buffer
+    with opened_store(config) as access:
+        records = map(to_public, export_rows(access.db, filters_of(access.db, filters)))
+        for piece in _array(records) if as_json else _lines(records, form):
+            out.write(piece)
+    out.flush()
+
+
+@command.command()
+@click.option(
+    "--by",
+    callback=_dimensions,
+    default="day,model",
+    show_default=True,
+    help=f"What the sums are told apart by, with commas: {', '.join(DIMENSIONS)}.",
+)
+@click.option("--sort", type=click.Choice(SORTS), help="Which sum comes first: the greatest.")
+@click.option("--top", type=click.IntRange(1, ROWS_MAX), help="Only so many rows, the first ones.")
+@filter_options
+@config_option
+@json_option
+def stats(
+    config: Path | None,
+    as_json: bool,
+    by: list[str],
+    sort: str | None,
+    top: int | None,
+    **filters: Any,
+) -> None:
+    """Sum up calls, tokens and cost; also of days whose records were pruned.
+
+    Sums by endpoint, status, group or error code, by user together with channel, or of times that
+    are no whole hours, come from the records themselves: that takes longer, and only days that
+    were not pruned count. Those by error code are of the last 7 days, unless --since says more.
+    """
+    with opened_store(config, PATIENT_S) as access:
+        wanted = filters_of(access.db, filters)
+        if "error_code" in by or wanted.error_code is not None:
+            wanted = bounded(
+                access.db, wanted, "error codes are counted in the records of calls begun since"
+            )
+        rows = sums_of(access.db, by, wanted, Order(sort, top))
+    if as_json:
+        print_json(rows)
+        return
+    columns = [*by, "calls", *CLASSES, "tokens", "cost"]
+    for row in rows:
+        row["tokens"] = f"{_read_tokens(row)}/{_written_tokens(row)}"
+    print_table(rows, columns)
+
+
+@command.command()
+@config_option
+@json_option
+def verify(config: Path | None, as_json: bool) -> int:
+    """Recompute every cost from its own record; exit code 1 and the ids when one differs.
+
+    Also the sums behind `usage stats`; `usage rebuild-rollups` makes these right.
+    """
+    faults = []
+    with opened_store(config, PATIENT_S) as access:
+        for call_id, fault in _faults(access.db):
+            faults.append({"id": call_id, "fault": fault})
+            if not as_json:
+                click.echo(f"{call_id}: {fault}" if call_id else fault)
+    if as_json:
+        print_json({"ok": not faults, "faults": faults})
+    elif not faults:
+        click.echo("every cost is right")
+    return FAILED if faults else 0
+
+
+def _faults(db: peewee.Database) -> Iterator[tuple[str | None, str]]:
+    """Ids and what is wrong; None: not a record but a sum."""
+    right = True
+    for call_id, fault in verify_costs(db):
+        right = False
+        yield call_id, fault
+    if right:  # a wrong record makes many sums wrong
+        for fault in rollups.verify(db):
+            yield None, fault
+
+
+def _follow(db: peewee.Database, filters: Filters, limit: int, write: Write) -> None:
+    """Write the newest records, then every new one, each once, for ever.
+
+    What the walk finds before its first pause was there already. It begins early enough that a
+    record which becomes visible a little late is not lost.
+    """
+    start_ms = database_ms(db) - OVERLAP_MS
+    known = newest_rows(db, filters, limit)
+    older = (row for row in known if row["recorded_ms"] < start_ms)
+    backlog: deque[Row] | None = deque(older, maxlen=limit)
+
+    def pause(seconds: float) -> None:
+        nonlocal backlog
+        if backlog is not None:
+            _write_all(map(to_public, backlog), write)
+            backlog = None
+        time.sleep(seconds)
+
+    for row in follow(db, filters, start_ms, pause):
+        if backlog is None:
+            write(to_public(row))
+        else:
+            backlog.append(row)
+
+
+def _write_all(records: Iterable[Mapping[str, Any]], write: Write) -> None:
+    for record in records:
+        write(record)
+
+
+def _write_line(record: Mapping[str, Any]) -> None:
+    # not click.echo: records are UTF-8 whatever the terminal's encoding is
+    out = sys.stdout.buffer
+    out.write(msgspec.json.encode(record) + b"\n")
+    out.flush()
+
+
+def _lines(records: Iterable[Mapping[str, Any]], form: str) -> Iterator[bytes]:
+    if form == "csv":
+        yield csv_header().encode()
+        for record in records:
+            yield csv_line(record).encode()
+        return
+    for record in records:
+        yield msgspec.json.encode(record) + b"\n"
+
+
+def _array(records: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    before = b"["
+    for record in records:
+        yield before + msgspec.json.encode(record)
+        before = b",\n"
+    yield b"]\n" if before != b"[" else b"[]\n"
+
+
+def _text_writer() -> Write:
+    """Writes records as lines under a line of names; widths are fixed, for more lines will come."""
+    click.echo(_text_line(dict(zip(TEXT_COLUMNS, TEXT_COLUMNS, strict=True))))
+
+    def write(record: Mapping[str, Any]) -> None:
+        message = record["error_message"]
+        error = f"{record['error_code']}: {message}" if message else record["error_code"]
+        tokens = f"{_read_tokens(record)}/{_written_tokens(record)}"
+        click.echo(_text_line({**record, "tokens": tokens, "error": error}))
+
+    return write
+
+
+def _read_tokens(record: Mapping[str, Any]) -> int:
+    names = ("input", "cache_read", "cache_write", "cache_write_1h")
+    return sum(int(record[f"{name}_tokens"]) for name in names)
+
+
+def _written_tokens(record: Mapping[str, Any]) -> int:
+    return int(record["output_tokens"]) + int(record["reasoning_tokens"])
+
+
+def _text_line(record: Mapping[str, Any]) -> str:
+    cells = (_fitted(_cell(record[name]), width) for name, width in TEXT_COLUMNS.items())
+    return " ".join(cells).rstrip()
+
+
+def _fitted(text: str, width: int) -> str:
+    """In its column: a longer text is cut, and shows that; --json has all of it."""
+    return (
+        text if not width else text[: width - 1] + "…" if len(text) > width else text.ljust(width)
+    )
+
+
+def _cell(value: object) -> str:
+    text = "-" if value is None else str(value)
+    # clients choose some of these texts: they must not steer the terminal
+    return "".join(char if char.isprintable() else "�" for char in text)

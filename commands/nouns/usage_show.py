@@ -1,0 +1,126 @@
+"""`usage show`: one call, with its cost line by line and what each attempt met."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from commands.output import config_option, json_option, note, print_json, print_table
+from commands.store_access import PATIENT_S, opened_store
+from commands.times import Moment
+from store.calls.usage_lookup import LOOK_BACK_MS, cost_lines, find
+from store.calls.usage_queries import Row
+from store.db.database import database_ms
+from store.values.errors import NotFound
+from store.values.usage_record import rfc3339, to_public
+
+LOOK_BACK_DAYS = LOOK_BACK_MS // 86_400_000
+
+# What is said of a call, a line each: the name, and the fields it is made of.
+_LINES: Mapping[str, tuple[str, ...]] = {
+    "begun": ("started_at",),
+    "took": ("duration_ms", "ttft_ms"),
+    "user": ("user", "group"),
+    "key": ("key_id", "key_name"),
+    "client": ("client_ip", "user_agent"),
+    "asked": ("endpoint", "model", "stream"),
+    "channel": ("channel", "upstream_model"),
+    "outcome": ("outcome", "status"),
+    "error": ("error_code", "error_message"),
+    "client's id": ("client_request_id",),
+    "vendor's id": ("upstream_request_id",),
+    "node": ("node",),
+}
+
+
+@click.command("show")
+@click.argument("call_id", metavar="ID")
+@click.option(
+    "--since",
+    type=Moment(),
+    help=f"How far back a client's or vendor's id is looked for.  [default: {LOOK_BACK_DAYS}d]",
+)
+@config_option
+@json_option
+def show(config: Path | None, as_json: bool, call_id: str, since: int | None) -> None:
+    """Show one call by its record's id, which is its request id, or by the client's or vendor's id.
+
+    A record's id is found at once; the others are looked for in all calls of the last days, the
+    newest first. Of several calls with one client's id the newest is shown, the others are named.
+    """
+    with opened_store(config, PATIENT_S) as access:
+        now_ms = database_ms(access.db)
+        since_ms = max(0, now_ms - LOOK_BACK_MS) if since is None else since
+        found = find(access.db, call_id, since_ms, now_ms)
+        if not found:
+            raise NotFound(_nowhere(call_id, since_ms))
+        currency = access.currency
+    newest, *others = found
+    record = {**to_public(newest), "cost_lines": cost_lines(newest)}
+    if as_json:
+        print_json(record)
+    else:
+        _print(record, newest, currency)
+    if others:
+        note(f"the newest of {len(found)} calls with this id; the others, newest first:")
+        for row in others:
+            note(f"  {row['id']}  {rfc3339(row['started_ms'])}")
+
+
+def _nowhere(call_id: str, since_ms: int) -> str:
+    return (
+        f'no record has the id "{call_id}", and no call begun since {rfc3339(since_ms)} has it from'
+        " its client or vendor; for older ones: --since. Calls without a known key make no record:"
+        " look for the id in the gateway's log"
+    )
+
+
+def _print(record: Mapping[str, Any], row: Row, currency: str) -> None:
+    width = max(map(len, _LINES))
+    click.echo(f"call {record['id']}")
+    for name, fields in _LINES.items():
+        if words := list(_words(name, [record[field] for field in fields])):
+            click.echo(f"  {name.ljust(width)}  {_shown(', '.join(words))}")
+    if record["attempts"]:
+        click.echo("\nattempts")
+        columns = ("channel", "status", "ms", "error", "detail")
+        print_table(({**one, "error": one["error"] or "-"} for one in record["attempts"]), columns)
+    click.echo(f"\ncost ({currency})")
+    if record["cost_lines"]:
+        print_table(record["cost_lines"], ("class", "tokens", "price", "amount"))
+    for line in _sum_of(record, row):
+        click.echo(line)
+
+
+def _words(name: str, values: list[Any]) -> Iterator[str]:
+    if name == "took":
+        units = ("{} ms", "first byte after {} ms")
+        yield from (form.format(v) for form, v in zip(units, values, strict=True) if v is not None)
+    elif name == "asked":
+        endpoint, model, stream = values
+        kind = {None: None, True: "streamed", False: "not streamed"}[stream]
+        yield from filter(None, (endpoint, model and f"model {model}", kind))
+    elif name == "error":
+        if said := ": ".join(filter(None, values)):
+            yield said
+    else:
+        yield from (str(value) for value in values if value is not None)
+
+
+def _sum_of(record: Mapping[str, Any], row: Row) -> Iterator[str]:
+    """How the lines of the cost become what was charged, and to whom."""
+    if not record["cost_lines"]:
+        yield f"nothing was charged (usage: {record['usage_source']})"
+        return
+    yield f"× multiplier {record['multiplier']}, rounded up = {record['cost']}"
+    yield f"usage: {record['usage_source']}"
+    for charge in record["charges"]:
+        yield f"charged to {_shown(charge['to'])}: {charge['amount']}"
+    if row["reported_usage"] is not None:
+        yield f"the vendor said: {_shown(row['reported_usage'])}"
+
+
+def _shown(text: str) -> str:
+    # Clients and vendors choose some of these texts: they must not steer the terminal.
+    return "".join(char if char.isprintable() else "�" for char in text)

@@ -1,0 +1,62 @@
+"""`usage prune` and `usage rebuild-rollups`: old records removed, sums made anew."""
+
+import functools
+from pathlib import Path
+
+import click
+
+from commands.output import config_option, json_option, print_json
+from commands.store_access import PATIENT_S, actor, opened_store
+from commands.times import Duration
+from store.calls import rollups
+from store.db import audit, partitions
+from store.db.database import database_ms, transaction
+from store.values.ids import day_at
+
+
+@click.command()
+@click.option(
+    "--older-than",
+    "age_s",
+    type=Duration(),
+    required=True,
+    help="Records of days that ended longer ago than this are removed, like 90d.",
+)
+@config_option
+@json_option
+def prune(config: Path | None, as_json: bool, age_s: int) -> None:
+    """Remove the records of old days (UTC); sums, ledger and balances stay.
+
+    Safe while gateways run. MySQL drops each day's partition; SQLite deletes in small portions
+    and uses the room for new records.
+    """
+    with opened_store(config, PATIENT_S) as access:
+        before = day_at(max(0, database_ms(access.db) - age_s * 1000))
+        text = f"{before // 10_000}-{before // 100 % 100:02d}-{before % 100:02d}"
+        act = audit.Act(actor(), "prune", "usage", text)
+        transaction(access.db, functools.partial(audit.write, access.db, act))
+        removed = partitions.prune(access.db, before)
+    if as_json:
+        counts = {"partitions": removed.partitions, "records": removed.records}
+        print_json({"before": text, **counts})
+        return
+    click.echo(
+        f"removed what began before {text}: {removed.partitions} partitions dropped,"
+        f" {removed.records} records deleted"
+    )
+
+
+@click.command("rebuild-rollups")
+@config_option
+@json_option
+def rebuild_rollups(config: Path | None, as_json: bool) -> None:
+    """Make the sums behind `usage stats` anew from the records.
+
+    Safe while gateways run. Sums of days whose records were pruned are kept as they are.
+    """
+    with opened_store(config, PATIENT_S) as access:
+        days = list(rollups.rebuild(access.db))
+    if as_json:
+        print_json({"days": len(days)})
+    else:
+        click.echo(f"the sums of {len(days)} days are made anew")

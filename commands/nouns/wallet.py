@@ -1,0 +1,150 @@
+"""`wallet`: what users own, and the ledger that says why. Amounts are decimal strings."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from commands.output import (
+    config_option,
+    json_option,
+    note,
+    print_fields,
+    print_json,
+    print_table,
+)
+from commands.store_access import Access, actor, opened_store
+from commands.subcommands import Noun
+from store.admin.export import show as show_object
+from store.money import wallet
+from store.values.errors import NotFound
+from store.values.pricing import AmountError, format_money, parse_money
+from store.values.usage_record import rfc3339
+
+LEDGER_COLUMNS = ("at", "kind", "amount", "balance_after", "reference", "reason")
+
+USER = click.option("--user", required=True, help="Owner of the wallet.")
+
+command = Noun("wallet", help="Show, credit, debit and refund wallets.", no_args_is_help=True)
+
+
+class Amount(click.ParamType[int]):
+    """An amount of money, given to the command in nanos."""
+
+    name = "amount"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        try:
+            return parse_money(str(value))
+        except AmountError as error:
+            self.fail(str(error), param, ctx)
+
+
+@command.command()
+@USER
+@config_option
+@json_option
+def show(user: str, config: Path | None, as_json: bool) -> None:
+    """Show a balance, what of it running calls hold, and what is lent to processes."""
+    with opened_store(config) as access, named_user(access, user):
+        view = wallet.show(access.db, user)
+    fields = {
+        "user": view.user,
+        "currency": access.currency,
+        "balance": format_money(view.balance_nanos),
+        "held": format_money(view.held_nanos),
+        "leased": format_money(view.leased_nanos),
+    }
+    if as_json:
+        print_json(fields)
+    else:
+        print_fields(fields)
+
+
+@command.command()
+@USER
+@config_option
+@json_option
+def ledger(user: str, config: Path | None, as_json: bool) -> None:
+    """List the lines of a ledger, oldest first; all charges of one UTC day are one line."""
+    with opened_store(config) as access, named_user(access, user):
+        lines = [public_line(line) for line in wallet.ledger(access.db, user)]
+    if as_json:
+        print_json(lines)
+    else:
+        print_table(lines, LEDGER_COLUMNS)
+
+
+def _movement(name: str, summary: str, move: Callable[..., wallet.Line]) -> click.Command:
+    @click.command(name, help=summary)
+    @USER
+    @click.option("--amount", type=Amount(), required=True, help='A decimal number like "12.50".')
+    @click.option("--reason", required=True, help="Why; kept in the ledger.")
+    @click.option("--id", "own_id", help="Name of this movement: given twice, it counts once.")
+    @config_option
+    @json_option
+    def verb(config: Path | None, as_json: bool, user: str, **given: Any) -> None:
+        movement = wallet.Movement(given["amount"], given["reason"], given["own_id"], actor())
+        with opened_store(config) as access, named_user(access, user):
+            line = move(access.db, user, movement)
+        if line.again:
+            when = rfc3339(line.at_ms)
+            note(f"{movement.idempotency_id} was booked before, at {when}: nothing is changed")
+        print_line(user, line, as_json)
+
+    return verb
+
+
+command.add_command(_movement("credit", "Add money to a wallet.", wallet.credit))
+command.add_command(
+    _movement("debit", "Take money from a wallet; refused below zero.", wallet.debit)
+)
+
+
+@command.command()
+@click.option("--call", required=True, metavar="ID", help="The call: its x-request-id.")
+@click.option("--reason", help="Why; kept in the ledger.  [default: refund of call ID]")
+@config_option
+@json_option
+def refund(call: str, reason: str | None, config: Path | None, as_json: bool) -> None:
+    """Give back what a call took from a wallet; a call that was refunded before is not again."""
+    with opened_store(config) as access:
+        done = wallet.refund(access.db, call, reason, actor())
+    if done.again:
+        when = rfc3339(done.line.at_ms)
+        note(f"the call {call} was refunded before, at {when}: nothing is changed")
+    print_line(done.user, done.line, as_json)
+
+
+def print_line(user: str, line: wallet.Line, as_json: bool) -> None:
+    """A movement that was made, and whose it is."""
+    fields = {"user": user, **public_line(line)}
+    if as_json:
+        print_json(fields)
+    else:
+        print_fields(fields)
+
+
+@contextmanager
+def named_user(access: Access, user: str) -> Iterator[None]:
+    """Whoever is not found is told the nearest name."""
+    try:
+        yield
+    except NotFound:
+        show_object(access.db, "user", user)  # its NotFound knows the names
+        raise
+
+
+def public_line(line: wallet.Line) -> dict[str, Any]:
+    """A line of a ledger as people and scripts see it."""
+    return {
+        "at": rfc3339(line.at_ms),
+        "kind": line.kind,
+        "amount": format_money(line.amount_nanos),
+        "balance_after": format_money(line.balance_after_nanos),
+        # the caller's own name of a movement is what others know it by
+        "reference": line.reference or line.idempotency_id,
+        "reason": line.reason,
+    }

@@ -1,0 +1,67 @@
+"""`app.py demo`: runs the scripted vendor of demo until it is told to stop.
+
+Hidden, because an operator never calls it: quickstart and the tests do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from pathlib import Path
+
+import click
+
+from demo.log import RequestLog
+from demo.server import DemoServer, raise_descriptor_limit
+
+STDIN_READ_BYTES = 4096
+
+
+@click.command("demo", hidden=True, help="Runs the built-in demo upstream.")
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", type=click.IntRange(0, 65535), required=True, help="0: a free one.")
+@click.option(
+    "--watch-stdin", is_flag=True, help="Ends when its stdin ends: it dies with its parent."
+)
+@click.option(
+    "--samples",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    envvar="DEMO_SAMPLES",
+    help="Directory of sample files, one folder a family.",
+)
+@click.option("--log", "log_path", type=click.Path(dir_okay=False, path_type=Path))
+def command(
+    host: str, port: int, watch_stdin: bool, samples: Path | None, log_path: Path | None
+) -> None:
+    raise_descriptor_limit()
+    asyncio.run(_serve(DemoServer(RequestLog(log_path), samples), host, port, watch_stdin))
+
+
+async def _serve(server: DemoServer, host: str, port: int, watch_stdin: bool) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    try:
+        bound = await server.start(host, port)
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    if watch_stdin:
+        thread = threading.Thread(target=_watch_stdin, args=(loop, stopped), daemon=True)
+        thread.start()
+    click.echo(f"http://{host}:{bound}")
+    await stopped.wait()
+    await server.stop()
+
+
+def _watch_stdin(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
+    # A thread with plain reads: an event loop cannot watch a stdin that is a file.
+    while os.read(0, STDIN_READ_BYTES):
+        pass
+    loop.call_soon_threadsafe(stopped.set)
+
+
+if __name__ == "__main__":
+    command()

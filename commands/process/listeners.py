@@ -1,0 +1,73 @@
+"""Listening sockets of the supervisor. Standard library only.
+
+One SO_REUSEPORT socket for each worker slot spreads connections evenly, but alone it would let a
+second gateway share the port unseen. So the first socket is bound without the option, which the
+kernel refuses when anybody else has the port, and is given it afterwards for the others to join.
+"""
+
+import errno
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from commands.process.node import PortTaken, StartError
+
+BACKLOG_CONNECTIONS = 1024
+
+_Address = tuple[socket.AddressFamily, Any]  # what bind() takes depends on the family
+
+
+def bind(section: str, host: str, port: int, count: int = 1) -> list[socket.socket]:
+    """`count` listening sockets on one address; StartError names the setting section.port."""
+    address = _resolve(section, host, port)
+    sockets: list[socket.socket] = []
+    try:
+        for _ in range(count):
+            sockets.append(_bound(address, shared=bool(sockets)))
+            if count > 1:
+                sockets[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            sockets[-1].listen(BACKLOG_CONNECTIONS)
+    except OSError as error:
+        for one in sockets:
+            one.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortTaken(section, host, port) from None
+        raise StartError(_reason(section, host, port, error)) from None
+    return sockets
+
+
+def _resolve(section: str, host: str, port: int) -> _Address:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:  # a name that cannot be one
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise StartError(f"{section}.host {host}: {reason}") from None
+    return found[0][0], found[0][4]
+
+
+def _bound(address: _Address, *, shared: bool) -> socket.socket:
+    family, where = address
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # connections of an earlier gateway that are still closing must not keep the port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.setblocking(False)
+        listener.bind(where)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _reason(section: str, host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EACCES:
+        return f"{section}.port {port}: this user may not use it (ports below 1024 are reserved)"
+    return f"{section}.host {host}, {section}.port {port}: {error.strerror}"
+
+
+def close_all(sockets: Sequence[socket.socket]) -> None:
+    """Close each; closing twice does no harm."""
+    for one in sockets:
+        one.close()

@@ -1,0 +1,95 @@
+"""The journal folder of this node: held by one `serve` at a time, and home of the node's name.
+
+Standard library only; used by the supervisor. The lock is flock, so it ends with the process,
+however that ends.
+"""
+
+import fcntl
+import os
+import re
+from pathlib import Path
+
+LOCK_NAME = "serve.lock"
+MAX_LOCK_BYTES = 64
+DRAINING = "draining"
+PARKED_NAME = "parked.ndjson"  # store/calls/writer.py writes it; nothing of store is imported here
+PARKED_COUNT_BYTES = 16 * 1024 * 1024
+NAME_FILE = "node"
+FOLDER_MODE = 0o700
+MAX_NAME_CHARS = 64
+
+
+class StartError(Exception):
+    """The gateway cannot start; the message names the setting and what to do."""
+
+
+class PortTaken(StartError):
+    """Somebody else listens on section.port; what to do depends on how the gateway was started."""
+
+    def __init__(self, section: str, host: str, port: int) -> None:
+        super().__init__(f"{section}.port {port} on {host} is in use by another program or gateway")
+        self.section = section
+        self.port = port
+
+
+def claim(folder: Path) -> int:
+    """Lock the folder, made when missing, for the life of the process; the lock's descriptor."""
+    try:
+        folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise StartError(f"journal.dir {folder}: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        written = os.pread(lock, MAX_LOCK_BYTES, 0).decode("ascii", "replace")
+        os.close(lock)
+        raise StartError(f"journal.dir {folder} is in use {_holder(written)}") from None
+    os.truncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    return lock
+
+
+def tell_draining(lock: int) -> None:
+    """Whoever wants the folder is told that its holder is about to end."""
+    os.pwrite(lock, f"{os.getpid()} {DRAINING}".encode(), 0)
+
+
+def _holder(written: str) -> str:
+    pid, _, state = written.strip().partition(" ")
+    if state == DRAINING:
+        return (
+            f"by a gateway that is still draining: process {pid} ends with its last call, or after"
+            f" server.drain_timeout_s; to end it at once: kill {pid}"
+        )
+    return (
+        f"by another gateway (process {pid or 'unknown'}); end that one, or give this one a folder"
+        " of its own: every node needs one"
+    )
+
+
+def name_of(folder: Path) -> str:
+    """The node's name, made at the first start; the folder has to be claimed."""
+    path = folder / NAME_FILE
+    try:
+        if not path.exists():
+            fresh = path.with_suffix(".new")  # so that a crash leaves no empty name
+            fresh.write_text(_made_name() + "\n", encoding="utf-8")
+            fresh.replace(path)
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartError(f"journal.dir: {path}: {error}") from None
+
+
+def parked_in(folder: Path) -> int:
+    """How many lines and records of the journal are put aside in the folder, as far as counted."""
+    try:
+        with open(folder / PARKED_NAME, "rb") as file:
+            return file.read(PARKED_COUNT_BYTES).count(b"\n")
+    except OSError:  # there is none; or a log line of the worker has to do
+        return 0
+
+
+def _made_name() -> str:
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", os.uname().nodename) or "node"
+    return f"{host[: MAX_NAME_CHARS - 7]}-{os.urandom(3).hex()}"

@@ -1,0 +1,169 @@
+"""The ops port: a very small HTTP server inside the supervisor's own loop.
+
+Why not http.server: with what it imports (email, ssl) it doubles the memory of the supervisor (7 MB
+measured), and its threads would have to be guarded. What is needed here is a request line and a
+JSON answer; every connection has a deadline, so a stuck client holds nothing.
+"""
+
+import json
+import selectors
+import socket
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+
+from commands.process.ops_guard import Guard
+
+MAX_HEAD_BYTES = 16384
+MAX_CONNECTIONS = 64
+CONNECTION_S = 5.0
+LINGER_S = 1.0
+
+Answer = tuple[HTTPStatus, Mapping[str, object]]
+Routes = Mapping[tuple[str, str], Callable[[], Answer]]
+
+
+class OpsServer:
+    """Serves (method, path) -> answer on one listening socket until `close`, to whom the guard of
+    the moment lets in."""
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        listener: socket.socket,
+        routes: Routes,
+        guard: Callable[[], Guard],
+    ) -> None:
+        self._selector = selector
+        self._listener = listener
+        self._routes = routes
+        self._guard = guard
+        self._open: set[_Connection] = set()
+        selector.register(listener, selectors.EVENT_READ, self._accept)
+
+    def sweep(self, now: float) -> None:
+        """Drop the connections whose time is over."""
+        for connection in [one for one in self._open if one.deadline <= now]:
+            self._drop(connection)
+
+    def close(self) -> None:
+        """Finish: nothing is accepted or answered any more."""
+        self._selector.unregister(self._listener)
+        self._listener.close()
+        for connection in list(self._open):
+            self._drop(connection)
+
+    def _accept(self) -> None:
+        try:
+            peer, _ = self._listener.accept()
+        except OSError:
+            return  # the client has gone again, or there are no descriptors left
+        if len(self._open) >= MAX_CONNECTIONS:
+            peer.close()
+            return
+        peer.setblocking(False)
+        connection = _Connection(peer, time.monotonic() + CONNECTION_S)
+        self._open.add(connection)
+        self._selector.register(peer, selectors.EVENT_READ, lambda: self._serve(connection))
+
+    def _serve(self, connection: "_Connection") -> None:
+        try:
+            if connection.reply:
+                connection.write()
+            elif (head := connection.read_head()) is not None:
+                connection.answer(_encode(head, self._answer(head, connection.came_to)))
+                connection.write()
+        except BlockingIOError:
+            pass
+        except OSError:
+            connection.ended = True
+        if connection.ended:
+            self._drop(connection)
+        elif connection.reply:
+            self._watch(connection, selectors.EVENT_WRITE)
+        else:
+            self._watch(connection, selectors.EVENT_READ)
+
+    def _watch(self, connection: "_Connection", events: int) -> None:
+        key = self._selector.get_key(connection.peer)
+        if key.events != events:
+            self._selector.modify(connection.peer, events, key.data)
+
+    def _drop(self, connection: "_Connection") -> None:
+        self._open.discard(connection)
+        self._selector.unregister(connection.peer)
+        connection.peer.close()
+
+    def _answer(self, head: bytes, came_to: str) -> Answer:
+        request_line, *fields = head.decode("latin-1").split("\r\n")
+        parts = request_line.split(" ")
+        if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
+            return HTTPStatus.BAD_REQUEST, {"error": "not an HTTP/1.1 request"}
+        method, path = parts[0], parts[1].partition("?")[0]
+        if refusal := self._guard().refusal(path, fields, came_to):
+            return refusal
+        methods = [known for known, route in self._routes if route == path]
+        if not methods:
+            return HTTPStatus.NOT_FOUND, {"error": f"nothing at {path[:200]}"}
+        # a page in a browser on this machine could send a POST here, and would tell its Origin
+        if method == "POST" and any(field.lower().startswith("origin:") for field in fields):
+            return HTTPStatus.FORBIDDEN, {"error": "not for browsers"}
+        route = self._routes.get(("GET" if method == "HEAD" else method, path))
+        if route is None:
+            allowed = ", ".join(methods)
+            return HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"use {allowed}"}
+        return route()
+
+
+class _Connection:
+    """One client: reads a head, writes a reply, then waits a moment for the client to close."""
+
+    def __init__(self, peer: socket.socket, deadline: float) -> None:
+        self.peer = peer
+        self.came_to: str = peer.getsockname()[0]
+        self.deadline = deadline
+        self.reply = b""
+        self.ended = False
+        self._head = b""
+        self._answered = False
+
+    def read_head(self) -> bytes | None:
+        """The head without its blank line, once; None: not whole yet, or answered already."""
+        chunk = self.peer.recv(MAX_HEAD_BYTES)
+        if not chunk:
+            self.ended = True
+            return None
+        if self._answered:
+            return None  # a body nobody reads; closing over it would reset the reply
+        self._head += chunk
+        head, end, _ = self._head.partition(b"\r\n\r\n")
+        if len(self._head) > MAX_HEAD_BYTES and not end:
+            self.ended = True
+        return head if end else None
+
+    def answer(self, reply: bytes) -> None:
+        self.reply = reply
+        self._answered = True
+
+    def write(self) -> None:
+        """Send what goes; after the last byte say so and linger."""
+        self.reply = self.reply[self.peer.send(self.reply) :]
+        if not self.reply:
+            self.peer.shutdown(socket.SHUT_WR)
+            self.deadline = min(self.deadline, time.monotonic() + LINGER_S)
+
+
+def _encode(head: bytes, answer: Answer) -> bytes:
+    status, document = answer
+    body = json.dumps(document).encode() + b"\n"
+    lines = [
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "Cache-Control: no-store",
+        "Connection: close",
+    ]
+    if status == HTTPStatus.UNAUTHORIZED:
+        lines.append("WWW-Authenticate: Bearer")
+    reply = "\r\n".join([*lines, "", ""]).encode("latin-1")
+    return reply if head.startswith(b"HEAD ") else reply + body

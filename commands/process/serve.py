@@ -1,0 +1,27 @@
+"""`serve` as the command line shows it: help and documentation.
+
+app.py gives `serve` to commands/process/supervisor.py without click, which would stay in the
+memory of the first process for good; this module is loaded for `serve --help`.
+"""
+
+from pathlib import Path
+
+import click
+
+from commands.output import config_option, set_option
+from commands.process import supervisor
+
+
+@click.command()
+@config_option
+@set_option
+def command(config: Path | None, overrides: tuple[str, ...]) -> int:
+    """Run the gateway in the foreground.
+
+    SIGTERM or SIGINT drains: running calls finish (at most server.drain_timeout_s), exit code 0. A
+    second one, more than 1 s later, ends within 3 s, exit code 1. SIGHUP reads the configuration
+    again and replaces the workers; a bad configuration is logged and the old one stays.
+    """
+    chosen = ["--config", str(config)] if config else []
+    settings = [part for override in overrides for part in ("--set", override)]
+    return supervisor.main([*chosen, *settings])

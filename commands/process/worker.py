@@ -1,0 +1,472 @@
+"""`app.py worker`: one relay process, started by the supervisor. The composition root of the relay.
+
+Reads its orders from stdin (one JSON line first, commands after it), builds store, catalog, relay
+and server, and runs until it has drained. The end of stdin means that the supervisor died.
+"""
+
+import asyncio
+import functools
+import io
+import ipaddress
+import logging
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import peewee
+import uvloop
+from tornado.ioloop import IOLoop, PeriodicCallback
+
+from commands.process.log_lines import FORMS, text_line
+from conf import secrets
+from conf.settings import ConfigError, Settings, from_plain
+from conf.store_url import SQLITE
+from handlers.http.base import Deadlines, Site
+from handlers.http.server import RelayServer
+from handlers.logs import LogThread
+from handlers.relay.call import Call
+from handlers.relay.fresh import shared_fresh
+from handlers.relay.limits.limits import Limits, shared_cells
+from handlers.relay.limits.memory import MemoryPolicy
+from handlers.relay.live import LiveCalls
+from handlers.relay.pipeline import Relay
+from handlers.relay.routing.health import KeyNews
+from handlers.relay.routing.key_check import KeyChecks
+from handlers.relay.routing.open_breakers import OpenBreakers
+from handlers.relay.routing.prober import Prober
+from handlers.relay.stored import StoredResponses
+from handlers.relay.upstream.client import UpstreamClient
+from handlers.telemetry import Telemetry
+from store.calls.journal import Journal
+from store.calls.stored_responses import find_stored
+from store.calls.writer import DOWN, Hooks, Writer
+from store.catalog.catalog import Snapshot
+from store.catalog.key_cache import KeyCache
+from store.catalog.keys import KeyEntry, find_key
+from store.catalog.keys_aside import KeyAside, News
+from store.catalog.refresh import Refresh
+from store.db import migrate
+from store.db.changes import KEYS, Changes
+from store.db.database import open_database, place
+from store.money.funds import Funds
+from store.money.leases import Order
+from store.values.cipher import Cipher
+from store.values.errors import StoreError, StoreUnavailable
+from store.values.ids import now_ms
+
+log = logging.getLogger("sluice.worker")
+
+SWEEP_MS = 1000
+LOOKUP_THREADS = 4  # database threads for keys that are not in memory
+STORED_THREADS = 4  # and for stored responses, so that neither waits for the other
+SCHEMA_WAIT_S = 5  # at a start, for a database that takes connections and does not answer
+REFUSED_EXIT = 3  # the supervisor gives up instead of starting the worker again and again
+STOP_WITHIN_S = 2.0
+ORDERS_POLL_S = 0.05
+TROUBLE_CHARS = 300  # of the store's, in what /readyz says
+WRITER_STOP_S = 10.0  # for the last records, while the database answers
+DRAIN_POLL_S = 0.05
+STDIN_CHUNK_BYTES = 65536
+ENDING_SHOWN = 100  # channels in a report
+
+
+class Orders(msgspec.Struct):
+    """What the supervisor tells a worker first."""
+
+    settings: dict[str, dict[str, object]]
+    secrets_path: str
+    listen_fd: int
+    report_fd: int
+    limits_fd: int
+    node: str
+    responses_fd: int = -1  # a supervisor that was started before there was one gives none
+
+
+class Command(msgspec.Struct):
+    """What it tells it later: drain, stop."""
+
+    cmd: str
+
+
+def main(args: Sequence[str]) -> int:
+    """`worker` without click: the exit code."""
+    # Signals go to the supervisor; it tells the workers by their stdin.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # Unbuffered: what follows the first line is read by the loop.
+    orders = msgspec.json.decode(io.FileIO(0, closefd=False).readline(), type=Orders)
+    settings = from_plain(orders.settings)
+    logs = LogThread(FORMS[settings.log.format])
+    logs.start(settings.log.level)
+    try:
+        keys = secrets.load(Path(orders.secrets_path))
+        found = _unless_ended(functools.partial(_look_at_store, settings))
+        if found is not None and found.refusal:
+            log.error(found.refusal)
+            return REFUSED_EXIT
+        code = 0
+        if found is not None:
+            # An event costs about a fifth less than on asyncio's loop (docs/performance.md).
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                code = runner.run(_serve(orders, settings, keys, logs, found.away))
+    except (ConfigError, StoreError) as error:
+        log.error("%s", error)
+        return REFUSED_EXIT
+    finally:
+        logs.stop()
+    # Everything is recorded and closed. A look-up thread that waits for a database which does not
+    # answer, or a name server that is silent, must not hold the process up.
+    os._exit(code)
+
+
+class StoreFound(msgspec.Struct, frozen=True):
+    """`refusal`: why this store cannot be served; `away`: why it cannot be had now."""
+
+    refusal: str = ""
+    away: str = ""
+
+
+def _look_at_store(settings: Settings) -> StoreFound:
+    if missing := _missing_file(settings.store.url):
+        cure = "bring it back, correct store.url, or make it: ./sluice init FOLDER"
+        return StoreFound(refusal=f"{missing} (store.url) does not exist; {cure}")
+    db = open_database(settings.store.url, read_timeout_s=SCHEMA_WAIT_S)
+    try:
+        pending = migrate.pending(db)
+    except StoreUnavailable as error:
+        return StoreFound(away=str(error))
+    finally:
+        db.close()
+    if not pending:
+        return StoreFound()
+    told = f"the schema of {place(db)} is behind (pending: {', '.join(pending)})"
+    return StoreFound(refusal=f"{told}; run: ./sluice migrate up")
+
+
+def _missing_file(url: str) -> str:
+    """The SQLite file that is not in its folder; else empty. Without its folder it is away."""
+    file = url.removeprefix(SQLITE)
+    if not url.startswith(SQLITE) or not os.path.isdir(os.path.dirname(file)):
+        return ""
+    # SQLite would make an empty one, perhaps where a disk is to be mounted
+    return "" if os.path.exists(file) else file
+
+
+def _unless_ended(look: Callable[[], StoreFound]) -> StoreFound | None:
+    """What a look says that may take seconds; None when the supervisor says meanwhile: end."""
+    thread = ThreadPoolExecutor(1, thread_name_prefix="first look")
+    looking = thread.submit(look)
+    thread.shutdown(wait=False)
+    while not looking.done():
+        wait([looking], ORDERS_POLL_S)
+        if not looking.done() and select.select([0], [], [], 0)[0]:
+            return None
+    return looking.result()
+
+
+async def _serve(
+    orders: Orders, settings: Settings, keys: secrets.Secrets, logs: LogThread, away: str
+) -> int:
+    worker = Worker(orders, settings, keys, logs)
+    if away:
+        worker.begin_without_store(away)
+    return await worker.run()
+
+
+class Worker:
+    """Everything of one relay process, wired together."""
+
+    def __init__(
+        self, orders: Orders, settings: Settings, keys: secrets.Secrets, logs: LogThread
+    ) -> None:
+        self._orders, self._settings = orders, settings
+        self._loop = IOLoop.current()
+        self._threads = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="lookup")
+        self._stored_threads = ThreadPoolExecutor(STORED_THREADS, thread_name_prefix="stored")
+        self._db = open_database(settings.store.url)
+        self._telemetry = Telemetry(
+            report_fd=orders.report_fd,
+            write=logs.write if settings.log.level in ("debug", "info") else None,
+            text=text_line if settings.log.format == "text" else None,
+        )
+        self._journal = Journal(
+            Path(settings.journal.dir),
+            sync_ms=settings.journal.sync_ms,
+            refused_per_minute=settings.journal.refused_per_minute,
+        )
+        self._fresh = shared_fresh(orders.responses_fd, self._journal.id)
+        self._refresh = Refresh(
+            Cipher(keys.cipher_keys),
+            self._loop.add_callback,
+            self._take_snapshot,
+            self._take_changes,
+        )
+        self._relay = self._make_relay(keys)
+        self._open_breakers = OpenBreakers(self._relay.health)
+        self._prober = Prober(
+            settings, self._relay.client, self._relay.health, self._loop.add_callback
+        )
+        self._key_checks = KeyChecks(self._relay.client, settings.upstream, self._relay.health)
+        self._relay.health.on_suspect = self._key_checks.begin
+        self._relay.health.on_key = self._tell_of_key
+        self._key_news = News(lambda: self._writer.state == DOWN)
+        self._site = self._make_site()
+        self._server = RelayServer(self._site)
+        self._writer = self._make_writer()
+        self._memory = MemoryPolicy(lambda: self._relay.live.streams)
+        self._drained: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._draining_task: asyncio.Task[None] | None = None
+        self._catalog_seen = False
+        self._left: dict[str, str] = {}  # channels without new calls: id -> name
+
+    def _make_relay(self, keys: secrets.Secrets) -> Relay:
+        live = LiveCalls(self._settings.upstream, self._mark)
+        return Relay(
+            settings=self._settings,
+            keys=KeyCache(self._load_key, self._threads, keys.peppers),
+            funds=Funds(self._order),
+            journal=self._journal,
+            client=UpstreamClient(
+                force_instance=True, allow_private=self._settings.upstream.allow_private
+            ),
+            live=live,
+            telemetry=self._telemetry,
+            limits=Limits(shared_cells(self._orders.limits_fd)),
+            stored=StoredResponses(
+                functools.partial(find_stored, self._db, self._orders.node),
+                self._stored_threads,
+                now_ms,
+                self._fresh,
+                refuse=self._settings.routing.unknown_responses == "refuse",
+            ),
+            node=self._orders.node,
+        )
+
+    def _make_site(self) -> Site:
+        server = self._settings.server
+        return Site(
+            settings=self._settings,
+            relay=self._relay,
+            telemetry=self._telemetry,
+            bodies=Deadlines(),
+            trusted=tuple(
+                ipaddress.ip_network(net, strict=False) for net in server.trusted_proxies
+            ),
+            base_url=server.public_url or f"http://{server.host}:{server.port}",
+        )
+
+    def _order(self, order: Order) -> bool:
+        return self._writer.order(order)
+
+    def _load_key(self, wanted: list[bytes]) -> KeyEntry | None:
+        """A key, and with it the catalog it may need: it must not know less than the key."""
+        found = find_key(self._db, wanted)
+        if found is not None:
+            self._refresh.poll(self._db)
+        return found
+
+    def _make_writer(self) -> Writer:
+        funds, on_loop = self._relay.funds, self._loop.add_callback
+        hooks = Hooks(
+            applied=functools.partial(on_loop, funds.applied),
+            answered=functools.partial(on_loop, funds.answered),
+            recalled=functools.partial(on_loop, funds.recalled),
+            held=funds.held,
+            open_breakers=lambda: self._open_breakers.rows,
+            poll=self._poll,
+            tell=self._key_news.write,
+            reached=functools.partial(self._fresh.reached, self._journal.id),
+            finished=self._fresh.finished,
+        )
+        return Writer(self._db, self._journal, self._orders.node, hooks)
+
+    def _poll(self, db: peewee.Database) -> None:
+        """Once a second, in the writer's thread."""
+        self._refresh.poll(db)
+        self._prober.rota.look(db)
+
+    def _take_snapshot(self, snapshot: Snapshot) -> None:
+        self._compare_channels(snapshot)
+        self._relay.snapshot = snapshot
+        self._prober.take_snapshot(snapshot)
+        self._relay.health.take_keys_aside(snapshot, time.monotonic(), snapshot.read_ms)
+        for fault in snapshot.faults:
+            log.error("%s", fault)
+        self._catalog_seen = True
+        self._report()
+
+    def _compare_channels(self, snapshot: Snapshot) -> None:
+        """Those that take no calls any more may have running ones; those that lead elsewhere start
+        with nothing against them."""
+        before = {one.id: one for one in self._relay.snapshot.channels}
+        names = {one.id: one.name for one in (*before.values(), *snapshot.channels)}
+        running = self._relay.live.running_at(self._left)
+        names |= {id_: name for id_, name in self._left.items() if name in running}
+        taking = {one.id for one in snapshot.channels if one.takes_calls}
+        self._left = {id_: name for id_, name in names.items() if id_ not in taking}
+        for channel in snapshot.channels:
+            if channel.id in before and channel.leads_elsewhere(before[channel.id]):
+                self._relay.health.forget(channel)
+
+    def _take_changes(self, changes: Changes) -> None:
+        self._relay.keys.apply_changes(changes)
+        refs = {change.ref for change in changes.changes if change.kind == KEYS}
+        if refs or not changes.complete:
+            self._relay.funds.reconsider(refs if changes.complete else None)
+
+    def _tell_of_key(self, news: KeyNews) -> None:
+        """Health has put an upstream key aside, or it answers again: for all workers."""
+        channel = news.channel
+        name = (channel.id, channel.fingerprints[news.key] if channel.fingerprints else "")
+        if news.wait_s is None:
+            self._key_news.answers(name)
+        else:
+            at_ms = now_ms()
+            until_ms = at_ms + round(news.wait_s * 1000)
+            aside = KeyAside(*name, at_ms, until_ms, news.times, news.reason)
+            which = f"upstream key {news.key + 1} of {len(channel.keys)}"
+            self._key_news.put_aside(
+                aside,
+                f"channel {channel.name}: {which} is refused and put aside for"
+                f" {news.wait_s:.0f} s: {news.reason}",
+            )
+        self._writer.wake()
+
+    def _mark(self, call: Call, output_tokens: int) -> None:
+        self._relay.mark(call, output_tokens)
+
+    def begin_without_store(self, why: str) -> None:
+        """Say at once what the first look at the store has found."""
+        self._writer.note_away(why)
+        self._report()
+
+    async def run(self) -> int:
+        """Serves until drained; the exit code."""
+        self._writer.start()
+        listener = socket.socket(fileno=self._orders.listen_fd)
+        listener.setblocking(False)
+        self._server.listen_on(listener)
+        self._listen_to_supervisor()
+        sweeping = PeriodicCallback(self._sweep, SWEEP_MS)
+        sweeping.start()
+        self._memory.start(self._loop)
+        code = await self._drained
+        sweeping.stop()
+        await self._close()
+        return code
+
+    def _sweep(self) -> None:
+        now_s = int(time.monotonic())  # the loop's own clock jumps with the wall clock
+        self._server.sweep(now_s)
+        self._site.bodies.sweep(now_s)
+        self._relay.live.sweep(now_s)
+        self._relay.limits.sweep()
+        self._journal.sweep()
+        self._relay.funds.sweep()
+        self._open_breakers.look(self._relay.snapshot)
+        self._telemetry.flush()
+        self._report()
+
+    def _report(self) -> None:
+        why = self._not_ready_because()
+        self._telemetry.report(
+            {
+                "ready": not why,
+                "why": why,
+                "streams": self._relay.live.streams,
+                "calls": self._relay.live.calls,
+                "connections": self._server.connections,
+                "ending": self._ending(),
+                "store": self._writer.state,
+                "journal_backlog_bytes": self._journal.backlog_bytes,
+                "open_breakers": len(self._open_breakers.rows),
+                "upstream_surplus": self._relay.client.parked.surplus,
+                "upstream_repeats": self._relay.client.repeated,
+                "draining": self._server.draining,
+            }
+        )
+
+    def _ending(self) -> dict[str, int]:
+        """Calls that still run at channels which are given no more: disabled, draining, removed."""
+        counts = self._relay.live.running_at(self._left) if self._left else {}
+        return dict(islice(counts.items(), ENDING_SHOWN))
+
+    def _not_ready_because(self) -> str:
+        if self._server.draining:
+            return "draining"
+        # A key's look-up may bring the catalog before the writer can lend money.
+        if not (self._catalog_seen and self._writer.was_up):
+            trouble = self._writer.trouble[:TROUBLE_CHARS]
+            return "the store has not been read yet" + (trouble and f": {trouble}")
+        if not self._journal.accepting:
+            return "the journal cannot be written"
+        return ""
+
+    # ---- the supervisor's words ------------------------------------------------------------------
+
+    def _listen_to_supervisor(self) -> None:
+        os.set_blocking(0, False)
+        self._loop.add_handler(0, self._hear, IOLoop.READ)
+
+    def _hear(self, fd: int, events: int) -> None:
+        try:
+            data = os.read(0, STDIN_CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            self._loop.remove_handler(0)
+            log.error("the supervisor is gone; draining")
+            self._begin_drain()
+            return
+        for line in data.splitlines():
+            if msgspec.json.decode(line, type=Command).cmd == "stop":
+                self._relay.live.force_end()
+                self._begin_drain()
+                self._loop.call_later(STOP_WITHIN_S, self._end, 1)
+            else:
+                self._begin_drain()
+
+    def _begin_drain(self) -> None:
+        if self._draining_task is None:
+            self._draining_task = asyncio.create_task(self._drain())
+
+    async def _drain(self) -> None:
+        """No new connections; running calls and kept connections end in their time."""
+        self._server.drain()
+        self._prober.close()
+        self._key_checks.close()
+        self._report()
+        limit_s = self._settings.server.drain_timeout_s
+        force_at = time.monotonic() + limit_s
+        while self._relay.live.calls or self._server.connections:
+            if time.monotonic() >= force_at:
+                self._relay.live.force_end()
+                force_at = time.monotonic() + STOP_WITHIN_S
+                if not self._relay.live.calls:
+                    break
+            await asyncio.sleep(DRAIN_POLL_S)
+        self._end(0)
+
+    def _end(self, code: int) -> None:
+        if not self._drained.done():
+            self._drained.set_result(code)
+
+    async def _close(self) -> None:
+        """Everything recorded, then everything given back."""
+        loop = asyncio.get_running_loop()
+        if not await loop.run_in_executor(None, self._writer.stop, WRITER_STOP_S):
+            log.warning(
+                "the store did not take all records; the next start goes on from the journal"
+            )
+        self._telemetry.flush()
+        self._relay.client.close()
+        self._memory.stop()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._stored_threads.shutdown(wait=False, cancel_futures=True)

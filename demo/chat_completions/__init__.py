@@ -1,0 +1,1 @@
+"""The scripted vendor of chat_completions."""

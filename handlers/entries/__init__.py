@@ -1,0 +1,1 @@
+"""What clients call: one module a family, and the table of routes."""

@@ -1,0 +1,103 @@
+"""GET /v1/models and /v1/models/{model}: what this key can call, in the shape of the caller; the
+same under /v1beta.
+
+No usage record: nothing is called.
+"""
+
+from collections.abc import Awaitable
+from itertools import chain
+from urllib.parse import parse_qsl, unquote
+
+from adapters.family import Family, ModelEntry
+from adapters.faults import Condition, Fault
+from adapters.registry import FAMILIES
+from handlers.http.base import QUERY_FIELDS_MAX
+from handlers.http.intake import BodyHandler
+from handlers.relay import admit
+from store.catalog.catalog import Model
+from store.catalog.key_cache import MISS
+from store.catalog.keys import KeyEntry
+
+PREFIXES = ("/v1/models", "/v1beta/models")  # the second is of generate_content alone
+
+
+# One shape, one list for the two entries of the same clients.
+_ENTRIES = {"chat_completions": ("chat_completions", "responses")}
+
+
+class ModelsHandler(BodyHandler):
+    """The list, and one model of it."""
+
+    ALLOW = "GET"
+    READS_BODY = False
+
+    @property
+    def endpoint(self) -> str:
+        """The path without a model's name."""
+        return PREFIXES[self.request.path.startswith(PREFIXES[1])]
+
+    @property
+    def dialect(self) -> Family:
+        """The family of the caller, by its headers; under /v1beta there is one alone."""
+        if self.request.path.startswith(PREFIXES[1]):
+            return FAMILIES["generate_content"]
+        return super().dialect
+
+    def check_head(self) -> Awaitable[None] | None:
+        """Method and key."""
+        if self.request.method not in ("GET", "HEAD"):
+            raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
+        secret = admit.credential(self.credential_field, self.dialect.credentials)
+        entry = self.site.relay.keys.peek(secret)
+        if entry is MISS:
+            return self._check_later(secret)
+        if entry is None:
+            raise admit.unknown_key(secret)
+        self._check_key(entry)
+        return None
+
+    async def _check_later(self, secret: str) -> None:
+        self._check_key(await admit.find_key(self.site.relay.keys, secret))
+
+    def _check_key(self, key: KeyEntry) -> None:
+        arrival = self.arrival()
+        admit.check_key(key, arrival.client_ip, arrival.started_ms)
+        self._key = key
+
+    def complete(self, body: bytes) -> None:
+        """Answers the list, or one entry."""
+        family = self.dialect
+        snapshot = self.site.relay.snapshot
+        found = (
+            snapshot.listed(self._key, name) for name in _ENTRIES.get(family.name, [family.name])
+        )
+        models = sorted({model.name: model for model in chain.from_iterable(found)}.items())
+        entries = {name: _entry(model) for name, model in models}
+        name = unquote(self.request.path.partition("/models")[2].lstrip("/"))
+        if family.name == "generate_content":
+            name = name.removeprefix("models/")
+        try:
+            if not name:
+                self.respond(family.model_list(list(entries.values()), self._query()))
+            elif name in entries:
+                self.respond(family.model_entry(entries[name]))
+            else:
+                raise Fault(Condition.MODEL_NOT_FOUND, model=name)
+        except Fault as fault:
+            self.answer_fault(fault)
+
+    def _query(self) -> dict[str, str]:
+        """The fields of the query; of more than anybody means, none."""
+        query = self.request.query
+        if query.count("&") >= QUERY_FIELDS_MAX:
+            return {}
+        return dict(parse_qsl(query, keep_blank_values=True))
+
+
+def _entry(model: Model) -> ModelEntry:
+    return ModelEntry(
+        name=model.name,
+        created_s=model.created_ms // 1000,
+        context_tokens=model.context_tokens,
+        max_output_tokens=model.max_output_tokens,
+    )

@@ -1,0 +1,1 @@
+"""The client's connection and the base of all handlers."""

@@ -1,0 +1,82 @@
+"""One handler at work on one request: head, body, end, and what becomes of its bugs.
+
+It takes the place of Tornado's `RequestHandler._execute`, which turns the loop twice for every
+request, whether something has to be waited for or not (docs/performance.md, ADR 0001).
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from handlers.http.intake import BodyHandler
+
+log = logging.getLogger("sluice.http")
+
+_FAILED = "request %s failed"
+
+
+class HandlerRun:
+    """What a connection feeds; a handler's bug ends in E37, never in silence."""
+
+    __slots__ = ("_preparing", "_work", "handler")
+
+    def __init__(self, handler: BodyHandler) -> None:
+        self.handler = handler
+        self._preparing: asyncio.Task[None] | None = None  # the loop itself holds no task
+        self._work: Coroutine[Any, Any, None] | None = None
+
+    def headers_received(self) -> "asyncio.Future[None] | None":
+        """The head is here; a future when the body has to wait for it."""
+        try:
+            work = self.handler.prepare()
+        except Exception:
+            log.exception(_FAILED, self.handler.call_id)
+            self.handler.write_error(500)
+            return None
+        if work is not None:
+            self._preparing = asyncio.create_task(self._guarded(work))
+        return self._preparing
+
+    def data_received(self, chunk: bytes) -> None:
+        """A piece of the body."""
+        self.handler.data_received(chunk)
+
+    def finish(self) -> None:
+        """The body was here."""
+        try:
+            self._work = self.handler.body_done()
+        except Exception:
+            log.exception(_FAILED, self.handler.call_id)
+            self.handler.write_error(500)
+            return
+        if self._work is not None:
+            self._go_on()
+
+    def on_connection_close(self) -> None:
+        """The client is gone, or its request was answered before the body was here."""
+        self.handler.on_connection_close()
+
+    def _go_on(self, waited_for: object = None) -> None:
+        """Works until something has to be waited for. A task would begin a turn later; but without
+        one there is no asyncio.timeout in a handler."""
+        assert self._work is not None
+        try:
+            future = self._work.send(None)
+        except StopIteration:
+            return
+        except (Exception, asyncio.CancelledError):
+            log.exception(_FAILED, self.handler.call_id)
+            self.handler.write_error(500)
+            return
+        if future is None:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        else:
+            future.add_done_callback(self._go_on)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception:
+            log.exception(_FAILED, self.handler.call_id)
+            self.handler.write_error(500)

@@ -1,0 +1,155 @@
+"""The relay port: accepts connections, watches over silent ones, and drains.
+
+One sweep a second instead of a timer for each connection: a timer costs a request 15 us.
+"""
+
+import asyncio
+import logging
+import math
+import socket
+from collections.abc import Sequence
+from email.utils import formatdate
+
+from adapters.faults import Condition, Fault
+from adapters.registry import FAMILIES
+from handlers.entries.routes import Router
+from handlers.http.base import Site
+from handlers.http.connection import LINGER_S, LONG_LINGERS_MAX, ClientConnection, Header
+from handlers.http.request import Request
+from store.values.ids import new_ulid
+
+log = logging.getLogger("sluice.http")
+
+DRAIN_IDLE_S = 2  # while draining an idle connection is closed so long after its last byte
+ACCEPT_BATCH = 128  # connections taken in one loop turn
+
+
+class RelayServer:
+    """Serves the relay's routes on listening sockets that somebody else has bound."""
+
+    def __init__(self, site: Site) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._site = site
+        self._router = Router(site)
+        self.delegate = self._router.delegate  # who takes a request
+        self._connections: set[ClientConnection] = set()
+        self._lingering_long: set[ClientConnection] = set()
+        self._listeners: list[socket.socket] = []
+        self._resting: list[socket.socket] = []
+        self._accepting: set[asyncio.Task[object]] = set()
+        self._drain_s = 0
+        self.date = formatdate(usegmt=True)
+        # Not 0: who comes before the first sweep has not waited since the clock began.
+        self.now_s = int(self._loop.time())
+        self.draining = False
+
+    def listen_on(self, listener: socket.socket) -> None:
+        """Accepts connections of a bound, listening, non-blocking socket."""
+        self._listeners.append(listener)
+        self._loop.add_reader(listener, self._accept_some, listener)
+
+    # ---- for connections -------------------------------------------------------------------------
+
+    def malformed(
+        self, message: str, request: Request | None
+    ) -> tuple[int, Sequence[Header], bytes]:
+        """The answer to what is no HTTP request, in the dialect of its path when it has one."""
+        call_id = new_ulid()
+        fault = Fault(Condition.INVALID_FIELD, message)
+        family = FAMILIES["chat_completions"] if request is None else self._router.dialect(request)
+        envelope = family.encode_fault(fault, call_id)
+        ids = (("x-request-id", call_id), ("request-id", call_id))
+        return envelope.status, (*ids, *envelope.headers.items()), envelope.body
+
+    def may_linger_long(self, connection: ClientConnection) -> bool:
+        """Whether a connection may have one of the few long times after an early answer."""
+        if len(self._lingering_long) >= LONG_LINGERS_MAX:
+            return False
+        self._lingering_long.add(connection)
+        return True
+
+    def opened(self, connection: ClientConnection) -> None:
+        """A connection is there."""
+        self._connections.add(connection)
+
+    def closed(self, connection: ClientConnection) -> None:
+        """A connection is gone."""
+        self._connections.discard(connection)
+        self._lingering_long.discard(connection)
+
+    # ---- for the worker --------------------------------------------------------------------------
+
+    @property
+    def connections(self) -> int:
+        """Open connections, with those that are accepted but not made yet."""
+        return len(self._connections) + len(self._accepting)
+
+    def sweep(self, now_s: int) -> None:
+        """Closes connections that wait too long; called once a second with the loop's time."""
+        self.now_s = now_s
+        self.date = formatdate(usegmt=True)
+        keep_s = self._site.settings.server.keepalive_timeout_s
+        for connection in list(self._connections):
+            stuck = connection.drop_stuck(now_s, keep_s)
+            if not stuck and now_s > self._patience_ends_s(connection):
+                connection.close()
+        while self._resting and not self.draining:
+            self.listen_on(self._resting.pop())
+
+    def _patience_ends_s(self, connection: ClientConnection) -> float:
+        if connection.lingers:
+            return connection.since_s + (LINGER_S if self.draining else connection.linger_s)
+        if not connection.waits_for_head:
+            return math.inf
+        if self.draining:
+            return max(self._drain_s, connection.since_s) + DRAIN_IDLE_S
+        server = self._site.settings.server
+        first = connection.served == 0
+        patience_s = server.header_timeout_s if first else server.keepalive_timeout_s
+        return connection.since_s + patience_s
+
+    def drain(self) -> None:
+        """Serves what the kernel has queued already, then takes no new connections."""
+        self.draining = True
+        self._drain_s = self.now_s
+        for listener in (*self._listeners, *self._resting):
+            self._loop.remove_reader(listener)
+            while self._accept_one(listener):
+                pass
+            listener.close()
+        self._listeners.clear()
+        self._resting.clear()
+
+    def _accept_some(self, listener: socket.socket) -> None:
+        for _ in range(ACCEPT_BATCH):
+            if not self._accept_one(listener):
+                return
+
+    def _accept_one(self, listener: socket.socket) -> bool:
+        try:
+            accepted, _ = listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return False
+        except OSError as error:
+            # Out of descriptors: the socket stays readable, so it rests until the next sweep.
+            log.error("cannot accept a connection: %s", error)
+            if not self.draining:
+                self._loop.remove_reader(listener)
+                self._listeners.remove(listener)
+                self._resting.append(listener)
+            return False
+        accepted.setblocking(False)
+        buffer_bytes = self._site.settings.server.stream_buffer_bytes
+        task = self._loop.create_task(
+            self._loop.connect_accepted_socket(
+                lambda: ClientConnection(self, buffer_bytes), accepted
+            )
+        )
+        self._accepting.add(task)
+        task.add_done_callback(self._accepted)
+        return True
+
+    def _accepted(self, task: "asyncio.Task[object]") -> None:
+        self._accepting.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a connection failed at its start: %s", task.exception())

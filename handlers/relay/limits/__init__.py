@@ -1,0 +1,1 @@
+"""Rate limits and concurrency slots, in memory that workers share."""

@@ -1,0 +1,254 @@
+"""Whom a call counts for, what it reserves, and what its caller is told about that.
+
+Key, user and group count each for itself; a call has to fit in all. Calls that cost nothing (token
+counts, stored things) have cells of their own there beside those of the calls that are paid: the
+same numbers, but neither takes from the other. A channel and its upstream keys count what is sent
+upstream, whatever it costs. The counting itself is in cells.py.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+
+from adapters.faults import Condition, Fault
+from adapters.rate_headers import RateLevel
+from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS, LEAST_OUTPUT_TOKENS
+from handlers.relay.call import Call
+from handlers.relay.limits.cells import (
+    MINUTE_NS,
+    Cells,
+    Claim,
+    Refusal,
+    SharedCells,
+    Slots,
+    Taken,
+    Unfit,
+    private_cells,
+)
+from handlers.relay.routing.plan import Step
+from store.catalog.catalog import Channel, Group
+from store.catalog.keys import KeyEntry
+
+log = logging.getLogger("sluice.relay")
+
+TELL_EVERY_S = 60
+MAX_REMEMBERED = 10_000  # keys, and channels, whose claims are kept; 0.7 KB each
+_SECOND_NS = 1_000_000_000
+
+_Known = TypeVar("_Known")
+
+
+def shared_cells(descriptor: int) -> SharedCells:
+    """The cells of the node; those of this worker alone when they cannot be shared."""
+    try:
+        return SharedCells(descriptor)
+    except Unfit as error:
+        log.error("%s; rate limits are counted in each worker apart until the next restart", error)
+        return private_cells()
+
+
+class Full(Struct, frozen=True, gc=False):
+    """An upstream key has no room: `wait_s` until it has, 0 when nobody knows.
+
+    `of_channel`: its other keys have none either. `never`: it is no matter of time, for the input
+    alone is more than a limit allows in a minute.
+    """
+
+    wait_s: float
+    of_channel: bool
+    never: bool = False
+
+
+class _Callers(Struct, frozen=True, gc=False):
+    """The claims of a key, its user and its group, as long as they are these; `tpm`: the smallest
+    of theirs, 0 without any."""
+
+    key: KeyEntry
+    group: Group
+    claims: tuple[Claim, ...]
+    tpm: int
+
+
+class _Upstreams(Struct, frozen=True, gc=False):
+    """The claims of each upstream key with those of its channel, as long as it is this one."""
+
+    channel: Channel
+    of_key: tuple[tuple[Claim, ...], ...]
+
+
+class Limits:
+    """The limits of one worker's calls."""
+
+    def __init__(self, cells: Cells) -> None:
+        self._cells = cells
+        self._paid: dict[str, _Callers] = {}
+        self._free: dict[str, _Callers] = {}
+        self._upstreams: dict[str, _Upstreams] = {}
+        self._quiet_s = 0
+
+    @staticmethod
+    def concern(call: Call) -> bool:
+        """Whether key, user or group has any limit: most have none, and this is all they cost."""
+        assert call.group is not None
+        return call.key.limited or call.group.limited
+
+    def enter(self, call: Call) -> tuple[tuple[RateLevel, ...], Fault | None]:
+        """Takes what the call needs: what is left then, and E20 when it may not go on."""
+        assert call.group is not None
+        free = call.operation.free
+        remembered = self._free if free else self._paid
+        known = remembered.get(call.key.id)
+        if known is None or known.key is not call.key or known.group is not call.group:
+            known = _callers_of(call.key, call.group, "free" if free else "paid")
+            _remember(remembered, call.key.id, known)
+        tokens, least = (0, 0) if free else _tokens_of(call)
+        if 0 < known.tpm < call.input_estimate_tokens and not free:
+            return (), _beyond_a_minute(call, known.tpm)
+        entered = self._cells.enter(known.claims, tokens, least)
+        if isinstance(entered, Refusal):
+            return _levels([entered]), _fault_of(entered)
+        call.slots = entered
+        return _levels(entered.taken), None
+
+    def enter_upstream(self, call: Call, step: Step) -> Full | None:
+        """Takes what an attempt at a limited channel needs; Full when there is no room."""
+        channel = step.channel
+        known = self._upstreams.get(channel.id)
+        if known is None or known.channel is not channel:
+            known = _upstreams_of(channel)
+            _remember(self._upstreams, channel.id, known)
+        tokens, least = (0, 0) if call.operation.free else _tokens_of(call)
+        for tpm in (channel.tpm, channel.key_tpm):
+            if tokens and 0 < tpm < call.input_estimate_tokens:
+                return Full(0, of_channel=True, never=True)
+        entered = self._cells.enter(known.of_key[step.key], tokens, least)
+        if isinstance(entered, Slots):
+            call.upstream_slots = entered
+            return None
+        of_channel = entered.claim.subject == _channel_subject(channel)
+        return Full((entered.wait_ns or 0) / _SECOND_NS, of_channel)
+
+    def leave(self, call: Call, tokens: int) -> None:
+        """Gives back all that the call has; of one that was never opened as if it had not come.
+
+        Idempotent.
+        """
+        used = tokens if call.opened else None
+        for slots in (call.slots, call.upstream_slots):
+            if slots is not None:
+                self._cells.leave(slots, used)
+
+    def leave_upstream(self, call: Call, *, sent: bool) -> None:
+        """The attempt has ended without an answer: what it has of the channel is given back."""
+        if call.upstream_slots is not None:
+            self._cells.leave(call.upstream_slots, 0 if sent else None)
+            call.upstream_slots = None
+
+    def sweep(self) -> None:
+        """Frees what dead workers held. Once a second."""
+        told = self._cells.sweep()
+        self._quiet_s -= 1
+        if told and self._quiet_s <= 0:
+            self._quiet_s = TELL_EVERY_S
+            for words in told:
+                log.warning(words)
+
+
+def _remember(known: dict[str, _Known], name: str, claims: _Known) -> None:
+    if len(known) >= MAX_REMEMBERED:
+        known.clear()
+    known[name] = claims
+
+
+def _callers_of(key: KeyEntry, group: Group, kind: str) -> _Callers:
+    claims = _claims(
+        (f"{kind} key {key.id}", key.rpm, key.tpm, key.concurrency),
+        (f"{kind} user {key.user_id}", key.user_rpm, key.user_tpm, key.user_concurrency),
+        (f"{kind} group {group.name}", group.rpm, group.tpm, group.concurrency),
+    )
+    return _Callers(key, group, claims, min((one.tpm for one in claims if one.tpm), default=0))
+
+
+def _upstreams_of(channel: Channel) -> _Upstreams:
+    own = (_channel_subject(channel), channel.rpm, channel.tpm, channel.concurrency)
+    each = (channel.key_rpm, channel.key_tpm, channel.key_concurrency)
+    of_key = [
+        _claims(own, (f"upstream key {channel.id} {fingerprint}", *each))
+        for fingerprint in channel.fingerprints or ("",)
+    ]
+    return _Upstreams(channel, tuple(of_key))
+
+
+def _channel_subject(channel: Channel) -> str:
+    return f"channel {channel.id}"
+
+
+def _claims(*subjects: tuple[str, int, int, int]) -> tuple[Claim, ...]:
+    """A claim for each subject (its name, rpm, tpm, concurrency) that has a limit."""
+    return tuple(Claim(*subject) for subject in subjects if any(subject[1:]))
+
+
+def _tokens_of(call: Call) -> tuple[int, int]:
+    """(wanted, least) tokens: the input as estimated and the longest answer, or a short one.
+
+    A client that sets no bound of its answer does not want the longest that the model can give.
+    """
+    assert call.peek is not None
+    outputs = call.output_bound_tokens
+    if call.peek.max_output_tokens is None:
+        outputs = min(outputs, DEFAULT_OUTPUT_BOUND_TOKENS * call.peek.choices)
+    inputs = call.input_estimate_tokens
+    return inputs + outputs, inputs + min(outputs, LEAST_OUTPUT_TOKENS)
+
+
+def _beyond_a_minute(call: Call, tpm: int) -> Fault:
+    """The refusal of a call that would never fit, however long its client waits."""
+    fault = Fault(
+        Condition.RATE_LIMITED,
+        "The request is larger than the limit allows in a minute: about"
+        f" {call.input_estimate_tokens} input tokens, the limit is {tpm} tokens per minute."
+        " Send a shorter one.",
+    )
+    fault.permanent = True
+    return fault
+
+
+def _fault_of(refusal: Refusal) -> Fault:
+    claim, wait_ns = refusal.claim, refusal.wait_ns
+    fault = Fault(Condition.RATE_LIMITED)
+    if wait_ns is not None:
+        fault.retry_after_s = -(-wait_ns // _SECOND_NS)
+    limit, what = {
+        "requests": (claim.rpm, "request{s} per minute"),
+        "tokens": (claim.tpm, "token{s} per minute"),
+        "calls": (claim.concurrency, "concurrent call{s}"),
+    }[refusal.kind]
+    what = what.format(s="" if limit == 1 else "s")
+    fault.message = f"Rate limit reached: {limit} {what}. Try again in {fault.wait_s}s."
+    return fault
+
+
+def _levels(taken: Sequence[Taken | Refusal]) -> tuple[RateLevel, ...]:
+    """Of each kind the limit that has least left."""
+    of_requests = of_tokens = None
+    requests = tokens = 0
+    for one in taken:
+        claim = one.claim
+        if claim.rpm:
+            left = claim.rpm - -(-one.requests_ns // claim.each_ns)
+            if of_requests is None or left < requests:
+                of_requests, requests = one, left
+        if claim.tpm:
+            left = (MINUTE_NS - one.tokens_ns) * claim.tpm // MINUTE_NS
+            if of_tokens is None or left < tokens:
+                of_tokens, tokens = one, left
+    levels: tuple[RateLevel, ...] = ()
+    if of_requests is not None:
+        limit, reset_s = of_requests.claim.rpm, of_requests.requests_ns / _SECOND_NS
+        levels = (RateLevel("requests", limit, max(0, requests), reset_s),)
+    if of_tokens is not None:
+        limit, reset_s = of_tokens.claim.tpm, of_tokens.tokens_ns / _SECOND_NS
+        levels += (RateLevel("tokens", limit, max(0, tokens), reset_s),)
+    return levels

@@ -1,0 +1,1 @@
+"""Which channel a call goes to: health, breakers, plan, affinity, probes."""

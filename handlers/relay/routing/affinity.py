@@ -1,0 +1,65 @@
+"""Where a conversation belongs: prompt caches and opaque reasoning are of one account.
+
+A conversation falls to a channel and an upstream key by its token (rendezvous), so that all workers
+and nodes send it there without sharing anything. Only what went elsewhere (a channel failed, was
+slow or at its limit) is remembered, by this worker alone: its cache is there now, and what a vendor
+has encrypted only that vendor can read. So it stays, even against priority, until it has been
+silent for so long that no cache has it, or its channel fails or is slow in turn. Sans-io; no text
+is kept, and a token has the caller's user, group and model in it, so that nobody moves another's.
+"""
+
+from collections import OrderedDict
+
+from msgspec import Struct
+
+from handlers.relay.call import Call
+from handlers.relay.routing.plan import Step, Wish
+from handlers.relay.routing.rendezvous import token_of
+
+TTL_S = 3600.0  # of silence: prompt caches of vendors live from five minutes to an hour
+MAX_MOVED = 20_000  # some 5 MB; the one that was silent longest is forgotten first
+
+
+class Moved(Struct, frozen=True, gc=False):
+    """Where a conversation is that is not where its token says."""
+
+    channel_id: str
+    fingerprint: str  # of the upstream key; empty for a channel without keys
+    until_s: float
+
+
+class Affinity:
+    """What a worker remembers of conversations; times are of a monotonic clock."""
+
+    def __init__(self) -> None:
+        self._moved: OrderedDict[int, Moved] = OrderedDict()
+
+    def wish_of(self, call: Call, now_s: float) -> Wish | None:
+        """Where a call wants to go; None when there is nothing to choose, or nothing to keep."""
+        candidates, spans = call.candidates, call.spans
+        if len(candidates) < 2 and not (candidates and len(candidates[0].keys) > 1):
+            return None
+        if spans is None or call.operation.counting:
+            return None
+        said = call.family.conversation(spans)
+        if not said:
+            return None
+        owner, model = call.key, call.model_name or ""
+        token = token_of(owner.user_id.encode(), owner.group.encode(), model.encode(), said)
+        moved = self._moved.get(token) if self._moved else None
+        if moved is None or moved.until_s <= now_s:
+            return Wish(token)
+        return Wish(token, moved.channel_id, moved.fingerprint)
+
+    def accepted(self, wish: Wish, step: Step, now_s: float) -> None:
+        """An answer of the step was accepted: the conversation is there now."""
+        if not step.moved:
+            if self._moved:
+                self._moved.pop(wish.token, None)
+            return
+        channel = step.channel
+        mark = channel.fingerprints[step.key] if channel.fingerprints else ""
+        self._moved[wish.token] = Moved(channel.id, mark, now_s + TTL_S)
+        self._moved.move_to_end(wish.token)
+        if len(self._moved) > MAX_MOVED:
+            self._moved.popitem(last=False)

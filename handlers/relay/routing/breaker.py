@@ -1,0 +1,158 @@
+"""One circuit breaker: which calls it counts, and when they are too many failures.
+
+Calls are counted by when they began, not by which ends first, for failures end first: forty calls
+of which eight fail at once are a fifth, though the first eight ends are all failures. Sans-io;
+times are of a monotonic clock, in s. Imported by health.py and trials.py.
+"""
+
+import math
+from collections import deque
+
+from msgspec import Struct, field
+
+from store.catalog.catalog import Channel
+
+ROW = 5  # faults in a row that open, where the window has fewer than MANY calls
+MANY = 20  # calls of a window that its share of failures is taken of
+ROW_OF_MANY = 10  # faults in a row that open, however many calls there are
+SHARE = 2  # one in so many calls of the window failed: too many
+WINDOW_S = 10.0  # two of them count: the one that runs and the one before
+SILENCE_S = 60.0  # after which older starts do not count as slow
+SLOW_RATE = 10  # slow starts of the last MANY
+
+STREAM = "stream"  # begins with the first bytes of its answer
+PLAIN = "plain"  # begins and ends when its answer is whole
+
+_LAST_ROW = (1 << ROW) - 1
+_LAST_MANY = (1 << MANY) - 1
+
+
+class Trial(Struct, eq=False):
+    """One attempt while it runs; `probes`: the open breakers that it goes through."""
+
+    channel: Channel
+    model: str
+    key: int  # position of the upstream key
+    begun_s: float
+    kind: str = STREAM  # its start is compared with those of its kind; "": with none
+    probes: "tuple[Breaker, ...]" = ()
+    counted_by: "Breaker | None" = None  # the closed one that counts it
+    slow: bool = False
+    failed: bool = False
+    well_s: float | None = None  # since when it is known to go well
+    limited: bool = False  # one of the few that may ask at one time
+
+
+class Breaker(Struct, eq=False):
+    """Closed, or open until `until_s` at least. `since_s`: when it opened or closed last."""
+
+    open: bool = False
+    probe: Trial | None = None  # the one that is running
+    reason: str = ""
+    until_s: float = 0.0
+    since_s: float = -math.inf
+    openings: int = 0
+    good: int = 0  # calls that went well since the last one that failed
+    head_start: int = 0  # faults that count before the first call behind a probe has gone well
+    slow: int = 0  # starts as bits, the newest lowest
+    slow_s: float = -math.inf  # when the newest of them was noted
+    window_s: float = -math.inf  # when the running window began
+    calls: int = 0
+    failed: int = 0
+    calls_before: int = 0
+    failed_before: int = 0
+    recent: deque[Trial] = field(default_factory=lambda: deque(maxlen=MANY))
+
+    def is_probed(self, now_s: float, patience_s: float) -> bool:
+        """Whether its probe is running; one that hangs keeps no other call away for ever."""
+        return self.probe is not None and now_s - self.probe.begun_s < patience_s
+
+    def judges(self, trial: Trial) -> bool:
+        """Whether the trial says something: not when it began in an earlier state, nor, of an open
+        one, when it did not go through it."""
+        return self in trial.probes if self.open else trial.begun_s >= self.since_s
+
+    def count(self, trial: Trial, now_s: float) -> None:
+        """The closed breaker counts a call that begins, or runs already."""
+        self._turn(now_s)
+        if trial.begun_s > now_s - WINDOW_S:
+            self.calls += 1
+        self.recent.append(trial)
+
+    def drop(self, trial: Trial) -> None:
+        """The call has ended and says nothing."""
+        if trial.begun_s >= self.window_s:
+            self.calls = max(0, self.calls - 1)
+        elif trial.begun_s >= self.window_s - WINDOW_S:
+            self.calls_before = max(0, self.calls_before - 1)
+        if trial in self.recent:
+            self.recent.remove(trial)
+
+    def fail(self, trial: Trial, now_s: float) -> None:
+        """A call that is counted has failed."""
+        self._turn(now_s)
+        self.good = 0
+        if trial.begun_s >= self.window_s:
+            self.failed += 1
+        else:
+            self.failed_before += 1
+            if trial.begun_s < self.window_s - WINDOW_S:
+                self.calls_before += 1  # it was counted in a window that is over
+
+    def note_start(self, now_s: float, *, slow: bool) -> None:
+        """An answer has begun, or should have by now."""
+        mask = _LAST_MANY if now_s - self.slow_s <= SILENCE_S else _LAST_ROW
+        self.slow = (self.slow << 1 | slow) & mask
+        self.slow_s = now_s
+
+    @property
+    def too_slow(self) -> bool:
+        """Whether too many answers have begun late."""
+        return self.slow & _LAST_ROW == _LAST_ROW or self.slow.bit_count() >= SLOW_RATE
+
+    @property
+    def too_many(self) -> bool:
+        """Whether too many calls have failed."""
+        row = self._row()
+        calls, failed = self.calls + self.calls_before, self.failed + self.failed_before
+        if calls < MANY:
+            return row >= ROW
+        return row >= ROW_OF_MANY or failed * SHARE >= calls
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether it has nothing to tell of the last calls."""
+        return self.good >= MANY and not self.slow
+
+    def clear(self, head_start: int = 0) -> None:
+        """Nothing counts that was before."""
+        self.calls = self.failed = self.calls_before = self.failed_before = self.slow = 0
+        self.good, self.head_start = 0, head_start
+        self.recent.clear()
+
+    def _turn(self, now_s: float) -> None:
+        if now_s < self.window_s + WINDOW_S:
+            return
+        follows = now_s < self.window_s + 2 * WINDOW_S
+        self.calls_before, self.failed_before = (self.calls, self.failed) if follows else (0, 0)
+        self.window_s = self.window_s + WINDOW_S if follows else now_s
+        self.calls = self.failed = 0
+
+    def _row(self) -> int:
+        """Faults in a row, in the order in which the calls began.
+
+        0 while a call is in flight that began before them, for it may go well; those that began
+        before an older call was seen to go well are not in it.
+        """
+        row: list[float] = []
+        ended, well_s = False, -math.inf
+        for trial in reversed(self.recent):
+            if trial.failed:
+                if not ended:
+                    row.append(trial.begun_s)
+            elif trial.well_s is not None:
+                ended = True
+                well_s = max(well_s, trial.well_s)
+            elif row:
+                return 0
+        return self.head_start + sum(begun_s >= well_s for begun_s in row)

@@ -1,0 +1,96 @@
+"""Whether an upstream key that was refused to one caller is refused as such: a call of our own.
+
+Off the call's path, by the relay's own client and so by the channel's own route. First the vendor's
+list of models, which costs nothing: one that refuses the key settles it, one that comes clears a
+key that may not do something. Some vendors show their list to anybody, and most to accounts that
+cannot pay: then a word is asked for, of the model that was refused, and of another one when that is
+refused, too. There is no usage record, nobody is charged, and limits are not touched.
+"""
+
+import asyncio
+import logging
+import time
+
+from adapters.conditions import Fault
+from conf.settings import UpstreamSettings
+from handlers.relay.routing import probe
+from handlers.relay.routing.health import Health
+from handlers.relay.routing.suspects import Suspicion
+from handlers.relay.upstream.client import UpstreamClient
+
+log = logging.getLogger("sluice.health")
+
+CHECK_S = 10.0  # what has not been found out by then stays unknown
+RUNNING_MAX = 4  # of a worker; one for each key
+
+
+class KeyChecks:
+    """The checks of one worker; health asks for them and is told what they have found."""
+
+    def __init__(self, client: UpstreamClient, limits: UpstreamSettings, health: Health) -> None:
+        self._client = client
+        self._limits = limits
+        self._health = health
+        self._running: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def begin(self, suspicion: Suspicion) -> bool:
+        """Begin a check; False when there are too many, and nothing will be found out."""
+        if self._closed or len(self._running) >= RUNNING_MAX:
+            return False
+        task = asyncio.get_running_loop().create_task(self._run(suspicion))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return True
+
+    def close(self) -> None:
+        """End what runs, and begin no more."""
+        self._closed = True
+        for task in self._running:
+            task.cancel()
+
+    async def _run(self, suspicion: Suspicion) -> None:
+        refused: bool | None = None
+        try:
+            async with asyncio.timeout(CHECK_S):
+                refused = await self._is_refused(suspicion)
+        except TimeoutError:
+            pass
+        finally:
+            self._health.key_checked(suspicion, time.monotonic(), refused)
+        if refused is False:
+            told = (
+                "channel %s: upstream key %d of %d was refused to a call (%s) and answers another"
+            )
+            channel = suspicion.channel
+            count = len(channel.keys)
+            log.warning(told, channel.name, suspicion.key + 1, count, suspicion.reason)
+
+    async def _is_refused(self, suspicion: Suspicion) -> bool | None:
+        channel, about = suspicion.channel, suspicion.about
+        secret = channel.keys[suspicion.key] if channel.keys else ""
+        if about != "quota":
+            fault = await probe.list_models(self._client, channel, secret, self._limits)
+            if fault is None and about == "access":
+                return False
+            if fault is not None and fault.key_refused and fault.refused_for == "key":
+                return True
+        others = [model for model in channel.models if model != suspicion.model]
+        refused: bool | None = None
+        for model in (suspicion.model, *others[:1]):
+            if model in channel.models:
+                target = probe.Target(channel, model, secret, stream=False)
+                outcome = await probe.call(self._client, target, self._limits)
+                refused = _verdict(outcome.fault)
+                if not refused:
+                    break
+        return refused
+
+
+def _verdict(fault: Fault | None) -> bool | None:
+    """Whether a call says that its key is refused; None: it says nothing of the key."""
+    if fault is None:
+        return False
+    if fault.key_refused:
+        return True
+    return False if fault.blame == "client" else None  # who judges the request has taken the key

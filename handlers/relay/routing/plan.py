@@ -1,0 +1,327 @@
+"""Which channels a call may try, in which order: priority first, then a weighted draw.
+
+Channels, health, clock, chance and a conversation's wish in; steps out, and for those left out the
+reason. Nothing is claimed or counted here (that is Health.begin, and choice.py for limits), so the
+same question may be asked for show.
+"""
+
+import math
+from bisect import bisect
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import accumulate, groupby
+from random import Random
+
+from msgspec import Struct
+
+from handlers.relay.routing.health import HELD_BACK, KEY_ASIDE, SLOW, Health
+from handlers.relay.routing.rendezvous import Heats, Race, first_of, race_of, seed_of, token_of
+from store.catalog.catalog import Channel, Snapshot
+
+DISABLED = "disabled"
+DRAINING = "draining"
+OTHER_GROUP = "not_for_this_group"
+OTHER_FAMILY = "other_family"
+AT_ITS_LIMIT = "at_its_limit"
+BEYOND_ITS_LIMIT = "beyond_its_limit"  # the input alone is more than it may take in a minute
+
+_MAX_REMEMBERED = 1024
+_MAX_DRAWS = 8
+
+Tried = Mapping[str, Collection[int]]
+"""Positions of upstream keys that are not to be asked again, by the channel's id."""
+NOTHING: Tried = {}
+
+
+class Step(Struct, frozen=True, gc=False):
+    """One attempt: a channel and the position of the upstream key to use (0 without keys).
+
+    `moved`: not where the call's conversation falls to by its token. `anyway`: health has put it
+    aside, like all others.
+    """
+
+    channel: Channel
+    key: int
+    moved: bool = False
+    anyway: bool = False
+
+
+class Wish(Struct, frozen=True, gc=False):
+    """A conversation's token, which draws for it; and where it went instead, while that holds."""
+
+    token: int
+    channel_id: str = ""
+    fingerprint: str = ""
+
+
+class LeftOut(Struct, frozen=True):
+    """A channel that cannot take the call now; `wait_s`: until it may (0: not by waiting)."""
+
+    channel: Channel
+    reason: str
+    wait_s: float = 0.0
+
+
+class LastResort(Struct, frozen=True):
+    """What is left when health has put all candidates aside: attempts, the least bad one first, and
+    the channels that none can be made at just now."""
+
+    steps: list[Step]
+    left_out: list[LeftOut]
+
+
+class Tier:
+    """Channels of one priority; drawing one costs the same however many there are."""
+
+    __slots__ = ("_points", "_race", "channels")
+
+    def __init__(self, channels: Sequence[Channel]) -> None:
+        self.channels = tuple(channels)
+        weights = [channel.weight for channel in channels]
+        # Equal chances when all weights are 0.
+        self._points = list(accumulate(weights if sum(weights) > 0 else [1] * len(weights)))
+        self._race: Race | Heats | None = None
+
+    def draw(self, point: float) -> int:
+        """The place of the channel that `point`, in [0, 1), falls on."""
+        points = self._points
+        return min(bisect(points, point * points[-1]), len(points) - 1)
+
+    def winner(self, token: int) -> int:
+        """The place of the channel that a conversation falls to."""
+        if self._race is None:
+            self._race = race_of([(channel.id, channel.weight) for channel in self.channels])
+        return self._race.winner(token)
+
+
+class Planner:
+    """Makes plans; remembers only how the candidates of a snapshot fall into tiers."""
+
+    def __init__(self, health: Health, random: Callable[[], float]) -> None:
+        self.health = health
+        self._random = random
+        # By identity: a snapshot gives the same tuple for the same question. It is kept beside its
+        # tiers, so that the identity stays its own.
+        self._remembered: dict[int, tuple[Sequence[Channel], list[Tier]]] = {}
+
+    def plan(
+        self,
+        candidates: Sequence[Channel],
+        model: str,
+        now_s: float,
+        most: int = 1,
+        tried: Tried = NOTHING,
+        *,
+        wish: Wish | None = None,
+    ) -> list[Step]:
+        """The next `most` attempts for a call, best first, one a channel; none when all are left
+        out or `tried`.
+
+        `candidates` come sorted by priority, highest first. Inside one priority the order is drawn
+        without replacement, each draw in proportion to the weights: by chance, or by the token of
+        a `wish`. Where a wish is for a channel, that comes first, whatever its priority. Last come
+        slow ones and those of whose keys one was tried.
+        """
+        health = self.health
+        if len(candidates) == 1 and not health.breakers and not tried and wish is None:
+            return [Step(candidates[0], health.turn(candidates[0]))]
+        steps: list[Step] = []
+        last: list[Step] = []
+        moved = wish is not None and bool(wish.channel_id)
+        for channel in self._order(candidates, wish):
+            out = tried.get(channel.id, ())
+            found = self._step(channel, model, now_s, out, wish)
+            if found is not None:
+                step = Step(channel, found[0].key, True) if moved else found[0]
+                (last if found[1] or out else steps).append(step)
+            if len(steps) >= most:
+                return steps
+            moved = wish is not None
+        return (steps + last)[:most]
+
+    def next_key(
+        self, channel: Channel, model: str, now_s: float, out: Collection[int]
+    ) -> Step | None:
+        """The step of a channel with a key that is not `out`; None when no good one is left."""
+        found = self._step(channel, model, now_s, out)
+        return None if found is None or found[1] else Step(channel, found[0].key, True)
+
+    def last_resort(
+        self,
+        candidates: Sequence[Channel],
+        model: str,
+        now_s: float,
+        tried: Tried = NOTHING,
+        *,
+        wish: Wish | None = None,
+    ) -> LastResort | None:
+        """The attempts for a call of which health has put every candidate aside; None when it has
+        not, so that another one was tried, or is full.
+
+        First those that fail quickly, in the order of a plan, then those that limit us or hang, as
+        far as they have room for one more. Refused upstream keys stay aside.
+        """
+        if any(self._step(channel, model, now_s) is not None for channel in candidates):
+            return None
+        found: list[tuple[bool, Step]] = []
+        left_out: list[LeftOut] = []
+        moved = wish is not None and bool(wish.channel_id)
+        for channel in self._order(candidates, wish):
+            out = tried.get(channel.id, ())
+            reason, step = self._least_bad(channel, model, out, wish)
+            wait_s = self.health.trials.wait_s(channel.id, now_s) if reason in HELD_BACK else 0.0
+            if step is None:
+                left_out.append(self._left_out(channel, model, now_s))
+            elif wait_s:
+                left_out.append(LeftOut(channel, reason, wait_s))
+            else:
+                step = Step(channel, step.key, moved or step.moved, True)
+                found.append((reason in HELD_BACK or bool(out), step))
+            moved = wish is not None
+        found.sort(key=lambda one: one[0])
+        return LastResort([step for _, step in found], left_out)
+
+    def left_out(self, candidates: Sequence[Channel], model: str, now_s: float) -> list[LeftOut]:
+        """The candidates that no plan of now holds, with the reasons of health."""
+        found = []
+        for channel in candidates:
+            if self._step(channel, model, now_s) is None:
+                found.append(self._left_out(channel, model, now_s))
+        return found
+
+    def _left_out(self, channel: Channel, model: str, now_s: float) -> LeftOut:
+        keys = range(max(1, len(channel.keys)))
+        faults = [self.health.fault_of(channel, model, key, now_s) for key in keys]
+        return LeftOut(channel, *min(faults, key=lambda fault: fault[1]))
+
+    def _order(self, candidates: Sequence[Channel], wish: Wish | None) -> Iterator[Channel]:
+        """All candidates in the order in which they are wanted."""
+        wanted = ""
+        if wish is not None and wish.channel_id:
+            for channel in candidates:
+                if channel.id == wish.channel_id:
+                    wanted = channel.id
+                    yield channel
+        for tier in self._tiers(candidates):
+            for channel in _drawn(tier, self._random if wish is None else wish.token):
+                if channel.id != wanted:
+                    yield channel
+
+    def _step(
+        self,
+        channel: Channel,
+        model: str,
+        now_s: float,
+        out: Collection[int] = (),
+        wish: Wish | None = None,
+    ) -> tuple[Step, bool] | None:
+        """The step of a channel and whether it is slow, or None when no key of it can be asked."""
+        health = self.health
+        first = health.turn(channel) if wish is None else _key_of(channel, wish)
+        if not (health.breakers or out):
+            return Step(channel, first), False
+        slow: tuple[Step, bool] | None = None
+        count = max(1, len(channel.keys))
+        for offset in range(count):
+            key = (first + offset) % count
+            if key in out:
+                continue
+            reason, _ = health.fault_of(channel, model, key, now_s)
+            step = Step(channel, key, offset > 0 and wish is not None)
+            if not reason:
+                return step, False
+            if reason == SLOW and slow is None:
+                slow = step, True
+        return slow
+
+    def _least_bad(
+        self, channel: Channel, model: str, out: Collection[int], wish: Wish | None
+    ) -> tuple[str, Step | None]:
+        """What is held against the best upstream key of a channel that is aside, and its step; None
+        when all are `out` or refused."""
+        health = self.health
+        first = health.turn(channel) if wish is None else _key_of(channel, wish)
+        best: tuple[str, Step | None] = KEY_ASIDE, None
+        count = max(1, len(channel.keys))
+        for offset in range(count):
+            key = (first + offset) % count
+            reason, _ = health.fault_of(channel, model, key, -math.inf)
+            if key in out or reason == KEY_ASIDE:
+                continue
+            if best[1] is None or (best[0] in HELD_BACK and reason not in HELD_BACK):
+                best = reason, Step(channel, key, offset > 0 and wish is not None)
+        return best
+
+    def _tiers(self, candidates: Sequence[Channel]) -> list[Tier]:
+        known = self._remembered.get(id(candidates))
+        if known is not None:
+            return known[1]
+        by_priority = groupby(candidates, key=lambda channel: channel.priority)
+        tiers = [Tier(list(group)) for _, group in by_priority]
+        if len(self._remembered) >= _MAX_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[id(candidates)] = (candidates, tiers)
+        return tiers
+
+
+def _key_of(channel: Channel, wish: Wish) -> int:
+    """Position of the upstream key that a conversation falls to, or went to."""
+    marks = channel.fingerprints
+    if len(marks) < 2:
+        return 0
+    if wish.channel_id == channel.id and wish.fingerprint in marks:
+        return marks.index(wish.fingerprint)
+    return first_of(wish.token, [seed_of(mark) for mark in marks])
+
+
+def _drawn(tier: Tier, chance: Callable[[], float] | int) -> Iterator[Channel]:
+    """The channels of a tier in drawn order, none twice; `chance`: random, or a token."""
+    channels = tier.channels
+    if len(channels) == 1:
+        yield channels[0]
+        return
+    tried: set[int] = set()
+    # To draw again is quick while most are left, and as fair as to draw among the rest.
+    for number in range(_MAX_DRAWS):
+        place = _draw(tier, chance, number)
+        if place not in tried:
+            tried.add(place)
+            yield channels[place]
+    rest = [channel for place, channel in enumerate(channels) if place not in tried]
+    # Each channel's place in the rest is drawn once; of a conversation always the same.
+    random = Random(chance).random if isinstance(chance, int) else chance
+    yield from sorted(rest, key=lambda channel: _lateness(channel.weight, random()))
+
+
+def _lateness(weight: int, point: float) -> tuple[bool, float]:
+    """Sorted by it, channels stand as if drawn one after the other: a wait at the weight's rate.
+
+    After Efraimidis and Spirakis; `point` is random, in [0, 1).
+    """
+    return weight == 0, -math.log1p(-point) / (weight or 1)
+
+
+def _draw(tier: Tier, chance: Callable[[], float] | int, number: int) -> int:
+    if not isinstance(chance, int):
+        return tier.draw(chance())
+    # Each draw is one of its own: the race of a loser says something of the next one.
+    return tier.winner(token_of(b"%d %d" % (chance, number)) if number else chance)
+
+
+def not_candidates(snapshot: Snapshot, group: str, model: str, family: str) -> list[LeftOut]:
+    """The channels of a model that are no candidates of a call, and why."""
+    found = []
+    for channel in snapshot.channels:
+        if model not in channel.models:
+            continue
+        reason = ""
+        if not channel.enabled:
+            reason = DISABLED
+        elif group not in channel.groups:
+            reason = OTHER_GROUP
+        elif channel.family != family:
+            reason = OTHER_FAMILY
+        elif channel.draining:
+            reason = DRAINING
+        if reason:
+            found.append(LeftOut(channel, reason))
+    return sorted(found, key=lambda one: one.channel.name)

@@ -1,0 +1,229 @@
+"""Small calls of the gateway's own through one channel: for `channel test`, probes, key checks.
+
+The request is built and the answer read by the family of the channel, so every family works alike.
+Nothing is charged and no usage record is made; the vendor of the channel does count the call.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from adapters.bridge import NativeStream
+from adapters.conditions import Condition, Fault
+from adapters.family import Family, Operation
+from adapters.faults import read_embedded_error, read_upstream_error
+from adapters.jsonio import dumps, loads_loose, top_level
+from adapters.masking import clean_message
+from adapters.registry import FAMILIES, VENDORS
+from conf.settings import UpstreamSettings
+from handlers.relay import faults
+from handlers.relay.outgoing import headers_of, url_of
+from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
+from handlers.relay.upstream.request import ANSWERED
+from store.catalog.catalog import Channel
+
+PROMPT = "Reply with the word ready."
+MAX_TOKENS = 64
+PATIENCE_S = 60
+
+LIST = "/v1/models"
+LISTS = {"generate_content": "/v1beta/models"}
+
+_MESSAGES = [{"role": "user", "content": PROMPT}]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A small request of a family: its fields, and the names of the operations, plain and
+    streamed. `in_path`: model and streaming are told by the path, not by the body."""
+
+    fields: dict[str, Any]
+    plain: str = "create"
+    streamed: str = "create"
+    in_path: bool = False
+
+
+# Not every chat model takes max_tokens, and the answer is short anyway.
+PROBES: dict[str, Probe] = {
+    "chat_completions": Probe({"messages": _MESSAGES}),
+    "responses": Probe({"input": PROMPT, "store": False}),
+    "messages": Probe({"messages": _MESSAGES, "max_tokens": MAX_TOKENS}),
+    "generate_content": Probe(
+        {"contents": [{"role": "user", "parts": [{"text": PROMPT}]}]},
+        plain="generateContent",
+        streamed="streamGenerateContent",
+        in_path=True,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is called: a model of a channel (its public name) with one of its keys ("": none)."""
+
+    channel: Channel
+    model: str
+    key: str
+    stream: bool
+
+    @property
+    def upstream_model(self) -> str:
+        """The model's name at the channel."""
+        return self.channel.models[self.model]
+
+    @property
+    def family(self) -> Family:
+        """What the channel speaks."""
+        return FAMILIES[self.channel.family]
+
+    @property
+    def operation(self) -> Operation:
+        """What of the family is called."""
+        probe = PROBES[self.family.name]
+        return self.family.operations[probe.streamed if self.stream else probe.plain]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a call went. `fault` None: a whole answer of the family came; times from the start.
+
+    `error` is the word that an attempt of a record would have, `told` what helps the operator.
+    """
+
+    status: int | None = None
+    first_byte_ms: int | None = None
+    total_ms: int = 0
+    fault: Fault | None = None
+    error: str | None = None
+    told: str | None = None
+
+
+async def call(client: UpstreamClient, target: Target, limits: UpstreamSettings) -> Outcome:
+    """Make the call; nothing is raised for what an upstream can do."""
+    outcome = Outcome()
+    started_s = time.monotonic()
+    try:
+        exchange = client.start(_request(target, limits))
+        try:
+            await exchange.head
+            if exchange.streaming:
+                await _read_stream(target, exchange, limits)
+            else:
+                _read_whole(target, exchange, outcome)
+        finally:
+            outcome.status = exchange.status or None
+            outcome.first_byte_ms = exchange.first_byte_ms
+            exchange.cancel()
+    except UpstreamError as error:
+        outcome.fault, outcome.error = faults.from_upstream(error), error.kind
+        outcome.told = str(error)
+    except Fault as fault:
+        outcome.fault, outcome.error = fault, fault.code
+        outcome.told = outcome.told or f"{fault.code}: {fault.told or fault.message}"
+    outcome.total_ms = round((time.monotonic() - started_s) * 1000)
+    return outcome
+
+
+async def list_models(
+    client: UpstreamClient, channel: Channel, key: str, limits: UpstreamSettings
+) -> Fault | None:
+    """Ask for the vendor's list of models, which costs nothing; None when one came."""
+    try:
+        exchange = client.start(_list_request(channel, key, limits))
+        try:
+            await exchange.head
+        finally:
+            exchange.cancel()
+    except UpstreamError as error:
+        return faults.from_upstream(error)
+    except Fault as fault:
+        return fault
+    if exchange.status != 200:
+        waits = faults.wait_headers(exchange)
+        return read_upstream_error(exchange.status, waits, exchange.body).fault
+    try:
+        said = loads_loose(exchange.body)
+    except ValueError:
+        return Fault(Condition.UPSTREAM_INVALID)
+    if isinstance(said, dict) and "error" in said:
+        return read_embedded_error(said).fault
+    return None
+
+
+def _list_request(channel: Channel, key: str, limits: UpstreamSettings) -> UpstreamRequest:
+    return UpstreamRequest(
+        method="GET",
+        url=url_of(channel, LISTS.get(channel.family, LIST)),
+        headers=headers_of(channel, VENDORS[channel.vendor], key, {}),
+        body=None,
+        connect_timeout_s=limits.connect_timeout_s,
+        first_byte_timeout_s=min(limits.first_byte_timeout_s, PATIENCE_S),
+        idle_timeout_s=min(limits.idle_timeout_s, PATIENCE_S),
+        max_answer_bytes=limits.max_answer_bytes,
+        stream=False,
+        route=channel.route,
+    )
+
+
+def _request(target: Target, limits: UpstreamSettings) -> UpstreamRequest:
+    family, channel, operation = target.family, target.channel, target.operation
+    probe, vendor = PROBES[family.name], VENDORS[channel.vendor]
+    named = {} if probe.in_path else {"model": target.model, "stream": target.stream}
+    body = dumps(named | probe.fields)
+    spans = top_level(body)
+    peek = family.peek(spans, operation, target.model)
+    path = family.upstream_path(operation, target.upstream_model, target.model)
+    return UpstreamRequest(
+        method="POST",
+        url=url_of(channel, path),
+        headers=headers_of(channel, vendor, target.key, {}),
+        body=family.edit_request(body, spans, peek, target.upstream_model, vendor),
+        connect_timeout_s=limits.connect_timeout_s,
+        first_byte_timeout_s=min(limits.first_byte_timeout_s, PATIENCE_S),
+        idle_timeout_s=min(limits.idle_timeout_s, PATIENCE_S),
+        max_answer_bytes=limits.max_answer_bytes,
+        stream=target.stream,
+        route=channel.route,
+    )
+
+
+def _read_whole(target: Target, exchange: Exchange, outcome: Outcome) -> None:
+    channel = target.channel
+    if exchange.status not in ANSWERED:
+        waits, secrets = faults.wait_headers(exchange), faults.secrets_of(channel)
+        read = read_upstream_error(exchange.status, waits, exchange.body, secrets)
+        raise read.fault
+    if target.stream:
+        content_type = exchange.content_type or "nothing"
+        outcome.told = f"asked for a stream, the answer is {clean_message(content_type)}"
+        raise Fault(Condition.UPSTREAM_INVALID)
+    target.family.read_answer(exchange.body, target.model, target.upstream_model, target.operation)
+
+
+async def _read_stream(target: Target, exchange: Exchange, limits: UpstreamSettings) -> None:
+    tap = target.family.stream_tap(
+        target.model, target.upstream_model, drop_usage=True, operation=target.operation
+    )
+    stream = NativeStream(tap, limits.max_event_bytes)
+    ended: asyncio.Future[UpstreamError | None] = asyncio.get_running_loop().create_future()
+
+    def end(error: UpstreamError | None) -> None:
+        if not ended.done():
+            ended.set_result(error)
+
+    def take(chunk: bytes) -> bool:
+        stream.feed(chunk)
+        if tap.ended:
+            end(None)  # behind the terminal marker nothing is awaited
+        return True
+
+    exchange.pipe(take, end)
+    error = await ended
+    if error is not None:
+        raise error
+    stream.close()
+    if tap.fault is not None:
+        raise tap.fault
+    if not stream.whole:
+        raise Fault(Condition.UPSTREAM_INVALID, "the stream ended before the answer was whole")

@@ -1,0 +1,1 @@
+"""The upstream client: the home of pycurl."""

@@ -1,0 +1,437 @@
+"""The upstream client: pycurl on Tornado's loop, made for a relay.
+
+Belongs here: one multi handle driven by a private epoll set, its options, sockets and timers, what
+its errors mean, and the one repetition of a request whose answer another call's bytes have spoilt.
+Does not belong here: what an exchange does with its bytes (upstream_exchange.py), handles and which
+of them is next (upstream_handle.py, upstream_parked.py), retries, what an error means to a client.
+Imported by handlers.relay and by the command that composes the relay.
+
+Facts behind the shape, each seen in a run with libcurl 8.23:
+
+- Inside a callback libcurl refuses most calls, and an exception in the socket or timer callback
+  aborts all transfers: so callbacks only append, and work is done after `socket_action` returned.
+- The loop watches one descriptor, the epoll set, whatever libcurl opens and closes: no registration
+  with the loop for each request, and a reused descriptor number cannot confuse it.
+- `remove_handle` in the middle of a transfer closes an HTTP/1 connection at once: that is cancel.
+- Names are resolved in libcurl's threads; only `close()` waits for those that still run.
+- Of TLS, libcurl and OpenSSL may hold bytes of a record that came with the answer before: neither
+  the socket nor an option of libcurl tells. They are read in the turn that sends the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import ssl
+from collections import deque
+from typing import Any, cast
+
+import pycurl
+from tornado.curl_httpclient import CurlAsyncHTTPClient
+from tornado.ioloop import IOLoop
+from tornado.log import app_log
+from tornado.platform.asyncio import BaseAsyncIOLoop
+
+from handlers.relay.upstream.exchange import HEAD_MAX_BYTES, Exchange
+from handlers.relay.upstream.handle import Handle, Place, origin_in, origin_of
+from handlers.relay.upstream.parked import CONNECTIONS_MAX, RESTS, ParkedHandles
+from handlers.relay.upstream.request import (
+    AnswerHead,
+    UpstreamError,
+    UpstreamErrorKind,
+    UpstreamRequest,
+)
+
+__all__ = ["Exchange", "UpstreamClient", "UpstreamError", "UpstreamErrorKind", "UpstreamRequest"]
+
+FETCH_CLIENTS = 4  # parallel `fetch()` calls: probes
+SWEEP_INTERVAL_S = 1.0
+SOCKETS_PER_TURN = 42  # room for them is taken in one of Python's small blocks, not by malloc
+
+# Of libcurl, not named by pycurl.
+_E_PROXY = 97
+_E_WEIRD_SERVER_REPLY = 8
+
+_WRITE_FUNCTION, _ACTIVE_SOCKET = pycurl.WRITEFUNCTION, pycurl.ACTIVESOCKET
+
+_EPOLL_MASKS = {
+    pycurl.POLL_IN: select.EPOLLIN,
+    pycurl.POLL_OUT: select.EPOLLOUT,
+    pycurl.POLL_INOUT: select.EPOLLIN | select.EPOLLOUT,
+}
+
+
+def _action_of(events: int) -> int:
+    action = 0
+    if events & (select.EPOLLIN | select.EPOLLHUP):
+        action |= pycurl.CSELECT_IN
+    if events & select.EPOLLOUT:
+        action |= pycurl.CSELECT_OUT
+    if events & select.EPOLLERR:
+        action |= pycurl.CSELECT_ERR
+    return action
+
+
+# Indexed by what epoll reports: a look-up costs less than three tests for each event.
+_ACTIONS = tuple(_action_of(events) for events in range(32))
+
+_ERROR_KINDS: dict[int, UpstreamErrorKind] = {
+    pycurl.E_COULDNT_RESOLVE_HOST: "connect",
+    pycurl.E_COULDNT_CONNECT: "connect",
+    pycurl.E_COULDNT_RESOLVE_PROXY: "connect",
+    _E_PROXY: "connect",
+    # No limit is set for the whole transfer, so this can only be the connection's.
+    pycurl.E_OPERATION_TIMEDOUT: "timeout_connect",
+    pycurl.E_SSL_CONNECT_ERROR: "tls",
+    pycurl.E_PEER_FAILED_VERIFICATION: "tls",
+    pycurl.E_SSL_CERTPROBLEM: "tls",
+    pycurl.E_SSL_CIPHER: "tls",
+    pycurl.E_SSL_CACERT_BADFILE: "ca_file",
+    pycurl.E_SSL_ISSUER_ERROR: "tls",
+    pycurl.E_SSL_INVALIDCERTSTATUS: "tls",
+}
+_BROKEN_CONNECTION_ERRORS = frozenset(
+    {
+        *(pycurl.E_GOT_NOTHING, pycurl.E_RECV_ERROR, pycurl.E_SEND_ERROR, pycurl.E_PARTIAL_FILE),
+        pycurl.E_SEND_FAIL_REWIND,  # `rewind` has said no
+    }
+)
+# What libcurl says when the first line is none of HTTP.
+_NO_HTTP_ERRORS = frozenset({pycurl.E_UNSUPPORTED_PROTOCOL, _E_WEIRD_SERVER_REPLY})
+
+
+def _error_of(exchange: Exchange, code: int, message: str) -> UpstreamError:
+    if code in _BROKEN_CONNECTION_ERRORS and len(exchange.raw_head) <= HEAD_MAX_BYTES:
+        has_head = AnswerHead(exchange.raw_head).complete
+        return UpstreamError("truncated" if has_head else "reset_before_head", message)
+    if code == pycurl.E_COULDNT_CONNECT and exchange.handle is not None:
+        # libcurl says only that it could not; the system said why.
+        number = exchange.handle.curl.getinfo(pycurl.OS_ERRNO)
+        if number:
+            message = f"{os.strerror(number)}: {message}"
+    return UpstreamError(_ERROR_KINDS.get(code, "protocol"), message)
+
+
+def _is_undecided(exchange: Exchange, code: int) -> bool:
+    """Whether what came may belong to the call before on the same connection."""
+    if code not in _NO_HTTP_ERRORS or exchange.repeated:
+        return False
+    return bool(exchange.handle.reused) and not exchange.answered
+
+
+def _let_go(_: bytes) -> None:
+    """Stands for the `write` of an exchange that is over."""
+
+
+class UpstreamClient(CurlAsyncHTTPClient):
+    """Starts exchanges; `fetch()` of Tornado's client works beside them on the same multi handle.
+
+    To be made and used in one loop, with force_instance=True. `allow_private` False: no connection
+    to loopback, private, link-local and other addresses that are not the internet's.
+    """
+
+    def initialize(self, allow_private: bool = True) -> None:  # type: ignore[override]
+        self._allow_private = allow_private
+        self.loop: asyncio.AbstractEventLoop = cast(BaseAsyncIOLoop, IOLoop.current()).asyncio_loop
+        self.tick = 0
+        self.dirty: deque[Exchange] = deque()
+        self.hold_back: int = pycurl.WRITEFUNC_PAUSE
+        self._closing = False
+        self._epoll = select.epoll()
+        self._quiet: set[int] = set()  # sockets that libcurl is not interested in now
+        self._exchanges: dict[Any, Exchange] = {}
+        self._resting: dict[Exchange, asyncio.TimerHandle] = {}  # not begun yet
+        self.parked = ParkedHandles()
+        self.repeated = 0  # requests sent once more since what came was another call's
+        self._flushing = False
+        self._wishes: deque[int] = deque(maxlen=1)  # libcurl's last for a timer, in ms
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0  # when it fires
+        super().initialize(max_clients=FETCH_CLIENTS)
+        self._socket_action = self._multi.socket_action  # as with the handles' methods
+        self._add_handle = self._multi.add_handle
+        self._remove_handle = self._multi.remove_handle
+        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._wishes.append)
+        self._multi.setopt(pycurl.M_MAXCONNECTS, CONNECTIONS_MAX)
+        # The environment's (SSL_CERT_FILE) or OpenSSL's own places: the wheel's libcurl was built
+        # elsewhere and does not know this system's.
+        trust = ssl.get_default_verify_paths()
+        self._ca_file, self._ca_dir = trust.cafile, trust.capath
+        self.loop.add_reader(self._epoll.fileno(), self._drain)
+        self._sweeper = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
+    def close(self) -> None:
+        """Fail what runs and close every connection. May wait for a silent name server."""
+        if self._closing:
+            return
+        self._closing = True
+        for exchange in (*self._exchanges.values(), *self._resting):
+            kind: UpstreamErrorKind = "truncated" if exchange.streaming else "reset_before_head"
+            exchange.fail(kind, "the upstream client was closed")
+        self._sweeper.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.loop.remove_reader(self._epoll.fileno())
+        self.parked.close()
+        super().close()
+        self._epoll.close()
+
+    def start(self, request: UpstreamRequest) -> Exchange:
+        """Begin at once, without waiting. ValueError for lines or methods that cannot be sent."""
+        if self._closing:
+            raise RuntimeError("the upstream client is closed")
+        route = request.route
+        # Without a body it is about something stored, whose id is in the URL.
+        origin = origin_of(request.url) if request.body else origin_in(request.url)
+        place = origin if route is None else (origin, route)
+        handle = self.parked.take(place) or self._new_handle(request, place)
+        exchange = Exchange(self, handle, request)
+        try:
+            handle.configure(request, exchange)
+        except ValueError:
+            handle.close()
+            raise
+        if handle.rests >= RESTS or not self._must_rest(exchange, handle):
+            self._begin(exchange, handle)
+        return exchange
+
+    def _must_rest(self, exchange: Exchange, handle: Handle) -> bool:
+        """Whether the request will be sent a little later, for its connection is a new one."""
+        rest_s = self.parked.rest_left_s(handle) if handle.fd >= 0 else 0.0
+        if rest_s == 0.0:
+            return False
+        self._resting[exchange] = self.loop.call_later(rest_s, self._begin_rested, exchange)
+        return True
+
+    def _begin_rested(self, exchange: Exchange) -> None:
+        del self._resting[exchange]
+        handle: Handle = exchange.handle
+        self.parked.still_quiet(handle)
+        self._begin(exchange, handle)
+
+    def _begin(self, exchange: Exchange, handle: Handle) -> None:
+        self._exchanges[handle.curl] = exchange
+        self._add_handle(handle.curl)  # asks for a turn: it gets one right here
+        if handle.hides and handle.fd >= 0:
+            self._act_warily(exchange, handle)
+        self._act()
+
+    def _new_handle(self, request: UpstreamRequest, place: Place) -> Handle:
+        handle = self.parked.take_spare(place) or self._make_handle(request)
+        handle.lead_to(request, place, self.parked.home_of(place))
+        return handle
+
+    def _make_handle(self, request: UpstreamRequest) -> Handle:
+        handle = Handle()
+        ca_file, ca_dir = self._ca_file, self._ca_dir
+        handle.trust(ca_file, ca_dir)
+        if not self._allow_private:
+            handle.stay_public()
+        if request.route is not None:
+            handle.take_route(request.route, request.url, self._allow_private, ca_file, ca_dir)
+        return handle
+
+    # For exchanges.
+
+    def flush_dirty(self) -> None:
+        """Let those act that took something; until none is left, however often that leads here."""
+        if self._flushing:
+            return
+        self._flushing = True
+        dirty = self.dirty
+        try:
+            while dirty:
+                dirty.popleft().flush()
+        finally:
+            self._flushing = False
+            if dirty:  # a sink raised: the others shall not wait for the next event
+                self.loop.call_soon(self.flush_dirty)
+
+    def sent_bytes(self, exchange: Exchange) -> int:
+        """How much of the request's body was written into the connection; 0 when it is over."""
+        handle = exchange.handle
+        return 0 if handle is None else int(handle.curl.getinfo(pycurl.SIZE_UPLOAD_T))
+
+    def set_reading(self, exchange: Exchange, reading: bool) -> None:
+        """Let libcurl read the exchange's socket or not; nothing when it is done with it."""
+        if exchange.handle is not None:
+            try:
+                exchange.handle.curl.pause(pycurl.PAUSE_CONT if reading else pycurl.PAUSE_RECV)
+            except pycurl.error:
+                pass  # the transfer has failed meanwhile: libcurl reports that by itself
+            if self._wishes:
+                self._set_timeout(self._wishes.pop())
+
+    def release(self, exchange: Exchange) -> None:
+        """Take the exchange from libcurl, whatever it does with it just now. Idempotent."""
+        handle = exchange.handle
+        if handle is None:
+            return
+        exchange.handle = exchange.source = None
+        handle.body.close()
+        if self._resting and exchange in self._resting:
+            self._resting.pop(exchange).cancel()
+        else:
+            self._exchanges.pop(handle.curl, None)
+            self._remove_handle(handle.curl)
+            if self._wishes:
+                self._set_timeout(self._wishes.pop())
+        if self._closing:
+            handle.close()
+            return
+        # It leads to the exchange with all its bytes; of the others little is left.
+        handle.setopt(_WRITE_FUNCTION, _let_go)
+        self.parked.put(handle, handle.getinfo(_ACTIVE_SOCKET))
+
+    # Called by libcurl: it must neither raise nor call it.
+
+    def _handle_socket(self, event: int, fd: int, multi: Any, data: Any) -> None:
+        """Without interest a socket stays in the set until it tells something: most are idle for a
+        moment between two requests."""
+        mask = _EPOLL_MASKS.get(event)
+        if mask is None:
+            self._quiet.add(fd)
+            return
+        self._quiet.discard(fd)
+        try:
+            self._epoll.modify(fd, mask)
+        except FileNotFoundError:  # new, or closed and opened again in between
+            self._watch(fd, mask)
+        except OSError as error:
+            app_log.error("cannot watch an upstream socket: %s", error)
+
+    def _watch(self, fd: int, mask: int) -> None:
+        try:
+            self._epoll.register(fd, mask)
+        except OSError as error:
+            app_log.error("cannot watch an upstream socket: %s", error)
+
+    def _hear_quiet(self, fd: int, events: int) -> None:
+        """An idle socket has something to tell: the answer is over, so its connection is, too."""
+        try:
+            if events == select.EPOLLOUT:  # it was watched for that until the answer was there
+                self._epoll.modify(fd, select.EPOLLIN)
+                return
+            self._epoll.unregister(fd)
+        except FileNotFoundError:
+            pass  # closed already
+        self._quiet.discard(fd)
+        self.parked.hear(fd)
+
+    def _set_timeout(self, msecs: int) -> None:
+        """One loop timer at most: when it fires, libcurl is asked for a later wish."""
+        if msecs < 0 or self._closing:
+            return
+        due = self.loop.time() + msecs / 1000
+        if self._timer is not None:
+            if self._timer_due <= due:
+                return
+            self._timer.cancel()
+        self._timer_due = due
+        self._timer = self.loop.call_at(due, self._on_timer)
+
+    # The loop's callbacks, and what follows each turn of libcurl.
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        try:
+            self._act()
+        finally:
+            # Where it finds nothing due it does not wish again; and its clock is not the loop's.
+            msecs = -1 if self._closing else self._multi.timeout()
+            if msecs >= 0:
+                self._set_timeout(max(1, msecs))
+
+    def _drain(self) -> None:
+        """Sockets are ready: libcurl's turn for each, then ours for all."""
+        running = -1
+        try:
+            for fd, events in self._epoll.poll(0, SOCKETS_PER_TURN):
+                if fd in self._quiet:
+                    self._hear_quiet(fd, events)
+                else:
+                    running = self._socket_action(fd, _ACTIONS[events])[1]
+        except pycurl.error as error:
+            app_log.error("libcurl: %s", error)
+        self._after_action(running)
+
+    def _act(self) -> None:
+        """libcurl's turn for what is due without a socket."""
+        running = -1
+        try:
+            running = self._socket_action(pycurl.SOCKET_TIMEOUT, 0)[1]
+        except pycurl.error as error:
+            app_log.error("libcurl: %s", error)
+        self._after_action(running)
+
+    def _act_warily(self, exchange: Exchange, handle: Handle) -> None:
+        """libcurl's turn that sends the head of a request on a kept connection under TLS, and holds
+        the body back: what it reads in this turn was there before."""
+        handle.holding = True
+        try:
+            self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
+        except pycurl.error as error:
+            app_log.error("libcurl: %s", error)
+        handle.holding = False
+        if exchange.head_lines and handle.reused:
+            self._repeat(exchange, "an answer came before its request was sent")
+        elif exchange.source is not None:
+            self.set_reading(exchange, True)  # lets go of the body as well
+
+    def _repeat(self, exchange: Exchange, why: str) -> None:
+        """Send the request once more, on a new connection: what came on this one is no answer to
+        it. Whatever the vendor makes of the first, the caller knows nothing of it."""
+        handle: Handle = exchange.handle
+        self._remove_handle(handle.curl)
+        handle.drop()
+        if exchange in self.dirty:
+            self.dirty.remove(exchange)
+        exchange.begin_again()
+        self.repeated += 1
+        self.parked.note(handle.place, f"{why}; the request was sent again", certain=False)
+        self._add_handle(handle.curl)
+
+    def _after_action(self, running: int) -> None:
+        try:
+            if self.dirty:
+                self.flush_dirty()
+        finally:  # a sink that raises must not hide the end of other exchanges
+            if running + len(self._free_list) != len(self._exchanges) + FETCH_CLIENTS:
+                self._finish_pending_requests()
+            if self._wishes:
+                self._set_timeout(self._wishes.pop())
+
+    def _finish_pending_requests(self) -> None:
+        ended: list[tuple[Exchange, UpstreamError | None]] = []
+        left = 1
+        while left:
+            left, done, failed = self._multi.info_read()
+            for curl in done:
+                exchange = self._exchanges.get(curl)
+                if exchange is not None:
+                    ended.append((exchange, None))
+                else:  # one of fetch()
+                    self._finish(curl)
+            for curl, code, message in failed:
+                exchange = self._exchanges.get(curl)
+                if exchange is not None and _is_undecided(exchange, code):
+                    self._repeat(exchange, message)
+                elif exchange is not None:
+                    ended.append((exchange, _error_of(exchange, code, message)))
+                else:
+                    self._finish(curl, code, message)
+        # Only now: a callback may cancel another one of these, and its handle be used again.
+        for exchange, error in ended:
+            if exchange.handle is not None:
+                self.release(exchange)
+                exchange.complete(error)
+        if self._requests:
+            self._process_queue()
+
+    def _sweep(self) -> None:
+        self._sweeper = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+        self.tick += 1
+        for exchange in list(self._exchanges.values()):
+            exchange.sweep(self.tick)
+        self.parked.sweep()

@@ -1,0 +1,511 @@
+"""One exchange with an upstream: takes what libcurl gives, passes it on while the sink has room.
+
+Belongs here: the life of one request and its answer, between the relay and the engine (upstream.py,
+which alone knows pycurl; seen here as the `Engine` protocol). Does not belong here: sockets,
+libcurl, wire families. Imported by upstream.py; other modules import the names from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from itertools import islice
+from typing import Any, Protocol
+
+from handlers.relay.upstream.request import (
+    AnswerHead,
+    Unpacker,
+    UpstreamError,
+    UpstreamErrorKind,
+    UpstreamRequest,
+    unpacker_for,
+)
+
+Sink = Callable[[bytes], bool]  # False: it is full
+PassOn = Callable[[bytes], bool]  # False: it took nothing
+OnEnd = Callable[[UpstreamError | None], None]
+
+STREAM_BUFFER_BYTES = 262_144  # of one exchange in Python; then libcurl stops reading its socket
+HEAD_MAX_BYTES = 65_536
+UNPACKED_PIECES_PER_TURN = 64  # of 64 KiB: some 5 ms
+DISCARD_MAX_BYTES = 65_536  # behind a terminal marker; more is not an end but a flood
+
+
+_SEEK_DONE, _SEEK_FAILED = 0, 1  # libcurl's CURL_SEEKFUNC_OK and _FAIL
+
+
+class RequestBody(BytesIO):
+    """What a handle sends, one body after the other; `read` is the READFUNCTION, and `close` frees
+    the bytes, whoever still refers to this.
+
+    libcurl may send a body again once, on a new connection, when a kept one had died; it would go
+    on to six times, and a vendor may bill each of them.
+    """
+
+    def fill(self, body: bytes) -> None:
+        """The next body, without a copy; also after `close`."""
+        BytesIO.__init__(self, body)
+        self._rewound = False
+
+    def rewind(self, offset: int, origin: int) -> int:
+        """SEEKFUNCTION."""
+        if self._rewound:
+            return _SEEK_FAILED
+        self._rewound = True
+        self.seek(offset, origin)
+        return _SEEK_DONE
+
+    def send_again(self) -> None:
+        """From its beginning; not a third time."""
+        self._rewound = True
+        self.seek(0)
+
+    @property
+    def taken(self) -> bool:
+        """Whether libcurl has read it to its end."""
+        return self.tell() == self.getbuffer().nbytes
+
+
+class Engine(Protocol):
+    """What an exchange needs of the client that drives it."""
+
+    loop: asyncio.AbstractEventLoop
+    tick: int  # seconds, counted coarsely
+    dirty: deque[Exchange]  # those that took something in libcurl's present turn
+    hold_back: int  # `Exchange.write` returns it to be given the same piece again later
+
+    def flush_dirty(self) -> None: ...
+    def sent_bytes(self, exchange: Exchange) -> int: ...
+    def set_reading(self, exchange: Exchange, reading: bool) -> None: ...
+    def release(self, exchange: Exchange) -> None: ...
+
+
+class Exchange:
+    """One request and its answer; made by `UpstreamClient.start`.
+
+    `head` resolves when it is known what the answer is. An event stream (asked for, and status
+    < 400): with the first bytes of its body; `streaming` is True and `pipe` gives the body.
+    Anything else: when the body is complete, in `body`. It raises UpstreamError; `cancel` cancels
+    it. From then on `status`, `content_type`, `header` and `first_byte_ms` say what is known. Sinks
+    and end callbacks must not raise.
+    """
+
+    __slots__ = (
+        "_blocked",
+        "_buffer",
+        "_discarding",
+        "_ended",
+        "_engine",
+        "_error",
+        "_head",
+        "_idle_s",
+        "_in_dirty",
+        "_limit_bytes",
+        "_max_answer_bytes",
+        "_on_end",
+        "_packed",
+        "_pass_on",
+        "_patience_kind",
+        "_patience_s",
+        "_paused",
+        "_sink",
+        "_size",
+        "_started_at",
+        "_stream_type",
+        "_stream_wanted",
+        "_tick",
+        "_unpacked_bytes",
+        "_unpacker",
+        "body",
+        "content_type",
+        "first_byte_ms",
+        "handle",
+        "head",
+        "head_lines",
+        "repeated",
+        "source",
+        "status",
+        "streaming",
+    )
+
+    def __init__(self, engine: Engine, handle: Any, request: UpstreamRequest) -> None:
+        self.head: asyncio.Future[None] = engine.loop.create_future()
+        self.status = 0
+        self.content_type = ""
+        self.streaming = False
+        self.body = b""
+        self.first_byte_ms: int | None = None
+        self._engine = engine
+        self.handle: Any = handle  # the engine's; None as soon as libcurl is done with it
+        self.head_lines: list[bytes] = handle.head_lines  # of this exchange until it is released
+        self.head_lines.clear()
+        # Only the body is kept of the request, and it can be freed early: streams last long.
+        self.repeated = False
+        self.source: RequestBody | None = None if request.body is None else handle.body
+        self._stream_wanted = request.stream
+        self._stream_type = request.stream_type
+        self._max_answer_bytes = request.max_answer_bytes
+        self._started_at = engine.loop.time()
+        self._tick = engine.tick
+        self._patience_kind: UpstreamErrorKind = "timeout_first_byte"
+        self._patience_s = request.first_byte_timeout_s
+        self._idle_s = request.idle_timeout_s
+        self._head: AnswerHead | None = None
+        self._unpacker: Unpacker | None = None
+        self._packed: deque[bytes] = deque()  # of an answer that is read whole
+        self._unpacked_bytes = 0  # what that makes so far
+        self._buffer: list[bytes] = []
+        self._size = 0
+        # Until the head is read the smaller bound holds for both kinds of answers.
+        self._limit_bytes = STREAM_BUFFER_BYTES
+        self._in_dirty = False
+        self._paused = False  # libcurl does not read: our bound or the sink's
+        self._blocked = False  # the sink said that it is full
+        self._discarding = False
+        self._ended = False
+        self._error: UpstreamError | None = None
+        self._sink: Sink | None = None
+        self._pass_on: PassOn | None = None
+        self._on_end: OnEnd | None = None
+
+    @property
+    def raw_head(self) -> bytes:
+        """All lines that libcurl took for a head's; of no use once the handle serves another."""
+        return b"".join(self.head_lines)
+
+    # For the relay.
+
+    @property
+    def handed_over(self) -> bool:
+        """Whether the vendor was given the request whole and has not said that it failed.
+
+        Whole: libcurl has written the last byte of the body into the connection; what only waits
+        in its buffer does not count. To be asked before `cancel`.
+        """
+        if self._ended:  # the body went with the handle, while what has come may still be unpacked
+            return self._error is None and self.status < 300
+        source = self.source
+        if source is None or not source.taken:
+            return False
+        size_bytes = source.getbuffer().nbytes
+        return self._engine.sent_bytes(self) >= size_bytes and self._read_head().status < 300
+
+    def header(self, name: str) -> str | None:
+        """A field of the answer's head; None when absent or while `head` has not resolved."""
+        return None if self._head is None else self._head.get(name)
+
+    def pipe(self, sink: Sink, on_end: OnEnd, pass_on: PassOn | None = None) -> None:
+        """Give a streaming body to `sink`, what has arrived at once, then call `on_end` once.
+
+        The sink takes all it is given; False says that it is full and promises a `resume()` after
+        it has returned. The end waits for that too. Both may be called before `pipe` returns.
+        `pass_on` is asked first, within libcurl's turn, where nothing may be asked of this object;
+        False says that it took nothing.
+        """
+        self._sink = sink
+        self._on_end = on_end
+        if self._unpacker is None:
+            self._pass_on = pass_on
+        self._deliver()
+        self._engine.flush_dirty()
+
+    def resume(self) -> None:
+        """The sink has room again."""
+        if self._blocked:
+            self._blocked = False
+            self._tick = self._engine.tick
+            self._deliver()
+            self._engine.flush_dirty()
+
+    def accept(self) -> None:
+        """The answer is good, there will be no other attempt: free the request's body.
+
+        When the upstream answered before it had all of it, it is freed at the end instead.
+        """
+        if self.source is not None and self.source.taken:
+            self.source.close()
+            self.source = None
+
+    def cancel(self) -> None:
+        """End now, in any phase: an unfinished connection is closed, no callback comes any more."""
+        self._sink = self._pass_on = self._on_end = None
+        self._buffer.clear()
+        if not self.head.done():
+            self.head.cancel()
+        self._engine.release(self)
+
+    def finish_within(self, seconds: float) -> None:
+        """The answer is whole, only its formal end is missing: throw away what comes, give the
+        connection back if the end comes in time, else drop it. No callback comes any more."""
+        self._sink = self._pass_on = self._on_end = None
+        self._buffer.clear()
+        self._size = 0
+        self._blocked = False
+        self._discarding = True
+        self._tick = self._engine.tick
+        self._patience_s = max(0.0, seconds - 1)
+        if self._paused:
+            self._unpause()
+            self._engine.flush_dirty()
+
+    # For the engine.
+
+    def begin_again(self) -> None:
+        """What came was no answer to this request, which is sent once more. Nothing of it was read
+        yet, and nothing must be left in the engine's `dirty`."""
+        self.repeated = True
+        self.head_lines.clear()
+        self._buffer.clear()
+        self._size = 0
+        self._paused = self._in_dirty = False
+        if self.source is not None:
+            self.source.send_again()
+
+    @property
+    def answered(self) -> bool:
+        """Whether an answer has begun: its head is whole, or bytes follow it."""
+        return self._head is not None or self._size > 0 or AnswerHead(self.raw_head).complete
+
+    def write(self, data: bytes) -> int | None:
+        """WRITEFUNCTION. At the limit libcurl keeps the piece and stops reading its socket."""
+        if self._pass_on is not None and not self._size and self._pass_on(data):
+            self._tick = self._engine.tick
+            return None
+        if not self._in_dirty:
+            self._in_dirty = True
+            self._engine.dirty.append(self)
+        size = self._size + len(data)
+        if size > self._limit_bytes:
+            self._paused = True
+            return self._engine.hold_back
+        self._size = size
+        self._buffer.append(data)
+        return None
+
+    def flush(self) -> None:
+        """After libcurl's turn: act on what `write` took."""
+        self._in_dirty = False
+        if self._discarding:
+            if self._size > DISCARD_MAX_BYTES:
+                self._engine.release(self)
+            self._buffer.clear()
+            return
+        self._tick = self._engine.tick
+        if self._head is None:
+            self._begin()
+        elif self.streaming:
+            self._deliver()
+        elif self._paused:
+            self._fail_too_large()
+        elif self._unpacker is not None:
+            self._unpack_whole(self._unpacker)
+
+    def complete(self, error: UpstreamError | None) -> None:
+        """libcurl is done with it and the handle released; what it gave was flushed before."""
+        if self._discarding:
+            return
+        if error is not None:
+            self.status = self._read_head().status
+        elif self._head is None:
+            self._begin()
+        if not self._ended:
+            self._end(error)
+
+    def fail(self, kind: UpstreamErrorKind, detail: str) -> None:
+        """Our own verdict: stop the transfer and end."""
+        self._engine.release(self)
+        self._buffer.clear()
+        self._packed.clear()
+        self._end(UpstreamError(kind, detail))
+
+    def sweep(self, tick: int) -> None:
+        """Once a second: the deadlines. A stream that waits for its client is not idle."""
+        if self._blocked or (self._paused and self.streaming):
+            self._tick = tick
+        elif self._head is None and self.head_lines:
+            raw = self.raw_head
+            if len(raw) > HEAD_MAX_BYTES:
+                self.fail("protocol", f"no head within {HEAD_MAX_BYTES} bytes")
+                return
+            first = self._patience_kind == "timeout_first_byte"
+            if first and not self._stream_wanted and AnswerHead(raw).complete:
+                # The head is the first byte of a whole answer; of a stream it is the body's.
+                self._tick = tick
+                self._wait_for_more()
+        if tick - self._tick < self._patience_s + 1:  # the first tick may have come at once
+            return
+        if self._discarding:
+            self._engine.release(self)
+        else:
+            self.fail(self._patience_kind, f"nothing came for {math.ceil(self._patience_s)} s")
+
+    # Inside.
+
+    def _read_head(self) -> AnswerHead:
+        return self._head or AnswerHead(self.raw_head)
+
+    def _begin(self) -> None:
+        """The first bytes of the body are here, or its end: read the head and decide."""
+        raw = self.raw_head
+        head = self._head = AnswerHead(raw)
+        if self._size or self._paused:
+            self.first_byte_ms = int((self._engine.loop.time() - self._started_at) * 1000)
+        self._wait_for_more()
+        self.status = head.status
+        self.content_type = head.get("content-type") or ""
+        if len(raw) > HEAD_MAX_BYTES:
+            self.fail("protocol", f"no head within {HEAD_MAX_BYTES} bytes")
+            return
+        if not head.status:  # libcurl takes a connection's end within the head for a good one
+            self.fail("reset_before_head", "the connection ended within the head")
+            return
+        try:
+            self._unpacker = unpacker_for(head)
+        except UpstreamError as error:
+            self.fail(error.kind, error.detail)
+            return
+        wanted = self._stream_wanted and self.status < 400
+        if wanted and self.content_type.lower().startswith(self._stream_type):
+            self.streaming = True
+            if not self.head.done():
+                self.head.set_result(None)
+        else:
+            self._begin_whole()
+
+    def _begin_whole(self) -> None:
+        self._limit_bytes = self._max_answer_bytes
+        if self._size > self._limit_bytes:
+            self._fail_too_large()
+            return
+        if self._unpacker is not None:
+            self._unpack_whole(self._unpacker)
+        if self._paused:
+            self._unpause()
+
+    def _wait_for_more(self) -> None:
+        self._patience_kind = "timeout_idle"
+        self._patience_s = self._idle_s
+
+    def _deliver(self) -> None:
+        """Give the sink what there is while it has room; then let more come, or end."""
+        sink = self._sink
+        if sink is None or self._blocked:
+            return
+        buffer = self._buffer
+        room = True
+        if self._unpacker is not None:
+            room = self._deliver_unpacked(sink, self._unpacker)
+        elif buffer:
+            data = buffer[0] if len(buffer) == 1 else b"".join(buffer)
+            buffer.clear()
+            self._size = 0
+            room = sink(data)
+        if self._sink is None:  # the sink has cancelled, or it was failed in between
+            return
+        if not room:
+            self._blocked = True
+            if not self._paused:
+                self._paused = True
+                self._engine.set_reading(self, False)
+        elif self._ended:
+            on_end = self._on_end
+            self._sink = self._on_end = None
+            if on_end is not None:
+                on_end(self._error)
+        elif self._paused:
+            self._unpause()
+
+    def _deliver_unpacked(self, sink: Sink, unpacker: Unpacker) -> bool:
+        try:
+            unpacker.feed(self._take())
+            for piece in unpacker.pieces():
+                if not sink(piece):
+                    return False
+                if self._sink is None:
+                    return True
+            if self._ended and self._error is None:
+                unpacker.close()
+        except UpstreamError as error:
+            self._unpacker = None
+            self.fail(error.kind, error.detail)
+        return True
+
+    def _unpack_whole(self, unpacker: Unpacker) -> None:
+        """Count as it comes what it unpacks to; only a whole answer of allowed size is unpacked to
+        be kept: one that is larger shall never take the memory."""
+        packed = self._take()
+        self._packed.append(packed)
+        size = self._unpacked_bytes
+        try:
+            unpacker.feed(packed)
+            for piece in unpacker.pieces():
+                size += len(piece)
+                if size > self._max_answer_bytes:
+                    self._fail_too_large()
+                    return
+        except UpstreamError as error:
+            self.fail(error.kind, error.detail)
+        self._unpacked_bytes = size
+
+    def _unpack_on(self, pieces: Iterator[bytes], whole: BytesIO) -> None:
+        """So much at a time that the loop is not held."""
+        if self.head.done():  # cancelled
+            return
+        count = 0
+        for piece in islice(pieces, UNPACKED_PIECES_PER_TURN):
+            whole.write(piece)
+            count += 1
+        if count == UNPACKED_PIECES_PER_TURN:
+            self._engine.loop.call_soon(self._unpack_on, pieces, whole)
+            return
+        self.body = whole.getvalue()
+        self.head.set_result(None)
+
+    def _take(self) -> bytes:
+        data = b"".join(self._buffer)
+        self._buffer.clear()
+        self._size = 0
+        return data
+
+    def _unpause(self) -> None:
+        self._paused = False
+        self._engine.set_reading(self, True)  # may call `write` at once
+
+    def _fail_too_large(self) -> None:
+        self.fail("too_large", f"more than {self._max_answer_bytes} bytes")
+
+    def _end(self, error: UpstreamError | None) -> None:
+        """Nothing more comes from upstream; the sink may still have to take the rest."""
+        self._ended = True
+        self._error = error
+        if self.streaming:
+            self._deliver()
+        elif self.head.done():
+            return
+        elif error is None:
+            self._end_whole()
+        else:
+            self.head.set_exception(error)
+            self.head.exception()  # marks it as seen: that nobody waits any more is no fault
+
+    def _end_whole(self) -> None:
+        parts = self._buffer
+        if self._unpacker is not None:
+            try:
+                self._unpacker.close()
+            except UpstreamError as error:
+                self._end(error)
+                return
+            whole = BytesIO()
+            if self._unpacked_bytes:  # all of its memory at once: none is copied while it grows
+                whole.seek(self._unpacked_bytes - 1)
+                whole.write(b"\0")
+                whole.seek(0)
+            self._unpack_on(self._unpacker.again(self._packed), whole)
+            return
+        self.body = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        self.head.set_result(None)

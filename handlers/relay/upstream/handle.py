@@ -1,0 +1,254 @@
+"""A handle of libcurl with the one connection it keeps, and what it is told about a request.
+
+Belongs here: options of libcurl's easy handles, routes, which addresses may be connected to. Does
+not belong here: when a handle runs (upstream.py), which one is used next (upstream_parked.py).
+Beside upstream.py the only file that knows pycurl.
+
+Each handle has a pool of its own for its connection (a share of libcurl's), so that it is ours to
+choose which connection serves a request, and to close one: libcurl takes any it finds, and since
+8.22 does not look whether bytes wait on it when it was looked at within the last second (ADR 0012).
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections import deque
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import pycurl
+
+from handlers.relay.upstream.exchange import Exchange, RequestBody
+from handlers.relay.upstream.request import (
+    UpstreamRequest,
+    encode_header_lines,
+    is_public,
+    names_public,
+)
+from store.catalog.catalog import Route
+
+CONNECTION_LIFETIME_S = 300  # so that changes of DNS are followed
+CA_FILE_KEPT_S = 60  # libcurl keeps what it has read for a day otherwise
+KEEP_ALIVE_IDLE_S = 60
+UPLOAD_BUFFER_BYTES = 16_384  # libcurl's minimum; it stays with the transfer to its end
+UPLOAD_BUFFER_LARGE_BYTES = 65_536
+
+# Of libcurl, not named by pycurl.
+_SUPPRESS_CONNECT_HEADERS = 265
+_CA_CACHE_TIMEOUT = 321
+
+_ENGINE_HEADER_LINES = [b"Expect:", b"Accept-Encoding: identity"]
+_USER_AGENT = "sluice"
+_TOLD = select.POLLIN | select.POLLRDHUP
+
+Place = str | tuple[str, Route]  # where connections lead to, and which way
+
+
+def origin_in(url: str) -> str:
+    """Scheme, host and port of a URL, which has a path."""
+    return url[: url.find("/", 8)]  # the slash behind the two of https://
+
+
+origin_of = lru_cache(maxsize=1024)(origin_in)
+"""The same, in half the time for a URL that comes again. Not for those that hold ids or what a
+client adds: each is new and stays here, and may be 64 KiB long."""
+
+
+def shown(place: Place) -> str:
+    """The part of a place that may be shown: routes hold logins."""
+    return place if isinstance(place, str) else place[0]
+
+
+def _nothing_told(timeout_ms: int) -> list[tuple[int, int]]:
+    return []
+
+
+class Handle:
+    """A handle of libcurl, its connection, what it sends from and puts head lines into, and what
+    `configure` has set last. All of it serves one exchange after the other, at one place.
+
+    `fd` is the socket of its idle connection, -1 without one; `rests`: how often that was left idle
+    for a while before it was used again.
+    """
+
+    __slots__ = ("_configured", "_polled_fd", "_share", "body", "curl", "fd", "getinfo",
+                 "head_lines", "hides", "holding", "home", "parked_at", "parked_tick", "place",
+                 "ready", "rests", "setopt")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.body = RequestBody()
+        self.head_lines: list[bytes] = []
+        self.curl = _make_curl()
+        self.setopt = setopt = self.curl.setopt  # pycurl is slow at giving its methods
+        self.getinfo = self.curl.getinfo
+        setopt(pycurl.HEADERFUNCTION, self.head_lines.append)  # no Python for each line
+        setopt(pycurl.READFUNCTION, self.body.read)
+        self.holding = False  # the body of a request
+        # For the second sending when a kept connection turns out to be dead.
+        setopt(pycurl.SEEKFUNCTION, self.body.rewind)
+        self._configured: tuple[object, ...] = ()
+        self._share = _make_share()
+        setopt(pycurl.SHARE, self._share)
+        self.place: Place = ""
+        self.hides = False  # TLS may hold bytes that its socket knows nothing of
+        self.fd = -1
+        self._polled_fd = -1
+        self.ready: Callable[[int], list[tuple[int, int]]] = _nothing_told
+        self.home: deque[Handle] = deque()  # where it waits between two requests
+        self.parked_tick = 0
+        self.parked_at = 0.0  # of a new connection only
+        self.rests = 0
+
+    def lead_to(self, request: UpstreamRequest, place: Place, home: deque[Handle]) -> None:
+        """A handle without a connection gets its place."""
+        route = request.route
+        proxy = None if route is None else route.proxy
+        self.place, self.home = place, home
+        self.hides = request.url.startswith("https") or bool(proxy and proxy.startswith("https"))
+        self.setopt(pycurl.READFUNCTION, self._read if self.hides else self.body.read)
+
+    def _read(self, size: int) -> Any:
+        """READFUNCTION under TLS: no body yet while what came before is looked for."""
+        return pycurl.READFUNC_PAUSE if self.holding else self.body.read(size)
+
+    def configure(self, request: UpstreamRequest, exchange: Exchange) -> None:
+        """Tell libcurl about a request. ValueError for lines or methods that cannot be sent."""
+        setopt = self.setopt
+        body = request.body
+        # A larger one makes a large upload some 10 % cheaper, but stays as long as the stream.
+        large = body is not None and len(body) > UPLOAD_BUFFER_BYTES and not request.stream
+        wanted = (request.method, request.url, request.connect_timeout_s, large, request.headers)
+        # A kept handle mostly had the same: to set these anew takes 2 us.
+        if self._configured != wanted:
+            self._configured = ()
+            self._set(request, UPLOAD_BUFFER_LARGE_BYTES if large else UPLOAD_BUFFER_BYTES)
+            self._configured = wanted
+        setopt(pycurl.WRITEFUNCTION, exchange.write)
+        if body is not None:
+            setopt(pycurl.POSTFIELDSIZE, len(body))
+            self.body.fill(body)
+
+    def _set(self, request: UpstreamRequest, buffer_bytes: int) -> None:
+        setopt = self.setopt
+        if request.method not in (("GET", "DELETE") if request.body is None else ("POST",)):
+            raise ValueError("a GET or DELETE without a body or a POST with one, nothing else")
+        if not request.url.isascii():
+            raise ValueError("a URL must be ASCII")
+        setopt(pycurl.HTTPHEADER, encode_header_lines(request.headers) + _ENGINE_HEADER_LINES)
+        setopt(pycurl.URL, request.url)
+        # 0 would be libcurl's default of five minutes.
+        setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(request.connect_timeout_s * 1000)))
+        setopt(pycurl.UPLOAD_BUFFERSIZE, buffer_bytes)
+        if request.body is None:
+            setopt(pycurl.HTTPGET, 1)
+            setopt(pycurl.CUSTOMREQUEST, request.method)
+        else:
+            self.curl.unsetopt(pycurl.CUSTOMREQUEST)
+            setopt(pycurl.POST, 1)
+
+    def trust(self, ca_file: str | None, ca_dir: str | None) -> None:
+        """Certificates of the system."""
+        if ca_file is not None:
+            self.setopt(pycurl.CAINFO, ca_file)
+        if ca_dir is not None:
+            self.setopt(pycurl.CAPATH, ca_dir)
+
+    def stay_public(self) -> None:
+        """Connect to addresses of the internet alone."""
+        # Asked for each new connection, with the address that the name was resolved to.
+        self.setopt(pycurl.OPENSOCKETFUNCTION, _open_public_socket)
+
+    def take_route(
+        self, route: Route, url: str, allow_private: bool, ca_file: str | None, ca_dir: str | None
+    ) -> None:
+        """A new handle goes another way, from now on. `ca_file`, `ca_dir`: the system's."""
+        setopt = self.setopt
+        if route.ca_file is not None:
+            setopt(pycurl.CAINFO, route.ca_file)
+            self.curl.unsetopt(pycurl.CAPATH)
+            setopt(_CA_CACHE_TIMEOUT, CA_FILE_KEPT_S)
+        if route.proxy is None:
+            return
+        scheme, _, rest = route.proxy.partition("://")
+        # Always the proxy resolves the upstream's name.
+        setopt(pycurl.PROXY, f"socks5h://{rest}" if scheme == "socks5" else route.proxy)
+        setopt(_SUPPRESS_CONNECT_HEADERS, 1)
+        if scheme == "https":
+            proxy_ca_file = route.ca_file or ca_file
+            if proxy_ca_file is not None:
+                setopt(pycurl.PROXY_CAINFO, proxy_ca_file)
+            if ca_dir is not None and route.ca_file is None:
+                setopt(pycurl.PROXY_CAPATH, ca_dir)
+        if not allow_private:
+            # The proxy itself may be private; what it resolves cannot be seen from here.
+            public = names_public(url)
+            setopt(pycurl.OPENSOCKETFUNCTION, _open_socket if public else _open_none)
+
+    def watch(self, fd: int) -> None:
+        """The handle has a new connection; `ready` asks whether it has told anything."""
+        self.fd, self.rests = fd, 0
+        if fd != self._polled_fd:
+            poll = select.poll()
+            poll.register(fd, _TOLD)
+            self.ready, self._polled_fd = poll.poll, fd
+
+    @property
+    def reused(self) -> bool:
+        """Whether the transfer that has just run was sent on a connection kept from before."""
+        return self.fd >= 0 and self.getinfo(pycurl.NUM_CONNECTS) == 0
+
+    def drop(self) -> None:
+        """Close the connection at once. libcurl must be done with the handle."""
+        self.curl.unsetopt(pycurl.SHARE)
+        self._share.close()
+        self._share = _make_share()
+        self.setopt(pycurl.SHARE, self._share)
+        self.fd, self.rests = -1, 0
+
+    def close(self) -> None:
+        self.curl.close()
+        self._share.close()
+
+
+def _make_share() -> Any:
+    share = pycurl.CurlShare()
+    share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_CONNECT)
+    return share
+
+
+def _make_curl() -> Any:
+    """With all that is the same for every request: to set it anew takes 3 us."""
+    curl = pycurl.Curl()
+    setopt = curl.setopt
+    setopt(pycurl.USERAGENT, _USER_AGENT)
+    setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
+    setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+    setopt(pycurl.PROXY, "")  # empty, not absent: the environment's are not asked
+    setopt(pycurl.NOPROXY, "")  # the same
+    setopt(pycurl.NOSIGNAL, 1)
+    setopt(pycurl.MAXLIFETIME_CONN, CONNECTION_LIFETIME_S)
+    setopt(pycurl.TCP_KEEPALIVE, 1)
+    setopt(pycurl.TCP_KEEPIDLE, KEEP_ALIVE_IDLE_S)
+    return curl
+
+
+class _Duplicated(socket.socket):
+    """pycurl takes a duplicate; this one is closed as soon as that was taken."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _open_public_socket(purpose: int, address: Any) -> Any:
+    """OPENSOCKETFUNCTION: a socket for a public address, none for any other."""
+    return _open_socket(purpose, address) if is_public(address.addr[0]) else pycurl.SOCKET_BAD
+
+
+def _open_socket(purpose: int, address: Any) -> Any:
+    return _Duplicated(address.family, address.socktype, address.protocol)
+
+
+def _open_none(purpose: int, address: Any) -> Any:
+    return pycurl.SOCKET_BAD

@@ -1,0 +1,1 @@
+"""The document of `apply`: reading, planning, applying, exporting it."""

@@ -1,0 +1,247 @@
+"""Administrative changes: whole documents and single edits, all through one machinery.
+
+Each is one transaction that is all or nothing: the rows, an audit row for every object with
+secrets masked, and the change log that running gateways read. Blocking; for commands and the Hub.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import peewee
+
+from store.admin.document import Document, Identity, label
+from store.admin.kinds import plain
+from store.admin.objects import Sealing, State, Stored, Writer, find, load
+from store.admin.plan import CREATE, REMOVE, Step, Vendors, final_fields, judge, make_plan
+from store.admin.remarks import remarks
+from store.admin.words import entry_from_words, named
+from store.db import audit, changes
+from store.db.database import database_ms, snapshot_read, transaction
+from store.values.errors import Refused
+
+CATALOG_KINDS = frozenset({"model", "group", "channel"})
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One object that was changed: action is create, update or remove."""
+
+    kind: str
+    name: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class MadeKey:
+    """A key that was made; `secret` is None when it was given, as its owner has it already."""
+
+    id: str
+    user: str
+    name: str
+    secret: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an edit did (or would do); `keys` is empty for a dry run.
+
+    `remarks`: what of a document will hardly do what was meant, though it is no fault.
+    """
+
+    changes: list[Change]
+    keys: list[MadeKey]
+    remarks: list[str] = field(default_factory=list)
+
+
+class Editor:
+    """Makes changes in the name of an actor.
+
+    `vendors` says which families a vendor's channels may speak; `environ` serves the env: words
+    of single edits, whose file: words are read from the current folder.
+    """
+
+    def __init__(
+        self,
+        db: peewee.Database,
+        sealing: Sealing,
+        vendors: Vendors,
+        actor: str,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._db = db
+        self._sealing = sealing
+        self._vendors = vendors
+        self._actor = actor
+        self._environ = environ or {}
+
+    def apply(
+        self,
+        document: Document,
+        *,
+        prune: bool = False,
+        dry_run: bool = False,
+        faults: Sequence[str] = (),
+    ) -> Outcome:
+        """Bring the store to what the document says; idempotent. Refused with all faults, `faults`
+        that reading the document has found among them.
+        """
+        found: list[str] = []
+
+        def plan(state: State) -> list[Step]:
+            try:
+                steps = self._plan(state, document, prune=prune)
+            except Refused as error:
+                raise Refused([*faults, *error.faults]) from None
+            if faults:
+                raise Refused(faults)
+            found[:] = remarks(final_fields(state, steps), document)
+            return steps
+
+        # Once without the write lock: faults show early, and slow password hashes are ready
+        # before everybody else has to wait.
+        planned = snapshot_read(self._db, lambda: plan(load(self._db)))
+        outcome = Outcome(_changes(planned), []) if dry_run else self._carry_out(plan)
+        return replace(outcome, remarks=found)
+
+    def create(self, kind: str, name: str, words: Mapping[str, str]) -> Outcome:
+        """Make one object from command-line words; Refused when it exists or has faults.
+
+        A key or a subscription also needs the word `user`, or a name written USER/NAME.
+        """
+        entry = entry_from_words(kind, named(kind, name, words), None, self._environ)
+
+        def plan(state: State) -> list[Step]:
+            there = state[kind].get(entry.identity)
+            if there is not None:
+                how = "exists and is revoked; choose another name" if there.revoked else "exists"
+                raise Refused([f"{label(kind, entry.identity)} {how}"])
+            return self._plan(state, [entry])
+
+        return self._carry_out(plan)
+
+    def set_fields(self, kind: str, name: str, words: Mapping[str, str]) -> Outcome:
+        """Change fields of one object from command-line words; NotFound, Refused.
+
+        `price.input` changes one price, `models.NAME` one name of a channel's map (no value: it
+        goes); other values replace what was there.
+        """
+
+        def plan(state: State) -> list[Step]:
+            stored = find(state, kind, name)
+            entry = entry_from_words(kind, words, stored, self._environ)
+            if stored.revoked:
+                raise Refused([f"{label(kind, stored.identity)} is revoked; that is for good"])
+            return self._plan(state, [entry])
+
+        return self._carry_out(plan)
+
+    def set_enabled(self, kind: str, name: str, enabled: bool) -> Outcome:
+        """Enable or disable one object; so already: changes nothing. NotFound, Refused.
+
+        A channel that is enabled does not drain any more.
+        """
+        words = {"enabled": "true" if enabled else "false"}
+        if enabled and kind == "channel":
+            words["draining"] = "false"
+        return self.set_fields(kind, name, words)
+
+    def drain(self, name: str) -> Outcome:
+        """Give a channel no new calls, until it is enabled; those that run go on. NotFound."""
+        return self.set_fields("channel", name, {"draining": "true"})
+
+    def remove(self, kind: str, name: str) -> Outcome:
+        """Remove one object; Refused while others refer to it, NotFound.
+
+        The subscriptions of a user go with the user.
+        """
+
+        def plan(state: State) -> list[Step]:
+            stored = find(state, kind, name)
+            steps = [
+                Step(REMOVE, item.kind, item.identity, item)
+                for item in (*_subscriptions_of(state, stored), stored)
+            ]
+            faults: list[str] = []
+            judge(state, steps, self._vendors, faults)
+            if faults:
+                raise Refused(faults)
+            return steps
+
+        return self._carry_out(plan)
+
+    def _plan(self, state: State, document: Document, *, prune: bool = False) -> list[Step]:
+        at_ms = database_ms(self._db)
+        return make_plan(state, document, self._sealing, self._vendors, at_ms=at_ms, prune=prune)
+
+    def _carry_out(self, plan: Callable[[State], list[Step]]) -> Outcome:
+        def work() -> Outcome:
+            # Administrators one after another: each judges what is really there.
+            changes.lock(self._db)
+            state = load(self._db)
+            return self._execute(state, plan(state))
+
+        return transaction(self._db, work)
+
+    def _execute(self, state: State, steps: list[Step]) -> Outcome:
+        ids = {
+            (kind, identity): stored.id
+            for kind, objects in state.items()
+            for identity, stored in objects.items()
+        }
+        writer = Writer(self._db, self._sealing, ids)
+        refs: dict[str, list[str]] = {changes.CATALOG: [], changes.KEYS: []}
+        made = []
+        for step in steps:
+            object_id = self._write(writer, step)
+            log = changes.CATALOG if step.kind in CATALOG_KINDS else changes.KEYS
+            refs[log] += _refs(state, ids, step, object_id)
+            if step.kind == "key" and step.action == CREATE:
+                user, name = step.identity
+                secret = step.fields["secret"] if step.made_secret else None
+                made.append(MadeKey(object_id, user, name, secret))
+        for log, changed in refs.items():
+            if changed:
+                changes.bump(self._db, log, list(dict.fromkeys(changed)))
+        return Outcome(_changes(steps), made)
+
+    def _write(self, writer: Writer, step: Step) -> str:
+        before = after = None
+        if step.stored is None:
+            object_id = writer.insert(step.kind, step.identity, step.fields)
+            after = plain(step.kind, step.fields)
+        elif step.action == REMOVE:
+            object_id = step.stored.id
+            writer.delete(step.stored)
+            before = plain(step.kind, step.stored.fields)
+        else:
+            object_id = step.stored.id
+            writer.update(step.stored, step.fields)
+            old = {name: step.stored.fields[name] for name in step.fields}
+            before, after = plain(step.kind, old), plain(step.kind, step.fields)
+        name = "/".join(step.identity)
+        act = audit.Act(self._actor, step.action, step.kind, name, before, after)
+        audit.write(self._db, act)
+        return object_id
+
+
+def _subscriptions_of(state: State, owner: Stored) -> list[Stored]:
+    if owner.kind != "user":
+        return []
+    return [item for item in state["subscription"].values() if item.identity[:1] == owner.identity]
+
+
+def _refs(
+    state: State, ids: Mapping[tuple[str, Identity], str], step: Step, object_id: str
+) -> list[str]:
+    """What a change is logged as: gateways know plans and subscriptions by the ids of users."""
+    if step.kind == "subscription":
+        return [ids["user", step.identity[:1]]]
+    if step.kind == "plan":
+        # New subscriptions have steps of their own.
+        stored = state["subscription"].values()
+        return [item.row["user_id"] for item in stored if item.identity[1:] == step.identity]
+    return [object_id]
+
+
+def _changes(steps: list[Step]) -> list[Change]:
+    return [Change(step.kind, "/".join(step.identity), step.action) for step in steps]

@@ -1,0 +1,250 @@
+"""Reads the operator's document: TOML or JSON text into checked entries, or all its faults.
+
+No database here: whether names that an entry refers to exist is judged by plan.py. Values of
+secrets are in the entries but never in a fault.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from store.admin.kinds import KINDS
+from store.values.errors import Refused
+from store.values.texts import nearest
+
+ENV_PREFIX = "env:"
+FILE_PREFIX = "file:"
+BYTE_ORDER_MARK = "\ufeff"
+MAX_FILE_VALUE_BYTES = 65_536
+MAX_DOCUMENT_CHARS = 32 * 1024 * 1024
+
+Identity = tuple[str, ...]
+Resolve = Callable[[object], object]
+Place = Callable[[str], str]
+"""A field of an entry (with points for inner ones, "" for the entry) -> how a fault of it begins:
+`setup.toml:12: `, or nothing when it is not known."""
+Places = Callable[[str, int], Place]
+"""The same for the entry of a kind and number (from 0)."""
+
+
+def nowhere(_: str) -> str:
+    """The place of what stands in no file."""
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry: its identity (one name or two, as a key has) and the fields it gives.
+
+    `bad` are fields that it gives and that have a fault; `place` says where they were written.
+    """
+
+    kind: str
+    identity: Identity
+    fields: Mapping[str, Any] = field(repr=False)
+    bad: frozenset[str] = frozenset()
+    place: Place = field(default=nowhere, repr=False, compare=False)
+
+    def where(self, name: str = "") -> str:
+        """How a message about a field begins: `setup.toml:12: channel "main"`."""
+        return f"{self.place(name)}{label(self.kind, self.identity)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What parse_entry tells faults to: the list, and what and where an entry without name is."""
+
+    faults: list[str]
+    unnamed: str
+    place: Place = nowhere
+
+
+Document = list[Entry]
+"""Entries in the order of their kinds."""
+
+
+def label(kind: str, identity: Identity) -> str:
+    """How messages name an entry: `key "alice/laptop"`."""
+    return f'{kind} "{"/".join(identity)}"'
+
+
+def parse(text: str, environ: Mapping[str, str], folder: Path) -> Document:
+    """The entries of a document; Refused with every fault.
+
+    JSON when it begins with a brace, else TOML. A string `env:NAME` or `file:PATH` is read from
+    there, relative paths from `folder`; a file loses the line ends at its end.
+    """
+    entries, faults = read(text, resolver(environ, folder))
+    if faults:
+        raise Refused(faults)
+    return entries
+
+
+def read(
+    text: str, resolve: Resolve, places: Places = lambda kind, index: nowhere
+) -> tuple[Document, list[str]]:
+    """As `parse`: the entries as far as they can be read, and the faults, each at its place.
+
+    Refused when nothing can be read.
+    """
+    content = _load(text)
+    faults: list[str] = []
+    entries: Document = []
+    for section in content:
+        if section not in KINDS:
+            place = places(section, 0)("")
+            faults.append(f'{place}unknown section "{section}"{nearest(section, KINDS)}')
+    for kind in KINDS:
+        raw = content.get(kind, [])
+        if not isinstance(raw, list):
+            place = places(kind, 0)("")
+            faults.append(f'{place}section "{kind}" must be a list: write [[{kind}]]')
+            continue
+        for index, fields in enumerate(raw):
+            report = Report(faults, f"{kind} #{index + 1}", places(kind, index))
+            entry = parse_entry(kind, fields, report, resolve)
+            if entry is not None:
+                entries.append(entry)
+    _refuse_doubles(entries, faults)
+    return entries, faults
+
+
+def resolver(environ: Mapping[str, str], folder: Path) -> Resolve:
+    """What reads env: and file: strings, in lists and tables too; it raises ValueError."""
+    return lambda value: _resolve(value, environ, folder)
+
+
+def parse_entry(kind: str, raw: object, report: Report, resolve: Resolve) -> Entry | None:
+    """One entry from its document values; None and a fault when its identity is not usable."""
+    place, faults = report.place, report.faults
+    if not isinstance(raw, dict):
+        faults.append(f"{place('')}{report.unnamed} must be a table")
+        return None
+    spec = KINDS[kind]
+    known = {**spec.identity, **{name: item.type for name, item in spec.fields.items()}}
+    named = [raw.get(part) for part in spec.identity]
+    strings = all(isinstance(part, str) for part in named)
+    where = label(kind, tuple(map(str, named))) if strings else report.unnamed
+    values: dict[str, Any] = {}
+    for name, value in raw.items():
+        if name not in known:
+            hint = nearest(name, known)
+            faults.append(f'{place(name)}{where}: unknown field "{name}"{hint}')
+            continue
+        try:
+            values[name] = known[name].parse(resolve(value))
+        except ValueError as error:
+            at = place(_inner(name, value, str(error)))
+            faults.append(f"{at}{where}: {name}: {error}")
+    missing = [part for part in spec.identity if part not in raw]
+    faults.extend(f"{place('')}{where}: {part} is missing" for part in missing)
+    if not all(part in values for part in spec.identity):
+        return None
+    bad = frozenset(raw.keys() & spec.fields.keys() - values.keys())
+    identity = tuple(values.pop(part) for part in spec.identity)
+    return Entry(kind, identity, values, bad, place)
+
+
+def _inner(name: str, value: object, fault: str) -> str:
+    """The field that a fault is about: of a table perhaps an inner one, which it names."""
+    if isinstance(value, dict):
+        for key in value:
+            if fault.startswith((f"{key}: ", f'entry "{key}" ')) or f'field "{key}"' in fault:
+                return f"{name}.{key}"
+    return name
+
+
+# what tomllib says of a doubled key or table
+_DOUBLED = re.compile(
+    r"Cannot (?:overwrite a value|declare .* twice)"
+    r" \(at (?:line (\d+), column \d+|end of document)\)"
+)
+
+
+def is_json(text: str) -> bool:
+    """Whether a document is JSON: TOML cannot begin with a brace."""
+    return text.lstrip(f"{BYTE_ORDER_MARK} \t\r\n").startswith("{")
+
+
+def _load(text: str) -> dict[str, Any]:
+    if len(text) > MAX_DOCUMENT_CHARS:
+        raise Refused([f"the document has more than {MAX_DOCUMENT_CHARS} characters"])
+    try:
+        if is_json(text):
+            content: dict[str, Any] = json.loads(
+                text.lstrip(BYTE_ORDER_MARK),
+                parse_float=Decimal,
+                object_pairs_hook=_without_doubles,
+            )
+            return content
+        return tomllib.loads(text.lstrip(BYTE_ORDER_MARK), parse_float=Decimal)
+    except tomllib.TOMLDecodeError as error:
+        raise Refused([_toml_fault(text, str(error))]) from None
+    except (ValueError, RecursionError, ArithmeticError) as error:
+        raise Refused([f"the document is not JSON: {error}"]) from None
+
+
+def _toml_fault(text: str, message: str) -> str:
+    found = _DOUBLED.match(message)
+    if found is not None:
+        number = int(found[1] or text.rstrip().count("\n") + 1)
+        key, equals, _ = text.split("\n")[number - 1].partition("=")
+        if equals:
+            return f'line {number}: the key "{key.strip()}" is there twice'
+        if message.startswith("Cannot declare"):
+            return f"line {number}: the table {key.strip()} is there twice"
+    return f"the document is not TOML: {message}"
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        names = [name for name, _ in pairs]
+        double = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f'the name "{double}" is there twice in one object')
+    return content
+
+
+def _refuse_doubles(entries: Document, faults: list[str]) -> None:
+    seen = set()
+    for entry in entries:
+        key = (entry.kind, entry.identity)
+        if key in seen:
+            faults.append(f"{entry.where()} is there more than once")
+        seen.add(key)
+
+
+def _resolve(value: object, environ: Mapping[str, str], folder: Path) -> object:
+    if isinstance(value, list):
+        return [_resolve(element, environ, folder) for element in value]
+    if isinstance(value, dict):
+        return {name: _resolve(element, environ, folder) for name, element in value.items()}
+    if not isinstance(value, str):
+        return value
+    if value.startswith(ENV_PREFIX):
+        name = value.removeprefix(ENV_PREFIX)
+        if name not in environ:
+            raise ValueError(f"the environment has no variable {name}")
+        return environ[name]
+    if value.startswith(FILE_PREFIX):
+        return _file_value(folder / value.removeprefix(FILE_PREFIX))
+    return value
+
+
+def _file_value(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_VALUE_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"the file {path} cannot be read: {error.strerror}") from None
+    if len(content) > MAX_FILE_VALUE_BYTES:
+        raise ValueError(f"the file {path} has more than {MAX_FILE_VALUE_BYTES} bytes")
+    try:
+        return content.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise ValueError(f"the file {path} is not UTF-8") from None

@@ -1,0 +1,242 @@
+"""The kinds of the operator's document and their fields: one table that everything reads.
+
+parse, plan, single edits, lists and export go by it. A field added here needs a column (a
+migration) and a line in objects.py. Not here: what needs the store or other entries.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from store.db.audit import masked
+from store.values.fields import (
+    BASE_URL,
+    CA_FILE,
+    MODEL_NAME,
+    MODEL_OR_ALL,
+    NAME,
+    NETWORK,
+    PASSWORD,
+    PROXY,
+    SECRET,
+    UPSTREAM_KEY,
+    Boolean,
+    Choice,
+    FieldType,
+    HeaderMap,
+    Instant,
+    Integer,
+    ListOf,
+    ModelMap,
+    Number,
+    Optional,
+    PriceTable,
+)
+from store.values.pricing import format_money, format_multiplier, parse_money, parse_multiplier
+from store.values.windows import NEVER, WINDOWS
+
+FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
+ROLES = ("member", "admin")
+SPEND_ORDERS = ("plan_first", "wallet_first", "plan_only", "wallet_only")
+LIMIT_WINDOWS = (NEVER, *WINDOWS)
+DEFAULT_GROUP = "default"
+PPM_PER_ONE = 1_000_000
+MAX_TOKENS = 10**9
+MAX_LIMIT = 10**12
+MAX_PRIORITY = 1_000_000
+MAX_WEIGHT = 1_000_000
+DEFAULT_DAYS = 30
+MAX_DAYS = 36_500
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED = _Required()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field: its type, what it means, what a new entry takes when it is missing, and whether it
+    is secret.
+
+    A default of None that the type does not take is replaced by plan.py when the entry is made;
+    `missing` says by what, or what None means. `once`: only read when the entry is made, and shown
+    by no list or export.
+    """
+
+    type: FieldType
+    meaning: str
+    default: Any = REQUIRED
+    missing: str = "not set"
+    secret: bool = False
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One section of the document: what it is, the fields that are its identity, the others."""
+
+    about: str
+    identity: Mapping[str, FieldType]
+    fields: Mapping[str, Field]
+
+
+def _parse_quota(text: str) -> int:
+    nanos = parse_money(text)
+    if nanos == 0:
+        raise ValueError("must be more than 0")
+    return nanos
+
+
+_MONEY = Number(parse_money, format_money)
+_MULTIPLIER = Number(parse_multiplier, format_multiplier)
+_TOKENS = Optional(Integer(1, MAX_TOKENS))
+_NUMBER = Integer(0, MAX_LIMIT)
+_LIMITS = {
+    "rpm": Field(_NUMBER, "Requests in a minute; 0: no limit.", 0),
+    "tpm": Field(_NUMBER, "Tokens in a minute; 0: no limit.", 0),
+    "concurrency": Field(_NUMBER, "Calls that run at once; 0: no limit.", 0),
+}
+_KEY_LIMITS = {
+    "key_rpm": Field(_NUMBER, "`rpm` of each of its upstream keys.", 0),
+    "key_tpm": Field(_NUMBER, "`tpm` of each of its upstream keys.", 0),
+    "key_concurrency": Field(_NUMBER, "`concurrency` of each of its upstream keys.", 0),
+}
+_ENABLED = {"enabled": Field(Boolean(), "false: it is there and not used.", True)}
+
+# In the order in which entries are made: what is referred to comes first.
+KINDS: Mapping[str, Kind] = {
+    "model": Kind(
+        "A model by the name that clients ask for, and what it costs.",
+        {"name": MODEL_NAME},
+        {
+            "context_tokens": Field(
+                _TOKENS, "Its context; bounds the input that is charged.", None
+            ),
+            "max_output_tokens": Field(
+                _TOKENS, "Its output; held for a call that names no bound.", None
+            ),
+            "price": Field(
+                PriceTable(),
+                'Per million tokens, `call` for each call. `"0"` is free. `input` and `output` are'
+                " needed; `cache_read`, `cache_write` default to `input`, `cache_write_1h` to"
+                " `cache_write`, `reasoning` to `output`, `call` to 0.",
+            ),
+            **_ENABLED,
+        },
+    ),
+    "group": Kind(
+        "What keys may do: which models, by which entries, at which multiple of the price.",
+        {"name": NAME},
+        {
+            "multiplier": Field(_MULTIPLIER, "Of the price; at most 6 decimals.", PPM_PER_ONE),
+            "models": Field(ListOf(MODEL_OR_ALL), "The models that its keys may ask for.", ["*"]),
+            "entries": Field(
+                ListOf(Choice(FAMILIES)), "Families that its keys may speak.", list(FAMILIES)
+            ),
+            **_LIMITS,
+            **_ENABLED,
+        },
+    ),
+    "channel": Kind(
+        "A way to an upstream: an account at a vendor, or a server of your own (vendors.md).",
+        {"name": NAME},
+        {
+            "vendor": Field(NAME, "A row of vendors.md."),
+            "family": Field(Choice(FAMILIES), "What the upstream speaks."),
+            "base_url": Field(BASE_URL, "Where it is asked."),
+            "keys": Field(
+                ListOf(UPSTREAM_KEY),
+                "The vendor's keys, used in turn, each with a health of its own. Without one no"
+                " credential is sent.",
+                [],
+                secret=True,
+            ),
+            "groups": Field(ListOf(NAME), "Whose keys may use it.", [DEFAULT_GROUP]),
+            "models": Field(ModelMap(), "Which models it serves, and their names there.", {}),
+            "priority": Field(Integer(-MAX_PRIORITY, MAX_PRIORITY), "Higher is asked first.", 0),
+            "weight": Field(Integer(1, MAX_WEIGHT), "Its share among channels of one priority.", 1),
+            **_LIMITS,
+            **_KEY_LIMITS,
+            "extra_headers": Field(HeaderMap(), "Headers it sends besides.", {}, secret=True),
+            "proxy": Field(
+                Optional(PROXY), "The proxy by which it goes out.", None, "directly", secret=True
+            ),
+            "ca_file": Field(
+                Optional(CA_FILE), "The only certificates it trusts.", None, "the system's"
+            ),
+            **_ENABLED,
+            "draining": Field(Boolean(), "true: no new calls, those that run go on.", False),
+        },
+    ),
+    "user": Kind(
+        "A person or program with a wallet.",
+        {"name": NAME},
+        {
+            "role": Field(Choice(ROLES), "What it may do in the Hub.", "member"),
+            "balance": Field(_MONEY, "Credited once, when the user is made.", 0, once=True),
+            "password": Field(
+                Optional(PASSWORD), "To sign in to the Hub.", None, "no sign-in", secret=True
+            ),
+            "order": Field(
+                Choice(SPEND_ORDERS), "Who pays first, plan or wallet (money.md).", "plan_first"
+            ),
+            **_LIMITS,
+            **_ENABLED,
+        },
+    ),
+    "plan": Kind(
+        "A quota of money for each day, week or month.",
+        {"name": NAME},
+        {
+            "quota": Field(Number(_parse_quota, format_money), "Money for each window, above 0."),
+            "window": Field(Choice(WINDOWS), "Turns at midnight UTC, a week on Monday."),
+            "days": Field(Integer(1, MAX_DAYS), "How long a subscription lasts.", DEFAULT_DAYS),
+            **_ENABLED,
+        },
+    ),
+    "subscription": Kind(
+        "A plan of a user.",
+        {"user": NAME, "plan": NAME},
+        {
+            "starts_at": Field(Instant(), "When it begins.", None, "now"),
+            "expires_at": Field(Instant(), "When it ends.", None, "`days` of the plan later"),
+            **_ENABLED,
+        },
+    ),
+    "key": Kind(
+        "An API key of a user.",
+        {"user": NAME, "name": NAME},
+        {
+            "group": Field(NAME, "What it may do.", DEFAULT_GROUP),
+            "secret": Field(
+                SECRET,
+                "What the client sends; given to move a key from elsewhere.",
+                None,
+                "made, and printed once",
+                secret=True,
+            ),
+            "expires_at": Field(Optional(Instant()), "When it stops working.", None, "never"),
+            "models": Field(ListOf(MODEL_NAME), "Only these of its group's.", []),
+            "networks": Field(ListOf(NETWORK), "Only from these addresses.", []),
+            "limit": Field(Optional(_MONEY), "What it may spend in a window.", None, "no limit"),
+            "limit_window": Field(Choice(LIMIT_WINDOWS), "When the count begins anew.", NEVER),
+            **_LIMITS,
+            **_ENABLED,
+        },
+    ),
+}
+
+
+def plain(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Kept fields as document values, in the table's order, with every secret masked."""
+    shown = masked(fields) or {}
+    specs = KINDS[kind].fields
+    return {
+        name: shown[name] if spec.secret else spec.type.plain(shown[name])
+        for name, spec in specs.items()
+        if name in shown
+    }

@@ -1,0 +1,339 @@
+"""Administered objects as document fields: from rows, and back into rows.
+
+`load` reads everything, `insert`, `update` and `delete` write one object; all inside a
+transaction that the caller opened. What may be written is judged before, in plan.py.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import peewee
+
+from store.admin.document import Identity
+from store.admin.kinds import KINDS
+from store.catalog import keys
+from store.catalog.keys_aside import forget_keys
+from store.db import tables
+from store.db.database import database_ms
+from store.values.cipher import Cipher
+from store.values.errors import NotFound, Refused
+from store.values.fields import Sealed
+from store.values.ids import new_ulid
+from store.values.passwords import hash_password, verify_password
+from store.values.pricing import PRICE_NAMES
+from store.values.sealed_fields import same_headers, same_proxy, seal_headers, seal_proxy
+from store.values.texts import nearest
+
+OPENING_REASON = "opening balance"
+
+TABLES: Mapping[str, type[tables.Row]] = {
+    "model": tables.Model,
+    "group": tables.Group,
+    "channel": tables.Channel,
+    "user": tables.User,
+    "plan": tables.Plan,
+    "subscription": tables.Subscription,
+    "key": tables.ApiKey,
+}
+# Fields whose column has another name; not listed and not special: the same name.
+COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "model": {},
+    "group": {"multiplier": "multiplier_ppm"},
+    "channel": {},
+    "user": {"order": "spend_order", "password": "password_hash"},
+    "plan": {},
+    "subscription": {"starts_at": "starts_ms", "expires_at": "expires_ms"},
+    "key": {"expires_at": "expires_ms", "limit": "limit_nanos"},
+}
+TIMED = frozenset({"model", "user", "plan", "subscription", "key"})
+"""Kinds whose rows say when they were made."""
+# Fields that live in other tables, or that are translated.
+SPECIAL = frozenset(
+    {"price", "keys", "balance", "secret", "group", "enabled", "extra_headers", "proxy"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One object of the store: its id, its fields and its row.
+
+    Of secrets the fields hold what they can be compared by: fingerprints (`keys`), digests
+    (`secret`), the hash (`password`), sealed values (`extra_headers`, `proxy`).
+    """
+
+    kind: str
+    id: str
+    identity: Identity
+    fields: Mapping[str, Any] = field(repr=False)
+    row: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def revoked(self) -> bool:
+        """True for a key that was ended for good."""
+        return self.row.get("revoked_ms") is not None
+
+
+State = dict[str, dict[Identity, Stored]]
+"""All objects by kind and identity."""
+
+
+class Sealing:
+    """The secrets of the installation, and what is made or compared with them."""
+
+    def __init__(self, cipher: Cipher, peppers: list[str]) -> None:
+        self.cipher = cipher
+        self.peppers = peppers
+        self._hashes: dict[str, str] = {}
+        self._verified: dict[tuple[str, str], bool] = {}
+
+    def password_hash(self, password: str | None) -> str | None:
+        """The hash of a password; the same one each time, since a plan may be made twice."""
+        if password is None:
+            return None
+        if password not in self._hashes:
+            self._hashes[password] = hash_password(password)
+        return self._hashes[password]
+
+    def same(self, name: str, stored: Any, given: Any) -> bool:
+        """True when a given value of a field is the stored one; knows how secrets compare."""
+        if name == "keys":
+            recognise = self.cipher.recognises
+            return len(stored) == len(given) and all(map(recognise, stored, given))
+        if name == "extra_headers":
+            return same_headers(self.cipher, stored, given)
+        if name == "proxy":
+            return same_proxy(self.cipher, stored, given)
+        if name == "secret":
+            return any(mark in stored for mark in keys.digests(given, self.peppers))
+        if name == "password" and stored is not None and given is not None:
+            pair = (stored, given)
+            if pair not in self._verified:
+                self._verified[pair] = verify_password(*pair)
+            return self._verified[pair]
+        return bool(stored == given)
+
+
+def load(db: peewee.Database) -> State:
+    """Every object of every kind."""
+    extras = _Extras(db)
+    state: State = {}
+    for kind in KINDS:
+        stored = (_stored(kind, row, extras) for row in _rows(db, TABLES[kind]))
+        state[kind] = {item.identity: item for item in stored}
+    return state
+
+
+def find(state: State, kind: str, name: str) -> Stored:
+    """The object of that name; one whose identity has two parts as FIRST/LAST or by its id.
+
+    NotFound; Refused when several are written like that, since names may hold slashes.
+    """
+    two_parts = len(KINDS[kind].identity) > 1
+    found = [
+        stored
+        for stored in state[kind].values()
+        if "/".join(stored.identity) == name or (two_parts and stored.id == name)
+    ]
+    if len(found) > 1:
+        raise Refused([f'several {kind}s are called "{name}"; use the id'])
+    if found:
+        return found[0]
+    hint = nearest(name, ("/".join(identity) for identity in state[kind]))
+    if two_parts and "/" not in name and not hint:
+        hint = f"; write {'/'.join(KINDS[kind].identity).upper()} or an id"
+    raise NotFound(f'there is no {kind} "{name}"{hint}')
+
+
+def _rows(db: peewee.Database, table: Any, *order: Any) -> Iterator[dict[str, Any]]:
+    return iter(table.select().order_by(*order).bind(db).dicts())
+
+
+class _Extras:
+    """What belongs to objects but has tables of its own, by the id of the object."""
+
+    def __init__(self, db: peewee.Database) -> None:
+        self.prices: dict[str, dict[str, int]] = {}
+        for row in _rows(db, tables.Price, tables.Price.effective_ms):
+            given = {name: row[name] for name in PRICE_NAMES if row[name] is not None}
+            self.prices[row["model_id"]] = given
+        self.fingerprints: dict[str, list[str]] = {}
+        for row in _rows(db, tables.ChannelKey, tables.ChannelKey.position):
+            self.fingerprints.setdefault(row["channel_id"], []).append(row["fingerprint"])
+        self.digests: dict[str, set[bytes]] = {}
+        for row in _rows(db, tables.KeySecret):
+            self.digests.setdefault(row["key_id"], set()).add(bytes(row["digest"]))
+        self.users = {row["id"]: row["name"] for row in _rows(db, tables.User)}
+        self.groups = {row["id"]: row["name"] for row in _rows(db, tables.Group)}
+        self.plans = {row["id"]: row["name"] for row in _rows(db, tables.Plan)}
+
+
+def _stored(kind: str, row: dict[str, Any], extras: _Extras) -> Stored:
+    object_id = row["id"]
+    fields: dict[str, Any] = {}
+    for name, spec in KINDS[kind].fields.items():
+        if name not in SPECIAL:
+            fields[name] = row[COLUMNS[kind].get(name, name)]
+        elif spec.once:
+            continue
+        elif name == "enabled":
+            fields[name] = row["enabled"] if kind == "channel" else not row["disabled"]
+        elif name == "price":
+            fields[name] = extras.prices.get(object_id, {})
+        elif name == "keys":
+            fields[name] = extras.fingerprints.get(object_id, [])
+        elif name == "extra_headers":
+            fields[name] = {n: Sealed(token) for n, token in (row[name] or {}).items()}
+        elif name == "proxy":
+            fields[name] = row[name]
+        elif name == "secret":
+            fields[name] = frozenset(extras.digests.get(object_id, ()))
+        elif name == "group":
+            fields[name] = extras.groups.get(row["group_id"], "")
+    return Stored(kind, object_id, _identity(kind, row, extras), fields, row)
+
+
+def _identity(kind: str, row: dict[str, Any], extras: _Extras) -> Identity:
+    if kind == "key":
+        return extras.users.get(row["user_id"], ""), row["name"]
+    if kind == "subscription":
+        return extras.users.get(row["user_id"], ""), extras.plans.get(row["plan_id"], "")
+    return (row["name"],)
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Writes objects in one transaction; `ids` finds what they refer to."""
+
+    db: peewee.Database
+    sealing: Sealing
+    ids: dict[tuple[str, Identity], str]
+
+    def insert(self, kind: str, identity: Identity, fields: Mapping[str, Any]) -> str:
+        """Make an object with these fields (all of them); its id."""
+        object_id = new_ulid()
+        self.ids[kind, identity] = object_id
+        row = {"id": object_id, **self._named(kind, identity), **self._columns(kind, fields)}
+        if kind in TIMED:
+            row["created_ms"] = database_ms(self.db)
+        if kind == "key":
+            row |= keys.shown_parts(fields["secret"])
+        TABLES[kind].insert(row).execute(self.db)
+        if kind == "user":
+            self._open_wallet(object_id, fields["balance"])
+        self._write_extras(object_id, fields, new=True)
+        return object_id
+
+    def update(self, stored: Stored, fields: Mapping[str, Any]) -> None:
+        """Change these fields of an object."""
+        columns = self._columns(stored.kind, fields)
+        if columns:
+            table: Any = TABLES[stored.kind]
+            table.update(**columns).where(table.id == stored.id).execute(self.db)
+        self._write_extras(stored.id, fields, new=False)
+
+    def delete(self, stored: Stored) -> None:
+        """Remove an object and what is its own; a wallet and its ledger stay for good."""
+        if stored.kind == "user":
+            owned = tables.ApiKey.select().where(tables.ApiKey.user_id == stored.id)
+            for row in list(owned.bind(self.db)):
+                self._delete_key(row.id)
+        if stored.kind == "key":
+            self._delete_key(stored.id)
+            return
+        if stored.kind == "model":
+            tables.Price.delete().where(tables.Price.model_id == stored.id).execute(self.db)
+        if stored.kind == "channel":
+            self._delete_channel_keys(stored.id)
+            forget_keys(self.db, stored.id)
+        table: Any = TABLES[stored.kind]
+        table.delete().where(table.id == stored.id).execute(self.db)
+
+    def _named(self, kind: str, identity: Identity) -> dict[str, str]:
+        """The columns of an identity."""
+        if kind == "subscription":
+            user, plan = identity
+            return {"user_id": self.ids["user", (user,)], "plan_id": self.ids["plan", (plan,)]}
+        if kind == "key":
+            user, name = identity
+            return {"user_id": self.ids["user", (user,)], "name": name}
+        return {"name": identity[-1]}
+
+    def _columns(self, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        columns = {
+            COLUMNS[kind].get(name, name): value
+            for name, value in fields.items()
+            if name not in SPECIAL
+        }
+        if "enabled" in fields and kind == "channel":
+            columns["enabled"] = fields["enabled"]
+        elif "enabled" in fields:
+            columns["disabled"] = not fields["enabled"]
+        if "extra_headers" in fields:
+            columns["extra_headers"] = seal_headers(self.sealing.cipher, fields["extra_headers"])
+        if "proxy" in fields:
+            columns["proxy"] = seal_proxy(self.sealing.cipher, fields["proxy"])
+        if "group" in fields:
+            columns["group_id"] = self.ids["group", (fields["group"],)]
+        return columns
+
+    def _write_extras(self, object_id: str, fields: Mapping[str, Any], *, new: bool) -> None:
+        if "price" in fields:
+            self._add_price(object_id, fields["price"])
+        if "keys" in fields:
+            self._write_channel_keys(object_id, fields["keys"])
+        if "secret" in fields:
+            write = keys.add_secret if new else keys.replace_secret
+            write(self.db, object_id, fields["secret"], self.sealing.peppers)
+
+    def _add_price(self, model_id: str, price: Mapping[str, int]) -> None:
+        newest = (
+            tables.Price.select(tables.Price.effective_ms)
+            .where(tables.Price.model_id == model_id)
+            .order_by(tables.Price.effective_ms.desc())
+        )
+        last = newest.bind(self.db).tuples().first()
+        # Never the time of an older row: two changes can fall into one millisecond.
+        effective_ms = max(database_ms(self.db), last[0] + 1 if last else 0)
+        row = {"model_id": model_id, "effective_ms": effective_ms, "call": 0, **price}
+        tables.Price.insert(row).execute(self.db)
+
+    def _write_channel_keys(self, channel_id: str, upstream_keys: list[str]) -> None:
+        self._delete_channel_keys(channel_id)
+        cipher = self.sealing.cipher
+        # Another key has nothing against it.
+        marks = [cipher.fingerprint(key) for key in upstream_keys]
+        forget_keys(self.db, channel_id, marks)
+        for position, (key, mark) in enumerate(zip(upstream_keys, marks, strict=True)):
+            row = {
+                "id": new_ulid(),
+                "channel_id": channel_id,
+                "position": position,
+                "cipher": cipher.encrypt(key),
+                "fingerprint": mark,
+            }
+            tables.ChannelKey.insert(row).execute(self.db)
+
+    def _delete_channel_keys(self, channel_id: str) -> None:
+        own = tables.ChannelKey.channel_id == channel_id
+        tables.ChannelKey.delete().where(own).execute(self.db)
+
+    def _delete_key(self, key_id: str) -> None:
+        tables.KeySecret.delete().where(tables.KeySecret.key_id == key_id).execute(self.db)
+        tables.ApiKey.delete().where(tables.ApiKey.id == key_id).execute(self.db)
+
+    def _open_wallet(self, user_id: str, balance: int) -> None:
+        tables.Wallet.insert({"user_id": user_id, "balance": balance}).execute(self.db)
+        if balance == 0:
+            return
+        line = {
+            "id": new_ulid(),
+            "user_id": user_id,
+            "kind": "credit",
+            "amount": balance,
+            "balance_after": balance,
+            "idempotency_id": f"opening:{user_id}",
+            "reason": OPENING_REASON,
+            "at_ms": database_ms(self.db),
+        }
+        tables.LedgerLine.insert(line).execute(self.db)

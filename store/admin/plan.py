@@ -1,0 +1,269 @@
+"""What a document would change: compares it with the store and judges every reference.
+
+Pure: no database, nothing is written. `apply.py` loads the state and carries a plan out.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from store.admin.document import Document, Entry, Identity, label
+from store.admin.kinds import KINDS, REQUIRED
+from store.admin.objects import Sealing, State, Stored
+from store.catalog.keys import digests, make_secret
+from store.values.errors import Refused
+from store.values.fields import MAX_INSTANT_MS
+from store.values.texts import nearest
+
+CREATE = "create"
+UPDATE = "update"
+REMOVE = "remove"
+
+DAY_MS = 24 * 3600 * 1000
+
+Vendors = Mapping[str, frozenset[str]]
+"""Vendor name -> the families its upstreams speak."""
+Final = dict[tuple[str, Identity], Mapping[str, Any]]
+"""The fields of every object, by kind and identity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change: `fields` is what is written (a new object: all of them), stored what was."""
+
+    action: str
+    kind: str
+    identity: Identity
+    stored: Stored | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    made_secret: bool = False
+    entry: Entry | None = None
+
+    def where(self, name: str = "") -> str:
+        """How a fault of a field begins."""
+        return self.entry.where(name) if self.entry else label(self.kind, self.identity)
+
+    @property
+    def bad(self) -> frozenset[str]:
+        """Fields that have a fault already."""
+        return self.entry.bad if self.entry else frozenset()
+
+
+def make_plan(
+    state: State,
+    document: Document,
+    sealing: Sealing,
+    vendors: Vendors,
+    *,
+    at_ms: int,
+    prune: bool = False,
+) -> list[Step]:
+    """The steps from the state to what the document says, removals first; Refused with all faults.
+
+    `prune`: what the document does not name goes, except revoked keys of users that stay. `at_ms`:
+    now, when new subscriptions start that do not say when.
+    """
+    faults: list[str] = []
+    steps = _removals(state, document) if prune else []
+    for entry in document:
+        step = _step(state[entry.kind].get(entry.identity), entry, sealing, faults)
+        if step is not None:
+            steps.append(step)
+    final = final_fields(state, steps)
+    steps = [_timed(step, final, at_ms, faults) for step in steps]
+    judge(state, steps, vendors, faults)
+    _judge_secrets(state, steps, sealing, faults)
+    if faults:
+        raise Refused(faults)
+    return steps
+
+
+def judge(state: State, steps: list[Step], vendors: Vendors, faults: list[str]) -> None:
+    """Add a fault for every reference that the steps would leave or make dangling."""
+    final = final_fields(state, steps)
+    removed = {(step.kind, step.identity) for step in steps if step.action == REMOVE}
+    touched = {(step.kind, step.identity): step for step in steps if step.action != REMOVE}
+    names: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for kind, identity in final:
+        names[kind].append(identity[-1])
+    for (kind, identity), fields in final.items():
+        step = touched.get((kind, identity))
+        for where, target, name in _references(kind, identity, fields):
+            goal = (target, (name,))
+            if goal in final:
+                continue
+            if goal in removed:
+                user = label(kind, identity)
+                faults.append(f"{label(*goal)} cannot be removed: {user} refers to it")
+            elif step is not None and where not in step.bad:
+                hint = nearest(name, names[target])
+                faults.append(f'{step.where(where)}: {where}: there is no {target} "{name}"{hint}')
+    for step in touched.values():
+        if step.kind == "channel":
+            _judge_vendor(step, final[step.kind, step.identity], vendors, faults)
+
+
+def _removals(state: State, document: Document) -> list[Step]:
+    named = {(entry.kind, entry.identity) for entry in document}
+    return [
+        Step(REMOVE, kind, identity, stored)
+        for kind in reversed(list(KINDS))
+        for identity, stored in state[kind].items()
+        if (kind, identity) not in named and not stored.revoked
+    ]
+
+
+def _step(stored: Stored | None, entry: Entry, sealing: Sealing, faults: list[str]) -> Step | None:
+    if stored is None:
+        return _creation(entry, sealing, faults)
+    if stored.revoked:
+        # Revoking is for good; a document that still names the key does not bring it back.
+        return None
+    given = {name: value for name, value in entry.fields.items() if not _once(entry.kind, name)}
+    if "price" in given:
+        given["price"] = _merged_price(stored.fields["price"], given["price"])
+        _judge_price(entry, given["price"], faults)
+    changed = {
+        name: value
+        for name, value in given.items()
+        if not sealing.same(name, stored.fields[name], value)
+    }
+    if not changed:
+        return None
+    _seal_password(changed, sealing)
+    return Step(UPDATE, entry.kind, entry.identity, stored, changed, entry=entry)
+
+
+def _creation(entry: Entry, sealing: Sealing, faults: list[str]) -> Step:
+    fields: dict[str, Any] = {}
+    for name, spec in KINDS[entry.kind].fields.items():
+        if name in entry.fields:
+            fields[name] = entry.fields[name]
+        elif spec.default is not REQUIRED:
+            fields[name] = spec.default
+        elif name not in entry.bad:
+            faults.append(f"{entry.where()}: {name} is missing")
+    if "price" in fields:
+        fields["price"] = _merged_price({}, fields["price"])
+        _judge_price(entry, fields["price"], faults)
+    _seal_password(fields, sealing)
+    made = entry.kind == "key" and fields["secret"] is None
+    if made:
+        fields["secret"] = make_secret()
+    return Step(CREATE, entry.kind, entry.identity, None, fields, made, entry)
+
+
+def _timed(step: Step, final: Final, at_ms: int, faults: list[str]) -> Step:
+    """The step of a subscription with both its times, which are judged; others as they are."""
+    if step.kind != "subscription" or step.action == REMOVE:
+        return step
+    key = (step.kind, step.identity)
+    starts_ms, expires_ms = final[key]["starts_at"], final[key]["expires_at"]
+    plan = final.get(("plan", step.identity[1:]))
+    if starts_ms is None:
+        starts_ms = at_ms
+    if expires_ms is None and plan is not None:
+        # For good: what the plan says later is for later subscriptions.
+        expires_ms = starts_ms + plan["days"] * DAY_MS
+    if expires_ms is None:
+        return step  # There is no such plan, which is a fault of its own.
+    if expires_ms <= starts_ms:
+        faults.append(f"{step.where('expires_at')}: expires_at: must be later than starts_at")
+    if expires_ms > MAX_INSTANT_MS:
+        where = step.where("expires_at")
+        faults.append(f"{where}: expires_at: would lie beyond the year 9999; give it")
+    if step.action != CREATE:
+        return step
+    return replace(step, fields={**step.fields, "starts_at": starts_ms, "expires_at": expires_ms})
+
+
+def _once(kind: str, name: str) -> bool:
+    return KINDS[kind].fields[name].once
+
+
+def _merged_price(stored: Mapping[str, int], given: Mapping[str, int | None]) -> dict[str, int]:
+    merged = {"call": 0, **stored, **given}
+    return {name: nanos for name, nanos in merged.items() if nanos is not None}
+
+
+def _judge_price(entry: Entry, price: Mapping[str, int], faults: list[str]) -> None:
+    missing = [name for name in ("input", "output") if name not in price]
+    where = entry.where("price")
+    faults.extend(f"{where}: price: {name} is missing" for name in missing)
+
+
+def _seal_password(fields: dict[str, Any], sealing: Sealing) -> None:
+    if "password" in fields:
+        fields["password"] = sealing.password_hash(fields["password"])
+
+
+def final_fields(state: State, steps: list[Step]) -> Final:
+    """The fields of every object as the steps would leave them; revoked keys refer to nothing."""
+    final: Final = {
+        (kind, identity): stored.fields
+        for kind, objects in state.items()
+        for identity, stored in objects.items()
+        if not stored.revoked
+    }
+    for step in steps:
+        key = (step.kind, step.identity)
+        if step.action == REMOVE:
+            final.pop(key, None)
+        else:
+            final[key] = {**final.get(key, {}), **step.fields}
+    return final
+
+
+def _references(
+    kind: str, identity: Identity, fields: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    """(field, kind, name) of everything an object refers to."""
+    if kind == "key":
+        yield "user", "user", identity[0]
+        yield "group", "group", fields["group"]
+    if kind == "subscription":
+        user, plan = identity
+        yield "user", "user", user
+        yield "plan", "plan", plan
+    if kind == "channel":
+        for group in fields["groups"]:
+            yield "groups", "group", group
+    if kind in ("channel", "group", "key"):
+        for model in fields["models"]:
+            if model != "*":
+                yield "models", "model", model
+
+
+def _judge_vendor(
+    step: Step, fields: Mapping[str, Any], vendors: Vendors, faults: list[str]
+) -> None:
+    vendor, family = fields.get("vendor"), fields.get("family")
+    if vendor is None or family is None:
+        # Missing in a new channel, which is a fault already.
+        return
+    if vendor not in vendors:
+        known = ", ".join(vendors)
+        hint = nearest(vendor, vendors)
+        where = step.where("vendor")
+        faults.append(f'{where}: vendor: there is no vendor "{vendor}" (known: {known}){hint}')
+    elif family not in vendors[vendor]:
+        spoken = ", ".join(sorted(vendors[vendor]))
+        where = step.where("family")
+        faults.append(f"{where}: family: channels of vendor {vendor} speak {spoken}, not {family}")
+
+
+def _judge_secrets(state: State, steps: list[Step], sealing: Sealing, faults: list[str]) -> None:
+    removed = {step.identity for step in steps if step.kind == "key" and step.action == REMOVE}
+    owners = {
+        mark: identity
+        for identity, stored in state["key"].items()
+        if identity not in removed
+        for mark in stored.fields["secret"]
+    }
+    for step in steps:
+        if step.kind != "key" or "secret" not in step.fields:
+            continue
+        marks = digests(step.fields["secret"], sealing.peppers)
+        if any(owners.get(mark, step.identity) != step.identity for mark in marks):
+            faults.append(f"{step.where('secret')}: secret: it is in use by another key")
+        owners |= dict.fromkeys(marks, step.identity)

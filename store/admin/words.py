@@ -1,0 +1,79 @@
+"""Single edits: words of the command line (`field=value`) as an entry of the document.
+
+Pure but for env: and file: values. Only apply.py needs it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from store.admin.document import Entry, Report, label, parse_entry, resolver
+from store.admin.kinds import KINDS
+from store.admin.objects import Stored
+from store.values.errors import Refused
+from store.values.fields import HeaderMap, ModelMap, PriceTable
+
+
+def entry_from_words(
+    kind: str, words: Mapping[str, str], stored: Stored | None, environ: Mapping[str, str]
+) -> Entry:
+    """An entry with the fields that the words give; Refused with all faults.
+
+    `stored`: the object they change, whose identity the entry takes; None for a new one, then
+    the words hold the identity. `price.input=2` and `models.PUBLIC=UPSTREAM` reach inside.
+    """
+    raw: dict[str, Any] = {}
+    faults: list[str] = []
+    for name, text in words.items():
+        if stored is not None and name in KINDS[kind].identity:
+            faults.append(f"{name} cannot be changed: it is the identity of a {kind}")
+            continue
+        if stored is not None and name in KINDS[kind].fields and KINDS[kind].fields[name].once:
+            cure = "money is moved with: ./sluice wallet credit"
+            where = label(kind, stored.identity)
+            faults.append(f"{where}: {name} counts only when a {kind} is made; {cure}")
+            continue
+        _take_word(kind, raw, (name, text), stored)
+    if stored is not None:
+        raw |= zip(KINDS[kind].identity, stored.identity, strict=True)
+    report = Report(faults, f"{kind} without a name")
+    entry = parse_entry(kind, raw, report, resolver(environ, Path()))
+    if faults or entry is None:
+        raise Refused(faults)
+    return entry
+
+
+def named(kind: str, name: str, words: Mapping[str, str]) -> dict[str, str]:
+    """The words of a new object with its identity, whose last part is `name`.
+
+    Of two parts the first is among the words, or the name is written FIRST/LAST.
+    """
+    identity = list(KINDS[kind].identity)
+    parts = name.split("/")
+    if len(identity) == len(parts) == 2 and identity[0] not in words:
+        return {**words, **dict(zip(identity, parts, strict=True))}
+    return {**words, identity[-1]: name}
+
+
+def _take_word(
+    kind: str, raw: dict[str, Any], word: tuple[str, str], stored: Stored | None
+) -> None:
+    name, text = word
+    fields = KINDS[kind].fields
+    if name in fields:
+        raw[name] = fields[name].type.from_text(text)
+        return
+    outer, point, inner = name.partition(".")
+    spec = fields.get(outer) if point else None
+    if spec is not None and isinstance(spec.type, PriceTable):
+        raw.setdefault(outer, {})[inner] = text or None
+    elif spec is not None and isinstance(spec.type, (ModelMap, HeaderMap)):
+        table = raw.setdefault(outer, dict(stored.fields[outer]) if stored else {})
+        inner = inner.lower() if isinstance(spec.type, HeaderMap) else inner
+        if text:
+            table[inner] = text
+        else:
+            table.pop(inner, None)
+    else:
+        # An identity, or unknown: parse_entry tells which.
+        raw[name] = text

@@ -1,0 +1,1 @@
+"""Usage records: journal, writer, adoption, queries, roll-ups."""

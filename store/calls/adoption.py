@@ -1,0 +1,185 @@
+"""Journals whose process is dead: finding them, closing their calls, removing them.
+
+Who gets the lock of a journal may adopt it. Calls that were begun and not closed get a closing
+line, `gateway_lost`; applying the journal to the store is then the writer's usual work. Adoption
+may itself be killed at any moment and is repeated by the next one: a call that was closed is
+found closed.
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from store.calls.journal import lock_path, remove_journal, still_named, try_lock
+from store.calls.journal_lines import (
+    CLOSE,
+    HANDED,
+    MARK,
+    OPEN,
+    SEGMENT_BYTES,
+    Damage,
+    HandedLine,
+    JournalReader,
+    MarkLine,
+    OpenLine,
+    line_call_id,
+    line_kind,
+    lost_record,
+    segment_path,
+    segment_starts,
+    with_check,
+)
+from store.values.ids import ULID_CHARS
+from store.values.usage_record import UsageRecord
+
+log = logging.getLogger(__name__)
+
+WIPE_BYTES = 256 * 1024
+
+_decode_open = msgspec.json.Decoder(OpenLine).decode
+_decode_mark = msgspec.json.Decoder(MarkLine | HandedLine).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def find_orphans(directory: Path, known: Iterable[str]) -> "Iterator[Orphan]":
+    """Lock and yield the journals of dead processes, except those whose ids are `known`."""
+    skip = set(known)
+    for path in sorted(directory.glob("*.lock")):
+        if len(path.stem) == ULID_CHARS and path.stem not in skip:
+            orphan = Orphan.take(directory, path.stem)
+            if orphan is not None:
+                yield orphan
+
+
+class Orphan:
+    """A dead process's journal, locked by this process until `release` or `remove`."""
+
+    def __init__(self, directory: Path, journal_id: str, lock_fd: int) -> None:
+        self.directory = directory
+        self.id = journal_id
+        self.reader = JournalReader(directory, journal_id)
+        self.damaged: list[Damage] = []
+        """Damage before `applied_offset` that close_open_calls saw: nobody reads there again."""
+        self._lock_fd = lock_fd
+
+    @classmethod
+    def take(cls, directory: Path, journal_id: str) -> "Orphan | None":
+        """The journal, if its process is dead and nobody else has adopted it."""
+        path = lock_path(directory, journal_id)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        if try_lock(descriptor) and still_named(descriptor, path):
+            return cls(directory, journal_id, descriptor)
+        os.close(descriptor)
+        return None
+
+    def close_open_calls(self, applied_offset: int, node: str) -> int:
+        """Write the closing lines of the calls that were lost; the end of the journal then.
+
+        `applied_offset`: how far the store has applied it. Idempotent. OSError: not done.
+        """
+        starts = segment_starts(self.directory, self.id)
+        if not starts:
+            return applied_offset
+        end, lost = self._lost_calls(starts, applied_offset, node)
+        # Beyond its own end only after a power loss on a disk that does not keep its word.
+        position = max(end, applied_offset)
+        self._wipe(position, starts)
+        return self._append(position, lost) if lost else position
+
+    def release(self) -> None:
+        """Leave it to the next adopter. Idempotent."""
+        self.reader.close()
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+        self._lock_fd = -1
+
+    def remove(self) -> None:
+        """Delete its files: everything in them has been applied."""
+        remove_journal(self.directory, self.id)
+        self.release()
+
+    def _lost_calls(
+        self, starts: list[int], applied_offset: int, node: str
+    ) -> tuple[int, list[UsageRecord]]:
+        opened: dict[bytes, bytes] = {}
+        marked: dict[bytes, bytes] = {}
+        end = starts[0]
+        self.damaged.clear()
+        for line_end, line, damage in self.reader.pieces(starts[0], starts[-1] + SEGMENT_BYTES):
+            if damage is not None and damage.end <= applied_offset:
+                self.damaged.append(damage)
+            # What is torn, with nothing behind it, is what the process was writing at its end.
+            if line or (damage is not None and damage.whole):
+                end = line_end
+            call_id, kind = line_call_id(line), line_kind(line)
+            if kind == OPEN:
+                opened[call_id] = line
+            elif kind in (MARK, HANDED) and call_id in opened:
+                marked[call_id] = line
+            elif kind == CLOSE:
+                opened.pop(call_id, None)
+                marked.pop(call_id, None)
+        records = []
+        for call_id, line in opened.items():
+            mark = marked.get(call_id)
+            try:
+                last = None if mark is None else _decode_mark(mark)
+                records.append(lost_record(_decode_open(line), last, node))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                log.error(
+                    "journal %s: open line of call %r is unreadable: %s", self.id, line, error
+                )
+        return end, records
+
+    def _wipe(self, position: int, starts: list[int]) -> None:
+        """Clear what lies behind the end: parts of lines that a power loss left and that must not
+        become part of the lines that are written there.
+        """
+        for start in starts:
+            if start + SEGMENT_BYTES > position:
+                with _opened(segment_path(self.directory, self.id, start)) as descriptor:
+                    _clear(descriptor, max(0, position - start))
+
+    def _append(self, position: int, records: list[UsageRecord]) -> int:
+        parts: dict[int, bytearray] = {}
+        begin = position
+        for record in records:
+            data = with_check(_encode(record))
+            start = position - position % SEGMENT_BYTES
+            if position - start + len(data) > SEGMENT_BYTES:
+                position = start = start + SEGMENT_BYTES
+            parts.setdefault(start, bytearray()).extend(data)
+            position += len(data)
+        for start, lines in parts.items():
+            with _opened(segment_path(self.directory, self.id, start)) as descriptor:
+                if os.fstat(descriptor).st_size < SEGMENT_BYTES:
+                    os.posix_fallocate(descriptor, 0, SEGMENT_BYTES)
+                place, done = max(0, begin - start), 0
+                while done < len(lines):
+                    done += os.pwrite(descriptor, lines[done:], place + done)
+                os.fdatasync(descriptor)
+        return position
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _clear(descriptor: int, position: int) -> None:
+    while data := os.pread(descriptor, WIPE_BYTES, position):
+        if data.strip(b"\0"):
+            os.pwrite(descriptor, bytes(len(data)), position)
+        position += len(data)
+    os.fdatasync(descriptor)

@@ -1,0 +1,540 @@
+"""The journal of one process, append side: what makes a call's record survive SIGKILL.
+
+The loop calls `open_call` before an upstream is contacted, `mark` while a stream grows and
+`close_call` when the call has ended; each is one pwrite into a file allocated beforehand. A thread
+of its own syncs in groups, allocates segments ahead and deletes applied ones. The writer applies
+closed calls to the store by reading the files; nothing is queued in memory. Lines: journal_lines;
+journals of dead processes: adoption.
+"""
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+from zlib import crc32
+
+import msgspec
+
+from store.calls.journal_lines import (
+    CHECK,
+    LINE_MAX_BYTES,
+    SEGMENT_BYTES,
+    HandedLine,
+    MarkLine,
+    OpenLine,
+    Sent,
+    segment_path,
+    segment_starts,
+    with_check,
+)
+from store.values.errors import StoreError
+from store.values.ids import new_ulid, now_ms
+from store.values.usage_record import Charge, UsageRecord, clipped, sound_text
+
+log = logging.getLogger(__name__)
+
+CARRY_BYTES = 16 * SEGMENT_BYTES
+"""A running call whose open line lies further back has it written again, to free old segments."""
+
+IDLE_TICK_S = 1.0
+DISK_RETRY_S = 1.0
+FLOOD_KEYS_MAX = 10_000
+OPEN_TEXT_CHARS = 128
+BARE_TEXT_CHARS = 64
+_MINUTE_MS = 60_000
+_NOTHING_SENT = Sent()
+
+Line = TypeVar("Line", OpenLine, UsageRecord)
+
+
+class JournalFull(StoreError):
+    """There is no room for another call (or the disk fails): new calls are refused for now."""
+
+
+def lock_path(directory: Path, journal_id: str) -> Path:
+    """The file whose lock says that a journal's process lives."""
+    return directory / f"{journal_id}.lock"
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the exclusive lock of an open file without waiting; False when another has it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def still_named(descriptor: int, path: Path) -> bool:
+    """Whether a path still leads to the open file: adoption may have removed it meanwhile."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+class Journal:
+    """The journal of this process. Its methods are for the loop's thread. Making one raises
+    JournalFull when the disk has no room for its first segment.
+
+    `applied_offset` is set by the writer; `synced_offset` is how far its lines may be applied.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        sync_ms: int = 20,
+        refused_per_minute: int = 600,
+        clock_ms: Callable[[], int] = now_ms,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.applied_offset = 0
+        self.synced_offset = 0
+        self._clock_ms = clock_ms
+        self._sync_s = sync_ms / 1000
+        self.id, self._lock_fd = _claim(directory)
+        self._segments = _Segments(directory, self.id)
+        try:
+            self._segments.allocate()
+        except OSError as error:
+            remove_journal(directory, self.id)
+            os.close(self._lock_fd)
+            raise JournalFull(f"no journal can be begun in {directory}: {error}") from error
+        encoder = msgspec.json.Encoder()
+        self._encode, self._encode_into = encoder.encode, encoder.encode_into
+        self._line = bytearray()
+        # Offset of the open line of each running call, oldest first.
+        self._open: dict[str, int] = {}
+        self._flood = _Flood(refused_per_minute)
+        self._fd = self._segments.take()
+        self._start = 0
+        self._written = 0
+        self._current = (self._fd, 0)
+        self._rolled: deque[int] = deque()
+        self._deleted_to = 0
+        self._dirty = False
+        self._retry_at = 0.0
+        self._disk_full = False
+        self._failed = False
+        self._ending = False
+        self._wake = threading.Event()
+        self._pause = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="journal-sync", daemon=True)
+        self._thread.start()
+
+    @property
+    def written_offset(self) -> int:
+        """End of the last line."""
+        return self._written
+
+    @property
+    def backlog_bytes(self) -> int:
+        """How much is written but not yet applied to the store."""
+        return max(0, self._written - self.applied_offset)
+
+    @property
+    def open_calls(self) -> int:
+        """How many calls are open."""
+        return len(self._open)
+
+    @property
+    def accepting(self) -> bool:
+        """Whether a new call can be opened: there is room and the disk takes what is written."""
+        return not self._failed and (not self._disk_full or self._has_room(2))
+
+    def open_call(self, line: OpenLine) -> None:
+        """Write down that a call begins. JournalFull: it must not begin."""
+        data = self._line_of(line, _sound_open)
+        # Room for this line and for the closing ones of all calls, this one included.
+        if self._failed or not (self._has_room(2) or self._make_room(2)):
+            raise JournalFull("the journal has no room for another call: is the disk full?")
+        self._append(data)
+        self._open[line.id] = self._written - len(data)
+
+    def mark(
+        self,
+        call_id: str,
+        output_tokens: int,
+        relayed: bool,
+        sent: Sent = _NOTHING_SENT,
+        holds: tuple[Charge, ...] = (),
+    ) -> None:
+        """Write down how far an open call has come. The last mark counts, alone.
+
+        `holds`: what each payer has reserved, when that is more than in the beginning. Left out
+        when the call is not open or room is short: a mark only makes the charge of a call exact
+        whose process dies.
+        """
+        self._mark(MarkLine(call_id, self._clock_ms(), output_tokens, relayed, sent, holds))
+
+    def hand_out(self, call_id: str, user_id: str, output_tokens: int, sent: Sent) -> None:
+        """A mark whose `sent.stored` the user is about to learn: the store is told now, not when
+        the call has ended. Left out as `mark` is."""
+        self._mark(HandedLine(call_id, self._clock_ms(), output_tokens, True, sent, user_id))
+
+    def _mark(self, line: MarkLine | HandedLine) -> None:
+        offset = self._open.get(line.id)
+        if offset is None or not self._has_room(2):
+            return
+        try:
+            data = with_check(self._encode(line))
+            if len(data) > LINE_MAX_BYTES:
+                return
+            if self._written - offset > CARRY_BYTES:
+                self._carry(line.id, offset)
+            self._append(data)
+        except (OSError, UnicodeEncodeError, JournalFull) as error:
+            log.warning("journal mark of call %s left out: %s", line.id, error)
+
+    def close_call(self, record: UsageRecord) -> None:
+        """Write down what became of a call; its record is safe from then on.
+
+        There is always room for a call that was opened. JournalFull: this one was not opened and
+        there is none for it, or the disk fails; an open call then ends in adoption.
+        """
+        if record.id not in self._open and not (self._has_room(1) or self._make_room(1)):
+            raise JournalFull("the journal has no room for a record: is the disk full?")
+        self._append(self._line_of(record, clipped, _without_details, _bare))
+        self._open.pop(record.id, None)
+
+    def refused(self, record: UsageRecord) -> None:
+        """Write down a call that was refused before it was opened.
+
+        Beyond `refused_per_minute` of one key, or without room, it is only counted, and one
+        record a minute stands for all of them. Never raises.
+        """
+        if self._flood.passes(record, self._clock_ms()):
+            self._close_refused([(1, record)])
+        else:
+            self._flood.hold(1, record)
+
+    def sweep(self) -> None:
+        """Write the records that stand for a past minute's refusals; to be called each second."""
+        self._close_refused(self._flood.take(self._clock_ms()))
+
+    def finish(self) -> None:
+        """End writing: what was only counted becomes records, all is synced. Idempotent."""
+        if self._ending:
+            return
+        self._close_refused(self._flood.take())
+        self._ending = True
+        self._wake.set()
+        self._pause.set()
+        self._thread.join()
+
+    def close(self, *, remove: bool = False) -> None:
+        """Give the files and the lock back; `remove` them when all is applied and said so."""
+        self.finish()
+        self._segments.close()
+        os.close(self._fd)
+        if remove:
+            remove_journal(self.directory, self.id)
+        os.close(self._lock_fd)
+
+    def _close_refused(self, refusals: list[tuple[int, UsageRecord]]) -> None:
+        for count, record in refusals:
+            try:
+                self.close_call(_standing_for(count, record))
+            except JournalFull:
+                self._flood.hold(count, record)
+
+    def _line_of(self, line: Line, *shorter: Callable[[Line], Line]) -> bytearray:
+        """The bytes of a line, good until the next one; of its first shorter form that fits."""
+        try:
+            # with_check, but without a copy: this runs twice a call
+            data = self._line
+            self._encode_into(line, data)
+            data += CHECK % crc32(data)
+            if len(data) <= LINE_MAX_BYTES:
+                return data
+        except UnicodeEncodeError:
+            pass
+        if not shorter:
+            raise JournalFull("a journal line is too long even without its texts")
+        return self._line_of(shorter[0](line), *shorter[1:])
+
+    def _has_room(self, lines: int) -> bool:
+        """Whether so many lines fit, besides the closing ones of all open calls.
+
+        A segment takes at least its size / LINE_MAX_BYTES lines whatever their lengths, since one
+        is only left when the next line does not fit: so whole lines can be counted in bytes.
+        """
+        room = self._segments.end - self._written
+        return room >= (len(self._open) + lines) * LINE_MAX_BYTES
+
+    def _make_room(self, lines: int) -> bool:
+        """Allocate here what the thread has not yet; False when the disk is known to be full."""
+        while not self._disk_full and not self._has_room(lines):
+            self._allocate()
+        return self._has_room(lines)
+
+    def _allocate(self) -> None:
+        try:
+            self._segments.allocate()
+        except OSError as error:
+            if not self._disk_full:
+                log.error("journal: no room for another segment: %s", error)
+            self._disk_full = True
+
+    def _append(self, data: bytes | bytearray) -> None:
+        position = self._written - self._start
+        if position + len(data) > SEGMENT_BYTES:
+            self._roll()
+            position = 0
+        try:
+            done = os.pwrite(self._fd, data, position)
+            while done < len(data):
+                done += os.pwrite(self._fd, data[done:], position + done)
+        except OSError as error:
+            # What was written of the line has no end: the next one goes over it.
+            self._failed = True
+            raise JournalFull(f"the journal cannot be written: {error}") from error
+        self._written += len(data)
+        if not self._dirty:
+            self._dirty = True
+            self._wake.set()
+
+    def _roll(self) -> None:
+        following = self._segments.take()
+        # In this order, so that the thread never holds the new segment for synced while the old
+        # one is not: see _sync.
+        self._rolled.append(self._fd)
+        self._fd = following
+        self._start += SEGMENT_BYTES
+        self._written = self._start
+        self._current = (following, self._start)
+
+    def _carry(self, call_id: str, offset: int) -> None:
+        start = offset - offset % SEGMENT_BYTES
+        descriptor = os.open(segment_path(self.directory, self.id, start), os.O_RDONLY)
+        try:
+            line, end, _ = os.pread(descriptor, LINE_MAX_BYTES, offset - start).partition(b"\n")
+        finally:
+            os.close(descriptor)
+        if not end:
+            raise JournalFull("its open line is damaged")
+        self._append(line + end)
+        del self._open[call_id]
+        self._open[call_id] = self._written - len(line + end)
+
+    # From here on: the thread.
+
+    def _run(self) -> None:
+        while not self._ending:
+            self._wake.wait(IDLE_TICK_S)
+            self._wake.clear()
+            self._tick()
+            # What is written meanwhile shares the next sync.
+            self._pause.wait(self._sync_s)
+        self._tick()
+        self._close_rolled()
+
+    def _tick(self) -> None:
+        try:
+            self._sync()
+            self._keep_ahead()
+            self._delete_applied()
+        except Exception:
+            log.exception("journal thread")
+
+    def _sync(self) -> None:
+        self._dirty = False
+        descriptor, start = self._current
+        target = min(self._written, start + SEGMENT_BYTES)
+        # A segment that is left between these lines is in _rolled by now or is `descriptor`.
+        try:
+            self._segments.sync_names()
+            for rolled in list(self._rolled):
+                os.fdatasync(rolled)
+            if target > self.synced_offset:
+                os.fdatasync(descriptor)
+            self._failed = False
+        except OSError as error:
+            # The pages may be lost: the store is the safest place now, so they are applied.
+            self._failed = True
+            log.error("journal: sync failed: %s", error)
+        self._close_rolled(keep=descriptor)
+        self.synced_offset = max(self.synced_offset, target)
+
+    def _close_rolled(self, keep: int = -1) -> None:
+        while self._rolled and self._rolled[0] != keep:
+            os.close(self._rolled.popleft())
+
+    def _keep_ahead(self) -> None:
+        if self._disk_full and time.monotonic() < self._retry_at:
+            return
+        wanted = len(self._open) * LINE_MAX_BYTES + SEGMENT_BYTES
+        while self._segments.end - self._written < wanted:
+            self._allocate()
+            if self._disk_full:
+                self._retry_at = time.monotonic() + DISK_RETRY_S
+                return
+        self._disk_full = False
+
+    def _delete_applied(self) -> None:
+        try:
+            oldest_open = next(iter(self._open.values()), self._written)
+        except RuntimeError:
+            return  # The loop changed the table meanwhile: at the next tick.
+        keep_from = min(self.applied_offset, oldest_open)
+        while self._deleted_to + SEGMENT_BYTES <= keep_from:
+            segment_path(self.directory, self.id, self._deleted_to).unlink(missing_ok=True)
+            self._deleted_to += SEGMENT_BYTES
+
+
+class _Segments:
+    """Allocates the segments of a journal in order, from the loop or from the thread."""
+
+    def __init__(self, directory: Path, journal_id: str) -> None:
+        self.end = 0
+        self._directory = directory
+        self._journal_id = journal_id
+        self._ready: deque[int] = deque()
+        self._lock = threading.Lock()
+        self._named_to = 0
+
+    def allocate(self) -> None:
+        """Make one more segment; OSError when the disk has no room for it."""
+        with self._lock:
+            path = segment_path(self._directory, self._journal_id, self.end)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(descriptor, 0, SEGMENT_BYTES)
+            except OSError:
+                os.close(descriptor)
+                path.unlink()
+                raise
+            self._ready.append(descriptor)
+            self.end += SEGMENT_BYTES
+
+    def take(self) -> int:
+        """The descriptor of the next segment; JournalFull when none is ready."""
+        try:
+            return self._ready.popleft()
+        except IndexError:
+            raise JournalFull("the journal has no segment ready") from None
+
+    def sync_names(self) -> None:
+        """Make new files findable after a power loss: the thread's, since it may take long."""
+        end = self.end
+        if self._named_to == end:
+            return
+        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        self._named_to = end
+
+    def close(self) -> None:
+        while self._ready:
+            os.close(self._ready.popleft())
+
+
+class _Flood:
+    """Counts the refused calls of each key in a minute, in tables of bounded size."""
+
+    def __init__(self, per_minute: int) -> None:
+        self._per_minute = per_minute
+        self._minute = 0
+        self._seen: dict[str, int] = {}
+        # The last refusal that was not written, and how many it stands for.
+        self._held: dict[str, tuple[int, UsageRecord]] = {}
+
+    def passes(self, record: UsageRecord, at_ms: int) -> bool:
+        """Whether a refusal gets a record of its own."""
+        self._turn(at_ms)
+        seen = self._seen.get(record.key_id, 0)
+        if seen >= self._per_minute:
+            return False
+        # A key beyond the table is not counted in this minute.
+        if seen or len(self._seen) < FLOOD_KEYS_MAX:
+            self._seen[record.key_id] = seen + 1
+        return True
+
+    def hold(self, count: int, record: UsageRecord) -> None:
+        """Count refusals that get no record of their own."""
+        held, _ = self._held.get(record.key_id, (0, record))
+        if held or len(self._held) < FLOOD_KEYS_MAX:
+            self._held[record.key_id] = (held + count, record)
+
+    def take(self, at_ms: int | None = None) -> list[tuple[int, UsageRecord]]:
+        """What was held in past minutes; without a time: all of it."""
+        if at_ms is not None and not self._turn(at_ms):
+            return []
+        held, self._held = list(self._held.values()), {}
+        return held
+
+    def _turn(self, at_ms: int) -> bool:
+        minute = at_ms // _MINUTE_MS
+        if minute == self._minute:
+            return False
+        self._minute = minute
+        self._seen.clear()
+        return True
+
+
+def _claim(directory: Path) -> tuple[str, int]:
+    """A new journal id and its lock."""
+    while True:
+        journal_id = new_ulid()
+        path = lock_path(directory, journal_id)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        # An adopter may come in between and take it for a dead process's.
+        if try_lock(descriptor) and still_named(descriptor, path):
+            return journal_id, descriptor
+        os.close(descriptor)
+
+
+def remove_journal(directory: Path, journal_id: str) -> None:
+    """Delete the files of a journal whose lock the caller holds; the lock file last."""
+    for start in segment_starts(directory, journal_id):
+        segment_path(directory, journal_id, start).unlink(missing_ok=True)
+    lock_path(directory, journal_id).unlink(missing_ok=True)
+
+
+def _standing_for(count: int, record: UsageRecord) -> UsageRecord:
+    if count == 1:
+        return record
+    message = f"{record.error_message} (This record stands for {count} refused calls of the key.)"
+    return msgspec.structs.replace(record, error_message=message)
+
+
+def _sound_open(line: OpenLine) -> OpenLine:
+    texts = {
+        name: sound_text(text, OPEN_TEXT_CHARS)
+        for name in line.__struct_fields__
+        if isinstance(text := getattr(line, name), str) and name != "prices"
+    }
+    return msgspec.structs.replace(line, **texts)
+
+
+def _without_details(record: UsageRecord) -> UsageRecord:
+    """The clipped record without what upstreams said in attempts that failed."""
+    record = clipped(record)
+    attempts = (msgspec.structs.replace(one, detail=None) for one in record.attempts)
+    return msgspec.structs.replace(record, attempts=tuple(attempts))
+
+
+def _bare(record: UsageRecord) -> UsageRecord:
+    """The record without its longest texts: identity, counts and money only."""
+    record = clipped(record)
+    texts = {
+        name: text[:BARE_TEXT_CHARS]
+        for name in _FREE_TEXTS
+        if (text := getattr(record, name)) is not None
+    }
+    return msgspec.structs.replace(record, **texts, reported_usage=None, attempts=())
+
+
+_FREE_TEXTS = (
+    *("endpoint", "model", "upstream_model", "error_message", "user_agent"),
+    *("client_request_id", "upstream_request_id"),
+)

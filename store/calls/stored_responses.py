@@ -1,0 +1,119 @@
+"""Responses that vendors keep: which channel and upstream key have made them, and for whom.
+
+A row is written with the usage record of its call, in the same transaction; that of a stream as
+soon as its client knows the id. It goes after as long as vendors keep a response. Of the id only a
+digest is kept. For the writer and for look-ups.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+import peewee
+
+from store.calls.journal_lines import HandedLine
+from store.db.database import execute, executemany, is_mysql, snapshot_read, transaction
+from store.values.usage_record import StoredAt, UsageRecord
+
+KEPT_MS = 30 * 86_400_000
+"""How long a row is of use: OpenAI keeps responses for thirty days."""
+
+EXPIRED_ROWS = 1000
+"""Of one portion: some 10 ms on SQLite, in which no other process writes."""
+
+LAGGING_MS = 30_000
+"""A node that the store heard of so much longer ago than of this one may have to tell it more."""
+
+GONE_MS = 600_000
+"""One that was not heard of for so long is not waited for any more."""
+
+_PUT = (
+    'INSERT INTO "stored_responses"'
+    ' ("mark", "user_id", "channel_id", "fingerprint", "expires_ms") VALUES (?, ?, ?, ?, ?)'
+)
+_ON_PUT = {
+    True: ' ON DUPLICATE KEY UPDATE "channel_id" = VALUES("channel_id"),'
+    ' "fingerprint" = VALUES("fingerprint"), "expires_ms" = VALUES("expires_ms")',
+    False: ' ON CONFLICT ("mark", "user_id") DO UPDATE SET "channel_id" = excluded."channel_id",'
+    ' "fingerprint" = excluded."fingerprint", "expires_ms" = excluded."expires_ms"',
+}
+_DROP = 'DELETE FROM "stored_responses" WHERE "mark" = ? AND "user_id" = ?'
+_FIND = """SELECT "channel_id", "fingerprint" FROM "stored_responses"
+  WHERE "mark" = ? AND "user_id" = ? AND "expires_ms" > ?"""
+_ELSEWHERE = """SELECT MAX(o."seen_ms" < n."seen_ms" - ?) FROM "nodes" n JOIN "nodes" o
+  ON o."name" <> n."name" AND o."seen_ms" > n."seen_ms" - ?
+  WHERE n."name" = ? AND EXISTS
+  (SELECT 1 FROM "journals" j WHERE j."node" = o."name" AND j."finished_ms" IS NULL)"""
+_ANYBODYS = 'SELECT 1 FROM "stored_responses" WHERE "mark" = ? AND "expires_ms" > ? LIMIT 1'
+_EXPIRE = {
+    True: 'DELETE FROM "stored_responses" WHERE "expires_ms" <= ? ORDER BY "expires_ms" LIMIT ?',
+    False: """DELETE FROM "stored_responses" WHERE rowid IN (SELECT rowid FROM "stored_responses"
+      WHERE "expires_ms" <= ? ORDER BY "expires_ms" LIMIT ?)""",
+}
+
+
+class Found(msgspec.Struct, frozen=True, gc=False):
+    """What the store says of an id. `place` is where the response is; with no channel, when it is
+    another user's; None: not known. Then `elsewhere`: whether other nodes may be about to tell the
+    store of it, or are overdue.
+    """
+
+    place: StoredAt | None
+    elsewhere: Literal["none", "soon", "overdue"] = "none"
+
+
+def mark_of(response_id: str) -> str:
+    """What stands for a response's id, in hexadecimal."""
+    return hashlib.sha256(response_id.encode(errors="surrogatepass")).hexdigest()
+
+
+def note_stored(
+    db: peewee.Database, records: Iterable[UsageRecord], handed: Iterable[HandedLine] = ()
+) -> None:
+    """Write down what running calls have handed out, then what the calls of records have had stored
+    or deleted, in their order and in the caller's transaction. Idempotent."""
+    last: dict[tuple[str, str], tuple[StoredAt, int]] = {}
+    for line in handed:
+        if line.sent.stored is not None:
+            last[line.sent.stored.mark, line.user_id] = line.sent.stored, line.at_ms + KEPT_MS
+    for record in records:
+        if (stored := record.stored) is not None:
+            last[stored.mark, record.user_id] = stored, record.started_ms + KEPT_MS
+    put, drop = [], []
+    # In order, so that two writers never wait for each other.
+    for (mark, user_id), (stored, until_ms) in sorted(last.items(), key=lambda one: one[0]):
+        row = (bytes.fromhex(mark), user_id)
+        if stored.channel_id:
+            put.append((*row, stored.channel_id, stored.fingerprint, until_ms))
+        else:
+            drop.append(row)
+    if put:
+        executemany(db, _PUT + _ON_PUT[is_mysql(db)], put)
+    if drop:
+        executemany(db, _DROP, drop)
+
+
+def find_stored(db: peewee.Database, node: str, user_id: str, mark: str, at_ms: int) -> Found:
+    """Where a user's response is, for a process of `node`. Blocking. Raises StoreUnavailable."""
+    digest = bytes.fromhex(mark)
+
+    def read() -> Found:
+        row = execute(db, _FIND, (digest, user_id, at_ms)).fetchone()
+        if row is not None:
+            return Found(StoredAt(mark, row[0], row[1]))
+        if execute(db, _ANYBODYS, (digest, at_ms)).fetchone() is not None:
+            return Found(StoredAt(mark))
+        (overdue,) = execute(db, _ELSEWHERE, (LAGGING_MS, GONE_MS, node)).fetchone()
+        if overdue is None:
+            return Found(None)
+        return Found(None, "overdue" if overdue else "soon")
+
+    return snapshot_read(db, read)
+
+
+def forget_expired(db: peewee.Database, at_ms: int) -> bool:
+    """Remove a portion of the rows whose time is over; whether there may be more of them."""
+    values = (at_ms, EXPIRED_ROWS)
+    count = transaction(db, lambda: execute(db, _EXPIRE[is_mysql(db)], values).rowcount)
+    return bool(count == EXPIRED_ROWS)

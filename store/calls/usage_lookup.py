@@ -1,0 +1,91 @@
+"""One call looked up by an id that somebody has of it, and its cost line by line.
+
+A record's own id, which is its request id, is its key: at once. The client's id and the vendor's
+have no index, for each would cost every insert a random page of it; they are looked for hour by
+hour, newest first, back to a given time. For commands and the Hub.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import peewee
+
+from store.calls.usage_queries import HOUR_MS, Row, next_day, rows_where
+from store.values.ids import day_at, day_of, ulid
+from store.values.pricing import PRICE_NAMES, TOKENS_PER_PRICE, format_money, prices_from_json
+
+LOOK_BACK_MS = 7 * 24 * HOUR_MS
+"""How far back is looked where no index helps, unless a time is given."""
+
+MATCHES_MAX = 20
+_NO_RANDOM = bytes(10)
+_DECIMALS = 15  # a price has 9, and is for 10^6 tokens
+
+
+def find(db: peewee.Database, wanted: str, since_ms: int, now_ms: int) -> list[Row]:
+    """The calls with this id, newest first, at most MATCHES_MAX: by the record's, else by the
+    client's or the vendor's among the calls begun since `since_ms`."""
+    if found := _of_record(db, wanted):
+        return found
+    matches: list[Row] = []
+    for begin_ms in _hours(db, since_ms, now_ms):
+        terms = [
+            '"day" = ?',
+            '"id" >= ?',
+            '"id" < ?',
+            '("client_request_id" = ? OR "upstream_request_id" = ?)',
+        ]
+        bounds = [ulid(at_ms, _NO_RANDOM) for at_ms in (begin_ms, begin_ms + HOUR_MS)]
+        values: list[Any] = [day_at(begin_ms), *bounds, wanted, wanted, MATCHES_MAX]
+        matches += rows_where(db, terms, 'ORDER BY "id" DESC LIMIT ?', values)
+        if len(matches) >= MATCHES_MAX:
+            break
+    return matches[:MATCHES_MAX]
+
+
+def _of_record(db: peewee.Database, wanted: str) -> list[Row]:
+    try:
+        day = day_of(wanted)
+    except ValueError:
+        return []
+    return rows_where(db, ['"day" = ?', '"id" = ?'], "", [day, wanted])
+
+
+def _hours(db: peewee.Database, since_ms: int, now_ms: int) -> Iterator[int]:
+    """When each hour begins in which there may be records, newest first.
+
+    A node's clock may be ahead: one hour more than there is.
+    """
+    first_day = next_day(db, day_at(since_ms) - 1)
+    if first_day is None:
+        return
+    newest_ms = now_ms - now_ms % HOUR_MS + HOUR_MS
+    for begin_ms in range(newest_ms, since_ms - since_ms % HOUR_MS - 1, -HOUR_MS):
+        if day_at(begin_ms) < first_day:
+            return
+        yield begin_ms
+
+
+def cost_lines(row: Row) -> list[dict[str, Any]]:
+    """What the cost of a record is made of, before its multiplier: class, tokens (of `call` None),
+    price and amount (exact decimal strings). Nothing for a record that was not charged."""
+    if row["usage_source"] == "none" or row["prices"] is None:
+        return []
+    prices = prices_from_json(row["prices"])
+    lines = []
+    for name in PRICE_NAMES:
+        price = getattr(prices, name)
+        tokens = None if name == "call" else row[f"{name}_tokens"]
+        units = price * (TOKENS_PER_PRICE if tokens is None else tokens)
+        if units or tokens:
+            amount = _exact(units)
+            lines.append(
+                {"class": name, "tokens": tokens, "price": format_money(price), "amount": amount}
+            )
+    return lines
+
+
+def _exact(units: int) -> str:
+    """Units of 10^-15 as a decimal string."""
+    whole, fraction = divmod(units, 10**_DECIMALS)
+    return f"{whole}.{fraction:0{_DECIMALS}d}".rstrip("0").rstrip(".")

@@ -1,0 +1,388 @@
+"""Reading usage records: newest ones, following, export, and the proof of every cost.
+
+Pages are taken by key, (day, id) for history and (recorded_ms, id) for what is new, so that
+memory stays flat and a long table makes them no slower. For commands and the Hub; each page is a
+transaction of its own. Rows are dictionaries of columns; usage.to_public gives the public form.
+"""
+
+import functools
+import time
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import peewee
+
+from store.db.database import discard, execute, snapshot_read
+from store.values.errors import StoreUnavailable
+from store.values.ids import day_at, day_begin_ms, day_of, ulid
+from store.values.pricing import Prices, cost_nanos, format_money, prices_from_json
+from store.values.usage_record import COLUMNS, charges_from_json
+
+PAGE_ROWS = 1000
+OVERLAP_MS = 10_000
+"""How late a record may become visible after its recorded_ms: its transaction has to end."""
+
+FOLLOW_PAUSE_S = 0.5
+PRICES_CACHED = 256
+
+Row = dict[str, Any]
+
+HOUR_MS = 3_600_000
+DAYS_AT_ONCE = 64  # of roll-ups: 1536 hours
+
+_DAY_MS = 24 * HOUR_MS
+_CALLER_COLUMNS = frozenset({"user", "day", "id", "outcome", "key_id"})
+"""Of the index usage_caller."""
+_NO_RANDOM = bytes(10)
+_NO_DAY = 99_999_999
+_AFTER_ALL = "~"
+_COUNTS = tuple(name for name in COLUMNS if name.endswith("_tokens"))
+_MONEY_COLUMNS = (
+    *("id", "cost_nanos", "charges", "usage_source", "multiplier_ppm", "prices"),
+    *_COUNTS,
+)
+_prices = functools.lru_cache(maxsize=PRICES_CACHED)(prices_from_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which records: None takes all. Times are of the start of the call, `until_ms` excluded."""
+
+    user: str | None = None
+    key_id: str | None = None
+    model: str | None = None
+    endpoint: str | None = None
+    channel: str | None = None
+    group: str | None = None
+    outcome: str | None = None
+    error_code: str | None = None
+    status: int | None = None
+    request_id: str | None = None
+    client_request_id: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+def tail(db: peewee.Database, filters: Filters, limit: int) -> list[Row]:
+    """The newest records in order of their writing, oldest of them first, at most `limit`.
+
+    Newest is as they were written, or with filters as they began: `history` reads no more than it
+    must then.
+    """
+    if filters.request_id is None and filters != Filters():
+        return sorted(history(db, filters, limit), key=lambda row: (row["recorded_ms"], row["id"]))
+    terms, values = conditions(filters)
+    rows = rows_where(db, terms, 'ORDER BY "recorded_ms" DESC, "id" DESC LIMIT ?', [*values, limit])
+    return rows[::-1]
+
+
+def history(
+    db: peewee.Database, filters: Filters, limit: int, before: str | None = None
+) -> list[Row]:
+    """A page of calls, the last begun first, at most `limit`; those that began before a call's id.
+
+    However rare the calls are that a user, key, model, channel or outcome chooses, the roll-ups
+    tell the hours in which there were any, and only these are read.
+    """
+    found: defaultdict[int, list[str]] = defaultdict(list)
+    left = limit
+    for span in _spans(db, filters, before):
+        if left == 0:
+            break
+        ids = _newest_ids(db, filters, replace(span, end=min(span.end, before or span.end)), left)
+        found[span.day] += ids
+        left -= len(ids)
+    return [row for day, ids in found.items() for row in _rows_of(db, day, ids)]
+
+
+def _newest_ids(db: peewee.Database, filters: Filters, span: "_Span", limit: int) -> list[str]:
+    """Ids alone, the newest first: most of what is passed over is then told by an index."""
+    terms, values = conditions(filters)
+    if span.user is not None and filters.user is None:
+        terms.append('"user" = ?')
+        values.append(span.user)
+    terms += ['"day" = ?', '"id" >= ?', '"id" < ?']
+    values += [span.day, span.first, span.end]
+    wanted = list(zip(terms, values, strict=True))
+    known = [one for one in wanted if one[0].split('"')[1] in _CALLER_COLUMNS]
+    rest = [one for one in wanted if one not in known]
+    source = '"usage_records" i'
+    if rest and span.user is not None:
+        # In a plain query MariaDB reads a record before it looks at the outcome in the index.
+        source += ' JOIN "usage_records" r ON r."day" = i."day" AND r."id" = i."id"'
+    else:
+        known, rest = wanted, []
+    where = " AND ".join([f"i.{term}" for term, _ in known] + [f"r.{term}" for term, _ in rest])
+    query = f'SELECT i."id" FROM {source} WHERE {where} ORDER BY i."id" DESC LIMIT ?'
+    return [call_id for (call_id,) in _fetch(db, query, [*(v for _, v in known + rest), limit])]
+
+
+def _rows_of(db: peewee.Database, day: int, ids: Sequence[str]) -> Iterator[Row]:
+    for start in range(0, len(ids), PAGE_ROWS):
+        some = ids[start : start + PAGE_ROWS]
+        terms = ['"day" = ?', f'"id" IN ({", ".join("?" * len(some))})']
+        yield from rows_where(db, terms, 'ORDER BY "id" DESC', [day, *some])
+
+
+def follow(
+    db: peewee.Database,
+    filters: Filters,
+    start_ms: int,
+    pause: Callable[[float], None] = time.sleep,
+) -> Iterator[Row]:
+    """Every record written at or after `start_ms` (by the database's clock, which no node's can
+    disturb), each once, for ever; pauses between looks.
+
+    Looks back OVERLAP_MS each time, since records become visible a little out of order. Memory:
+    the ids of those last seconds. While the store is away it waits.
+    """
+    shown: dict[str, int] = {}
+    newest_ms = start_ms
+    while True:
+        horizon_ms = max(start_ms, newest_ms - OVERLAP_MS)
+        shown = {call_id: at_ms for call_id, at_ms in shown.items() if at_ms >= horizon_ms}
+        try:
+            for row in _recorded_since(db, filters, horizon_ms, shown):
+                shown[row["id"]] = row["recorded_ms"]
+                newest_ms = max(newest_ms, row["recorded_ms"])
+                yield row
+        except StoreUnavailable:
+            discard(db)
+        pause(FOLLOW_PAUSE_S)
+
+
+def export_rows(db: peewee.Database, filters: Filters) -> Iterator[Row]:
+    """All records in order of id, that is of their start. Memory: one page."""
+    return _in_order(db, with_user(db, filters), COLUMNS)
+
+
+def with_user(db: peewee.Database, filters: Filters) -> Filters:
+    """The filters with the user whom the roll-ups know as the only one of the key, if one does.
+
+    The same records then, but found by index; of a key alone there is none.
+    """
+    if filters.key_id is None or filters.user is not None:
+        return filters
+    query = 'SELECT MIN("user"), MAX("user") FROM "usage_by_key" WHERE "key_id" = ?'
+    ((first, last),) = _fetch(db, query, (filters.key_id,))
+    return replace(filters, user=first) if first is not None and first == last else filters
+
+
+def _in_order(db: peewee.Database, filters: Filters, columns: Sequence[str]) -> Iterator[Row]:
+    terms, values = conditions(filters)
+    day = 0 if filters.since_ms is None else day_at(filters.since_ms) - 1
+    while (following := next_day(db, day)) is not None:
+        day = following
+        if filters.until_ms is not None and day > day_at(filters.until_ms):
+            return
+        after = ""
+        while True:
+            page = rows_where(
+                db,
+                [*terms, '"day" = ?', '"id" > ?'],
+                'ORDER BY "id" LIMIT ?',
+                [*values, day, after, PAGE_ROWS],
+                columns,
+            )
+            yield from page
+            if len(page) < PAGE_ROWS:
+                break
+            after = page[-1]["id"]
+
+
+def next_day(db: peewee.Database, after: int) -> int | None:
+    """The first UTC day after a day (yyyymmdd) that has records; None: there is none."""
+    query = 'SELECT "day" FROM "usage_records" WHERE "day" > ? ORDER BY "day" LIMIT 1'
+    rows = _fetch(db, query, (after,))
+    return int(rows[0][0]) if rows else None
+
+
+def verify(db: peewee.Database) -> Iterator[tuple[str, str]]:
+    """The id of each record whose cost is not what its own fields give, and why."""
+    for row in _in_order(db, Filters(), _MONEY_COLUMNS):
+        if fault := fault_of(row):
+            yield row["id"], fault
+
+
+def fault_of(row: Row) -> str | None:
+    """What is wrong with the money of one row: its cost recomputed, its charges summed up.
+
+    It needs no more columns than `verify` reads.
+    """
+    cost = row["cost_nanos"]
+    try:
+        charged = sum(charge.amount_nanos for charge in charges_from_json(row["charges"]))
+        expected = 0
+        charging = row["usage_source"] != "none" and row["multiplier_ppm"] is not None
+        if charging and row["prices"] is not None:
+            counts = _TokenCounts(*(row[name] for name in _COUNTS))
+            prices: Prices = _prices(row["prices"])
+            expected = cost_nanos(counts, prices, row["multiplier_ppm"])
+    except (ValueError, OverflowError) as error:
+        return f"the cost cannot be recomputed: {error}"
+    if cost != expected:
+        return f"the cost is {format_money(cost)}, recomputed {format_money(expected)}"
+    if charged != cost:
+        return f"the cost is {format_money(cost)}, its charges sum up to {format_money(charged)}"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _TokenCounts:
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cache_write_1h_tokens: int
+    reasoning_tokens: int
+
+
+def _recorded_since(
+    db: peewee.Database, filters: Filters, since_ms: int, shown: Container[str]
+) -> Iterator[Row]:
+    """In order of writing those that are not shown yet: of the others only the ids are read."""
+    terms, values = conditions(filters)
+    # A batch shares its recorded_ms, so the rest of that moment is skipped by id.
+    terms += ['"recorded_ms" >= ?', 'NOT ("recorded_ms" = ? AND "id" <= ?)']
+    at_ms, after = since_ms, ""
+    while True:
+        page = rows_where(
+            db,
+            terms,
+            'ORDER BY "recorded_ms", "id" LIMIT ?',
+            [*values, at_ms, at_ms, after, PAGE_ROWS],
+            ("recorded_ms", "day", "id"),
+        )
+        fresh: defaultdict[int, list[str]] = defaultdict(list)
+        for row in page:
+            if row["id"] not in shown:
+                fresh[row["day"]].append(row["id"])
+        rows = [row for day, ids in fresh.items() for row in _rows_of(db, day, ids)]
+        yield from sorted(rows, key=lambda row: (row["recorded_ms"], row["id"]))
+        if len(page) < PAGE_ROWS:
+            return
+        at_ms, after = page[-1]["recorded_ms"], page[-1]["id"]
+
+
+def _guides(filters: Filters) -> dict[str, str]:
+    """The filters that roll-ups know, by column."""
+    names = (
+        ("user", "key_id", "model", "outcome")
+        if filters.user is not None or filters.key_id is not None
+        else ("channel", "model", "outcome")
+    )
+    return {name: value for name in names if (value := getattr(filters, name)) is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A range of ids of one day, and the one user whose calls are looked for there, if known."""
+
+    day: int
+    first: str
+    end: str
+    user: str | None = None
+
+
+def _spans(db: peewee.Database, filters: Filters, before: str | None) -> Iterator[_Span]:
+    """Where there may be what is looked for, newest first."""
+    last = _last_day(filters, before)
+    if _guides(filters):
+        oldest = next_day(db, 0 if filters.since_ms is None else day_at(filters.since_ms) - 1)
+        newest = _previous_day(db, last)
+        if oldest is not None and newest is not None:
+            yield from _hours(db, filters, oldest, newest)
+        return
+    first = 0 if filters.since_ms is None else day_at(filters.since_ms)
+    while (day := _previous_day(db, last)) is not None and day >= first:
+        yield _Span(day, "", _AFTER_ALL)
+        last = day - 1
+
+
+def _hours(db: peewee.Database, filters: Filters, oldest: int, newest: int) -> Iterator[_Span]:
+    """The hours in which the roll-ups know calls; asks for ever more days at once."""
+    guides = _guides(filters)
+    by_key = "user" in guides or "key_id" in guides
+    # A key has one user, unless that was renamed in this hour.
+    users = 'MIN("user"), MAX("user")' if by_key else "NULL, NULL"
+    query = (
+        f'SELECT "day", "hour", {users}'
+        f' FROM "{"usage_by_key" if by_key else "usage_by_channel"}"'
+        f' WHERE "day" BETWEEN ? AND ?{"".join(f""" AND "{name}" = ?""" for name in guides)}'
+        ' GROUP BY "day", "hour" ORDER BY "day" DESC, "hour" DESC'
+    )
+    days = 1
+    while newest >= oldest:
+        first = max(oldest, day_at(day_begin_ms(newest) - (days - 1) * _DAY_MS))
+        for day, hour, user, last_user in _fetch(db, query, (first, newest, *guides.values())):
+            begin_ms = day_begin_ms(day) + hour * HOUR_MS
+            end = ulid(begin_ms + HOUR_MS, _NO_RANDOM)
+            one = user if user == last_user else None
+            yield _Span(day, ulid(begin_ms, _NO_RANDOM), end, one)
+        newest = day_at(day_begin_ms(first) - _DAY_MS)
+        days = min(days * 4, DAYS_AT_ONCE)
+
+
+def _last_day(filters: Filters, before: str | None) -> int:
+    days = [] if filters.until_ms is None else [day_at(filters.until_ms)]
+    if before is not None:
+        days.append(day_of(before))
+    return min(days, default=_NO_DAY)
+
+
+def _previous_day(db: peewee.Database, last: int) -> int | None:
+    query = 'SELECT "day" FROM "usage_records" WHERE "day" <= ? ORDER BY "day" DESC LIMIT 1'
+    rows = _fetch(db, query, (last,))
+    return int(rows[0][0]) if rows else None
+
+
+def conditions(filters: Filters) -> tuple[list[str], list[Any]]:
+    """Terms of a WHERE over usage_records, to be joined by AND, and their parameters."""
+    terms: list[str] = []
+    values: list[Any] = []
+    for column, value in _wanted(filters):
+        terms.append(f'"{column}" = ?')
+        values.append(value)
+    for bound, at_ms in ((">=", filters.since_ms), ("<", filters.until_ms)):
+        if at_ms is not None:
+            # The day lets the database pass over whole partitions.
+            terms += [f'"day" {bound[0]}= ?', f'"id" {bound} ?']
+            values += [day_at(at_ms), ulid(at_ms, _NO_RANDOM)]
+    return terms, values
+
+
+def _wanted(filters: Filters) -> Iterator[tuple[str, Any]]:
+    for field in fields(filters):
+        value = getattr(filters, field.name)
+        if value is None or field.name in ("since_ms", "until_ms"):
+            continue
+        if field.name != "request_id":
+            yield field.name, value
+            continue
+        yield "id", value
+        try:
+            yield "day", day_of(value)
+        except ValueError:
+            pass  # No id of ours: the record is looked for and not found.
+
+
+def rows_where(
+    db: peewee.Database,
+    terms: list[str],
+    tail_text: str,
+    values: list[Any],
+    columns: Sequence[str] = COLUMNS,
+) -> list[Row]:
+    """Records for which all terms hold, and what follows the WHERE; a transaction of its own."""
+    names = ", ".join(f'"{name}"' for name in columns)
+    where = f"WHERE {' AND '.join(terms)} " if terms else ""
+    rows = _fetch(db, f'SELECT {names} FROM "usage_records" {where}{tail_text}', values)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _fetch(db: peewee.Database, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]]
+    rows = snapshot_read(db, lambda: execute(db, query, values).fetchall())
+    return rows

@@ -1,0 +1,1 @@
+"""What the relay reads in memory: models, groups, channels, API keys."""

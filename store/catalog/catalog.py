@@ -1,0 +1,331 @@
+"""Groups, models, prices and channels as one immutable picture that a worker swaps whole.
+
+Reading it never waits. It holds upstream keys in clear, in memory only: their fields are left
+out of every repr. Loading is blocking and belongs in a thread.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import peewee
+
+from store.catalog.keys import KeyEntry
+from store.catalog.keys_aside import KeyAside, KeyName, load_keys_aside
+from store.db.changes import current_version
+from store.db.database import database_ms, execute, lead_of, snapshot_read
+from store.values.cipher import Cipher, Unreadable
+from store.values.pricing import Prices
+from store.values.sealed_fields import open_headers, open_proxy
+
+EVERYTHING = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What keys of a group may use; models None: all. Limits of 0: none."""
+
+    name: str
+    multiplier_ppm: int
+    models: frozenset[str] | None
+    entries: frozenset[str]
+    disabled: bool
+    rpm: int = 0
+    tpm: int = 0
+    concurrency: int = 0
+    limited: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limited", bool(self.rpm or self.tpm or self.concurrency))
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A public model; `prices` are (effective_ms, Prices) in order of time."""
+
+    name: str
+    context_tokens: int | None
+    max_output_tokens: int | None
+    disabled: bool
+    created_ms: int
+    prices: tuple[tuple[int, Prices], ...]
+
+    def prices_at(self, now_ms: int) -> Prices | None:
+        """The prices in force; before the first the first ones, None when it has none at all.
+
+        The first ones, so that a clock a little behind the operator's makes no model vanish.
+        """
+        for effective_ms, prices in reversed(self.prices):
+            if effective_ms <= now_ms:
+                return prices
+        return self.prices[0][1] if self.prices else None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How an upstream is reached when not directly: by a proxy (its URL, with the login), with the
+    certificates of a file in place of the system's; None: as always."""
+
+    proxy: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One upstream account; `models` maps public to upstream names, keys may be empty.
+
+    `fingerprints` stand for the keys, in their order, wherever the store or another process has to
+    tell one from another. Limits of 0: none; `key_rpm` and its like are of each upstream key.
+    `extra_headers`: name in lower case -> value, sent with each request.
+    """
+
+    id: str
+    name: str
+    vendor: str
+    family: str
+    base_url: str
+    keys: tuple[str, ...] = field(repr=False)
+    groups: frozenset[str]
+    models: Mapping[str, str]
+    priority: int
+    weight: int
+    enabled: bool
+    rpm: int = 0
+    tpm: int = 0
+    concurrency: int = 0
+    fingerprints: tuple[str, ...] = field(default=(), repr=False)
+    key_rpm: int = 0
+    key_tpm: int = 0
+    key_concurrency: int = 0
+    limited: bool = field(init=False)
+    extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    route: Route | None = None
+    draining: bool = False
+
+    def __post_init__(self) -> None:
+        own = self.rpm or self.tpm or self.concurrency
+        of_keys = self.key_rpm or self.key_tpm or self.key_concurrency
+        object.__setattr__(self, "limited", bool(own or of_keys))
+
+    def leads_elsewhere(self, before: "Channel") -> bool:
+        """Whether requests go another way than by this channel as it was before."""
+        now = (self.vendor, self.base_url, self.route, self.extra_headers)
+        return now != (before.vendor, before.base_url, before.route, before.extra_headers)
+
+    @property
+    def takes_calls(self) -> bool:
+        """Whether new calls may be given to it, but for those about what it has stored."""
+        return self.enabled and not self.draining
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All of it at one moment; `version` is the change log's, `faults` what was left out.
+
+    `read_ms`: that moment by the database's clock, which `keys_aside` goes by, too. Times of prices
+    are by the clock of this process.
+    """
+
+    version: int
+    groups: Mapping[str, Group]
+    models: Mapping[str, Model]
+    channels: tuple[Channel, ...]
+    faults: tuple[str, ...] = ()
+    keys_aside: Mapping[KeyName, KeyAside] = field(default_factory=dict)
+    read_ms: int = 0
+    _memo: dict[tuple[str, str, str], tuple[Channel, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def candidates(self, group: str, model: str, family: str) -> tuple[Channel, ...]:
+        """Channels that may take a call for a model of a group in a family, highest priority first.
+
+        Empty when the group may not use the model, or it is disabled or has no prices.
+        """
+        key = (group, model, family)
+        found = self._memo.get(key)
+        if found is None:
+            if not self._permits(group, model):
+                # Not remembered: clients make these names up.
+                return ()
+            found = self._memo[key] = tuple(c for c in self._search(key) if c.takes_calls)
+        return found
+
+    def serves(self, group: str, model: str, family: str) -> bool:
+        """Whether the model is offered: some enabled channel has it, though it may be draining."""
+        if self.candidates(group, model, family):
+            return True
+        return self._permits(group, model) and bool(self._search((group, model, family)))
+
+    def native(self, group: str, family: str) -> tuple[Channel, ...]:
+        """Enabled channels of a group that speak a family, whatever models they serve."""
+        return tuple(
+            channel
+            for channel in self.channels
+            if channel.enabled and channel.family == family and group in channel.groups
+        )
+
+    def channel(self, channel_id: str) -> Channel | None:
+        """The channel of an id, also one that is disabled."""
+        return next((one for one in self.channels if one.id == channel_id), None)
+
+    def pinned(self, channel: Channel, fingerprint: str) -> tuple[Channel, ...]:
+        """The channel as the one candidate, with one of its keys alone; with all of them when it
+        has that key no more."""
+        key = ("", channel.id, fingerprint)
+        found = self._memo.get(key)
+        if found is None:
+            if fingerprint in channel.fingerprints:
+                place = channel.fingerprints.index(fingerprint)
+                keys, marks = (channel.keys[place],), (fingerprint,)
+                channel = replace(channel, keys=keys, fingerprints=marks)
+            elif fingerprint:
+                # Not remembered: those that are gone are without number.
+                return (channel,)
+            found = self._memo[key] = (channel,)
+        return found
+
+    def offers(self, group: str, model: str) -> bool:
+        """True when some enabled channel serves the model to the group, in whatever family."""
+        families = {channel.family for channel in self.channels}
+        return any(self.serves(group, model, family) for family in families)
+
+    def listed(self, key: KeyEntry, family: str) -> list[Model]:
+        """The models this key can call by the entry of this family now, in order of name."""
+        group = self.groups.get(key.group)
+        if group is None or family not in group.entries:
+            return []
+        names = self.models if key.models is None else key.models & self.models.keys()
+        return [self.models[n] for n in sorted(names) if self.serves(key.group, n, family)]
+
+    def _permits(self, group_name: str, model_name: str) -> bool:
+        group, model = self.groups.get(group_name), self.models.get(model_name)
+        if group is None or model is None or group.disabled or model.disabled:
+            return False
+        return bool(model.prices) and (group.models is None or model_name in group.models)
+
+    def _search(self, key: tuple[str, str, str]) -> tuple[Channel, ...]:
+        group, model, family = key
+        fit = [
+            channel
+            for channel in self.channels
+            if channel.enabled
+            and channel.family == family
+            and group in channel.groups
+            and model in channel.models
+        ]
+        return tuple(sorted(fit, key=lambda channel: (-channel.priority, channel.name)))
+
+
+EMPTY = Snapshot(version=-1, groups={}, models={}, channels=())
+"""What a worker has before the store was read for the first time."""
+
+
+def load_snapshot(db: peewee.Database, cipher: Cipher) -> Snapshot:
+    """Read everything at one moment. Blocking. Raises StoreUnavailable."""
+
+    def read() -> Snapshot:
+        faults: list[str] = []
+        at_ms = database_ms(db)
+        return Snapshot(
+            version=current_version(db),
+            groups={group.name: group for group in _groups(db)},
+            models={model.name: model for model in _models(db, lead_of(at_ms))},
+            channels=tuple(_channels(db, cipher, faults)),
+            faults=tuple(faults),
+            keys_aside=load_keys_aside(db),
+            read_ms=at_ms,
+        )
+
+    return snapshot_read(db, read)
+
+
+def _groups(db: peewee.Database) -> list[Group]:
+    query = """SELECT "name", "multiplier_ppm", "models", "entries", "disabled",
+      "rpm", "tpm", "concurrency" FROM "groups" """
+    groups = []
+    for name, multiplier_ppm, models, entries, disabled, *limits in execute(db, query).fetchall():
+        names = frozenset(json.loads(models))
+        permitted = None if EVERYTHING in names else names
+        entries = frozenset(json.loads(entries))
+        groups.append(Group(name, multiplier_ppm, permitted, entries, bool(disabled), *limits))
+    return groups
+
+
+def _models(db: peewee.Database, ahead_ms: int) -> list[Model]:
+    prices: dict[str, list[tuple[int, Prices]]] = {}
+    query = """SELECT "model_id", "effective_ms", "input", "output", "cache_read", "cache_write",
+      "cache_write_1h", "reasoning", "call" FROM "prices" ORDER BY "effective_ms" """
+    for model_id, effective_ms, *amounts in execute(db, query).fetchall():
+        prices.setdefault(model_id, []).append((effective_ms - ahead_ms, prices_of(amounts)))
+    query = """SELECT "id", "name", "context_tokens", "max_output_tokens", "disabled", "created_ms"
+      FROM "models" """
+    return [
+        Model(name, context, output, bool(disabled), created, tuple(prices.get(model_id, ())))
+        for model_id, name, context, output, disabled, created in execute(db, query).fetchall()
+    ]
+
+
+def prices_of(amounts: Sequence[int | None]) -> Prices:
+    """Prices of a row of the prices table, in its order, with the defaults filled in."""
+    given_input, given_output, cache_read, cache_write, cache_write_1h, reasoning, call = amounts
+    if given_input is None or given_output is None:
+        raise ValueError("a price row has no input or output price")
+    write = given_input if cache_write is None else cache_write
+    return Prices(
+        input=given_input,
+        output=given_output,
+        cache_read=given_input if cache_read is None else cache_read,
+        cache_write=write,
+        cache_write_1h=write if cache_write_1h is None else cache_write_1h,
+        reasoning=given_output if reasoning is None else reasoning,
+        call=call or 0,
+    )
+
+
+def _channels(db: peewee.Database, cipher: Cipher, faults: list[str]) -> list[Channel]:
+    sealed: dict[str, list[tuple[str, str]]] = {}
+    query = """SELECT "channel_id", "cipher", "fingerprint" FROM "channel_keys"
+      ORDER BY "channel_id", "position" """
+    for channel_id, token, fingerprint in execute(db, query).fetchall():
+        sealed.setdefault(channel_id, []).append((token, fingerprint))
+    query = """SELECT "id", "name", "vendor", "family", "base_url", "groups", "models",
+      "priority", "weight", "enabled", "rpm", "tpm", "concurrency", "key_rpm", "key_tpm",
+      "key_concurrency", "extra_headers", "proxy", "ca_file", "draining" FROM "channels" """
+    channels = []
+    for row in execute(db, query).fetchall():
+        try:
+            keys = tuple((cipher.decrypt(token), mark) for token, mark in sealed.get(row[0], ()))
+            channels.append(_channel(row, keys, cipher))
+        except Unreadable as error:
+            faults.append(f'channel "{row[1]}" is left out: {error}')
+    return channels
+
+
+def _channel(row: Sequence[Any], keys: tuple[tuple[str, str], ...], cipher: Cipher) -> Channel:
+    """A channel of its row and its (key, fingerprint)s. Raises Unreadable."""
+    proxy, ca_file = open_proxy(cipher, row[17]), row[18]
+    return Channel(
+        id=row[0],
+        name=row[1],
+        vendor=row[2],
+        family=row[3],
+        base_url=row[4],
+        keys=tuple(key for key, _ in keys),
+        groups=frozenset(json.loads(row[5])),
+        models=json.loads(row[6]),
+        priority=row[7],
+        weight=row[8],
+        enabled=bool(row[9]),
+        rpm=row[10],
+        tpm=row[11],
+        concurrency=row[12],
+        fingerprints=tuple(fingerprint for _, fingerprint in keys),
+        key_rpm=row[13],
+        key_tpm=row[14],
+        key_concurrency=row[15],
+        extra_headers=open_headers(cipher, json.loads(row[16] or "{}")),
+        route=Route(proxy, ca_file) if proxy or ca_file else None,
+        draining=bool(row[19]),
+    )

@@ -1,0 +1,185 @@
+"""The keys a worker knows: looked up in threads, remembered, kept true by the change log.
+
+Belongs to one event loop. A known key costs one hash and one dictionary look-up: what is remembered
+stands under a mark, a keyed hash that is worth nothing outside this process (the store's own digest
+is slower, and made for look-ups there only). Unknown keys are remembered for a second and apart
+from the known ones, so that a flood of guesses pushes no customer out. While the store is away what
+was known goes on being served, even when a change to it was seen but could not be read. No database
+access here: `load` is given.
+"""
+
+import asyncio
+import enum
+import hashlib
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from store.catalog.keys import GIVEN_SECRET, KeyEntry, checksum_ok, digests
+from store.db.changes import KEYS, Changes
+from store.values.errors import StoreUnavailable
+from store.values.ids import now_ms
+
+KNOWN_LIMIT = 100_000
+UNKNOWN_LIMIT = 10_000
+UNKNOWN_FOR_MS = 1_000
+FLIGHTS_LIMIT = 1_000
+LOAD_WAIT_S = 5.0
+STALE_WAIT_S = 0.5
+STALE_RETRY_MS = 1_000
+
+
+class Miss(enum.Enum):
+    """What `peek` answers when only the store knows."""
+
+    MISS = enum.auto()
+
+
+MISS = Miss.MISS
+
+
+@dataclass(slots=True)
+class _Known:
+    entry: KeyEntry
+    stale: bool = False
+    retry_at_ms: int = 0
+
+
+class KeyCache:
+    """Secret -> KeyEntry, or None for a key that does not exist."""
+
+    def __init__(
+        self,
+        load: Callable[[list[bytes]], KeyEntry | None],
+        executor: Executor,
+        peppers: Sequence[str],
+        clock: Callable[[], int] = now_ms,
+        limit: int = KNOWN_LIMIT,
+    ) -> None:
+        self._load = load
+        self._executor = executor
+        self._peppers = list(peppers)
+        self._marking = hashlib.blake2s(key=os.urandom(hashlib.blake2s.MAX_KEY_SIZE))
+        self._marking.update(b"\0")  # takes the key in, once for all
+        self._clock = clock
+        self._limit = limit
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._unknown: OrderedDict[bytes, int] = OrderedDict()
+        self._by_ref: dict[str, set[bytes]] = {}
+        self._flights: dict[bytes, asyncio.Task[KeyEntry | None]] = {}
+        self._generation = 0
+
+    def peek(self, secret: str) -> KeyEntry | Miss | None:
+        """What is known without waiting: the key, None for no such key, or MISS."""
+        return self._peek(secret, self._mark(secret))
+
+    async def get(self, secret: str) -> KeyEntry | None:
+        """The key, or None for no such key; StoreUnavailable when it cannot be found out now."""
+        mark = self._mark(secret)
+        found = self._peek(secret, mark)
+        if not isinstance(found, Miss):
+            return found
+        known = self._known.get(mark)
+        flight = self._flights.get(mark) or self._start(secret, mark)
+        # asyncio.wait leaves the flight alone when this caller is cancelled or tired of waiting.
+        await asyncio.wait({flight}, timeout=LOAD_WAIT_S if known is None else STALE_WAIT_S)
+        try:
+            if flight.done():
+                return self._in_time(flight.result())
+            raise StoreUnavailable("the store does not answer")
+        except StoreUnavailable:
+            if known is None:
+                raise
+            known.retry_at_ms = self._clock() + STALE_RETRY_MS
+            return self._in_time(known.entry)
+
+    def apply_changes(self, changes: Changes) -> None:
+        """Take in what the change log says; on the loop. An incomplete log makes all stale."""
+        refs = {change.ref for change in changes.changes if change.kind == KEYS}
+        if changes.complete and not refs:
+            return
+        self._generation += 1
+        self._unknown.clear()
+        if not changes.complete:
+            for known in self._known.values():
+                known.stale, known.retry_at_ms = True, 0
+            return
+        for ref in refs:
+            for mark in self._by_ref.get(ref, ()):
+                known = self._known[mark]
+                known.stale, known.retry_at_ms = True, 0
+
+    def _mark(self, secret: str) -> bytes:
+        marking = self._marking.copy()  # a third of what it takes to begin with the key
+        marking.update(secret.encode("utf-8", "surrogatepass"))
+        return marking.digest()
+
+    def _peek(self, secret: str, mark: bytes) -> KeyEntry | Miss | None:
+        known = self._known.get(mark)
+        if known is not None:
+            if known.stale and self._clock() >= known.retry_at_ms:
+                return MISS
+            self._known.move_to_end(mark)
+            entry = known.entry
+            return entry if entry is None or entry.valid_until_ms is None else self._in_time(entry)
+        if not GIVEN_SECRET.fullmatch(secret) or not checksum_ok(secret):
+            return None
+        since_ms = self._unknown.get(mark)
+        if since_ms is not None and 0 <= self._clock() - since_ms < UNKNOWN_FOR_MS:
+            return None
+        return MISS
+
+    def _in_time(self, entry: KeyEntry | None) -> KeyEntry | None:
+        """The entry, unless its secret was rotated away and its overlap is over."""
+        if entry is None or entry.valid_until_ms is None:
+            return entry
+        return entry if self._clock() < entry.valid_until_ms else None
+
+    def _start(self, secret: str, mark: bytes) -> asyncio.Task[KeyEntry | None]:
+        if len(self._flights) >= FLIGHTS_LIMIT:
+            raise StoreUnavailable("too many keys are being looked up")
+        flight = asyncio.create_task(self._fly(mark, digests(secret, self._peppers)))
+        self._flights[mark] = flight
+        flight.add_done_callback(lambda done: self._landed(mark, done))
+        return flight
+
+    def _landed(self, mark: bytes, flight: asyncio.Task[KeyEntry | None]) -> None:
+        del self._flights[mark]
+        if not flight.cancelled():
+            # Asked for, so that a failure nobody waits for any more is not reported as lost.
+            flight.exception()
+
+    async def _fly(self, mark: bytes, wanted: list[bytes]) -> KeyEntry | None:
+        generation = self._generation
+        loop = asyncio.get_running_loop()
+        entry = await loop.run_in_executor(self._executor, self._load, wanted)
+        # A change that was applied meanwhile may be newer than what was read: do not keep it.
+        if generation == self._generation:
+            self._remember(mark, entry)
+        return entry
+
+    def _remember(self, mark: bytes, entry: KeyEntry | None) -> None:
+        self._forget(mark)
+        if entry is None:
+            self._unknown[mark] = self._clock()
+            self._unknown.move_to_end(mark)
+            if len(self._unknown) > UNKNOWN_LIMIT:
+                self._unknown.popitem(last=False)
+            return
+        self._known[mark] = _Known(entry)
+        for ref in (entry.id, entry.user_id):
+            self._by_ref.setdefault(ref, set()).add(mark)
+        if len(self._known) > self._limit:
+            self._forget(next(iter(self._known)))
+
+    def _forget(self, mark: bytes) -> None:
+        known = self._known.pop(mark, None)
+        if known is None:
+            return
+        for ref in (known.entry.id, known.entry.user_id):
+            marks = self._by_ref[ref]
+            marks.discard(mark)
+            if not marks:
+                del self._by_ref[ref]

@@ -1,0 +1,324 @@
+"""API keys: secrets, their digests, and finding a key by them.
+
+A secret exists in clear only when it is made. The store holds HMAC-SHA256 digests under a pepper
+that is not in the database, so a stolen database gives no key away and cannot be searched.
+Keys are made, changed and removed by edit.py and apply.py; here is what is special to keys.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import ipaddress
+import json
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import peewee
+
+from store.db import audit, changes
+from store.db.database import database_ms, execute, lead_ms, snapshot_read, transaction
+from store.db.tables import ApiKey, KeySecret, User
+from store.values.errors import Conflict, NotFound, Refused
+from store.values.ids import now_ms
+
+SECRET_PREFIX = "sk-slc-"
+SECRET_RANDOM_BYTES = 20
+CHECKSUM_CHARS = 7
+GIVEN_SECRET = re.compile(r"[A-Za-z0-9._-]{16,200}", re.ASCII)
+SHOWN_PREFIX_CHARS = 10
+SHOWN_SUFFIX_CHARS = 4
+PEPPER_ID_CHARS = 8
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A user's subscription to a plan, by the plan's name; `window` is that of its quota."""
+
+    id: str
+    plan: str
+    window: str
+    starts_ms: int
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEntry:
+    """What a call must know of its key; `valid_until_ms`: the end of a rotated secret.
+
+    models None: no narrowing. `disabled` is also true when the user is disabled. `limit_window`
+    None: no spend limit. `subscriptions`: those of the user that, like their plans, are not
+    disabled and that were not over when this was read, soonest end first; some may start later.
+    Limits of 0: none; those of the user hold for all its keys together.
+    """
+
+    id: str
+    name: str
+    user_id: str
+    user: str
+    group: str
+    disabled: bool
+    revoked: bool
+    expires_ms: int | None
+    models: frozenset[str] | None
+    networks: tuple[Network, ...]
+    spend_order: str
+    valid_until_ms: int | None
+    limit_window: str | None = None
+    subscriptions: tuple[Subscription, ...] = ()
+    rpm: int = 0
+    tpm: int = 0
+    concurrency: int = 0
+    user_rpm: int = 0
+    user_tpm: int = 0
+    user_concurrency: int = 0
+    limited: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        own = self.rpm or self.tpm or self.concurrency
+        of_user = self.user_rpm or self.user_tpm or self.user_concurrency
+        object.__setattr__(self, "limited", bool(own or of_user))
+
+
+def make_secret(random_bytes: bytes | None = None) -> str:
+    """A new secret: prefix, 160 random bits in base 32, and a checksum that shows typos."""
+    raw = secrets.token_bytes(SECRET_RANDOM_BYTES) if random_bytes is None else random_bytes
+    body = SECRET_PREFIX + base64.b32encode(raw).decode().lower()
+    return body + _checksum(body)
+
+
+def checksum_ok(secret: str) -> bool:
+    """False when a secret of our own form was mistyped; others have no checksum and pass."""
+    if not secret.startswith(SECRET_PREFIX):
+        return True
+    body, given = secret[:-CHECKSUM_CHARS], secret[-CHECKSUM_CHARS:]
+    return body.startswith(SECRET_PREFIX) and given == _checksum(body)
+
+
+def check_given(secret: str) -> None:
+    """ValueError (without the secret in it) when a secret brought from elsewhere is not usable."""
+    if not GIVEN_SECRET.fullmatch(secret):
+        raise ValueError("must have 16 to 200 characters of A-Z a-z 0-9 . _ -")
+    if not checksum_ok(secret):
+        raise ValueError(f"begins with {SECRET_PREFIX} but its checksum is wrong")
+
+
+def digest(secret: str, pepper: str) -> bytes:
+    """The 32 bytes under which a secret is stored."""
+    return hmac.digest(pepper.encode(), secret.encode("utf-8", "surrogatepass"), "sha256")
+
+
+def digests(secret: str, peppers: Sequence[str]) -> list[bytes]:
+    """The digests under every pepper, in the same order (newest first)."""
+    return [digest(secret, pepper) for pepper in peppers]
+
+
+def pepper_id(pepper: str) -> str:
+    """A short name of a pepper that does not give it away."""
+    return hashlib.sha256(b"sluice pepper " + pepper.encode()).hexdigest()[:PEPPER_ID_CHARS]
+
+
+_FIND = """SELECT k."id", k."name", u."id", u."name", COALESCE(g."name", ''),
+  k."disabled", u."disabled", k."revoked_ms", k."expires_ms", k."models", k."networks",
+  u."spend_order", s."valid_until_ms", k."limit_nanos", k."limit_window",
+  k."rpm", k."tpm", k."concurrency", u."rpm", u."tpm", u."concurrency"
+  FROM "key_secrets" s
+  JOIN "api_keys" k ON k."id" = s."key_id"
+  JOIN "users" u ON u."id" = k."user_id"
+  LEFT JOIN "groups" g ON g."id" = k."group_id"
+  WHERE s."digest" IN ({marks})"""
+_SUBSCRIPTIONS = """SELECT s."id", p."name", p."window", s."starts_ms", s."expires_ms"
+  FROM "subscriptions" s
+  JOIN "plans" p ON p."id" = s."plan_id"
+  WHERE s."user_id" = ? AND s."disabled" = 0 AND p."disabled" = 0 AND s."expires_ms" > ?
+  ORDER BY s."expires_ms", s."id"
+"""
+
+
+def find_key(db: peewee.Database, wanted: Sequence[bytes]) -> KeyEntry | None:
+    """The key that has one of these digests, or None; the end of a rotated secret is not judged: it
+    is given by the clock of this process.
+
+    Blocking: in threads only. Raises StoreUnavailable.
+    """
+    text = _FIND.format(marks=", ".join("?" * len(wanted)))
+
+    def read() -> KeyEntry | None:
+        row = execute(db, text, wanted).fetchone()
+        if row is None:
+            return None
+        found = execute(db, _SUBSCRIPTIONS, (row[2], now_ms())).fetchall()
+        entry = _entry(row, [Subscription(*one) for one in found])
+        if entry.valid_until_ms is not None:
+            return replace(entry, valid_until_ms=entry.valid_until_ms - lead_ms(db))
+        return entry
+
+    return snapshot_read(db, read)
+
+
+def digests_of(db: peewee.Database, key_id: str) -> list[bytes]:
+    """The digests that open a key, the ones without an end first; empty when there is no such key.
+
+    Blocking. Raises StoreUnavailable.
+    """
+    query = """SELECT "digest" FROM "key_secrets" WHERE "key_id" = ?
+      ORDER BY CASE WHEN "valid_until_ms" IS NULL THEN 0 ELSE 1 END, "valid_until_ms" DESC"""
+    rows = snapshot_read(db, lambda: execute(db, query, (key_id,)).fetchall())
+    return [bytes(row[0]) for row in rows]
+
+
+def _entry(row: Sequence[Any], subscriptions: Sequence[Subscription]) -> KeyEntry:
+    models = json.loads(row[9])
+    return KeyEntry(
+        id=row[0],
+        name=row[1],
+        user_id=row[2],
+        user=row[3],
+        group=row[4],
+        disabled=bool(row[5] or row[6]),
+        revoked=row[7] is not None,
+        expires_ms=row[8],
+        models=frozenset(models) if models else None,
+        networks=tuple(ipaddress.ip_network(network) for network in json.loads(row[10])),
+        spend_order=row[11],
+        valid_until_ms=row[12],
+        limit_window=None if row[13] is None else row[14],
+        subscriptions=tuple(subscriptions),
+        rpm=row[15],
+        tpm=row[16],
+        concurrency=row[17],
+        user_rpm=row[18],
+        user_tpm=row[19],
+        user_concurrency=row[20],
+    )
+
+
+def _checksum(body: str) -> str:
+    crc = binascii.crc32(body.encode("utf-8", "surrogatepass"))
+    return base64.b32encode(crc.to_bytes(4)).decode().lower()[:CHECKSUM_CHARS]
+
+
+def shown_parts(secret: str) -> dict[str, str]:
+    """The columns by which people recognise a key: a few first and the last four characters."""
+    # Of a short given secret less is shown, so that what is hidden stays out of reach.
+    shown = SHOWN_PREFIX_CHARS if secret.startswith(SECRET_PREFIX) else SHOWN_SUFFIX_CHARS
+    return {"prefix": secret[:shown], "last_four": secret[-SHOWN_SUFFIX_CHARS:]}
+
+
+def in_use(db: peewee.Database, secret: str, peppers: Sequence[str]) -> str | None:
+    """The id of the key that has this secret under any pepper, or None."""
+    query = KeySecret.select(KeySecret.key_id).where(KeySecret.digest << digests(secret, peppers))
+    row = query.bind(db).tuples().first()
+    return None if row is None else str(row[0])
+
+
+def add_secret(db: peewee.Database, key_id: str, secret: str, peppers: Sequence[str]) -> None:
+    """Let a secret open a key from now on. In a transaction; Conflict when it is in use."""
+    if in_use(db, secret, peppers) is not None:
+        raise Conflict("this secret is in use already")
+    row = {
+        "digest": digest(secret, peppers[0]),
+        "key_id": key_id,
+        "pepper_id": pepper_id(peppers[0]),
+        "valid_until_ms": None,
+    }
+    KeySecret.insert(row).execute(db)
+
+
+def replace_secret(db: peewee.Database, key_id: str, secret: str, peppers: Sequence[str]) -> None:
+    """Make a secret the only one of its key, at once. In a transaction."""
+    KeySecret.delete().where(KeySecret.key_id == key_id).execute(db)
+    add_secret(db, key_id, secret, peppers)
+    ApiKey.update(**shown_parts(secret)).where(ApiKey.id == key_id).execute(db)
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """How a secret is exchanged: the new one (None: made), and how long the old one lives on."""
+
+    peppers: Sequence[str]
+    overlap_s: int = 0
+    secret: str | None = None
+
+
+def rotate(db: peewee.Database, key_id: str, rotation: Rotation, actor: str) -> str:
+    """Give a key a new secret; the old ones work for `overlap_s` more. The new secret.
+
+    NotFound, Refused (revoked, or a given secret that cannot be taken).
+    """
+    secret = make_secret() if rotation.secret is None else rotation.secret
+    try:
+        check_given(secret)
+    except ValueError as error:
+        raise Refused([f"secret {error}"]) from None
+
+    def work() -> None:
+        row = _row(db, key_id)
+        if row["revoked_ms"] is not None:
+            raise Refused(["the key is revoked; make a new one"])
+        at_ms = database_ms(db)
+        until = at_ms + rotation.overlap_s * 1000
+        old = KeySecret.key_id == key_id
+        KeySecret.delete().where(old & (KeySecret.valid_until_ms <= at_ms)).execute(db)
+        open_end = KeySecret.valid_until_ms.is_null() | (KeySecret.valid_until_ms > until)
+        KeySecret.update(valid_until_ms=until).where(old & open_end).execute(db)
+        try:
+            add_secret(db, key_id, secret, rotation.peppers)
+        except Conflict as error:
+            raise Refused([str(error)]) from None
+        ApiKey.update(**shown_parts(secret)).where(ApiKey.id == key_id).execute(db)
+        after = {"secret": secret, "overlap_s": rotation.overlap_s}
+        audit.write(db, audit.Act(actor, "rotate", "key", row["display"], None, after))
+        changes.bump(db, changes.KEYS, [key_id])
+
+    transaction(db, work)
+    return secret
+
+
+def revoke(db: peewee.Database, key_id: str, actor: str) -> None:
+    """End a key for good; done already: changes nothing. NotFound."""
+
+    def work() -> None:
+        row = _row(db, key_id)
+        if row["revoked_ms"] is not None:
+            return
+        ApiKey.update(revoked_ms=now_ms()).where(ApiKey.id == key_id).execute(db)
+        audit.write(db, audit.Act(actor, "revoke", "key", row["display"]))
+        changes.bump(db, changes.KEYS, [key_id])
+
+    transaction(db, work)
+
+
+def set_key_enabled(db: peewee.Database, key_id: str, enabled: bool, actor: str) -> None:
+    """Disable or enable a key; so already: changes nothing. NotFound; Refused when revoked."""
+
+    def work() -> None:
+        row = _row(db, key_id)
+        if row["revoked_ms"] is not None:
+            raise Refused(["the key is revoked; that cannot be undone"])
+        if row["disabled"] is not enabled:
+            return
+        ApiKey.update(disabled=not enabled).where(ApiKey.id == key_id).execute(db)
+        action = "enable" if enabled else "disable"
+        audit.write(db, audit.Act(actor, action, "key", row["display"]))
+        changes.bump(db, changes.KEYS, [key_id])
+
+    transaction(db, work)
+
+
+def _row(db: peewee.Database, key_id: str) -> dict[str, Any]:
+    """The row of a key with `display`, its name as the audit log has it."""
+    query = (
+        ApiKey.select(ApiKey, User.name.alias("user"))
+        .join(User, on=(User.id == ApiKey.user_id))
+        .where(ApiKey.id == key_id)
+    )
+    row: dict[str, Any] | None = query.bind(db).dicts().first()
+    if row is None:
+        raise NotFound(f"there is no key with the id {key_id}")
+    return row | {"display": f"{row['user']}/{row['name']}"}

@@ -1,0 +1,52 @@
+"""What a running worker takes in from the store each second: changed keys, a changed catalog.
+
+Runs in the writer's thread, and in a look-up thread when a key was found there: a key that is new
+may come with a group and models that are new. What it found is handed to the loop's thread by
+`post`. While the store is away nothing is called, so that the last picture serves on.
+"""
+
+import threading
+from collections.abc import Callable
+
+import peewee
+
+from store.catalog.catalog import Snapshot, load_snapshot
+from store.db.changes import CATALOG, Changes, read_changes
+from store.values.cipher import Cipher
+
+Post = Callable[[Callable[[], None]], None]
+
+
+class Refresh:
+    """Follows the change log. `on_snapshot` and `on_changes` are called in the loop's thread."""
+
+    def __init__(
+        self,
+        cipher: Cipher,
+        post: Post,
+        on_snapshot: Callable[[Snapshot], None],
+        on_changes: Callable[[Changes], None],
+    ) -> None:
+        self._cipher = cipher
+        self._post = post
+        self._on_snapshot = on_snapshot
+        self._on_changes = on_changes
+        self._version: int | None = None
+        self._lock = threading.Lock()
+
+    def poll(self, db: peewee.Database) -> None:
+        """Looks for changes since the last call. Blocking. Raises StoreUnavailable."""
+        with self._lock:
+            self._poll(db)
+
+    def _poll(self, db: peewee.Database) -> None:
+        changes = read_changes(db, -1 if self._version is None else self._version)
+        if changes.version == self._version:
+            return
+        catalog = any(change.kind == CATALOG for change in changes.changes)
+        if self._version is None or not changes.complete or catalog:
+            snapshot = load_snapshot(db, self._cipher)
+            self._post(lambda: self._on_snapshot(snapshot))
+        if self._version is not None:
+            self._post(lambda: self._on_changes(changes))
+        self._version = changes.version

@@ -1,0 +1,1 @@
+"""What is known of channels: breakers, probes, sums of calls, the status made of them."""

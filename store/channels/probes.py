@@ -1,0 +1,122 @@
+"""Which channels are to be probed, and by whom: one process of all nodes at a time.
+
+A channel × model is quiet when neither a call nor a probe has said anything of it for a while. To
+claim it moves its row on, so that of any number of processes one makes the probe. How probes went
+is kept by status_sums, apart from traffic.
+"""
+
+import queue
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import peewee
+
+from store.channels.status_sums import CHANNEL, HOUR, HOUR_S, MINUTE, PROBE, Probed, add_probes
+from store.db.database import database_ms, execute, lead_ms, snapshot_read, transaction
+from store.values.errors import Conflict
+
+Pair = tuple[str, str]
+"""Name of a channel, and of a model."""
+
+LOOK_S = 5.0  # between two looks at what is quiet; each claims at most one
+RESULTS_MAX = 1000  # that wait for the store; more are dropped
+
+KEPT_MS = 2 * 86_400_000
+"""How long a claim that nobody renews is kept: the longest interval, twice."""
+
+
+class Rota:
+    """The probes of one process: what falls to it, and how they went.
+
+    `begin` is called in the writer's thread with what is claimed; all else, but `look`, is for the
+    loop's. `pairs`: what may be probed. `interval_s` 0: nothing is.
+    """
+
+    def __init__(self, interval_s: int, begin: Callable[[Pair], None]) -> None:
+        self.pairs: Sequence[Pair] = ()
+        self.busy = False
+        """No further probe is to be begun now."""
+        self.interval_s = interval_s
+        self._begin = begin
+        self._look_at = time.monotonic() + random.uniform(0, LOOK_S)  # not all workers at once
+        self._results: queue.Queue[Probed] = queue.Queue(RESULTS_MAX)
+        self._unwritten: list[Probed] = []
+
+    def note(self, result: Probed) -> bool:
+        """How a probe went; False when the store has been away for too long, and it is dropped."""
+        try:
+            self._results.put_nowait(result)
+        except queue.Full:
+            return False
+        return True
+
+    def look(self, db: peewee.Database) -> None:
+        """Bring results into the store and claim a probe when it is time. Blocking.
+
+        To be called about once a second. Raises StoreUnavailable; results are kept then.
+        """
+        if not self.interval_s:
+            return
+        while not self._results.empty() and len(self._unwritten) < RESULTS_MAX:
+            self._unwritten.append(self._results.get())
+        if self._unwritten:
+            add_probes(db, self._unwritten, lead_ms(db))
+            self._unwritten.clear()
+        now = time.monotonic()
+        if now < self._look_at or self.busy:
+            return
+        self._look_at = now + LOOK_S
+        at_ms = database_ms(db)
+        if found := quiet(db, self.pairs, self.interval_s, at_ms):
+            pair = random.choice(found)
+            if claim(db, pair, self.interval_s, at_ms):
+                self._begin(pair)
+
+
+def quiet(db: peewee.Database, pairs: Iterable[Pair], interval_s: int, at_ms: int) -> list[Pair]:
+    """Those of `pairs` of which nothing was heard for `interval_s`, and that nobody has claimed."""
+    since_ms = at_ms - interval_s * 1000
+    heard = (
+        'SELECT DISTINCT "name", "model" FROM "channel_sums" WHERE "span" IN (?, ?) AND "at_s" > ?'
+        ' AND "scope" IN (?, ?) AND ("last_ok_ms" > ? OR "last_failed_ms" > ?)'
+    )
+    bounds = (since_ms // 1000 - HOUR_S, CHANNEL, PROBE, since_ms, since_ms)
+    claimed = 'SELECT "channel", "model" FROM "channel_probes" WHERE "next_ms" > ?'
+
+    def read() -> list[Pair]:
+        found = {*execute(db, heard, (MINUTE, HOUR, *bounds)).fetchall()}
+        found.update(execute(db, claimed, (at_ms,)).fetchall())
+        return [pair for pair in pairs if pair not in found]
+
+    return snapshot_read(db, read)
+
+
+def claim(db: peewee.Database, pair: Pair, interval_s: int, at_ms: int) -> bool:
+    """Whether the caller is to make the probe; nobody else is until the interval is over."""
+    next_ms = at_ms + interval_s * 1000
+    update = (
+        'UPDATE "channel_probes" SET "next_ms" = ?'
+        ' WHERE "channel" = ? AND "model" = ? AND "next_ms" <= ?'
+    )
+    select = 'SELECT 1 FROM "channel_probes" WHERE "channel" = ? AND "model" = ?'
+    insert = 'INSERT INTO "channel_probes" ("channel", "model", "next_ms") VALUES (?, ?, ?)'
+
+    def work() -> bool:
+        if execute(db, update, (next_ms, *pair, at_ms)).rowcount == 1:
+            return True
+        if execute(db, select, pair).fetchone() is not None:
+            return False
+        execute(db, insert, (*pair, next_ms))
+        return True
+
+    try:
+        return transaction(db, work)
+    except Conflict:  # another one has just claimed it for the first time
+        return False
+
+
+def forget_old(db: peewee.Database, at_ms: int) -> None:
+    """Remove the claims of channels and models that are gone."""
+    delete = 'DELETE FROM "channel_probes" WHERE "next_ms" < ?'
+    transaction(db, lambda: execute(db, delete, (at_ms - KEPT_MS,)))

@@ -1,0 +1,321 @@
+"""Sums behind the status of channels: how attempts and calls went, how long they took.
+
+A row is a scope, a name and a model: `channel` (attempts of users' calls), `probe` (attempts of
+ours), `group` (calls as its users saw them). The writer adds each batch to rows of minutes in the
+transaction that inserts its records, so a record counts once. `fold` moves what has become old:
+
+    minute -> hour, and into last_24h          when it is older than the shortest window
+    hour -> day, out of last_24h into last_30d when it is older than 24 hours
+    day -> out of last_30d, and away           when it is older than 30 days
+
+so that reading a window takes one row a pair, however much traffic there was, and hours and days
+are there for bars. A minute is that in which an attempt or a call ended, by the database's clock.
+Reading: channel_status.
+
+What the client caused counts as nothing. Times and tokens are those of answers with output, first
+byte and tokens those of streams.
+"""
+
+import functools
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import peewee
+
+from store.db.database import execute, executemany, is_mysql, transaction
+from store.values.usage_record import Attempt, UsageRecord
+
+BOUNDS_MS = (
+    *(50, 100, 200, 400, 600, 800, 1200, 1600, 2400, 3200, 4800, 6400, 9600, 12800),
+    *(25600, 51200, 102400, 204800, 409600),
+)
+"""Upper bounds of the buckets of a histogram; one more holds what is beyond them."""
+
+_BUCKETS = (*(f"le_{bound_ms}" for bound_ms in BOUNDS_MS), "more")
+FIRST_BYTE = tuple(f"first_byte_{bucket}" for bucket in _BUCKETS)
+TOTAL = tuple(f"total_{bucket}" for bucket in _BUCKETS)
+HISTOGRAMS = FIRST_BYTE + TOTAL
+SUMS = ("ok", "failed", "output_tokens", "generation_ms", *HISTOGRAMS)
+LATEST = ("last_ok_ms", "last_failed_ms")
+KEY = ("span", "at_s", "scope", "name", "model")
+
+CHANNEL, GROUP, PROBE = "channel", "group", "probe"
+MINUTE, HOUR, DAY = "minute", "hour", "day"
+LAST_DAY, LAST_MONTH = "last_24h", "last_30d"
+
+MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
+WINDOW_S = 300
+"""The shortest window: the minutes that reach into it."""
+
+MONTH_S = 30 * DAY_S
+FOLD_ROWS = 500  # in one transaction: some 30 ms in which nobody else writes to SQLite
+MODEL_CHARS = 256
+ERROR_CHARS = 64
+
+FAILURES = frozenset(
+    {
+        *("connect", "tls", "timeout_connect", "reset_before_head", "truncated", "protocol"),
+        *("timeout_first_byte", "timeout_idle", "ca_file"),
+        *("channel_misconfigured", "upstream_rate_limited", "upstream_error"),
+        *("upstream_overloaded", "upstream_timeout", "upstream_unreachable"),
+        "upstream_invalid_response",
+    }
+)
+"""The errors of an attempt that a client cannot cause: kinds of the upstream client, and codes."""
+
+OUTAGES = FAILURES | {"no_channel_available", "internal_error", "unavailable"}
+"""The codes of records of calls that failed through nothing their clients did."""
+
+# Ends of a call that are never the client's doing; of the others its error code decides.
+_BROKEN = frozenset({"upstream_truncated", "timeout", "gateway_lost", "drained", "internal_error"})
+_BROKEN_BY_CHANNEL = frozenset({"upstream_truncated", "timeout", "upstream_error"})
+
+_OK, _FAILED, _TOKENS, _GENERATION = range(4)
+_FIRST_BYTE = 4
+_TOTAL = _FIRST_BYTE + len(FIRST_BYTE)
+_ERROR = len(SUMS)
+_LAST_OK, _LAST_FAILED = _ERROR + 1, _ERROR + 2
+_NEW: tuple[Any, ...] = (*(0,) * len(SUMS), "", 0, 0)
+
+Row = list[Any]
+"""SUMS, last_error, LATEST."""
+
+Rows = dict[tuple[Any, ...], Row]
+"""By KEY without span, or by all of it."""
+
+
+def add_records(db: peewee.Database, records: Iterable[UsageRecord], lead_ms: int = 0) -> None:
+    """Add records to the rows of their minutes, inside the caller's transaction.
+
+    `lead_ms`: how far the database's clock is ahead of the one of the records.
+    """
+    found = _gather(records, lead_ms)
+    _write(db, {(MINUTE, *key): row for key, row in found.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """How a probe of a channel went; `error` None: a whole answer came."""
+
+    channel: str
+    model: str
+    at_ms: int
+    error: str | None = None
+    first_byte_ms: int | None = None
+    total_ms: int = 0
+
+
+def add_probes(db: peewee.Database, probes: Iterable[Probed], lead_ms: int = 0) -> None:
+    """Add probes to the rows of their minutes. `lead_ms`: as in add_records."""
+    rows: Rows = {}
+    for probe in probes:
+        at_ms = probe.at_ms + lead_ms
+        row = _row(rows, PROBE, probe.channel, probe.model, at_ms)
+        _note(row, probe.error, at_ms)
+        if probe.error is None:
+            row[_TOTAL + bisect_left(BOUNDS_MS, probe.total_ms)] += 1
+            if probe.first_byte_ms is not None:
+                row[_FIRST_BYTE + bisect_left(BOUNDS_MS, probe.first_byte_ms)] += 1
+    transaction(db, lambda: _write(db, {(MINUTE, *key): row for key, row in rows.items()}))
+
+
+def _gather(records: Iterable[UsageRecord], lead_ms: int) -> Rows:
+    """Rows by (at_s, scope, name, model). Runs for each call: lean."""
+    rows: Rows = {}
+    # Calls that one channel served: what they add to their channel and to their group is the same.
+    plain: Rows = {}
+    for record in records:
+        attempts, model = record.attempts, record.model
+        if model is None:
+            continue
+        if record.outcome != "ok" or len(attempts) != 1:
+            _add_odd(rows, record, lead_ms)
+            continue
+        duration_ms = record.duration_ms or 0
+        end_ms = record.started_ms + duration_ms + lead_ms
+        key = (end_ms // 60_000, record.group, attempts[0].channel, model)
+        row = plain.get(key)
+        if row is None:
+            row = plain[key] = [*_NEW]
+        row[_OK] += 1
+        if end_ms > row[_LAST_OK]:
+            row[_LAST_OK] = end_ms
+        output = record.output_tokens + record.reasoning_tokens
+        if output:
+            row[_TOTAL + bisect_left(BOUNDS_MS, duration_ms)] += 1
+            if record.stream and (first_ms := record.ttft_ms) is not None:
+                row[_FIRST_BYTE + bisect_left(BOUNDS_MS, first_ms)] += 1
+                if duration_ms > first_ms:
+                    row[_TOKENS] += output
+                    row[_GENERATION] += duration_ms - first_ms
+    for (minute, group, channel, model), row in plain.items():
+        model = model[:MODEL_CHARS]
+        _merge(rows, (minute * MINUTE_S, CHANNEL, channel, model), row)
+        _merge(rows, (minute * MINUTE_S, GROUP, group, model), row)
+    return rows
+
+
+def _add_odd(rows: Rows, record: UsageRecord, lead_ms: int) -> None:
+    """A call that failed, or that several channels were tried for."""
+    model, outcome = (record.model or "")[:MODEL_CHARS], record.outcome
+    duration_ms = record.duration_ms or 0
+    at_ms = record.started_ms + lead_ms
+    end_ms = at_ms + duration_ms
+    error = record.error_code or outcome
+    if outcome == "ok":
+        row = _row(rows, GROUP, record.group, model, end_ms)
+        _note(row, None, end_ms)
+        _add_times(row, record, 0)
+    elif outcome in _BROKEN or error in OUTAGES:
+        _note(_row(rows, GROUP, record.group, model, end_ms), error, end_ms)
+    for attempt in record.attempts:
+        at_ms += attempt.ms
+        last = attempt is record.attempts[-1]
+        failure = _failure_of(attempt, record, last)
+        if failure is not None:
+            _note(_row(rows, CHANNEL, attempt.channel, model, at_ms), failure, at_ms)
+        elif last and outcome == "ok":
+            row = _row(rows, CHANNEL, attempt.channel, model, end_ms)
+            _note(row, None, end_ms)
+            # What went by before this channel was asked is not its doing.
+            _add_times(row, record, max(0, duration_ms - attempt.ms))
+
+
+def _failure_of(attempt: Attempt, record: UsageRecord, last: bool) -> str | None:
+    """The error of an attempt that counts against its channel."""
+    if attempt.error is not None:
+        return attempt.error if attempt.error in FAILURES else None
+    if last and record.outcome in _BROKEN_BY_CHANNEL:  # after its answer was accepted
+        return record.error_code or record.outcome
+    return None
+
+
+def _row(rows: Rows, scope: str, name: str, model: str, at_ms: int) -> Row:
+    key = (at_ms // 60_000 * MINUTE_S, scope, name, model)
+    row = rows.get(key)
+    if row is None:
+        row = rows[key] = [*_NEW]
+    return row
+
+
+def _note(row: Row, error: str | None, at_ms: int) -> None:
+    if error is None:
+        row[_OK] += 1
+        row[_LAST_OK] = max(row[_LAST_OK], at_ms)
+        return
+    row[_FAILED] += 1
+    if at_ms >= row[_LAST_FAILED]:
+        row[_LAST_FAILED], row[_ERROR] = at_ms, error[:ERROR_CHARS]
+
+
+def _add_times(row: Row, record: UsageRecord, before_ms: int) -> None:
+    """The times of an answer, without what went by before."""
+    output = record.output_tokens + record.reasoning_tokens
+    if not output or record.duration_ms is None:
+        return
+    row[_TOTAL + bisect_left(BOUNDS_MS, record.duration_ms - before_ms)] += 1
+    if record.stream and record.ttft_ms is not None:
+        first_ms = max(0, record.ttft_ms - before_ms)
+        row[_FIRST_BYTE + bisect_left(BOUNDS_MS, first_ms)] += 1
+        generation_ms = record.duration_ms - record.ttft_ms
+        if generation_ms > 0:
+            row[_TOKENS] += output
+            row[_GENERATION] += generation_ms
+
+
+def _merge(rows: Rows, key: tuple[Any, ...], row: Row, sign: int = 1) -> None:
+    there = rows.get(key)
+    if there is None:
+        there = rows[key] = [*_NEW]
+    for place in range(_ERROR):
+        if value := row[place]:
+            there[place] += sign * value
+    there[_LAST_OK] = max(there[_LAST_OK], row[_LAST_OK])
+    if row[_LAST_FAILED] > there[_LAST_FAILED]:
+        there[_LAST_FAILED], there[_ERROR] = row[_LAST_FAILED], row[_ERROR]
+
+
+# ---- what has become old -------------------------------------------------------------------------
+
+
+def fold(db: peewee.Database, now_s: int) -> bool:
+    """Move some old rows on, see above; whether there are more. Any number of processes may.
+
+    At most FOLD_ROWS of each span, in a transaction of its own. Raises StoreUnavailable.
+    """
+    spans = ((MINUTE, WINDOW_S + MINUTE_S), (HOUR, DAY_S + HOUR_S), (DAY, MONTH_S + DAY_S))
+    # The end of a row of an hour or a day counts, so that a window is never shorter than it says.
+    moved = [
+        transaction(db, functools.partial(_fold, db, span, now_s - age_s)) for span, age_s in spans
+    ]
+    return FOLD_ROWS in moved
+
+
+def _fold(db: peewee.Database, span: str, before_s: int) -> int:
+    lock = " FOR UPDATE" if is_mysql(db) else ""
+    query = (
+        f'SELECT {_names(KEY + COLUMNS)} FROM "channel_sums" WHERE "span" = ? AND "at_s" < ?'
+        f" ORDER BY {_names(KEY)} LIMIT {FOLD_ROWS}{lock}"
+    )
+    old = execute(db, query, (span, before_s)).fetchall()
+    rows: Rows = {}
+    for line in old:
+        (_, at_s, *whose), row = line[: len(KEY)], list(line[len(KEY) :])
+        if span == MINUTE:
+            _merge(rows, (HOUR, at_s - at_s % HOUR_S, *whose), row)
+            _merge(rows, (LAST_DAY, 0, *whose), row)
+        elif span == HOUR:
+            _merge(rows, (DAY, at_s - at_s % DAY_S, *whose), row)
+            _merge(rows, (LAST_DAY, 0, *whose), row, -1)
+            _merge(rows, (LAST_MONTH, 0, *whose), row)
+        else:
+            _merge(rows, (LAST_MONTH, 0, *whose), row, -1)
+    _write(db, rows)
+    if old:
+        places = " AND ".join(f'"{name}" = ?' for name in KEY)
+        delete = f'DELETE FROM "channel_sums" WHERE {places}'
+        executemany(db, delete, [line[: len(KEY)] for line in old])
+    return len(old)
+
+
+def forget_empty(db: peewee.Database) -> None:
+    """Remove the rows of windows that nothing is left in."""
+    delete = (
+        'DELETE FROM "channel_sums" WHERE "span" IN (?, ?) AND "at_s" = 0'
+        ' AND "ok" = 0 AND "failed" = 0'
+    )
+    transaction(db, lambda: execute(db, delete, (LAST_DAY, LAST_MONTH)))
+
+
+COLUMNS = (*SUMS, "last_error", *LATEST)
+"""The columns of a row in the order of Row."""
+
+
+def _write(db: peewee.Database, rows: Rows) -> None:
+    if rows:
+        # In order of their key, so that two writers wait for each other instead of deadlocking.
+        executemany(db, _upsert(is_mysql(db)), [(*key, *rows[key]) for key in sorted(rows)])
+
+
+@functools.cache
+def _upsert(mysql: bool) -> str:
+    names = KEY + COLUMNS
+    new = 'VALUES("{}")' if mysql else 'excluded."{}"'
+    insert = f'INSERT INTO "channel_sums" ({_names(names)}) VALUES ({", ".join("?" * len(names))})'
+    latest, failed = "GREATEST" if mysql else "MAX", "last_failed_ms"
+    sets = [f'"{name}" = "{name}" + {new.format(name)}' for name in SUMS]
+    # MySQL sets one after the other: the error is chosen before its time is overwritten.
+    sets.append(
+        f'"last_error" = CASE WHEN {new.format(failed)} > "{failed}"'
+        f' THEN {new.format("last_error")} ELSE "last_error" END'
+    )
+    sets += [f'"{name}" = {latest}("{name}", {new.format(name)})' for name in LATEST]
+    if mysql:
+        return f"{insert} ON DUPLICATE KEY UPDATE {', '.join(sets)}"
+    return f"{insert} ON CONFLICT ({_names(KEY)}) DO UPDATE SET {', '.join(sets)}"
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)

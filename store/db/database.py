@@ -1,0 +1,383 @@
+"""Connections, transactions and the meaning of driver errors, for SQLite and MySQL alike.
+
+What differs between the two dialects is decided here and in migrations/, nowhere else. SQL text
+elsewhere in store/ is written once: `?` for a parameter, "name" for a quoted identifier. Each
+thread has a connection of its own, opened at first use. Only store/ and composition roots import
+this module.
+"""
+
+import functools
+import os
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, TypeVar
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
+
+import peewee
+import pymysql.constants.CLIENT
+import pymysql.err
+
+from store.values.errors import Conflict, OutcomeUnknown, StoreError, StoreUnavailable
+from store.values.ids import now_ms
+
+Result = TypeVar("Result")
+
+CONNECT_TIMEOUT_S = 5
+READ_TIMEOUT_S = 20
+WRITE_TIMEOUT_S = 20
+LOCK_WAIT_S = 5
+TRANSACTION_ATTEMPTS = 8
+TRANSACTION_RETRY_S = 15.0
+RETRY_BASE_S = 0.005
+RETRY_CAP_S = 0.25
+MYSQL_PORT = 3306
+CLOCKS_AGREE_MS = 200  # what the way to the database and a busy machine make of equal clocks
+SQLITE_VARIABLES = 999  # of one statement: what every SQLite takes
+
+DRIVER_ERRORS = (peewee.PeeweeException, sqlite3.Error, pymysql.err.MySQLError)
+
+MYSQL_DUPLICATE = 1062
+# 1020: a row changed under a snapshot (MariaDB), to be answered like a deadlock.
+MYSQL_RETRY = frozenset({1020, 1205, 1213})
+# 0 is PyMySQL's "connection already closed"; 1927 and 4031: killed by the server.
+MYSQL_LOST = frozenset({0, 1047, 1053, 1180, 1927, 2006, 2013, 2014, 2055, 4031})
+MYSQL_AWAY = frozenset(
+    {1020, 1021, 1040, 1041, 1042, 1043, 1044, 1045, 1049, 1129, 1130, 1146, 1203, 1205, 1213, 1290}
+    | {1054, 1114, 1226, 1317, 1792, 1836, 2002, 2003, 2005, 2026, 3024, 1969, 3100, 3101}
+)
+SQLITE_RETRY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+SQLITE_AWAY = SQLITE_RETRY | {
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_NOLFS,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_SCHEMA,
+    sqlite3.SQLITE_INTERRUPT,
+}
+_SQLITE_NO_SCHEMA = ("no such table", "no such column", "has no column named")
+_SQLITE_NO_TRANSACTION = "no transaction is active"
+
+# Where sqlite3 finds no adapter for a type, it raises and drops an AttributeError before it takes
+# the value as it is: a good part of the time to insert a usage record, with all its Nones.
+_as_it_is: Callable[[None], None] = {None: None}.__getitem__
+sqlite3.register_adapter(type(None), _as_it_is)
+sqlite3.register_adapter(bool, int)
+
+# Not NOW: that is of the session's time zone, in which an hour of a year comes twice.
+_MYSQL_CLOCK = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
+
+_MYSQL_SESSION = (
+    # Strict: what does not fit is an error, never cut. ANSI_QUOTES: "group" quotes on both.
+    "SET SESSION sql_mode = "
+    "'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,ANSI_QUOTES'",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_S}",
+)
+
+
+class _Sqlite(peewee.SqliteDatabase):
+    def _connect(self) -> Any:
+        # The file holds digests and sealed keys: only its owner may read it. SQLite gives the
+        # WAL files the mode of the main file. A file that is there is not opened here: to close
+        # any descriptor of it gives up all locks that this process has on it (POSIX), and then
+        # another process deletes the WAL under our connections.
+        try:
+            os.close(os.open(self.database, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            pass
+        except OSError as error:
+            failure = sqlite3.OperationalError(error.strerror)
+            failure.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+            raise failure from error
+        return super()._connect()  # type: ignore[misc]
+
+
+class _MySql(peewee.MySQLDatabase):
+    def _connect(self) -> Any:
+        connection = super()._connect()  # type: ignore[misc]
+        try:
+            with connection.cursor() as cursor:
+                for statement in _MYSQL_SESSION:
+                    cursor.execute(statement)
+        except pymysql.err.MySQLError:
+            connection.close()
+            raise
+        return connection
+
+
+def open_database(url: str, *, read_timeout_s: float = READ_TIMEOUT_S) -> peewee.Database:
+    """The database of `store.url`; nothing is connected yet, threads connect at first use.
+
+    `sqlite:///PATH` or `mysql://user:password@host:port/database` (user and password
+    percent-encoded); ValueError for anything else. `read_timeout_s` bounds the wait for one
+    answer of a MySQL server: commands that alter large tables give more.
+    """
+    if url.startswith("sqlite:///"):
+        return _open_sqlite(url.removeprefix("sqlite:///"))
+    if url.startswith("mysql://"):
+        return _open_mysql(url, read_timeout_s)
+    raise ValueError("store.url must begin with sqlite:/// or mysql://")
+
+
+def _open_sqlite(path: str) -> peewee.Database:
+    if not path or path == ":memory:":
+        raise ValueError("store.url names no SQLite file")
+    pragmas = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 0}
+    return _Sqlite(path, pragmas=pragmas, timeout=LOCK_WAIT_S)
+
+
+def _open_mysql(url: str, read_timeout_s: float) -> peewee.Database:
+    parts = urlsplit(url)
+    name = unquote(parts.path.removeprefix("/"))
+    if not parts.hostname or not name or "/" in name or parts.query or parts.fragment:
+        raise ValueError("store.url must look like mysql://user:password@host:port/database")
+    return _MySql(
+        name,
+        host=parts.hostname,
+        port=parts.port or MYSQL_PORT,
+        user=unquote(parts.username or ""),
+        # Bytes: a text would be sent in Latin-1, which has not every character.
+        password=unquote_to_bytes(parts.password or ""),
+        charset="utf8mb4",
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=read_timeout_s,
+        write_timeout=WRITE_TIMEOUT_S,
+        # rowcount of an UPDATE = rows found, as SQLite counts, not rows altered.
+        client_flag=pymysql.constants.CLIENT.FOUND_ROWS,
+    )
+
+
+def is_mysql(db: peewee.Database) -> bool:
+    """True for the MySQL dialect (MariaDB and what speaks its protocol), False for SQLite."""
+    return isinstance(db, peewee.MySQLDatabase)
+
+
+@functools.lru_cache(maxsize=1024)
+def _mysql_text(text: str) -> str:
+    return text.replace("%", "%%").replace("?", "%s")
+
+
+def database_ms(db: peewee.Database) -> int:
+    """The database's clock in milliseconds since 1970, UTC: by it machines compare times with each
+    other (ADR 0016).
+
+    SQLite serves one machine and has that machine's. In the caller's transaction, if there is one:
+    the moment of this call then, not that of its beginning. Raises StoreUnavailable.
+    """
+    if not is_mysql(db):
+        return now_ms()
+    return int(snapshot_read(db, lambda: execute(db, _MYSQL_CLOCK).fetchone())[0])
+
+
+def lead_ms(db: peewee.Database) -> int:
+    """How far the database's clock is ahead of this process's. Errors: database_ms."""
+    return lead_of(database_ms(db))
+
+
+def lead_of(at_ms: int) -> int:
+    """How far the database's clock, which has just said so, is ahead of this process's; 0 for less
+    than CLOCKS_AGREE_MS, so that what is the same stays the same."""
+    lead = at_ms - now_ms()
+    return lead if abs(lead) >= CLOCKS_AGREE_MS else 0
+
+
+def dialect_text(db: peewee.Database, text: str) -> str:
+    """SQL written once (`?` for parameters, "name" quoted) as this database's driver takes it."""
+    return _mysql_text(text) if is_mysql(db) else text
+
+
+def execute(db: peewee.Database, text: str, parameters: Sequence[Any] = ()) -> Any:
+    """Run one statement (`?` parameters) on this thread's connection; a DB-API cursor.
+
+    Raises the driver's errors: call it inside `transaction` or `snapshot_read`, which name them.
+    """
+    driver: Any = db
+    return driver.execute_sql(dialect_text(db, text), tuple(parameters))
+
+
+def executemany(db: peewee.Database, text: str, rows: Iterable[Sequence[Any]]) -> int:
+    """Run one statement for many rows on the raw connection; rows affected. Errors: `execute`."""
+    driver: Any = db
+    cursor = driver.connection().cursor()
+    try:
+        cursor.executemany(dialect_text(db, text), list(rows))
+        return int(cursor.rowcount)
+    finally:
+        cursor.close()
+
+
+def insert_columns(db: peewee.Database, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Insert rows that are given as columns of the same length; a column that is left out has its
+    default. Errors: `execute`.
+
+    On SQLite a statement takes as many rows as it may: to begin and end one costs as much as some
+    ten values, and gives the interpreter to another thread. PyMySQL does the same by itself.
+    """
+    names = tuple(columns)
+    rows = zip(*columns.values(), strict=True)
+    at_once = SQLITE_VARIABLES // len(names)
+    if not is_mysql(db):
+        for _ in range(len(columns[names[0]]) // at_once):
+            values = tuple(chain.from_iterable(islice(rows, at_once)))
+            execute(db, _insert_text(table, names, at_once), values)
+    executemany(db, _insert_text(table, names, 1), rows)
+
+
+@functools.lru_cache(maxsize=128)
+def _insert_text(table: str, names: tuple[str, ...], rows: int) -> str:
+    listed = ", ".join(f'"{name}"' for name in names)
+    places = f"({', '.join('?' * len(names))})"
+    return f'INSERT INTO "{table}" ({listed}) VALUES {", ".join([places] * rows)}'
+
+
+def transaction(db: peewee.Database, work: Callable[[], Result]) -> Result:
+    """Run `work()` in one write transaction and commit it; what `work` returns.
+
+    The whole of `work` is run again after a deadlock, a lock time-out or a busy SQLite file, so
+    it must have no effect outside the database. Inside a running transaction it joins that one.
+    StoreUnavailable: nothing happened. OutcomeUnknown: the connection was lost in COMMIT.
+    Errors of `work` itself roll back and pass.
+    """
+    # SQLite: IMMEDIATE takes the write lock at once; a read lock that is upgraded later fails
+    # with SQLITE_BUSY without any waiting.
+    return _run(db, work, None if is_mysql(db) else "IMMEDIATE")
+
+
+def snapshot_read(db: peewee.Database, work: Callable[[], Result]) -> Result:
+    """Run reads of `work()` in one transaction that sees a single moment; errors named."""
+    return _run(db, work, "REPEATABLE READ" if is_mysql(db) else "DEFERRED")
+
+
+def _run(db: peewee.Database, work: Callable[[], Result], mode: str | None) -> Result:
+    if db.in_transaction():
+        return work()
+    give_up_at = time.monotonic() + TRANSACTION_RETRY_S
+    for attempt in range(TRANSACTION_ATTEMPTS):
+        attempted = _Attempt(db, mode)
+        try:
+            return attempted.run(work)
+        except DRIVER_ERRORS as error:
+            again = attempted.may_repeat(error) and time.monotonic() < give_up_at
+            if not again or attempt == TRANSACTION_ATTEMPTS - 1:
+                raise classify(error, committing=attempted.committing, where=place(db)) from error
+        time.sleep(random.uniform(0, min(RETRY_CAP_S, RETRY_BASE_S * 2**attempt)))
+    raise AssertionError("the last attempt returns or raises")
+
+
+class _Attempt:
+    """One try of a transaction, and how far it got."""
+
+    def __init__(self, db: peewee.Database, mode: str | None) -> None:
+        self.db = db
+        self.mode = mode
+        self.reused = not db.is_closed()
+        self.begun = False
+        self.committing = False
+
+    def run(self, work: Callable[[], Result]) -> Result:
+        try:
+            with self.db.atomic(*([self.mode] if self.mode else [])):
+                self.begun = True
+                result = work()
+                self.committing = True
+        except DRIVER_ERRORS as error:
+            first = _before_rollback(error)
+            if first is not error or _is_lost(error):
+                discard(self.db)
+            raise first from None
+        return result
+
+    def may_repeat(self, error: BaseException) -> bool:
+        if _code(error) in (MYSQL_RETRY if is_mysql(self.db) else SQLITE_RETRY):
+            return True
+        # A kept connection that the server closed while it was idle: nothing was begun on it.
+        return self.reused and not self.begun and _is_lost(error)
+
+
+def _before_rollback(error: BaseException) -> BaseException:
+    """What failed first: SQLite ends a transaction itself when the disk is full, and then peewee's
+    rollback fails, too, and hides the reason.
+    """
+    while _SQLITE_NO_TRANSACTION in str(error) and error.__context__ is not None:
+        error = error.__context__
+    return error
+
+
+def discard(db: peewee.Database) -> None:
+    """Close this thread's connection, whatever state it is in; the next use opens a new one."""
+    try:
+        db.close()
+    except DRIVER_ERRORS:
+        pass
+
+
+def place(db: peewee.Database) -> str:
+    """What a message calls a database: its file, or host, port and name; never user or password."""
+    if not is_mysql(db):
+        return str(db.database)
+    return f"{db.connect_params['host']}:{db.connect_params['port']}/{db.database}"
+
+
+def classify(error: BaseException, *, committing: bool = False, where: str = "") -> StoreError:
+    """The store's name for an error of peewee, PyMySQL or sqlite3.
+
+    `committing`: it came out of COMMIT, so a lost connection leaves the outcome unknown. `where`:
+    the `place` of the database, for messages about it rather than about what was to be written.
+    """
+    if isinstance(error, StoreError):
+        return error
+    origin = _origin(error)
+    code = _code(error)
+    text = _text(origin)
+    where = f"{where}: " if where else ""
+    if _is_lost(error):
+        if committing:
+            return OutcomeUnknown(f"{where}the connection was lost during commit: {text}")
+        return StoreUnavailable(f"{where}the database does not answer: {text}")
+    if isinstance(origin, sqlite3.IntegrityError) or code == MYSQL_DUPLICATE:
+        return Conflict(text)
+    if isinstance(origin, sqlite3.Error):
+        missing = any(phrase in text for phrase in _SQLITE_NO_SCHEMA)
+        away = missing or code in SQLITE_AWAY
+    else:
+        away = code in MYSQL_AWAY
+    return (StoreUnavailable if away else StoreError)(where + text)
+
+
+def _origin(error: BaseException) -> BaseException:
+    """The driver's own error inside peewee's wrapper."""
+    while isinstance(error, peewee.PeeweeException):
+        inner = getattr(error, "orig", None)
+        if not isinstance(inner, BaseException):
+            break
+        error = inner
+    return error
+
+
+def _code(error: BaseException) -> int | None:
+    origin = _origin(error)
+    if isinstance(origin, sqlite3.Error):
+        code = getattr(origin, "sqlite_errorcode", None)
+        # Extended codes carry the primary one in their low byte.
+        return code & 0xFF if isinstance(code, int) else None
+    if origin.args and isinstance(origin.args[0], int):
+        return origin.args[0]
+    return None
+
+
+def _is_lost(error: BaseException) -> bool:
+    return not isinstance(_origin(error), sqlite3.Error) and _code(error) in MYSQL_LOST
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, pymysql.err.MySQLError) and len(error.args) > 1:
+        return f"{error.args[1]} ({error.args[0]})"
+    return str(error) or type(error).__name__

@@ -1,0 +1,207 @@
+"""The days of usage_records: partitions made ahead on MySQL, and old days removed.
+
+On MySQL each UTC day is a partition, so that removing a day is dropping a file; what is younger
+than the last day made lies in "pmax". SQLite has no partitions: there old records go in chunks.
+For the writer (`keep_ahead`) and for commands (`prune`); imports nothing of the gateway.
+"""
+
+import datetime
+import functools
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import peewee
+
+from store.db.database import (
+    DRIVER_ERRORS,
+    classify,
+    database_ms,
+    discard,
+    execute,
+    is_mysql,
+    place,
+    snapshot_read,
+    transaction,
+)
+from store.values.errors import StoreError, StoreUnavailable
+from store.values.ids import day_at
+
+log = logging.getLogger(__name__)
+
+AHEAD_DAYS = 7
+ROWS_MOVED_MAX = 50_000
+"""Splitting "pmax" copies its rows and stops writers meanwhile: more than these are left there."""
+
+TABLE_LOCK_WAIT_S = 1
+"""How long DDL waits for running transactions; while it waits, all others wait behind it."""
+
+DROP_ATTEMPTS = 10
+DROP_PAUSE_S = 0.5
+DELETE_ROWS = 4_000  # some 50 ms on SQLite, in which no other process writes
+DELETE_PAUSE_S = 0.01
+# SQLite while it deletes: one user's records of a day lie together in an index, so that portions
+# change the same pages again and again. Kept in memory and copied from the log into the file once
+# for several portions they cost half the time. Pages of 4 KiB; the cache in KiB, written negative.
+_DELETING_SQLITE = ("PRAGMA cache_size = -65536", "PRAGMA wal_autocheckpoint = 8000")
+
+PRUNED = "usage_pruned"
+"""Row of `versions`: records of all days before this one have been removed."""
+
+_LAST = "pmax"
+_PARTITIONS = """SELECT partition_name, partition_description FROM information_schema.partitions
+  WHERE table_schema = DATABASE() AND table_name = 'usage_records'
+  AND partition_name IS NOT NULL"""
+_SOME_OF_LAST = f"""SELECT COUNT(*) FROM (SELECT 1 FROM "usage_records" PARTITION ("{_LAST}")
+  LIMIT ?) "some" """
+_DELETE_MYSQL = 'DELETE FROM "usage_records" WHERE "day" < ? ORDER BY "day", "id" LIMIT ?'
+_DELETE_SQLITE = """DELETE FROM "usage_records" WHERE rowid IN
+  (SELECT rowid FROM "usage_records" WHERE "day" < ? ORDER BY "day", "id" LIMIT ?)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What `prune` removed: days dropped as a whole (partitions), records deleted one by one."""
+
+    partitions: int
+    records: int
+
+
+def keep_ahead(db: peewee.Database) -> None:
+    """Make the partitions of the coming days, if it is MySQL and they are missing.
+
+    Never raises StoreError: without them records go into "pmax" and only pruning is slower, so
+    the next try is early enough. Any number of processes may do it at once.
+    """
+    if not is_mysql(db):
+        return
+    try:
+        make_days(db, day_at(database_ms(db)), AHEAD_DAYS)
+    except StoreError as error:
+        log.warning("the partitions of the coming days cannot be made now: %s", error)
+
+
+def make_days(
+    db: peewee.Database, first: int, ahead: int, rows_max: int = ROWS_MOVED_MAX
+) -> list[int]:
+    """Give a UTC day (yyyymmdd) and the `ahead` days after it partitions; the days made now.
+
+    MySQL only. Makes nothing while "pmax" holds more than `rows_max` records. Idempotent.
+    StoreUnavailable: the table was busy for longer than TABLE_LOCK_WAIT_S.
+    """
+    limits = _limits(db)
+    if _LAST not in limits or limits.pop(_LAST) is not None:
+        raise StoreError('usage_records has no partition "pmax" for all later days')
+    made = max((limit for limit in limits.values() if limit is not None), default=0)
+    days = [day for day in _days(first, ahead + 1) if following_day(day) > made]
+    if not days:
+        return []
+    held = int(_fetch(db, _SOME_OF_LAST, (rows_max + 1,))[0][0])
+    if held > rows_max:
+        log.warning("the newest partition of usage_records is too large to be split by day")
+        return []
+    parts = [f'PARTITION "p{day}" VALUES LESS THAN ({following_day(day)})' for day in days]
+    parts.append(f'PARTITION "{_LAST}" VALUES LESS THAN MAXVALUE')
+    split = f'ALTER TABLE "usage_records" REORGANIZE PARTITION "{_LAST}" INTO ({", ".join(parts)})'
+    try:
+        _alter(db, split)
+    except StoreError:
+        # Another process was quicker.
+        if not {f"p{day}" for day in days} <= set(_limits(db)):
+            raise
+        return []
+    return days
+
+
+def prune(db: peewee.Database, before: int) -> Pruned:
+    """Remove the records of all UTC days before one (yyyymmdd); roll-ups and ledger stay.
+
+    Safe while gateways write. A record that comes late for such a day is booked as usual and goes
+    with the next pruning. StoreUnavailable: do it again, what is done stays done.
+    """
+    transaction(db, lambda: _note_pruned(db, before))
+    if is_mysql(db):
+        dropped = _drop_before(db, before)
+        return Pruned(dropped, _delete_before(db, before))
+    try:
+        for statement in _DELETING_SQLITE:
+            snapshot_read(db, functools.partial(execute, db, statement))
+        return Pruned(0, _delete_before(db, before))
+    finally:
+        discard(db)  # with the settings of its connection
+
+
+def pruned_before(db: peewee.Database) -> int:
+    """Records of UTC days before this one (yyyymmdd) may be gone; 0: nothing was removed yet."""
+    rows = _fetch(db, 'SELECT "version" FROM "versions" WHERE "name" = ?', (PRUNED,))
+    return int(rows[0][0]) if rows else 0
+
+
+def following_day(day: int) -> int:
+    """The UTC day after one, both as yyyymmdd."""
+    return _days(day, 2)[1]
+
+
+def _days(first: int, count: int) -> list[int]:
+    date = datetime.date(first // 10_000, first // 100 % 100, first % 100)
+    dates = [date + datetime.timedelta(days=number) for number in range(count)]
+    return [one.year * 10_000 + one.month * 100 + one.day for one in dates]
+
+
+def _limits(db: peewee.Database) -> dict[str, int | None]:
+    """By name of the partition, the day it ends before; None: it has no end."""
+    rows = _fetch(db, _PARTITIONS)
+    return {name: None if limit == "MAXVALUE" else int(limit) for name, limit in rows}
+
+
+def _drop_before(db: peewee.Database, before: int) -> int:
+    for attempt in range(DROP_ATTEMPTS):
+        old = [name for name, limit in _limits(db).items() if limit is not None and limit <= before]
+        if not old:
+            return 0
+        try:
+            names = ", ".join(f'"{name}"' for name in old)
+            _alter(db, f'ALTER TABLE "usage_records" DROP PARTITION {names}')
+            return len(old)
+        except StoreUnavailable:
+            if attempt == DROP_ATTEMPTS - 1:
+                raise
+        time.sleep(DROP_PAUSE_S)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _delete_before(db: peewee.Database, before: int) -> int:
+    records = count = transaction(db, lambda: _delete_some(db, before))
+    while count == DELETE_ROWS:  # fewer: only what comes late could still be there
+        time.sleep(DELETE_PAUSE_S)  # writers of other processes get their turn
+        count = transaction(db, lambda: _delete_some(db, before))
+        records += count
+    return records
+
+
+def _delete_some(db: peewee.Database, before: int) -> int:
+    delete = _DELETE_MYSQL if is_mysql(db) else _DELETE_SQLITE
+    return int(execute(db, delete, (before, DELETE_ROWS)).rowcount)
+
+
+def _note_pruned(db: peewee.Database, before: int) -> None:
+    update = 'UPDATE "versions" SET "version" = ? WHERE "name" = ? AND "version" < ?'
+    execute(db, update, (before, PRUNED, before))
+
+
+def _fetch(db: peewee.Database, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]]
+    rows = snapshot_read(db, lambda: execute(db, query, values).fetchall())
+    return rows
+
+
+def _alter(db: peewee.Database, statement: str) -> None:
+    # Not by `transaction`: it would try again at once, and DDL that waits stops all writers.
+    try:
+        execute(db, f"SET SESSION lock_wait_timeout = {TABLE_LOCK_WAIT_S}")
+        execute(db, statement)
+    except DRIVER_ERRORS as error:
+        raise classify(error, where=place(db)) from error
+    finally:
+        discard(db)  # with the setting of its session

@@ -1,0 +1,1 @@
+"""Accounts, wallets, leases, codes, books."""

@@ -1,0 +1,108 @@
+"""Who pays for a call and what limits it: accounts, in the order in which they are used. Pure.
+
+An account is a wallet, the window of a subscription's quota, or the window of a key's spend limit.
+All three are held, leased and settled in the same way; a limit is no payer, but what a call costs
+counts against it.
+"""
+
+import functools
+from collections.abc import Sequence
+
+import msgspec
+
+from store.catalog.keys import KeyEntry, Subscription
+from store.values.usage_record import WALLET, Charge
+from store.values.windows import window_at
+
+SUBSCRIPTION = "subscription"
+LIMIT = "limit"
+
+_HOUR_MS = 3_600_000
+
+
+class Account(msgspec.Struct, frozen=True, gc=False):
+    """`id` is unique over all kinds. `ref`: whose change matters to it, a user's or a key's id.
+
+    `to`: what a charge calls it. `ends_ms`: when its window is over.
+    """
+
+    id: str
+    kind: str
+    ref: str
+    to: str
+    ends_ms: int | None = None
+
+
+class Payment(msgspec.Struct, frozen=True):
+    """Who pays for a call, in order, and the spend limit of its key."""
+
+    payers: tuple[Account, ...]
+    limit: Account | None = None
+
+
+def payment_of(key: KeyEntry, at_ms: int) -> Payment:
+    """The accounts of a call that arrives now. No payers: no subscription of a plan_only user is
+    in force."""
+    by_wallet = _by_wallet(key.user_id)
+    if not key.subscriptions and key.limit_window is None and key.spend_order != "plan_only":
+        return by_wallet
+    (wallet,) = by_wallet.payers
+    plans = tuple(
+        _window_of(key, subscription, at_ms)
+        for subscription in key.subscriptions
+        if subscription.starts_ms <= at_ms < subscription.expires_ms
+    )
+    payers = {
+        "plan_first": (*plans, wallet),
+        "wallet_first": (wallet, *plans),
+        "plan_only": plans,
+        "wallet_only": (wallet,),
+    }[key.spend_order]
+    return Payment(payers, _limit_of(key, at_ms))
+
+
+@functools.lru_cache(maxsize=10_000)
+def _by_wallet(user_id: str) -> Payment:
+    return Payment((Account(user_id, WALLET, user_id, WALLET),))
+
+
+def _window_of(key: KeyEntry, subscription: Subscription, at_ms: int) -> Account:
+    account_id, ends_ms = quota_at(subscription.id, subscription.window, at_ms)
+    to = f"{SUBSCRIPTION}:{subscription.plan}"
+    return Account(account_id, SUBSCRIPTION, key.user_id, to, ends_ms)
+
+
+def _limit_of(key: KeyEntry, at_ms: int) -> Account | None:
+    if key.limit_window is None:
+        return None
+    account_id, ends_ms = quota_at(key.id, key.limit_window, at_ms)
+    return Account(account_id, LIMIT, key.id, LIMIT, ends_ms)
+
+
+def quota_at(owner: str, window: str, at_ms: int) -> tuple[str, int | None]:
+    """Account id and end (ms) of the window of a subscription or key that a moment lies in."""
+    first_day, ends_ms = _window(window, at_ms // _HOUR_MS)
+    return f"{owner}:{window}:{first_day}", ends_ms
+
+
+@functools.lru_cache(maxsize=64)
+def _window(window: str, hour: int) -> tuple[int, int | None]:
+    # Windows turn with an hour, so one look-up serves all calls of it.
+    return window_at(window, hour * _HOUR_MS)
+
+
+def owner_id(account_id: str) -> str:
+    """Of a quota: the id of the subscription or key whose window it is."""
+    return account_id.partition(":")[0]
+
+
+def split(cost_nanos: int, holds: Sequence[Charge]) -> tuple[Charge, ...]:
+    """The charges of a call: each payer in order as far as it held, the last one for the rest."""
+    charges, left = [], cost_nanos
+    for place, hold in enumerate(holds):
+        last = place == len(holds) - 1
+        amount = left if last else min(left, hold.amount_nanos)
+        if amount:
+            charges.append(Charge(hold.to, amount, hold.account))
+            left -= amount
+    return tuple(charges)

@@ -1,0 +1,412 @@
+"""Redeem codes: texts that put money into a wallet, once.
+
+A code exists in clear only when it is made; the store holds a digest under the same peppers as
+those of keys. `slc-` and five groups of five characters of Crockford's base 32, which has no I, L,
+O and U: 105 random bits and a check that shows every wrong character and every two exchanged ones.
+Case, blanks and hyphens do not matter, and what looks alike counts as the same.
+"""
+
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import peewee
+
+from store.admin.document import label
+from store.catalog.keys import SHOWN_SUFFIX_CHARS, digest, digests, pepper_id
+from store.db import audit
+from store.db.database import database_ms, execute, executemany, snapshot_read, transaction
+from store.money import wallet
+from store.values.errors import NotFound, Refused
+from store.values.fields import FieldType, Instant, Number, Optional
+from store.values.ids import ALPHABET, new_ulid
+from store.values.pricing import MAX_BIGINT, format_money, parse_money
+from store.values.texts import nearest
+from store.values.usage_record import rfc3339
+
+PREFIX = "slc-"
+RANDOM_BITS = 105
+GROUP_CHARS = 5
+CODES_MAX = 1000
+"""The most codes that are made at once."""
+
+_RANDOM_CHARS = RANDOM_BITS // 5
+_CHECK_CHARS = 4
+# The greatest prime below 32 ** _CHECK_CHARS: a wrong character, or two exchanged ones, change the
+# number by something that it does not divide.
+_CHECK_PRIME = 1_048_573
+_GAPS = re.compile(r"[\s-]+")
+_LOOKALIKES = str.maketrans("ILO", "110")
+
+_SELECT = (
+    'SELECT c."id", c."last_four", c."amount", c."created_ms", c."expires_ms", c."disabled_ms",'
+    ' c."redeemed_ms", COALESCE(u."name", c."redeemed_by") FROM "codes" c'
+    ' LEFT JOIN "users" u ON u."id" = c."redeemed_by"'
+)
+
+NO_AMOUNT = "must be greater than 0"
+OVER = "is over already"
+
+ACTIVE = "active"
+USED = "used"
+DISABLED = "disabled"
+EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A new code, in clear."""
+
+    id: str
+    code: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What is known of a code afterwards; `user` is the name of who redeemed it."""
+
+    id: str
+    last_four: str
+    amount_nanos: int
+    created_ms: int
+    expires_ms: int | None
+    disabled_ms: int | None
+    redeemed_ms: int | None
+    user: str | None
+
+    def status_at(self, at_ms: int) -> str:
+        """In one word: used, disabled, expired or active."""
+        if self.redeemed_ms is not None:
+            return USED
+        if self.disabled_ms is not None:
+            return DISABLED
+        expired = self.expires_ms is not None and self.expires_ms <= at_ms
+        return EXPIRED if expired else ACTIVE
+
+
+def make_code(number: int | None = None) -> str:
+    """A new code; `number` (RANDOM_BITS bits) is random when it is None."""
+    number = secrets.randbits(RANDOM_BITS) if number is None else number
+    return _grouped(_base32(number, _RANDOM_CHARS) + _base32(number % _CHECK_PRIME, _CHECK_CHARS))
+
+
+def canonical(typed: str) -> str | None:
+    """The code as it was printed, however it was typed; None when it is mistyped."""
+    text = _GAPS.sub("", typed).upper()
+    head = PREFIX.rstrip("-").upper()
+    if not text.startswith(head):
+        return None
+    body = text.removeprefix(head).translate(_LOOKALIKES)
+    if len(body) != _RANDOM_CHARS + _CHECK_CHARS or any(char not in ALPHABET for char in body):
+        return None
+    number, check = _number(body[:_RANDOM_CHARS]), _number(body[_RANDOM_CHARS:])
+    return _grouped(body) if number % _CHECK_PRIME == check else None
+
+
+def _grouped(body: str) -> str:
+    groups = (body[i : i + GROUP_CHARS] for i in range(0, len(body), GROUP_CHARS))
+    return PREFIX + "-".join(groups)
+
+
+def _base32(number: int, chars: int) -> str:
+    return "".join(ALPHABET[number >> 5 * place & 31] for place in reversed(range(chars)))
+
+
+def _number(text: str) -> int:
+    number = 0
+    for char in text:
+        number = number << 5 | ALPHABET.index(char)
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How many codes to make, what each is worth, and until when; None: for good."""
+
+    count: int
+    amount_nanos: int
+    expires_ms: int | None = None
+
+
+def create(db: peewee.Database, wanted: Wanted, pepper: str, actor: str) -> list[Made]:
+    """Make codes, all or none; nobody can read them again. Refused for what cannot be."""
+    created_ms = database_ms(db)
+    _judge(wanted, created_ms)
+    made = [Made(new_ulid(), make_code()) for _ in range(wanted.count)]
+    insert = (
+        'INSERT INTO "codes" ("id", "digest", "pepper_id", "last_four", "amount", "expires_ms",'
+        ' "created_ms") VALUES (?, ?, ?, ?, ?, ?, ?)'
+    )
+    name, shared = pepper_id(pepper), (wanted.amount_nanos, wanted.expires_ms, created_ms)
+    rows = [
+        (one.id, digest(one.code, pepper), name, one.code[-SHOWN_SUFFIX_CHARS:], *shared)
+        for one in made
+    ]
+    after = {
+        "amount": format_money(wanted.amount_nanos),
+        "expires_at": time_text(wanted.expires_ms),
+    }
+
+    def work() -> None:
+        executemany(db, insert, rows)
+        for one in made:
+            audit.write(db, audit.Act(actor, "create", "code", one.id, None, after))
+
+    transaction(db, work)
+    return made
+
+
+def _judge(wanted: Wanted, at_ms: int) -> None:
+    faults = []
+    if not 0 < wanted.count <= CODES_MAX:
+        faults.append(f"the number of codes must be from 1 to {CODES_MAX}")
+    if not 0 < wanted.amount_nanos <= MAX_BIGINT:
+        faults.append(f"the amount {NO_AMOUNT}")
+    if wanted.expires_ms is not None and wanted.expires_ms <= at_ms:
+        faults.append(f"the time of expiry {OVER}")
+    if faults:
+        raise Refused(faults)
+
+
+def list_codes(db: peewee.Database) -> list[Code]:
+    """All codes, the oldest first."""
+    query = f'{_SELECT} ORDER BY c."created_ms", c."id"'
+    rows = snapshot_read(db, lambda: execute(db, query).fetchall())
+    return [Code(*row) for row in rows]
+
+
+def show(db: peewee.Database, code_id: str) -> Code:
+    """One code by its id; NotFound."""
+    code = snapshot_read(db, lambda: _by_id(db, code_id))
+    if code is None:
+        raise _no_code(code_id)
+    return code
+
+
+def _parse_amount(text: str) -> int:
+    nanos = parse_money(text)
+    if nanos == 0:
+        raise ValueError(NO_AMOUNT)
+    return nanos
+
+
+# What can be changed: the name of a field, where Code has it, and its type.
+_FIELDS: Mapping[str, tuple[str, FieldType]] = {
+    "amount": ("amount_nanos", Number(_parse_amount, format_money)),
+    "expires_at": ("expires_ms", Optional(Instant())),
+}
+
+
+def set_fields(db: peewee.Database, code_id: str, words: Mapping[str, str], actor: str) -> bool:
+    """Change the amount and the expiry of a code from command-line words; whether it differed.
+
+    NotFound; Refused with all faults, and for one that has been redeemed.
+    """
+    given = _parsed(code_id, words, database_ms(db))
+    change = _Change("update", "changed", lambda code: replace(code, **given))
+    return _change_all(db, [code_id], change, actor) == 1
+
+
+def _parsed(code_id: str, words: Mapping[str, str], at_ms: int) -> dict[str, Any]:
+    where, faults, given = label("code", (code_id,)), [], {}
+    for name, text in words.items():
+        if name not in _FIELDS:
+            faults.append(f'{where}: unknown field "{name}"{nearest(name, _FIELDS)}')
+            continue
+        attribute, kind = _FIELDS[name]
+        try:
+            given[attribute] = kind.parse(kind.from_text(text))
+        except ValueError as error:
+            faults.append(f"{where}: {name}: {error}")
+    expires_ms = given.get("expires_ms")
+    if expires_ms is not None and expires_ms <= at_ms:
+        faults.append(f"{where}: expires_at: {OVER}")
+    if faults:
+        raise Refused(faults)
+    return given
+
+
+def disable(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
+    """Keep codes from being redeemed, all or none; how many were not disabled before.
+
+    NotFound; Refused for one that has been redeemed.
+    """
+    at_ms = database_ms(db)
+
+    def changed(code: Code) -> Code:
+        return code if code.disabled_ms is not None else replace(code, disabled_ms=at_ms)
+
+    return _change_all(db, ids, _Change("disable", "disabled", changed), actor)
+
+
+def enable(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
+    """Let disabled codes be redeemed again, as `disable`."""
+    change = _Change("enable", "enabled", lambda code: replace(code, disabled_ms=None))
+    return _change_all(db, ids, change, actor)
+
+
+def remove(db: peewee.Database, ids: Sequence[str], actor: str) -> int:
+    """Remove codes, all or none; how many. The ledger refers to those that have been redeemed.
+
+    NotFound; Refused for one that has been redeemed.
+    """
+    return _change_all(db, ids, _Change("remove", "removed", lambda code: None), actor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What happens to a code: the audit log's word, the word for refusals, and what it is then;
+    None: gone."""
+
+    action: str
+    done: str
+    of: Callable[[Code], Code | None]
+
+
+def _change_all(db: peewee.Database, ids: Sequence[str], change: _Change, actor: str) -> int:
+    """Change codes that have not been redeemed, all or none; how many differed."""
+
+    def work() -> int:
+        changed = 0
+        # In order of id, so that two who change the same ones do not wait for each other.
+        for code_id in sorted(set(ids)):
+            code = _hold(db, code_id, change.done)
+            after = change.of(code)
+            if after != code:
+                _write(db, code, after)
+                audit.write(db, _act(actor, change.action, code, after))
+                changed += 1
+        return changed
+
+    return transaction(db, work)
+
+
+def _hold(db: peewee.Database, code_id: str, done: str) -> Code:
+    """Lock a code that has not been used, in one statement like `_take`: until the transaction
+    ends nobody redeems it. NotFound, Refused."""
+    update = 'UPDATE "codes" SET "redeemed_ms" = NULL WHERE "id" = ? AND "redeemed_ms" IS NULL'
+    held = execute(db, update, (code_id,)).rowcount == 1
+    code = _by_id(db, code_id)
+    if code is None:
+        raise _no_code(code_id)
+    if not held:
+        when = time_text(code.redeemed_ms)
+        raise Refused([f"the code {code_id} was used at {when}: it cannot be {done}"])
+    return code
+
+
+def _write(db: peewee.Database, code: Code, after: Code | None) -> None:
+    if after is None:
+        execute(db, 'DELETE FROM "codes" WHERE "id" = ?', (code.id,))
+        return
+    update = 'UPDATE "codes" SET "amount" = ?, "expires_ms" = ?, "disabled_ms" = ? WHERE "id" = ?'
+    execute(db, update, (after.amount_nanos, after.expires_ms, after.disabled_ms, code.id))
+
+
+def _act(actor: str, action: str, code: Code, after: Code | None) -> audit.Act:
+    """The audit row of a change: the fields that differ; all of a code that goes, and its end, by
+    which a printed one is known."""
+    old = _plain(code)
+    if after is None:
+        gone = {**old, "last_four": code.last_four}
+        return audit.Act(actor, action, "code", code.id, gone)
+    new = _plain(after)
+    differing = [name for name in old if old[name] != new[name]]
+    before, then = ({name: fields[name] for name in differing} for fields in (old, new))
+    return audit.Act(actor, action, "code", code.id, before, then)
+
+
+def _plain(code: Code) -> dict[str, str | None]:
+    return {
+        "amount": format_money(code.amount_nanos),
+        "expires_at": time_text(code.expires_ms),
+        "disabled_at": time_text(code.disabled_ms),
+    }
+
+
+def time_text(at_ms: int | None) -> str | None:
+    """A moment in ms as people read it; None for none."""
+    return None if at_ms is None else rfc3339(at_ms)
+
+
+def redeem(
+    db: peewee.Database, user: str, typed: str, peppers: Sequence[str], actor: str
+) -> wallet.Line:
+    """Put what a code is worth into a user's wallet; the ledger line.
+
+    Once, whoever else redeems it at the same moment. Raises NotFound for the user, and Refused
+    with the reason: mistyped, unknown, disabled, expired or used.
+    """
+    code = canonical(typed)
+    if code is None:
+        raise Refused(["the code is mistyped: compare it with the printed one"])
+    line_id, marks = new_ulid(), digests(code, peppers)
+
+    def work() -> wallet.Line:
+        owner = wallet.find_owner(db, user)
+        code_id = _find(db, marks)
+        amount = _take(db, code_id, owner.id)
+        if amount is not None:
+            movement = wallet.Movement(
+                amount_nanos=amount,
+                reason=f"redeem code …{code[-SHOWN_SUFFIX_CHARS:]}",
+                idempotency_id=f"{wallet.REDEEM}:{code_id}",
+                actor=actor,
+                reference=code_id,
+            )
+            return wallet.book(db, line_id, owner, wallet.REDEEM, movement)
+        # An attempt whose outcome was not known may have been the one that took it.
+        line = wallet.find_line(db, line_id)
+        if line is None:
+            raise Refused([_why_not(db, code_id)])
+        return line
+
+    return wallet.until_known(lambda: transaction(db, work))
+
+
+def _find(db: peewee.Database, marks: Sequence[bytes]) -> str:
+    places = ", ".join("?" * len(marks))
+    query = f'SELECT "id" FROM "codes" WHERE "digest" IN ({places})'
+    row = execute(db, query, marks).fetchone()
+    if row is None:
+        raise Refused(["there is no such code"])
+    return str(row[0])
+
+
+def _take(db: peewee.Database, code_id: str, user_id: str) -> int | None:
+    """Mark a code as used by a user; what it is worth, None when it cannot be used.
+
+    One statement, so that the row lock lets only one do it. The amount is read under that lock.
+    """
+    update = (
+        'UPDATE "codes" SET "redeemed_ms" = ?, "redeemed_by" = ? WHERE "id" = ?'
+        ' AND "redeemed_ms" IS NULL AND "disabled_ms" IS NULL'
+        ' AND ("expires_ms" IS NULL OR "expires_ms" > ?)'
+    )
+    at_ms = database_ms(db)
+    if execute(db, update, (at_ms, user_id, code_id, at_ms)).rowcount != 1:
+        return None
+    row = execute(db, 'SELECT "amount" FROM "codes" WHERE "id" = ?', (code_id,)).fetchone()
+    return int(row[0])
+
+
+def _why_not(db: peewee.Database, code_id: str) -> str:
+    code = _by_id(db, code_id)
+    if code is not None and code.redeemed_ms is not None:
+        return f"the code was used before, at {rfc3339(code.redeemed_ms)}"
+    if code is not None and code.disabled_ms is not None:
+        return f"the code was disabled at {rfc3339(code.disabled_ms)}"
+    if code is not None and code.expires_ms is not None:
+        return f"the code expired at {rfc3339(code.expires_ms)}"
+    return "there is no such code"
+
+
+def _by_id(db: peewee.Database, code_id: str) -> Code | None:
+    row = execute(db, f'{_SELECT} WHERE c."id" = ?', (code_id,)).fetchone()
+    return None if row is None else Code(*row)
+
+
+def _no_code(code_id: str) -> NotFound:
+    return NotFound(f"there is no code with the id {code_id}")

@@ -1,0 +1,581 @@
+"""The money this process may promise: holds and settlements, in memory, for the loop's thread.
+
+free = lease - open holds - charges that are not written yet - what is on its way back. The writer
+brings leases and says in the same moment which charges they contain (`applied`), so that no amount
+is counted twice or forgotten. Orders to lend more or to take back go to the writer, before money
+runs short; a call waits for one only when it is the first of its user here, or little is left.
+The database side is leases.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NoReturn
+
+from store.money.accounts import Account, Payment
+from store.money.leases import Answer, Order, Verdict
+from store.values.errors import StoreError, StoreUnavailable
+from store.values.usage_record import WALLET, Charge
+
+IDLE_S = 600.0
+"""The lease of an account that nobody uses for so long goes back."""
+
+PACE_S = 120
+"""For so long a lease shall last at the recent pace of spending. More is ordered when a quarter of
+it is used, so that an outage of a minute and a half is covered at any moment."""
+
+HOLDS_AHEAD = 8
+"""A lease shall cover so many more calls like the last one, whatever the pace."""
+
+EMPTY_S = 1.0
+"""So long is believed that an account has nothing to lend, or that the store is away."""
+
+RECALL_WAIT_S = 1.0
+RECALL_RETRY_S = 0.1
+BARE_S = 0.25  # so long no call waits again for a recall that has brought nothing
+ORDER_WAIT_S = 5.0
+AHEAD_INTERVAL_S = 0.25
+RECALLED_S = 2.0  # so long nothing is ordered ahead of an account that was recalled
+REVIEW_S = 1.0
+IDLE_SWEEP_S = 30.0
+
+
+class WalletEmpty(StoreError):
+    """The free money of the wallet does not cover the least a call may need."""
+
+
+class QuotaUsed(StoreError):
+    """A subscription's quota or the key's spend limit does not cover the least a call may need.
+
+    `account`: whose window it is; None: no subscription is in force.
+    """
+
+    def __init__(self, account: Account | None) -> None:
+        super().__init__("the quota does not cover this call")
+        self.account = account
+
+
+class _State:
+    """What is known of one account; times are of the monotonic clock, in seconds."""
+
+    __slots__ = (
+        *("account", "ahead_at", "away_until", "bare_from", "bare_until", "cut"),
+        *("empty_until", "giving"),
+        *("held", "hold_size", "lease", "low", "order", "ordered_at"),
+        *("outdated", "pace", "review_at", "unsure", "unwritten", "used_at", "wanted"),
+    )
+
+    def __init__(self, account: Account, now: float) -> None:
+        self.account = account
+        self.lease = self.held = self.unwritten = self.giving = 0
+        self.order: asyncio.Future[Verdict] | None = None
+        self.ordered_at = self.ahead_at = self.review_at = 0.0
+        self.empty_until = 0.0  # the store has nothing free
+        self.bare_until = 0.0  # nor have others, if so much is lacking
+        self.bare_from = 0
+        self.away_until = 0.0
+        self.unsure = False  # the store may have done what it did not confirm
+        self.cut = False  # the last order was not filled
+        self.outdated = False  # lent before a change of the quota: to be given back
+        self.wanted = False  # by others, who asked while an order was on its way
+        self.low = 0  # below it more is ordered
+        self.hold_size = 0
+        self.used_at = now
+        self.pace = _Pace(now)
+
+    @property
+    def free(self) -> int:
+        return self.lease - self.held - self.unwritten - self.giving
+
+    def target(self, now: float) -> int:
+        """How much more than what runs a lease should have."""
+        return max(HOLDS_AHEAD * self.hold_size, self.pace.need(now))
+
+    def may_lend(self, lacking: int, now: float) -> bool:
+        """Whether to ask the store; `lacking` above 0: to recall from others, too."""
+        if now < self.away_until:
+            return False
+        if lacking:
+            return now >= self.bare_until or lacking < self.bare_from
+        return now >= self.empty_until
+
+    def note_bare(self, lacking: int, until: float, now: float) -> None:
+        """Nobody has so much."""
+        self.bare_from = lacking if now >= self.bare_until else min(self.bare_from, lacking)
+        self.bare_until = until
+
+
+class _Pace:
+    """What PACE_S need at the recent pace of spending, from two buckets of that length."""
+
+    __slots__ = ("_bucket", "_earlier", "_recent", "_since")
+
+    def __init__(self, now: float) -> None:
+        self._bucket = int(now // PACE_S)
+        self._earlier = self._recent = 0
+        self._since = now
+
+    def add(self, nanos: int, now: float) -> None:
+        bucket = int(now // PACE_S)
+        if bucket != self._bucket:
+            follows = bucket == self._bucket + 1
+            self._earlier = self._recent if follows else 0
+            self._since = max(self._since, (bucket - 1) * PACE_S) if follows else now
+            self._recent, self._bucket = 0, bucket
+        self._recent += nanos
+
+    def need(self, now: float) -> int:
+        return (self._earlier + self._recent) * PACE_S // max(1, int(now - self._since))
+
+
+_Part = tuple[_State, int]
+
+
+class Hold:
+    """Money that a running call has reserved; to be settled exactly once. `raised`: more was added
+    than it was made with."""
+
+    __slots__ = ("_limit", "_parts", "amount_nanos", "payment", "raised", "settled")
+
+    def __init__(
+        self, payment: Payment, parts: Sequence[_Part], limit: _State | None, amount_nanos: int
+    ) -> None:
+        self.payment = payment
+        self._parts = parts
+        self._limit = limit
+        self.amount_nanos = amount_nanos
+        self.settled = self.raised = False
+
+    def add(self, extra: "Hold") -> None:
+        """Take over what another hold of the same payment has reserved, which is settled by it."""
+        amounts = {state.account.id: (state, amount) for state, amount in self._parts}
+        for state, amount in extra._parts:
+            before = amounts.get(state.account.id, (state, 0))[1]
+            amounts[state.account.id] = (state, before + amount)
+        in_order = (amounts.get(account.id) for account in self.payment.payers)
+        self._parts = tuple(part for part in in_order if part is not None)
+        self.amount_nanos += extra.amount_nanos
+        self.raised = extra.settled = True
+
+    @property
+    def parts(self) -> tuple[Charge, ...]:
+        """What each payer has reserved, in the order in which they pay."""
+        return tuple([_charge(state.account, amount) for state, amount in self._parts])
+
+    @property
+    def limit_account(self) -> str | None:
+        """The spend limit that the cost will count against."""
+        return None if self._limit is None else self._limit.account.id
+
+
+class _Need:
+    """What calls lack: of one account, or of several payers together.
+
+    `least`: with how little one of the calls can go on; 0: nothing is asked of others for it.
+    """
+
+    __slots__ = ("least", "nanos", "states")
+
+    def __init__(self, states: tuple[_State, ...], nanos: int, least: int) -> None:
+        self.states, self.nanos, self.least = states, nanos, least
+
+    def add(self, other: "_Need") -> None:
+        """What another call lacks of the same accounts."""
+        self.nanos += other.nanos
+        self.least = min(self.least or other.least, other.least or self.least)
+
+    def order(self, now: float) -> Order:
+        first, *rest = (state.account for state in self.states)
+        ahead = self.states[-1].target(now)
+        return Order(first, self.nanos, self.least, ahead, rest=tuple(rest))
+
+
+class _Lack(Exception):
+    """Only the store can say whether accounts have what a call needs."""
+
+    def __init__(self, need: _Need) -> None:
+        super().__init__(need.nanos)
+        self.need = need
+
+
+class Funds:
+    """Holds and charges of all accounts of this process. All methods are for the loop's thread,
+    except `held`, which any thread may call.
+    """
+
+    def __init__(
+        self, send: Callable[[Order], bool], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`send` gives an order to the writer, whose answer comes by `answered`; False: the store
+        is away, and none comes."""
+        self._send = send
+        self._clock = clock
+        self._states: dict[str, _State] = {}
+        self._unsure: set[str] = set()
+        self._asking: dict[tuple[_State, ...], _Need] = {}  # not ordered yet
+        self._idle_sweep_at = clock() + IDLE_SWEEP_S
+
+    # ---- calls ----
+
+    def try_hold(self, payment: Payment, wanted_nanos: int) -> Hold | None:
+        """All that is wanted, at once; None when `hold` may get it, or less. Raises the same."""
+        if wanted_nanos <= 0:
+            return Hold(payment, (), None, 0)
+        if len(payment.payers) == 1 and payment.limit is None:
+            state = self._states.get(payment.payers[0].id)
+            if state is not None and state.free >= wanted_nanos:
+                self._reserve(state, wanted_nanos, self._clock())
+                return Hold(payment, ((state, wanted_nanos),), None, wanted_nanos)
+        try:
+            return self._hold_parts(payment, wanted_nanos, wanted_nanos)
+        except _Lack:
+            return None
+
+    async def hold(self, payment: Payment, wanted_nanos: int, least_nanos: int) -> Hold:
+        """Reserve money for a call: `wanted`, or all that is free when that is `least` or more.
+
+        Nothing wanted always passes. Raises WalletEmpty, QuotaUsed, and StoreUnavailable when the
+        leases do not cover it and the store is away.
+        """
+        if wanted_nanos <= 0:
+            return Hold(payment, (), None, 0)
+        recall_until = self._clock() + RECALL_WAIT_S
+        give_up_at = recall_until + ORDER_WAIT_S
+        while self._clock() < give_up_at:
+            try:
+                return self._hold_parts(payment, wanted_nanos, least_nanos)
+            except _Lack as lack:
+                need = lack.need
+                verdict = await self._more(need)
+            if verdict is Verdict.SHORT and need.least:
+                now = self._clock()
+                if now < recall_until:
+                    await asyncio.sleep(RECALL_RETRY_S)
+                else:
+                    for state in need.states:
+                        state.note_bare(need.least, now + BARE_S, now)
+        raise StoreUnavailable("the store lends too slowly")
+
+    def has_free(self, payment: Payment) -> bool:
+        """Whether the payers' leases here have anything left."""
+        return any(self._state(account).free > 0 for account in payment.payers)
+
+    def settle(self, hold: Hold, cost_nanos: int) -> tuple[Charge, ...]:
+        """Give a hold back and charge the cost, which may be more or less; the charges made.
+
+        They count as spent from now on; the caller writes them into the call's record.
+        """
+        if hold.settled:
+            raise RuntimeError("a hold is settled once")
+        hold.settled = True
+        now = self._clock()
+        costs = self._costs(hold, cost_nanos)
+        for state, amount in hold._parts:
+            state.held -= amount
+        if hold._limit is not None:
+            hold._limit.held -= hold.amount_nanos
+            self._spend(hold._limit, cost_nanos, now)
+        for state, amount in costs:
+            self._spend(state, amount, now)
+        return tuple([_charge(state.account, amount) for state, amount in costs])
+
+    # ---- the writer ----
+
+    def applied(self, leases: Mapping[str, int], charged: Mapping[str, int]) -> None:
+        """Take in leases from the store that contain `charged` of this process's charges.
+
+        Both by account id. The writer's posts must arrive in the order it made them.
+        """
+        for account_id, lease in leases.items():
+            if state := self._states.get(account_id):
+                state.lease = lease
+        for account_id, amount in charged.items():
+            if state := self._states.get(account_id):
+                state.unwritten -= amount
+
+    def answered(self, order: Order, answer: Answer) -> None:
+        """Take in what became of an order, in the same row as the posts of `applied`."""
+        states = [self._states[account.id] for account in order.accounts]
+        if answer.verdict is Verdict.AWAY:
+            self._not_confirmed(states)
+        else:
+            for state, its in zip(states, (answer, *answer.others), strict=True):
+                self._confirmed(state, order, its)
+        self._end_order(states, answer.verdict)
+        for state in states:
+            wanted, state.wanted = state.wanted, False
+            # Calls that were lent something take it first.
+            if state.outdated or (wanted and answer.verdict is Verdict.SHORT):
+                self._give_back(state)
+
+    def recalled(self, account_ids: Collection[str]) -> None:
+        """Give back what is free of these accounts: another process needs it."""
+        for account_id in account_ids:
+            if state := self._states.get(account_id):
+                # Nor is it taken back at once, before the other one could have it.
+                state.ahead_at = self._clock() + RECALLED_S
+                state.wanted = state.order is not None
+                self._give_back(state)
+
+    def held(self) -> dict[str, int]:
+        """What running calls hold, by account id. Any thread."""
+        return {state.account.id: state.held for state in list(self._states.values())}
+
+    # ---- upkeep ----
+
+    def reconsider(self, refs: Collection[str] | None) -> None:
+        """Plans, limits or users (by their ids; None: any) have changed: quotas are lent anew."""
+        for state in list(self._states.values()):
+            if refs is None or state.account.ref in refs:
+                state.empty_until = state.bare_until = 0.0
+                if state.account.kind != WALLET:
+                    state.outdated = True
+                    self._give_back(state)
+
+    def sweep(self) -> None:
+        """Clear up what is unsure, and give back what is idle; to be called once a second."""
+        now = self._clock()
+        for account_id in list(self._unsure):
+            state = self._states[account_id]
+            if state.order is None:
+                self._order(state, Order(state.account))
+        if now < self._idle_sweep_at:
+            return
+        self._idle_sweep_at = now + IDLE_SWEEP_S
+        for account_id, state in list(self._states.items()):
+            if state.used_at > now - IDLE_S or state.held or state.unwritten or state.order:
+                continue
+            if state.lease:
+                self._give_back(state)
+            elif not state.unsure:
+                del self._states[account_id]
+
+    # ---- from here on: how ----
+
+    def _state(self, account: Account) -> _State:
+        state = self._states.get(account.id)
+        if state is None:
+            state = self._states[account.id] = _State(account, self._clock())
+        return state
+
+    def _reserve(self, state: _State, amount: int, now: float) -> None:
+        state.held += amount
+        state.hold_size = amount
+        state.used_at = now
+        if state.free < state.low:
+            self._order_ahead(state, now)
+
+    def _spend(self, state: _State, amount: int, now: float) -> None:
+        state.unwritten += amount
+        state.used_at = now
+        state.pace.add(amount, now)
+        if now >= state.review_at:
+            state.review_at = now + REVIEW_S
+            if not state.cut:
+                state.low = state.target(now) * 3 // 4
+        if state.free < state.low:
+            self._order_ahead(state, now)
+
+    def _hold_parts(self, payment: Payment, wanted: int, least: int) -> Hold:
+        """The hold as the leases allow it. Raises _Lack while the store may lend more."""
+        if not payment.payers:
+            raise QuotaUsed(None)
+        now, least = self._clock(), max(1, min(least, wanted))
+        parts, got = self._payers_parts(payment, wanted, least, now)
+        if got < least:
+            self._ask_others(payment, wanted - got, least - got, now)
+        limit = None if payment.limit is None else self._state(payment.limit)
+        if limit is not None:
+            # Asked by those alone who have the payers' part, or two could each have one of them.
+            allowed = self._allowed(limit, got, least, now)
+            parts, got = _shortened(parts, allowed), allowed
+            self._reserve(limit, got, now)
+        for state, amount in parts:
+            self._reserve(state, amount, now)
+        return Hold(payment, parts, limit, got)
+
+    def _payers_parts(
+        self, payment: Payment, wanted: int, least: int, now: float
+    ) -> tuple[list[_Part], int]:
+        """What each payer can reserve, in order, and the sum of it."""
+        parts: list[_Part] = []
+        got = 0
+        for account in payment.payers:
+            state = self._state(account)
+            amount = min(max(0, state.free), wanted - got)
+            if got + amount < wanted:
+                # When the last one has too little as well, all are asked at once.
+                alone = account is not payment.payers[-1] or got + amount >= least
+                if alone and state.may_lend(0, now):
+                    raise _Lack(_Need((state,), wanted - got - amount, 0))
+            if amount:
+                parts.append((state, amount))
+                got += amount
+            if got == wanted:
+                break
+        return parts, got
+
+    def _ask_others(self, payment: Payment, need: int, least: int, now: float) -> NoReturn:
+        """Raises _Lack while other processes may have what is lacking, else the refusal."""
+        states = tuple(self._state(account) for account in payment.payers)
+        if any(state.may_lend(least, now) for state in states):
+            raise _Lack(_Need(states, need, least))
+        raise self._refusal(payment, now)
+
+    def _allowed(self, limit: _State, got: int, least: int, now: float) -> int:
+        """How much of a hold the spend limit of the key allows."""
+        free = max(0, limit.free)
+        if free >= got:
+            return got
+        lacking = max(0, least - free)
+        if limit.may_lend(lacking, now):
+            raise _Lack(_Need((limit,), got - free, lacking))
+        if not lacking:
+            return free
+        if now < limit.away_until:
+            raise StoreUnavailable("the store is away and the lease does not cover the call")
+        raise QuotaUsed(limit.account)
+
+    def _refusal(self, payment: Payment, now: float) -> StoreError:
+        if any(now < self._state(account).away_until for account in payment.payers):
+            return StoreUnavailable("the store is away and the leases do not cover the call")
+        if any(account.kind == WALLET for account in payment.payers):
+            return WalletEmpty("the wallet's free balance does not cover this call")
+        # The one that is filled first says when there is more.
+        return QuotaUsed(min(payment.payers, key=lambda account: account.ends_ms or 0))
+
+    async def _more(self, need: _Need) -> Verdict:
+        """Has the store asked for what a call lacks, together with all calls that wait now."""
+        states, now = need.states, self._clock()
+        busy = next((state for state in states if state.order is not None), None)
+        asking = self._asking.get(states)
+        if busy is None:
+            # All calls that are woken by one answer share the next order.
+            asking = self._asking[states] = _Need(states, 0, 0)
+            self._begin_order(states, now)
+            asyncio.get_running_loop().call_soon(self._order_need, asking)
+        elif asking is None and now - busy.ordered_at > ORDER_WAIT_S:
+            busy.away_until = now + EMPTY_S
+            return Verdict.AWAY
+        order = (busy or states[0]).order
+        assert order is not None
+        for state in states:
+            state.hold_size = max(state.hold_size, need.nanos)
+        if asking is not None:
+            asking.add(need)
+        try:
+            await asyncio.wait({order}, timeout=ORDER_WAIT_S)
+        finally:
+            if asking is not None:
+                asking.nanos -= need.nanos
+        if order.done():
+            return order.result()
+        for state in states:
+            state.away_until = self._clock() + EMPTY_S
+        return Verdict.AWAY
+
+    def _order_need(self, need: _Need) -> None:
+        del self._asking[need.states]
+        if not self._send(need.order(self._clock())):
+            self._not_sent(need.states)
+
+    def _order_ahead(self, state: _State, now: float) -> None:
+        if now < state.ahead_at or state.order is not None or not state.may_lend(0, now):
+            return
+        state.ahead_at = now + AHEAD_INTERVAL_S
+        self._order(state, Order(state.account, ahead=max(1, state.target(now) - state.free)))
+
+    def _order(self, state: _State, order: Order) -> None:
+        self._begin_order((state,), self._clock())
+        if not self._send(order):
+            self._not_sent((state,))
+
+    def _give_back(self, state: _State) -> None:
+        if state.order is not None or state.unsure:
+            return
+        state.outdated = False
+        if state.free <= 0:
+            return
+        state.giving = state.free
+        state.bare_until = 0.0  # this much will be there for calls that come now
+        self._order(state, Order(state.account, give=state.giving))
+
+    def _not_confirmed(self, states: Sequence[_State]) -> None:
+        for state in states:
+            state.away_until = self._clock() + EMPTY_S
+            state.unsure = True
+            self._unsure.add(state.account.id)
+
+    def _confirmed(self, state: _State, order: Order, answer: Answer) -> None:
+        # The lease was read under its lock: it also contains what was not confirmed before.
+        state.lease, state.giving = answer.lease, 0
+        state.unsure = False
+        self._unsure.discard(state.account.id)
+        if not order.give:
+            self._lent(state, order, answer, self._clock())
+
+    def _lent(self, state: _State, order: Order, answer: Answer, now: float) -> None:
+        state.cut = answer.granted < order.need + order.ahead
+        state.low = (state.free - order.need) // 2 if state.cut else state.target(now) * 3 // 4
+        if answer.empty:
+            state.empty_until = now + EMPTY_S
+        if answer.verdict is Verdict.DRY:
+            state.note_bare(order.least, now + EMPTY_S, now)
+
+    def _not_sent(self, states: Sequence[_State]) -> None:
+        for state in states:
+            if not state.unsure:
+                state.giving = 0
+            state.away_until = self._clock() + EMPTY_S
+        self._end_order(states, Verdict.AWAY)
+
+    def _begin_order(self, states: Sequence[_State], now: float) -> None:
+        order: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        for state in states:
+            state.order, state.ordered_at = order, now
+
+    def _end_order(self, states: Sequence[_State], verdict: Verdict) -> None:
+        order = states[0].order
+        for state in states:
+            state.order = None
+        if order is not None:
+            order.set_result(verdict)
+
+    def _costs(self, hold: Hold, cost: int) -> Sequence[_Part]:
+        """Who pays how much: each as far as it has reserved, then as far as it has free money,
+        the last one for what is left."""
+        parts = hold._parts
+        if cost == 0:
+            return ()
+        if len(parts) == 1 and cost <= parts[0][1]:
+            return ((parts[0][0], cost),)
+        costs: dict[str, _Part] = {}
+        left = cost
+        for state, amount in (
+            *parts,
+            *(
+                (self._state(account), max(0, self._state(account).free))
+                for account in hold.payment.payers
+            ),
+            (self._state(hold.payment.payers[-1]), cost),
+        ):
+            paid = min(left, amount)
+            if paid:
+                before = costs.get(state.account.id, (state, 0))[1]
+                costs[state.account.id] = (state, before + paid)
+                left -= paid
+        return tuple(costs.values())
+
+
+def _shortened(parts: list[_Part], total: int) -> list[_Part]:
+    """The parts, cut from the end so that they sum up to `total`."""
+    out, left = [], total
+    for state, amount in parts:
+        if left:
+            out.append((state, min(amount, left)))
+            left -= out[-1][1]
+    return out
+
+
+def _charge(account: Account, amount: int) -> Charge:
+    return Charge(account.to, amount, "" if account.kind == WALLET else account.id)

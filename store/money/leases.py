@@ -1,0 +1,280 @@
+"""Leases: the parts of accounts' free money that processes may spend. The database side.
+
+Free = balance (of a quota: its limit less what was spent) - all leases. Whoever lends holds the
+lock of the account's row (in wallets or quotas) until the end of the transaction, so none is lent
+twice; to give back needs none. A lease belongs to the journal of its process: it shrinks in the
+transactions that book that journal's charges, and what is left of it goes back by the process
+itself, or by the one that has adopted and booked its journal, since only these know what was spent.
+The memory side is funds.
+"""
+
+import enum
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import peewee
+
+from store.db.database import execute, executemany, is_mysql, snapshot_read, transaction
+from store.money.accounts import LIMIT, SUBSCRIPTION, Account, owner_id
+from store.values.usage_record import WALLET
+
+AHEAD_SHARE = 4
+"""Of what is free beyond the calls that wait, at most one part of so many is lent ahead."""
+
+ACCOUNTS_PER_QUERY = 500
+QUOTA_KEPT_MS = 60 * 86_400_000
+
+_LENT = """SELECT COALESCE(SUM("amount"), 0),
+  COALESCE(SUM(CASE WHEN "journal_id" = ? THEN "amount" ELSE 0 END), 0)
+  FROM "leases" WHERE "account" = ?"""
+_RECALL = """UPDATE "leases" SET "recall" = 1
+  WHERE "account" = ? AND "journal_id" <> ? AND "amount" > 0"""
+_SET = 'INSERT INTO "leases" ("account", "journal_id", "amount", "held") VALUES (?, ?, ?, 0)'
+_ON_SET = {
+    True: ' ON DUPLICATE KEY UPDATE "amount" = VALUES("amount")',
+    False: ' ON CONFLICT ("account", "journal_id") DO UPDATE SET "amount" = excluded."amount"',
+}
+_SPEND = """UPDATE "leases" SET "amount" = CASE WHEN "amount" > ? THEN "amount" - ? ELSE 0 END
+  WHERE "account" = ? AND "journal_id" = ?"""
+_QUOTA = 'INSERT INTO "quotas" ("account", "spent", "ends_ms") VALUES (?, ?, ?)'
+_ON_QUOTA = {
+    True: ' ON DUPLICATE KEY UPDATE "spent" = "spent" + VALUES("spent")',
+    False: ' ON CONFLICT ("account") DO UPDATE SET "spent" = "spent" + excluded."spent"',
+}
+_CREDIT = {
+    SUBSCRIPTION: """SELECT p."quota" FROM "subscriptions" s JOIN "plans" p ON p."id" = s."plan_id"
+      WHERE s."id" = ? AND s."disabled" = 0 AND p."disabled" = 0""",
+    LIMIT: 'SELECT "limit_nanos" FROM "api_keys" WHERE "id" = ? AND "limit_nanos" IS NOT NULL',
+}
+
+
+class Verdict(enum.Enum):
+    """What became of an order; SHORT: others were asked to give back; AWAY: not known."""
+
+    DONE = enum.auto()
+    SHORT = enum.auto()
+    DRY = enum.auto()
+    AWAY = enum.auto()
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What the loop wants of a lease, in nanos: to take, or, with `give` above 0, to give back.
+
+    `need`: what waiting calls lack. `least`: with how little one of them can go on, to be recalled
+    from others if need be; 0: nothing is recalled. `ahead`: for calls to come. `rest`: further
+    payers, in order, which lend what `account` has too little of. While others have what these
+    lack together for `least`, none of them lends: two processes that wait, each with a part of what
+    both need, would give it to each other in turns.
+    """
+
+    account: Account
+    need: int = 0
+    least: int = 0
+    ahead: int = 0
+    give: int = 0
+    rest: tuple[Account, ...] = ()
+
+    @property
+    def accounts(self) -> tuple[Account, ...]:
+        return (self.account, *self.rest)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What an order led to: the lease after it, what was lent, and whether nothing more is free.
+
+    `others`: the same of the order's further accounts; none when it was AWAY.
+    """
+
+    verdict: Verdict
+    lease: int = 0
+    granted: int = 0
+    empty: bool = False
+    others: "tuple[Answer, ...]" = ()
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """An account under its lock: its balance, all leases of it, and this process's own."""
+
+    account: Account
+    balance: int
+    lent: int
+    own: int
+
+    @property
+    def free(self) -> int:
+        return max(0, self.balance - self.lent)
+
+    @property
+    def within_reach(self) -> int:
+        """What would be free if the others gave all back."""
+        return max(0, self.balance - self.own)
+
+
+def carry_out(db: peewee.Database, journal_id: str, orders: Sequence[Order]) -> list[Answer]:
+    """Lend or take back, an answer for each, in the caller's transaction. Driver errors pass."""
+    wanted = {account.id: account for order in orders for account in order.accounts}
+    # The locks of wallets come before those of quotas, each in order of id, as in books.
+    locked = sorted(wanted.values(), key=lambda account: (account.kind != WALLET, account.id))
+    balances = {account.id: _locked_balance(db, account) for account in locked}
+    return [(_give if order.give else _take)(db, journal_id, balances, order) for order in orders]
+
+
+def _take(
+    db: peewee.Database, journal_id: str, balances: Mapping[str, int], order: Order
+) -> Answer:
+    seen = [_look(db, journal_id, balances, account) for account in order.accounts]
+    verdict = Verdict.DONE
+    if sum(one.free for one in seen) < order.least:
+        if sum(one.within_reach for one in seen) >= order.least:
+            for one in seen:
+                execute(db, _RECALL, (one.account.id, journal_id))
+            answers = [Answer(Verdict.SHORT, one.own, empty=not one.free) for one in seen]
+            return _joined(answers)
+        # What is too little for these calls may serve a smaller one.
+        verdict = Verdict.DRY
+    left, answers = order.need, []
+    for place, one in enumerate(seen):
+        granted = min(one.free, left)
+        if left or place == 0:
+            granted += min((one.free - granted) // AHEAD_SHARE, order.ahead)
+        left = max(0, left - granted)
+        if granted:
+            values = (one.account.id, journal_id, one.own + granted)
+            execute(db, _SET + _ON_SET[is_mysql(db)], values)
+        answers.append(Answer(verdict, one.own + granted, granted, empty=granted == one.free))
+    return _joined(answers)
+
+
+def _joined(answers: Sequence[Answer]) -> Answer:
+    return msgspec.structs.replace(answers[0], others=tuple(answers[1:]))
+
+
+def _give(
+    db: peewee.Database, journal_id: str, balances: Mapping[str, int], order: Order
+) -> Answer:
+    own = _look(db, journal_id, balances, order.account).own
+    left = max(0, own - order.give)
+    update = 'UPDATE "leases" SET "amount" = ?, "recall" = 0'
+    if not left:
+        update = 'DELETE FROM "leases"'
+    where = ' WHERE "account" = ? AND "journal_id" = ?'
+    execute(db, update + where, ((left,) if left else ()) + (order.account.id, journal_id))
+    return Answer(Verdict.DONE, left)
+
+
+def _look(
+    db: peewee.Database, journal_id: str, balances: Mapping[str, int], account: Account
+) -> _Seen:
+    lent, own = map(int, execute(db, _LENT, (journal_id, account.id)).fetchone())
+    return _Seen(account, balances[account.id], lent, own)
+
+
+def _locked_balance(db: peewee.Database, account: Account) -> int:
+    """What the account has, leases included, under its row lock; 0 when there is no such thing."""
+    lock = " FOR UPDATE" if is_mysql(db) else ""
+    if account.kind == WALLET:
+        query = f'SELECT "balance" FROM "wallets" WHERE "user_id" = ?{lock}'
+        row = execute(db, query, (account.id,)).fetchone()
+        return 0 if row is None else int(row[0])
+    execute(db, _QUOTA + _ON_QUOTA[is_mysql(db)], (account.id, 0, account.ends_ms))
+    query = f'SELECT "spent" FROM "quotas" WHERE "account" = ?{lock}'
+    spent = int(execute(db, query, (account.id,)).fetchone()[0])
+    return _credit(db, account) - spent
+
+
+def _credit(db: peewee.Database, account: Account) -> int:
+    row = execute(db, _CREDIT[account.kind], (owner_id(account.id),)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def balance(db: peewee.Database, account: Account) -> int:
+    """What the account has, leases included, as a look from outside: nothing is locked.
+
+    0 when there is no such thing; less when more was spent. Raises StoreUnavailable.
+    """
+
+    def read() -> int:
+        if account.kind == WALLET:
+            query = 'SELECT "balance" FROM "wallets" WHERE "user_id" = ?'
+            row = execute(db, query, (account.id,)).fetchone()
+            return 0 if row is None else int(row[0])
+        query = 'SELECT "spent" FROM "quotas" WHERE "account" = ?'
+        row = execute(db, query, (account.id,)).fetchone()
+        return _credit(db, account) - (0 if row is None else int(row[0]))
+
+    return snapshot_read(db, read)
+
+
+def charge_quotas(db: peewee.Database, spent: Mapping[str, int]) -> None:
+    """Count what was spent against quotas, by account id, in the caller's transaction."""
+    rows = [(account_id, amount, None) for account_id, amount in sorted(spent.items())]
+    if rows:
+        executemany(db, _QUOTA + _ON_QUOTA[is_mysql(db)], rows)
+
+
+def spend(db: peewee.Database, journal_id: str, charged: Mapping[str, int]) -> None:
+    """Take charges out of a journal's leases, by account id, whose locks the caller holds."""
+    rows = [(amount, amount, account_id, journal_id) for account_id, amount in charged.items()]
+    if rows:
+        executemany(db, _SPEND, rows)
+
+
+def own_leases(db: peewee.Database, journal_id: str, account_ids: Sequence[str]) -> dict[str, int]:
+    """The leases of a journal on these accounts; 0 where there is none."""
+
+    def read() -> dict[str, int]:
+        found = dict.fromkeys(account_ids, 0)
+        for start in range(0, len(account_ids), ACCOUNTS_PER_QUERY):
+            some = account_ids[start : start + ACCOUNTS_PER_QUERY]
+            places = ", ".join("?" * len(some))
+            query = (
+                'SELECT "account", "amount" FROM "leases"'
+                f' WHERE "journal_id" = ? AND "account" IN ({places})'
+            )
+            found.update(execute(db, query, (journal_id, *some)).fetchall())
+        return found
+
+    return snapshot_read(db, read)
+
+
+def recalled(db: peewee.Database, journal_id: str) -> list[str]:
+    """The accounts of which others want back what this journal's process does not hold."""
+    query = 'SELECT "account" FROM "leases" WHERE "journal_id" = ? AND "recall" = 1'
+    return snapshot_read(
+        db, lambda: [row[0] for row in execute(db, query, (journal_id,)).fetchall()]
+    )
+
+
+def write_held(db: peewee.Database, journal_id: str, held: Mapping[str, int]) -> None:
+    """Show from outside what running calls reserve, in the caller's transaction."""
+    update = 'UPDATE "leases" SET "held" = ? WHERE "account" = ? AND "journal_id" = ?'
+    executemany(db, update, [(amount, account, journal_id) for account, amount in held.items()])
+
+
+def forget_ended(db: peewee.Database, at_ms: int) -> None:
+    """Remove quotas whose windows have been over for so long that no call can belong to them."""
+    transaction(
+        db,
+        lambda: execute(db, 'DELETE FROM "quotas" WHERE "ends_ms" < ?', (at_ms - QUOTA_KEPT_MS,)),
+    )
+
+
+def give_all_back(db: peewee.Database, journal_id: str) -> None:
+    """Return all leases of a journal whose charges are all booked, in the caller's transaction."""
+    execute(db, 'DELETE FROM "leases" WHERE "journal_id" = ?', (journal_id,))
+
+
+def lent(db: peewee.Database, account_id: str) -> tuple[int, int]:
+    """(lent, held): what all processes together have of an account, and what of it their running
+    calls reserve; in the caller's transaction."""
+    query = (
+        'SELECT COALESCE(SUM("amount"), 0), COALESCE(SUM("held"), 0) FROM "leases"'
+        ' WHERE "account" = ?'
+    )
+    amount, held = execute(db, query, (account_id,)).fetchone()
+    return int(amount), int(held)
+
+
+def recall(db: peewee.Database, account_id: str) -> None:
+    """Ask all processes for what they do not hold of an account, in the caller's transaction."""
+    execute(db, _RECALL, (account_id, ""))

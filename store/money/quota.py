@@ -1,0 +1,86 @@
+"""What subscriptions and spend limits have used of their current window, for people to see.
+
+Read only, for commands and the Hub; a call's own decision is made elsewhere, from leases.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import peewee
+
+from store.db.database import execute, snapshot_read
+from store.money.accounts import quota_at
+from store.values.fields import Instant
+from store.values.pricing import format_money
+
+IDS_PER_QUERY = 500
+
+_INSTANT = Instant()
+Shown = list[dict[str, Any]]
+"""Objects as `export.list_objects` gives them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a window has spent, and when the next one begins; None: never."""
+
+    spent_nanos: int
+    resets_ms: int | None
+
+
+def current_use(db: peewee.Database, windows: Mapping[str, str], at_ms: int) -> dict[str, Use]:
+    """The use of the window that a moment lies in, by the id of a subscription or key.
+
+    `windows`: for each of these ids the word of its window. Nothing spent yet is 0.
+    """
+    accounts = {owner: quota_at(owner, window, at_ms) for owner, window in windows.items()}
+    spent = _spent(db, [account_id for account_id, _ in accounts.values()])
+    return {
+        owner: Use(spent.get(account_id, 0), ends_ms)
+        for owner, (account_id, ends_ms) in accounts.items()
+    }
+
+
+def with_use_of_subscriptions(
+    db: peewee.Database, found: Iterable[Mapping[str, Any]], at_ms: int
+) -> Shown:
+    """Subscriptions with `spent` and `resets_at` of their plan's window."""
+    query = 'SELECT "name", "window" FROM "plans"'
+    plans = dict(snapshot_read(db, lambda: execute(db, query).fetchall()))
+    # A plan can be removed between the reading of its subscriptions and this one.
+    return _with_use(db, [(one, plans.get(one["plan"])) for one in found], at_ms)
+
+
+def with_use_of_keys(db: peewee.Database, found: Iterable[Mapping[str, Any]], at_ms: int) -> Shown:
+    """Keys with `spent` and `resets_at` of their spend limit; null without one."""
+    limited = [(one, one["limit_window"] if one["limit"] is not None else None) for one in found]
+    return _with_use(db, limited, at_ms)
+
+
+def _with_use(
+    db: peewee.Database, found: Sequence[tuple[Mapping[str, Any], str | None]], at_ms: int
+) -> Shown:
+    windows = {one["id"]: window for one, window in found if window is not None}
+    uses = current_use(db, windows, at_ms)
+    return [{**one, **_plain(uses.get(one["id"]))} for one, _ in found]
+
+
+def _plain(use: Use | None) -> dict[str, str | None]:
+    if use is None:
+        return {"spent": None, "resets_at": None}
+    resets_at = None if use.resets_ms is None else _INSTANT.plain(use.resets_ms)
+    return {"spent": format_money(use.spent_nanos), "resets_at": resets_at}
+
+
+def _spent(db: peewee.Database, accounts: Sequence[str]) -> dict[str, int]:
+    def read() -> dict[str, int]:
+        spent: dict[str, int] = {}
+        for first in range(0, len(accounts), IDS_PER_QUERY):
+            some = accounts[first : first + IDS_PER_QUERY]
+            marks = ", ".join("?" * len(some))
+            query = f'SELECT "account", "spent" FROM "quotas" WHERE "account" IN ({marks})'
+            spent |= dict(execute(db, query, some).fetchall())
+        return spent
+
+    return snapshot_read(db, read)

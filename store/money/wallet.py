@@ -1,0 +1,402 @@
+"""Wallets as commands see them: show, credit, debit, refund, ledger; explicit transactions.
+
+What gateways have of a wallet is in leases, what calls cost comes in through books, codes that are
+worth money are in codes. Every movement is a ledger line with the balance after it, under the row
+lock of the wallet.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import peewee
+
+from store.db import audit
+from store.db.database import database_ms, execute, is_mysql, snapshot_read, transaction
+from store.money import leases
+from store.money.books import CHARGES
+from store.values.errors import Conflict, NotFound, OutcomeUnknown, Refused, StoreUnavailable
+from store.values.ids import day_of, new_ulid
+from store.values.pricing import MAX_BIGINT, format_money
+from store.values.usage_record import WALLET, charges_from_json
+
+CREDIT = "credit"
+DEBIT = "debit"
+REFUND = "refund"
+REDEEM = "redeem"
+
+OWN_IDS = tuple(f"{kind}:" for kind in (CHARGES, REFUND, REDEEM))
+"""How the gateway's own idempotency ids begin; callers may not use such."""
+
+Result = TypeVar("Result")
+
+ID_LIMIT_CHARS = 128
+REASON_LIMIT_CHARS = 1000
+COMMIT_ATTEMPTS = 3
+COMMIT_PAUSE_S = 0.3
+RECALL_WAIT_S = 2.0
+RECALL_PAUSE_S = 0.2
+
+_LINE_COLUMNS = (
+    '"id", "user_id", "kind", "amount", "balance_after", "reference", "idempotency_id",'
+    ' "reason", "at_ms"'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A wallet: its balance, the part that running calls hold, the part lent to processes."""
+
+    user: str
+    balance_nanos: int
+    held_nanos: int
+    leased_nanos: int
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A user with a wallet: id and name."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a ledger; the amount is signed.
+
+    `again`: a movement asked for now was booked before, as this line, under the same id.
+    """
+
+    id: str
+    user_id: str
+    kind: str
+    amount_nanos: int
+    balance_after_nanos: int
+    reference: str | None
+    idempotency_id: str | None
+    reason: str
+    at_ms: int
+    again: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Locked:
+    """A wallet under its row lock, and the time of its next line: behind that of the last one, so
+    that the ledger's order of time is that of the balances."""
+
+    balance_nanos: int
+    leased_nanos: int
+    at_ms: int
+
+
+class _Leased(Refused):
+    """The amount is there, but gateways have leased a part of it."""
+
+    def __init__(self, faults: Sequence[str], owner_id: str) -> None:
+        super().__init__(faults)
+        self.owner_id = owner_id
+
+
+@dataclass(frozen=True, slots=True)
+class Refund:
+    """Whose wallet got what a call had cost; `again`: it was booked by an earlier refund."""
+
+    user: str
+    line: Line
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """Money an operator moves: amount above 0; with an idempotency id it counts once."""
+
+    amount_nanos: int
+    reason: str
+    idempotency_id: str | None = None
+    actor: str = "cli"
+    reference: str | None = None
+
+
+def show(db: peewee.Database, user: str) -> View:
+    """The wallet of a user by name; NotFound."""
+    query = (
+        'SELECT u."id", w."balance" FROM "users" u JOIN "wallets" w ON w."user_id" = u."id"'
+        ' WHERE u."name" = ?'
+    )
+
+    def read() -> View:
+        row = execute(db, query, (user,)).fetchone()
+        if row is None:
+            raise _no_wallet(user)
+        leased, held = leases.lent(db, row[0])
+        return View(user, row[1], held, leased)
+
+    return snapshot_read(db, read)
+
+
+def ledger(db: peewee.Database, user: str) -> list[Line]:
+    """All lines of a user's ledger in order of time; NotFound. A day's charges are one line."""
+    query = (
+        f'SELECT {_LINE_COLUMNS} FROM "ledger" WHERE "user_id" = ? ORDER BY "at_ms", "day", "id"'
+    )
+
+    def read() -> list[Line]:
+        user_id = find_owner(db, user).id
+        return [Line(*row) for row in execute(db, query, (user_id,)).fetchall()]
+
+    return snapshot_read(db, read)
+
+
+def credit(db: peewee.Database, user: str, movement: Movement) -> Line:
+    """Add money to a wallet; the ledger line, the first one when the id has been used for the same,
+    then with `again`.
+
+    Raises NotFound, and Refused for an amount, reason or id that cannot be taken. Idempotent with
+    an id; without one it counts once for each call, also when the connection is lost meanwhile.
+    """
+    return _move(db, user, CREDIT, movement)
+
+
+def debit(db: peewee.Database, user: str, movement: Movement) -> Line:
+    """Take money from a wallet, as `credit`; Refused when less than the amount is free.
+
+    What gateways have leased and do not hold is recalled first, for at most RECALL_WAIT_S.
+    """
+    give_up_at = time.monotonic() + RECALL_WAIT_S
+    while True:
+        try:
+            return _move(db, user, DEBIT, movement)
+        except _Leased as error:
+            if time.monotonic() >= give_up_at:
+                raise Refused(error.faults) from None
+            owner = error.owner_id
+        transaction(db, lambda: leases.recall(db, owner))  # noqa: B023  run at once
+        time.sleep(RECALL_PAUSE_S)
+
+
+def _move(db: peewee.Database, user: str, kind: str, movement: Movement) -> Line:
+    _check(movement)
+    # Made here, so that after a lost connection it can be looked up whether it was booked.
+    line_id = new_ulid()
+
+    def work() -> Line:
+        owner = find_owner(db, user)
+        locked = _lock(db, owner)
+        booked = find_line(db, line_id, movement.idempotency_id)
+        if booked is not None:
+            same = _same(booked, owner.id, kind, movement)
+            return replace(same, again=booked.id != line_id)
+        line = _new_line(line_id, owner.id, kind, movement, locked)
+        _post(db, line, owner, movement.actor)
+        return line
+
+    return until_known(lambda: transaction(db, work))
+
+
+def refund(
+    db: peewee.Database, call_id: str, reason: str | None = None, actor: str = "cli"
+) -> Refund:
+    """Give back what a call took from a wallet.
+
+    Once for each usage record, however often it is asked for: later the first line is returned,
+    with `again`. `reason` None: a text with the id. Raises NotFound when there is no such record or
+    user, and Refused when the call took nothing from a wallet.
+    """
+    line_id, own_id = new_ulid(), f"{REFUND}:{call_id}"
+    reason = f"refund of call {call_id}" if reason is None else reason
+
+    def work() -> Refund:
+        booked = find_line(db, line_id, own_id)
+        if booked is not None:
+            again = booked.id != line_id
+            return Refund(_name_of(db, booked.user_id), booked, again)
+        owner, amount = _charged_by(db, call_id)
+        if amount == 0:
+            raise Refused([f"the call {call_id} took nothing from a wallet: nothing to give back"])
+        # Who refunds it at the same moment makes this a Conflict, and is found at the next attempt.
+        movement = Movement(amount, reason, own_id, actor, reference=call_id)
+        return Refund(owner.name, book(db, line_id, owner, REFUND, movement), again=False)
+
+    _refuse(_faults_of_reason(reason))
+    return until_known(lambda: transaction(db, work))
+
+
+def _name_of(db: peewee.Database, user_id: str) -> str:
+    row = execute(db, 'SELECT "name" FROM "users" WHERE "id" = ?', (user_id,)).fetchone()
+    return user_id if row is None else str(row[0])
+
+
+def _charged_by(db: peewee.Database, call_id: str) -> tuple[Owner, int]:
+    """Who paid for a call from a wallet, and how much of it."""
+    try:
+        day = day_of(call_id)
+    except ValueError:
+        raise NotFound(
+            f'"{call_id}" is no id of a call; it is the x-request-id of the answer'
+        ) from None
+    query = (
+        'SELECT r."user_id", r."user", u."id", r."charges" FROM "usage_records" r'
+        ' LEFT JOIN "users" u ON u."id" = r."user_id" WHERE r."day" = ? AND r."id" = ?'
+    )
+    row = execute(db, query, (day, call_id)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no record of a call {call_id}; it is written when the call ended")
+    user_id, user, living_id, charges = row
+    if living_id is None:
+        raise NotFound(f"the user {user} of the call {call_id} has been removed")
+    paid = (charge for charge in charges_from_json(charges) if charge.to == WALLET)
+    return Owner(user_id, user), sum(charge.amount_nanos for charge in paid)
+
+
+def until_known(attempt: Callable[[], Result]) -> Result:
+    """What a transaction returns that looks up its own line first, run again until it is known
+    whether it has happened; OutcomeUnknown, StoreUnavailable, and Refused in an endless race.
+    """
+    unknown: OutcomeUnknown | None = None
+    for _ in range(COMMIT_ATTEMPTS):
+        try:
+            return attempt()
+        except OutcomeUnknown as error:
+            # The line's own id tells at the next attempt.
+            unknown = error
+        except Conflict:
+            # Another command has just used the same idempotency id: it is found now.
+            pass
+        except StoreUnavailable as error:
+            if unknown is None:
+                raise
+            unknown = OutcomeUnknown(f"{error}; look into the ledger whether it was booked")
+        time.sleep(COMMIT_PAUSE_S)
+    raise unknown or Refused(["the id is being used by other commands again and again"])
+
+
+def book(db: peewee.Database, line_id: str, owner: Owner, kind: str, movement: Movement) -> Line:
+    """Book a movement of the gateway's own making, with its audit row, in the caller's transaction.
+
+    It is for the caller that this happens once. Raises NotFound without a wallet, and Refused for
+    a balance that cannot be.
+    """
+    line = _new_line(line_id, owner.id, kind, movement, _lock(db, owner))
+    _post(db, line, owner, movement.actor)
+    return line
+
+
+def _post(db: peewee.Database, line: Line, owner: Owner, actor: str) -> None:
+    post_line(db, line)
+    before = {"balance": format_money(line.balance_after_nanos - line.amount_nanos)}
+    after = {"balance": format_money(line.balance_after_nanos), "reason": line.reason}
+    if line.reference is not None:
+        after["reference"] = line.reference
+    audit.write(db, audit.Act(actor, line.kind, "wallet", owner.name, before, after))
+
+
+def post_line(db: peewee.Database, line: Line) -> None:
+    """Write a ledger line and the balance after it, in the caller's transaction, which holds the
+    row lock of the wallet and has computed `balance_after_nanos` under it.
+    """
+    update = 'UPDATE "wallets" SET "balance" = ? WHERE "user_id" = ?'
+    execute(db, update, (line.balance_after_nanos, line.user_id))
+    insert = f'INSERT INTO "ledger" ({_LINE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)'
+    values = (
+        *(line.id, line.user_id, line.kind, line.amount_nanos, line.balance_after_nanos),
+        *(line.reference, line.idempotency_id, line.reason, line.at_ms),
+    )
+    execute(db, insert, values)
+
+
+def find_owner(db: peewee.Database, user: str) -> Owner:
+    """The owner of a wallet by name; NotFound."""
+    row = execute(db, 'SELECT "id" FROM "users" WHERE "name" = ?', (user,)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no user {user}")
+    return Owner(str(row[0]), user)
+
+
+def find_line(db: peewee.Database, line_id: str, own_id: str | None = None) -> Line | None:
+    """The ledger line with this id, else the one with this idempotency id, or None."""
+    for column, value in (("id", line_id), ("idempotency_id", own_id)):
+        if value is not None:
+            query = f'SELECT {_LINE_COLUMNS} FROM "ledger" WHERE "{column}" = ?'
+            row = execute(db, query, (value,)).fetchone()
+            if row is not None:
+                return Line(*row)
+    return None
+
+
+def _check(movement: Movement) -> None:
+    faults = []
+    if not 0 < movement.amount_nanos <= MAX_BIGINT:
+        faults.append("the amount must be greater than 0")
+    faults += _faults_of_reason(movement.reason)
+    own_id = movement.idempotency_id
+    if own_id is not None:
+        if not 0 < len(own_id) <= ID_LIMIT_CHARS or not own_id.isprintable():
+            faults.append(f"the id must have 1 to {ID_LIMIT_CHARS} printable characters")
+        if own_id.startswith(OWN_IDS):
+            faults.append(f"ids that begin with {' or '.join(OWN_IDS)} are the gateway's own")
+    _refuse(faults)
+
+
+def _faults_of_reason(reason: str) -> list[str]:
+    if 0 < len(reason) <= REASON_LIMIT_CHARS:
+        return []
+    return [f"the reason must have 1 to {REASON_LIMIT_CHARS} characters"]
+
+
+def _refuse(faults: Sequence[str]) -> None:
+    if faults:
+        raise Refused(faults)
+
+
+def _new_line(line_id: str, user_id: str, kind: str, movement: Movement, wallet: _Locked) -> Line:
+    amount = movement.amount_nanos
+    if kind == DEBIT:
+        # A call may have cost more than it held: then less than nothing is there.
+        free = max(0, wallet.balance_nanos - wallet.leased_nanos)
+        if amount > free:
+            raise _too_little(user_id, amount, free, wallet)
+        amount = -amount
+    after = wallet.balance_nanos + amount
+    if after > MAX_BIGINT:
+        raise Refused(["the balance would be too large"])
+    return Line(
+        *(line_id, user_id, kind, amount, after),
+        *(movement.reference, movement.idempotency_id, movement.reason, wallet.at_ms),
+    )
+
+
+def _too_little(user_id: str, amount: int, free: int, wallet: _Locked) -> Refused:
+    fact = f"only {format_money(free)} is free, less than the amount {format_money(amount)}"
+    if amount > wallet.balance_nanos:
+        return Refused([fact])
+    lent = format_money(wallet.leased_nanos)
+    return _Leased([f"{fact}: gateways have {lent} for running calls; try again later"], user_id)
+
+
+def _same(booked: Line, user_id: str, kind: str, movement: Movement) -> Line:
+    wanted = (user_id, kind, movement.amount_nanos, movement.reason)
+    if (booked.user_id, booked.kind, abs(booked.amount_nanos), booked.reason) != wanted:
+        whose = "" if booked.user_id == user_id else " of another user"
+        amount = format_money(abs(booked.amount_nanos))
+        told = f'{booked.kind} of {amount}{whose}, reason "{booked.reason}"'
+        cure = "give this one an id of its own"
+        raise Refused([f"the id {movement.idempotency_id} is that of a {told}; {cure}"])
+    return booked
+
+
+def _lock(db: peewee.Database, owner: Owner) -> _Locked:
+    lock = " FOR UPDATE" if is_mysql(db) else ""
+    query = f'SELECT "balance" FROM "wallets" WHERE "user_id" = ?{lock}'
+    row = execute(db, query, (owner.id,)).fetchone()
+    if row is None:
+        raise _no_wallet(owner.name)
+    last_ms = 'SELECT MAX("at_ms") FROM "ledger" WHERE "user_id" = ?'
+    (newest,) = execute(db, last_ms, (owner.id,)).fetchone()
+    leased, _ = leases.lent(db, owner.id)
+    return _Locked(int(row[0]), leased, max(database_ms(db), (newest or 0) + 1))
+
+
+def _no_wallet(user: str) -> NotFound:
+    return NotFound(f"there is no user {user} with a wallet")

@@ -1,0 +1,1 @@
+"""What both sides of the store share: pure values and checks; imports nothing of the store."""

@@ -1,0 +1,328 @@
+"""Types of the fields of the operator's document: text and numbers in, checked values out.
+
+Each type turns a document value (TOML or JSON) into what the store keeps, back into a document
+value, and a command-line word into a document value. All raise ValueError with the fact and the
+cure, never with the value of a secret. No store. For the document modules of store/.
+"""
+
+import datetime
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from store.values import texts
+from store.values.pricing import PRICE_NAMES, format_money, parse_price
+from store.values.texts import nearest
+
+MAX_DECIMAL_EXPONENT = 30
+MAX_LIST_LENGTH = 10_000
+MAX_EXTRA_HEADERS = 32
+MAX_INSTANT_MS = 253_402_300_799_999
+"""The end of the year 9999, beyond which times cannot be written."""
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_RFC_3339 = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+
+
+class FieldType:
+    """How one kind of value is checked, shown, described and read from the command line."""
+
+    @property
+    def form(self) -> str:
+        """What a value has to be, in words, for docs/document.md."""
+        raise NotImplementedError
+
+    def parse(self, value: object) -> Any:
+        """The value as the store keeps it; ValueError."""
+        raise NotImplementedError
+
+    def plain(self, value: Any) -> Any:
+        """A kept value as a document value."""
+        return value
+
+    def from_text(self, text: str) -> object:
+        """A word of the command line as a document value."""
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Text(FieldType):
+    """A string that passes a check; the check may normalise it."""
+
+    check: Callable[[str], str]
+    form: str = "a string"
+
+    def parse(self, value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError("must be a string")
+        return self.check(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(FieldType):
+    """One of some words."""
+
+    options: Collection[str]
+
+    @property
+    def form(self) -> str:
+        return "one of " + ", ".join(f"`{option}`" for option in self.options)
+
+    def parse(self, value: object) -> str:
+        if isinstance(value, str) and value in self.options:
+            return value
+        hint = nearest(value, self.options) if isinstance(value, str) else ""
+        raise ValueError(f"must be one of {', '.join(self.options)}{hint}")
+
+
+@dataclass(frozen=True, slots=True)
+class Integer(FieldType):
+    """A whole number between two bounds."""
+
+    least: int
+    most: int
+
+    @property
+    def form(self) -> str:
+        return f"a whole number from {self.least} to {self.most}"
+
+    def parse(self, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError("must be a whole number")
+        if not self.least <= value <= self.most:
+            raise ValueError(f"must be between {self.least} and {self.most}")
+        return value
+
+    def from_text(self, text: str) -> object:
+        return int(text) if re.fullmatch(r"-?[0-9]{1,19}", text, re.ASCII) else text
+
+
+@dataclass(frozen=True, slots=True)
+class Boolean(FieldType):
+    """true or false."""
+
+    @property
+    def form(self) -> str:
+        return "true or false"
+
+    def parse(self, value: object) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError("must be true or false")
+        return value
+
+    def from_text(self, text: str) -> object:
+        return {"true": True, "false": False}.get(text, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Number(FieldType):
+    """A decimal string (a plain number is taken too) kept as a scaled integer."""
+
+    read: Callable[[str], int]
+    write: Callable[[int], str]
+
+    @property
+    def form(self) -> str:
+        return 'a decimal string like `"2.50"`'
+
+    def parse(self, value: object) -> int:
+        return self.read(_decimal_text(value))
+
+    def plain(self, value: Any) -> str:
+        return self.write(value)
+
+
+def _decimal_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Decimal) and value.is_finite():
+        # Bounded first: the text of 1e999999 would be a million characters long.
+        if abs(value.adjusted()) > MAX_DECIMAL_EXPONENT:
+            raise ValueError("is out of range")
+        return format(value, "f")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise ValueError('must be a decimal string like "2.50"')
+
+
+@dataclass(frozen=True, slots=True)
+class Optional(FieldType):
+    """Another type, or null (on the command line: nothing) for 'not set'."""
+
+    inner: FieldType
+
+    @property
+    def form(self) -> str:
+        return self.inner.form
+
+    def parse(self, value: object) -> Any:
+        return None if value is None else self.inner.parse(value)
+
+    def plain(self, value: Any) -> Any:
+        return None if value is None else self.inner.plain(value)
+
+    def from_text(self, text: str) -> object:
+        return None if text == "" else self.inner.from_text(text)
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf(FieldType):
+    """A list without repetitions, in the order given; commas on the command line."""
+
+    item: FieldType
+
+    @property
+    def form(self) -> str:
+        return f"a list; each {self.item.form}"
+
+    def parse(self, value: object) -> list[Any]:
+        if not isinstance(value, list):
+            raise ValueError("must be a list")
+        if len(value) > MAX_LIST_LENGTH:
+            raise ValueError(f"has more than {MAX_LIST_LENGTH} elements")
+        items = []
+        for index, element in enumerate(value):
+            try:
+                items.append(self.item.parse(element))
+            except ValueError as error:
+                raise ValueError(f"element {index + 1} {error}") from None
+        return list(dict.fromkeys(items))
+
+    def plain(self, value: Any) -> list[Any]:
+        return [self.item.plain(element) for element in value]
+
+    def from_text(self, text: str) -> object:
+        return [self.item.from_text(part.strip()) for part in text.split(",") if part.strip()]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMap(FieldType):
+    """Public model name -> upstream name; `a=b,c` on the command line (c goes by its own name)."""
+
+    @property
+    def form(self) -> str:
+        return "a table of public name = upstream name"
+
+    def parse(self, value: object) -> dict[str, str]:
+        if not isinstance(value, dict):
+            raise ValueError('must be a table of public name = "upstream name"')
+        if len(value) > MAX_LIST_LENGTH:
+            raise ValueError(f"has more than {MAX_LIST_LENGTH} entries")
+        names = {}
+        for public, upstream in value.items():
+            try:
+                names[texts.model_name(public)] = UPSTREAM_NAME.parse(upstream)
+            except ValueError as error:
+                raise ValueError(f'entry "{public}" {error}') from None
+        return names
+
+    def from_text(self, text: str) -> object:
+        pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+        return {public: upstream or public for public, _, upstream in pairs}
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A secret as the store keeps it; no document holds one, so it stands for what stays."""
+
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderMap(FieldType):
+    """Header name in lower case -> value; a single edit leaves the others Sealed."""
+
+    @property
+    def form(self) -> str:
+        return "a table of header = value"
+
+    def parse(self, value: object) -> dict[str, str | Sealed]:
+        if not isinstance(value, dict):
+            raise ValueError('must be a table of name = "value"')
+        if len(value) > MAX_EXTRA_HEADERS:
+            raise ValueError(f"has more than {MAX_EXTRA_HEADERS} entries")
+        headers: dict[str, str | Sealed] = {}
+        for given, content in value.items():
+            try:
+                name = texts.header_name(given)
+                if name in headers:
+                    raise ValueError("is there twice")
+                kept = isinstance(content, Sealed)
+                headers[name] = content if kept else _HEADER_VALUE.parse(content)
+            except ValueError as error:
+                raise ValueError(f'entry "{given}" {error}') from None
+        return headers
+
+    def from_text(self, text: str) -> object:
+        pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+        return {name: value for name, _, value in pairs}
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTable(FieldType):
+    """The prices that are given, in nanos; null takes one back to its default."""
+
+    @property
+    def form(self) -> str:
+        return "a table of " + ", ".join(f"`{name}`" for name in PRICE_NAMES)
+
+    def parse(self, value: object) -> dict[str, int | None]:
+        if not isinstance(value, dict):
+            raise ValueError("must be a table")
+        prices: dict[str, int | None] = {}
+        for name, amount in value.items():
+            if name not in PRICE_NAMES:
+                raise ValueError(f'has no field "{name}"{nearest(name, PRICE_NAMES)}')
+            if amount is None and name in ("input", "output"):
+                raise ValueError(f"{name} is always needed")
+            try:
+                prices[name] = None if amount is None else parse_price(_decimal_text(amount))
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        return prices
+
+    def plain(self, value: Any) -> dict[str, str]:
+        return {name: format_money(value[name]) for name in PRICE_NAMES if name in value}
+
+
+@dataclass(frozen=True, slots=True)
+class Instant(FieldType):
+    """A moment with its time zone, kept in milliseconds since 1970 UTC."""
+
+    @property
+    def form(self) -> str:
+        return "a time like `2027-01-01T00:00:00Z`"
+
+    def parse(self, value: object) -> int:
+        if isinstance(value, str) and _RFC_3339.fullmatch(value):
+            value = datetime.datetime.fromisoformat(value.upper())
+        if not isinstance(value, datetime.datetime) or value.tzinfo is None:
+            raise ValueError('must be a time like "2027-01-01T00:00:00Z"')
+        at_ms = round(value.timestamp() * 1000)
+        if not 0 <= at_ms <= MAX_INSTANT_MS:
+            raise ValueError("must lie in the years from 1970 to 9999")
+        return at_ms
+
+    def plain(self, value: Any) -> str:
+        # Not from a float, which loses milliseconds of far years.
+        moment = _EPOCH + datetime.timedelta(milliseconds=value)
+        precision = "milliseconds" if value % 1000 else "seconds"
+        return moment.isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+NAME = Text(texts.name, f"a name of 1 to {texts.MAX_NAME_CHARS} printable characters")
+MODEL_NAME = Text(texts.model_name, "a name of 1 to 128 of A-Z a-z 0-9 . _ : / @ -")
+MODEL_OR_ALL = Text(texts.model_or_all, 'a name of a model, or `"*"` for all')
+UPSTREAM_NAME = Text(texts.upstream_name)
+UPSTREAM_KEY = Text(texts.upstream_key, "a credential of visible ASCII characters")
+PASSWORD = Text(texts.password)
+SECRET = Text(texts.given_secret, "16 to 200 of A-Z a-z 0-9 . _ -")
+NETWORK = Text(texts.network, 'an address or a network like `"10.0.0.0/8"`')
+BASE_URL = Text(texts.base_url, 'a URL like `"https://api.example.com"`, without a version path')
+PROXY = Text(texts.proxy, 'a URL like `"http://proxy.example:3128"`')
+CA_FILE = Text(texts.ca_file, "the absolute path of a file with certificates in PEM")
+_HEADER_VALUE = Text(texts.header_value)

@@ -1,0 +1,68 @@
+"""Secrets of a channel beside its keys, as the store keeps them: headers and the proxy's login.
+
+Values of headers are sealed one by one, so that their names can be shown. A proxy's URL is kept
+with its login sealed in its place, so that the address can be shown: a token has only characters
+that may stand there. No database here.
+"""
+
+from collections.abc import Mapping
+
+from store.values.cipher import Cipher, Unreadable
+from store.values.fields import Sealed
+
+
+def seal_headers(cipher: Cipher, headers: Mapping[str, str | Sealed]) -> dict[str, str]:
+    """Name -> token; what is sealed already stays as it is."""
+    return {
+        name: value.token if isinstance(value, Sealed) else cipher.encrypt(value)
+        for name, value in headers.items()
+    }
+
+
+def open_headers(cipher: Cipher, tokens: Mapping[str, str]) -> dict[str, str]:
+    """Name -> value; Unreadable."""
+    return {name: cipher.decrypt(token) for name, token in tokens.items()}
+
+
+def same_headers(
+    cipher: Cipher, stored: Mapping[str, Sealed], given: Mapping[str, str | Sealed]
+) -> bool:
+    """True when given headers are the stored ones; a value that cannot be opened is another."""
+    if stored.keys() != given.keys():
+        return False
+    return all(
+        value == stored[name] or _opened(cipher, stored[name].token) == value
+        for name, value in given.items()
+    )
+
+
+def seal_proxy(cipher: Cipher, url: str | None) -> str | None:
+    """The URL with its login, if there is one, as a token."""
+    scheme, login, address = _parts(url)
+    return f"{scheme}://{cipher.encrypt(login)}@{address}" if login else url
+
+
+def open_proxy(cipher: Cipher, kept: str | None) -> str | None:
+    """The URL of a proxy as it was given; Unreadable."""
+    scheme, token, address = _parts(kept)
+    return f"{scheme}://{cipher.decrypt(token)}@{address}" if token else kept
+
+
+def same_proxy(cipher: Cipher, kept: str | None, given: str | None) -> bool:
+    """True when a given URL is the stored one; one that cannot be opened is another."""
+    scheme, token, address = _parts(kept)
+    return (scheme, _opened(cipher, token) if token else "", address) == _parts(given)
+
+
+def _parts(url: str | None) -> tuple[str, str, str]:
+    """Scheme, login ("": none) and address."""
+    scheme, _, rest = (url or "").partition("://")
+    login, _, address = rest.rpartition("@")
+    return scheme, login, address
+
+
+def _opened(cipher: Cipher, token: str) -> str | None:
+    try:
+        return cipher.decrypt(token)
+    except Unreadable:
+        return None

@@ -1,0 +1,200 @@
+"""Checks of the strings in the operator's document: names, URLs, keys, networks.
+
+Each takes a string and returns it, perhaps normalised, or raises ValueError with the fact and the
+cure; what may be a secret is never in the message. Pure, but for `ca_file`, which looks at the
+file. For document_fields.py.
+"""
+
+import difflib
+import ipaddress
+import re
+import ssl
+from collections.abc import Iterable
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from store.catalog.keys import check_given
+from store.values.passwords import MAX_PASSWORD_BYTES
+
+MAX_NAME_CHARS = 128
+MAX_UPSTREAM_NAME_CHARS = 256
+MAX_URL_CHARS = 1024
+
+_MODEL_NAME = re.compile(r"[A-Za-z0-9._:/@-]{1,128}", re.ASCII)
+_HEADER_VALUE = re.compile(r"[\x21-\x7e]{1,4096}", re.ASCII)
+_VERSION_END = re.compile(r"/v\d+(?:alpha|beta)?\d*$", re.ASCII)
+_HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,128}", re.ASCII)
+_HEADER_TEXT = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]{0,4094}[\x21-\x7e])?", re.ASCII)
+PROXY_SCHEMES = ("http", "https", "socks5")
+# How a message is framed and where it goes; what the relay needs to understand the answer; and the
+# credentials, which are `keys`.
+KEPT_HEADERS = frozenset(
+    (
+        *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding"),
+        *("upgrade", "host", "content-length", "content-encoding", "content-type", "expect"),
+        *("accept", "accept-encoding", "proxy-authenticate", "proxy-authorization"),
+        *("authorization", "x-api-key", "api-key", "x-goog-api-key"),
+    )
+)
+_ENDPOINT_ENDS = ("/chat/completions", "/responses", "/messages")
+
+
+def nearest(word: str, options: Iterable[str]) -> str:
+    """'; did you mean "x"?' for the option most like the word, or nothing."""
+    close = difflib.get_close_matches(word, list(options), n=1)
+    return f'; did you mean "{close[0]}"?' if close else ""
+
+
+def name(value: str) -> str:
+    """A name of a user, group, channel or key, unchanged; ValueError."""
+    if not 1 <= len(value) <= MAX_NAME_CHARS or not value.isprintable() or value != value.strip():
+        raise ValueError(
+            f"must have 1 to {MAX_NAME_CHARS} printable characters and no space at an end"
+        )
+    return value
+
+
+def model_name(value: str) -> str:
+    """A public model name, unchanged; ValueError."""
+    bad = ".." in value or "//" in value or value.startswith("/") or value.endswith("/")
+    if bad or not _MODEL_NAME.fullmatch(value):
+        raise ValueError(
+            "must have 1 to 128 of A-Z a-z 0-9 . _ : / @ -, no .. or //, and no / at an end"
+        )
+    return value
+
+
+def model_or_all(value: str) -> str:
+    """A public model name or `*`."""
+    return value if value == "*" else model_name(value)
+
+
+def upstream_name(value: str) -> str:
+    """The name of a model at its vendor."""
+    if not 1 <= len(value) <= MAX_UPSTREAM_NAME_CHARS or not value.isprintable():
+        raise ValueError(f"must have 1 to {MAX_UPSTREAM_NAME_CHARS} printable characters")
+    return value
+
+
+def upstream_key(value: str) -> str:
+    """A credential that can stand in a header line."""
+    if not _HEADER_VALUE.fullmatch(value):
+        raise ValueError("must have 1 to 4096 visible ASCII characters and no space")
+    return value
+
+
+def header_name(value: str) -> str:
+    """The name of a header that a channel may send of its own, in lower case."""
+    name = value.lower()
+    if not _HEADER_NAME.fullmatch(name):
+        raise ValueError("is no name of a header: letters, digits and - _ . only")
+    if name in KEPT_HEADERS:
+        cure = "credentials go into keys" if "auth" in name or "key" in name else "leave it out"
+        raise ValueError(f"is set by the gateway itself; {cure}")
+    return name
+
+
+def header_value(value: str) -> str:
+    """What can stand behind a header's name."""
+    if not _HEADER_TEXT.fullmatch(value):
+        raise ValueError("must have 1 to 4096 printable ASCII characters and no space at an end")
+    return value
+
+
+def password(value: str) -> str:
+    """A password of a person, of any characters."""
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise ValueError("must be valid Unicode") from None
+    if not 1 <= size <= MAX_PASSWORD_BYTES:
+        raise ValueError(f"must have 1 to {MAX_PASSWORD_BYTES} bytes")
+    return value
+
+
+def given_secret(value: str) -> str:
+    """A secret of a key that its owner has already."""
+    check_given(value)
+    return value
+
+
+def network(value: str) -> str:
+    """An address or a network, in its canonical form."""
+    try:
+        return str(ipaddress.ip_network(value))
+    except ValueError as error:
+        try:
+            meant = ipaddress.ip_network(value, strict=False)
+        except ValueError:
+            example = "write an address, as 192.0.2.7, or a network, as 192.0.2.0/24"
+            raise ValueError(f'"{value}": {error}; {example}') from None
+        raise ValueError(
+            f'"{value}" has bits behind its prefix; the network is {meant},'
+            f" the address alone {value.partition('/')[0]}"
+        ) from None
+
+
+def base_url(value: str) -> str:
+    """An http or https URL without version path, endpoint, credentials or query."""
+    url = value.rstrip("/")
+    parts = _split(url)
+    good = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
+    if (
+        parts is None
+        or not good
+        or len(value) > MAX_URL_CHARS
+        or not value.isascii()
+        or not value.isprintable()
+    ):
+        raise ValueError("must be a URL like https://api.example.com")
+    if " " in value or "\\" in value:
+        raise ValueError("must not hold spaces or backslashes")
+    if "@" in parts.netloc:
+        raise ValueError("must not hold a user or password; put the upstream key into keys")
+    if "?" in url or "#" in url:
+        raise ValueError("must end with the path, without ? or #")
+    for ending in _ENDPOINT_ENDS:
+        if url.endswith(ending):
+            raise ValueError(f'must not name an endpoint; leave "{ending}" out')
+    version = _VERSION_END.search(url)
+    if version:
+        raise ValueError(f'must not end in a version path; write "{url[: version.start()]}"')
+    return url
+
+
+def proxy(value: str) -> str:
+    """A proxy by its URL, perhaps with user and password, percent-encoded."""
+    url = value.rstrip("/")
+    parts = _split(url)
+    hostname, port = (parts.hostname, parts.port) if parts else (None, None)
+    if parts is None or parts.scheme not in PROXY_SCHEMES or not hostname or not port:
+        known = ", ".join(PROXY_SCHEMES)
+        raise ValueError(f"must be a URL like http://proxy.example:3128 ({known}; with the port)")
+    if len(value) > MAX_URL_CHARS or not value.isascii() or not value.isprintable():
+        raise ValueError(f"must have at most {MAX_URL_CHARS} printable ASCII characters")
+    login, _, _ = parts.netloc.rpartition("@")
+    if parts.path or "?" in url or "#" in url or " " in url or "\\" in url:
+        raise ValueError("must end with the port: no path, blank, ? or # (in a login: %3F, %23)")
+    if "@" in login or not unquote(login).isprintable():
+        raise ValueError("must have user and password percent-encoded, as in user:p%40ss@")
+    return url
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        return parts if parts.port != 0 else None
+    except ValueError:
+        return None
+
+
+def ca_file(value: str) -> str:
+    """The absolute path of a file with certificates in PEM, which is looked at."""
+    if not value.startswith("/") or len(value) > MAX_URL_CHARS or not value.isprintable():
+        raise ValueError("must be an absolute path like /etc/ssl/private-ca.pem")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(value)
+    except ssl.SSLError:
+        raise ValueError(f"the file {value} holds no certificates in PEM") from None
+    except OSError as error:
+        raise ValueError(f"the file {value} cannot be read: {error.strerror}") from None
+    return value

@@ -1,0 +1,312 @@
+"""The usage record: its fields inside the gateway, as a table row and as the public sees it.
+
+Inside, times are milliseconds and money is nanos; `UsageRecord` is also the `close` line of a
+journal, so fields may only be added at the end and with a default. Outside, times are RFC 3339,
+money is decimal strings (interface: "A usage record"). Pure: queries are in usage_queries.
+"""
+
+import csv
+import datetime
+import functools
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from store.values.ids import ULID_CHARS, day_of
+from store.values.pricing import format_money, format_multiplier, parse_money
+
+WALLET = "wallet"
+"""The `to` of a charge that the user's wallet pays, and the `billed_to` of its record."""
+
+OUTCOMES = (
+    *("ok", "refused", "upstream_error", "upstream_truncated", "timeout", "client_gone"),
+    *("gateway_lost", "drained", "internal_error"),
+)
+"""What may become of a call."""
+
+CLOSE_TAG = "c"
+
+
+class Charge(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Part of a cost and who pays it: `wallet` or `subscription:PLAN`.
+
+    `account`: the id of a subscription's window; empty for the user's wallet.
+    """
+
+    to: str
+    amount_nanos: int
+    account: str = ""
+
+
+class Attempt(msgspec.Struct, gc=False, omit_defaults=True):
+    """One try of a call at one channel; error is None when it was accepted.
+
+    `detail`: of a failed one, what the upstream said or how it could not be reached, cleaned. What
+    has its default is not written.
+    """
+
+    channel: str
+    status: int | None = None
+    error: str | None = None
+    ms: int = 0
+    detail: str | None = None
+
+
+class StoredAt(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where the response is that a call has had stored: channel and fingerprint of its upstream
+    key. No channel: the call has had it deleted. `mark` stands for its id."""
+
+    mark: str
+    channel_id: str = ""
+    fingerprint: str = ""
+
+
+class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
+    """What became of one call. Counts are disjoint; None means unknown or not there.
+
+    `prices` is `Prices.json`, `reported_usage` JSON text of what the vendor said. A record with
+    usage_source `none` was not charged, whatever its prices say. `limit_account`: the spend limit
+    that the cost counts against; `stored`: what the vendor keeps of it; both are no columns.
+    """
+
+    id: str
+    started_ms: int
+    user_id: str
+    user: str
+    key_id: str
+    key_name: str
+    group: str
+    endpoint: str
+    family: str
+    upstream_family: str | None = None
+    model: str | None = None
+    upstream_model: str | None = None
+    channel: str | None = None
+    stream: bool | None = None
+    status: int | None = None
+    outcome: str = "ok"
+    error_code: str | None = None
+    error_message: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    reasoning_tokens: int = 0
+    usage_source: str = "none"
+    prices: str | None = None
+    multiplier_ppm: int | None = None
+    cost_nanos: int = 0
+    billed_to: str | None = None
+    charges: tuple[Charge, ...] = ()
+    reported_usage: str | None = None
+    ttft_ms: int | None = None
+    duration_ms: int | None = None
+    attempts: tuple[Attempt, ...] = ()
+    client_request_id: str | None = None
+    upstream_request_id: str | None = None
+    client_ip: str | None = None
+    user_agent: str | None = None
+    node: str | None = None
+    limit_account: str | None = None
+    stored: StoredAt | None = None
+
+
+COLUMNS = (
+    "day",
+    "id",
+    "started_ms",
+    "recorded_ms",
+    *(
+        name
+        for name in UsageRecord.__struct_fields__
+        if name not in ("id", "started_ms", "limit_account", "stored")
+    ),
+)
+"""The columns of usage_records."""
+
+# Columns that few records fill, and what the table puts into them when they are left out. Not all
+# that could be: each set of columns is a statement of its own, which SQLite compiles (0.2 ms) and
+# keeps (0.1 MB), and traffic of all kinds must not need many.
+SELDOM = {
+    **dict.fromkeys(("error_code", "error_message", "reported_usage", "client_request_id")),
+    **dict.fromkeys(("cache_write_tokens", "cache_write_1h_tokens"), 0),
+}
+
+FIELDS = (
+    *("id", "started_at", "recorded_at", "user", "key_id", "key_name", "group", "endpoint"),
+    *("family", "upstream_family", "model", "upstream_model", "channel", "stream", "status"),
+    *("outcome", "error_code", "error_message", "input_tokens", "output_tokens"),
+    *("cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens", "reasoning_tokens"),
+    *("usage_source", "prices", "multiplier", "cost", "billed_to", "charges", "reported_usage"),
+    *("ttft_ms", "duration_ms", "attempts", "client_request_id", "upstream_request_id"),
+    *("client_ip", "user_agent", "node"),
+)
+"""The public fields in the order of interface §6, also the header of the CSV form."""
+
+TEXT_LIMITS_CHARS = {
+    **dict.fromkeys(("user", "key_name", "group", "channel", "node"), 128),
+    **dict.fromkeys(("family", "upstream_family", "outcome", "usage_source"), 32),
+    **dict.fromkeys(("model", "upstream_model", "endpoint", "user_agent"), 256),
+    **dict.fromkeys(("client_request_id", "upstream_request_id"), 128),
+    **{"error_code": 64, "error_message": 1000, "billed_to": 255, "client_ip": 64},
+}
+REPORTED_USAGE_LIMIT_CHARS = 2_048
+ATTEMPTS_LIMIT = 16
+DETAIL_LIMIT_CHARS = 500  # of an attempt
+
+_encode_json = msgspec.json.Encoder().encode
+
+
+def sound_text(text: str, limit_chars: int) -> str:
+    """The text cut to a limit, with `?` for lone surrogates, which UTF-8 cannot carry."""
+    return text[:limit_chars].encode("utf-8", "replace").decode()
+
+
+def clipped(record: UsageRecord) -> UsageRecord:
+    """A copy whose texts fit their columns and are valid UTF-8; numbers and money are kept."""
+    changed: dict[str, Any] = {
+        name: sound_text(text, limit)
+        for name, limit in TEXT_LIMITS_CHARS.items()
+        if (text := getattr(record, name)) is not None
+    }
+    if record.reported_usage is not None:
+        # Cut JSON would be no JSON.
+        short = len(record.reported_usage) <= REPORTED_USAGE_LIMIT_CHARS
+        changed["reported_usage"] = (
+            sound_text(record.reported_usage, REPORTED_USAGE_LIMIT_CHARS) if short else None
+        )
+    changed["attempts"] = tuple(
+        Attempt(
+            sound_text(attempt.channel, TEXT_LIMITS_CHARS["channel"]),
+            attempt.status,
+            attempt.error and sound_text(attempt.error, TEXT_LIMITS_CHARS["error_message"]),
+            attempt.ms,
+            attempt.detail and sound_text(attempt.detail, DETAIL_LIMIT_CHARS),
+        )
+        for attempt in record.attempts[:ATTEMPTS_LIMIT]
+    )
+    return msgspec.structs.replace(record, **changed)
+
+
+def record_day(call_id: str) -> int:
+    """The `day` of the record of a call: ids.day_of, remembered. ValueError: no ULID."""
+    # 8 characters are blocks of 1024 ms, of which a day has 84,375: none lies across midnight.
+    return _day_of_block(call_id[:8])
+
+
+@functools.lru_cache(maxsize=4096)
+def _day_of_block(block: str) -> int:
+    return day_of(block.ljust(ULID_CHARS, "0"))
+
+
+def columns_of(records: Sequence[UsageRecord], recorded_ms: int) -> dict[str, Sequence[Any]]:
+    """What records put into usage_records: by column, in their order, a value for each record.
+
+    A column that is seldom filled, and by none of them, is not there. At least one record.
+    """
+    fields = zip(*map(msgspec.structs.astuple, records), strict=True)
+    columns: dict[str, Sequence[Any]] = dict(
+        zip(UsageRecord.__struct_fields__, fields, strict=True)
+    )
+    del columns["limit_account"], columns["stored"]
+    columns["day"] = [record_day(call_id) for call_id in columns["id"]]
+    columns["recorded_ms"] = [recorded_ms] * len(records)
+    columns["charges"] = [charges_json(charges) for charges in columns["charges"]]
+    columns["attempts"] = [_encode_json(attempts).decode() for attempts in columns["attempts"]]
+    for name, default in SELDOM.items():
+        if columns[name].count(default) == len(records):
+            del columns[name]
+    return columns
+
+
+def charges_json(charges: tuple[Charge, ...]) -> str:
+    """The text of the charges column: a list of objects with `to` and `amount` (decimal)."""
+    if len(charges) == 1 and charges[0].to == WALLET:  # as most are: a third faster
+        return f'[{{"to":"{WALLET}","amount":"{format_money(charges[0].amount_nanos)}"}}]'
+    public = [_PublicCharge(charge.to, format_money(charge.amount_nanos)) for charge in charges]
+    return _encode_json(public).decode()
+
+
+def charges_from_json(text: str) -> tuple[Charge, ...]:
+    """Read back what `charges_json` wrote; ValueError when it is anything else."""
+    return tuple(Charge(entry.to, parse_money(entry.amount)) for entry in _decode_charges(text))
+
+
+class _PublicCharge(msgspec.Struct, gc=False):
+    to: str
+    amount: str
+
+
+_decode_charges = msgspec.json.Decoder(list[_PublicCharge]).decode
+
+
+def to_public(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The public form of a row of usage_records (column name to value): FIELDS in order."""
+    public: dict[str, Any] = dict.fromkeys(FIELDS)
+    for name in FIELDS:
+        if name in row:
+            public[name] = row[name]
+    public["started_at"] = rfc3339(row["started_ms"])
+    public["recorded_at"] = rfc3339(row["recorded_ms"])
+    public["stream"] = None if row["stream"] is None else bool(row["stream"])
+    public["cost"] = format_money(row["cost_nanos"])
+    if row["multiplier_ppm"] is not None:
+        public["multiplier"] = format_multiplier(row["multiplier_ppm"])
+    for name in ("prices", "charges", "reported_usage"):
+        if row[name] is not None:
+            public[name] = msgspec.json.decode(row[name])
+    if row["attempts"] is not None:
+        public["attempts"] = [_public_attempt(one) for one in _decode_attempts(row["attempts"])]
+    return public
+
+
+_decode_attempts = msgspec.json.Decoder(list[Attempt]).decode
+
+
+def _public_attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "channel": attempt.channel,
+        "status": attempt.status,
+        "error": attempt.error,
+        "detail": attempt.detail,
+        "ms": attempt.ms,
+    }
+
+
+def rfc3339(at_ms: int) -> str:
+    """A time in milliseconds as RFC 3339 UTC with milliseconds."""
+    seconds, ms = divmod(at_ms, 1000)
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+
+
+def csv_header() -> str:
+    """The first line of the CSV form, with its line end."""
+    return _csv_text(FIELDS)
+
+
+def csv_line(public: Mapping[str, Any]) -> str:
+    """One public record as a line of CSV: unknown is empty, lists and objects are JSON text."""
+    return _csv_text([_csv_cell(public[name]) for name in FIELDS])
+
+
+def _csv_text(cells: Any) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow(cells)
+    return line.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, dict)):
+        return _encode_json(value).decode()
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        # A spreadsheet would run it as a formula: clients choose some of these texts.
+        return f"'{value}"
+    return value

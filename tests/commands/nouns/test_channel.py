@@ -1,0 +1,244 @@
+"""`channel test`: real calls to the scripted vendor."""
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from adapters.jsonio import dumps
+from adapters.registry import FAMILIES, VENDORS
+from handlers.relay.routing.probe import PROBES, PROMPT
+from tests.commands.conftest import UPSTREAM_KEY, document
+from tests.support.upstream import RawUpstream, ScriptedUpstream
+
+PATHS = {
+    "chat_completions": "/v1/chat/completions",
+    "responses": "/v1/responses",
+    "messages": "/v1/messages",
+    "generate_content": "/v1beta/models/up-model:generateContent",
+}
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    with ScriptedUpstream() as vendor:
+        yield vendor
+
+
+@pytest.fixture
+def channels(installation, upstream):
+    """A channel of each family."""
+    upstream.reset()
+    names = {"plain": "any-model", "other": "up-model"}
+    free = {"input": "0", "output": "0"}
+    doc = document(upstream.url)
+    doc["model"] = [{"name": name, "price": free} for name in names]
+    doc["channel"] = [
+        {**doc["channel"][0], "name": family, "family": family, "models": names}
+        for family in FAMILIES
+    ]
+    installation.apply(doc)
+    return installation
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """script(words): what the vendor does with the probes from now on."""
+
+    def tell(words):
+        for family, sent in PROBES.items():
+            fields = dumps(sent.fields).decode().replace(PROMPT, f"[[demo {words}]]")
+            monkeypatch.setitem(PROBES, family, replace(sent, fields=json.loads(fields)))
+
+    return tell
+
+
+def probe(installation, *args):
+    """Exit code and printed document of a test."""
+    ended = installation.run("channel", "test", *args, "--json")
+    return ended.code, json.loads(ended.out)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("options", [(), ("--stream",)])
+def test_a_good_channel(channels, upstream, family, options):
+    code, said = probe(channels, family, "--model", "plain", *options)
+    assert code == 0 and said["ok"] is True and said["error"] is None
+    assert (said["channel"], said["model"], said["upstream_model"]) == (
+        family,
+        "plain",
+        "any-model",
+    )
+    assert said["status"] == 200 and said["stream"] is bool(options)
+    assert 0 <= said["first_byte_ms"] <= said["total_ms"]
+    assert len([entry for entry in upstream.log() if "any-model" in json.dumps(entry)]) == 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("words", "options", "status", "error"),
+    [
+        ("status=500", (), 500, "upstream_error"),
+        ("status=500", ("--stream",), 500, "upstream_error"),
+        ("status=401", (), 401, "channel_misconfigured"),
+        ("html200", (), 200, "upstream_invalid_response"),
+        ("html200", ("--stream",), 200, "asked for a stream"),
+        ("cut=2", ("--stream",), 200, "truncated"),
+        ("clean_end=2", ("--stream",), 200, "whole"),
+        ("error_event=2", ("--stream",), 200, "upstream_"),
+        ("close_before_head", (), None, "reset_before_head"),
+    ],
+)
+def test_a_bad_channel_ends_with_1_and_says_why(
+    channels, script, family, words, options, status, error
+):
+    script(words)
+    code, said = probe(channels, family, "--model", "plain", *options)
+    assert code == 1 and said["ok"] is False
+    assert said["status"] == status
+    assert error in said["error"], said
+    assert UPSTREAM_KEY not in json.dumps(said)
+
+
+def test_the_vendors_own_words_are_shown(channels, script):
+    script("status=401 message=bad-key")
+    code, said = probe(channels, "chat_completions")
+    assert code == 1 and "bad-key" in said["error"]
+
+
+def test_nobody_listens(channels):
+    channels.ok("channel", "set", "messages", "base_url=http://127.0.0.1:1")
+    code, said = probe(channels, "messages")
+    assert code == 1 and said["status"] is None and said["error"].startswith("connect: ")
+    ended = channels.run("channel", "test", "messages")
+    assert ended.code == 1 and "connect: " in ended.out and ended.err == ""
+
+
+def test_it_keeps_off_private_addresses_as_the_gateway_does(channels, upstream, monkeypatch):
+    monkeypatch.setenv("SLUICE_UPSTREAM__ALLOW_PRIVATE", "false")
+    code, said = probe(channels, "messages")
+    assert code == 1 and said["error"].startswith("connect: ")
+    assert upstream.log() == []
+
+
+def test_a_disabled_channel_can_be_tried(channels):
+    channels.ok("channel", "disable", "messages")
+    assert probe(channels, "messages", "--model", "plain")[0] == 0
+
+
+def test_the_first_model_is_the_default(channels):
+    assert probe(channels, "messages")[1]["model"] in channels.ok("channel", "show", "messages")
+
+
+def test_what_cannot_be_tried_is_told_with_the_cure(channels):
+    assert 'did you mean "messages"' in channels.refused("channel", "test", "mesages")
+    said = channels.refused("channel", "test", "messages", "--model", "plane")
+    assert 'did you mean "plain"' in said
+    channels.ok("channel", "set", "chat_completions", "models=")
+    assert "models.NAME" in channels.refused("channel", "test", "chat_completions")
+
+
+def test_vendors_and_what_they_speak_are_checked_when_a_channel_is_made(channels):
+    base = ("channel", "create", "x", "base_url=https://llm.example")
+    said = channels.refused(*base, "vendor=openruter", "family=messages")
+    assert 'there is no vendor "openruter"' in said and 'did you mean "openrouter"' in said
+    said = channels.refused(*base, "vendor=groq", "family=messages")
+    assert "channels of vendor groq speak chat_completions, responses, not messages" in said
+
+
+def test_every_family_can_be_tried():
+    assert PROBES.keys() == FAMILIES.keys()
+
+
+def asked(channels, upstream, *args):
+    """(request line, header lines, body) of the one request that a test makes."""
+
+    def answer():
+        peer = upstream.accept()
+        peer.send(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        peer.close()
+        return peer.request.decode()
+
+    with ThreadPoolExecutor(1) as thread:
+        request = thread.submit(answer)
+        code, said = probe(channels, *args)
+        head, _, body = request.result().partition("\r\n\r\n")
+    assert (code, said["status"]) == (1, 404)
+    first, *headers = head.split("\r\n")
+    return first, headers, json.loads(body)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family"),
+    [(name, family) for name, row in VENDORS.items() for family in sorted(row.families)],
+)
+def test_the_call_goes_where_the_vendor_takes_it(channels, vendor, family):
+    with RawUpstream() as upstream:
+        channels.ok("channel", "create", "its", f"vendor={vendor}", f"family={family}",
+                    f"base_url={upstream.url}", "keys=sk-its-own",
+                    "models.plain=up-model")  # fmt: skip
+        line, headers, body = asked(channels, upstream, "its")
+    prefix = VENDORS[vendor].prefixes.get(family, "")
+    assert line == f"POST {prefix}{PATHS[family]} HTTP/1.1"
+    scheme = VENDORS[vendor].auth
+    key = "Bearer sk-its-own" if scheme == "bearer" else "sk-its-own"
+    assert f"{'authorization' if scheme == 'bearer' else scheme}: {key}" in headers
+    assert body.get("model", "up-model") == "up-model"
+
+
+def test_a_channel_without_a_key_is_tried_without_a_credential(channels):
+    with RawUpstream() as upstream:
+        channels.ok("channel", "create", "home", "vendor=ollama", "family=messages",
+                    f"base_url={upstream.url}", "models.plain=up-model")  # fmt: skip
+        line, headers, _ = asked(channels, upstream, "home")
+    assert line == "POST /v1/messages HTTP/1.1"
+    names = {header.partition(":")[0].lower() for header in headers}
+    assert not names & {"authorization", "x-api-key", "api-key", "x-goog-api-key"}
+
+
+def test_keys_that_cannot_be_opened_are_told(channels):
+    path = channels.folder / "secrets.toml"
+    text = path.read_text()
+    line = next(one for one in text.splitlines() if one.startswith("cipher_keys"))
+    start = line.index('"') + 1
+    path.write_text(text.replace(line, line[:start] + "AAAAAAAA" + line[start + 8 :]))
+    assert "secrets.toml" in channels.refused("channel", "test", "messages")
+
+
+def test_tests_leave_no_record_and_cost_nothing(channels):
+    probe(channels, "messages", "--model", "plain")
+    assert channels.json("usage", "tail") == []
+    assert channels.json("wallet", "show", "--user", "alice")["balance"] == "10"
+
+
+def test_the_parser_is_not_loaded_by_other_verbs(channels, monkeypatch):
+    monkeypatch.delitem(sys.modules, "commands.nouns.channel_probe", raising=False)
+    channels.ok("channel", "list")
+    assert "commands.nouns.channel_probe" not in sys.modules
+
+
+def test_the_list_tells_the_state_of_each_channel(filled):
+    [item] = filled.json("channel", "list")
+    assert (item["name"], item["state"], item["reason"]) == (
+        *("main", "available"),
+        "no_recent_traffic",
+    )
+    [model] = item["status"]
+    assert model["model"] == "gpt-4.1" and set(model["windows"]) == {"5m", "24h", "30d"}
+    head, line = filled.ok("channel", "list").splitlines()
+    assert head.split()[:4] == ["name", "enabled", "draining", "state"]
+    assert line.split()[:4] == ["main", "yes", "no", "available"]
+    assert "windows" not in filled.ok("channel", "show", "main")
+    filled.ok("channel", "disable", "main")
+    assert filled.json("channel", "show", "main")["state"] == "disabled"
+
+
+def test_the_fields_of_the_document_are_not_touched(filled):
+    [item] = filled.json("channel", "list")
+    entry = {name: value for name, value in item.items() if name not in ("id", "keys")}
+    for name in ("state", "since", "reason", "status", "keys_aside"):
+        del entry[name]
+    assert filled.apply({"channel": [entry]})["changes"] == []
+    assert not {"state", "status"} & set(filled.ok("export").replace(" ", "\n").splitlines())

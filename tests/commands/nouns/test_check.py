@@ -1,0 +1,55 @@
+"""`check` through the entry, as an operator sees it."""
+
+import json
+
+import pytest
+
+from commands import output
+from commands.nouns import check
+from conf import secrets
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    """run(text, *args) -> (exit code, stdout, stderr) for a gateway.toml with that text."""
+
+    def check_text(text, *args):
+        path = tmp_path / "gateway.toml"
+        path.write_text(text)
+        code = output.run(check.command, ["--config", str(path), *args], "sluice check")
+        return code, *capsys.readouterr()
+
+    return check_text
+
+
+def test_in_order(run, tmp_path):
+    secrets.create(tmp_path / "secrets.toml")
+    code, out, err = run("[server]\nport = 1234\n")
+    assert (code, err) == (0, "")
+    assert "in order" in out
+    assert json.loads(run("", "--json")[1])["ok"] is True
+
+
+def test_all_faults_of_file_and_set(run, tmp_path):
+    secrets.create(tmp_path / "secrets.toml")
+    text = '[server]\nport = 8000\nworkrs = 2\n\n[log]\nlevle = "info"\n'
+    code, out, err = run(text, "--set", "ops.prot=1")
+    assert (code, out) == (3, "")
+    for said in ("gateway.toml:3", "workrs", "workers", "gateway.toml:6", "levle", "ops.prot"):
+        assert said in err
+    code, out, _ = run(text, "--json")
+    assert code == 3
+    assert len(json.loads(out)["faults"]) == 2
+
+
+def test_missing_secrets(run):
+    code, _, err = run("")
+    assert code == 3
+    assert "secrets.toml" in err and "init" in err
+
+
+def test_an_ops_port_for_other_machines_without_a_token(installation):
+    ended = installation.run("check", "--set", "ops.host=0.0.0.0")
+    assert ended.code == 3 and "ops.token" in ended.err
+    assert installation.run("serve", "--set", "ops.host=0.0.0.0").code == 3
+    assert "in order" in installation.ok("check", "--set", "ops.host=::", "--set", "ops.token=t")

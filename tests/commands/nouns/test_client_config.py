@@ -1,0 +1,342 @@
+"""`client-config`: which address which client is given, and that what is printed works.
+
+Snippets for Python are run with the official SDKs and the commands in a shell. For the coding
+clients their files and variables are read as they read them, and a call is made as they make it.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+import urllib.request
+
+import anthropic
+import openai
+import pytest
+from google import genai
+
+from adapters.registry import FAMILY_NAMES
+from commands import output
+from commands.nouns import client_config
+from conf.settings import ServerSettings
+from tests.support.client import data_of, events
+from tests.support.dialects import SECRET, is_error, is_terminal, text_of
+from tests.support.documents import channel, document
+from tests.support.gateway import Gateway
+from tests.support.upstream import ScriptedUpstream
+
+KEY = "sk-test-0123456789abcdef"
+MODEL = "demo/small"  # as long as a name of somebody's model: with a slash
+SAYING = "[[demo text=Hello.]]"
+FOREIGN = re.compile("OPENAI|ANTHROPIC|GEMINI|GOOGLE|SLUICE")
+PATIENCE_S = 20
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    def configure(*args, text=""):
+        path = tmp_path / "gateway.toml"
+        path.write_text(text)
+        given = [*args, "--key", KEY, "--config", str(path)]
+        code = output.run(client_config.command, given, "sluice client-config")
+        return code, *capsys.readouterr()
+
+    return configure
+
+
+@pytest.mark.parametrize(
+    ("client", "lines"),
+    [
+        ("openai", ["OPENAI_BASE_URL=http://127.0.0.1:8000/v1", f"OPENAI_API_KEY={KEY}"]),
+        ("anthropic", ["ANTHROPIC_BASE_URL=http://127.0.0.1:8000", f"ANTHROPIC_API_KEY={KEY}"]),
+        (
+            "google-genai",
+            ["GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:8000", f"GEMINI_API_KEY={KEY}"],
+        ),
+        (
+            "claude-code",
+            ["ANTHROPIC_BASE_URL=http://127.0.0.1:8000", f"ANTHROPIC_AUTH_TOKEN={KEY}"],
+        ),
+        ("codex", [f"SLUICE_API_KEY={KEY}"]),
+        ("gemini-cli", ["GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:8000", f"GEMINI_API_KEY={KEY}"]),
+        ("curl", []),
+    ],
+)
+def test_variables(run, client, lines):
+    code, out, _ = run(client)
+    assert code == 0
+    exports = [line for line in out.splitlines() if line.startswith("export ")]
+    assert exports == [f"export {line}" for line in lines]
+
+
+def test_the_clients():
+    assert set(client_config.CLIENTS) == {
+        *("openai", "anthropic", "google-genai", "claude-code", "codex", "gemini-cli", "curl")
+    }
+
+
+def test_a_model_is_named_only_when_it_is_given(run):
+    for client in client_config.CLIENTS:
+        assert (MODEL in run(client)[1]) is False
+    for client in ("claude-code", "codex", "gemini-cli", "curl"):
+        assert MODEL in run(client, "--model", MODEL)[1]
+
+
+def test_curl_commands_parse(run):
+    code, out, _ = run("curl")
+    assert code == 0
+    words = [shlex.split(command) for command in parts(out).values()]
+    assert [command[2] for command in words] == [
+        "http://127.0.0.1:8000/v1/chat/completions",
+        "http://127.0.0.1:8000/v1/responses",
+        "http://127.0.0.1:8000/v1/messages",
+        "http://127.0.0.1:8000/v1beta/models/MODEL:streamGenerateContent?alt=sse",
+    ]
+    chat, responses, messages, generate = words
+    assert f"Authorization: Bearer {KEY}" in chat and f"Authorization: Bearer {KEY}" in responses
+    assert f"x-api-key: {KEY}" in messages and "anthropic-version: 2023-06-01" in messages
+    assert f"x-goog-api-key: {KEY}" in generate
+    for command in (chat, responses, messages):
+        assert json.loads(command[-1])["stream"] is True
+
+
+def test_unknown_client_is_wrong_usage(run):
+    assert run("nobody")[0] == 2
+
+
+def test_public_url_and_json(run):
+    text = '[server]\npublic_url = "https://gw.example/"\n'
+    code, out, _ = run("openai", "--json", text=text)
+    assert code == 0
+    document = json.loads(out)
+    assert document["base_url"] == "https://gw.example"
+    assert "https://gw.example/v1" in document["settings"]
+
+
+@pytest.mark.parametrize(
+    ("host", "base"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:8000"),
+        ("::", "http://127.0.0.1:8000"),
+        ("::1", "http://[::1]:8000"),
+        ("10.1.2.3", "http://10.1.2.3:8000"),
+    ],
+)
+def test_base_url(host, base):
+    assert client_config.base_url(ServerSettings(host=host)) == base
+
+
+# What is printed, tried at a gateway.
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory):
+    with ScriptedUpstream() as vendor:
+        node = Gateway(tmp_path_factory.mktemp("configured") / "node")
+        channels = [channel(name, name, vendor.url, {MODEL: "up-model"}) for name in FAMILY_NAMES]
+        node.apply(document([MODEL], channels))
+        try:
+            node.start()
+            yield node
+        finally:
+            node.close()
+
+
+@pytest.fixture
+def printed(gateway):
+    """printed(client, *more): what the command says at the gateway's own configuration."""
+
+    def say(client, *more):
+        return gateway.run("client-config", client, "--key", SECRET, *more)
+
+    return say
+
+
+def parts(text):
+    """The parts below the variables, by their titles."""
+    pieces = re.split(r"^# (.*)\n", text, flags=re.MULTILINE)[1:]
+    return dict(zip(pieces[::2], pieces[1::2], strict=True))
+
+
+def shell_of(text):
+    """A shell's environment after the lines with export have been pasted into it."""
+    lines = [line for line in text.splitlines() if line.startswith("export ")]
+    clean = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
+    script = "\n".join([*lines, "env -0"])
+    done = subprocess.run(
+        ["sh", "-c", script], env=clean, capture_output=True, check=True, timeout=PATIENCE_S
+    )
+    pairs = (entry.partition("=") for entry in done.stdout.decode().split("\0") if entry)
+    return {name: value for name, _, value in pairs}
+
+
+@pytest.fixture
+def paste(monkeypatch):
+    """paste(text): this process has the environment that the shell would have."""
+
+    def into_the_shell(text):
+        for name in list(os.environ):
+            if FOREIGN.match(name):
+                monkeypatch.delenv(name)
+        for name, value in shell_of(text).items():
+            if FOREIGN.match(name):
+                monkeypatch.setenv(name, value)
+
+    return into_the_shell
+
+
+def client_of(code):
+    names = {}
+    exec(code, names)
+    return names["client"]
+
+
+def test_openai(printed, paste):
+    text = printed("openai")
+    paste(text)
+    for client in (openai.OpenAI(), client_of(parts(text)["Python"])):
+        with client:
+            answer = client.responses.create(model=MODEL, input=SAYING)
+            assert answer.output_text == "Hello."
+            messages = [{"role": "user", "content": SAYING}]
+            stream = client.chat.completions.create(model=MODEL, messages=messages, stream=True)
+            said = [chunk.choices[0].delta.content or "" for chunk in stream]
+            assert "".join(said) == "Hello."
+
+
+def test_anthropic(printed, paste):
+    text = printed("anthropic")
+    paste(text)
+    messages = [{"role": "user", "content": SAYING}]
+    for client in (anthropic.Anthropic(), client_of(parts(text)["Python"])):
+        with client, client.messages.stream(model=MODEL, max_tokens=50, messages=messages) as said:
+            assert said.get_final_text() == "Hello."
+
+
+def test_google_genai(gateway, printed, paste):
+    text = printed("google-genai")
+    paste(text)
+    newer, older = parts(text).values()
+    asked = []
+    for client in (genai.Client(), client_of(newer), client_of(older)):
+        options = client._api_client._http_options
+        asked.append((options.base_url.rstrip("/"), options.api_version))
+        stream = client.models.generate_content_stream(model=MODEL, contents=SAYING)
+        assert "".join(chunk.text or "" for chunk in stream) == "Hello."
+        client.close()
+    base = f"http://127.0.0.1:{gateway.port}"
+    assert asked == [(base, "v1"), (base, "v1"), (base, "v1beta")]
+
+
+@pytest.mark.parametrize("family", FAMILY_NAMES)
+def test_curl(printed, tmp_path, family):
+    if shutil.which("curl") is None:
+        reason = "curl is not installed (apt-get install curl)"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+    title, _ = client_config.CURLS[family]
+    line = parts(printed("curl", "--model", MODEL))[title]
+    done = subprocess.run(
+        ["sh", "-c", line.replace(client_config.PROMPT, SAYING)],
+        check=True,
+        capture_output=True,
+        cwd=tmp_path,
+        timeout=PATIENCE_S,
+    )
+    check_stream(family, done.stdout)
+
+
+def check_stream(family, body):
+    found = events(body)
+    assert is_terminal(found[-1]) and not any(map(is_error, found)), found
+    assert text_of(family, body) == "Hello."
+
+
+def send(url, headers, body=None, method="POST"):
+    """Status and body of one call, made by a client that knows no more than its settings."""
+    data = None if body is None else json.dumps(body).encode()
+    sent = urllib.request.Request(url, data, method=method)
+    for name, value in {**headers, "content-type": "application/json"}.items():
+        sent.add_header(name, value)
+    with urllib.request.urlopen(sent, timeout=PATIENCE_S) as answer:
+        return answer.status, answer.read()
+
+
+def test_claude_code(printed):
+    shell = shell_of(printed("claude-code", "--model", MODEL))
+    base = shell["ANTHROPIC_BASE_URL"]
+    headers = {
+        "authorization": f"Bearer {shell['ANTHROPIC_AUTH_TOKEN']}",
+        "anthropic-version": "2023-06-01",
+        "anthropic-beta": "claude-code-20250219,interleaved-thinking-2025-05-14",
+        "user-agent": "claude-cli/2.1.197 (external, cli)",
+    }
+    assert send(base + "/", headers, method="HEAD") == (200, b"")
+    models = {shell[name] for name in client_config.CLAUDE_MODELS}
+    assert models == {MODEL}
+    body = {
+        "model": shell["ANTHROPIC_MODEL"],
+        "max_tokens": 32000,
+        "stream": True,
+        "system": [{"type": "text", "text": "You write code."}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": SAYING}]}],
+        "metadata": {"user_id": '{"session":"1"}'},
+    }
+    status, answer = send(base + "/v1/messages?beta=true", headers, body)
+    assert status == 200
+    check_stream("messages", answer)
+
+
+def test_codex(printed):
+    text = printed("codex", "--model", MODEL)
+    shell, file = shell_of(text), tomllib.loads(parts(text)["~/.codex/config.toml"])
+    provider = file["model_providers"][file["model_provider"]]
+    assert provider["wire_api"] == "responses" and provider["name"]
+    headers = {
+        "authorization": f"Bearer {shell[provider['env_key']]}",
+        "accept": "text/event-stream",
+        "originator": "codex_exec",
+        "session-id": "1",
+        "user-agent": "codex_exec/0.169.0",
+    }
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": SAYING}]}
+    body = {
+        "model": file["model"],
+        "input": [item],
+        "reasoning": {"summary": "auto"},
+        "store": False,
+        "stream": True,
+        "include": ["reasoning.encrypted_content"],
+        "prompt_cache_key": "1",
+        "client_metadata": {"origin": "cli"},
+    }
+    status, answer = send(provider["base_url"] + "/responses", headers, body)
+    assert status == 200
+    check_stream("responses", answer)
+
+
+def test_gemini_cli(printed):
+    text = printed("gemini-cli", "--model", MODEL)
+    shell, file = shell_of(text), json.loads(parts(text)["~/.gemini/settings.json"])
+    assert file == {"security": {"auth": {"selectedType": "gemini-api-key"}}}
+    headers = {"x-goog-api-key": shell["GEMINI_API_KEY"], "user-agent": "GeminiCLI/0.61.0"}
+    model = shell["GEMINI_MODEL"]
+    url = f"{shell['GOOGLE_GEMINI_BASE_URL']}/v1beta/models/{model}:streamGenerateContent?alt=sse"
+    body = {
+        "contents": [{"role": "user", "parts": [{"text": SAYING}]}],
+        "systemInstruction": {"role": "user", "parts": [{"text": "You write code."}]},
+        "generationConfig": {"temperature": 1, "topP": 0.95, "topK": 64},
+    }
+    status, answer = send(url, headers, body)
+    assert status == 200
+    check_stream("generate_content", answer)
+    assert data_of(events(answer)[-1])["modelVersion"] == MODEL
+
+
+def test_settings_without_a_model_leave_it_to_the_client(printed):
+    assert "ANTHROPIC_MODEL" not in shell_of(printed("claude-code"))
+    assert "GEMINI_MODEL" not in shell_of(printed("gemini-cli"))
+    file = tomllib.loads(parts(printed("codex"))["~/.codex/config.toml"])
+    assert set(file) == {"model_provider", "model_providers"}

@@ -1,0 +1,286 @@
+"""`explain`: the same words as the gateway, with every reason, and nothing spent."""
+
+import json
+import time
+
+import pytest
+
+from store.catalog.keys_aside import KeyAside, put_aside
+from store.channels import breakers
+from store.db.database import execute
+from tests.commands.conftest import document
+
+SECRET = "sk-given-by-the-operator-1"
+CHAT, COUNT = "/v1/chat/completions", "/v1/messages/count_tokens"
+EXPIRED = "2020-01-01T00:00:00Z"
+
+
+def content():
+    made = document()
+    made["model"] += [
+        {"name": "free", "price": {"input": "0", "output": "0"}},
+        {"name": "off", "price": {"input": "1", "output": "1"}},
+        {"name": "alone", "price": {"input": "1", "output": "1"}},
+        {"name": "counted", "price": {"input": "1", "output": "1"}},
+    ]
+    made["group"] += [{"name": "chats", "entries": ["chat_completions"]}]
+    made["channel"][0]["models"] |= {"free": "up-free", "off": "up-off"}
+    made["channel"] += [
+        channel("first", priority=5, rpm=60, key_concurrency=5),
+        channel("others", groups=["chats"]),
+        channel("talks", family="messages", models={"gpt-4.1": "up", "counted": "up"}),
+        channel("talks-only", family="messages", vendor="openrouter", models={"counted": "up"}),
+        channel("resting"),
+        channel("last", models={"alone": "up"}),
+    ]
+    made["user"] += [{"name": "poor"}, {"name": "planned", "order": "plan_only"}]
+    made["plan"] = [{"name": "basic", "quota": "5", "window": "day"}]
+    made["key"] = [
+        {"user": "alice", "name": "laptop", "secret": SECRET},
+        {"user": "alice", "name": "narrow", "models": ["free"]},
+        {"user": "alice", "name": "chats", "group": "chats"},
+        {"user": "alice", "name": "old", "expires_at": EXPIRED},
+        {"user": "alice", "name": "near", "networks": ["203.0.113.0/24"]},
+        {"user": "alice", "name": "tight", "limit": "0.000001", "limit_window": "day"},
+        {"user": "poor", "name": "k"},
+        {"user": "planned", "name": "k"},
+    ]
+    return made
+
+
+def channel(name, **more):
+    return {
+        "name": name,
+        "vendor": "demo",
+        "family": "chat_completions",
+        "base_url": "http://127.0.0.1:1",
+        "keys": ["sk-up"],
+        "models": {"gpt-4.1": f"up-{name}"},
+        **more,
+    }
+
+
+@pytest.fixture
+def world(installation):
+    installation.apply(content())
+    installation.ok("channel", "disable", "resting")
+    installation.ok("channel", "disable", "last")
+    installation.ok("model", "disable", "off")
+    return installation
+
+
+def key_id(world, user, name):
+    keys = world.json("key", "list")
+    return next(one["id"] for one in keys if (one["user"], one["name"]) == (user, name))
+
+
+def explain(world, user="alice", name="laptop", model="gpt-4.1", endpoint=CHAT):
+    args = ("--key-id", key_id(world, user, name), "--model", model, "--endpoint", endpoint)
+    return world.json("explain", *args)
+
+
+def test_channels_in_order_and_why_others_are_out(world):
+    said = explain(world)
+    assert (said["allowed"], said["reason"]) == (True, None)
+    shown = [(one["name"], one["usable"], one["reason"]) for one in said["channels"]]
+    assert shown == [
+        ("first", True, None),
+        ("main", True, None),
+        ("others", False, "not_for_this_group"),
+        ("resting", False, "disabled"),
+        ("talks", False, "other_family"),
+    ]
+    assert said["channels"][0]["upstream_model"] == "up-first"
+    assert said["channels"][0]["limits"] == {"rpm": 60, "key_concurrency": 5}
+    assert said["channels"][1]["limits"] == {}
+
+
+def test_a_secret_says_the_same_as_its_id(world):
+    args = ("--model", "gpt-4.1", "--endpoint", CHAT)
+    assert world.json("explain", "--key", SECRET, *args) == explain(world)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"model": "nobodys"}, "model_not_found"),
+        ({"model": "off"}, "model_not_found"),
+        ({"model": "alone"}, "model_not_found"),
+        ({"name": "narrow"}, "model_not_found"),
+        ({"name": "chats", "endpoint": "/v1/messages"}, "entry_point_not_allowed"),
+        ({"name": "old"}, "api_key_expired"),
+        ({"name": "tight"}, "subscription_quota_exceeded"),
+        ({"user": "poor", "name": "k"}, "insufficient_quota"),
+        ({"user": "planned", "name": "k"}, "subscription_quota_exceeded"),
+        ({"endpoint": "/v1/chat/completion"}, "unknown_path"),
+        ({"endpoint": "/v1/responses/resp_1"}, "unknown_path"),
+    ],
+)
+def test_reasons(world, asked, reason):
+    said = explain(world, **asked)
+    assert (said["allowed"], said["reason"]) == (False, reason)
+
+
+def test_a_path_without_a_model_is_told_with_those_that_have_one(world):
+    for path in ("/v1/models", "v1/messages"):
+        told = explain(world, endpoint=path)["message"]
+        assert told.startswith(f"No endpoint that takes a model: {path}; there are: /v1/chat/")
+        known = told.partition("there are: ")[2].split(", ")
+        assert "/v1/messages" in known and len(known) == len(set(known))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"name": "narrow", "model": "free"},
+        {"name": "near"},
+        {"user": "poor", "name": "k", "model": "free"},
+        {"model": "counted", "endpoint": COUNT},
+    ],
+)
+def test_allowed(world, asked):
+    assert explain(world, **asked)["allowed"]
+
+
+def test_a_disabled_channel_is_named_when_it_is_the_only_one(world):
+    (one,) = explain(world, model="alone")["channels"]
+    assert (one["name"], one["reason"]) == ("last", "disabled")
+
+
+def test_vendors_that_count_nothing_are_out_for_counting(world):
+    said = explain(world, model="counted", endpoint=COUNT)
+    shown = [(one["name"], one["reason"]) for one in said["channels"]]
+    assert shown == [("talks", None), ("talks-only", "counts_no_tokens")]
+
+
+def test_a_subscription_pays(world):
+    world.apply({"subscription": [{"user": "planned", "plan": "basic",
+                                   "expires_at": "2099-01-01T00:00:00Z"}]})  # fmt: skip
+    assert explain(world, user="planned", name="k")["allowed"]
+
+
+def test_revoked_keys_and_unknown_ones(world):
+    world.ok("key", "revoke", key_id(world, "alice", "laptop"))
+    assert explain(world)["reason"] == "api_key_disabled"
+    args = ("--model", "gpt-4.1", "--endpoint", CHAT)
+    for unknown in (("--key", "sk-nobodys-0123456789"), ("--key-id", "nobodys")):
+        said = world.json("explain", *unknown, *args)
+        assert (said["allowed"], said["reason"]) == (False, "invalid_api_key")
+        assert (said["status"], said["channels"]) == (401, [])
+    assert "nobody" in world.refused("explain", "--key-id", "alice/nobody", *args)
+
+
+def test_a_key_is_named_by_its_user_and_name_too(world):
+    args = ("--model", "gpt-4.1", "--endpoint", CHAT)
+    assert world.json("explain", "--key-id", "alice/laptop", *args) == explain(world)
+
+
+def test_a_path_that_names_a_model(world):
+    world.apply({"channel": [channel("g", family="generate_content")]})
+    for path in ("/v1beta/models/gpt-4.1:generateContent", "/v1beta/models/{model}:countTokens"):
+        said = explain(world, endpoint=path)
+        assert said["allowed"] and said["channels"][0]["name"] == "g"
+
+
+def test_nothing_is_spent_or_written(world):
+    with world.store() as db:
+        before = list(db.execute_sql("SELECT * FROM quotas").fetchall())
+    explain(world)
+    explain(world, name="tight")
+    with world.store() as db:
+        assert list(db.execute_sql("SELECT * FROM quotas").fetchall()) == before
+    assert world.json("wallet", "show", "--user", "alice")["leased"] == "0"
+    assert world.ok("usage", "export", "--format", "ndjson") == ""
+
+
+def test_text_for_people_and_misuse(world):
+    args = ("--model", "gpt-4.1", "--endpoint", CHAT)
+    text = world.ok("explain", "--key", SECRET, *args)
+    assert text.startswith("allowed\n") and "not_for_this_group" in text
+    assert text.endswith("\nwould be sent to first\n")
+    wrong = world.ok("explain", "--key", "sk-wrong", *args)
+    assert "refused: invalid_api_key" in wrong
+    assert "\nwould fail: 401 invalid_api_key: " in wrong
+    assert "--key-id" in world.misused("explain", *args)
+    assert "--key-id" in world.misused("explain", "--key", "a", "--key-id", "b", *args)
+    assert "sk-up" not in json.dumps(explain(world))
+
+
+def put_key_aside(world, channel_name):
+    """All upstream keys of a channel are refused by their vendor."""
+    shown = world.json("channel", "show", channel_name)
+    with world.store() as db:
+        query = 'SELECT "fingerprint" FROM "channel_keys" WHERE "channel_id" = ?'
+        marks = [row[0] for row in execute(db, query, (shown["id"],)).fetchall()]
+        at_ms = time.time_ns() // 1_000_000
+        for mark in marks:
+            put_aside(db, KeyAside(shown["id"], mark, at_ms, at_ms + 600_000, 1, "status 401"))
+    return shown["id"], marks
+
+
+def open_breaker(world, channel_name, reason, left_ms=30_000, model="gpt-4.1"):
+    """A worker shows that it leaves a channel alone."""
+    shown = world.json("channel", "show", channel_name)
+    with world.store() as db:
+        query = 'SELECT "fingerprint" FROM "channel_keys" WHERE "channel_id" = ?'
+        [(mark,)] = execute(db, query, (shown["id"],)).fetchall()
+        at_ms = time.time_ns() // 1_000_000
+        now = {(shown["id"], model, mark): (reason, at_ms, at_ms + left_ms)}
+        breakers.show(db, "journal-of-a-worker", {}, now)
+
+
+def states(said):
+    return {one["name"]: (one["usable"], one["reason"]) for one in said["channels"]}
+
+
+def test_draining_channels_and_keys_put_aside(world):
+    put_key_aside(world, "first")
+    world.ok("channel", "drain", "main")
+    said = explain(world)
+    assert states(said)["first"] == (False, "key_put_aside")
+    assert states(said)["main"] == (False, "draining")
+    assert (said["allowed"], said["reason"], said["status"]) == (
+        False,
+        "channel_misconfigured",
+        502,
+    )
+    world.ok("channel", "disable", "first")
+    said = explain(world)
+    assert (said["allowed"], said["reason"]) == (False, "no_channel_available")
+
+
+@pytest.mark.parametrize("reason", ["failing", "timing_out", "rate_limited"])
+def test_what_workers_hold_against_a_channel_is_there(world, reason):
+    open_breaker(world, "first", reason)
+    said = explain(world)
+    assert states(said)["first"] == (False, reason) and said["first"] == ["main"]
+    [until] = [one["until"] for one in said["channels"] if one["name"] == "first"]
+    assert until is not None
+    # Nothing better is left: it is asked all the same.
+    world.ok("channel", "disable", "main")
+    said = explain(world)
+    assert (said["allowed"], said["first"]) == (True, ["first"])
+    assert states(said)["first"] == (True, reason)
+    args = ("--key", SECRET, "--model", "gpt-4.1", "--endpoint", CHAT)
+    text = world.ok("explain", *args)
+    assert f"{reason} until 20" in text and "asked all the same" in text
+    assert text.endswith("\nwould be sent to first\n")
+
+
+def test_what_is_over_or_of_another_model_or_key_counts_for_nothing(world):
+    open_breaker(world, "first", "failing", left_ms=-1)
+    open_breaker(world, "main", "failing", model="other")
+    assert states(explain(world))["first"] == states(explain(world))["main"] == (True, None)
+    world.ok("channel", "set", "first", "keys=sk-another")
+    assert explain(world)["first"] == ["first"]
+
+
+def test_slow_channels_are_asked_last(world):
+    open_breaker(world, "first", "slow")
+    assert [one["name"] for one in explain(world)["channels"]][:2] == ["main", "first"]
+
+
+def test_equals_are_named_together(world):
+    world.apply({"channel": [channel("second", priority=5)]})
+    said = explain(world)
+    assert sorted(said["first"]) == ["first", "second"]

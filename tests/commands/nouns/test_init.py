@@ -1,0 +1,118 @@
+"""`init`: what it makes, that it changes nothing that is there, and what it refuses."""
+
+import stat
+import tomllib
+from urllib.parse import quote
+
+import pytest
+
+from commands import output
+from commands.nouns import init
+from store.db import migrate
+from store.db.database import discard, open_database
+
+
+@pytest.fixture
+def run(capsys):
+    def init_with(*args):
+        code = output.run(init.command, [str(arg) for arg in args], "sluice init")
+        return code, *capsys.readouterr()
+
+    return init_with
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix == ".toml"}
+
+
+def test_it_makes_files_and_schema(run, tmp_path):
+    folder = tmp_path / "new" / "gw"
+    code, out, err = run(
+        folder,
+        "--set",
+        "server.port=8100",
+        "--set",
+        "ops.enabled=false",
+        "--set",
+        "log.level=debug",
+    )
+    assert (code, err) == (0, "")
+    assert out.count("made") == 3
+    document = tomllib.loads((folder / "gateway.toml").read_text())
+    assert document["server"] == {"port": 8100}
+    assert document["ops"] == {"enabled": False}
+    assert document["log"] == {"level": "debug"}
+    for name in ("secrets.toml", "gateway.toml"):
+        assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
+    db = open_database(f"sqlite:///{folder}/sluice.db")
+    assert migrate.pending(db) == []
+    discard(db)
+
+
+def test_a_second_time_changes_nothing(run, tmp_path):
+    run(tmp_path)
+    before = contents(tmp_path)
+    code, out, err = run(tmp_path)
+    assert (code, err) == (0, "")
+    assert contents(tmp_path) == before
+    assert out.count("there already") == 3
+
+
+def test_a_value_for_a_file_that_is_there_is_told_to_be_ignored(run, tmp_path):
+    run(tmp_path, "--set", "server.port=8100")
+    before = contents(tmp_path)
+    # what the file says already is no news
+    assert run(tmp_path, "--set", "server.port=8100")[::2] == (0, "")
+    changed = ("--set", "store.url=mysql://u:hidden@db/d", "--set", "server.port=8200")
+    code, _, err = run(tmp_path, *changed)
+    assert code == 0
+    assert "ignored: --set store.url, --set server.port; edit the file" in err
+    assert str(tmp_path / "gateway.toml") in err and "hidden" not in err
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("mark", ["@", "/", "?", "#", "[", " ", "%", "é"])
+def test_a_password_that_is_not_encoded_leaves_no_trace(run, tmp_path, mark):
+    folder = tmp_path / "gw"
+    code, out, err = run(folder, "--set", f"store.url=mysql://u:hid{mark}zen@db:3306/sluice")
+    assert (code, out) == (3, "")
+    assert mark in err and quote(mark, safe="") in err and "hid" not in err
+    assert not folder.exists()
+
+
+def test_missing_pieces_are_made(run, tmp_path):
+    run(tmp_path)
+    before = contents(tmp_path)
+    (tmp_path / "sluice.db").unlink()
+    assert "schema: made" in run(tmp_path)[1]
+    assert contents(tmp_path) == before
+
+
+def test_new_secrets_for_a_used_database_are_warned_about(run, tmp_path):
+    run(tmp_path)
+    (tmp_path / "secrets.toml").unlink()
+    code, _, err = run(tmp_path)
+    assert code == 0
+    assert "in use already, with other secrets" in err
+
+
+def test_bad_settings_leave_no_trace(run, tmp_path):
+    folder = tmp_path / "gw"
+    code, out, err = run(folder, "--set", "server.prot=1", "--set", "server.workers=x")
+    assert (code, out) == (3, "")
+    assert "did you mean server.port" in err and "server.workers" in err
+    assert not folder.exists()
+
+
+def test_secrets_elsewhere(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("SLUICE_SECRETS_FILE", str(tmp_path / "elsewhere.toml"))
+    assert run(tmp_path / "gw")[0] == 0
+    assert (tmp_path / "elsewhere.toml").exists()
+    assert not (tmp_path / "gw" / "secrets.toml").exists()
+
+
+def test_a_folder_that_cannot_be_made(run, tmp_path):
+    (tmp_path / "file").touch()
+    code, _, err = run(tmp_path / "file" / "gw")
+    assert code == 1
+    assert "Not a directory" in err and "Traceback" not in err

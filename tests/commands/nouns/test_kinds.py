@@ -1,0 +1,211 @@
+"""list, show, create, set, disable, enable, remove."""
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from store.db.database import transaction
+from store.db.tables import Quota
+from store.values.fields import Instant
+from store.values.windows import window_at
+from tests.commands.conftest import UPSTREAM_KEY
+
+ROOT = Path(__file__).resolve().parents[3]
+KINDS = ("user", "group", "model", "channel", "plan", "subscription")
+IDENTITY = {"subscription": ["user", "plan"]}
+PLANS = {
+    "plan": [{"name": "monthly", "quota": "20", "window": "month"}],
+    "subscription": [{"user": "alice", "plan": "monthly"}],
+}
+
+
+@pytest.fixture
+def filled(filled):
+    """An installation with one object of each kind."""
+    filled.apply(PLANS)
+    return filled
+
+
+def name_of(kind, item):
+    return "/".join(item[part] for part in IDENTITY.get(kind, ["name"]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lists_are_arrays_of_whole_objects_and_tables(filled, kind):
+    [item] = filled.json(kind, "list")
+    assert len(item["id"]) == 26 and item["enabled"] is True
+    name = name_of(kind, item)
+    assert filled.json(kind, "show", name) == item
+    head, line = filled.ok(kind, "list").splitlines()
+    parts = IDENTITY.get(kind, ["name"])
+    assert head.split()[: len(parts)] == parts
+    assert line.split()[: len(parts)] == [item[part] for part in parts]
+    assert item["id"] in filled.ok(kind, "show", name)
+    assert UPSTREAM_KEY not in str(item)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_list_says_how_to_begin(installation, kind):
+    written = "USER/PLAN" if kind == "subscription" else "NAME"
+    ended = installation.run(kind, "list")
+    assert ended.code == 0 and f"./sluice {kind} create {written}" in ended.err
+    assert installation.run(kind, "list", "--json") == (0, "[]\n", "")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_disable_and_enable(filled, kind):
+    [item] = filled.json(kind, "list")
+    name = name_of(kind, item)
+    done = filled.json(kind, "disable", name)
+    assert done["changes"] == [{"kind": kind, "name": name, "action": "update"}]
+    assert filled.json(kind, "show", name)["enabled"] is False
+    assert filled.ok(kind, "disable", name) == f'{kind} "{name}": disabled, as before\n'
+    assert filled.ok(kind, "enable", name) == f'{kind} "{name}": enabled\n'
+    assert filled.json(kind, "show", name) == item
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", ["show", "disable", "enable", "remove", "set"])
+def test_unknown_names_are_answered_with_the_nearest(filled, kind, verb):
+    [item] = filled.json(kind, "list")
+    wrong = name_of(kind, item)[:-1] + "x"
+    words = ["enabled=true"] if verb == "set" else []
+    said = filled.refused(kind, verb, wrong, *words)
+    assert f'did you mean "{name_of(kind, item)}"?' in said and "the store" not in said
+
+
+def test_users_are_made_and_removed(filled):
+    assert filled.ok("user", "create", "bob", "balance=5", "role=admin") == 'user "bob" created\n'
+    assert filled.json("user", "show", "bob")["role"] == "admin"
+    assert filled.json("wallet", "show", "--user", "bob")["balance"] == "5"
+    assert 'user "bob" exists' in filled.refused("user", "create", "bob")
+    said = filled.refused("user", "set", "bob", "balance=7")
+    assert 'user "bob": balance counts only when a user is made' in said
+    assert "./sluice wallet credit" in said
+    removed = filled.json("user", "remove", "bob")["changes"]
+    assert removed == [{"kind": "user", "name": "bob", "action": "remove"}]
+    assert "bob" in filled.refused("user", "show", "bob")
+
+
+def test_inner_fields_are_set_one_by_one(filled):
+    filled.ok("model", "set", "gpt-4.1", "price.input=3", "context_tokens=1000")
+    model = filled.json("model", "show", "gpt-4.1")
+    assert model["price"] == {"input": "3", "output": "8", "call": "0"}
+    assert model["context_tokens"] == 1000
+    filled.ok("model", "create", "tiny", "price.input=0", "price.output=0")
+    # names of models hold points, too
+    filled.ok("channel", "set", "main", "models.gpt-4.1=up-new", "models.tiny=up-tiny")
+    names = {"gpt-4.1": "up-new", "tiny": "up-tiny"}
+    assert filled.json("channel", "show", "main")["models"] == names
+    filled.ok("channel", "set", "main", "models.tiny=")
+    assert filled.json("channel", "show", "main")["models"] == {"gpt-4.1": "up-new"}
+
+
+def test_lists_have_commas(filled):
+    filled.ok("group", "create", "second", "entries=chat_completions,messages", "multiplier=1.5")
+    group = filled.json("group", "show", "second")
+    assert group["entries"] == ["chat_completions", "messages"] and group["multiplier"] == "1.5"
+    filled.ok("channel", "set", "main", "groups=default,second", "priority=-1", "keys=one,two")
+    channel = filled.json("channel", "show", "main")
+    assert channel["groups"] == ["default", "second"] and channel["priority"] == -1
+    assert channel["keys"] == ["***", "***"]
+
+
+def test_every_fault_of_the_words_is_told(filled):
+    said = filled.refused("user", "create", "carl", "colour=red", "role=boss")
+    assert 'unknown field "colour"' in said and "role" in said
+    assert "family" in filled.refused("channel", "create", "c", "vendor=demo")
+    said = filled.refused("channel", "set", "main", "vendor=opnai")
+    assert 'did you mean "openai"' in said
+    assert "refers to it" in filled.refused("group", "remove", "default")
+    assert "identity" in filled.refused("user", "set", "alice", "name=alicia")
+
+
+def test_subscriptions_are_made_extended_and_ended(filled):
+    said = filled.ok("subscription", "remove", "alice/monthly")
+    assert said == 'subscription "alice/monthly" removed\n'
+    starts = "starts_at=2026-11-01T00:00:00Z"
+    said = filled.ok("subscription", "create", "alice/monthly", starts)
+    assert said == 'subscription "alice/monthly" created\n'
+    assert "exists" in filled.refused("subscription", "create", "monthly", "user=alice")
+    made = filled.json("subscription", "show", "alice/monthly")
+    assert made["starts_at"] == "2026-11-01T00:00:00Z"
+    assert made["expires_at"] == "2026-12-01T00:00:00Z"
+    extended = "expires_at=2027-12-01T00:00:00Z"
+    filled.ok("subscription", "set", "alice/monthly", extended)
+    shown = filled.json("subscription", "show", made["id"])
+    assert shown == made | {"expires_at": "2027-12-01T00:00:00Z"}
+    assert "refers to it" in filled.refused("plan", "remove", "monthly")
+    filled.ok("subscription", "remove", made["id"])
+    filled.ok("plan", "remove", "monthly")
+    assert filled.json("plan", "list") == []
+
+
+def test_a_subscription_is_made_as_plan_and_user(filled):
+    filled.ok("plan", "create", "daily", "quota=0.5", "window=day", "days=7")
+    filled.ok("subscription", "create", "daily", "user=alice")
+    assert [one["plan"] for one in filled.json("subscription", "list")] == ["daily", "monthly"]
+    assert "user is missing" in filled.refused("subscription", "create", "daily")
+    said = filled.refused("plan", "create", "none", "quota=0", "window=never", "days=0")
+    assert "more than 0" in said and "day, week, month" in said and "between 1 and" in said
+
+
+def test_subscriptions_show_what_their_window_spent(filled):
+    [item] = filled.json("subscription", "list")
+    assert item["spent"] == "0"
+    resets_ms = Instant().parse(item["resets_at"])
+    first_day, _ = window_at("month", resets_ms - 1)
+    with filled.store() as db:
+        account = f"{item['id']}:month:{first_day}"
+        transaction(db, lambda: Quota.insert(account=account, spent=12 * 10**8).execute(db))
+    assert filled.json("subscription", "list") == [item | {"spent": "1.2"}]
+    assert filled.json("subscription", "show", "alice/monthly")["spent"] == "1.2"
+
+
+def test_help_says_how_a_subscription_is_named(installation):
+    said = installation.ok("subscription", "create", "--help")
+    assert "USER/PLAN" in said and "PLAN user=USER" in " ".join(said.split())
+
+
+def test_wrong_usage_ends_with_2(filled):
+    assert "FIELD=VALUE" in filled.misused("user", "set", "alice", "role")
+    assert "twice" in filled.misused("user", "set", "alice", "role=admin", "role=member")
+    assert "FIELD=VALUE" in filled.misused("user", "set", "alice")
+    assert "NAME" in filled.misused("user", "show")
+    assert "did you mean 'list'" in filled.misused("user", "lst")
+
+
+def test_values_may_come_from_the_environment(filled, monkeypatch):
+    monkeypatch.setenv("NEW_KEY", "another-upstream-key")
+    filled.ok("channel", "set", "main", "keys=env:NEW_KEY")
+    # the same key again changes nothing, so it is what was read
+    assert filled.ok("channel", "set", "main", "keys=another-upstream-key") == "nothing to change\n"
+    assert "MISSING_KEY" in filled.refused("channel", "set", "main", "keys=env:MISSING_KEY")
+
+
+def _cpu_of_children_s():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def test_a_list_starts_fast_and_without_the_heavy_libraries(filled):
+    program = (
+        "import sys, app; code = app.main(sys.argv[1:]);"
+        "sys.exit(code or sum(name in sys.modules for name in ('tornado', 'pycurl', 'asyncio')))"
+    )
+    best_s = 10.0
+    for kind in ("channel", "user"):
+        argv = [sys.executable, "-c", program, kind, "list", "--config", str(filled.config)]
+        for _ in range(3):
+            begun_s = _cpu_of_children_s()
+            env = {**os.environ, "PYTHONPATH": str(ROOT)}
+            done = subprocess.run(
+                argv, check=False, capture_output=True, text=True, cwd=ROOT, env=env
+            )
+            best_s = min(best_s, _cpu_of_children_s() - begun_s)
+            assert done.returncode == 0, done.stderr
+    assert best_s < 1  # 0.25 s on a quiet machine

@@ -1,0 +1,204 @@
+"""`quickstart` up to the exec of `serve`: what it makes, what it says, what it leaves alone."""
+
+import json
+import os
+import shlex
+import socket
+import stat
+import sys
+
+import pytest
+
+from adapters.registry import FAMILIES, VENDORS
+from commands import output
+from commands.nouns import quickstart
+from conf import secrets
+from store.admin.export import export
+from store.catalog import keys
+from store.db.database import discard, open_database
+
+VENDOR_KEYS = [start.variable for start in quickstart.VENDOR_STARTS]
+
+
+@pytest.fixture
+def run(tmp_path, capsys, monkeypatch):
+    """run(*args) -> (exit code, stdout, argv of the serve it would become)."""
+    for name in VENDOR_KEYS:
+        monkeypatch.delenv(name, raising=False)
+    became = []
+    monkeypatch.setattr(os, "execv", lambda path, argv: became.append((path, argv)))
+    monkeypatch.chdir(tmp_path)
+
+    def start(*args):
+        became.clear()
+        code = output.run(quickstart.command, args, "sluice quickstart")
+        out, err = capsys.readouterr()
+        assert code == 0, err
+        start.err = err
+        [(path, argv)] = became
+        assert path == sys.executable and out == ""
+        *argv, option, descriptor = argv
+        assert option == "--welcome-fd" and os.get_inheritable(int(descriptor))
+        with open(int(descriptor)) as welcome:  # what `serve` says when it has the ports
+            return welcome.read(), argv
+
+    return start
+
+
+def stored(folder):
+    db = open_database(f"sqlite:///{folder}/sluice.db")
+    try:
+        return export(db)
+    finally:
+        discard(db)
+
+
+def curls(out: str) -> list[list[str]]:
+    """The words of every curl command in a text."""
+    return [shlex.split(part) for part in out.split("\n\n") for part in [_from_curl(part)] if part]
+
+
+def _from_curl(part: str) -> str:
+    return part[part.index("curl ") :] if "curl " in part else ""
+
+
+def test_without_accounts_the_demo_answers_for_every_family(run, tmp_path):
+    out, argv = run("--port", "26987")
+    document = stored(tmp_path / "run")
+    assert {channel["family"] for channel in document["channel"]} == {*FAMILIES}
+    assert {channel["vendor"] for channel in document["channel"]} == {"demo"}
+    port = argv[argv.index("--demo-port") + 1]
+    assert {c["base_url"] for c in document["channel"]} == {f"http://127.0.0.1:{port}"}
+    assert argv[1:4] == [quickstart.APP, "serve", "--config"]
+    assert argv[5:7] == ["--set", "server.port=26987"]
+    said = [" ".join(words) for words in curls(out)]
+    models = list(quickstart.DEMO_MODELS.values())
+    assert len(said) == len(models) == len(FAMILIES)
+    assert all(model in words for model, words in zip(models, said, strict=True))
+
+
+def test_the_key_works_and_is_kept(run, tmp_path):
+    out, _ = run()
+    path = tmp_path / "run" / "quickstart.key"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    secret = path.read_text().strip()
+    assert str(path.relative_to(tmp_path)) in out
+    owned = secrets.load(tmp_path / "run" / "secrets.toml")
+    db = open_database(f"sqlite:///{tmp_path}/run/sluice.db")
+    entry = keys.find_key(db, keys.digests(secret, owned.peppers))
+    discard(db)
+    assert entry is not None and (entry.user, entry.group) == ("admin", "default")
+    chat, responses, messages, generate = curls(out)
+    assert chat[2] == "http://127.0.0.1:8000/v1/chat/completions"
+    assert responses[2] == "http://127.0.0.1:8000/v1/responses"
+    for words in (chat, responses):
+        assert f"Authorization: Bearer {secret}" in words
+    assert messages[2] == "http://127.0.0.1:8000/v1/messages"
+    assert f"x-api-key: {secret}" in messages and "anthropic-version: 2023-06-01" in messages
+    assert all('"stream":true' in words[-1] for words in (chat, responses, messages))
+    path = "/v1beta/models/demo-gemini:streamGenerateContent?alt=sse"
+    assert generate[2] == "http://127.0.0.1:8000" + path
+    assert f"x-goog-api-key: {secret}" in generate
+    assert all("-N" in words for words in (chat, responses, messages, generate))
+
+
+def test_another_port_for_a_run_is_told_not_to_be_kept(run, tmp_path):
+    run("--port", "26987")
+    assert run.err == ""
+    run("--port", "26987")
+    assert run.err == ""
+    run("--port", "26988")
+    assert "server.port" in run.err and "gateway.toml says something else" in run.err
+
+
+def test_a_second_time_changes_nothing(run, tmp_path):
+    first, argv = run()
+    before = stored(tmp_path / "run")
+    second, again = run()
+    assert stored(tmp_path / "run") == before
+    assert again == argv
+    assert curls(second) == curls(first)
+    assert "made now" in first and "made earlier" in second
+
+
+def test_vendor_channels_for_the_keys_that_are_set(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-vendor-0123456789")
+    out, argv = run()
+    channels = {channel["name"]: channel for channel in stored(tmp_path / "run")["channel"]}
+    names = ["openai", "openai-responses", "demo-messages", "demo-generate-content"]
+    assert sorted(channels) == sorted(names)
+    chat, responses = channels["openai"], channels["openai-responses"]
+    assert (chat["family"], responses["family"]) == ("chat_completions", "responses")
+    for channel in (chat, responses):
+        assert channel["vendor"] == "openai" and channel["base_url"] == "https://api.openai.com"
+        assert set(channel["models"]) == {"gpt-4.1", "gpt-4.1-mini"}
+    assert "--demo-port" in argv
+    for words in curls(out)[:2]:
+        assert json.loads(words[-1])["model"].startswith("gpt-")
+    assert "sk-vendor" not in out
+
+
+def test_no_demo_beside_vendors_for_all_families(run, tmp_path, monkeypatch):
+    for name in VENDOR_KEYS:
+        monkeypatch.setenv(name, "sk-vendor-0123456789")
+    _, argv = run()
+    assert "--demo-port" not in argv
+    channels = stored(tmp_path / "run")["channel"]
+    assert {(c["vendor"], c["family"]) for c in channels} == {
+        ("openai", "chat_completions"),
+        ("openai", "responses"),
+        ("anthropic", "messages"),
+        ("gemini", "generate_content"),
+    }
+    for channel in channels:
+        assert channel["family"] in VENDORS[channel["vendor"]].families
+
+
+def test_a_vendor_key_set_later_adds_its_channel(run, tmp_path, monkeypatch):
+    run()
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-vendor-0123456789")
+    out, _ = run()
+    names = [channel["name"] for channel in stored(tmp_path / "run")["channel"]]
+    assert "anthropic" in names and "demo-messages" in names
+    assert json.loads(curls(out)[2][-1])["model"].startswith("claude-")
+
+
+def test_a_gateway_of_an_older_version_gets_the_families_it_lacks(run, tmp_path, monkeypatch):
+    with monkeypatch.context() as older:
+        older.setattr(quickstart, "FAMILIES", ("chat_completions", "messages"))
+        older.setenv("OPENAI_API_KEY", "sk-vendor-0123456789")
+        run()
+    before = {c["name"]: c for c in stored(tmp_path / "run")["channel"]}
+    assert sorted(before) == ["demo-messages", "openai"]
+    run()
+    after = {c["name"]: c for c in stored(tmp_path / "run")["channel"]}
+    assert {name: after[name] for name in before} == before
+    assert set(after) - set(before) == {"demo-responses", "demo-generate-content"}
+    assert len({c["base_url"] for c in after.values() if c["vendor"] == "demo"}) == 1
+
+
+def test_a_lost_key_file_gives_a_new_key(run, tmp_path):
+    run()
+    path = tmp_path / "run" / "quickstart.key"
+    old = path.read_text()
+    path.unlink()
+    out, _ = run()
+    assert path.read_text() != old
+    assert "made now" in out
+
+
+def test_the_demo_port_is_a_free_one(run, tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(quickstart, "DEMO_PORTS", range(port, port + 50))
+        _, argv = run("--dir", "elsewhere")
+    assert (tmp_path / "elsewhere" / "gateway.toml").exists()
+    assert port < int(argv[argv.index("--demo-port") + 1]) < port + 50
+
+
+def test_a_bad_setting_is_refused_before_anything_is_made(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code = output.run(quickstart.command, ["--set", "server.prot=1"], "sluice quickstart")
+    assert code == 3
+    assert "did you mean server.port" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

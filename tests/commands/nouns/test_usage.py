@@ -1,0 +1,323 @@
+"""`usage`: tail, export, stats, verify, prune and rebuild-rollups."""
+
+import csv
+import io
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from commands.nouns import usage as usage_command
+from store.db.audit import entries
+from store.values.ids import now_ms, ulid
+from store.values.usage_record import FIELDS
+from tests.commands.conftest import BEGIN_MS, record
+
+ROOT = Path(__file__).resolve().parents[3]
+WAIT_S = 15
+DAY_MS = 86_400_000
+
+
+def export(installation, *args):
+    return [json.loads(line) for line in installation.ok("usage", "export", *args).splitlines()]
+
+
+def ids(records):
+    return [one["id"] if isinstance(one, dict) else one.id for one in records]
+
+
+@pytest.fixture
+def calls(installation):
+    """Six records of different kinds."""
+    made = [
+        record(1),
+        record(2, user="bob", user_id="user-2"),
+        record(3, status=429, outcome="refused", error_code="insufficient_quota"),
+        record(4, endpoint="/v1/messages", model="claude", client_request_id="mine-4"),
+        record(5, channel="other", key_id="key-2"),
+        record(6, stream=True, error_message="=1+1", group="gold"),
+    ]
+    installation.apply({"group": [{"name": "gold"}]})
+    installation.write_records(*made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("options", "which"),
+    [
+        ((), [0, 1, 2, 3, 4, 5]),
+        (("--user", "bob"), [1]),
+        (("--status", "429", "--outcome", "refused"), [2]),
+        (("--model", "claude"), [3]),
+        (("--endpoint", "/v1/messages"), [3]),
+        (("--client-request-id", "mine-4"), [3]),
+        (("--channel", "other"), [4]),
+        (("--group", "gold"), [5]),
+        (("--error-code", "insufficient_quota"), [2]),
+        (("--error-code", "client_gone"), []),
+        (("--model", "nobody-has-it"), []),
+        (("--endpoint", "/v1/nothing"), []),
+        (("--until", "2026-11-18T11:06:43Z"), [0, 1]),
+        (("--since", "2026-11-18T11:06:45Z"), [4, 5]),
+        (("--key-id", "key-2"), [4]),
+        (("--key-id", "key-2", "--user", "bob"), []),
+        (("--request-id", "no-such-call"), []),
+    ],
+)
+def test_filters_choose_records(installation, calls, options, which):
+    wanted = [calls[index].id for index in which]
+    for since in ((), ("--since", "2026-11-18")):
+        assert ids(export(installation, *since, *options)) == wanted
+    assert ids(installation.json("usage", "tail", *since, *options)) == wanted
+
+
+def test_one_call_by_its_id(installation, calls):
+    [found] = export(installation, "--request-id", calls[2].id)
+    assert list(found) == list(FIELDS)
+    assert found["cost"] == "0.000000006" and found["error_code"] == "insufficient_quota"
+
+
+def test_times_bound_the_export(installation, calls):
+    since = "2026-11-18T11:06:43Z"  # BEGIN_MS is 11:06:40
+    assert ids(export(installation, "--since", since)) == ids(calls[2:])
+    assert ids(export(installation, "--until", since)) == ids(calls[:2])
+    assert export(installation, "--until", "2026-11-18") == []
+    assert "2026-11-21" in installation.misused("usage", "export", "--since", "yesterday")
+
+
+def test_csv_is_safe_and_whole(installation, calls):
+    rows = list(csv.DictReader(io.StringIO(installation.ok("usage", "export", "--format=csv"))))
+    assert list(rows[0]) == list(FIELDS)
+    assert [row["id"] for row in rows] == ids(calls)
+    assert rows[5]["error_message"] == "'=1+1"
+    assert installation.ok("usage", "export", "--format=csv", "--model=none").count("\n") == 1
+
+
+def test_json_is_one_document(installation, calls):
+    assert ids(installation.json("usage", "export")) == ids(calls)
+    assert installation.json("usage", "export", "--model", "none") == []
+    assert installation.json("usage", "tail", "--model", "none") == []
+
+
+def test_tail_shows_the_newest_with_whole_ids(installation, calls):
+    assert ids(installation.json("usage", "tail", "--limit", "2")) == ids(calls[-2:])
+    head, *lines = installation.ok("usage", "tail", "--limit", "3").splitlines()
+    assert head.split()[:2] == ["recorded_at", "id"]
+    assert [line.split()[1] for line in lines] == ids(calls[-3:])
+
+
+def test_tail_does_not_let_records_steer_the_terminal(installation):
+    installation.write_records(record(1, error_code="x", error_message="\x1b[2Jgone\nnew line"))
+    said = installation.ok("usage", "tail")
+    assert "\x1b" not in said and said.count("\n") == 2 and "[2Jgone" in said
+
+
+def test_an_export_is_whole_in_utf_8_under_any_locale(installation):
+    installation.write_records(record(1, model="模型-é"))
+    argv = [sys.executable, "app.py", "usage", "export", "--config", str(installation.config)]
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, check=True)
+    assert json.loads(done.stdout.decode("utf-8"))["model"] == "模型-é"
+
+
+def test_a_reader_that_has_enough_ends_an_export_quietly(installation):
+    installation.write_records(*(record(n) for n in range(3000)))
+    argv = [sys.executable, "app.py", "usage", "export", "--config", str(installation.config)]
+    process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    assert json.loads(process.stdout.readline())["user"] == "alice"
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(WAIT_S) in (0, 1)
+
+
+def test_verify_recomputes_every_cost(installation, calls):
+    assert installation.ok("usage", "verify") == "every cost is right\n"
+    assert installation.json("usage", "verify") == {"ok": True, "faults": []}
+    with installation.store() as db:
+        wrong = f'UPDATE "usage_records" SET "cost_nanos" = 1 WHERE "id" = \'{calls[1].id}\''
+        db.execute_sql(wrong)
+    ended = installation.run("usage", "verify")
+    assert ended.code == 1 and ended.out.startswith(calls[1].id)
+    ended = installation.run("usage", "verify", "--json")
+    said = json.loads(ended.out)
+    assert ended.code == 1 and said["ok"] is False and ids(said["faults"]) == [calls[1].id]
+
+
+def test_stats_sum_up_calls(installation, calls):
+    rows = installation.json("usage", "stats", "--by", "day,model")
+    assert [(row["day"], row["model"], row["calls"]) for row in rows] == [
+        ("2026-11-18", "claude", 1),
+        ("2026-11-18", "gpt-4.1", 5),
+    ]
+    assert rows[1]["ok"] == 4 and rows[1]["refused"] == 1 and rows[1]["failed"] == 0
+    assert rows[1]["input_tokens"] == 5000 and rows[1]["cost"] == "0.00000003"
+    assert installation.json("usage", "stats") == rows
+    head, line = installation.ok("usage", "stats", "--by=user", "--user=bob").splitlines()
+    assert head.split()[:4] == ["user", "calls", "ok", "refused"]
+    assert head.split()[4:] == ["client_gone", "failed", "tokens", "cost"]
+    assert line.split() == ["bob", "1", "1", "0", "0", "0", "1000/500", "0.000000006"]
+    by_key = installation.json("usage", "stats", "--by", "key")
+    assert by_key == installation.json("usage", "stats", "--by", "key-id") and by_key[0]["key_id"]
+    assert "once" in installation.misused("usage", "stats", "--by", "key,key_id")
+    [found] = installation.json("usage", "stats", "--by", "status", "--status", "429")
+    assert (found["status"], found["calls"]) == (429, 1)
+    since = ("--since", "2026-11-18T11:06:43Z")
+    assert [row["calls"] for row in installation.json("usage", "stats", "--by=day", *since)] == [4]
+    assert installation.json("usage", "stats", "--until", "2026-11-18") == []
+
+
+def test_stats_by_error_code_are_of_the_last_days(installation, calls):
+    since = ("--since", "2026-11-18")
+    rows = installation.json("usage", "stats", "--by", "error_code", *since)
+    assert [(row["error_code"], row["calls"]) for row in rows] == [
+        (None, 5),
+        ("insufficient_quota", 1),
+    ]
+    only = ("--error-code", "insufficient_quota")
+    [row] = installation.json("usage", "stats", "--by", "user", *only, *since)
+    assert (row["user"], row["calls"]) == ("alice", 1)
+    long_ago = ("--until", "2026-11-30")
+    ended = installation.run("usage", "stats", "--by", "error_code", *long_ago, "--json")
+    assert json.loads(ended.out) == []
+    assert "begun since 2026-11-23T00:00:00.000Z; for older ones: --since" in ended.err
+
+
+def test_stats_show_what_cost_most_first(installation, calls):
+    dear = record(7, user="carl", output_tokens=900_000)
+    installation.write_records(dear)
+    options = ("--by", "user", "--sort", "cost")
+    rows = installation.json("usage", "stats", *options)
+    assert [row["user"] for row in rows] == ["carl", "alice", "bob"]
+    assert installation.json("usage", "stats", *options, "--top", "2") == rows[:2]
+    rows = installation.json("usage", "stats", "--by", "user", "--sort", "calls", "--top", "1")
+    assert [(row["user"], row["calls"]) for row in rows] == [("alice", 5)]
+    rows = installation.json("usage", "stats", "--by", "user", "--top", "2")
+    assert [row["user"] for row in rows] == ["alice", "bob"]
+    assert "cost" in installation.misused("usage", "stats", "--sort", "price")
+    installation.misused("usage", "stats", "--top", "0")
+
+
+@pytest.mark.parametrize("by", ["day,colour", "", "day,day", "key-id,key_id"])
+def test_stats_by_something_else_is_wrong_usage(installation, by):
+    assert "key_id" in installation.misused("usage", "stats", "--by", by)
+
+
+def test_wrong_sums_are_told_and_made_anew(installation, calls):
+    with installation.store() as db:
+        db.execute_sql('UPDATE "usage_by_key" SET "calls" = 77 WHERE "user" = \'bob\'')
+    ended = installation.run("usage", "verify")
+    assert ended.code == 1 and "usage_by_key of 20261118" in ended.out and "calls 77" in ended.out
+    said = json.loads(installation.run("usage", "verify", "--json").out)
+    assert [fault["id"] for fault in said["faults"]] == [None]
+    assert installation.json("usage", "rebuild-rollups") == {"days": 1}
+    assert installation.ok("usage", "rebuild-rollups") == "the sums of 1 days are made anew\n"
+    assert installation.ok("usage", "verify") == "every cost is right\n"
+
+
+def test_prune_removes_old_days_and_keeps_their_sums(installation):
+    today_ms = now_ms()
+    old = [record(n, id=ulid(today_ms - 100 * DAY_MS, bytes([n] * 10))) for n in range(3)]
+    young = record(9, id=ulid(today_ms - 20 * DAY_MS, bytes(10)))
+    installation.write_records(*old, young)
+    assert installation.json("usage", "prune", "--older-than", "200d")["records"] == 0
+    said = installation.json("usage", "prune", "--older-than", "90d")
+    assert (said["partitions"], said["records"]) == (0, 3)
+    assert said["before"].count("-") == 2
+    assert ids(export(installation)) == [young.id]
+    assert sum(row["calls"] for row in installation.json("usage", "stats", "--by=day")) == 4
+    assert installation.ok("usage", "verify") == "every cost is right\n"
+    assert installation.ok("usage", "prune", "--older-than=1d").startswith("removed what began")
+    assert export(installation) == []
+    with installation.store() as db:
+        acts = [(entry["action"], entry["kind"]) for entry in entries(db, 9)]
+        assert acts == [("prune", "usage")] * 3
+
+
+@pytest.mark.parametrize("age", [(), ("--older-than", "soon"), ("--older-than", "-1d")])
+def test_prune_wants_an_age(installation, age):
+    installation.misused("usage", "prune", *age)
+
+
+@contextmanager
+def following(installation, *options):
+    """`usage tail -f` in a process of its own; what it prints, line by line."""
+    argv = [sys.executable, "app.py", "usage", "tail", "-f", *options]
+    argv += ["--config", str(installation.config)]
+    process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def lines_of(process, count):
+    """So many lines, which must come in time."""
+    found = b""
+    end = time.monotonic() + WAIT_S
+    while found.count(b"\n") < count:
+        assert select.select([process.stdout], [], [], max(0, end - time.monotonic()))[0], found
+        piece = os.read(process.stdout.fileno(), 65536)
+        assert piece, process.stderr.read()
+        found += piece
+    lines = found.decode().splitlines()
+    assert len(lines) == count
+    return lines
+
+
+def test_following_shows_what_was_there_then_what_comes_each_once(installation, calls):
+    with following(installation, "--json", "--limit", "2") as process:
+        assert ids(map(json.loads, lines_of(process, 2))) == ids(calls[-2:])
+        # a long stream: begun before all the others, recorded last
+        installation.write_records(record(0), recorded_ms=now_ms())
+        assert ids(map(json.loads, lines_of(process, 1))) == [record(0).id]
+        # one that becomes visible a little after younger ones
+        installation.write_records(record(8), recorded_ms=now_ms() - 3000)
+        assert ids(map(json.loads, lines_of(process, 1))) == [record(8).id]
+        time.sleep(1.2)  # two more looks show nothing twice
+        assert not select.select([process.stdout], [], [], 0)[0]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WAIT_S) == 0
+        assert process.stderr.read() == b""
+
+
+def test_following_in_an_empty_store_with_a_filter(installation):
+    installation.apply({"user": [{"name": "bob"}]})
+    with following(installation, "--user", "bob") as process:
+        assert lines_of(process, 1)[0].split()[:2] == ["recorded_at", "id"]
+        now = now_ms()
+        installation.write_records(record(1), record(2, user="bob"), recorded_ms=now)
+        assert lines_of(process, 1)[0].split()[1] == record(2).id
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WAIT_S) == 0
+
+
+def test_recent_records_are_not_cut_off_by_the_limit_twice(installation):
+    """The newest ones are written just now, more of them than are asked for."""
+    installation.write_records(*(record(n) for n in range(9)), recorded_ms=now_ms())
+    with following(installation, "--json", "--limit", "3") as process:
+        assert ids(map(json.loads, lines_of(process, 3))) == [record(n).id for n in (6, 7, 8)]
+        time.sleep(1.2)
+        assert not select.select([process.stdout], [], [], 0)[0]
+
+
+def test_the_year_of_the_records_is_what_the_times_above_say():
+    assert time.gmtime(BEGIN_MS // 1000)[:5] == (2026, 11, 18, 11, 6)
+
+
+def test_the_columns_of_the_text_form_stand_under_their_names():
+    names = usage_command.TEXT_COLUMNS
+    head = usage_command._text_line({name: name for name in names})
+    line = usage_command._text_line(dict.fromkeys(names, "long " * 20))
+    starts = [head.index(f" {name}") for name in list(names)[1:]]
+    assert all(line[start : start + 2] == " l" for start in starts)
+    assert line.count("…") == len(names) - 1

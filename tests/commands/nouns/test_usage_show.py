@@ -1,0 +1,105 @@
+"""`usage show`: one call, found by any id that somebody has of it."""
+
+import json
+
+import pytest
+
+from adapters.faults import QUOTA_USED
+from store.values.ids import now_ms, ulid
+from store.values.usage_record import FIELDS, Attempt
+from tests.commands.conftest import record
+
+MINUTE_MS = 60_000
+
+
+def recent(number, minutes_ago=5, **fields):
+    """A call of today, whatever day the test runs."""
+    at_ms = now_ms() - minutes_ago * MINUTE_MS
+    return record(number, id=ulid(at_ms, number.to_bytes(10)), started_ms=at_ms, **fields)
+
+
+@pytest.fixture
+def failed(installation):
+    """A call that met two channels before a third answered, and one that was refused."""
+    attempts = (
+        Attempt("first", None, "connect", 12, "Connection refused: Failed to connect to ***"),
+        Attempt("second", 429, "channel_misconfigured", 34, f"{QUOTA_USED}: \x1b[2J"),
+        Attempt("main", 200, None, 900),
+    )  # fmt: skip
+    made = recent(1, attempts=attempts, client_request_id="mine-1",
+                  upstream_request_id="chatcmpl-9", cache_read_tokens=3,
+                  ttft_ms=400, duration_ms=950, upstream_model="up-gpt",
+                  multiplier_ppm=1_500_000, billed_to="wallet",
+                  reported_usage='{"prompt_tokens":7}')  # fmt: skip
+    made.cost_nanos, made.charges = 30, made.charges
+    refused = recent(2, outcome="refused", status=404, error_code="model_not_found", prices=None,
+                     error_message="Model 'x' is not available.", usage_source="none",
+                     channel=None, attempts=())  # fmt: skip
+    installation.write_records(made, refused)
+    return made, refused
+
+
+@pytest.mark.parametrize("which", ["id", "client_request_id", "upstream_request_id"])
+def test_a_call_is_found_by_each_of_its_ids(installation, failed, which):
+    found = installation.json("usage", "show", getattr(failed[0], which))
+    assert list(found) == [*FIELDS, "cost_lines"]
+    assert found["id"] == failed[0].id
+    assert found["attempts"][0]["detail"].startswith("Connection refused")
+
+
+def test_the_text_says_what_happened_and_what_it_cost(installation, failed):
+    said = installation.ok("usage", "show", failed[0].id)
+    lines = [line.split() for line in said.splitlines()]
+    assert lines[0] == ["call", failed[0].id]
+    for words in (
+        "took 950 ms, first byte after 400 ms",
+        "key key-1, laptop",
+        "asked /v1/chat/completions, model gpt-4.1, not streamed",
+        "channel main, up-gpt",
+        "outcome ok, 200",
+        "client's id mine-1",
+        "vendor's id chatcmpl-9",
+        "channel status ms error detail",
+        "first - 12 connect Connection refused: Failed to connect to ***",
+        "second 429 34 channel_misconfigured the vendor's quota is used up: �[2J",
+        "main 200 900 - -",
+        "cost (USD)",
+        "input 1000 0.000002 0.000000002",
+        "output 500 0.000008 0.000000004",
+        "× multiplier 1.5, rounded up = 0.00000003",
+        'the vendor said: {"prompt_tokens":7}',
+    ):
+        assert words.split() in lines, (words, said)
+    assert "\x1b" not in said and "error  " not in said.split("attempts")[0]
+
+
+def test_a_call_that_was_refused_cost_nothing(installation, failed):
+    said = installation.ok("usage", "show", failed[1].id)
+    assert "error        model_not_found: Model 'x' is not available." in said
+    assert "nothing was charged (usage: none)" in said and "attempts" not in said
+    assert installation.json("usage", "show", failed[1].id)["cost_lines"] == []
+
+
+def test_the_newest_of_several_calls_is_shown_and_the_others_are_named(installation):
+    made = [recent(n, minutes_ago=60 * n, client_request_id="same") for n in (1, 2, 3)]
+    installation.write_records(*made, recent(9))
+    ended = installation.run("usage", "show", "same", "--json")
+    assert json.loads(ended.out)["id"] == made[0].id
+    assert "the newest of 3 calls" in ended.err
+    named = [line.split()[0] for line in ended.err.splitlines()[1:]]
+    assert named == [made[1].id, made[2].id]
+
+
+def test_an_id_that_nothing_has_ends_with_1_and_says_where_was_looked(installation, failed):
+    for nothing in ("chatcmpl-none", ulid(now_ms(), bytes(10))):
+        said = installation.refused("usage", "show", nothing)
+        assert f'no record has the id "{nothing}"' in said
+        assert "--since" in said and "log" in said
+
+
+def test_older_calls_are_looked_for_when_that_is_said(installation):
+    old = recent(1, minutes_ago=9 * 24 * 60, client_request_id="long-ago")
+    installation.write_records(old)
+    installation.refused("usage", "show", "long-ago")
+    assert installation.json("usage", "show", "long-ago", "--since", "30d")["id"] == old.id
+    assert installation.json("usage", "show", old.id)["id"] == old.id

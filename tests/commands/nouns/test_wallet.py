@@ -1,0 +1,149 @@
+"""`wallet`: show, credit, debit, refund, ledger."""
+
+import json
+
+import pytest
+
+from store.db.database import transaction
+from store.money.books import apply_records
+from store.money.wallet import find_owner
+from tests.commands.conftest import record
+
+
+def wallet(filled, user="alice"):
+    return filled.json("wallet", "show", "--user", user)
+
+
+def move(filled, verb, amount, *more):
+    return filled.json("wallet", verb, "--user", "alice", "--amount", amount, *more)
+
+
+@pytest.fixture
+def call(filled):
+    """A call of alice in the books; its record."""
+    with filled.store() as db:
+        owner = find_owner(db, "alice")
+        made = record(1, user_id=owner.id, user=owner.name)
+        transaction(db, lambda: apply_records(db, [made], 1))
+    return made
+
+
+def test_a_wallet_is_shown(filled):
+    assert wallet(filled) == {
+        "user": "alice",
+        "currency": "USD",
+        "balance": "10",
+        "held": "0",
+        "leased": "0",
+    }
+    assert "balance   10\n" in filled.ok("wallet", "show", "--user", "alice")
+
+
+def test_an_id_counts_once(filled):
+    first = move(filled, "credit", "2.5", "--reason", "gift", "--id", "gift-1")
+    assert first["amount"] == "2.5" and first["balance_after"] == "12.5"
+    assert move(filled, "credit", "2.5", "--reason", "gift", "--id", "gift-1") == first
+    assert wallet(filled)["balance"] == "12.5"
+    move(filled, "credit", "2.5", "--reason", "gift")
+    assert wallet(filled)["balance"] == "15"
+    said = filled.refused(
+        *("wallet", "debit", "--user", "alice", "--amount", "1"),
+        *("--reason", "fee", "--id", "gift-1"),
+    )
+    assert "gift-1" in said
+
+
+def test_what_was_booked_before_is_said(filled):
+    words = ("wallet", "credit", "--user", "alice", "--amount", "5", "--reason", "x", "--id", "i-1")
+    first = filled.run(*words, "--json")
+    assert (first.code, first.err) == (0, "")
+    second = filled.run(*words, "--json")
+    assert (second.code, second.out) == (0, first.out)
+    assert f"i-1 was booked before, at {json.loads(first.out)['at']}" in second.err
+    other = ("wallet", "credit", "--user", "alice", "--amount", "6", "--reason", "x", "--id", "i-1")
+    assert 'the id i-1 is that of a credit of 5, reason "x"; ' in filled.refused(*other)
+
+
+def test_ledger_lines_add_up(filled):
+    move(filled, "credit", "2.5", "--reason", "gift", "--id", "gift-1")
+    move(filled, "debit", "0.000000001", "--reason", "fee")
+    lines = filled.json("wallet", "ledger", "--user", "alice")
+    assert all(
+        list(line) == ["at", "kind", "amount", "balance_after", "reference", "reason"]
+        for line in lines
+    )
+    shown = [(line["kind"], line["amount"], line["balance_after"]) for line in lines]
+    assert shown == [
+        ("credit", "10", "10"),
+        ("credit", "2.5", "12.5"),
+        ("debit", "-0.000000001", "12.499999999"),
+    ]
+    assert (lines[1]["reference"], lines[1]["reason"]) == ("gift-1", "gift")
+    assert wallet(filled)["balance"] == "12.499999999"
+    assert "gift-1" in filled.ok("wallet", "ledger", "--user", "alice")
+
+
+@pytest.mark.parametrize("amount", ["1e3", "-1", "", "1.0000000001", "ten"])
+def test_what_is_no_amount_is_wrong_usage(filled, amount):
+    assert "--amount" in filled.misused(
+        "wallet", "credit", "--user=alice", f"--amount={amount}", "--reason=r"
+    )
+
+
+def test_refusals_change_nothing(filled):
+    base = ("wallet", "debit", "--user", "alice")
+    assert "only 10 is free" in filled.refused(*base, "--amount", "10.01", "--reason", "fee")
+    assert "greater than 0" in filled.refused(*base, "--amount", "0", "--reason", "fee")
+    assert "reason" in filled.refused(*base, "--amount", "1", "--reason", "")
+    assert "--reason" in filled.misused(*base, "--amount", "1")
+    assert wallet(filled)["balance"] == "10"
+    assert filled.ok("wallet", "debit", "--user=alice", "--amount=10", "--reason=all")
+    assert wallet(filled)["balance"] == "0"
+
+
+def test_a_call_is_refunded_once(filled, call):
+    assert call.cost_nanos == 6
+    assert wallet(filled)["balance"] == "9.999999994"
+    first = filled.json("wallet", "refund", "--call", call.id, "--reason", "vendor was wrong")
+    assert list(first) == [
+        *("user", "at", "kind", "amount", "balance_after", "reference", "reason"),
+    ]
+    assert (first["user"], first["kind"], first["amount"]) == ("alice", "refund", "0.000000006")
+    assert (first["reference"], first["reason"]) == (call.id, "vendor was wrong")
+    ended = filled.run("wallet", "refund", "--call", call.id, "--json")
+    assert (ended.code, json.loads(ended.out)) == (0, first)
+    assert f"refunded before, at {first['at']}: nothing is changed" in ended.err
+    assert wallet(filled)["balance"] == "10"
+    assert "10" in filled.ok("wallet", "refund", "--call", call.id)
+    assert filled.ok("books", "verify")
+
+
+def test_refunds_that_are_refused_say_why(filled):
+    free = record(2, input_tokens=0, output_tokens=0)
+    filled.write_records(free)
+    assert f"no record of a call {free.id[:-1]}Z" in filled.refused(
+        "wallet", "refund", "--call", f"{free.id[:-1]}Z"
+    )
+    assert "no id of a call" in filled.refused("wallet", "refund", "--call", "x")
+    assert "has been removed" in filled.refused("wallet", "refund", "--call", free.id)
+    with filled.store() as db:
+        made = record(3, user_id=find_owner(db, "alice").id, input_tokens=0, output_tokens=0)
+    filled.write_records(made)
+    assert "took nothing" in filled.refused("wallet", "refund", "--call", made.id)
+    assert "--call" in filled.misused("wallet", "refund")
+    assert wallet(filled)["balance"] == "10"
+
+
+@pytest.mark.parametrize("verb", ["show", "ledger"])
+def test_a_misspelt_user_is_answered_with_the_nearest(filled, verb):
+    assert 'did you mean "alice"' in filled.refused("wallet", verb, "--user", "alise")
+
+
+def test_who_moved_money_is_in_the_audit_log(filled, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "olga")
+    move(filled, "credit", "1", "--reason", "gift")
+    with filled.store() as db:
+        actor = db.execute_sql(
+            'SELECT "actor" FROM "audit_log" WHERE "kind" = \'wallet\''
+        ).fetchone()
+    assert actor == ("cli:olga",)

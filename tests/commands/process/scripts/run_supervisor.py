@@ -1,0 +1,32 @@
+"""run_supervisor.py CONFIG WORKER-COMMAND…: a Supervisor with another worker, for its tests."""
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
+
+from commands.process.child import Companion
+from commands.process.node import StartError
+from commands.process.supervisor import Supervisor
+from conf.settings import load
+
+
+def main() -> int:
+    path, *worker = sys.argv[1:]
+    companion = os.environ.get("COMPANION")
+    companions = [Companion("companion", companion.split())] if companion else []
+
+    def read():
+        return load(Path(path), [], {})
+
+    try:
+        gateway = Supervisor(read(), worker, companions=companions, reload=read, drain_margin_s=1.0)
+        return gateway.run()
+    except StartError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

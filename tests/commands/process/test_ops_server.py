@@ -1,0 +1,153 @@
+"""The little HTTP server of the ops port against clients of every kind."""
+
+import contextlib
+import http.client
+import json
+import selectors
+import socket
+import threading
+import time
+from http import HTTPStatus
+
+import pytest
+
+from commands.process import ops_server
+from commands.process.ops_guard import Guard
+from commands.process.ops_server import OpsServer
+
+
+@pytest.fixture
+def port():
+    """A running server with /a (GET) and /b (POST); its loop is in a thread."""
+    selector = selectors.DefaultSelector()
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    big = {"text": "x" * 3_000_000}
+    server = OpsServer(
+        selector,
+        listener,
+        {
+            ("GET", "/a"): lambda: (HTTPStatus.OK, {"a": 1}),
+            ("POST", "/b"): lambda: (HTTPStatus.SERVICE_UNAVAILABLE, {"b": 2}),
+            ("GET", "/big"): lambda: (HTTPStatus.OK, big),
+        },
+        lambda: Guard(frozenset()),
+    )
+    ended = threading.Event()
+
+    def loop():
+        while not ended.is_set():
+            for key, _ in selector.select(0.02):
+                key.data()
+            server.sweep(time.monotonic())
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    yield listener.getsockname()[1]
+    ended.set()
+    thread.join()
+    server.close()
+    selector.close()
+
+
+def call(port, method, path, body=None, headers=None):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    with contextlib.closing(connection):
+        connection.request(method, path, body, headers or {})
+        response = connection.getresponse()
+        return response, response.read()
+
+
+def raw(port, request: bytes, timeout_s=5.0) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as client:
+        client.sendall(request)
+        said = b""
+        while chunk := client.recv(65536):
+            said += chunk
+        return said
+
+
+def test_answers(port):
+    response, body = call(port, "GET", "/a?verbose")
+    assert (response.status, json.loads(body)) == (200, {"a": 1})
+    assert response.getheader("Content-Type") == "application/json"
+    assert response.getheader("Connection") == "close"
+    response, body = call(port, "POST", "/b", b"ignored" * 1000)
+    assert (response.status, json.loads(body)) == (503, {"b": 2})
+
+
+def test_head(port):
+    response, body = call(port, "HEAD", "/a")
+    assert (response.status, body) == (200, b"")
+    assert int(response.getheader("Content-Length")) > 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/nothing", 404), ("POST", "/a", 405), ("GET", "/b", 405), ("DELETE", "/a", 405)],
+)
+def test_faults_are_json(port, method, path, status):
+    response, body = call(port, method, path)
+    assert response.status == status
+    assert json.loads(body)["error"]
+
+
+def test_browsers_cannot_post(port):
+    assert call(port, "POST", "/b", headers={"origin": "http://x"})[0].status == 403
+    assert call(port, "GET", "/a", headers={"origin": "http://x"})[0].status == 200
+
+
+@pytest.mark.parametrize("request_bytes", [b"\r\n\r\n", b"GET /a\r\n\r\n", b"\x16\x03\x01\r\n\r\n"])
+def test_not_http(port, request_bytes):
+    assert raw(port, request_bytes).startswith(b"HTTP/1.1 400 ")
+
+
+def test_head_in_pieces(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        for byte in b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n":
+            client.sendall(bytes([byte]))
+        assert client.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+def test_large_heads_are_dropped(port):
+    try:
+        said = raw(port, b"GET /a HTTP/1.1\r\nX: " + b"x" * 3 * ops_server.MAX_HEAD_BYTES)
+    except ConnectionError:
+        said = b""
+    assert said == b""
+
+
+def test_large_answers_arrive_whole(port):
+    response, body = call(port, "GET", "/big")
+    assert len(json.loads(body)["text"]) == 3_000_000
+    assert response.status == 200
+
+
+def test_stuck_clients_hold_nothing(port, monkeypatch):
+    monkeypatch.setattr(ops_server, "CONNECTION_S", 0.3)
+    stuck = [socket.create_connection(("127.0.0.1", port)) for _ in range(10)]
+    stuck[0].sendall(b"GET /a HT")
+    assert call(port, "GET", "/a")[0].status == 200
+    for client in stuck:
+        client.settimeout(2)
+        assert client.recv(10) == b""
+        client.close()
+
+
+def test_clients_are_counted(port, monkeypatch):
+    monkeypatch.setattr(ops_server, "MAX_CONNECTIONS", 2)
+    held = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
+    time.sleep(0.1)
+    with pytest.raises((ConnectionError, http.client.HTTPException)):
+        call(port, "GET", "/a")
+    for client in held:
+        client.close()
+    time.sleep(0.1)
+    assert call(port, "GET", "/a")[0].status == 200
+
+
+def test_a_foreign_name_gets_nothing(port):
+    for method, path in (("GET", "/a"), ("POST", "/b"), ("GET", "/none")):
+        response, body = call(port, method, path, headers={"Host": "rebound.example"})
+        assert response.status == 403 and b"ops.hosts" in body
+    assert raw(port, b"GET /a HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 403 ")

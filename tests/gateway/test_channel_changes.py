@@ -1,0 +1,157 @@
+"""Channels are changed while calls run: those end as they began, new ones have what is new."""
+
+import json
+import time
+
+import pytest
+
+from tests.support.client import Connection, encode_head, exchange, wait_until
+from tests.support.dialects import CHAT, PATHS, RESPONSES, ask, check_refusal, credentials
+from tests.support.documents import channel, document
+from tests.support.echo import Echo, answer_of
+from tests.support.upstream import STREAM_HEAD, RawUpstream
+
+CHANGES_AFTER_S = 2.5  # a running gateway has taken them in
+PIECE = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion.chunk",
+    "model": "up",
+    "choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": None}],
+}
+LAST = {**PIECE, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+CHANGES = {
+    "disabled": ("channel", "disable", "disabled"),
+    "draining": ("channel", "drain", "draining"),
+    "new-key": ("channel", "set", "new-key", "keys=sk-brand-new"),
+    "moved": ("channel", "set", "moved"),
+    "removed": ("channel", "remove", "removed"),
+}
+
+
+def event(data):
+    return b"data: %b\n\n" % json.dumps(data).encode()
+
+
+@pytest.fixture(scope="module")
+def elsewhere():
+    upstream = Echo()
+    yield upstream
+    upstream.close()
+
+
+@pytest.fixture(scope="module")
+def upstreams():
+    running = {name: RawUpstream() for name in CHANGES}
+    yield running
+    for one in running.values():
+        one.close()
+
+
+@pytest.fixture(scope="module")
+def gateway(launch, upstreams, vendor, elsewhere):
+    channels = [
+        channel(name, CHAT, one.url, {name: "up"}, keys=["sk-old"])
+        for name, one in upstreams.items()
+    ]
+    channels.append(channel("keeper", RESPONSES, vendor.url, {"keeper": "up"}))
+    return launch(document([*CHANGES, "keeper"], channels), {"server.workers": 1})
+
+
+class Stream:
+    """A streamed call that is half way."""
+
+    def __init__(self, gateway, upstream, model):
+        body = json.dumps(ask(CHAT, model, stream=True)).encode()
+        self.client = Connection(gateway.port)
+        headers = {**credentials(CHAT), "Content-Type": "application/json"}
+        self.client.send(encode_head("POST", PATHS[CHAT], headers, body) + body)
+        self.peer = upstream.accept()
+        self.peer.send(STREAM_HEAD)
+        self.peer.chunk(event(PIECE))
+        self.answer = self.client.read_head()
+        assert b"Hi" in self.client.read_chunk()
+
+    def end(self):
+        """The rest of what the client gets."""
+        self.peer.chunk(event(PIECE) + event(LAST) + b"data: [DONE]\n\n")
+        self.peer.send(b"0\r\n\r\n")
+        self.client.read_body(self.answer)
+        self.client.close()
+        self.peer.close()
+        return self.answer
+
+
+@pytest.fixture(scope="module")
+def changed(gateway, upstreams, elsewhere):
+    """What running streams got after all channels had changed, and what runs meanwhile."""
+    streams = {name: Stream(gateway, one, name) for name, one in upstreams.items()}
+    for name, words in CHANGES.items():
+        more = (f"base_url={elsewhere.url}",) if name == "moved" else ()
+        gateway.run(*words, *more)
+    time.sleep(CHANGES_AFTER_S)
+    ending = status_of(gateway)
+    answers = {name: stream.end() for name, stream in streams.items()}
+    return answers, ending
+
+
+def status_of(gateway):
+    _, _, body = gateway.call("GET", "/status", port=gateway.ops_port)
+    return json.loads(body)["workers"][0]["ending"]
+
+
+def call(gateway, model, family=CHAT, **more):
+    path = PATHS[family]
+    return exchange(gateway.port, "POST", path, credentials(family), ask(family, model, **more))
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_running_streams_are_not_touched(gateway, changed, name):
+    answer = changed[0][name]
+    assert answer.status == 200 and answer.whole
+    assert answer.body.endswith(b"data: [DONE]\n\n")
+    assert gateway.record(answer.call_id)["outcome"] == "ok"
+
+
+def test_operators_see_what_still_runs(gateway, changed):
+    assert changed[1] == {"disabled": 1, "draining": 1, "removed": 1}
+    assert wait_until(lambda: status_of(gateway) == {})
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("disabled", "E08"), ("removed", "E08"), ("draining", "E09")]
+)
+def test_channels_that_take_no_calls(gateway, changed, name, error):
+    check_refusal(call(gateway, name), CHAT, error)
+    listed = exchange(gateway.port, "GET", "/v1/models", credentials(CHAT)).json["data"]
+    assert (name in {one["id"] for one in listed}) is (error == "E09")
+
+
+def test_new_calls_use_what_is_new(gateway, changed, upstreams, elsewhere):
+    assert call(gateway, "moved").status == 200
+    assert "Bearer sk-old" in elsewhere.requests[-1]
+    with Connection(gateway.port) as client:
+        body = json.dumps(ask(CHAT, "new-key")).encode()
+        headers = {**credentials(CHAT), "Content-Type": "application/json"}
+        client.send(encode_head("POST", PATHS[CHAT], headers, body) + body)
+        peer = upstreams["new-key"].accept()
+        assert b"Bearer sk-brand-new" in peer.request
+        peer.send(answer_of(400, {"error": {"message": "no"}}))
+        peer.close()
+
+
+def test_stored_responses_of_a_draining_channel_can_be_asked_for(gateway, changed):
+    kept = call(gateway, "keeper", RESPONSES).json["id"]
+    gateway.run("channel", "drain", "keeper")
+    time.sleep(CHANGES_AFTER_S)
+    check_refusal(call(gateway, "keeper", RESPONSES), RESPONSES, "E09")
+    path = f"{PATHS[RESPONSES]}/{kept}"
+    assert exchange(gateway.port, "GET", path, credentials(RESPONSES)).status == 200
+
+
+def test_enable_ends_it(gateway, changed, upstreams):
+    said = json.loads(gateway.run("channel", "show", "draining", "--json"))
+    assert (said["enabled"], said["draining"]) == (True, True)
+    gateway.run("channel", "enable", "draining")
+    assert json.loads(gateway.run("channel", "show", "draining", "--json"))["draining"] is False
+    time.sleep(CHANGES_AFTER_S)
+    assert Stream(gateway, upstreams["draining"], "draining").end().status == 200

@@ -1,0 +1,170 @@
+"""Channels with headers, a proxy and certificates of their own, through a real gateway."""
+
+import contextlib
+import json
+import threading
+import time
+
+import pytest
+
+from tests.support.certificates import Authority
+from tests.support.client import exchange, wait_until
+from tests.support.dialects import CHAT, MESSAGES, PATHS, ask, check_refusal, credentials
+from tests.support.documents import UPSTREAM_KEY, channel, document
+from tests.support.echo import Echo, answer_of
+from tests.support.proxy import Proxy
+
+LOGIN = "sluice:proxy-hunter2"
+CHANGES_AFTER_S = 2.5  # a running gateway has taken them in
+SECRET = "org-secret-4711"
+OURS = {"X-Org": SECRET, "Anthropic-Version": "2029-01-01"}
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def plain():
+    with contextlib.closing(Echo()) as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="module")
+def tls(authority):
+    with contextlib.closing(Echo(authority.server_context())) as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="module")
+def proxy(tls):
+    with Proxy(tls.port, LOGIN) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def gateway(launch, plain, tls, proxy, authority):
+    through = f"http://{LOGIN}@127.0.0.1:{proxy.port}"
+    behind = f"https://upstream.test:{tls.port}"
+    ca_file = str(authority.ca_file)
+    channels = [
+        channel("headers", CHAT, plain.url, {"headers": "up"}, extra_headers=OURS),
+        channel("replaced", MESSAGES, plain.url, {"replaced": "up"}, extra_headers=OURS,
+                vendor="anthropic"),
+        channel("tunnel", CHAT, behind, {"tunnel": "up"}, proxy=through, ca_file=ca_file),
+        channel("direct", CHAT, f"https://127.0.0.1:{tls.port}", {"direct": "up"}, ca_file=ca_file),
+        channel("untrusted", CHAT, f"https://127.0.0.1:{tls.port}", {"untrusted": "up"}),
+        channel("no login", CHAT, behind, {"no-login": "up"}, ca_file=ca_file,
+                proxy=f"http://127.0.0.1:{proxy.port}"),
+    ]  # fmt: skip
+    models = [name for one in channels for name in one["models"]]
+    return launch(document(models, channels), {"server.workers": 1})
+
+
+def call(gateway, model, family=CHAT, headers=None):
+    sent = {**credentials(family), **(headers or {})}
+    return exchange(gateway.port, "POST", PATHS[family], sent, ask(family, model))
+
+
+def lines_of(request):
+    head = request.partition("\r\n\r\n")[0].split("\r\n")[1:]
+    return [(name.lower(), value) for name, _, value in (line.partition(": ") for line in head)]
+
+
+def test_headers_of_a_channel_are_sent_with_each_request(gateway, plain):
+    for _ in range(2):
+        assert call(gateway, "headers").status == 200
+    for request in plain.requests[-2:]:
+        lines = lines_of(request)
+        assert ("x-org", SECRET) in lines
+        assert ("authorization", f"Bearer {UPSTREAM_KEY}") in lines
+
+
+def test_they_take_the_place_of_the_gateways_and_the_clients(gateway, plain):
+    call(gateway, "replaced", MESSAGES, {"anthropic-version": "2023-06-01"})
+    versions = [value for name, value in lines_of(plain.requests[-1]) if name.endswith("version")]
+    assert versions == [OURS["Anthropic-Version"]]
+
+
+def test_a_client_does_not_learn_them_from_the_upstreams_words(gateway, plain):
+    good, plain.answer = plain.answer, answer_of(400, {"error": {"message": f"bad {SECRET}"}})
+    said = call(gateway, "headers")
+    plain.answer = good
+    assert said.status == 400 and SECRET.encode() not in said.body and b"bad ***" in said.body
+
+
+def test_an_upstream_behind_a_proxy_with_a_private_authority(gateway, tls, proxy):
+    asked = len(proxy.asked)
+    assert call(gateway, "tunnel").status == 200
+    assert proxy.asked[asked:] == [f"CONNECT upstream.test:{tls.port}"]
+    assert call(gateway, "direct").status == 200
+    assert len(proxy.asked) == asked + 1
+
+
+@pytest.mark.parametrize("model", ["untrusted", "no-login"])
+def test_what_is_not_trusted_or_let_through_is_unreachable(gateway, tls, model):
+    before = len(tls.requests)
+    check_refusal(call(gateway, model), CHAT, "E29")
+    assert len(tls.requests) == before
+
+
+def test_a_file_that_is_gone_is_the_channels_fault_and_told(gateway, tls, authority, tmp_path):
+    other = Authority(tmp_path, "other")
+    gateway.run("channel", "create", "lost", "vendor=demo", f"family={CHAT}", "groups=all",
+                f"base_url=https://127.0.0.1:{tls.port}", "keys=sk-x", "models.untrusted=up",
+                "priority=5", f"ca_file={other.ca_file}")  # fmt: skip
+    other.ca_file.unlink()
+    gateway.run("channel", "disable", "untrusted")
+    answer = eventually(lambda: call(gateway, "untrusted"), lambda one: b"misconf" in one.body)
+    check_refusal(answer, CHAT, "E24")
+    assert gateway.record(answer.call_id)["attempts"][-1]["error"] == "ca_file"
+    gateway.apply({"channel": [{"name": "lost", "ca_file": str(authority.ca_file)}]})
+    time.sleep(CHANGES_AFTER_S)
+    answer = call(gateway, "untrusted")
+    assert answer.status == 200, gateway.record(answer.call_id)
+    told = "channel fails: channel=lost model=untrusted upstream_model=up error=ca_file"
+    told = f"{told} ca_file={other.ca_file} "
+    assert any(told in line for line in gateway.log().splitlines())
+
+
+def test_channel_test_goes_the_same_way(gateway, proxy, plain):
+    asked = len(proxy.asked)
+    assert json.loads(gateway.run("channel", "test", "tunnel", "--json"))["ok"] is True
+    assert len(proxy.asked) == asked + 1
+    assert json.loads(gateway.run("channel", "test", "headers", "--json"))["ok"] is True
+    assert ("x-org", SECRET) in lines_of(plain.requests[-1])
+    said = json.loads(gateway.run("channel", "test", "no login", "--json", code=1))
+    assert said["error"].startswith("connect: ")
+
+
+def test_nothing_of_it_is_printed_or_logged(gateway):
+    shown = [gateway.run(*args) for args in (("channel", "list", "--json"), ("export",))]
+    shown += [gateway.run("channel", "show", name) for name in ("tunnel", "headers")]
+    text = "\n".join([*shown, gateway.log()])
+    assert "http://***@127.0.0.1" in text and "x-org" in text
+    for secret in (SECRET, "hunter2"):
+        assert secret not in text
+
+
+def eventually(ask_again, good, times=60):
+    """What is asked until it is good: changes are taken in within 2 s."""
+    for _ in range(times):
+        answer = ask_again()
+        if good(answer):
+            return answer
+        threading.Event().wait(0.1)
+    raise AssertionError(answer)
+
+
+def test_a_refused_key_is_checked_by_the_channels_own_way(gateway, tls, proxy):
+    """Last, for the key is aside then."""
+    before, asked = len(tls.requests), len(proxy.asked)
+    tls.answer = answer_of(401, {"error": {"message": "Incorrect API key provided"}})
+    assert call(gateway, "tunnel").status == 502
+    assert wait_until(lambda: "channel tunnel: upstream key 1 of 1 is refused" in gateway.log())
+    post, check = tls.requests[before:]
+    assert post.startswith("POST ") and check.startswith("GET /v1/models ")
+    assert ("authorization", f"Bearer {UPSTREAM_KEY}") in lines_of(check)
+    assert set(proxy.asked[asked:]) == {f"CONNECT upstream.test:{tls.port}"}
+    assert len(proxy.asked) == asked + 2

@@ -1,0 +1,571 @@
+"""What vendors say of usage, what is charged for it, and at which prices, in every family.
+
+The upstream's answers are written here byte by byte, so that the counts, and the cost worked out
+from them by hand, are known beforehand. Each case has a wallet of its own.
+"""
+
+import json
+import math
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+
+import pytest
+
+from store.values.pricing import format_money
+from tests.support.client import Connection, exchange, wait_until
+from tests.support.dialects import (
+    ALL,
+    CHAT,
+    GENERATE,
+    MAX_TOKENS,
+    MESSAGES,
+    RESPONSES,
+    ask,
+    check_refusal,
+    check_whole_stream,
+    credentials,
+    path_of,
+    text_of,
+)
+from tests.support.documents import channel
+from tests.support.upstream import RawUpstream
+from tests.support.wallets import COUNTS, Wallets, check_charged, joined, owners, secret_of
+
+CREDIT = "100"
+TEXT = "word " * 40
+TEXT_TOKENS = 50  # four characters each
+TINY_CREDIT = "0.006"  # covers the hold of one call
+ACTS_WITHIN_S = 2
+CALLS_AT_ONCE = 12
+PLAIN, STREAM = "plain", "stream"
+BOTH_MODES = (PLAIN, STREAM)
+
+# ---- models --------------------------------------------------------------------------------------
+
+ALL_PRICES = {
+    "input": "3.000000007", "output": "15.1", "cache_read": "0.3", "cache_write": "3.75",
+    "cache_write_1h": "6.2", "reasoning": "17", "call": "0.001",
+}  # fmt: skip
+TWO_PRICES = {"input": "3", "output": "15"}
+DETAILED, SIMPLE, WINDOWED, REPRICED = "detailed", "simple", "windowed", "repriced"
+WINDOW, MOST_OUTPUT = 2000, 500
+MODELS = [
+    {"name": DETAILED, "price": ALL_PRICES},
+    {"name": SIMPLE, "price": TWO_PRICES},
+    {"name": WINDOWED, "price": TWO_PRICES, "context_tokens": WINDOW,
+     "max_output_tokens": MOST_OUTPUT},
+    {"name": REPRICED, "price": TWO_PRICES},
+]  # fmt: skip
+RIGHTFUL_OUTPUT = MAX_TOKENS + MAX_TOKENS // 8 + 64  # what may be reported beyond the bound
+ABSURD_OUTPUT = 1_000_000  # more of it than any model gives
+ABSURD_INPUT = 10_000_000  # more input than any model takes: the bound without a window
+MULTIPLIERS = {"all": "1", "dear": "1.5", "odd": "0.333333"}
+
+# ---- usage as the families spell it --------------------------------------------------------------
+
+
+def spelt(family, given, output):
+    """The smallest usage that a family can report."""
+    if family == GENERATE:
+        return {"promptTokenCount": given, "candidatesTokenCount": output}
+    if family == CHAT:
+        return {"prompt_tokens": given, "completion_tokens": output}
+    return {"input_tokens": given, "output_tokens": output}
+
+
+EVERYTHING = {
+    CHAT: {
+        "prompt_tokens": 1000, "completion_tokens": 250, "total_tokens": 1250,
+        "prompt_tokens_details": {"cached_tokens": 600, "cache_write_tokens": 150},
+        "completion_tokens_details": {"reasoning_tokens": 90},
+    },
+    RESPONSES: {
+        "input_tokens": 1000, "output_tokens": 250, "total_tokens": 1250,
+        "input_tokens_details": {
+            "cached_tokens": 600, "cache_write_tokens": 150,
+            "cache_write_tokens_details": {"ttl_30m_tokens": 100, "ttl_12h_tokens": 50},
+        },
+        "output_tokens_details": {"reasoning_tokens": 90},
+    },
+    MESSAGES: {
+        "input_tokens": 250, "output_tokens": 250, "cache_read_input_tokens": 600,
+        "cache_creation_input_tokens": 150,
+        "cache_creation": {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 50},
+        "output_tokens_details": {"thinking_tokens": 90},
+    },
+    GENERATE: {
+        "promptTokenCount": 850, "candidatesTokenCount": 160, "thoughtsTokenCount": 90,
+        "cachedContentTokenCount": 600, "totalTokenCount": 1100,
+    },
+}  # fmt: skip
+# In the order of COUNTS. Some families tell no kinds of cache writes, or no cache writes at all.
+EVERYTHING_COUNTED = {
+    CHAT: (250, 160, 600, 150, 0, 90),
+    RESPONSES: (250, 160, 600, 100, 50, 90),
+    MESSAGES: (250, 160, 600, 100, 50, 90),
+    GENERATE: (250, 160, 600, 0, 0, 90),
+}
+
+
+def counted(given, output):
+    return (given, output, 0, 0, 0, 0)
+
+
+# ---- answers -------------------------------------------------------------------------------------
+
+
+def plain_answer(family, usage):
+    """A whole answer with this usage; without any when it is None."""
+    said = {
+        CHAT: {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
+               "choices": [{"index": 0, "message": {"role": "assistant", "content": TEXT},
+                            "finish_reason": "stop"}]},
+        RESPONSES: response("completed"),
+        MESSAGES: {"id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+                   "content": [{"type": "text", "text": TEXT}], "stop_reason": "end_turn"},
+        GENERATE: {"candidates": [candidate(TEXT, "STOP")], "modelVersion": "m"},
+    }[family]  # fmt: skip
+    if usage is not None:
+        said["usageMetadata" if family == GENERATE else "usage"] = usage
+    return json.dumps(said).encode()
+
+
+def response(status):
+    part = {"type": "output_text", "text": TEXT, "annotations": []}
+    item = {"type": "message", "id": "m1", "role": "assistant", "status": status, "content": [part]}
+    output = [item] if status == "completed" else []
+    return {"id": "resp_1", "object": "response", "model": "m", "status": status, "output": output}
+
+
+def candidate(text, finish=None):
+    made = {"index": 0, "content": {"role": "model", "parts": [{"text": text}]}}
+    return made if finish is None else {**made, "finishReason": finish}
+
+
+def streamed_answer(family, usages):
+    """A stream that reports these usages in turn, where the family reports them."""
+    return b"".join(STREAMS[family](usages))
+
+
+def chat_stream(usages):
+    def chunk(choices, **more):
+        return event({"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "m",
+                      "choices": choices, **more})  # fmt: skip
+
+    yield chunk([{"index": 0, "delta": {"role": "assistant", "content": TEXT}}])
+    yield chunk([{"index": 0, "delta": {}, "finish_reason": "stop"}])
+    for usage in usages:
+        yield chunk([], usage=usage)
+    yield b"data: [DONE]\n\n"
+
+
+def responses_stream(usages):
+    yield named({"type": "response.created", "sequence_number": 0,
+                 "response": response("in_progress")})  # fmt: skip
+    yield named({"type": "response.output_text.delta", "sequence_number": 1, "item_id": "m1",
+                 "output_index": 0, "content_index": 0, "delta": TEXT})  # fmt: skip
+    whole = response("completed")
+    if usages:
+        whole["usage"] = usages[-1]
+    yield named({"type": "response.completed", "sequence_number": 2, "response": whole})
+
+
+def messages_stream(usages):
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [],
+               "stop_reason": None}  # fmt: skip
+    if usages:
+        message["usage"] = usages[0]
+    yield named({"type": "message_start", "message": message})
+    yield named({"type": "content_block_start", "index": 0,
+                 "content_block": {"type": "text", "text": ""}})  # fmt: skip
+    yield named({"type": "content_block_delta", "index": 0,
+                 "delta": {"type": "text_delta", "text": TEXT}})  # fmt: skip
+    yield named({"type": "content_block_stop", "index": 0})
+    for usage in usages[1:] or [None]:
+        told = {} if usage is None else {"usage": usage}
+        yield named({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, **told})
+    yield named({"type": "message_stop"})
+
+
+def generate_stream(usages):
+    pieces = usages or [None]
+    for number, usage in enumerate(pieces, 1):
+        last = number == len(pieces)
+        text = TEXT if number == 1 else ""
+        told = {} if usage is None else {"usageMetadata": usage}
+        made = candidate(text, "STOP" if last else None)
+        yield event({"candidates": [made], "modelVersion": "m", **told}, b"\r\n")
+
+
+def event(said, end=b"\n"):
+    return b"data: " + json.dumps(said).encode() + end + end
+
+
+def named(said):
+    return b"event: %b\n" % said["type"].encode() + event(said)
+
+
+STREAMS = {
+    CHAT: chat_stream,
+    RESPONSES: responses_stream,
+    MESSAGES: messages_stream,
+    GENERATE: generate_stream,
+}
+
+
+class Speaker:
+    """An upstream that gives the answer whose name the request tells: `[name]`."""
+
+    _NAME = re.compile(rb"\[([a-z0-9-]+)\]")
+
+    def __init__(self, answers):
+        self._answers = answers
+        self._raw = RawUpstream()
+        self.url = self._raw.url
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                peer = self._raw.accept()
+                peer.send(self._answers[self._NAME.search(peer.request)[1].decode()])
+                peer.close()
+            except TimeoutError:
+                continue
+            except OSError:
+                return  # closed
+
+    def close(self):
+        self._raw.close()
+
+
+def framed(stream, body):
+    kind = b"text/event-stream" if stream else b"application/json"
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+    return head % (kind, len(body)) + body
+
+
+# ---- cases ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is reported in one call, and what must be counted. `name` is its owner, too."""
+
+    what: str
+    family: str
+    mode: str
+    usages: tuple
+    counts: tuple | None = None  # None: estimated
+    told: bool = False  # the record keeps the vendor's own words
+    model: str = SIMPLE
+    group: str = "all"
+    credit: str = CREDIT
+    bound: int | None = MAX_TOKENS  # of the output, as the client sets it; None: it does not
+
+    @property
+    def name(self):
+        family = self.family.replace("_", "-")
+        return f"{self.what} {family} {self.mode}".replace(" ", "-").lower()
+
+    @property
+    def stream(self):
+        return self.mode == STREAM
+
+    @property
+    def answer(self):
+        if self.stream:
+            return streamed_answer(self.family, self.usages)
+        return plain_answer(self.family, self.usages[-1] if self.usages else None)
+
+
+def in_each(what, usages, counts=None, modes=BOTH_MODES, families=ALL, **more):
+    """The case in each family and mode; `usages` and `counts` are made by the family."""
+    return [
+        Case(what, family, mode, tuple(usages(family)),
+             counts(family) if counts is not None else None, **more)
+        for family in families for mode in modes
+    ]  # fmt: skip
+
+
+BOUNDS = {CHAT: "max_tokens", RESPONSES: "max_output_tokens", MESSAGES: "max_tokens"}
+
+
+def bounded(body, family, bound):
+    """A body whose bound is this one; messages cannot do without: there none is 0."""
+    place = body["generationConfig"] if family == GENERATE else body
+    name = BOUNDS.get(family, "maxOutputTokens")
+    del place[name]
+    if bound is not None or family == MESSAGES:
+        place[name] = bound or 0
+    return body
+
+
+def thought(family, given, output, reasoning):
+    """The smallest usage with reasoning, of which some families do not count it as output."""
+    said = spelt(family, given, output if family == GENERATE else output + reasoning)
+    if family == GENERATE:
+        return {**said, "thoughtsTokenCount": reasoning}
+    if family == MESSAGES:
+        return {**said, "output_tokens_details": {"thinking_tokens": reasoning}}
+    whose = "completion" if family == CHAT else "output"
+    return {**said, f"{whose}_tokens_details": {"reasoning_tokens": reasoning}}
+
+
+THINKS = 5000  # tokens, far beyond the bound
+UNREADABLE = {
+    "ten to the fifteenth": 10**15, "two to the sixty-fourth": 2**64, "negative": -5,
+    "a word": "NaN", "a text": "12", "infinite": "Infinity", "a fraction": 1.5,
+    "a float": 1e300, "true": True,
+}  # fmt: skip
+BIG = 2**31 - 1  # the greatest count that is believed to be one
+
+
+def unreadable(value):
+    return lambda family: [spelt(family, 7, value)]
+
+
+USAGE_CASES = [
+    *in_each("everything", lambda f: [EVERYTHING[f]], EVERYTHING_COUNTED.get, model=DETAILED),
+    *in_each("dear", lambda f: [EVERYTHING[f]], EVERYTHING_COUNTED.get, model=DETAILED,
+             group="dear"),
+    *in_each("odd", lambda f: [EVERYTHING[f]], EVERYTHING_COUNTED.get, model=DETAILED,
+             group="odd"),
+    *in_each("two prices", lambda f: [EVERYTHING[f]], EVERYTHING_COUNTED.get),
+    *in_each("nothing", lambda f: []),
+    *in_each("nothing at a price per call", lambda f: [], model=DETAILED),
+    *in_each("zero", lambda f: [spelt(f, 0, 0)], lambda f: counted(0, 0)),
+    *in_each("zero at a price per call", lambda f: [spelt(f, 0, 0)], lambda f: counted(0, 0),
+             model=DETAILED),
+    *in_each("zero output", lambda f: [spelt(f, 9, 0)], lambda f: counted(9, 0)),
+    *in_each("repeated", lambda f: [spelt(f, 20, 30)] * 3, lambda f: counted(20, 30),
+             modes=(STREAM,)),
+    *in_each("growing", lambda f: [spelt(f, 20, n) for n in (1, 10, 44)],
+             lambda f: counted(20, 44), modes=(STREAM,)),
+    *in_each("corrected downwards", lambda f: [spelt(f, 20, n) for n in (1, 99, 44)],
+             lambda f: counted(20, 44), modes=(STREAM,)),
+    *in_each("beyond reason", lambda f: [spelt(f, BIG, BIG)],
+             lambda f: counted(ABSURD_INPUT, RIGHTFUL_OUTPUT), told=True),
+    *in_each("no bound", lambda f: [spelt(f, 9, 50_000)], lambda f: counted(9, 50_000),
+             bound=None),
+    *in_each("a bound of nothing", lambda f: [spelt(f, 9, 50_000)], lambda f: counted(9, 50_000),
+             bound=0),
+    *in_each("beyond reason without a bound", lambda f: [spelt(f, BIG, BIG)],
+             lambda f: counted(ABSURD_INPUT, ABSURD_OUTPUT), told=True, bound=None),
+    *in_each("a little beyond the bound", lambda f: [spelt(f, 9, RIGHTFUL_OUTPUT)],
+             lambda f: counted(9, RIGHTFUL_OUTPUT)),
+    *in_each("thoughts beyond the bound", lambda f: [thought(f, 9, 100, THINKS)],
+             lambda f: (9, 100, 0, 0, 0, THINKS), families=(CHAT,)),
+    *in_each("thoughts within the bound", lambda f: [thought(f, 9, 100, THINKS)],
+             lambda f: (9, 100, 0, 0, 0, RIGHTFUL_OUTPUT - 100), told=True,
+             families=(RESPONSES, MESSAGES, GENERATE)),
+    *in_each("beyond the window", lambda f: [spelt(f, BIG, BIG)],
+             lambda f: counted(WINDOW, MOST_OUTPUT), told=True, model=WINDOWED),
+    *in_each("beyond a small wallet", lambda f: [spelt(f, BIG, BIG)],
+             lambda f: counted(WINDOW, MOST_OUTPUT), told=True, model=WINDOWED,
+             credit=TINY_CREDIT),
+    *(case for what, value in UNREADABLE.items()
+      for case in in_each(what, unreadable(value), told=True)),
+]  # fmt: skip
+BY_NAME = {case.name: case for case in USAGE_CASES}
+assert len(BY_NAME) == len(USAGE_CASES)
+
+
+@pytest.fixture(scope="module")
+def speaker():
+    made = Speaker({case.name: framed(case.stream, case.answer) for case in USAGE_CASES})
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def gateway(launch, speaker, vendor):
+    names = [model["name"] for model in MODELS]
+    channels = [
+        channel(f"{name}-{family}", family, vendor.url if name == REPRICED else speaker.url,
+                {name: "demo-small"}, groups=list(MULTIPLIERS))
+        for name in names for family in ALL
+    ]  # fmt: skip
+    made = {
+        "model": MODELS,
+        "group": [{"name": name, "multiplier": ppm} for name, ppm in MULTIPLIERS.items()],
+        "channel": channels,
+    }
+    people = [owners([case.name], case.credit, group=case.group) for case in USAGE_CASES]
+    return launch(joined(made, *people, owners(["watcher"], CREDIT)))
+
+
+@pytest.fixture(scope="module")
+def wallets(gateway):
+    made = Wallets(gateway)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def answered(gateway):
+    """The answer of each case; all are asked beside each other."""
+    with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
+        running = {case.name: pool.submit(call, gateway, case) for case in USAGE_CASES}
+        return {name: one.result() for name, one in running.items()}
+
+
+def call(gateway, case):
+    body = ask(case.family, case.model, f"[{case.name}]", case.stream)
+    body = bounded(body, case.family, case.bound)
+    path = path_of(case.family, case.model, case.stream)
+    return exchange(
+        gateway.port, "POST", path, credentials(case.family, secret_of(case.name)), body
+    )
+
+
+def by_name(case):
+    return case.name
+
+
+def expected_cost(counts, prices, multiplier):
+    """Worked out anew: a millionth of the prices, once rounded up to a billionth."""
+    names = list(COUNTS)
+    defaults = {"cache_read": "input", "cache_write": "input", "cache_write_1h": "cache_write",
+                "reasoning": "output"}  # fmt: skip
+
+    def price(name):
+        while name not in prices:
+            name = defaults[name]
+        return Fraction(prices[name])
+
+    tokens = sum(count * price(name) for count, name in zip(counts, names, strict=True))
+    exact = (tokens / 10**6 + Fraction(prices.get("call", 0))) * Fraction(multiplier)
+    return math.ceil(exact * 10**9)
+
+
+@pytest.mark.parametrize("case", USAGE_CASES, ids=by_name)
+def test_what_is_reported_is_what_is_charged(case, gateway, wallets, answered):
+    answer = answered[case.name]
+    assert answer.status == 200 and answer.whole, answer.body
+    assert text_of(case.family, answer.body) == TEXT
+    record = gateway.record(answer.call_id)
+    counts = tuple(record[name] for name in COUNTS.values())
+    if case.counts is not None:
+        assert (counts, record["usage_source"]) == (case.counts, "reported")
+    else:
+        assert record["usage_source"] == "estimated"
+        given, output, *others = counts
+        assert output == TEXT_TOKENS and others == [0] * 4
+        # The request has so many bytes; a token is some four of them.
+        assert 10 < given < 100
+    prices = ALL_PRICES if case.model == DETAILED else TWO_PRICES
+    nanos = expected_cost(counts, prices, MULTIPLIERS[case.group])
+    assert record["cost"] == format_money(nanos)
+    assert record["multiplier"] == MULTIPLIERS[case.group]
+    assert {name: record["prices"][name] for name in prices} == prices
+    check_charged(record)
+    wallets.check(case.name, case.credit, [record])
+    if not case.told or case.counts is not None:
+        assert record["reported_usage"] == (case.usages[-1] if case.told else None)
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+@pytest.mark.parametrize("family", ALL)
+def test_usage_that_cannot_be_meant_is_kept_beside_the_estimate(what, family, gateway, answered):
+    for mode in BOTH_MODES:
+        case = Case(what, family, mode, ())
+        record = gateway.record(answered[case.name].call_id)
+        assert record["reported_usage"] == BY_NAME[case.name].usages[-1]
+
+
+@pytest.mark.parametrize("family", ALL)
+def test_absurd_usage_takes_no_more_than_its_bound(family, gateway, wallets, answered):
+    """A wallet that covered the hold only is overdrawn by the bound of the call at most."""
+    bound = expected_cost(counted(WINDOW, MOST_OUTPUT), TWO_PRICES, 1)
+    for mode in BOTH_MODES:
+        name = Case("beyond a small wallet", family, mode, ()).name
+        gateway.record(answered[name].call_id)
+        left = Fraction(wallets.balance(name)) * 10**9
+        assert -bound < left < 0
+        again = call(gateway, BY_NAME[name])
+        check_refusal(again, family, "E18")
+        assert gateway.record(again.call_id)["cost"] == "0"
+        assert Fraction(wallets.balance(name)) * 10**9 == left
+
+
+PRECIOUS = {"input": "9000000000", "output": "1"}  # nearly the greatest price
+FORTUNE = "9000000000"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_absurd_usage_at_an_absurd_price_is_settled(launch, stream):
+    """The hold fits into a BIGINT, ten million tokens at that price do not."""
+    usage = spelt(CHAT, BIG, 1)
+    answer = streamed_answer(CHAT, [usage]) if stream else plain_answer(CHAT, usage)
+    with RawUpstream(framed(stream, answer)) as upstream:
+        made = {
+            "model": [{"name": SIMPLE, "price": PRECIOUS}],
+            "group": [{"name": "all"}],
+            "channel": [channel("only", CHAT, upstream.url, {SIMPLE: SIMPLE})],
+        }
+        started = launch(joined(made, owners(["rich"], FORTUNE)))
+        headers = credentials(CHAT, secret_of("rich"))
+        body = ask(CHAT, SIMPLE, stream=stream)
+        got = exchange(started.port, "POST", path_of(CHAT, SIMPLE), headers, body)
+    assert got.status == 200 and got.whole
+    record = started.record(got.call_id)
+    assert (record["outcome"], record["reported_usage"]) == ("ok", usage)
+    bound = expected_cost(counted(len(json.dumps(body)) // 2, MAX_TOKENS), PRECIOUS, 1)
+    assert 0 < check_charged(record) * 10**9 <= bound
+    wallets = Wallets(started)
+    wallets.check("rich", FORTUNE, [record])
+    wallets.close()
+
+
+# ---- prices that change --------------------------------------------------------------------------
+
+NEW_PRICES = {"input": "7", "output": "0.123456789"}
+
+
+def test_a_call_has_the_prices_of_its_arrival(gateway, wallets):
+    def begin(family, connection):
+        body = ask(family, REPRICED, "[[demo ms=60 chunks=60]] go on", stream=True)
+        headers = credentials(family, secret_of("watcher"))
+        connection.request("POST", path_of(family, REPRICED, stream=True), headers, body)
+        answer = connection.read_head()
+        answer.pieces.append(connection.read_chunk())
+        return answer
+
+    before = {family: Connection(gateway.port) for family in ALL}
+    running = {family: begin(family, connection) for family, connection in before.items()}
+    fields = [f"price.{name}={value}" for name, value in NEW_PRICES.items()]
+    gateway.run("model", "set", REPRICED, *fields)
+    time.sleep(ACTS_WITHIN_S)
+
+    later = {}
+    for family in ALL:
+        headers = credentials(family, secret_of("watcher"))
+        body = ask(family, REPRICED)
+        later[family] = exchange(gateway.port, "POST", path_of(family, REPRICED), headers, body)
+    for family, connection in before.items():
+        assert len(running[family].body) > 0
+        connection.read_body(running[family])
+        check_whole_stream(running[family])
+        connection.close()
+
+    records = []
+    for answers, prices in ((running, TWO_PRICES), (later, NEW_PRICES)):
+        for answer in answers.values():
+            record = gateway.record(answer.call_id)
+            assert {name: record["prices"][name] for name in prices} == prices
+            counts = tuple(record[name] for name in COUNTS.values())
+            assert record["cost"] == format_money(expected_cost(counts, prices, 1))
+            assert check_charged(record) > 0
+            records.append(record)
+    assert wait_until(lambda: len(gateway.usage(user="watcher")) == len(records), step_s=0.3)
+    wallets.check("watcher", CREDIT, records)
+
+
+def test_every_cost_can_be_worked_out_again(gateway, answered):
+    gateway.run("usage", "verify")
+    gateway.run("books", "verify")

@@ -1,0 +1,195 @@
+"""The wall clock is set back by an hour while calls run, and forward again; that of one node of two
+is wrong."""
+
+import contextlib
+import datetime
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from urllib.parse import urlsplit
+
+import pymysql
+import pytest
+
+from store.values.ids import ulid_ms
+from tests.support import leash
+from tests.support.client import Connection, wait_until
+from tests.support.clock import FakeClock
+from tests.support.dialects import CHAT
+from tests.support.gateway import HOST, ROOT
+from tests.support.load import (
+    GOOD_PROMPTS,
+    Load,
+    Manner,
+    check_books,
+    gateway_before,
+    names_in,
+    send,
+)
+from tests.support.upstream import ScriptedUpstream
+
+HOUR_S = 3600
+STAGE_S = 1.5
+TOLERANCE_MS = 1000 * (HOUR_S + 60)
+LONGEST_MS = 60_000
+TAIL_S = 20
+MINUTES_S = 300
+STEADY = Manner(callers=8, prompts=GOOD_PROMPTS, rest_s=0.05)
+
+
+@pytest.fixture
+def clock(tmp_path):
+    """(environment of a process whose clock can be set, a function that sets it)."""
+    program = shutil.which("faketime")
+    if program is None:
+        reason = "faketime is not installed (Debian: faketime)"
+        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+    library = subprocess.run(
+        [program, "-m", "-f", "+0", "sh", "-c", "echo $LD_PRELOAD"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    offset = tmp_path / "offset"
+
+    def set_by(seconds):
+        # In one step: a process that reads meanwhile must not find an empty file.
+        (tmp_path / "next").write_text(f"{seconds:+d}")
+        (tmp_path / "next").rename(offset)
+
+    set_by(0)
+    environment = {
+        "LD_PRELOAD": library,
+        "FAKETIME_TIMESTAMP_FILE": str(offset),
+        "FAKETIME_NO_CACHE": "1",
+        "DONT_FAKE_MONOTONIC": "1",
+        # Times of files are the disk's own.
+        "NO_FAKE_STAT": "1",
+    }
+    return environment, set_by
+
+
+def test_a_clock_that_is_set_back_an_hour_harms_neither_calls_nor_books(clock, tmp_path):
+    environment, set_by = clock
+    with ScriptedUpstream(log_file=tmp_path / "vendor.log") as vendor:
+        gateway = gateway_before(vendor, tmp_path / "node", {"server.workers": 2})
+        gateway.env = environment
+        began_ms = int(time.time() * 1000)
+        try:
+            gateway.start()
+            load = Load(gateway.port, "clock", STEADY)
+            for seconds in (0, -HOUR_S, 0):
+                set_by(seconds)
+                time.sleep(STAGE_S)
+            load.stop()
+            assert load.not_served() == []
+            records = check_books(gateway, names_in(tmp_path / "vendor.log"), [load])
+            assert "Traceback" not in gateway.log()
+            assert gateway.stop() == 0
+        finally:
+            gateway.close()
+    check_times(records, began_ms)
+
+
+@pytest.fixture
+def two_nodes(tmp_path, mariadb):
+    """Nodes of one MariaDB, the second with a clock of its own; and that clock."""
+    clock = FakeClock(tmp_path)
+    with ScriptedUpstream(log_file=tmp_path / "vendor.log") as vendor:
+        first = gateway_before(vendor, tmp_path / "node", {"store.url": mariadb.fresh_url()})
+        second = first.sibling("second")
+        second.env = clock.environment
+        try:
+            first.start()
+            second.start()
+            yield first, second, clock
+        finally:
+            second.close()
+            first.close()
+
+
+def test_tail_loses_no_record_of_a_node_whose_clock_is_minutes_off(two_nodes):
+    first, second, clock = two_nodes
+    argv = [sys.executable, str(ROOT / "app.py"), "usage", "tail", "-f", "--json"]
+    tail = leash.Popen([*argv, "--config", str(first.config)], stdout=subprocess.PIPE, text=True)
+    lines = []
+    reader = threading.Thread(target=lambda: lines.extend(tail.stdout))
+    reader.start()
+    called = []
+    try:
+        for seconds in (0, -MINUTES_S, 0, MINUTES_S):
+            clock.set_by(seconds)
+            for gateway in (first, second, first):
+                with Connection(gateway.port) as connection:
+                    send(connection, CHAT, f"call-clock-{len(called)}")
+                    called.append(connection.read().headers["x-request-id"])
+                # Booked before the next: with its clock ahead it must not hide what comes then.
+                assert wait_until(lambda: any(called[-1] in line for line in lines), TAIL_S)
+    finally:
+        tail.send_signal(signal.SIGINT)
+        assert tail.wait(10) == 0
+        reader.join()
+        tail.stdout.close()
+    records = [json.loads(line) for line in lines]
+    assert [record["id"] for record in records] == called, "each once"
+    at = [datetime.datetime.fromisoformat(record["recorded_at"]) for record in records]
+    assert at == sorted(at)
+    off = [
+        at - datetime.datetime.fromisoformat(r["started_at"])
+        for at, r in zip(at, records, strict=True)
+    ]
+    assert max(off).total_seconds() > MINUTES_S / 2 > -MINUTES_S / 2 > min(off).total_seconds()
+
+
+def test_a_living_node_is_heard_of_whatever_its_clock_says(two_nodes):
+    first, _, clock = two_nodes
+    node = (first.folder / "second-journal" / "node").read_text().strip()
+    seen = f'SELECT seen_ms FROM nodes WHERE name = "{node}"'
+    for seconds in (-MINUTES_S, MINUTES_S):
+        clock.set_by(seconds)
+        before = query(first, seen)
+        assert wait_until(lambda before=before: query(first, seen) != before, 15)
+        [[at_ms]] = query(first, seen)
+        assert abs(at_ms - time.time() * 1000) < 30_000
+        assert "stop it first" in refused(first, "books", "release-node", node)
+        first.run("books", "verify")
+
+
+def query(gateway, text):
+    """What MariaDB answers."""
+    parts = urlsplit(gateway.settings["store.url"])
+    with contextlib.closing(
+        pymysql.connect(host=HOST, port=parts.port, user="root", database=parts.path[1:])
+    ) as connection:
+        cursor = connection.cursor()
+        cursor.execute(text)
+        return cursor.fetchall()
+
+
+def refused(gateway, *args):
+    """What a command says that must fail."""
+    before = len(gateway.log())
+    gateway.run(*args, code=1)
+    return gateway.log()[before:]
+
+
+def check_times(records, began_ms):
+    """Ids and times are those of the clock as it was, whichever way it went."""
+    ids = [record["id"] for record in records]
+    assert len(set(ids)) == len(ids)
+    back = [call_id for call_id in ids if ulid_ms(call_id) < began_ms - HOUR_S * 500]
+    assert 0 < len(back) < len(ids), "the clock was not set back, or for good"
+    for record in records:
+        at_ms = ulid_ms(record["id"])
+        started = datetime.datetime.fromisoformat(record["started_at"])
+        # The id is the day of the record: both are taken at the same moment.
+        assert abs(started.timestamp() * 1000 - at_ms) < 1000, record
+        assert abs(at_ms - began_ms) < TOLERANCE_MS, record
+    # Of a call that ran meanwhile the times are those of the clock, though never below zero.
+    odd = [r for r in records if not r["ttft_ms"] <= r["duration_ms"] < LONGEST_MS]
+    assert len(odd) <= 2 * STEADY.callers, odd[:3]

@@ -1,0 +1,123 @@
+"""The disk of the journal is full: no new calls, running ones end well, nothing is lost."""
+
+import contextlib
+import os
+import time
+from collections import Counter
+from decimal import Decimal
+
+import pytest
+
+from tests.support.client import Connection, wait_until
+from tests.support.dialects import ALL, check_refusal, check_whole_stream
+from tests.support.load import (
+    GOOD_PROMPTS,
+    LOST,
+    Load,
+    Manner,
+    check_books,
+    check_refused_in_all_dialects,
+    gateway_before,
+    names_in,
+    send,
+)
+from tests.support.upstream import ScriptedUpstream
+
+STREAMS_MAX = 700  # more than the open calls that one segment of the journal has room to close
+ROOM_BYTES = 5 * 1024 * 1024  # one segment of the journal
+SHORT = "[[demo ms=100 chunks=40]]"
+LONG = "[[demo ms=200 chunks=600]]"
+
+
+@pytest.fixture
+def node(small_disk, tmp_path):
+    """(gateway, vendor's log): the journal's disk has room for one segment."""
+    with ScriptedUpstream(log_file=tmp_path / "vendor.log") as vendor:
+        settings = {"journal.dir": small_disk / "journal"}
+        gateway = gateway_before(vendor, tmp_path / "node", settings)
+        try:
+            yield gateway, tmp_path / "vendor.log"
+        finally:
+            gateway.close()
+
+
+def fill(folder):
+    """Leaves room for one segment on the file system; the file that takes the rest."""
+    path = folder / "filler"
+    free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
+    path.write_bytes(bytes(free - ROOM_BYTES))
+    return path
+
+
+def open_streams(gateway, stack, tag, scripts):
+    """Streams as many as are taken: [(script, connection, answer)]; the next one is refused."""
+    streams = []
+    for number in range(STREAMS_MAX):
+        family, script = ALL[number % len(ALL)], scripts[number % len(scripts)]
+        connection = stack.enter_context(Connection(gateway.port, patience_s=60))
+        send(connection, family, f"call-{tag}-{number}", script, stream=True)
+        answer = connection.read_head()
+        if answer.status != 200:
+            connection.read_body(answer)
+            check_refusal(answer, family, "E38")
+            return streams
+        streams.append((script, connection, answer))
+    raise AssertionError("the journal never got full")
+
+
+def test_running_calls_end_new_ones_are_refused_and_space_that_returns_is_used(node, small_disk):
+    gateway, log_path = node
+    filler = fill(small_disk)
+    gateway.start()
+    pids = set(gateway.pids())
+    with contextlib.ExitStack() as stack:
+        streams = open_streams(gateway, stack, "first", (SHORT, LONG))
+        check_refused_in_all_dialects(gateway.port, "E38")
+        assert wait_until(lambda: not gateway.ready(), 30)
+        short = [stream for stream in streams if stream[0] == SHORT]
+        for _, connection, answer in short:
+            connection.read_body(answer)
+            check_whole_stream(answer)
+        assert wait_until(gateway.ready, 30), "what ended gave no room back"
+        more = open_streams(gateway, stack, "more", (LONG,))
+        check_refused_in_all_dialects(gateway.port, "E38")
+        assert wait_until(lambda: not gateway.ready(), 30)
+        filler.unlink()
+        assert wait_until(gateway.ready, 30)
+        again = Load(gateway.port, "again", Manner(callers=4, prompts=GOOD_PROMPTS))
+        time.sleep(1)
+        again.stop()
+    assert again.not_served() == []
+    assert set(gateway.pids()) == pids, "it was restarted"
+    assert gateway.stop() == 0
+    print(f"{len(streams)} streams until the disk was full, then {len(more)}")
+    records = check_books(gateway, names_in(log_path), [again])
+    outcomes = Counter(record["outcome"] for record in records)
+    refused = outcomes.pop("refused")
+    assert outcomes == {
+        "ok": len(short) + len(again.seen),
+        "client_gone": len(streams) - len(short) + len(more),
+    }
+    # Those that were refused are told of, too, however few records stand for them.
+    assert refused == sum(record["error_code"] == "unavailable" for record in records)
+    assert "Traceback" not in gateway.log()
+
+
+def test_a_gateway_killed_on_a_full_disk_loses_nothing(node, small_disk):
+    gateway, log_path = node
+    filler = fill(small_disk)
+    gateway.start()
+    with contextlib.ExitStack() as stack:
+        streams = open_streams(gateway, stack, "lost", (LONG,))
+        time.sleep(1.2)  # so that there are marks
+        gateway.kill()
+    # A start on a full disk ends with the reason or waits; it loses nothing either.
+    gateway.launch()
+    assert wait_until(lambda: "no journal can be begun" in gateway.log(), 10)
+    gateway.kill()
+    filler.unlink()
+    gateway.start()
+    records = check_books(gateway, names_in(log_path), [])
+    outcomes = Counter(record["outcome"] for record in records)
+    assert outcomes[LOST] == len(streams)
+    assert any(Decimal(record["cost"]) > 0 for record in records)

@@ -1,0 +1,191 @@
+"""Why an attempt failed: in its record what the vendor said or how it could not be reached,
+cleaned, and in the log the first failure of a channel with it."""
+
+import contextlib
+import datetime
+import json
+
+import pytest
+
+from tests.support.certificates import Authority
+from tests.support.client import exchange
+from tests.support.dialects import CHAT, PATHS, ask, credentials
+from tests.support.documents import UPSTREAM_KEY, channel, document
+from tests.support.echo import CHUNK, GOOD, Echo, answer_of, events_of
+
+HOUR = datetime.timedelta(hours=1)
+PROMPT = "Please sing of seventeen zebras in Zanzibar, password hunter2017."
+
+
+def openai(status, message, code, kind="invalid_request_error", **headers):
+    error = {"message": message, "type": kind, "param": None, "code": code}
+    return answer_of(status, {"error": error}, **headers)
+
+
+QUOTA = "the vendor's quota is used up: "
+OVER = "You exceeded your current quota, please check your plan and billing details."
+LOW = "Your credit balance is too low to access the API."
+# what the vendor answers -> status, error and detail of the attempt
+SAID = {
+    "wrong-key": (
+        openai(401, f"Incorrect API key provided: {UPSTREAM_KEY}.", "invalid_api_key"),
+        (401, "channel_misconfigured", "Incorrect API key provided: ***. (invalid_api_key)"),
+    ),
+    "unverified": (
+        openai(403, "Your organization org-Abc123xyz must be verified.", "not_verified"),
+        (403, "channel_misconfigured", "Your organization *** must be verified. (not_verified)"),
+    ),
+    "limited": (
+        openai(429, "Rate limit reached for requests", "rate_limit_exceeded"),
+        (429, "upstream_rate_limited", "Rate limit reached for requests (rate_limit_exceeded)"),
+    ),
+    "quota": (
+        openai(429, OVER, "insufficient_quota", "insufficient_quota"),
+        (429, "channel_misconfigured", f"{QUOTA}{OVER} (insufficient_quota)"),
+    ),
+    "credit": (
+        answer_of(400, {"error": {"type": "invalid_request_error", "message": LOW}}),
+        (400, "channel_misconfigured", f"{QUOTA}{LOW} (invalid_request_error)"),
+    ),
+    "payment": (
+        answer_of(402, b""),
+        (402, "channel_misconfigured", QUOTA[:-2]),
+    ),
+    "broken": (
+        openai(500, "The server had an error while processing.", "internal", "server_error"),
+        (500, "upstream_error", "The server had an error while processing. (internal)"),
+    ),
+    "page": (
+        answer_of(502, b"<html><h1>Bad gateway</h1></html>", "text/html"),
+        (502, "upstream_error", "the answer is a page for people (HTML)"),
+    ),
+    "moved": (
+        answer_of(301, b"", location="https://elsewhere.example/v1"),
+        (301, "upstream_invalid_response", "the answer is a redirect, which is never followed"),
+    ),
+    "no-json": (
+        answer_of(200, b"<html>Welcome</html>", "text/html"),
+        (200, "upstream_invalid_response", "text/html, 20 bytes"),
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def expired(tmp_path_factory):
+    """(port, ca_file) of an upstream whose certificate has ended."""
+    authority = Authority(tmp_path_factory.mktemp("authority"))
+    with contextlib.closing(Echo(authority.server_context(ends_in=-HOUR))) as upstream:
+        yield upstream.port, str(authority.ca_file)
+
+
+@pytest.fixture(scope="module")
+def changing():
+    """An upstream whose answer a test sets."""
+    with contextlib.closing(Echo()) as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="module")
+def gateway(launch, expired, changing, dead_port):
+    with contextlib.ExitStack() as stack:
+        channels = [
+            channel("nowhere", CHAT, "http://no-such.internal.invalid", {"nowhere": "up"}),
+            channel("closed", CHAT, f"http://127.0.0.1:{dead_port}", {"closed": "up"}),
+            channel("expired", CHAT, f"https://localhost:{expired[0]}", {"expired": "up"},
+                    ca_file=expired[1]),
+        ]  # fmt: skip
+        for name, (answer, _) in SAID.items():
+            upstream = stack.enter_context(contextlib.closing(Echo()))
+            upstream.answer = answer
+            channels.append(channel(name, CHAT, upstream.url, {name: "up"}))
+        for name in ("changing", "echoing", "breaking"):
+            channels.append(channel(name, CHAT, changing.url, {name: "up"}))
+        models = [one["name"] for one in channels]
+        yield launch(document(models, channels), {"server.workers": 1})
+
+
+def call(gateway, model, prompt="Say something.", **more):
+    body = ask(CHAT, model, prompt, **more)
+    answer = exchange(gateway.port, "POST", PATHS[CHAT], credentials(CHAT), body)
+    return answer, gateway.record(answer.call_id)
+
+
+def lines_about(gateway, name):
+    """The log's lines that say that a channel fails."""
+    return [
+        line["message"]
+        for line in map(json.loads, gateway.log().splitlines())
+        if line.get("message", "").startswith(f"channel fails: channel={name} ")
+    ]
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_an_attempt_has_the_vendors_words(gateway, name):
+    status, error, detail = SAID[name][1]
+    answer, record = call(gateway, name)
+    [attempt] = record["attempts"]
+    assert attempt.pop("ms") >= 0
+    assert attempt == {"channel": name, "status": status, "error": error, "detail": detail}
+    [line] = lines_about(gateway, name)
+    quoted = json.dumps(detail)
+    assert line == (
+        f"channel fails: channel={name} model={name} upstream_model=up upstream_status={status}"
+        f" error={error} request_id={answer.call_id} detail={quoted}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        ("nowhere", "connect", "Could not resolve host: ***"),
+        ("closed", "connect", "Connection refused: Failed to connect to ***"),
+        ("expired", "tls", "certificate has expired"),
+    ],
+)
+def test_an_attempt_says_how_the_vendor_could_not_be_reached(gateway, name, error, words):
+    _, record = call(gateway, name)
+    [attempt] = record["attempts"]
+    assert (attempt["status"], attempt["error"]) == (None, error)
+    assert words in attempt["detail"]
+    [line] = lines_about(gateway, name)
+    assert words in line
+
+
+def test_an_accepted_answer_has_no_detail(gateway, changing):
+    changing.answer = GOOD
+    _, record = call(gateway, "changing")
+    assert [(one["error"], one["detail"]) for one in record["attempts"]] == [(None, None)]
+
+
+def test_a_stream_that_breaks_says_how(gateway, changing):
+    error = {"error": {"message": f"overloaded at {UPSTREAM_KEY}", "code": "overloaded_error"}}
+    changing.answer = events_of(CHUNK | {"choices": [{"index": 0, "delta": {"content": "a"}}]},
+                                error)  # fmt: skip
+    answer, record = call(gateway, "breaking", stream=True)
+    [attempt] = record["attempts"]
+    assert (record["outcome"], attempt["status"], attempt["error"]) == ("upstream_error", 200, None)
+    assert attempt["detail"] == "overloaded at *** (overloaded_error)"
+    assert UPSTREAM_KEY.encode() not in answer.body
+    [line] = lines_about(gateway, "breaking")  # what was asked is forgotten: no words are logged
+    assert line.endswith(f"error=upstream_overloaded request_id={answer.call_id}")
+
+
+def test_the_first_failure_after_a_success_is_logged_and_no_other(gateway, changing, monkeypatch):
+    changing.answer = GOOD
+    call(gateway, "changing")
+    before = len(lines_about(gateway, "changing"))
+    changing.answer = SAID["broken"][0]
+    for _ in range(3):
+        call(gateway, "changing")
+    assert len(lines_about(gateway, "changing")) == before + 1
+
+
+def test_the_log_does_not_repeat_what_a_vendor_repeats_of_a_prompt(gateway, changing):
+    words = f"Cannot answer 'seventeen zebras in zanzibar' with hunter2017 and {UPSTREAM_KEY}"
+    changing.answer = openai(500, words, "internal", "server_error")
+    _, record = call(gateway, "echoing", PROMPT)
+    assert "zebras" in record["attempts"][0]["detail"]  # operators may read it there
+    [line] = lines_about(gateway, "echoing")
+    assert "detail=\"Cannot answer '***' with *** and *** (internal)\"" in line
+    for secret in ("zebras", "hunter2017", UPSTREAM_KEY):
+        assert secret not in gateway.log()

@@ -1,0 +1,241 @@
+"""MariaDB away or against us while calls run: they are served, and booked when it is back."""
+
+import contextlib
+import threading
+import time
+from decimal import Decimal
+
+import pymysql
+import pytest
+
+from tests.support.client import Connection, wait_until
+from tests.support.dialects import CHAT, ask, check_refusal, credentials, path_of
+from tests.support.gateway import HOST
+from tests.support.load import (
+    GOOD_PROMPTS,
+    MODEL,
+    Load,
+    Manner,
+    balance,
+    catch_up_s,
+    check_books,
+    check_refused_in_all_dialects,
+    gateway_before,
+    names_in,
+    send,
+)
+from tests.support.upstream import ScriptedUpstream
+
+SHORT_S = 5
+# (length of each outage, time between two: what a lease covers was partly used up by the last one)
+OUTAGES = [(SHORT_S, 0.5), pytest.param(60, 20, marks=pytest.mark.long)]
+WARM_UP_S = 5
+AFTERWARDS_S = 1
+DISTURBED_S = 3
+CATCH_UP_WITHIN_S = 100  # ten times what is promised
+START_PATIENCE_S = 60  # a server that takes connections and says nothing holds up the start
+SERVED_WITHIN_S = 20
+IN_A_ROW = 20
+NEW_SECRET = "sk-test-never-used-before-0123456789"
+POOR_SECRET = "sk-test-of-the-poor-0123456789"
+POOR_CALLS_MAX = 200  # the money is used up long before
+MORE = {
+    "user": [{"name": "poor", "balance": "0.05"}],
+    "key": [
+        {"user": "owner", "name": "new", "group": "all", "secret": NEW_SECRET},
+        {"user": "poor", "name": "main", "group": "all", "secret": POOR_SECRET},
+    ],
+}
+STEADY = Manner(callers=8, prompts=GOOD_PROMPTS, rest_s=0.05, patience_s=30)
+
+
+class Node:
+    """A gateway of two workers on a MariaDB that may be broken, and its vendor's log."""
+
+    def __init__(self, database, url, vendor, folder):
+        self.database = database
+        self.url = url
+        self.vendor_log = folder / "vendor.log"
+        settings = {"server.workers": 2, "store.url": url}
+        self.gateway = gateway_before(vendor, folder / "node", settings, MORE)
+
+    def check(self, *loads):
+        assert "Traceback" not in self.gateway.log()
+        return check_books(self.gateway, names_in(self.vendor_log), loads)
+
+
+@pytest.fixture
+def node(breakable_mariadb, tmp_path):
+    with ScriptedUpstream(log_file=tmp_path / "vendor.log") as vendor:
+        # A user without the right to write into a read-only server.
+        url = breakable_mariadb.fresh_url(user="gateway")
+        node = Node(breakable_mariadb, url, vendor, tmp_path)
+        try:
+            yield node
+        finally:
+            node.gateway.close()
+
+
+@contextlib.contextmanager
+def broken(database, how):
+    """MariaDB is away, or does not write; it is back at the end."""
+    if how == "killed":
+        database.kill()
+    elif how == "frozen":
+        database.freeze()
+    else:
+        database.run("SET GLOBAL read_only = 1")
+    try:
+        yield
+    finally:
+        database.restore()
+
+
+def spend_until_refused(gateway, tag):
+    """Calls of a user with little money until one is refused: that answer."""
+    for number in range(POOR_CALLS_MAX):
+        with Connection(gateway.port) as connection:
+            send(connection, CHAT, f"call-{tag}-{number}", secret=POOR_SECRET)
+            answer = connection.read()
+        if answer.status != 200:
+            return answer
+    raise AssertionError("the money never ended")
+
+
+@pytest.mark.parametrize(("seconds", "between_s"), OUTAGES)
+def test_calls_are_served_while_mariadb_is_away_and_booked_when_it_is_back(
+    node, seconds, between_s
+):
+    gateway = node.gateway
+    gateway.start()
+    load = Load(gateway.port, "outage", STEADY)
+    for _ in range(4):  # so that the key is known, and something of the wallet is lent
+        gateway.call("POST", path_of(CHAT, MODEL), ask(CHAT, MODEL), credentials(CHAT, POOR_SECRET))
+    time.sleep(WARM_UP_S)
+    for how in ("killed", "frozen", "read-only"):
+        away_at = time.monotonic()
+        with broken(node.database, how):
+            time.sleep(0.3)
+            if how != "read-only":
+                check_refused_in_all_dialects(gateway.port, "E38", NEW_SECRET)
+            if how == "killed" or seconds > SHORT_S:  # a frozen server makes each call wait
+                # Nobody knows whether the rest of the money has been spent elsewhere.
+                check_refusal(spend_until_refused(gateway, how.replace("-", "")), CHAT, "E38")
+            time.sleep(max(0.0, away_at + seconds - time.monotonic()))
+            during = [seen for seen in list(load.seen) if seen.began_s >= away_at]
+        took_s = catch_up_s(node.url, {seen.name for seen in list(load.seen)}, CATCH_UP_WITHIN_S)
+        served = sum(seen.served for seen in during)
+        print(f"{how} for {seconds} s: {served} of {len(during)} calls served,", end=" ")
+        print(f"all in the books {took_s:.1f} s after it was back")
+        assert load.not_served() == [], how
+        assert served > seconds
+        time.sleep(between_s)
+    time.sleep(AFTERWARDS_S)
+    load.stop()
+    assert load.not_served() == []
+    check_refusal(spend_until_refused(gateway, "after"), CHAT, "E18")
+    assert gateway.log().count("the store is away") >= 3
+    node.check(load)
+    assert 0 <= balance(gateway, "poor") < Decimal("0.05")
+
+
+@pytest.mark.parametrize("how", ["killed", pytest.param("frozen", marks=pytest.mark.long)])
+def test_a_gateway_killed_in_an_outage_starts_without_its_database_and_loses_nothing(node, how):
+    gateway = node.gateway
+    gateway.start()
+    load = Load(gateway.port, "first", STEADY)
+    time.sleep(1)
+    with broken(node.database, how):
+        time.sleep(1)
+        gateway.kill()
+        load.stop()
+        gateway.launch()
+        assert wait_until(lambda: readiness(gateway) == 503, 10)
+        check_refused_in_all_dialects(gateway.port, "E38", patience_s=START_PATIENCE_S)
+        assert readiness(gateway) == 503
+        pids = set(gateway.pids())
+    assert wait_until(gateway.ready, 20)
+    assert set(gateway.pids()) == pids, "it was restarted"
+    print(f"{how}: all calls are served {all_served_s(gateway):.1f} s after it was back and ready")
+    again = Load(gateway.port, "again", STEADY)
+    time.sleep(1)
+    again.stop()
+    assert again.not_served() == []
+    records = node.check(load, again)
+    assert any(record["outcome"] == "gateway_lost" for record in records)
+
+
+def all_served_s(gateway):
+    """Seconds until every worker serves: a worker asks a store that was away once a second."""
+    began, in_a_row = time.monotonic(), 0
+    while in_a_row < IN_A_ROW:
+        status, _, _ = gateway.call("POST", path_of(CHAT, MODEL), ask(CHAT, MODEL), credentials())
+        assert status in (200, 503)
+        in_a_row = in_a_row + 1 if status == 200 else 0
+        assert time.monotonic() < began + SERVED_WITHIN_S
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+def readiness(gateway):
+    """The status of /readyz; None when nobody answers."""
+    with contextlib.suppress(OSError):
+        return gateway.call("GET", "/readyz", port=gateway.ops_port)[0]
+    return None
+
+
+def lock_the_other_way_round(node, rounds):
+    """Takes the rows that the writers take, last one first: somebody must be the victim."""
+    port, name = node.database.port, node.url.rpartition("/")[2]
+    with contextlib.closing(
+        pymysql.connect(host=HOST, port=port, user="root", database=name)
+    ) as connection:
+        cursor = connection.cursor()
+        for _ in rounds:
+            with contextlib.suppress(pymysql.err.OperationalError):
+                for table in ("usage_by_channel", "usage_by_key", "ledger", "wallets"):
+                    cursor.execute(f"SELECT * FROM {table} FOR UPDATE")
+                    time.sleep(0.02)
+            connection.rollback()
+
+
+def cut_connections(node, rounds):
+    """Ends connections of the gateway that are doing something: also in the middle of COMMIT."""
+    query = "SELECT id FROM information_schema.processlist WHERE user = %s AND command <> %s"
+    with contextlib.closing(
+        pymysql.connect(host=HOST, port=node.database.port, user="root")
+    ) as connection:
+        cursor = connection.cursor()
+        for _ in rounds:
+            cursor.execute(query, ("gateway", "Sleep"))
+            for (connection_id,) in cursor.fetchall():
+                with contextlib.suppress(pymysql.err.OperationalError):
+                    cursor.execute(f"KILL HARD CONNECTION {connection_id}")
+
+
+def test_books_stay_exact_while_somebody_disturbs_every_transaction(node):
+    gateway = node.gateway
+    gateway.start()
+    load = Load(gateway.port, "disturbed", STEADY)
+    time.sleep(1)
+    before = failures(node.database)
+    for disturb in (lock_the_other_way_round, cut_connections):
+        over = threading.Event()
+        rounds = iter(lambda over=over: over.wait(0.005), True)
+        thread = threading.Thread(target=disturb, args=(node, rounds))
+        thread.start()
+        time.sleep(DISTURBED_S)
+        over.set()
+        thread.join()
+    load.stop()
+    after = failures(node.database)
+    print(", ".join(f"{name}: {after[name] - before[name]}" for name in after))
+    assert all(after[name] > before[name] for name in after)
+    assert load.not_served() == []
+    node.check(load)
+
+
+def failures(database):
+    """How many deadlocks and cut connections there have been."""
+    query = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_deadlocks', 'Aborted_clients')"
+    return {name: int(count) for name, count in database.run(query)}

@@ -1,0 +1,200 @@
+"""Processes that share a wallet: not one call more than there is money for, and not one less."""
+
+import collections
+import contextlib
+import threading
+import time
+from decimal import Decimal
+
+import pytest
+
+from store.db.database import discard, execute, open_database, snapshot_read
+from store.money import wallet
+from tests.support.client import Connection, wait_until
+from tests.support.dialects import ALL, CHAT, check_refusal
+from tests.support.gateway import Gateway
+from tests.support.load import MODEL, NAME, channels_of, check_record, names_in, send
+from tests.support.upstream import ScriptedUpstream
+
+CALLS, PAID = 200, 100
+PRICE = {"input": "0", "output": "0", "call": "0.01"}
+MONEY = "1.00"
+SLOW = "[[demo first_ms=200]]"
+VERY_SLOW = "[[demo first_ms=3500]]"
+POLL_S = 0.005
+PATIENCE_S = 30
+USERS, SHORT_CALLS, CALLERS = 50, 1000, 10
+AT_REST_WITHIN_S = SHOWN_WITHIN_S = 2
+
+
+def user_document(vendor, users, money, price):
+    """Users with a key each, whose secrets are `secret_of`; one model."""
+    return {
+        "model": [{"name": MODEL, "price": price}],
+        "group": [{"name": "all"}],
+        "channel": channels_of(vendor),
+        "user": [{"name": user, "balance": money} for user in users],
+        "key": [
+            {"user": user, "name": "main", "group": "all", "secret": secret_of(user)}
+            for user in users
+        ],
+    }
+
+
+def secret_of(user):
+    return f"sk-test-of-{user}-0123456789"
+
+
+class Lowest:
+    """The lowest balance that is ever in the store, watched by a thread of its own."""
+
+    def __init__(self, url):
+        self.balance = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, args=(url,), daemon=True)
+        self._thread.start()
+
+    def _watch(self, url):
+        db = open_database(url)
+        query = 'SELECT MIN("balance") FROM "wallets"'
+        while not self._over.wait(POLL_S):
+            ((balance,),) = snapshot_read(db, lambda: execute(db, query).fetchall())
+            self.balance = balance if self.balance is None else min(self.balance, balance)
+        discard(db)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()
+
+
+@pytest.fixture
+def vendor(tmp_path):
+    with ScriptedUpstream(log_file=tmp_path / "vendor.log") as upstream:
+        yield upstream
+
+
+@pytest.fixture
+def two_nodes(mariadb, vendor, tmp_path):
+    settings = {"log.level": "info", "store.url": mariadb.fresh_url()}
+    first = Gateway(tmp_path / "node", settings)
+    second = first.sibling("second")
+    with contextlib.ExitStack() as stack:
+        for gateway in (first, second):
+            stack.callback(gateway.close)
+        yield first, second
+
+
+@pytest.fixture
+def two_workers(vendor, tmp_path):
+    folder = tmp_path / "node"
+    url = f"sqlite:///{folder}/sluice.db"
+    gateway = Gateway(folder, {"server.workers": 2, "log.level": "info", "store.url": url})
+    yield gateway
+    gateway.close()
+
+
+def spend_all(gateways, shares, vendor, log_path):
+    """200 calls at once on a wallet for 100; `shares`: how many of ten calls each gateway gets."""
+    first = gateways[0]
+    first.apply(user_document(vendor, ["owner"], MONEY, PRICE))
+    for gateway in gateways:
+        gateway.start()
+    turns = [gateway for gateway, share in zip(gateways, shares, strict=True) for _ in range(share)]
+    with Lowest(first.settings["store.url"]) as lowest:
+        answers, took_s = call_at_once([turns[n % len(turns)].port for n in range(CALLS)])
+        wait_until(lambda: len(first.usage()) >= CALLS, 20, step_s=0.3)
+    paid = [answer for _, answer in answers if answer.status == 200]
+    print(f"{len(paid)} of {len(answers)} calls were served, in {took_s:.1f} s")
+    for family, answer in answers:
+        if answer.status != 200:
+            check_refusal(answer, family, "E18")
+    assert (len(paid), len(names_in(log_path))) == (PAID, PAID)
+    assert all(answer.whole for answer in paid)
+    assert lowest.balance == 0, "the wallet's lowest balance"
+    check_spent(first, first.usage())
+
+
+def call_at_once(ports):
+    """One call a port, all of them sent before any is answered: [(family, answer)], seconds."""
+    with contextlib.ExitStack() as stack:
+        calls = [
+            (ALL[n % len(ALL)], stack.enter_context(Connection(port, patience_s=PATIENCE_S)))
+            for n, port in enumerate(ports)
+        ]
+        began = time.monotonic()
+        for number, (family, connection) in enumerate(calls):
+            stream = number // len(ALL) % 2 == 0
+            send(connection, family, f"call-shared-{number}", SLOW, stream, secret_of("owner"))
+        answers = [(family, connection.read()) for family, connection in calls]
+        return answers, time.monotonic() - began
+
+
+def check_spent(gateway, records):
+    names = [record["client_request_id"] for record in records]
+    assert len(names) == len(set(names)) == CALLS and all(map(NAME.fullmatch, names))
+    for record in records:
+        check_record(record)
+    codes = collections.Counter(record["error_code"] for record in records)
+    assert codes == {None: PAID, "insufficient_quota": CALLS - PAID}
+    assert sum(Decimal(record["cost"]) for record in records) == Decimal(MONEY)
+    gateway.run("usage", "verify")
+    gateway.run("books", "verify")
+
+
+@pytest.mark.parametrize("shares", [(5, 5), (1, 9)])
+def test_two_nodes_spend_the_last_coins_exactly(two_nodes, shares, vendor, tmp_path):
+    spend_all(two_nodes, shares, vendor, tmp_path / "vendor.log")
+
+
+def test_two_workers_spend_the_last_coins_exactly(two_workers, vendor, tmp_path):
+    spend_all([two_workers], [10], vendor, tmp_path / "vendor.log")
+
+
+def test_what_running_calls_hold_is_shown_and_nothing_is_held_at_rest(two_workers, vendor):
+    users = [f"user{number}" for number in range(USERS)]
+    two_workers.apply(user_document(vendor, users, "10", {"input": "3", "output": "15"}))
+    two_workers.start()
+    db = open_database(two_workers.settings["store.url"])
+
+    def held():
+        return sum(wallet.show(db, user).held_nanos for user in users)
+
+    with contextlib.closing(db), Connection(two_workers.port) as slow:
+        send(slow, CHAT, "call-slow-0", VERY_SLOW, secret=secret_of(users[0]))
+        assert wait_until(held, SHOWN_WITHIN_S), "a running call holds nothing"
+        statuses = call_in_turn(two_workers.port, users)
+        assert slow.read().status == 200
+        ended = time.monotonic()
+        assert statuses == [200] * SHORT_CALLS
+        while amount := held():
+            assert time.monotonic() < ended + AT_REST_WITHIN_S, f"{amount} nanos are held at rest"
+            time.sleep(0.05)
+        print(f"nothing was held {time.monotonic() - ended:.2f} s after the last call")
+    assert wait_until(lambda: len(two_workers.usage()) == SHORT_CALLS + 1, 20, step_s=0.3)
+    two_workers.run("books", "verify")
+
+
+def call_in_turn(port, users):
+    """Short calls of all users by some callers at once; their statuses."""
+    numbers, statuses, taking = iter(range(SHORT_CALLS)), [], threading.Lock()
+
+    def call_on():
+        while True:
+            with taking:
+                number = next(numbers, None)
+            if number is None:
+                return
+            family, secret = ALL[number % len(ALL)], secret_of(users[number % len(users)])
+            with Connection(port) as connection:
+                send(connection, family, f"call-short-{number}", secret=secret)
+                statuses.append(connection.read().status)
+
+    callers = [threading.Thread(target=call_on) for _ in range(CALLERS)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    return statuses

@@ -1,0 +1,451 @@
+"""What an upstream has stored of responses: passed to the one channel that can know it.
+
+Where several can, who made it is known: test_stored_accounts.
+"""
+
+import hashlib
+import json
+from decimal import Decimal
+
+import pytest
+
+from tests.support.client import Connection, exchange
+from tests.support.dialects import (
+    CHAT,
+    REFUSALS,
+    RESPONSES,
+    ask,
+    check_ids,
+    check_refusal,
+    check_stream_failure,
+    check_whole_stream,
+    credentials,
+    text_of,
+)
+from tests.support.documents import CREDIT, PRICE, UPSTREAM_KEY, channel, document
+from tests.support.upstream import RawUpstream
+
+PATH = "/v1/responses"
+COUNT, COMPACT = PATH + "/input_tokens", PATH + "/compact"
+MODEL, MAPPED = "stored-model", "stored-mapped"
+# key of each group: how many native responses channels the group has
+SECRETS = {
+    "one": "sk-test-of-one-channel-0123456789",
+    "two": "sk-test-of-two-channels-123456789",
+    "none": "sk-test-of-no-channel-0123456789",
+    "raw": "sk-test-of-raw-channel-0123456789",
+    "refusing": "sk-test-of-refusing-one-123456789",
+    "failing": "sk-test-of-failing-one-0123456789",
+}
+GROUP = "one"
+UNKNOWN = "resp_0000000000000000000000000000"
+STORED_ENDPOINTS = [
+    # method, what follows the id, endpoint of the record
+    ("GET", "", "/v1/responses/{id}"),
+    ("DELETE", "", "/v1/responses/{id}"),
+    ("POST", "/cancel", "/v1/responses/{id}/cancel"),
+    ("GET", "/input_items", "/v1/responses/{id}/input_items"),
+]
+
+
+@pytest.fixture(scope="module")
+def raw():
+    with RawUpstream() as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="module")
+def refusing():
+    """One that takes no key, also when the gateway itself asks whether it is about the key."""
+    body = b'{"error":{"message":"bad key","type":"invalid_request_error"}}'
+    with RawUpstream(reply_of(401, body)) as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="module")
+def gateway(launch, vendor, raw, refusing):
+    models = {MODEL: "demo-small", MAPPED: "demo-large"}
+    channels = [
+        channel("native", RESPONSES, vendor.url, models, groups=["one"]),
+        channel("chat-beside", CHAT, vendor.url, models, groups=["one", "two", "none"]),
+        channel("native-a", RESPONSES, vendor.url, models, groups=["two"]),
+        channel("native-b", RESPONSES, vendor.url, models, groups=["two"]),
+        channel("off", RESPONSES, vendor.url, models, groups=["one", "none"], enabled=False),
+        channel("raw", RESPONSES, raw.url, models, groups=["raw"]),
+        # Channels that would be left alone after what tests make of them.
+        channel("refusing", RESPONSES, refusing.url, models, groups=["refusing"]),
+        channel("failing", RESPONSES, raw.url, models, groups=["failing"]),
+    ]
+    content = document([*models], channels)
+    content["group"] = [{"name": name} for name in SECRETS]
+    content["user"] = [{"name": "owner", "balance": CREDIT}]
+    content["key"] = [
+        {"user": "owner", "name": name, "group": name, "secret": secret}
+        for name, secret in SECRETS.items()
+    ]
+    settings = {"upstream.first_byte_timeout_s": 5, "upstream.idle_timeout_s": 5}
+    # Ids made without the gateway; test_stored_owners has what is refused otherwise.
+    return launch(content, {**settings, "routing.unknown_responses": "pass"})
+
+
+def call(gateway, method, path, body=None, group=GROUP, **headers):
+    sent = {**credentials(RESPONSES, SECRETS[group]), **headers}
+    return exchange(gateway.port, method, path, sent, body)
+
+
+def create(gateway, **more):
+    """The id of a response that the vendor has stored."""
+    answer = call(gateway, "POST", PATH, ask(RESPONSES, MODEL, "Keep this.", store=True, **more))
+    assert answer.status == 200, answer.body
+    return answer.json["id"]
+
+
+def check_free_record(gateway, answer, endpoint, outcome="ok", status=200):
+    record = gateway.record(answer.call_id)
+    assert (record["endpoint"], record["outcome"]) == (endpoint, outcome)
+    assert (record["status"], record["family"], record["model"]) == (status, RESPONSES, None)
+    assert (record["cost"], record["charges"], record["billed_to"]) == ("0", [], None)
+    assert (record["usage_source"], record["prices"]) == ("none", None)
+    return record
+
+
+# ---- by id ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("method", "rest", "endpoint"), STORED_ENDPOINTS)
+@pytest.mark.parametrize(
+    "query", ["", "?include=message.output_text.logprobs&x=%2F..%2F&beta=true"]
+)
+def test_stored_things_pass_with_the_query_byte_for_byte(
+    gateway, vendor, method, rest, endpoint, query
+):
+    background = rest == "/cancel"  # only such a response can be cancelled
+    name = stored_by(vendor, background)
+    if rest == "/input_items" and query:
+        query = "?limit=1&order=asc&x=%2F..%2F"
+    vendor.reset()
+    path = f"{PATH}/{name}{rest}{query}"
+    answer = call(gateway, method, path)
+    (entry,) = vendor.log()
+    assert (entry["method"], entry["path"]) == (method, path)
+    assert entry["body"] == "" and entry["headers"]["authorization"] == f"Bearer {UPSTREAM_KEY}"
+    check_ids(answer)
+    if method == "DELETE":
+        assert answer.json == {"id": name, "object": "response", "deleted": True}
+    else:
+        direct = exchange(vendor.port, method, path, credentials(RESPONSES, UPSTREAM_KEY))
+        digests = {hashlib.sha256(a.body).hexdigest() for a in (answer, direct)}
+        assert answer.status == 200 and len(digests) == 1
+    record = check_free_record(gateway, answer, endpoint)
+    assert [attempt["channel"] for attempt in record["attempts"]] == ["native"]
+    assert record["channel"] == "native" and record["stream"] is False
+
+
+def stored_by(vendor, background=False):
+    """The id of a response that was made without the gateway."""
+    body = ask(RESPONSES, "demo-small", "Keep this.", store=True, background=background)
+    answer = exchange(vendor.port, "POST", PATH, credentials(RESPONSES, UPSTREAM_KEY), body)
+    return answer.json["id"]
+
+
+def test_a_response_made_here_can_be_read_continued_and_deleted(gateway):
+    name = create(gateway)
+    read = call(gateway, "GET", f"{PATH}/{name}")
+    assert read.json["id"] == name and read.json["status"] == "completed"
+    items = call(gateway, "GET", f"{PATH}/{name}/input_items")
+    assert items.json["data"][0]["content"][0]["text"] == "Keep this."
+    more = call(gateway, "POST", PATH, ask(RESPONSES, MODEL, "And?", previous_response_id=name))
+    assert more.status == 200 and more.json["previous_response_id"] == name
+    assert Decimal(gateway.record(more.call_id)["cost"]) > 0
+    assert call(gateway, "DELETE", f"{PATH}/{name}").json["deleted"] is True
+    gone = call(gateway, "GET", f"{PATH}/{name}")
+    check_refusal(gone, RESPONSES, "E35")
+
+
+@pytest.mark.parametrize(("method", "rest", "endpoint"), STORED_ENDPOINTS)
+@pytest.mark.parametrize("group", ["two", "none"])
+def test_without_exactly_one_channel_what_was_made_elsewhere_is_not_known(
+    gateway, vendor, method, rest, endpoint, group
+):
+    name = stored_by(vendor)
+    vendor.reset()
+    answer = call(gateway, method, f"{PATH}/{name}{rest}", group=group)
+    message = check_refusal(answer, RESPONSES, "E35")
+    assert name in message
+    record = check_free_record(gateway, answer, endpoint, "refused", 404)
+    assert record["error_code"] == "not_found" and record["attempts"] == []
+    assert vendor.log() == []
+
+
+@pytest.mark.parametrize(("method", "rest", "endpoint"), STORED_ENDPOINTS)
+def test_an_id_that_the_upstream_does_not_know(gateway, method, rest, endpoint):
+    answer = call(gateway, method, f"{PATH}/{UNKNOWN}{rest}")
+    message = check_refusal(answer, RESPONSES, "E35")
+    assert UNKNOWN in message
+    record = check_free_record(gateway, answer, endpoint, "upstream_error", 404)
+    assert record["error_code"] == "not_found"
+    assert [attempt["status"] for attempt in record["attempts"]] == [404]
+
+
+ODD_IDS = [
+    "..", ".", "...", "%2e%2e", "%2E%2E", ".%2e", "..;", "..%2f..%2fmodels", "%2e%2e%2fmodels",
+    "resp_1%2F..%2F..%2Fmodels", "resp_1%3Fx", "resp_1%23", "resp_1;x=1", "resp+1",
+    "resp_1%20", "resp_1%00", "resp_1%0d%0aX-A:%20b", "resp_%C3%A9", "resp_1*", "resp_1@evil.test",
+    "resp_1:80", "\\..\\", "resp_1\\", "~", "$x", "{id}", "resp_1,resp_2", "%", "%zz", "'",
+    "a" * 300, "%72esp_1", "resp_1|x", "resp_1^", "[x]", "(x)", "!", "=", "&", "resp_1%252F..",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rest", ["", "/input_items"])
+@pytest.mark.parametrize("name", ODD_IDS)
+def test_odd_ids_reach_no_upstream(gateway, vendor, name, rest):
+    vendor.reset()
+    answer = call(gateway, "GET", f"{PATH}/{name}{rest}")
+    message = check_refusal(answer, RESPONSES, "E35")
+    assert len(message) < 200
+    record = check_free_record(gateway, answer, f"{PATH}/{{id}}{rest}", "refused", 404)
+    assert record["attempts"] == [] and vendor.log() == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["//", "/", "/x/", "/x/y", "/x/cancel/", "/x//cancel", "/x/cancel/cancel", "/../models",
+     "/x/../../models", "/x/input_items/..", "/x/Cancel", "/x/%63ancel"],
+)  # fmt: skip
+def test_paths_beside_an_id_are_unknown(gateway, vendor, path):
+    vendor.reset()
+    answer = call(gateway, "GET", PATH + path)
+    check_refusal(answer, RESPONSES, "E31")
+    assert vendor.log() == [] and answer.call_id not in gateway.tail
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("POST", "/resp_1", "GET, DELETE"),
+        ("PUT", "/resp_1", "GET, DELETE"),
+        ("HEAD", "/resp_1", "GET, DELETE"),
+        ("GET", "/resp_1/cancel", "POST"),
+        ("DELETE", "/resp_1/cancel", "POST"),
+        ("POST", "/resp_1/input_items", "GET"),
+        ("DELETE", "/resp_1/input_items", "GET"),
+        ("GET", "/input_tokens", "POST"),
+        ("GET", "/compact", "POST"),
+        ("DELETE", "/compact", "POST"),
+        ("GET", "", "POST"),
+        ("DELETE", "", "POST"),
+        ("PATCH", "", "POST"),
+    ],
+)
+def test_wrong_methods(gateway, vendor, method, path, allowed):
+    vendor.reset()
+    answer = call(gateway, method, PATH + path)
+    if method == "HEAD":
+        assert (answer.status, answer.headers["allow"]) == (405, allowed)
+    else:
+        check_refusal(answer, RESPONSES, "E33", allow=allowed)
+    assert vendor.log() == [] and answer.call_id not in gateway.tail
+
+
+@pytest.mark.parametrize("upgrade", ["websocket", "WebSocket", "h2c, websocket"])
+def test_a_websocket_is_told_that_there_is_none(gateway, vendor, upgrade):
+    vendor.reset()
+    answer = call(gateway, "GET", PATH, Connection="Upgrade", Upgrade=upgrade)
+    assert answer.status == 426 and answer.whole
+    check_ids(answer)
+    error = answer.json["error"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", "upgrade_not_supported")
+    assert vendor.log() == [] and answer.call_id not in gateway.tail
+    answer = call(gateway, "GET", PATH, Connection="Upgrade", Upgrade="h2c")
+    check_refusal(answer, RESPONSES, "E33")
+
+
+def test_a_key_is_asked_for(gateway):
+    for headers, number in ((None, "E01"), ({"Authorization": "Bearer sk-none"}, "E03")):
+        answer = exchange(gateway.port, "GET", f"{PATH}/{UNKNOWN}", headers)
+        check_refusal(answer, RESPONSES, number)
+        assert answer.call_id not in gateway.tail
+
+
+# ---- what upstreams answer -----------------------------------------------------------------------
+
+
+def asked(gateway, raw, method, path, reply, group="raw"):
+    """The gateway's answer when the raw upstream gives this reply; the request that reached it."""
+    with Connection(gateway.port) as connection:
+        connection.request(method, path, credentials(RESPONSES, SECRETS[group]))
+        peer = raw.accept()
+        peer.send(reply)
+        peer.close()
+        return connection.read(method), peer.request
+
+
+def reply_of(status, body, kind=b"application/json"):
+    head = b"HTTP/1.1 %d X\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
+    return head % (status, kind, len(body)) + body
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "number"),
+    [
+        (404, b'{"error":{"message":"nope","type":"invalid_request_error"}}', "E35"),
+        (404, b"<html>", "E35"),
+        (400, b'{"error":{"message":"bad include","type":"invalid_request_error"}}', "E22"),
+        (429, b'{"error":{"message":"slow","type":"rate_limit_error"}}', "E25"),
+        (500, b"", "E26"),
+        (503, b"", "E27"),
+        (200, b"", "E30"),
+        (200, b"<html>", "E30"),
+        (200, b"[]", "E30"),
+        (302, b"", "E30"),
+    ],
+)
+def test_errors_of_the_upstream(gateway, raw, status, body, number):
+    group = "failing" if status in (429, 500, 503) else "raw"
+    reply = reply_of(status, body)
+    answer, request = asked(gateway, raw, "GET", f"{PATH}/resp_1", reply, group)
+    assert request.startswith(b"GET /v1/responses/resp_1 HTTP/1.1\r\n")
+    check_refusal(answer, RESPONSES, number)
+    record = check_free_record(
+        gateway, answer, "/v1/responses/{id}", "upstream_error", answer.status
+    )
+    assert record["error_code"] == REFUSALS[number].code
+
+
+def test_an_upstream_that_refuses_the_key(gateway):
+    answer = call(gateway, "GET", f"{PATH}/resp_1", group="refusing")
+    check_refusal(answer, RESPONSES, "E24")
+    record = check_free_record(
+        gateway, answer, "/v1/responses/{id}", "upstream_error", answer.status
+    )
+    assert record["error_code"] == REFUSALS["E24"].code
+
+
+def test_any_object_passes_byte_for_byte(gateway, raw):
+    body = (
+        b' {"id":"resp_1","status":"failed", "error":{"code":"x"},"model":"demo-large","n":1e999}\n'
+    )
+    answer, _ = asked(gateway, raw, "GET", f"{PATH}/resp_1?a=b", reply_of(200, body))
+    assert answer.status == 200 and answer.body == body
+    check_free_record(gateway, answer, "/v1/responses/{id}")
+
+
+def test_a_client_that_sends_a_body_with_its_get(gateway, raw):
+    with Connection(gateway.port) as connection:
+        headers = credentials(RESPONSES, SECRETS["raw"])
+        connection.request("POST", f"{PATH}/resp_1/cancel", headers, b'{"a":1}')
+        peer = raw.accept()
+        assert peer.request.endswith(b"\r\n\r\n") and b"content-length: 0" in peer.request.lower()
+        peer.send(reply_of(200, b'{"id":"resp_1"}'))
+        peer.close()
+        assert connection.read().json == {"id": "resp_1"}
+
+
+def test_a_stored_stream_is_relayed_and_free(gateway, raw, vendor):
+    events = exchange(
+        vendor.port, "POST", PATH, credentials(RESPONSES), ask(RESPONSES, "demo-small", stream=True)
+    ).body
+    path = f"{PATH}/resp_1?stream=true&starting_after=3"
+    answer, request = asked(gateway, raw, "GET", path, reply_of(200, events, b"text/event-stream"))
+    assert request.startswith(b"GET " + path.encode() + b" HTTP/1.1")
+    check_whole_stream(answer)
+    assert answer.body == events
+    record = gateway.record(answer.call_id)
+    assert (record["cost"], record["outcome"], record["stream"]) == ("0", "ok", True)
+    cut = events[: len(events) // 2]
+    answer, _ = asked(gateway, raw, "GET", path, reply_of(200, cut, b"text/event-stream"))
+    check_stream_failure(answer, RESPONSES, "E26")
+    record = gateway.record(answer.call_id)
+    assert (record["cost"], record["outcome"]) == ("0", "upstream_truncated")
+
+
+# ---- what continues something stored -------------------------------------------------------------
+
+CONTINUED = [
+    ("previous_response_id", {"previous_response_id": UNKNOWN}),
+    ("conversation", {"conversation": "conv_0000000000000000"}),
+    ("conversation", {"conversation": {"id": "conv_0000000000000000"}}),
+]
+
+
+@pytest.mark.parametrize("path", [PATH, COUNT, COMPACT])
+@pytest.mark.parametrize(("param", "more"), CONTINUED)
+def test_ids_are_sent_on_to_the_one_channel(gateway, vendor, path, param, more):
+    vendor.reset()
+    body = {"model": MAPPED, "input": "x", **more}
+    data = json.dumps(body, indent=1).encode()
+    answer = call(gateway, "POST", path, data)
+    (entry,) = vendor.log()
+    assert entry["path"] == path
+    assert entry["body"].encode() == data.replace(MAPPED.encode(), b"demo-large")
+    assert answer.status in (200, 400, 404)
+    record = gateway.record(answer.call_id)
+    assert [attempt["channel"] for attempt in record["attempts"]] == ["native"]
+
+
+@pytest.mark.parametrize("path", [PATH, COUNT, COMPACT])
+@pytest.mark.parametrize(("param", "more"), CONTINUED)
+def test_ids_are_not_known_where_two_channels_may_have_made_them(
+    gateway, vendor, path, param, more
+):
+    vendor.reset()
+    answer = call(gateway, "POST", path, {"model": MODEL, "input": "x", **more}, group="two")
+    check_refusal(answer, RESPONSES, "E35")
+    assert answer.json["error"]["param"] == param
+    record = gateway.record(answer.call_id)
+    assert (record["outcome"], record["cost"], record["attempts"]) == ("refused", "0", [])
+    assert vendor.log() == []
+
+
+def test_what_stands_alone_needs_no_single_channel(gateway):
+    for more in ({}, {"previous_response_id": None}, {"conversation": None}):
+        answer = call(gateway, "POST", PATH, ask(RESPONSES, MODEL, **more), group="two")
+        assert answer.status == 200 and text_of(RESPONSES, answer.body)
+    for more in ({"previous_response_id": 7}, {"conversation": []}, {"conversation": {"id": 1}}):
+        answer = call(gateway, "POST", PATH, ask(RESPONSES, MODEL, **more))
+        check_refusal(answer, RESPONSES, "E12")
+
+
+# ---- counts and compaction -----------------------------------------------------------------------
+
+
+def test_a_count_passes_byte_for_byte_and_is_free(gateway, vendor):
+    vendor.reset()
+    data = json.dumps({"model": MAPPED, "input": "How long is this?", "tools": []}).encode()
+    answer = call(gateway, "POST", COUNT, data)
+    assert answer.status == 200, answer.body
+    assert set(answer.json) == {"object", "input_tokens"} and answer.json["input_tokens"] > 0
+    (entry,) = vendor.log()
+    assert entry["path"] == COUNT
+    assert entry["body"].encode() == data.replace(MAPPED.encode(), b"demo-large")
+    record = gateway.record(answer.call_id)
+    assert (record["endpoint"], record["cost"], record["outcome"]) == (COUNT, "0", "ok")
+    assert (record["charges"], record["model"], record["stream"]) == ([], MAPPED, False)
+
+
+def test_a_compaction_is_billed(gateway):
+    answer = call(gateway, "POST", COMPACT, {"model": MAPPED, "input": "word " * 200})
+    assert answer.status == 200 and answer.json["object"] == "response.compaction"
+    usage = answer.json["usage"]
+    record = gateway.record(answer.call_id)
+    assert (record["endpoint"], record["model"], record["outcome"]) == (COMPACT, MAPPED, "ok")
+    price_in, price_out = Decimal(PRICE["input"]), Decimal(PRICE["output"])
+    cost = (usage["input_tokens"] * price_in + usage["output_tokens"] * price_out) / 10**6
+    assert usage["input_tokens"] > 0 and Decimal(record["cost"]) == cost > 0
+
+
+@pytest.mark.parametrize("path", [COUNT, COMPACT])
+def test_counts_and_compactions_are_checked_as_a_call_is(gateway, path):
+    for body, number in (
+        (b"{", "E11"),
+        ({"input": "x"}, "E10"),
+        ({"model": "none-such", "input": "x"}, "E08"),
+        ({"model": MODEL}, "E13"),
+        ({"model": MODEL, "input": 7}, "E12"),
+    ):
+        answer = call(gateway, "POST", path, body)
+        check_refusal(answer, RESPONSES, number)
+        assert gateway.record(answer.call_id)["endpoint"] == path
+    # Without a channel of the family there is nobody to ask.
+    answer = call(gateway, "POST", path, {"model": MODEL, "input": "x"}, group="none")
+    check_refusal(answer, RESPONSES, "E08")

@@ -1,0 +1,446 @@
+"""Who pays for a call: plans, wallets and limits of keys, as records, wallets and commands show it.
+
+Each test has people of its own. There is one worker, so that what is left to whom is known to the
+last digit; several workers are the matter of test_shared_quotas.
+"""
+
+import contextlib
+import datetime
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+import pytest
+
+from store.values.pricing import format_money, parse_money
+from tests.support.client import Connection, exchange
+from tests.support.coins import (
+    COIN,
+    FREE,
+    LONG_AGO,
+    WALLET,
+    WORDS,
+    base,
+    call,
+    charges_of,
+    check_free_refusal,
+    of_plan,
+    paid,
+    person,
+    subscription,
+)
+from tests.support.dialects import (
+    ALL,
+    CHAT,
+    GENERATE,
+    MESSAGES,
+    REFUSALS,
+    RESPONSES,
+    ask,
+    check_refusal,
+    credentials,
+    path_of,
+)
+from tests.support.wallets import Wallets, cost_of, joined, secret_of
+
+ACTS_WITHIN_S = 3  # 2 are promised
+CALLS_AT_ONCE = 8
+SETTINGS = {"server.workers": 1}
+TINY = "0.000001"  # less than any call in words costs
+
+# ---- people --------------------------------------------------------------------------------------
+
+# order: what each call of one coin is paid with when both have two and a half, what is left then
+ORDERS = {
+    "plan_first": ([[of_plan("plan_first")]] * 2 + [[of_plan("plan_first", "0.5"),
+                   ("wallet", "0.5")], [WALLET], [WALLET], "E18"], "0", "2.5"),
+    "wallet_first": ([[WALLET]] * 2 + [[("wallet", "0.5"), of_plan("wallet_first", "0.5")],
+                     [of_plan("wallet_first")], [of_plan("wallet_first")], "E18"], "0", "2.5"),
+    "plan_only": ([[of_plan("plan_only")]] * 2 + ["E19", "E19"], "2.5", "2"),
+    "wallet_only": ([[WALLET]] * 2 + ["E18", "E18"], "0.5", "0"),
+}  # fmt: skip
+SPLITS = [(family, stream) for family in ALL for stream in (False, True)]
+WINDOWS = ("day", "week", "month")
+# name: the message of the refusal
+MESSAGES_OF_E19 = {
+    **{f"plan-{w}": f"The subscription quota is used up until {{{w}}}." for w in WINDOWS},
+    **{f"limit-{w}": f"The spend limit of this API key is used up until {{{w}}}." for w in WINDOWS},
+    "limit-never": "The spend limit of this API key is used up.",
+    "no-plan": "No subscription of this user is in force.",
+}
+
+
+def split_name(family, stream):
+    return f"split-{family}-{'stream' if stream else 'plain'}".replace("_", "-")
+
+
+def people():
+    """Everybody of the tests below who is there from the beginning."""
+    made = [person(f"of-{order}", "2.5", order, {order: {"quota": "2.5"}}) for order in ORDERS]
+    made += [
+        person(name, "10", plans={name: {"quota": TINY}})
+        for name in (split_name(*s) for s in SPLITS)
+    ]
+    made += [
+        person(f"plan-{w}", "10", "plan_only", {f"half-{w}": {"quota": "0.5", "window": w}})
+        for w in WINDOWS
+    ]
+    made += [person(f"limit-{w}", "10", limit="0.5", limit_window=w) for w in (*WINDOWS, "never")]
+    made += [
+        person("no-plan", "10", "plan_only"),
+        person("two-plans", "1", plans={"later": {"quota": "1.5", "expires_at": IN_A_YEAR},
+                                        "sooner": {"quota": "1.5", "expires_at": TOMORROW}}),
+        person("three-payers", "10", plans={"part-1": {"quota": "0.4", "expires_at": TOMORROW},
+                                            "part-2": {"quota": "0.35"}}),
+        person("over", "10", plans={"over": {"starts_at": LONG_AGO, "expires_at": YESTERDAY}}),
+        person("not-yet", "10", plans={"not-yet": {"starts_at": TOMORROW}}),
+        person("over-only", "10", "plan_only",
+               {"over-only": {"starts_at": LONG_AGO, "expires_at": YESTERDAY}}),
+        person("limited", "10", plans={"small": {"quota": "1.5"}}, limit="2.5"),
+        person("two-keys", "10", limit="2"),
+        person("all-used", "0", "plan_only", {"used": {"quota": "0.5"}}, limit="0.5"),
+        person("removed", "10", plans={"removed": {}}, limit="5"),
+        person("narrow-limit", "10", limit="0.004"),
+        *(person(name, plans=case.plans, **case.fields) for name, case in CHANGES.items()),
+    ]  # fmt: skip
+    made.append({"key": [second_key("two-keys", limit="1"), second_key("limited")]})
+    return joined(*made)
+
+
+def second_key(user, **fields):
+    name = f"{user}-2"
+    return {"user": user, "name": name, "group": "all", "secret": secret_of(name), **fields}
+
+
+def in_days(days):
+    moment = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+YESTERDAY, TOMORROW, IN_A_YEAR = in_days(-1), in_days(1), in_days(365)
+
+
+class Change:
+    """A person, what is changed of it, and who pays for the calls before and after that."""
+
+    def __init__(self, before, after, document, *, plan=None, **fields):
+        self.before, self.after, self.document = before, after, document
+        self.plans = {} if plan is None else {plan[0]: plan[1]}
+        self.fields = {"balance": "10", **fields}
+
+
+def key_of(name, **fields):
+    return {"key": [{"user": name, "name": "main", **fields}]}
+
+
+def plan_of(name, **fields):
+    return {"plan": [{"name": name, **fields}]}
+
+
+PLAN_ONLY = {"order": "plan_only"}
+CHANGES = {
+    "plan-off": Change([[of_plan("off")]], [[WALLET]], plan_of("off", enabled=False),
+                       plan=("off", {"quota": "10"})),
+    "subscription-off": Change(
+        [[of_plan("ended")]], [[WALLET]],
+        {"subscription": [{"user": "subscription-off", "plan": "ended", "enabled": False}]},
+        plan=("ended", {"quota": "10"})),
+    "plan-on": Change([[WALLET]], [[of_plan("on")]], plan_of("on", enabled=True),
+                      plan=("on", {"offered": False})),
+    "subscription-on": Change(
+        [[WALLET]], [[of_plan("again")]],
+        {"subscription": [{"user": "subscription-on", "plan": "again", "enabled": True}]},
+        plan=("again", {"enabled": False})),
+    "subscribed": Change(
+        ["E19"], [[of_plan("begun")], "E19"],
+        subscription("subscribed", "begun", "1"), **PLAN_ONLY),
+    "quota-raised": Change([[of_plan("raised")], "E19"], [[of_plan("raised")], "E19"],
+                           plan_of("raised", quota="2"),
+                           plan=("raised", {"quota": "1"}), **PLAN_ONLY),
+    "quota-lowered": Change([[of_plan("lowered")]], [[of_plan("lowered")], "E19"],
+                            plan_of("lowered", quota="2"),
+                            plan=("lowered", {"quota": "10"}), **PLAN_ONLY),
+    "quota-below": Change([[of_plan("below")]] * 2, ["E19"], plan_of("below", quota="1"),
+                          plan=("below", {"quota": "10"}), **PLAN_ONLY),
+    "order-changed": Change([[of_plan("other")]], [[WALLET]],
+                            {"user": [{"name": "order-changed", "order": "wallet_first"}]},
+                            plan=("other", {"quota": "10"})),
+    "limit-set": Change([[WALLET]], [[WALLET], "E19"], key_of("limit-set", limit="1")),
+    "limit-raised": Change([[WALLET], "E19"], [[WALLET], "E19"],
+                           key_of("limit-raised", limit="2"), limit="1"),
+    "limit-lowered": Change([[WALLET]], [[WALLET], "E19"],
+                            key_of("limit-lowered", limit="2"), limit="10"),
+    "limit-removed": Change([[WALLET], "E19"], [[WALLET]] * 2,
+                            key_of("limit-removed", limit=None), limit="1"),
+    # What was spent in windows of another kind does not count in the new ones.
+    "limit-by-day": Change([[WALLET], "E19"], [[WALLET], "E19"],
+                           key_of("limit-by-day", limit_window="day"), limit="1"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def gateway(launch, vendor):
+    return launch(joined(base(vendor), people()), SETTINGS)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "mariadb"])
+def either(request, launch, vendor):
+    """The gateway, and another one with the other store."""
+    if request.param == "sqlite":
+        return request.getfixturevalue("gateway")
+    url = request.getfixturevalue("mariadb").fresh_url()
+    return launch(joined(base(vendor), people()), {**SETTINGS, "store.url": url})
+
+
+def spent(gateway):
+    """What the subscriptions have spent, by user and plan."""
+    listed = json.loads(gateway.run("subscription", "list", "--json"))
+    return {f"{one['user']}/{one['plan']}": one["spent"] for one in listed}
+
+
+def balance(gateway, name):
+    with contextlib.closing(Wallets(gateway)) as wallets:
+        return wallets.balance(name)
+
+
+def at_once(work, items):
+    """What the work gives for each item, when it is done for some of them beside each other."""
+    with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
+        return dict(zip(items, pool.map(work, items), strict=True))
+
+
+# ---- orders and splits ---------------------------------------------------------------------------
+
+
+def test_the_orders_of_spending_are_kept(either):
+    def pay(order):
+        return [paid(either, f"of-{order}") for _ in ORDERS[order][0]]
+
+    assert at_once(pay, ORDERS) == {order: case[0] for order, case in ORDERS.items()}
+    used = spent(either)
+    for order, (_, left, of_quota) in ORDERS.items():
+        assert balance(either, f"of-{order}") == left, order
+        assert used[f"of-{order}/{order}"] == of_quota
+
+
+@pytest.fixture(scope="module")
+def split(gateway):
+    """The records of calls that cost more than their plans have, and what the plans have spent."""
+
+    def record(case):
+        family, stream = case
+        answer = call(gateway, split_name(*case), family, WORDS, stream=stream)
+        assert answer.status == 200 and answer.whole
+        return gateway.record(answer.call_id)
+
+    return at_once(record, SPLITS), spent(gateway)
+
+
+@pytest.mark.parametrize("case", SPLITS, ids=lambda case: split_name(*case))
+def test_the_last_coins_of_a_plan_are_split_exactly(gateway, split, case):
+    records, used = split
+    record, name = records[case], split_name(*case)
+    assert Decimal(record["cost"]) == cost_of(record) > Decimal(TINY)
+    plans, wallets = charges_of(record)
+    assert plans == of_plan(name, TINY)
+    assert wallets == ("wallet", format_money(parse_money(record["cost"]) - parse_money(TINY)))
+    assert used[f"{name}/{name}"] == TINY
+    assert Decimal(balance(gateway, name)) == 10 - Decimal(wallets[1])
+
+
+def test_a_refund_gives_back_what_the_wallet_paid(gateway, split):
+    """The plan's part stays spent: it is no money that could be paid out."""
+    name, case = split_name(CHAT, True), (CHAT, True)
+    record = split[0][case]
+    before = Decimal(balance(gateway, name))
+    for _ in range(2):
+        gateway.run("wallet", "refund", "--call", record["id"])
+    given = Decimal(balance(gateway, name)) - before
+    assert given == Decimal(record["charges"][1]["amount"]) < Decimal(record["cost"])
+    assert spent(gateway)[f"{name}/{name}"] == TINY
+
+
+def test_what_ends_soonest_is_used_first(either):
+    expected = [
+        [of_plan("sooner")],
+        [of_plan("sooner", "0.5"), of_plan("later", "0.5")],
+        [of_plan("later")],
+        [WALLET],
+        "E18",
+    ]
+    assert [paid(either, "two-plans") for _ in expected] == expected
+    assert balance(either, "two-plans") == "0"
+
+
+def test_a_call_can_have_three_payers(either):
+    parts = [of_plan("part-1", "0.4"), of_plan("part-2", "0.35"), ("wallet", "0.25")]
+    assert paid(either, "three-payers") == parts
+    assert paid(either, "three-payers") == [WALLET]
+    assert balance(either, "three-payers") == "8.75"
+
+
+# ---- what is in force ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["over", "not-yet"])
+def test_a_subscription_pays_for_nothing_outside_of_its_time(gateway, name):
+    assert paid(gateway, name) == [WALLET]
+    assert spent(gateway)[f"{name}/{name}"] == "0"
+
+
+def test_a_subscription_that_is_over_is_none(gateway):
+    answer = call(gateway, "over-only")
+    assert check_refusal(answer, CHAT, "E19") == MESSAGES_OF_E19["no-plan"]
+
+
+def test_a_subscription_begins_and_ends_on_time(gateway):
+    """No change tells the gateway of it, so the moment of the call decides."""
+    now = datetime.datetime.now(datetime.UTC)
+    starts, ends = (now + datetime.timedelta(seconds=s) for s in (2, 3.5))
+    term = {"starts_at": starts.isoformat(), "expires_at": ends.isoformat()}
+    gateway.apply(person("short-term", "1000", plans={"short-term": {"quota": "1000", **term}}))
+    payers = []
+    while datetime.datetime.now(datetime.UTC) < ends + datetime.timedelta(seconds=0.3):
+        record = gateway.record(call(gateway, "short-term").call_id)
+        began = datetime.datetime.fromisoformat(record["started_at"])
+        in_force = starts.replace(microsecond=starts.microsecond // 1000 * 1000) <= began < ends
+        # Moments are kept to the millisecond.
+        if min(abs(began - starts), abs(began - ends)) > datetime.timedelta(milliseconds=2):
+            expected = of_plan("short-term") if in_force else WALLET
+            assert charges_of(record) == [expected], record
+            payers.append(expected)
+    assert payers[-1] == WALLET and of_plan("short-term") in payers
+
+
+# ---- changes while it runs -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def changed(either):
+    """Who paid for the calls of each person before and after it was changed."""
+    before = at_once(lambda name: [paid(either, name) for _ in CHANGES[name].before], CHANGES)
+    either.apply(joined(*(case.document for case in CHANGES.values())))
+    time.sleep(ACTS_WITHIN_S)
+    after = at_once(lambda name: [paid(either, name) for _ in CHANGES[name].after], CHANGES)
+    return before, after
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_acts_soon(changed, name):
+    before, after = changed
+    assert before[name] == CHANGES[name].before
+    assert after[name] == CHANGES[name].after
+
+
+def test_what_is_removed_while_its_call_runs_still_pays(gateway):
+    path, headers = path_of(CHAT, COIN, True), credentials(CHAT, secret_of("removed"))
+    body = ask(CHAT, COIN, "[[demo ms=100 chunks=30]]", stream=True)
+    with Connection(gateway.port) as connection:
+        connection.request("POST", path, headers, body)
+        answer = connection.read_head()
+        gateway.run("subscription", "remove", "removed/removed")
+        gateway.apply(key_of("removed", limit=None, enabled=False))
+        assert answer.call_id not in gateway.tail, "the call ended too early"
+        connection.read_body(answer)
+    assert charges_of(gateway.record(answer.call_id)) == [of_plan("removed")]
+    check_refusal(call(gateway, "removed"), CHAT, "E04")
+
+
+# ---- refusals ------------------------------------------------------------------------------------
+
+
+def next_days(record):
+    """The days on which the windows of a record's moment end."""
+    day = datetime.datetime.fromisoformat(record["started_at"]).date()
+    one = datetime.timedelta(1)
+    month = day
+    while month.month == day.month:
+        month += one
+    week = day + one
+    while week.strftime("%A") != "Monday":
+        week += one
+    return {"day": day + one, "week": week, "month": month}
+
+
+REFUSED = [(n, f, stream) for n in MESSAGES_OF_E19 for f in ALL for stream in (False, True)]
+
+
+@pytest.fixture(scope="module")
+def refused(gateway, vendor):
+    """The answers and records of calls for which nobody can pay; what the vendor was asked."""
+
+    def ask_for(case):
+        name, family, stream = case
+        answer = call(gateway, name, family, stream=stream, prompt=f"Refused: {name}")
+        return answer, gateway.record(answer.call_id)
+
+    played = at_once(ask_for, REFUSED)
+    return played, [entry["body"] for entry in vendor.log()]
+
+
+@pytest.mark.parametrize(("name", "family", "stream"), REFUSED)
+def test_what_is_used_up_is_refused_and_not_relayed(refused, name, family, stream):
+    played, relayed = refused
+    answer, record = played[name, family, stream]
+    message = check_refusal(answer, family, "E19")
+    check_free_refusal(record)
+    assert (record["error_code"], record["status"]) == (REFUSALS["E19"].code, answer.status)
+    assert record["error_message"] == message
+    assert message == MESSAGES_OF_E19[name].format(**next_days(record))
+    assert not any("Refused: " in body for body in relayed)
+
+
+COUNTING = {
+    RESPONSES: "/v1/responses/input_tokens",
+    MESSAGES: "/v1/messages/count_tokens",
+    GENERATE: f"/v1beta/models/{COIN}:countTokens",
+}
+
+
+@pytest.mark.parametrize("family", ALL)
+def test_what_costs_nothing_passes_when_everything_is_used_up(gateway, family):
+    assert paid(gateway, "all-used", family=family) == "E19"
+    assert paid(gateway, "all-used", family=family, model=FREE) == []
+    if family in COUNTING:
+        body = ask(family, COIN)
+        for bound in ("max_tokens", "max_output_tokens", "generationConfig"):
+            body.pop(bound, None)
+        headers = credentials(family, secret_of("all-used"))
+        answer = exchange(gateway.port, "POST", COUNTING[family], headers, body)
+        assert answer.status == 200, answer.body
+        assert charges_of(gateway.record(answer.call_id)) == []
+
+
+# ---- limits of keys ------------------------------------------------------------------------------
+
+
+def test_a_limit_counts_what_plan_and_wallet_pay(either):
+    split = [of_plan("small", "0.5"), ("wallet", "0.5")]
+    expected = [[of_plan("small")], split, "E19"]
+    assert [paid(either, "limited") for _ in expected] == expected
+    listed = {key["name"]: key for key in json.loads(either.run("key", "list", "--json"))
+              if key["user"] == "limited"}  # fmt: skip
+    assert (listed["main"]["spent"], listed["limited-2"]["spent"]) == ("2", None)
+    assert balance(either, "limited") == "9.5"
+    # Another key of the user has no limit.
+    assert paid(either, "limited-2") == [WALLET]
+
+
+def test_each_key_has_a_limit_of_its_own(either):
+    assert [paid(either, "two-keys-2") for _ in range(2)] == [[WALLET], "E19"]
+    assert [paid(either, "two-keys") for _ in range(3)] == [[WALLET], [WALLET], "E19"]
+
+
+def test_a_limit_lets_pass_what_is_worth_starting(gateway):
+    """It covers less than the bound of the call, as an almost empty wallet may."""
+    [(payer, amount)] = paid(gateway, "narrow-limit", model=WORDS)
+    assert payer == "wallet" and 0 < Decimal(amount) < Decimal("0.004")
+
+
+# ---- the books -----------------------------------------------------------------------------------
+
+
+def test_the_books_of_all_this_are_right(either):
+    either.run("usage", "verify")
+    either.run("books", "verify")

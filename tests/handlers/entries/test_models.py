@@ -1,0 +1,501 @@
+"""Lists of models: what a key may call, in the caller's shape."""
+
+import asyncio
+from ipaddress import ip_network
+from types import SimpleNamespace
+
+import pytest
+
+from handlers.relay.admit import client_address
+from store.catalog.catalog import Channel, Group, Model, Snapshot
+from store.catalog.key_cache import MISS
+from store.catalog.keys import KeyEntry
+from store.values.errors import StoreUnavailable
+from store.values.pricing import Prices
+from tests.handlers.test_connection import VERSION
+from tests.handlers.test_server import acting, serving
+from tests.support.dialects import check_ids
+
+PRICES = Prices(1, 1, 1, 1, 1, 1, 0)
+CHAT, MESSAGES = "chat_completions", "messages"
+CREATED_MS = 1_700_000_000_123
+
+
+def key(**changes):
+    fields = {
+        "id": "k", "name": "laptop", "user_id": "u", "user": "alice", "group": "all",
+        "disabled": False, "revoked": False, "expires_ms": None, "models": None, "networks": (),
+        "spend_order": "plan_first", "valid_until_ms": None,
+    }  # fmt: skip
+    return KeyEntry(**{**fields, **changes})
+
+
+KEYS = {
+    "good": key(),
+    "narrow": key(models=frozenset({"both"})),
+    "disabled": key(disabled=True),
+    "expired": key(expires_ms=1),
+    "elsewhere": key(networks=(ip_network("203.0.113.0/24"),)),
+    "messenger": key(group="messengers"),
+}
+
+
+class Keys:
+    """`peek` knows the secrets of KEYS; those of `stored` take a look-up."""
+
+    def __init__(self, stored=None, away=False):
+        self.stored = stored
+        self.away = away
+
+    def peek(self, secret):
+        return MISS if self.stored is not None or self.away else KEYS.get(secret)
+
+    async def get(self, secret):
+        await asyncio.sleep(0.001)
+        if self.away:
+            raise StoreUnavailable("the store is away")
+        return self.stored.get(secret)
+
+
+def channel(name, family, models):
+    return Channel(
+        id=name, name=name, vendor="demo", family=family, base_url="http://u.test", keys=("k",),
+        groups=frozenset({"all", "messengers"}), models=dict.fromkeys(models, "alias"),
+        priority=0, weight=1, enabled=True,
+    )  # fmt: skip
+
+
+def snapshot():
+    def model(name, context=None):
+        return Model(name, context, None, False, CREATED_MS, ((0, PRICES),))
+
+    models = [model("both", 1000), model("org/chatty"), model("message"), model("nobodys")]
+    everything = frozenset({CHAT, MESSAGES})
+    return Snapshot(
+        version=1,
+        groups={
+            "all": Group("all", 10**6, None, everything, False),
+            "messengers": Group("messengers", 10**6, None, frozenset({MESSAGES}), False),
+        },
+        models={one.name: one for one in models},
+        channels=(
+            channel("chats", CHAT, ["both", "org/chatty"]),
+            channel("messages", MESSAGES, ["both", "message"]),
+        ),
+    )
+
+
+def site(keys=None, **options):
+    relay = SimpleNamespace(keys=keys or Keys(), snapshot=snapshot())
+    return serving(relay=relay, **options)
+
+
+def bearer(secret="good", **more):
+    return {"Authorization": f"Bearer {secret}", **more}
+
+
+def names(answer):
+    assert answer.status == 200, answer.body
+    return [model["id"] for model in answer.json["data"]]
+
+
+# ---- lists ---------------------------------------------------------------------------------------
+
+
+async def test_the_list_of_the_chat_family():
+    async with site() as served:
+        answer = await served.ask("GET", "/v1/models", bearer())
+        assert names(answer) == ["both", "org/chatty"]
+        assert answer.json["object"] == "list"
+        first = answer.json["data"][0]
+        assert (first["object"], first["created"]) == ("model", CREATED_MS // 1000)
+        assert b"alias" not in answer.body
+        check_ids(answer)
+
+
+@pytest.mark.parametrize("headers", [bearer() | VERSION, {"X-Api-Key": "good"}])
+async def test_the_list_of_the_messages_family(headers):
+    async with site() as served:
+        answer = await served.ask("GET", "/v1/models", headers)
+        assert names(answer) == ["both", "message"]
+        assert answer.json["data"][0]["max_input_tokens"] == 1000
+        assert answer.json["has_more"] is False
+
+
+async def test_pages_of_the_messages_family():
+    async with site() as served:
+        first = await served.ask("GET", "/v1/models?limit=1", bearer() | VERSION)
+        assert names(first) == ["both"] and first.json["has_more"]
+        second = await served.ask("GET", "/v1/models?limit=1&after_id=both", bearer() | VERSION)
+        assert names(second) == ["message"] and not second.json["has_more"]
+        for limit in ("0", "x", ""):
+            answer = await served.ask("GET", f"/v1/models?limit={limit}", bearer() | VERSION)
+            assert (answer.status, answer.json["error"]["type"]) == (400, "invalid_request_error")
+
+
+async def test_a_key_that_is_narrowed():
+    async with site() as served:
+        assert names(await served.ask("GET", "/v1/models", bearer("narrow"))) == ["both"]
+
+
+async def test_a_group_without_the_family_has_an_empty_list():
+    async with site() as served:
+        assert names(await served.ask("GET", "/v1/models", bearer("messenger"))) == []
+        messages = await served.ask("GET", "/v1/models", bearer("messenger") | VERSION)
+        assert names(messages) == ["both", "message"]
+
+
+async def test_head():
+    async with site() as served:
+        peer = await served.peer()
+        whole = await peer.ask("GET", "/v1/models", bearer())
+        head = await peer.ask("HEAD", "/v1/models", bearer())
+        assert head.headers["content-length"] == whole.headers["content-length"]
+        assert (await peer.ask("HEAD", "/v1/models/none", bearer())).status == 404
+
+
+# ---- one model -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["org/chatty", "org%2Fchatty", "org%2fchatty?x=1"])
+async def test_one_model(path):
+    async with site() as served:
+        answer = await served.ask("GET", f"/v1/models/{path}", bearer())
+        assert (answer.status, answer.json["id"]) == (200, "org/chatty")
+
+
+@pytest.mark.parametrize("name", ["none", "nobodys", "alias", "message", "BOTH", "%ff", "both%00"])
+async def test_a_model_that_this_key_cannot_call(name):
+    async with site() as served:
+        answer = await served.ask("GET", f"/v1/models/{name}", bearer())
+        assert (answer.status, answer.json["error"]["code"]) == (404, "model_not_found")
+        messages = await served.ask("GET", "/v1/models/org/chatty", bearer() | VERSION)
+        assert messages.status == 404
+        assert messages.json["error"]["message"].startswith("model: org/chatty is not available")
+
+
+# ---- four families -------------------------------------------------------------------------------
+
+RESPONSES, GENERATE = "responses", "generate_content"
+WIDE = {
+    CHAT: ["everywhere", "chatty", "org/chatty"],
+    RESPONSES: ["everywhere", "answerer", "vendor/answer:8b"],
+    MESSAGES: ["everywhere", "message", "vendor/message:8b", *(f"m{n:02}" for n in range(30))],
+    GENERATE: ["everywhere", "gem", "vendor/qwen3:8b", "tuned:generateContent"]
+    + [f"g{n:02}" for n in range(60)],
+}
+SHAPES = {"chat": [*WIDE[CHAT], *WIDE[RESPONSES]], MESSAGES: WIDE[MESSAGES],
+          GENERATE: WIDE[GENERATE]}  # fmt: skip
+GOOGLE = {"x-goog-api-key": "good"}
+
+
+def wide_site(entries=frozenset(WIDE), **options):
+    """A gateway with models of all families, and one that each of them offers."""
+    names = {name for served in WIDE.values() for name in served}
+    snapshot = Snapshot(
+        version=1,
+        groups={"all": Group("all", 10**6, None, entries, False)},
+        models={n: Model(n, 1000, 500, False, CREATED_MS, ((0, PRICES),)) for n in names},
+        channels=tuple(channel(family, family, models) for family, models in WIDE.items()),
+    )
+    return serving(relay=SimpleNamespace(keys=Keys(), snapshot=snapshot), **options)
+
+
+def shown(answer):
+    """(shape, names) of a list."""
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json"), answer.body
+    check_ids(answer)
+    said = answer.json
+    if "models" in said:
+        assert set(said) <= {"models", "nextPageToken"}
+        names = [model["name"] for model in said["models"]]
+        assert all(name.startswith("models/") for name in names)
+        return GENERATE, [name.removeprefix("models/") for name in names]
+    shape = MESSAGES if "has_more" in said else "chat"
+    assert shape == MESSAGES or set(said) == {"object", "data"}
+    return shape, [model["id"] for model in said["data"]]
+
+
+BY_CALLER = [
+    ("/v1/models", bearer(), "chat"),
+    ("/v1/models?x=1&limit=1&pageSize=1", bearer(), "chat"),
+    ("/v1/models", bearer() | VERSION, MESSAGES),
+    ("/v1/models", bearer() | {"compat-version": "2026-10-21"}, MESSAGES),
+    ("/v1/models", {"X-Api-Key": "good"}, MESSAGES),
+    ("/v1/models", bearer() | {"X-Api-Key": "other"}, MESSAGES),
+    ("/v1/models", GOOGLE, GENERATE),
+    ("/v1/models", GOOGLE | VERSION, GENERATE),
+    ("/v1/models", GOOGLE | bearer("unknown"), GENERATE),
+    ("/v1/models?key=good", {}, GENERATE),
+    ("/v1/models?key=good", VERSION, GENERATE),
+    ("/v1/models?x=%26&key=%67ood", {}, GENERATE),
+    ("/v1beta/models", GOOGLE, GENERATE),
+    ("/v1beta/models", bearer(), GENERATE),
+    ("/v1beta/models", bearer() | VERSION, GENERATE),
+    ("/v1beta/models?key=good", {}, GENERATE),
+    ("/v1beta/models?key=good", bearer("unknown"), GENERATE),
+]
+
+
+@pytest.mark.parametrize(("path", "headers", "shape"), BY_CALLER)
+async def test_a_list_has_the_shape_of_its_caller(path, headers, shape):
+    async with wide_site() as served:
+        answer = await served.ask("GET", path, headers)
+        found, names = shown(answer)
+        assert found == shape
+        wanted = sorted(set(SHAPES[shape]))
+        assert names == wanted[: {"chat": 1000, MESSAGES: 20, GENERATE: 50}[shape]]
+        head = await served.ask("HEAD", path, headers)
+        assert (head.status, head.body) == (200, b"")
+        assert head.headers["content-length"] == str(len(answer.body))
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [("/v1/models?key=unknown", GOOGLE | bearer()), ("/v1/models", {"x-goog-api-key": "unknown"}),
+     ("/v1/models", {"x-goog-api-key": "unknown"} | bearer()),
+     ("/v1/models?key=unknown", bearer()), ("/v1/models?key=", bearer()),
+     ("/v1beta/models", {"X-Api-Key": "good"}), ("/v1beta/models", {})],
+)  # fmt: skip
+async def test_the_first_credential_of_the_family_decides_alone(path, headers):
+    wrong = headers.get("x-goog-api-key") != "good"
+    async with wide_site() as served:
+        answer = await served.ask("GET", path, headers)
+        assert answer.status == (401 if wrong else 200)
+        if wrong:
+            assert answer.json["error"]["status"] == "UNAUTHENTICATED"
+            assert b"unknown" not in answer.body
+
+
+@pytest.mark.parametrize("entry", list(WIDE))
+async def test_a_list_has_what_the_entries_of_the_group_allow(entry):
+    async with wide_site(frozenset({entry})) as served:
+        lists = {"chat": bearer(), MESSAGES: bearer() | VERSION, GENERATE: GOOGLE}
+        for shape, headers in lists.items():
+            query = "?limit=1000&pageSize=1000"
+            _, names = shown(await served.ask("GET", "/v1/models" + query, headers))
+            mine = entry == shape or (shape == "chat" and entry in (CHAT, RESPONSES))
+            assert names == (sorted(WIDE[entry]) if mine else [])
+
+
+@pytest.mark.parametrize("limit", [1, 7, 32, 33, 34, 1000])
+async def test_the_pages_of_messages_forwards_and_backwards(limit):
+    wanted = sorted(WIDE[MESSAGES])
+    async with wide_site() as served:
+        peer = await served.peer()
+
+        async def walk(field, mark):
+            """All pages from one end, each begun where the one before it ended."""
+            found, query = [], f"?limit={limit}"
+            while True:
+                answer = await peer.ask("GET", "/v1/models" + query, bearer() | VERSION)
+                _, names = shown(answer)
+                assert 0 < len(names) <= limit
+                said = answer.json
+                assert (said["first_id"], said["last_id"]) == (names[0], names[-1])
+                found.append(names)
+                if not said["has_more"]:
+                    return found
+                assert len(names) == limit
+                query = f"?limit={limit}&{field}={said[mark].replace('/', '%2F')}"
+
+        pages = await walk("after_id", "last_id")
+        assert [name for page in pages for name in page] == wanted
+        last = f"?limit={limit}&before_id={wanted[-1]}"
+        _, names = shown(await peer.ask("GET", "/v1/models" + last, bearer() | VERSION))
+        assert names == wanted[:-1][-limit:]
+
+
+async def test_an_id_that_is_in_no_list_ends_the_pages():
+    async with wide_site() as served:
+        for field in ("after_id", "before_id"):
+            path = f"/v1/models?{field}=gone"
+            answer = await served.ask("GET", path, bearer() | VERSION)
+            assert shown(answer) == (MESSAGES, [])
+            assert (answer.json["has_more"], answer.json["last_id"]) == (False, None)
+
+
+@pytest.mark.parametrize("size", [1, 7, 63, 64, 65, 5000])
+@pytest.mark.parametrize("prefix", ["/v1/models", "/v1beta/models"])
+async def test_the_pages_of_generate_content(prefix, size):
+    found, query = [], f"?pageSize={size}"
+    async with wide_site() as served:
+        peer = await served.peer()
+        while True:
+            answer = await peer.ask("GET", prefix + query, GOOGLE)
+            found.append(shown(answer)[1])
+            token = answer.json.get("nextPageToken")
+            if not token:
+                break
+            assert len(found[-1]) == size
+            query = f"?pageSize={size}&pageToken={token.replace('/', '%2F')}"
+    assert [name for page in found for name in page] == sorted(WIDE[GENERATE])
+    assert len(found) == -(-len(WIDE[GENERATE]) // min(size, 1000))
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "param"),
+    [
+        *(
+            (f"/v1/models?limit={v}", bearer() | VERSION, "limit")
+            for v in ("0", "1001", "-1", "5_0")
+        ),
+        *((f"/v1beta/models?pageSize={v}", GOOGLE, "pageSize") for v in ("-1", "x", "+5", "1.0")),
+        ("/v1beta/models?pageToken=gone", GOOGLE, "pageToken"),
+    ],
+)
+async def test_pages_that_cannot_be_meant(path, headers, param):
+    async with wide_site() as served:
+        answer = await served.ask("GET", path, headers)
+        error = answer.json["error"]
+        assert answer.status == 400 and param in error["message"]
+        assert error.get("type", error.get("status")) in (
+            "invalid_request_error",
+            "INVALID_ARGUMENT",
+        )
+
+
+def spellings(name):
+    """A name as clients put it into a path."""
+    yield name
+    yield name.replace("/", "%2F").replace(":", "%3A")
+    yield name.replace("/", "%2f")
+
+
+ONE = [
+    *(("/v1/models/", bearer(), "chat", name) for name in sorted(set(SHAPES["chat"]))),
+    *(("/v1/models/", bearer() | VERSION, MESSAGES, name) for name in WIDE[MESSAGES][:4]),
+    *((prefix, GOOGLE, GENERATE, name) for name in WIDE[GENERATE][:3]
+      for prefix in ("/v1/models/", "/v1beta/models/", "/v1beta/models/models/")),
+    ("/v1beta/models/", bearer() | VERSION, GENERATE, "vendor/qwen3:8b"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("prefix", "headers", "shape", "name"), ONE)
+async def test_one_model_in_the_shape_of_its_caller(prefix, headers, shape, name):
+    async with wide_site() as served:
+        for spelling in spellings(name):
+            answer = await served.ask("GET", prefix + spelling, headers)
+            assert answer.status == 200, answer.body
+            said = answer.json
+            if shape == GENERATE:
+                assert said["name"] == f"models/{name}" and said["inputTokenLimit"] == 1000
+                assert "generateContent" in said["supportedGenerationMethods"]
+            elif shape == MESSAGES:
+                assert (said["type"], said["id"], said["max_tokens"]) == ("model", name, 500)
+                assert said["created_at"] == "2023-11-14T22:13:20Z"
+            else:
+                assert (said["object"], said["id"]) == ("model", name)
+                assert said["created"] == CREATED_MS // 1000
+            head = await served.ask("HEAD", prefix + spelling, headers)
+            assert head.headers["content-length"] == str(len(answer.body))
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "kind"),
+    [
+        ("/v1/models/message", bearer(), "invalid_request_error"),
+        ("/v1/models/none", bearer(), "invalid_request_error"),
+        ("/v1/models/chatty", bearer() | VERSION, "not_found_error"),
+        ("/v1/models/org/chatty", bearer() | VERSION, "not_found_error"),
+        ("/v1/models/chatty", GOOGLE, "NOT_FOUND"),
+        ("/v1beta/models/chatty", bearer(), "NOT_FOUND"),
+        ("/v1beta/models/chatty", bearer() | VERSION, "NOT_FOUND"),
+        ("/v1beta/models/vendor/qwen3", GOOGLE, "NOT_FOUND"),
+        ("/v1beta/models/models/models/gem", GOOGLE, "NOT_FOUND"),
+        ("/v1beta/models/..%2F..%2Fv1%2Fmodels", GOOGLE, "NOT_FOUND"),
+    ],
+)
+async def test_a_model_of_another_family_is_unknown_in_the_callers_shape(path, headers, kind):
+    async with wide_site() as served:
+        answer = await served.ask("GET", path, headers)
+        error = answer.json["error"]
+        assert (answer.status, error.get("type", error.get("status"))) == (404, kind)
+        assert answer.headers["x-should-retry"] == "false"
+        check_ids(answer)
+        assert (await served.ask("HEAD", path, headers)).status == 404
+
+
+async def test_many_fields_in_the_query():
+    """More than anybody means: they decide nothing, and break nothing."""
+    async with wide_site() as served:
+        for path in ("/v1/models", "/v1beta/models", "/v1/models/everywhere", "/nothing"):
+            answer = await served.ask("GET", f"{path}?{'x=1&' * 150}", bearer())
+            assert answer.status == (404 if path == "/nothing" else 200)
+
+
+# ---- keys ----------------------------------------------------------------------------------------
+
+REFUSED = [
+    ({}, "missing_api_key"),
+    ({"Authorization": "good"}, "malformed_authorization"),
+    (bearer("unknown"), "invalid_api_key"),
+    (bearer("disabled"), "api_key_disabled"),
+    (bearer("expired"), "api_key_expired"),
+    (bearer("elsewhere"), "ip_not_allowed"),
+]
+
+
+@pytest.mark.parametrize(("headers", "code"), REFUSED)
+@pytest.mark.parametrize("looked_up", [False, True])
+async def test_keys_that_may_not(headers, code, looked_up):
+    async with site(Keys(stored=KEYS) if looked_up else None) as served:
+        for path in ("/v1/models", "/v1/models/both", "/v1/models/none"):
+            answer = await served.ask("GET", path, headers)
+            assert answer.status == (403 if code == "ip_not_allowed" else 401)
+            assert answer.json["error"]["code"] == code
+            check_ids(answer)
+
+
+async def test_a_key_that_must_be_looked_up():
+    async with site(Keys(stored=KEYS)) as served:
+        assert names(await served.ask("GET", "/v1/models", bearer())) == ["both", "org/chatty"]
+
+
+async def test_a_key_that_cannot_be_looked_up_now_is_not_called_wrong():
+    async with site(Keys(away=True)) as served:
+        answer = await served.ask("GET", "/v1/models", bearer())
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json["error"]["code"] == "unavailable"
+
+
+@pytest.mark.parametrize("forwarded", [None, "203.0.113.7", "203.0.113.7, 127.0.0.1"])
+@pytest.mark.parametrize("trusted", [[], [ip_network("127.0.0.0/8")]])
+async def test_the_address_behind_a_trusted_proxy_counts(forwarded, trusted):
+    expected = client_address("127.0.0.1", forwarded, trusted) == "203.0.113.7"
+    assert expected is bool(trusted and forwarded)
+    async with site(trusted=trusted) as served:
+        headers = bearer("elsewhere") | ({"X-Forwarded-For": forwarded} if forwarded else {})
+        answer = await served.ask("GET", "/v1/models", headers)
+        assert answer.status == (200 if expected else 403)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+async def test_other_methods(method):
+    async with site() as served:
+        for headers in ({}, bearer()):
+            answer = await served.ask(method, "/v1/models", headers, b"{}")
+            assert (answer.status, answer.headers["allow"]) == (405, "GET")
+
+
+async def test_a_body_is_ignored():
+    async with site() as served:
+        answer = await served.ask("GET", "/v1/models", bearer(), bytes(100_000))
+        assert names(answer) == ["both", "org/chatty"]
+
+
+async def test_what_a_caller_says_of_itself_is_bounded():
+    """The arrival of a call: only an id in visible ASCII, and not too much of an agent."""
+    seen = []
+    handler = acting(lambda one, body: (seen.append(one.arrival()), one.respond(b"{}"))[1])
+    async with serving({"/acted": handler}) as served:
+        for sent in ("abc-1", "x" * 128, "x" * 129, "a b", "a\tb", "café", ""):
+            headers = {"X-Client-Request-Id": sent, "User-Agent": "agent/1 " * 100}
+            answer = await served.ask("GET", "/acted", headers)
+            assert seen[-1].call_id == answer.call_id
+            assert seen[-1].client_ip == "127.0.0.1"
+            assert len(seen[-1].user_agent) == 256
+        await served.ask("GET", "/acted")
+        assert seen[-1].user_agent is None
+        ids = [arrival.client_request_id for arrival in seen]
+        assert ids == ["abc-1", "x" * 128, None, None, None, None, None, None]

@@ -1,0 +1,160 @@
+"""Which handler a path finds."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from adapters.registry import FAMILIES
+from handlers.entries import routes
+from handlers.entries.chat_completions import ChatCompletionsHandler
+from handlers.entries.fallback import FallbackHandler, LivezHandler, RootHandler
+from handlers.entries.generate_content import GenerateContentHandler
+from handlers.entries.messages import CountTokensHandler, MessagesHandler
+from handlers.entries.models import ModelsHandler
+from handlers.entries.responses import (
+    CompactHandler,
+    InputTokensHandler,
+    ResponsesHandler,
+    StoredResponseHandler,
+)
+from handlers.entries.routes import ROUTES, Router
+from handlers.http.request import Request
+from tests.handlers.test_server import serving
+from tests.support.client import encode_head
+
+FOUND = {
+    "/": RootHandler,
+    "/livez": LivezHandler,
+    "/v1/chat/completions": ChatCompletionsHandler,
+    "/v1/messages": MessagesHandler,
+    "/v1/messages/count_tokens": CountTokensHandler,
+    "/v1/models": ModelsHandler,
+    "/v1/models/some-model": ModelsHandler,
+    "/v1/models/some/model": ModelsHandler,
+    "/v1/models/some%2Fmodel": ModelsHandler,
+    "/v1/models/": FallbackHandler,
+    "/v1/modelsx": FallbackHandler,
+    "/v1/chat/completions/": FallbackHandler,
+    "/v1//chat/completions": FallbackHandler,
+    "/v1/Messages": FallbackHandler,
+    "/v1/chat%2Fcompletions": FallbackHandler,
+    "//": FallbackHandler,
+    "/metrics": FallbackHandler,
+    "/.env": FallbackHandler,
+    "/v1/responses": ResponsesHandler,
+    "/v1/responses/input_tokens": InputTokensHandler,
+    "/v1/responses/compact": CompactHandler,
+    "/v1/responses/resp_1": StoredResponseHandler,
+    "/v1/responses/resp_1/cancel": StoredResponseHandler,
+    "/v1/responses/resp_1/input_items": StoredResponseHandler,
+    "/v1/responses/resp_1/other": FallbackHandler,
+    "/v1/responses/": FallbackHandler,
+    "/v1beta/responses": FallbackHandler,
+    "/v1beta/models": ModelsHandler,
+    "/v1beta/models/some/model": ModelsHandler,
+    "/v1beta/models/": FallbackHandler,
+    "/v1beta/messages": FallbackHandler,
+    "/v1alpha/models": FallbackHandler,
+    # who reads asks for a model by its name, whatever stands behind a colon
+    "/v1/models/some:model": ModelsHandler,
+    "/v1beta/models/m:embedContent": ModelsHandler,
+}
+POSTED = {
+    **dict.fromkeys(
+        (f"/{version}/models/{model}:{verb}"
+         for version in ("v1", "v1beta")
+         for model in ("m", "vendor/qwen3:8b", "models/m", "vendor%2Fm", "a:generateContent")
+         for verb in ("generateContent", "streamGenerateContent", "countTokens")),
+        GenerateContentHandler,
+    ),
+    "/v1/models": ModelsHandler,
+    "/v1beta/models/m": ModelsHandler,
+    "/v1beta/models/vendor/qwen3:8b": ModelsHandler,
+    "/v1beta/models/m:embedContent": FallbackHandler,
+    "/v1/models/m:batchGenerateContent": FallbackHandler,
+    "/v1beta/models/m:generatecontent": FallbackHandler,
+    "/v1beta/models/m:generateContent/": ModelsHandler,
+    "/v1beta1/models/m:generateContent": FallbackHandler,
+    "/v2/models/m:generateContent": FallbackHandler,
+    "/v1beta/v1/models/m:generateContent": FallbackHandler,
+    "/v1/v1beta/models/m:generateContent": FallbackHandler,
+    "/v1beta//models/m:generateContent": FallbackHandler,
+    "/models/m:generateContent": FallbackHandler,
+    "/v1/responses": ResponsesHandler,
+    "/v1/v1/responses": FallbackHandler,
+    "/v1/responses/v1/responses": FallbackHandler,
+}  # fmt: skip
+ASKED = [*(("GET", path) for path in FOUND), *(("POST", path) for path in POSTED)]
+
+
+class Connection:
+    peer = "198.51.100.7"
+
+
+@pytest.mark.parametrize(("method", "path"), ASKED)
+def test_a_path_finds_its_handler(method, path, monkeypatch):
+    found = []
+    monkeypatch.setattr(routes, "HandlerRun", found.append)
+    headers = {}
+    Router("the site").delegate(Request(Connection(), method, path, headers))
+    [handler] = found
+    wanted = (FOUND if method == "GET" else POSTED)[path]
+    assert (type(handler), handler.request.path, handler.site) == (wanted, path, "the site")
+
+
+@pytest.mark.parametrize("query", ["", "?", "?beta=true", "?/v1/models"])
+async def test_a_query_does_not_matter(query):
+    async with serving() as served:
+        assert (await served.ask("GET", "/livez" + query)).body == b'{"live":true}'
+
+
+WIRE = Path(__file__).resolve().parents[3] / "docs" / "wire"
+SERVED = [
+    (page.stem, method, path)
+    for page in sorted(WIRE.glob("*.md"))
+    for row in re.findall(r"^\| (`[A-Z].*?) \|", page.read_text(), re.MULTILINE)
+    for methods, path in re.findall(r"((?:`?[A-Z]+`?, )*`?[A-Z]+) (/[^`?]*)", row)
+    for method in re.findall("[A-Z]+", methods)
+]
+
+
+@pytest.mark.parametrize(("family", "method", "path"), SERVED)
+def test_what_the_documents_call_served_has_a_handler(family, method, path, monkeypatch):
+    found = []
+    monkeypatch.setattr(routes, "HandlerRun", found.append)
+    path = path.replace("{model}", "vendor/m:8b").replace("{id}", "resp_1")
+    Router("the site").delegate(Request(Connection(), method, path, {}))
+    [handler] = found
+    assert not isinstance(handler, FallbackHandler)
+    if hasattr(handler, "family"):
+        assert handler.family.name == family and method in handler.methods
+
+
+def test_the_documents_tell_every_endpoint_and_base_url():
+    told = {path for _, _, path in SERVED}
+    endpoints = {op.endpoint for family in FAMILIES.values() for op in family.operations.values()}
+    assert {endpoint.partition("?")[0] for endpoint in endpoints} <= told
+    for family in FAMILIES:
+        text = (WIRE / f"{family}.md").read_text()
+        base = "{base_url}/v1" if family in ("chat_completions", "responses") else "{base_url}"
+        assert f"What clients are given as base URL: `{base}`" in text
+
+
+def test_the_endpoints_are_those_of_their_families():
+    for path, handler in ROUTES.items():
+        if hasattr(handler, "family"):
+            assert handler.operation in FAMILIES[handler.family.name].operations.values()
+            assert path == handler.operation.endpoint
+
+
+async def test_nothing_of_tornado_shows():
+    """No page, no header, no redirect of the library below."""
+    async with serving() as served:
+        for target in ("/nothing", "/static/x.js", "/favicon.ico", "/v1/models/../../etc/passwd"):
+            peer = await served.peer(encode_head("GET", target))
+            answer = await peer.answer()
+            assert answer.status in (401, 404)
+            assert answer.headers["content-type"] == "application/json"
+            assert b"ornado" not in answer.head + answer.body
+            assert not {"etag", "location", "set-cookie"} & answer.headers.keys()

@@ -1,0 +1,684 @@
+"""The server of the relay port on real sockets; the seconds of its sweep are counted by the tests.
+
+Also what the tests of connection and intake share: a server with tiny handlers, and a raw client.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import resource
+import socket
+import struct
+from unittest.mock import patch
+
+import pytest
+
+from conf.settings import ServerSettings, Settings
+from handlers.entries.routes import ROUTES
+from handlers.http.base import Deadlines, Site
+from handlers.http.connection import LINGER_S, LONG_LINGER_S
+from handlers.http.intake import BodyHandler
+from handlers.http.server import DRAIN_IDLE_S, RelayServer
+from handlers.telemetry import Telemetry
+from tests.support.client import Answer, encode_head
+
+HOST = "127.0.0.1"
+PATIENCE_S = 5
+BASE_URL = "http://gateway.test"
+
+
+class Errors(logging.Handler):
+    """What was logged as a warning or worse."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.records = []
+
+    def emit(self, record):
+        self.records.append(record)
+
+    def take(self):
+        """The messages so far; they are expected from now on."""
+        taken, self.records = [record.getMessage() for record in self.records], []
+        return taken
+
+
+class Served:
+    """A running server and the clock of its sweeps."""
+
+    def __init__(self, site, server, port, errors):
+        self.site = site
+        self.server = server
+        self.port = port
+        self.errors = errors
+        self.peers = []
+
+    async def peer(self, *pieces, **options):
+        """A connection, on which `pieces` were sent, each in a segment of its own."""
+        peer = Peer(**options)
+        self.peers.append(peer)
+        await peer.connect(self.port)
+        for piece in pieces:
+            await peer.send(piece)
+            await turns()
+        return peer
+
+    async def ask(self, method, path, headers=None, body=None):
+        """The answer to one request on a connection of its own."""
+        peer = await self.peer(encode_head(method, path, headers, body) + (body or b""))
+        answer = await peer.answer(method)
+        peer.close()
+        return answer
+
+    async def pass_s(self, seconds):
+        """So much time goes by, with one sweep at the end of it."""
+        now_s = self.server.now_s + seconds
+        self.server.sweep(now_s)
+        self.site.bodies.sweep(now_s)
+        await turns()
+
+    @property
+    def waiting_bodies(self):
+        return len(self.site.bodies._due_s)
+
+
+@contextlib.asynccontextmanager
+async def serving(routes=None, trusted=(), relay=None, listener=None, **settings):
+    """A server with the handlers of `routes` beside the usual ones; checks that it logs nothing."""
+    site = Site(
+        settings=Settings(server=ServerSettings(**settings)),
+        relay=relay,
+        telemetry=Telemetry(-1, None),
+        bodies=Deadlines(),
+        trusted=tuple(trusted),
+        base_url=BASE_URL,
+    )
+    errors = Errors()
+    logging.getLogger().addHandler(errors)
+    server = RelayServer(site)
+    listener = listener or bound()
+    served = Served(site, server, listener.getsockname()[1], errors)
+    try:
+        with patch.dict(ROUTES, routes or {}):
+            server.listen_on(listener)
+            yield served
+            await turns()
+    finally:
+        for peer in served.peers:
+            peer.close()
+        server.drain()
+        await until(lambda: not server.connections)
+        logging.getLogger().removeHandler(errors)
+    assert errors.take() == []
+
+
+def bound(kind=socket.socket):
+    listener = kind()
+    listener.bind((HOST, 0))
+    listener.listen(512)
+    listener.setblocking(False)
+    return listener
+
+
+async def turns(count=10):
+    """Lets the loop go on with whatever is ready."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def until(condition, seconds=PATIENCE_S):
+    """Waits for the condition; it is the test's failure when it does not come."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - nobody else could set an event
+            await asyncio.sleep(0.002)
+
+
+class Peer:
+    """A client that sees every byte of its connection."""
+
+    def __init__(self, receive_bytes=None):
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setblocking(False)
+        if receive_bytes is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.buffer = b""
+
+    async def connect(self, port):
+        await asyncio.get_running_loop().sock_connect(self.socket, (HOST, port))
+
+    async def send(self, data):
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.get_running_loop().sock_sendall(self.socket, data)
+
+    async def request(self, method, path, headers=None, body=None, version="1.1"):
+        await self.send(encode_head(method, path, headers, body, version) + (body or b""))
+
+    async def ask(self, method, path, headers=None, body=None, version="1.1"):
+        await self.request(method, path, headers, body, version)
+        return await self.answer(method)
+
+    async def answer(self, method="GET"):
+        """The next answer, with its whole body."""
+        answer = await self.head()
+        if method == "HEAD" or answer.status == 100:
+            answer.whole = True
+        elif answer.headers.get("transfer-encoding") == "chunked":
+            while data := await self.chunk():
+                answer.pieces.append(data)
+            answer.whole = True
+        elif "content-length" in answer.headers:
+            answer.pieces.append(await self.exactly(int(answer.headers["content-length"])))
+            answer.whole = True
+        else:
+            answer.pieces.append(await self.rest())
+        return answer
+
+    async def head(self):
+        while b"\r\n\r\n" not in self.buffer:
+            await self.fill()
+        head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
+        lines = head.decode("latin-1").split("\r\n")
+        headers = {}
+        for line in lines[1:]:
+            name, _, value = line.partition(":")
+            assert name.lower() not in headers, f"{name} twice in {head!r}"
+            headers[name.lower()] = value.strip()
+        assert lines[0].startswith("HTTP/1.1 ")
+        return Answer(int(lines[0].split()[1]), head, headers)
+
+    async def chunk(self):
+        while b"\r\n" not in self.buffer:
+            await self.fill()
+        size, _, self.buffer = self.buffer.partition(b"\r\n")
+        data = await self.exactly(int(size, 16))
+        assert await self.exactly(2) == b"\r\n"
+        return data
+
+    async def exactly(self, size):
+        parts, missing = [self.buffer[:size]], size - len(self.buffer)
+        self.buffer = self.buffer[size:]
+        while missing > 0:
+            await self.fill()
+            parts.append(self.buffer[:missing])
+            self.buffer, missing = self.buffer[missing:], missing - len(parts[-1])
+        return b"".join(parts)
+
+    async def rest(self):
+        """Everything until the server has ended its side."""
+        parts = [self.buffer]
+        with contextlib.suppress(EOFError):
+            while True:
+                self.buffer = b""
+                await self.fill()
+                parts.append(self.buffer)
+        return b"".join(parts)
+
+    async def reset(self):
+        """Nothing but a reset comes."""
+        with pytest.raises(ConnectionResetError):
+            await self.fill()
+        return True
+
+    async def fill(self):
+        async with asyncio.timeout(PATIENCE_S):
+            data = await asyncio.get_running_loop().sock_recv(self.socket, 1 << 20)
+        if not data:
+            raise EOFError
+        self.buffer += data
+
+    async def is_silent(self, seconds=0.02):
+        """Neither bytes nor an end come; the server had time enough for that."""
+        await asyncio.sleep(seconds)
+        with contextlib.suppress(BlockingIOError):
+            self.buffer += self.socket.recv(1 << 20)
+            return False
+        return not self.buffer
+
+    def leave(self, reset=False):
+        """Closes, with FIN or RST."""
+        if reset:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+    def close(self):
+        self.socket.close()
+
+
+class Echo(BodyHandler):
+    """Tells what it was asked."""
+
+    def check_head(self):
+        return None
+
+    def complete(self, body):
+        request = self.request
+        told = [request.method, request.path, f"?{request.query}", *request.headers]
+        self.respond("\n".join(told).encode() + b"\n\n" + body)
+
+
+class Acting(BodyHandler):
+    """Does what the test's functions do, and notes what becomes of it. See `acting`."""
+
+    def initialize(self, site):
+        super().initialize(site)
+        self.seen.append(self)
+        self.events = []
+
+    def check_head(self):
+        return self.head_act(self) if self.head_act else None
+
+    def complete(self, body):
+        self.events.append("complete")
+        return self.act(self, body)
+
+    def refused(self, fault, body):
+        self.events.append("refused")
+        self.kept = body
+        super().refused(fault, body)
+
+    def client_left(self):
+        self.events.append("left")
+
+    def on_connection_close(self):
+        self.events.append("closed")
+        super().on_connection_close()
+
+
+def acting(act=None, head_act=None, **attributes):
+    """A handler class: `head_act(handler)` checks the head, `act(handler, body)` answers."""
+    act = act or (lambda handler, body: handler.respond(b"{}"))
+    functions = {"act": staticmethod(act), "head_act": head_act and staticmethod(head_act)}
+    return type("Acted", (Acting,), {"seen": [], **functions, **attributes})
+
+
+def held():
+    """A handler class whose answer waits for the test: `seen[i].go.set_result(None)`."""
+
+    async def act(handler, body):
+        handler.go = asyncio.get_running_loop().create_future()
+        await handler.go
+        handler.respond(b"held")
+
+    return acting(act)
+
+
+# ---- accepting -----------------------------------------------------------------------------------
+
+
+async def test_it_serves_several_connections_at_once():
+    async with serving() as served:
+        peers = [await served.peer() for _ in range(3)]
+        await until(lambda: served.server.connections == 3)
+        for peer in reversed(peers):
+            assert (await peer.ask("GET", "/livez")).body == b'{"live":true}'
+        peers[0].leave()
+        await until(lambda: served.server.connections == 2)
+
+
+async def test_it_listens_on_several_sockets():
+    async with serving() as served:
+        second = bound()
+        served.server.listen_on(second)
+        peer = Peer()
+        served.peers.append(peer)
+        await peer.connect(second.getsockname()[1])
+        assert (await peer.ask("GET", "/livez")).status == 200
+        assert (await served.ask("GET", "/livez")).status == 200
+
+
+async def test_more_connections_come_at_once_than_one_turn_takes():
+    async with serving() as served:
+        peers = [await served.peer() for _ in range(300)]
+        await until(lambda: served.server.connections == 300)
+        assert (await peers[-1].ask("GET", "/livez")).status == 200
+
+
+async def test_a_client_that_is_gone_before_it_is_accepted():
+    async with serving() as served:
+        peer = Peer()
+        peer.socket.setblocking(True)
+        peer.socket.connect((HOST, served.port))
+        peer.leave(reset=True)
+        await turns(50)
+        assert (await served.ask("GET", "/livez")).status == 200
+
+
+async def test_every_answer_says_when_and_who():
+    async with serving() as served:
+        answer = await served.ask("GET", "/livez")
+        assert answer.headers["server"] == "sluice"
+        assert answer.headers["date"] == served.server.date
+        assert answer.headers["date"].endswith("GMT")
+
+
+class Starved(socket.socket):
+    """A listener in a process that has no descriptor left, as long as `starved` is set."""
+
+    starved = False
+    tries = 0
+
+    def accept(self):
+        if type(self).starved:
+            type(self).tries += 1
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().accept()
+
+
+@pytest.fixture
+def starved():
+    Starved.starved, Starved.tries = True, 0
+    return Starved
+
+
+async def test_out_of_descriptors_it_rests_until_the_next_sweep(starved):
+    async with serving(listener=bound(starved)) as served:
+        peer = await served.peer(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: starved.tries)
+        assert await peer.is_silent(0.05)
+        assert starved.tries == 1  # no busy loop
+        await served.pass_s(1)
+        await until(lambda: starved.tries == 2)
+        starved.starved = False
+        await served.pass_s(1)
+        assert (await peer.answer()).status == 200
+        told = served.errors.take()
+        assert len(told) == 2 and all("cannot accept" in line for line in told)
+
+
+async def test_real_want_of_descriptors():
+    async with serving() as served:
+        peers = [Peer() for _ in range(3)]
+        served.peers += peers
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        try:
+            for peer in peers:
+                await peer.connect(served.port)
+                await peer.request("GET", "/livez")
+            await until(lambda: served.errors.records)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert len(served.errors.take()) == 1
+        await served.pass_s(1)
+        for peer in peers:
+            assert (await peer.answer()).status == 200
+
+
+async def test_a_connection_that_fails_at_its_start_is_logged(monkeypatch):
+    async with serving() as served:
+
+        async def fail(factory, accepted):
+            accepted.close()
+            raise OSError("no transport")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(asyncio.get_running_loop(), "connect_accepted_socket", fail)
+            peer = await served.peer()
+            with pytest.raises(EOFError):
+                await peer.fill()
+        await until(lambda: served.errors.records)
+        assert served.errors.take() == ["a connection failed at its start: no transport"]
+        assert (await served.ask("GET", "/livez")).status == 200
+
+
+async def test_what_is_no_http_is_told_in_json():
+    async with serving() as served:
+        status, headers, body = served.server.malformed("What came is no HTTP.", None)
+        assert (status, dict(headers)["content-type"]) == (400, "application/json")
+        assert b'"message":"What came is no HTTP."' in body
+
+
+# ---- silence -------------------------------------------------------------------------------------
+
+
+async def test_the_first_head_has_its_time():
+    async with serving(header_timeout_s=5) as served:
+        idle, slow = await served.peer(), await served.peer(b"GET /livez HTTP/1.1\r\nX-")
+        await until(lambda: served.server.connections == 2)
+        await served.pass_s(5)
+        assert await idle.is_silent() and await slow.is_silent()
+        await served.pass_s(1)
+        assert await idle.rest() == b"" and await slow.rest() == b""
+        assert served.server.connections == 0
+
+
+async def test_bytes_of_a_slow_head_do_not_make_its_time_longer():
+    async with serving(header_timeout_s=5) as served:
+        slow = await served.peer(b"GET /livez HTTP/1.1\r\n")
+        await until(lambda: served.server.connections == 1)
+        for _ in range(5):
+            await slow.send(b"X: y\r\n")
+            await served.pass_s(1)
+        assert await slow.is_silent()
+        await served.pass_s(1)
+        assert await slow.rest() == b""
+
+
+async def test_slow_heads_by_the_hundred_keep_nobody_else_out():
+    async with serving(header_timeout_s=5) as served:
+        slow = [await served.peer(b"POST /livez HTTP/1.1\r\nHo") for _ in range(300)]
+        await until(lambda: served.server.connections == 300)
+        assert (await served.ask("GET", "/livez")).status == 200
+        await served.pass_s(6)
+        await until(lambda: served.server.connections == 0)
+        assert await slow[0].rest() == b"" and await slow[-1].rest() == b""
+
+
+async def test_who_connects_before_the_first_sweep_has_as_much_time_as_others():
+    async with serving(header_timeout_s=5, body_timeout_s=5, routes={"/echo": Echo}) as served:
+        loop = asyncio.get_running_loop()
+        idle = await served.peer()
+        sending = await served.peer(encode_head("POST", "/echo", {"Content-Length": "2"}), b"a")
+        await until(lambda: served.waiting_bodies)
+        served.server.sweep(int(loop.time()) + 1)
+        served.site.bodies.sweep(int(loop.time()) + 1)
+        assert await idle.is_silent() and await sending.is_silent()
+        await sending.send(b"b")
+        assert (await sending.answer()).body.endswith(b"ab")
+
+
+async def test_a_kept_connection_has_another_time():
+    async with serving(header_timeout_s=2, keepalive_timeout_s=10) as served:
+        peer = await served.peer()
+        for _ in range(3):
+            assert (await peer.ask("GET", "/livez")).status == 200
+            await served.pass_s(10)
+        assert await peer.is_silent()
+        await served.pass_s(1)
+        assert await peer.rest() == b""
+
+
+async def test_a_running_request_is_not_idle():
+    handler = held()
+    async with serving({"/held": handler}, header_timeout_s=1, keepalive_timeout_s=1) as served:
+        peer = await served.peer()
+        await peer.request("POST", "/held", body=b"{}")
+        await until(lambda: handler.seen and handler.seen[0].events == ["complete"])
+        await served.pass_s(3600)
+        assert await peer.is_silent()
+        handler.seen[0].go.set_result(None)
+        assert (await peer.answer()).body == b"held"
+        await served.pass_s(1)
+        assert await peer.is_silent()
+        await served.pass_s(1)
+        assert await peer.rest() == b""
+
+
+def oversized(size=99999):
+    return encode_head("POST", "/livez", {"Content-Length": str(size)})
+
+
+@pytest.mark.parametrize(("sent", "lingers_s"), [
+    (oversized(), LONG_LINGER_S),
+    (b"GET /livez HTTP/3.0\r\n", LINGER_S),
+])  # fmt: skip
+async def test_an_answered_client_that_goes_on_sending_is_closed(sent, lingers_s):
+    async with serving(max_body_bytes=1024) as served:
+        peer = await served.peer(sent)
+        assert (await peer.answer()).status in (400, 405)
+        for _ in range(lingers_s):
+            await peer.send(b"more")
+            await served.pass_s(1)
+            assert served.server.connections == 1
+        await served.pass_s(1)
+        await until(lambda: served.server.connections == 0)
+
+
+async def test_a_drain_waits_no_longer_for_who_goes_on_sending_than_for_others():
+    async with serving(max_body_bytes=1024) as served:
+        await (await served.peer(oversized())).answer()
+        served.server.drain()
+        await served.pass_s(LINGER_S + 1)
+        await until(lambda: served.server.connections == 0)
+
+
+async def test_only_some_may_go_on_sending_for_long():
+    with patch("handlers.http.server.LONG_LINGERS_MAX", 2):
+        async with serving(max_body_bytes=1024) as served:
+            peers = [await served.peer(oversized()) for _ in range(3)]
+            for peer in peers:
+                await peer.answer()
+            await served.pass_s(LINGER_S + 1)
+            await until(lambda: served.server.connections == 2)
+            assert await peers[2].rest() == b""  # the third one had the usual time
+            peers[0].leave()
+            await until(lambda: served.server.connections == 1)
+            last = await served.peer(oversized())
+            await last.answer()
+            await served.pass_s(LINGER_S + 1)
+            await turns()
+            assert served.server.connections == 2
+
+
+def reading(size):
+    """A handler class with an answer of `size` bytes."""
+    return acting(lambda handler, body: handler.respond(b"x" * size))
+
+
+async def test_a_closed_connection_does_not_wait_for_ever_for_its_client_to_read():
+    size = 16 << 20
+    async with serving({"/large": reading(size)}, keepalive_timeout_s=10) as served:
+        peer = await served.peer(receive_bytes=4096)
+        await peer.request("GET", "/large", {"Connection": "close"})
+        assert (await peer.head()).status == 200
+        for _ in range(3):  # it reads, slowly
+            await served.pass_s(9)
+            await peer.exactly(size // 5)
+            assert served.server.connections == 1
+        await asyncio.sleep(0.1)  # the kernel takes some more
+        await served.pass_s(1)
+        await served.pass_s(10)
+        assert served.server.connections == 1
+        await served.pass_s(1)
+        await until(lambda: served.server.connections == 0)
+        with pytest.raises((ConnectionResetError, EOFError)):
+            await peer.exactly(size)
+
+
+async def test_a_closed_connection_sends_all_when_its_client_reads():
+    size = 16 << 20
+    async with serving({"/large": reading(size)}, keepalive_timeout_s=10) as served:
+        peer = await served.peer(receive_bytes=4096)
+        await peer.request("GET", "/large")
+        await served.pass_s(11)
+        await served.pass_s(11)
+        answer = await peer.answer()
+        assert len(answer.body) == size
+        assert await peer.rest() == b""
+
+
+# ---- drain ---------------------------------------------------------------------------------------
+
+
+def connected(port):
+    """A peer whose connection the kernel has queued: the server has not seen it yet."""
+    peer = Peer()
+    peer.socket.setblocking(True)
+    peer.socket.connect((HOST, port))
+    peer.socket.setblocking(False)
+    return peer
+
+
+async def test_drain_serves_who_waits_in_the_queue_and_refuses_others():
+    async with serving() as served:
+        queued = [connected(served.port) for _ in range(3)]
+        served.peers += queued
+        served.server.drain()
+        assert served.server.connections == 3  # or the worker would end before they were served
+        with pytest.raises(ConnectionRefusedError):
+            await served.peer()
+        for peer in queued:
+            answer = await peer.ask("GET", "/livez")
+            assert answer.status == 200
+            assert answer.headers["connection"] == "close"
+
+
+async def test_drain_gives_kept_connections_two_seconds_after_their_last_byte():
+    async with serving() as served:
+        idle, busy, fresh = await served.peer(), await served.peer(), await served.peer()
+        assert "connection" not in (await idle.ask("GET", "/livez")).headers
+        assert "connection" not in (await busy.ask("GET", "/livez")).headers
+        await served.pass_s(30)
+        served.server.drain()
+        await served.pass_s(1)
+        answer = await busy.ask("GET", "/livez")
+        assert (answer.status, answer.headers["connection"]) == (200, "close")
+        await served.pass_s(DRAIN_IDLE_S - 1)
+        assert await idle.is_silent() and await fresh.is_silent()
+        await served.pass_s(1)
+        assert await idle.rest() == b"" and await fresh.rest() == b""
+        # Still another request of a proxy that has not read our "close" yet:
+        assert (await busy.ask("GET", "/livez")).status == 200
+        await served.pass_s(DRAIN_IDLE_S)
+        assert await busy.is_silent()
+        await served.pass_s(1)
+        assert await busy.rest() == b""
+
+
+async def test_drain_lets_a_running_request_end():
+    handler = held()
+    async with serving({"/held": handler}) as served:
+        peer = await served.peer()
+        await peer.request("POST", "/held", body=b"{}")
+        await until(lambda: handler.seen and handler.seen[0].events)
+        served.server.drain()
+        await served.pass_s(600)
+        handler.seen[0].go.set_result(None)
+        answer = await peer.answer()
+        assert (answer.body, answer.headers["connection"]) == (b"held", "close")
+        await served.pass_s(DRAIN_IDLE_S + 1)
+        assert await peer.rest() == b""
+
+
+async def test_drain_while_there_are_no_descriptors_closes_the_listener(starved):
+    async with serving(listener=bound(starved)) as served:
+        resting = connected(served.port)
+        served.peers.append(resting)
+        await until(lambda: starved.tries)
+        served.server.drain()
+        with pytest.raises(ConnectionRefusedError):
+            await served.peer()
+        await served.pass_s(1)
+        with pytest.raises(ConnectionRefusedError):
+            await served.peer()
+        assert len(served.errors.take()) == 2
+
+
+async def test_drain_closes_every_listener_though_accepting_fails(starved):
+    async with serving() as served:
+        ports = [served.port]
+        for _ in range(2):
+            listener = bound(starved)
+            ports.append(listener.getsockname()[1])
+            served.server.listen_on(listener)
+        served.server.drain()
+        for port in ports:
+            served.port = port
+            with pytest.raises(ConnectionRefusedError):
+                await served.peer()
+        assert len(served.errors.take()) == 2

@@ -1,0 +1,384 @@
+"""Shared cells: GCRA, running calls, and what is left behind by processes that were killed."""
+
+import fcntl
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+
+from handlers.relay.limits import cells as module
+from handlers.relay.limits.cells import (
+    COLUMNS,
+    MAX_DEBT_NS,
+    MINUTE_NS,
+    Claim,
+    Refusal,
+    SharedCells,
+    Slots,
+    Unfit,
+    private_cells,
+)
+
+SECOND_NS = 1_000_000_000
+FORK = multiprocessing.get_context("fork")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of the cells, in nanoseconds; it stands unless it is moved."""
+
+    class Clock:
+        now_ns = 1000 * MINUTE_NS
+
+        def ns(self):
+            return self.now_ns
+
+        def move(self, seconds):
+            self.now_ns += int(seconds * SECOND_NS)
+
+    made = Clock()
+    monkeypatch.setattr(module.time, "monotonic_ns", made.ns)
+    return made
+
+
+@pytest.fixture
+def memory():
+    descriptor = os.memfd_create("test")
+    yield descriptor
+    os.close(descriptor)
+
+
+def requests(rpm, subject="a"):
+    return Claim(subject, rpm, 0, 0)
+
+
+def calls(concurrency, subject="a"):
+    return Claim(subject, 0, 0, concurrency)
+
+
+def tokens(tpm, wanted, least=1, subject="a"):
+    """What `enter` takes: the claims, and the tokens that a call wants."""
+    return [Claim(subject, 0, tpm, 0)], wanted, least
+
+
+def taken(cells, claim, most=10_000):
+    """How many calls get in, one after the other, until one does not."""
+    for count in range(most):
+        if isinstance(cells.enter([claim]), Refusal):
+            return count
+    return most
+
+
+# ---- requests a minute ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rpm", [1, 2, 7, 60, 500, 999])
+def test_a_minutes_requests_may_come_at_once_and_then_evenly(clock, rpm):
+    cells = private_cells()
+    assert taken(cells, requests(rpm)) == rpm
+    clock.move(60 / rpm + 1e-6)
+    assert taken(cells, requests(rpm)) == 1
+    clock.move(3600)
+    assert taken(cells, requests(rpm)) == rpm
+
+
+def test_a_refusal_tells_the_true_wait_and_costs_nothing(clock):
+    cells = private_cells()
+    claim = requests(6)
+    assert taken(cells, claim) == 6
+    for _ in range(3):
+        refusal = cells.enter([claim])
+        assert (refusal.kind, refusal.wait_ns) == ("requests", 10 * SECOND_NS)
+    clock.move(9.9)
+    assert isinstance(cells.enter([claim]), Refusal)
+    clock.move(0.1)
+    assert isinstance(cells.enter([claim]), Slots)
+
+
+def test_a_call_that_was_refused_later_gives_its_request_back(clock):
+    cells = private_cells()
+    for _ in range(20):
+        slots = cells.enter([requests(1)])
+        assert isinstance(slots, Slots)
+        cells.leave(slots, None)
+        cells.leave(slots, None)  # idempotent
+    assert taken(cells, requests(1)) == 1
+
+
+def test_a_changed_limit_acts_on_the_next_call(clock):
+    cells = private_cells()
+    assert taken(cells, requests(10)) == 10
+    # Ten of twenty: the bucket was full, in time; it says so until it is half empty.
+    clock.move(30)
+    assert taken(cells, requests(20)) == 10
+    assert isinstance(cells.enter([requests(5)]), Refusal)
+
+
+def test_claims_are_taken_all_or_none(clock):
+    cells = private_cells()
+    key, group = requests(10, "key"), requests(3, "group")
+    for _ in range(3):
+        assert isinstance(cells.enter([key, group]), Slots)
+    for _ in range(5):
+        assert cells.enter([key, group]).claim is group
+    assert taken(cells, key) == 7
+
+
+def test_the_longest_wait_is_told(clock):
+    cells = private_cells()
+    both = Claim("a", 2, 60, 1)
+    assert isinstance(cells.enter([both], 60, 60), Slots)
+    refusal = cells.enter([both], 60, 60)
+    assert (refusal.kind, refusal.wait_ns) == ("tokens", 60 * SECOND_NS)
+    other = [both, requests(1, "b")]
+    assert cells.enter(other, 60, 60).kind == "tokens"
+
+
+# ---- tokens a minute -----------------------------------------------------------------------------
+
+
+def test_what_was_reserved_and_not_used_comes_back(clock):
+    cells = private_cells()
+    first = cells.enter(*tokens(1000, 900))
+    assert cells.enter(*tokens(1000, 900, least=200)).kind == "tokens"
+    cells.leave(first, 100)
+    second = cells.enter(*tokens(1000, 900, least=200))
+    assert second.taken[0].reserved_ns == 900 * MINUTE_NS // 1000
+    cells.leave(second, 900)
+    refusal = cells.enter(*tokens(1000, 10, least=10))
+    assert refusal.wait_ns == 10 * MINUTE_NS // 1000
+
+
+def test_the_last_tokens_are_reserved_when_a_short_answer_fits(clock):
+    cells = private_cells()
+    assert isinstance(cells.enter(*tokens(1000, 700)), Slots)
+    last = cells.enter(*tokens(1000, 700, least=250))
+    assert last.taken[0].reserved_ns == 300 * MINUTE_NS // 1000
+    assert isinstance(cells.enter(*tokens(1000, 1)), Refusal)
+
+
+def test_an_absurd_wish_takes_a_minute_and_no_more(clock):
+    cells = private_cells()
+    absurd = tokens(100, 10**18, least=10**18)
+    first = cells.enter(*absurd)
+    assert isinstance(first, Slots)
+    assert cells.enter(*absurd).wait_ns == MINUTE_NS
+    cells.leave(first, 5)
+    assert cells.enter(*absurd).wait_ns == 3 * SECOND_NS
+    clock.move(3)
+    assert isinstance(cells.enter(*absurd), Slots)
+
+
+def test_tokens_beyond_the_reservation_are_a_debt(clock):
+    cells = private_cells()
+    cells.leave(cells.enter(*tokens(60, 10)), 180)
+    assert cells.enter(*tokens(60, 1)).wait_ns == 121 * SECOND_NS
+    clock.move(121)
+    assert isinstance(cells.enter(*tokens(60, 1)), Slots)
+
+
+def test_a_debt_has_an_end(clock):
+    cells = private_cells()
+    for _ in range(40):
+        clock.move(3600)
+        cells.leave(cells.enter(*tokens(1, 1)), 10**7)
+    assert cells.enter(*tokens(1, 1)).wait_ns == MAX_DEBT_NS
+
+
+def test_a_call_longer_than_a_minute_is_not_paid_for_twice(clock):
+    cells = private_cells()
+    slots = cells.enter(*tokens(100, 100))
+    clock.move(600)
+    cells.leave(slots, 50)
+    assert cells.enter(*tokens(100, 100, 100)).__class__ is Slots
+
+
+# ---- running calls -------------------------------------------------------------------------------
+
+
+def test_running_calls_are_counted_until_they_leave():
+    cells = private_cells()
+    running = [cells.enter([calls(3)]) for _ in range(3)]
+    refusal = cells.enter([calls(3)])
+    assert (refusal.kind, refusal.wait_ns) == ("calls", None)
+    for slots in running:
+        cells.leave(slots, 0)
+        cells.leave(slots, 0)
+    assert taken(cells, calls(3)) == 3
+
+
+def test_calls_count_from_before_their_limit_was_set():
+    cells = private_cells()
+    running = cells.enter([requests(100)])
+    assert isinstance(cells.enter([calls(1)]), Refusal)
+    cells.leave(running, 0)
+    assert isinstance(cells.enter([calls(1)]), Slots)
+
+
+# ---- the table -----------------------------------------------------------------------------------
+
+
+def test_rows_that_say_nothing_are_used_again(clock, memory):
+    cells = SharedCells(memory, rows=4)
+    for number in range(100):
+        slots = cells.enter([requests(2, f"a{number}"), calls(1, f"b{number}")])
+        assert len(slots.taken) == 2
+        cells.leave(slots, 0)
+        if number % 2:
+            clock.move(30)
+    assert cells.sweep() == []
+
+
+def test_when_all_rows_are_used_a_limit_is_not_applied_and_that_is_told(clock, memory):
+    cells = SharedCells(memory, rows=2)
+    for subject in ("a", "b"):
+        assert isinstance(cells.enter([calls(1, subject)]), Slots)
+    refusal = cells.enter([calls(1, "c"), calls(1, "a")])
+    assert refusal.claim.subject == "a"  # what has a row is judged all the same
+    for _ in range(3):
+        slots = cells.enter([calls(1, "c")])
+        assert slots.taken == []
+        cells.leave(slots, 0)
+    assert cells.sweep() == ["limits: 4 times a limit had no room and was not applied"]
+    assert cells.sweep() == []
+
+
+def test_two_claims_of_a_call_never_share_a_row(clock, memory):
+    cells = SharedCells(memory, rows=2)
+    slots = cells.enter([requests(1, "a"), requests(1, "b")])
+    assert len({one.row for one in slots.taken}) == 2
+
+
+def test_a_running_call_keeps_its_row(clock, memory):
+    cells = SharedCells(memory, rows=1)
+    slots = cells.enter(*tokens(100, 100))
+    clock.move(3600)
+    assert cells.enter([calls(1, "b")]).taken == []
+    cells.leave(slots, 200)
+    assert isinstance(cells.enter(*tokens(100, 100)), Refusal)
+
+
+# ---- several processes ---------------------------------------------------------------------------
+
+
+def in_process(work, *args):
+    """Runs `work(*args, pipe)` in a process of its own."""
+    ours, theirs = FORK.Pipe()
+    process = FORK.Process(target=work, args=(*args, theirs))
+    process.start()
+    return process, ours
+
+
+def take_all(memory, claim, count, pipe):
+    cells = SharedCells(memory)
+    pipe.send("ready")
+    pipe.recv()
+    pipe.send(sum(isinstance(cells.enter([claim], 1, 1), Slots) for _ in range(count)))
+    pipe.recv()
+
+
+@pytest.mark.parametrize(
+    "claim", [requests(500), calls(500), Claim("a", 0, 500, 0)], ids=["requests", "calls", "tokens"]
+)
+def test_processes_share_a_limit_exactly(memory, claim):
+    workers = [in_process(take_all, memory, claim, 1000) for _ in range(3)]
+    for _, pipe in workers:
+        assert pipe.recv() == "ready"
+    begin = time.monotonic()
+    for _, pipe in workers:
+        pipe.send("go")
+    got = sum(pipe.recv() for _, pipe in workers)
+    refilled = 0 if claim.concurrency else (time.monotonic() - begin) * 500 / 60 + 1
+    for process, pipe in workers:
+        pipe.send("end")
+        process.join(10)
+    assert 500 <= got <= 500 + refilled
+
+
+def hold(memory, claim, count, pipe):
+    cells = SharedCells(memory)
+    for _ in range(count):
+        assert isinstance(cells.enter([claim]), Slots)
+    pipe.send(cells._column)
+    pipe.recv()
+
+
+def killed(process):
+    os.kill(process.pid, signal.SIGKILL)
+    process.join(10)
+
+
+def test_the_slots_of_a_killed_process_are_free_after_a_sweep(memory):
+    ours = SharedCells(memory)
+    process, pipe = in_process(hold, memory, calls(5), 5)
+    assert pipe.recv() == 1
+    ours.sweep()
+    assert taken(ours, calls(5)) == 0  # it lives
+    killed(process)
+    assert taken(ours, calls(5)) == 0
+    ours.sweep()
+    assert taken(ours, calls(5)) == 5
+    ours.sweep()  # and nothing of our own is freed
+    assert taken(ours, calls(5)) == 0
+
+
+def test_the_next_process_takes_the_column_of_a_dead_one_and_empties_it(memory):
+    first, pipe = in_process(hold, memory, calls(5), 5)
+    assert pipe.recv() == 0
+    killed(first)
+    second, pipe = in_process(hold, memory, calls(5), 5)
+    assert pipe.recv() == 0
+    killed(second)
+
+
+def die_with_the_lock(memory, pipe):
+    cells = SharedCells(memory)
+    cells._lock()
+    pipe.send("locked")
+    signal.pause()
+
+
+def test_a_process_killed_with_the_lock_blocks_nobody(memory):
+    ours = SharedCells(memory)
+    process, pipe = in_process(die_with_the_lock, memory)
+    assert pipe.recv() == "locked"
+    killed(process)
+    assert isinstance(ours.enter([calls(5)]), Slots)
+    assert ours.sweep() == []
+
+
+def test_a_process_stopped_with_the_lock_is_not_waited_for_long(memory):
+    ours = SharedCells(memory)
+    process, pipe = in_process(die_with_the_lock, memory)
+    assert pipe.recv() == "locked"
+    begin = time.monotonic()
+    assert isinstance(ours.enter([calls(5)]), Slots)
+    assert time.monotonic() - begin < 5
+    assert ours.sweep() == ["limits: 1 times another worker was not waited for"]
+    killed(process)
+
+
+def test_other_memory_is_not_touched(memory):
+    SharedCells(memory, rows=8)
+    with pytest.raises(Unfit, match="another size"):
+        SharedCells(memory, rows=16)
+    os.pwrite(memory, b"\1" * 8, 0)
+    with pytest.raises(Unfit, match="another version"):
+        SharedCells(memory, rows=8)
+
+
+def no_column(memory, pipe):
+    try:
+        SharedCells(memory, rows=8)
+    except Unfit as error:
+        pipe.send(str(error))
+
+
+def test_more_processes_than_columns(memory):
+    SharedCells(memory, rows=8)
+    fcntl.lockf(memory, fcntl.LOCK_EX, COLUMNS, 1)
+    process, pipe = in_process(no_column, memory)
+    assert pipe.recv() == f"more than {COLUMNS} workers share the limits' memory"
+    process.join(10)

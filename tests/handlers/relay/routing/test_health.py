@@ -1,0 +1,699 @@
+"""Health: what puts a channel aside and for how long, and how it comes back. No clock but ours."""
+
+import heapq
+import itertools
+import random
+
+import pytest
+
+from adapters.faults import Condition, Fault
+from handlers.relay.routing import health as module
+from handlers.relay.routing.breaker import ROW_OF_MANY
+from handlers.relay.routing.health import (
+    COOL_MAX_S,
+    COOL_S,
+    FAILING,
+    FORGET_S,
+    JITTER,
+    KEY_ASIDE,
+    KEY_COOL_MAX_S,
+    KEY_COOL_S,
+    MANY,
+    PLAIN,
+    PROBE_S,
+    PROBED,
+    RATE_LIMITED,
+    ROW,
+    SLOW,
+    TIMING_OUT,
+    TOLD_TO_WAIT,
+    Health,
+    Refusal,
+)
+from handlers.relay.routing.plan import Planner
+from store.catalog.catalog import Snapshot
+from store.catalog.keys_aside import KeyAside
+from tests.handlers.relay.test_plan import MODEL, channel
+
+ONE = channel("one")
+
+
+@pytest.fixture
+def health():
+    return Health(random.Random(7).random)
+
+
+def fault(condition=Condition.UPSTREAM_FAILED, wait=None):
+    return Fault(condition, retry_after_s=wait)
+
+
+def fail(health, at, one=ONE, key=0, error=None, **more):
+    trial = health.begin(one, MODEL, key, at)
+    if trial is not None:
+        health.failed(trial, at, error or fault(), **more)
+    return trial
+
+
+def succeed(health, at, one=ONE, key=0):
+    trial = health.begin(one, MODEL, key, at)
+    if trial is not None:
+        health.succeeded(trial, at)
+    return trial
+
+
+def why(health, at, one=ONE, model=MODEL, key=0):
+    return health.fault_of(one, model, key, at)[0]
+
+
+def wait(health, at, one=ONE, key=0):
+    return health.fault_of(one, MODEL, key, at)[1]
+
+
+def opened(health, at=0.0):
+    for _ in range(ROW):
+        fail(health, at)
+    assert why(health, at) == FAILING
+    return at + wait(health, at)
+
+
+def test_row_faults_in_a_row_open_and_fewer_do_not(health):
+    for number in range(10):
+        at = number * 100.0
+        for _ in range(ROW - 1):
+            fail(health, at)
+        assert why(health, at) == ""
+        for _ in range(8):
+            succeed(health, at)
+    opened(health, 1000.0)
+
+
+def test_many_calls_are_judged_by_the_share_that_failed(health):
+    for number in range(MANY):
+        assert why(health, 1.0) == "", f"opened after {number}"
+        (succeed if number % 2 else fail)(health, 1.0)
+    fail(health, 1.0)
+    assert why(health, 1.0) == FAILING
+
+
+def begin(health, at, count=1):
+    """Calls in flight, of which health can be told."""
+    made = [health.begin(ONE, MODEL, 0, at) for _ in range(count)]
+    running = [*health.running(), *made]
+    health.running = lambda: [one for one in running if one.well_s is None and not one.failed]
+    return made
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_calls_are_counted_by_their_beginning_not_by_what_ends_first(health, seed):
+    """Forty at once, one in five fails, and failures end first."""
+    chance, now = random.Random(seed), 0.0
+    for _ in range(8):
+        calls = begin(health, now, 40)
+        bad = [one for one in calls if chance.random() < 0.2]
+        for one in bad:
+            health.failed(one, now + 0.01, fault())
+            assert why(health, now + 0.01) == ""
+        for one in calls:
+            if one not in bad:
+                health.succeeded(one, now + 1.0)
+        now += 1.0
+
+
+def test_with_few_calls_one_in_flight_that_began_before_may_still_go_well(health):
+    [older] = begin(health, 0.0)
+    for at in range(1, 2 * ROW):
+        fail(health, at)
+        assert why(health, at) == ""
+    health.succeeded(older, 20.0)  # it was well all the while
+    for at in range(21, 20 + ROW):
+        fail(health, at)
+    assert why(health, 25.0) == ""
+    fail(health, 26.0)
+    assert why(health, 26.0) == FAILING
+
+
+def test_one_in_flight_that_fails_too_is_one_of_the_row(health):
+    [older] = begin(health, 0.0)
+    for at in range(1, ROW):
+        fail(health, at)
+    assert why(health, 9.0) == ""
+    health.failed(older, 10.0, fault())
+    assert why(health, 10.0) == TIMING_OUT
+
+
+def test_one_that_began_later_does_not_hide_the_row(health):
+    for at in range(ROW - 1):
+        fail(health, at)
+    bad, _ = begin(health, 5.0), begin(health, 6.0)
+    health.failed(*bad, 7.0, fault())
+    assert why(health, 7.0) == FAILING
+
+
+def test_what_says_nothing_is_no_call(health):
+    fail(health, 0.0)
+    for _ in range(100):
+        health.release(health.begin(ONE, MODEL, 0, 0.0))
+        fail(health, 0.0, error=fault(Condition.UPSTREAM_REFUSED))
+    for _ in range(ROW - 1):
+        fail(health, 0.0)
+    assert why(health, 0.0) == FAILING
+
+
+def test_an_outage_under_many_calls_is_seen_after_a_row_of_many(health):
+    for number in range(500):
+        (succeed if number % 10 else fail)(health, 1.0)
+    for number in range(ROW_OF_MANY):
+        assert why(health, 2.0) == "", f"opened after {number}"
+        fail(health, 2.0)
+    assert why(health, 2.0) == FAILING
+
+
+def test_faults_of_long_ago_do_not_count_for_the_rate(health):
+    for number in range(200):
+        (fail if number % 2 else succeed)(health, number * 61.0)
+    assert why(health, 200 * 61.0) == ""
+
+
+@pytest.mark.parametrize("condition", [Condition.UPSTREAM_FAILED, Condition.UPSTREAM_RATE_LIMITED])
+def test_one_odd_fault_puts_nothing_aside(health, condition):
+    fail(health, 0.0, error=fault(condition))
+    assert why(health, 0.0) == ""
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [Condition.UPSTREAM_REFUSED, Condition.CONTEXT_LENGTH, Condition.CONTENT_POLICY,
+     Condition.ID_NOT_FOUND],
+)  # fmt: skip
+def test_what_the_client_caused_never_counts(health, condition):
+    for _ in range(100):
+        fail(health, 0.0, error=fault(condition))
+    assert not health.breakers
+
+
+def test_cool_downs_double_to_a_limit_and_are_shortened_by_chance(health):
+    at, last = 0.0, 0.0
+    for number in range(8):
+        end = opened(health, at) if number == 0 else at + wait(health, at)
+        longest = min(COOL_S * 2**number, COOL_MAX_S)
+        assert longest * (1 - JITTER) <= end - at <= longest
+        assert end - at != last
+        at, last = end, end - at
+        fail(health, at)  # the probe
+
+
+def test_cool_downs_begin_anew_after_a_good_time(health):
+    end = opened(health)
+    fail(health, end)
+    end += wait(health, end)
+    succeed(health, end)
+    later = end + FORGET_S + 1
+    assert opened(health, later) - later <= COOL_S
+
+
+def test_exactly_one_probe(health):
+    end = opened(health)
+    assert health.begin(ONE, MODEL, 0, end - 0.01) is None
+    probe = health.begin(ONE, MODEL, 0, end)
+    assert probe is not None
+    assert why(health, end) == PROBED
+    assert all(health.begin(ONE, MODEL, 0, end + n) is None for n in range(int(PROBE_S)))
+    health.succeeded(probe, end + PROBE_S)
+    assert why(health, end + PROBE_S) == ""
+
+
+def test_a_probe_that_hangs_leaves_its_place_to_another(health):
+    end = opened(health)
+    hanging = health.begin(ONE, MODEL, 0, end)
+    assert health.begin(ONE, MODEL, 0, end + PROBE_S - 1) is None
+    probe = health.begin(ONE, MODEL, 0, end + PROBE_S)
+    assert probe is not None and why(health, end + PROBE_S) == PROBED
+    health.failed(hanging, end + PROBE_S + 1, fault())  # judges nothing any more
+    assert why(health, end + PROBE_S + 1) == PROBED
+    assert health.begin(ONE, MODEL, 0, end + PROBE_S + 1) is None
+    health.succeeded(probe, end + PROBE_S + 2)
+    assert why(health, end + PROBE_S + 2) == ""
+
+
+def test_a_plain_answer_is_late_by_what_plain_answers_usually_take(health):
+    for at in range(3):
+        health.succeeded(health.begin(ONE, MODEL, 0, at, PLAIN), at + 3.0)
+        health.started(health.begin(ONE, MODEL, 0, at), at + 0.2, 0.2)
+        health.succeeded(health.begin(ONE, MODEL, 0, at, ""), at + 0.01)  # of another kind
+    late = [health.begin(ONE, MODEL, 0, 10.0, PLAIN) for _ in range(ROW)]
+    uncompared = [health.begin(ONE, MODEL, 0, 10.0, "") for _ in range(ROW)]
+    for trial in late + uncompared:
+        health.late(trial, 10.0 + 4 * 3.0)
+    assert why(health, 22.0) == ""
+    for trial in uncompared:
+        health.late(trial, 99.0)
+    assert why(health, 23.0) == ""
+    for trial in late:
+        health.late(trial, 10.0 + 4 * 3.0 + 0.1)
+    assert why(health, 23.0) == SLOW
+
+
+def test_streams_that_were_well_once_do_not_hide_that_new_calls_fail(health):
+    fail(health, 0.0)
+    running = [health.begin(ONE, MODEL, 0, 1.0) for _ in range(20)]
+    for one in running:
+        health.started(one, 2.0, 1.0)
+    for at, one in enumerate(running[: ROW - 1], 10):
+        fail(health, at)
+        health.succeeded(one, at)  # begun long ago
+    assert why(health, 20.0) == ""
+    fail(health, 20.0)
+    assert why(health, 20.0) == FAILING
+
+
+def test_streams_that_begin_well_and_break_off_are_faults_in_a_row(health):
+    for at in range(ROW):
+        assert why(health, at) == ""
+        one = health.begin(ONE, MODEL, 0, at)
+        health.started(one, at, 0.2)
+        health.failed(one, at + 0.5, fault())
+    assert why(health, ROW) == FAILING
+
+
+def test_a_probe_without_a_verdict_leaves_its_place_to_the_next(health):
+    end = opened(health)
+    probe = health.begin(ONE, MODEL, 0, end)
+    health.failed(probe, end, fault(Condition.UPSTREAM_REFUSED))  # by the client's own mistake
+    probe = health.begin(ONE, MODEL, 0, end)
+    health.release(probe)  # the client left
+    health.release(probe)
+    assert succeed(health, end) is not None
+    assert why(health, end) == ""
+
+
+def test_a_probe_that_streams_closes_at_its_first_bytes_and_may_still_fail(health):
+    end = opened(health)
+    probe = health.begin(ONE, MODEL, 0, end)
+    health.started(probe, end + 1, 1.0)
+    assert why(health, end + 1) == ""
+    health.failed(probe, end + 9, fault())
+    assert why(health, end + 9) == FAILING
+
+
+def test_calls_of_an_earlier_state_say_nothing(health):
+    old = [health.begin(ONE, MODEL, 0, 0.0) for _ in range(50)]
+    end = opened(health)
+    before = wait(health, 0.0)
+    for trial in old[:20]:
+        health.failed(trial, 1.0, fault())
+    health.succeeded(old[20], 1.0)
+    assert wait(health, 0.0) == before
+    succeed(health, end)
+    for trial in old[21:]:
+        health.failed(trial, end, fault())
+    assert why(health, end) == ""
+
+
+def test_retry_after_is_obeyed_at_once_and_bounded(health):
+    limited = fault(Condition.UPSTREAM_RATE_LIMITED, 20)
+    fail(health, 0.0, error=limited)
+    assert (why(health, 19.9), why(health, 20.0)) == (RATE_LIMITED, "")
+    succeed(health, 20.0)
+    fail(health, 21.0, error=fault(Condition.UPSTREAM_OVERLOADED, 9999))
+    assert (why(health, 80.9), why(health, 81.0)) == (TOLD_TO_WAIT, "")
+
+
+def test_a_later_word_of_a_running_call_prolongs_the_wait(health):
+    other = health.begin(ONE, MODEL, 0, 0.0)
+    fail(health, 0.0, error=fault(Condition.UPSTREAM_RATE_LIMITED, 5))
+    health.failed(other, 1.0, fault(Condition.UPSTREAM_RATE_LIMITED, 30))
+    assert wait(health, 1.0) == 30.0
+
+
+OWN = Refusal("", "key", "upstream status 401")
+
+
+def refuse(health, at, one=ONE, key=0):
+    refused = fault(Condition.CHANNEL_MISCONFIGURED)
+    return fail(health, at, one, key, error=refused, refusal=OWN)
+
+
+@pytest.fixture
+def told(health):
+    news = []
+    health.on_key = news.append
+    return news
+
+
+def test_a_refused_key_is_put_aside_at_once_for_all_models(health, told):
+    two = channel("two", keys=("sk-first-secret", "sk-second-secret"))
+    refuse(health, 0.0, two)
+    assert wait(health, 0.0, two) >= KEY_COOL_S * (1 - JITTER)
+    assert why(health, 0.0, two, "other") == KEY_ASIDE
+    assert why(health, 0.0, two, key=1) == ""
+    refuse(health, 1.0, two)
+    [news] = told
+    assert (news.channel, news.key, news.times) == (two, 0, 1)
+    assert (news.wait_s, news.reason) == (wait(health, 0.0, two), "upstream status 401")
+
+
+def test_only_the_probe_of_a_key_brings_it_back_and_is_told(health, told):
+    running = health.begin(ONE, MODEL, 0, 0.0)
+    refuse(health, 1.0)
+    health.succeeded(running, 2.0)  # it was let in before
+    assert why(health, 2.0) == KEY_ASIDE and len(told) == 1
+    again = 1.0 + wait(health, 1.0)
+    refuse(health, again)
+    assert (told[1].times, len(told)) == (2, 2)
+    assert told[1].wait_s >= 2 * KEY_COOL_S * (1 - JITTER)
+    succeed(health, again + told[1].wait_s)
+    assert (told[2].key, told[2].wait_s, len(told)) == (0, None, 3)
+
+
+def stored(*rows, channels=(ONE,)):
+    """A snapshot with these (channel, fingerprint, until_ms, times)."""
+    aside = [KeyAside(c.id, f, 0, until_ms, times, "") for c, f, until_ms, times in rows]
+    return Snapshot(1, {}, {}, channels, keys_aside={row.name: row for row in aside})
+
+
+TWO = channel("two", keys=("x", "y"), fingerprints=("fx", "fy"))
+NOW_MS = 1_800_000_000_000
+
+
+def test_what_other_workers_have_put_aside_is_aside_here(health, told):
+    row = (TWO, "fy", NOW_MS + 60_000, 2)
+    health.take_keys_aside(stored(row, channels=(ONE, TWO)), 100.0, NOW_MS)
+    assert (why(health, 100.0, TWO, key=1), wait(health, 100.0, TWO, key=1)) == (KEY_ASIDE, 60.0)
+    assert why(health, 100.0, TWO, key=0) == why(health, 100.0) == "" and told == []
+    refuse(health, 160.0, TWO, key=1)  # the probe: the doubling goes on where the others were
+    assert told[0].times == 3 and told[0].wait_s >= KEY_COOL_MAX_S * (1 - JITTER) / 2
+    health.take_keys_aside(stored(channels=(ONE, TWO)), 170.0, NOW_MS)
+    assert why(health, 170.0, TWO, key=1) == ""
+
+
+def test_an_old_row_lets_a_probe_through_and_no_more(health, told):
+    health.take_keys_aside(stored((TWO, "fx", NOW_MS - 5, 1), channels=(TWO,)), 0.0, NOW_MS)
+    trial = health.begin(TWO, MODEL, 0, 0.0)
+    assert health.begin(TWO, MODEL, 0, 0.0) is None
+    health.succeeded(trial, 1.0)
+    assert told == [module.KeyNews(TWO, 0)]
+
+
+def test_what_is_not_in_the_store_yet_stays_aside(health):
+    """A snapshot may be older than what this worker has met since."""
+    refuse(health, 0.0)
+    for snapshot in (stored(), stored((TWO, "fx", NOW_MS + 5, 1), channels=(ONE, TWO))):
+        health.take_keys_aside(snapshot, 1.0, NOW_MS)
+        assert why(health, 1.0) == KEY_ASIDE
+
+
+def test_a_channel_without_keys_is_put_aside_as_one(health):
+    bare = channel("bare", keys=())
+    health.take_keys_aside(stored((bare, "", NOW_MS + 9_000, 1), channels=(bare,)), 0.0, NOW_MS)
+    assert why(health, 0.0, bare) == KEY_ASIDE
+
+
+@pytest.mark.parametrize("back_ms", [0, 3_600_000, 10**12])
+def test_no_clock_keeps_a_key_aside_for_ever(health, back_ms):
+    """The wall clock is set back, and snapshots come again and again."""
+    snapshot = stored((TWO, "fx", NOW_MS + 600_000, 1), channels=(TWO,))
+    for at in range(0, 3_600, 60):
+        again = stored((TWO, "fx", NOW_MS + 600_000, 1), channels=(TWO,))
+        health.take_keys_aside(snapshot if at % 120 else again, float(at), NOW_MS - back_ms)
+    assert wait(health, 0.0, TWO) == min(600.0 + back_ms / 1000, KEY_COOL_MAX_S)
+    assert health.begin(TWO, MODEL, 0, KEY_COOL_MAX_S) is not None
+
+
+def test_a_channel_that_leads_elsewhere_has_nothing_against_it_but_its_keys(health):
+    other = channel("other")
+    opened(health)
+    for _ in range(ROW):
+        fail(health, 0.0, other)
+    refuse(health, 0.0, TWO)
+    for one in (ONE, TWO):
+        health.forget(one)
+    assert (why(health, 0.0), why(health, 0.0, TWO)) == ("", KEY_ASIDE)
+    assert why(health, 0.0, other) == FAILING
+
+
+def test_a_replaced_key_has_nothing_against_it(health):
+    refuse(health, 0.0)
+    assert why(health, 0.0) == KEY_ASIDE
+    assert why(health, 0.0, channel("one", keys=("new",))) == ""
+
+
+def test_a_host_that_is_not_reached_counts_for_all_keys(health):
+    two = channel("two", keys=("x", "y"))
+    for _ in range(ROW):
+        fail(health, 0.0, two, error=fault(Condition.UPSTREAM_UNREACHABLE))
+    assert [why(health, 0.0, two, key=key) for key in (0, 1)] == [FAILING, FAILING]
+
+
+def test_models_do_not_share_faults(health):
+    opened(health)
+    assert why(health, 0.0, model="other") == ""
+
+
+# ---- slowness ------------------------------------------------------------------------------------
+
+
+def start(health, at, seconds):
+    trial = health.begin(ONE, MODEL, 0, at)
+    if trial is not None:
+        health.started(trial, at + seconds, seconds)
+        health.succeeded(trial, at + seconds)
+    return trial
+
+
+def test_a_channel_that_becomes_slow_is_asked_last_and_comes_back(health):
+    for number in range(20):
+        start(health, number, 0.2)
+    for number in range(ROW):
+        assert why(health, 30.0) == ""
+        start(health, 20.0 + number, 10.0)
+    assert why(health, 34.0) == SLOW
+    end = 34.0 + wait(health, 34.0)
+    start(health, end, 10.0)
+    assert why(health, end + 10.0) == SLOW
+    end += 10 + wait(health, end + 10.0)
+    start(health, end, 0.2)
+    assert why(health, end + 1) == ""
+
+
+def test_a_model_that_always_thinks_is_not_slow(health):
+    at = 0.0
+    for _ in range(40):
+        start(health, at, 12.0)
+        at += 70.0
+    assert why(health, at) == ""
+    for _ in range(100):
+        start(health, at, 14.0)
+        at += 14.0
+        assert why(health, at) == ""
+
+
+def test_lateness_counts_before_the_answer_comes_and_once(health):
+    start(health, 0.0, 0.2)
+    trials = [health.begin(ONE, MODEL, 0, 0.0) for _ in range(ROW - 1)]
+    for second in range(1, 9):
+        for trial in trials:
+            health.late(trial, float(second))
+    assert why(health, 9.0) == ""
+    last = health.begin(ONE, MODEL, 0, 3.0)
+    health.late(last, 8.5)
+    assert why(health, 9.0) == SLOW
+    for trial in trials:
+        health.started(trial, 10.0, 10.0)
+        health.succeeded(trial, 10.0)
+    assert why(health, 9.0) == SLOW
+
+
+def test_while_nothing_is_known_nothing_is_slow(health):
+    for _ in range(100):
+        health.late(health.begin(ONE, MODEL, 0, 0.0), 1000.0)
+    assert not health.breakers
+
+
+# ---- bounds --------------------------------------------------------------------------------------
+
+
+def test_breakers_are_forgotten_when_all_is_well_again(health):
+    end = opened(health)
+    succeed(health, end)
+    for number in range(MANY + 1):
+        succeed(health, end + FORGET_S + number)
+    assert not health.breakers
+
+
+def test_what_is_usual_is_bounded(health, monkeypatch):
+    monkeypatch.setattr(module, "MAX_USUAL", 50)
+    for number in range(500):
+        trial = health.begin(channel(str(number)), MODEL, 0, 0.0)
+        health.started(trial, 0.1, 0.1)
+    assert len(health._usual_s) <= 50
+
+
+def test_breakers_are_bounded(health, monkeypatch):
+    monkeypatch.setattr(module, "MAX_BREAKERS", 50)
+    for number in range(500):
+        one = channel(str(number))
+        for _ in range(ROW if number % 2 else 1):
+            fail(health, float(number), one)
+    assert len(health.breakers) <= 50
+
+
+# ---- simulations ---------------------------------------------------------------------------------
+
+
+class World:
+    """Calls at a steady rate against channels that behave as scripted, on a clock of its own.
+
+    A script gives, for a moment, (seconds until the answer or fault, fault or None).
+    """
+
+    def __init__(self, scripts, seed, most=3):
+        chance = random.Random(seed)
+        self.health = Health(chance.random)
+        self.planner = Planner(self.health, chance.random)
+        self.channels = tuple(channel(name) for name in scripts)
+        self.scripts, self.most = scripts, most
+        self.tries = []  # (second it began, channel, fault code or None)
+        self.lost = []  # calls that nobody served
+        self.events, self.count = [], itertools.count()
+
+    def run(self, seconds, rate=50):
+        for number in range(seconds * rate):
+            self._at(number / rate, self._attempt, ({}, self.most))
+        while self.events:
+            now, _, act, args = heapq.heappop(self.events)
+            act(now, *args)
+
+    def _at(self, when, act, args):
+        heapq.heappush(self.events, (when, next(self.count), act, args))
+
+    def _attempt(self, now, tried, left):
+        while left:
+            steps = self.planner.plan(self.channels, MODEL, now, tried=tried)
+            if not steps:
+                break
+            one = steps[0].channel
+            tried[one.id] = range(len(one.keys) or 1)
+            trial = self.health.begin(one, MODEL, steps[0].key, now)
+            if trial is None:
+                continue
+            probes = [b for b in self.health.breakers.values() if b.probe]
+            assert len(probes) <= len(self.channels)
+            takes, error = self.scripts[one.name](now)
+            self._at(now + takes, self._end, (trial, error, tried, left - 1))
+            return
+        self.lost.append(now)
+
+    def _end(self, now, trial, error, tried, left):
+        self.tries.append((trial.begun_s, trial.channel.name, error and error.code))
+        if error is None:
+            self.health.started(trial, now, now - trial.begun_s)
+            self.health.succeeded(trial, now)
+        else:
+            self.health.failed(trial, now, error, OWN if error.condition is BROKEN_KEY else None)
+            self._attempt(now, tried, left)
+        self.health.release(trial)
+
+    def faults_of(self, name, begin, end):
+        return [at for at, one, code in self.tries if one == name and code and begin <= at < end]
+
+    def share_of(self, name, begin, end):
+        served = [one for at, one, code in self.tries if code is None and begin <= at < end]
+        return served.count(name) / len(served)
+
+
+BROKEN_KEY = Condition.CHANNEL_MISCONFIGURED
+
+
+def well(_):
+    return 0.2, None
+
+
+def down(begin, end, takes=0.01, condition=Condition.UPSTREAM_FAILED, wait=None):
+    """A channel that fails between two moments."""
+
+    def script(now):
+        return (takes, fault(condition, wait)) if begin <= now < end else (0.2, None)
+
+    return script
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("condition", "wait"),
+    [
+        (Condition.UPSTREAM_UNREACHABLE, None),
+        (Condition.UPSTREAM_FAILED, None),
+        (Condition.UPSTREAM_INVALID, None),
+        (Condition.UPSTREAM_RATE_LIMITED, None),
+        (Condition.UPSTREAM_RATE_LIMITED, 7),
+    ],
+)
+def test_an_outage_is_noticed_by_nobody_and_ends(seed, condition, wait):
+    world = World({"a": well, "b": down(20, 200, 0.01, condition, wait), "c": well}, seed)
+    world.run(320)
+    assert world.lost == []
+    # Answers that were asked for before the outage come until 20.2 and interrupt the row.
+    assert len(world.faults_of("b", 20.21, 24)) <= (1 if wait else ROW)  # then it is aside
+    assert len(world.faults_of("b", 20, 24)) <= 2 * ROW
+    cools = 180 / 7 if wait else 3 + (180 - 35) / (COOL_MAX_S * (1 - JITTER))
+    assert len(world.faults_of("b", 24, 200)) <= cools + 1  # a probe each, no flapping
+    back = min(at for at, one, code in world.tries if one == "b" and not code and at > 200)
+    assert back <= 200 + COOL_MAX_S + 1
+    assert world.share_of("b", back + 1, 320) > 0.28  # its share, as if nothing had been
+    assert world.faults_of("b", back, 320) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_odd_faults_change_no_shares(seed):
+    chance = random.Random(seed)
+    broken = fault()
+
+    def odd(_):
+        return (0.2, broken if chance.random() < 0.05 else None)
+
+    world = World({"a": odd, "b": odd, "c": odd}, seed)
+    world.run(200)
+    assert not any(breaker.open for breaker in world.health.breakers.values())
+    assert all(world.share_of(name, 0, 200) > 0.3 for name in "abc")
+    assert len(world.lost) <= 10  # three in a row: a matter of chance
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_flapping_channel_costs_few_calls_and_nobody_starves(seed):
+    def flapping(now):
+        return (0.01, fault()) if int(now / 3) % 2 else (0.2, None)
+
+    world = World({"a": well, "b": flapping, "c": well}, seed)
+    world.run(600)
+    assert world.lost == []
+    assert len(world.faults_of("b", 0, 600)) < 0.01 * 600 * 50
+    assert all(world.share_of(name, 0, 600) > 0.3 for name in "ac")
+    for begin in (0, 300):
+        assert world.share_of("b", begin, begin + 300) > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_slow_channel_is_left_and_comes_back(seed):
+    def slow(now):
+        return (10.0, None) if 60 <= now < 200 else (0.2, None)
+
+    world = World({"a": well, "b": slow, "c": well}, seed)
+    world.run(330)
+    assert world.lost == []
+    assert world.share_of("b", 71, 200) < 0.01
+    assert world.share_of("b", 275, 330) > 0.28
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_when_all_fail_calls_are_refused_quickly_and_it_ends(seed):
+    world = World({name: down(10, 100) for name in "abc"}, seed)
+    world.run(180)
+    assert len(world.tries) - 50 * 100 < 3 * (ROW + 10)
+    assert [at for at in world.lost if at < 10 or at > 100 + COOL_MAX_S] == []
+
+
+def test_a_broken_key_is_probed_rarely():
+    world = World({"a": well, "b": down(10, 3000, 0.01, BROKEN_KEY)}, 1)
+    world.run(1500, rate=5)
+    assert world.lost == []
+    assert 2 <= len(world.faults_of("b", 0, 3000)) <= 3

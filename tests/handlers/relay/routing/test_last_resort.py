@@ -1,0 +1,258 @@
+"""When health has put all candidates aside: the least bad one is asked, and how often."""
+
+import random
+
+import pytest
+
+from adapters.faults import Condition, Fault
+from handlers.relay.limits.cells import private_cells
+from handlers.relay.limits.limits import Limits
+from handlers.relay.routing.health import (
+    COOL_S,
+    FAILING,
+    KEY_COOL_S,
+    RATE_LIMITED,
+    ROW,
+    TIMING_OUT,
+    Health,
+    Refusal,
+)
+from handlers.relay.routing.plan import Planner, Step
+from handlers.relay.routing.selector import Chooser
+from handlers.relay.routing.trials import TRIAL_S
+from tests.handlers.relay.test_limits import call
+from tests.handlers.relay.test_plan import MODEL, channel
+
+QUICK = Fault(Condition.UPSTREAM_FAILED)
+LATE = Fault(Condition.UPSTREAM_TIMEOUT)
+TOLD = Fault(Condition.UPSTREAM_RATE_LIMITED, retry_after_s=20)
+REFUSED = Fault(Condition.CHANNEL_MISCONFIGURED)
+E09, E25 = Condition.NO_CHANNEL, Condition.UPSTREAM_RATE_LIMITED
+
+
+class World:
+    """A worker's calls at some channels, on a clock that the test sets."""
+
+    def __init__(self, *channels):
+        chance = random.Random(1).random
+        self.health = Health(chance)
+        self.limits = Limits(private_cells())
+        self.chooser = Chooser(Planner(self.health, chance), self.limits)
+        self.channels, self.now_s = channels, 0.0
+
+    def break_(self, one, fault, times=ROW, key=0):
+        for _ in range(times):
+            trial = self.health.begin(one, MODEL, key, self.now_s)
+            refusal = Refusal("") if fault is REFUSED else None
+            self.health.failed(trial, self.now_s, fault, refusal)
+        assert self.health.fault_of(one, MODEL, key, self.now_s)[0]
+
+    def choose(self, tried=None):
+        made = call()
+        made.model_name, made.candidates = MODEL, self.channels
+        return self.chooser.next(made, self.now_s, tried or {})
+
+    def ask(self):
+        """The trial of a call that comes now, or the fault that it gets."""
+        step = self.choose()
+        if isinstance(step, Fault):
+            return step
+        begin = self.health.begin_anyway if step.anyway else self.health.begin
+        trial = begin(step.channel, MODEL, step.key, self.now_s)
+        assert trial is not None, "a plan of now may begin now"
+        return trial
+
+    def why(self, one, key=0):
+        return self.health.fault_of(one, MODEL, key, self.now_s)[0]
+
+
+ONE = channel("one")
+
+
+@pytest.mark.parametrize("fault", [QUICK, Fault(Condition.UPSTREAM_OVERLOADED, retry_after_s=20)])
+def test_one_that_fails_quickly_is_asked_by_every_call(fault):
+    world = World(ONE)
+    world.break_(ONE, fault, 1 if fault.retry_after_s else ROW)
+    until_s = world.health.fault_of(ONE, MODEL, 0, 0.0)[1]
+    trials = [world.ask() for _ in range(100)]
+    for trial in trials:
+        world.health.failed(trial, 0.1, QUICK)
+        world.health.release(trial)
+    assert world.health.fault_of(ONE, MODEL, 0, 0.0)[1] == until_s  # no longer away for others
+    assert world.why(ONE)
+
+
+@pytest.mark.parametrize(("fault", "times"), [(QUICK, ROW), (TOLD, 1), (LATE, ROW)])
+def test_a_success_closes_the_circuit_at_once(fault, times):
+    world = World(ONE)
+    world.break_(ONE, fault, times)
+    trial = world.ask()
+    assert world.why(ONE)
+    world.health.succeeded(trial, 0.5)
+    assert world.why(ONE) == ""
+    assert all(not isinstance(world.ask(), Fault) for _ in range(50))
+
+
+def test_the_first_bytes_of_a_stream_close_it_and_a_break_behind_them_opens_it():
+    world = World(ONE)
+    world.break_(ONE, QUICK)
+    trial = world.ask()
+    world.health.started(trial, 0.5, 0.5)
+    assert world.why(ONE) == ""
+    world.health.failed(trial, 0.7, QUICK)
+    assert world.why(ONE) == FAILING
+
+
+@pytest.mark.parametrize(
+    ("fault", "times", "condition", "reason"),
+    [(TOLD, 1, E25, RATE_LIMITED), (LATE, ROW, E09, TIMING_OUT)],
+)
+def test_one_that_limits_us_or_hangs_is_asked_by_few_at_a_time(fault, times, condition, reason):
+    world = World(ONE)
+    world.break_(ONE, fault, times)
+    assert world.why(ONE) == reason
+    trial = world.ask()
+    told = world.ask()
+    assert (told.condition, told.wait_s) == (condition, 1)
+    world.health.failed(trial, 0.2, fault)
+    world.now_s = 0.3
+    second = world.ask()  # the first one has its answer
+    world.now_s = 0.3 + TRIAL_S - 0.01
+    assert world.ask().condition is condition
+    world.now_s = 0.3 + TRIAL_S
+    assert not isinstance(world.ask(), Fault)  # the second one has none for too long
+    world.health.release(second)  # and is no longer counted when it ends
+    assert world.ask().condition is condition
+
+
+def test_so_many_as_a_tenth_of_the_calls_of_ten_seconds():
+    world = World(ONE)
+    for number in range(400):
+        world.now_s = number / 40
+        world.health.succeeded(world.health.begin(ONE, MODEL, 0, world.now_s), world.now_s)
+    world.break_(ONE, TOLD, 1)
+    found = [world.ask() for _ in range(100)]  # these are calls, too
+    assert 40 <= sum(not isinstance(one, Fault) for one in found) <= 50
+
+
+def test_calls_that_are_refused_count_as_calls():
+    world = World(ONE)
+    world.break_(ONE, LATE)
+    asked = 0
+    for number in range(2000):  # a hundred a second, all of them hang
+        world.now_s = number / 100
+        asked += not isinstance(world.ask(), Fault)
+    world.now_s = 21.0
+    assert sum(not isinstance(world.ask(), Fault) for _ in range(200)) > 50
+    assert asked > 500
+
+
+def test_trials_are_counted_for_each_channel_whatever_the_key():
+    two = channel("two", keys=("x", "y"))
+    world = World(two)
+    for key in (0, 1):
+        world.break_(two, TOLD, 1, key)
+    assert not isinstance(world.ask(), Fault)
+    assert world.ask().condition is E25
+
+
+def test_one_that_fails_quickly_comes_before_one_that_hangs_whatever_the_priority():
+    hangs, fails = channel("hangs", 9), channel("fails")
+    world = World(hangs, fails)
+    world.break_(hangs, LATE)
+    world.break_(fails, QUICK)
+    step = world.choose()
+    assert (step.channel, step.anyway) == (fails, True)
+    step = world.choose({fails.id: {0}})
+    assert (step.channel, step.anyway) == (hangs, True)
+    assert isinstance(world.choose({fails.id: {0}, hangs.id: {0}}), Fault)
+
+
+def test_where_another_one_is_well_nothing_that_is_aside_is_asked():
+    ill, well = channel("ill", 9), channel("well")
+    world = World(ill, well)
+    world.break_(ill, QUICK)
+    assert world.choose() == Step(well, 0)
+    assert world.choose({well.id: {0}}).condition is E09  # tried, and not put aside
+
+
+def test_where_the_one_that_is_well_is_full_nothing_that_is_aside_is_asked():
+    ill, well = channel("ill", 9), channel("well", concurrency=1, fingerprints=("f",))
+    world = World(ill, well)
+    world.break_(ill, QUICK)
+    assert world.choose().channel is well
+    assert world.choose().condition is E09
+
+
+def test_its_own_limits_hold():
+    ill = channel("ill", concurrency=2, fingerprints=("f",))
+    world = World(ill)
+    world.break_(ill, QUICK)
+    assert all(isinstance(world.choose(), Step) for _ in range(2))
+    assert world.choose().condition is E09
+
+
+def test_refused_keys_stay_aside():
+    two = channel("two", keys=("x", "y"))
+    world = World(two)
+    world.break_(two, REFUSED, 1, 0)
+    world.break_(two, QUICK, ROW, 1)
+    assert {world.choose().key for _ in range(5)} == {1}
+    world = World(ONE)
+    world.break_(ONE, REFUSED, 1)
+    assert world.choose().condition is Condition.CHANNEL_MISCONFIGURED
+    assert world.health.begin_anyway(ONE, MODEL, 0, 0.0) is None
+
+
+def test_while_a_refused_key_is_probed_others_are_told_to_come_again():
+    world = World(ONE)
+    world.break_(ONE, REFUSED, 1)
+    world.now_s = KEY_COOL_S
+    assert not world.choose().anyway
+    world.ask()
+    assert world.choose().condition is E09
+
+
+def test_the_wait_is_that_of_the_next_trial_beside_a_refused_key_too():
+    two = channel("two")
+    world = World(ONE, two)
+    world.break_(ONE, REFUSED, 1)
+    world.break_(two, LATE)
+    world.ask()
+    told = world.choose()
+    assert (told.condition, told.wait_s) == (E09, 1)
+
+
+def test_who_begins_too_late_has_no_room():
+    """Between a plan and its attempt another call may have begun."""
+    world = World(ONE)
+    world.break_(ONE, TOLD, 1)
+    assert world.choose().anyway and world.choose().anyway
+    assert world.health.begin_anyway(ONE, MODEL, 0, 0.0) is not None
+    assert world.health.begin_anyway(ONE, MODEL, 0, 0.0) is None
+
+
+def test_places_are_given_back_on_every_way_out():
+    world = World(ONE)
+    world.break_(ONE, TOLD, 1)
+    for end in (
+        world.health.release,
+        lambda trial: world.health.failed(trial, 0.1, TOLD),
+        lambda trial: world.health.failed(trial, 0.1, Fault(Condition.UPSTREAM_REFUSED)),
+        lambda trial: world.health.failed(trial, 0.1, REFUSED, Refusal("user")),
+    ):
+        trial = world.ask()
+        assert isinstance(world.ask(), Fault)
+        end(trial)
+        world.health.release(trial)
+    assert world.health.trials._running == {}
+
+
+def test_the_probe_behind_a_cool_down_is_one_call_and_others_ask_anyway():
+    world = World(ONE)
+    world.break_(ONE, QUICK)
+    world.now_s = COOL_S
+    probe = world.choose()
+    assert not probe.anyway
+    world.ask()
+    assert world.choose().anyway

@@ -1,0 +1,99 @@
+"""What a worker shows of its breakers: no secrets, one row while it is open, none when closed."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from adapters.faults import Condition, Fault
+from handlers.relay.routing import open_breakers as module
+from handlers.relay.routing.health import COOL_S, FAILING, KEY_ASIDE, ROW, Health, Refusal
+from handlers.relay.routing.open_breakers import OpenBreakers
+from store.catalog.catalog import EMPTY
+from tests.handlers.relay.test_plan import MODEL, channel
+
+OWN = Refusal("")
+ONE = replace(channel("one"), keys=("sk-first", "sk-second"), fingerprints=("f1", "f2"))
+
+
+@pytest.fixture
+def health():
+    return Health(random.Random(7).random)
+
+
+@pytest.fixture
+def shown(health):
+    """shown(): the rows of now."""
+    picture = OpenBreakers(health)
+    snapshot = replace(EMPTY, channels=(ONE, channel("bare", keys=())))
+
+    def look():
+        picture.look(snapshot)
+        return picture.rows
+
+    return look
+
+
+def fail(health, at_s, key=0, one=ONE, **more):
+    trial = health.begin(one, MODEL, key, at_s)
+    health.failed(trial, at_s, Fault(Condition.UPSTREAM_FAILED), **more)
+
+
+def test_nothing_is_shown_of_what_is_closed(health, shown):
+    assert shown() == {}
+    fail(health, 10.0)
+    assert health.breakers and shown() == {}
+
+
+def test_a_breaker_is_told_by_fingerprint_and_wall_clock(health, shown):
+    for _ in range(ROW):
+        fail(health, 10.0)
+    [(name, (reason, since_ms, until_ms))] = shown().items()
+    assert name == (ONE.id, MODEL, "f1")
+    assert (reason, since_ms) == (FAILING, 10_000)
+    assert since_ms < until_ms <= since_ms + COOL_S * 1000
+    assert "sk-" not in repr(shown())
+
+
+def test_since_is_when_it_was_well_for_the_last_time(health, shown):
+    for _ in range(ROW):
+        fail(health, 10.0)
+    before = shown()[ONE.id, MODEL, "f1"]
+    fail(health, 10.0 + 2 * COOL_S)  # its probe
+    after = shown()[ONE.id, MODEL, "f1"]
+    assert after[1] == before[1] and after[2] > before[2]
+    assert shown() == shown()
+
+
+def test_it_vanishes_when_it_closes_and_begins_anew(health, shown):
+    for _ in range(ROW):
+        fail(health, 10.0)
+    assert shown()
+    trial = health.begin(ONE, MODEL, 0, 100.0)
+    health.succeeded(trial, 100.0)
+    assert shown() == {}
+    for _ in range(ROW):
+        fail(health, 200.0)
+    assert shown()[ONE.id, MODEL, "f1"][1] == 200_000
+
+
+def test_a_key_put_aside_is_for_all_models(health, shown):
+    fail(health, 10.0, key=1, refusal=OWN)
+    assert shown()[ONE.id, "", "f2"][0] == KEY_ASIDE
+
+
+def test_what_is_gone_from_the_catalog_is_not_shown(health, shown):
+    replaced = replace(ONE, keys=("sk-old",), fingerprints=("f0",))
+    removed = channel("removed")
+    for one in (replaced, removed, channel("bare", keys=())):
+        for _ in range(ROW):
+            fail(health, 10.0, one=one)
+    assert [name[0] for name in shown()] == ["id-bare"]
+    assert [name[2] for name in shown()] == [""]
+
+
+def test_the_picture_is_bounded(health, shown, monkeypatch):
+    monkeypatch.setattr(module, "SHOWN_MAX", 1)
+    for key in (0, 1):
+        fail(health, 10.0, key=key, refusal=OWN)
+    assert len(shown()) == 1

@@ -1,0 +1,331 @@
+"""Plans: priority strictly, weights by share, keys in turn, and what health leaves out."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from adapters.faults import Condition, Fault
+from handlers.relay.routing import plan
+from handlers.relay.routing.health import (
+    FAILING,
+    KEY_ASIDE,
+    RATE_LIMITED,
+    ROW,
+    SLOW,
+    Health,
+    Refusal,
+)
+from handlers.relay.routing.plan import Planner, Wish, not_candidates
+from handlers.relay.routing.rendezvous import token_of
+from store.catalog.catalog import Channel, Snapshot
+
+MODEL = "m"
+FAILED = Fault(Condition.UPSTREAM_FAILED)
+OWN = Refusal("")
+
+
+def channel(name, priority=0, weight=1, keys=("k",), **more):
+    fields = {
+        "id": f"id-{name}",
+        "vendor": "demo",
+        "family": "chat_completions",
+        "base_url": "http://x",
+        "groups": frozenset({"all"}),
+        "models": {MODEL: "up"},
+        "enabled": True,
+        "fingerprints": tuple(f"mark-{key}" for key in keys),
+        **more,
+    }
+    return Channel(name=name, keys=tuple(keys), priority=priority, weight=weight, **fields)
+
+
+def planner(seed=1):
+    chance = random.Random(seed).random
+    health = Health(chance)
+    return Planner(health, chance), health
+
+
+def wishes(count, **more):
+    return [Wish(token_of(b"conversation %d" % number), **more) for number in range(count)]
+
+
+def names(steps):
+    return [step.channel.name for step in steps]
+
+
+def fail(health, one, times=ROW, at=0.0, key=0, fault=FAILED, **more):
+    for _ in range(times):
+        trial = health.begin(one, MODEL, key, at)
+        health.failed(trial, at, fault, **more)
+
+
+def test_higher_priority_always_comes_first():
+    channels = [channel("a", 10), channel("b", 10), channel("c"), channel("d", -5)]
+    make, _ = planner()
+    for _ in range(200):
+        order = names(make.plan(channels, MODEL, 0.0, 4))
+        assert set(order[:2]) == {"a", "b"}
+        assert order[2:] == ["c", "d"]
+
+
+def test_first_place_is_shared_by_weight():
+    channels = [channel("heavy", weight=3), channel("light", weight=1)]
+    make, _ = planner(2)
+    firsts = Counter(names(make.plan(channels, MODEL, 0.0))[0] for _ in range(4000))
+    assert 0.70 < firsts["heavy"] / 4000 < 0.80
+
+
+def test_the_share_of_one_left_out_goes_to_the_others_by_weight():
+    channels = [channel("ill", weight=4), channel("heavy", weight=3), channel("light", weight=1)]
+    make, health = planner(2)
+    fail(health, channels[0])
+    firsts = Counter(names(make.plan(channels, MODEL, 0.0))[0] for _ in range(4000))
+    assert set(firsts) == {"heavy", "light"}
+    assert 0.70 < firsts["heavy"] / 4000 < 0.80
+
+
+def test_every_channel_is_there_once_whatever_the_weights():
+    channels = [channel(str(i), i // 10, weight=i % 3) for i in range(40)]
+    channels.sort(key=lambda c: -c.priority)
+    make, _ = planner(3)
+    for _ in range(50):
+        assert sorted(names(make.plan(channels, MODEL, 0.0, 40))) == sorted(map(str, range(40)))
+
+
+def test_all_weights_zero_means_equal_chances():
+    channels = [channel("a", weight=0), channel("b", weight=0)]
+    make, _ = planner(4)
+    firsts = Counter(names(make.plan(channels, MODEL, 0.0))[0] for _ in range(1000))
+    assert 400 < firsts["a"] < 600
+
+
+def test_weight_zero_beside_others_is_never_first():
+    channels = [channel("spare", weight=0), channel("a", weight=1)]
+    make, _ = planner(5)
+    assert {names(make.plan(channels, MODEL, 0.0))[0] for _ in range(300)} == {"a"}
+    assert names(make.plan(channels, MODEL, 0.0, 2)) == ["a", "spare"]
+
+
+def test_no_more_than_wanted_and_none_tried():
+    channels = [channel(str(i)) for i in range(5)]
+    make, _ = planner()
+    assert len(make.plan(channels, MODEL, 0.0, 3)) == 3
+    tried = {f"id-{number}": {0} for number in (0, 1, 3, 4)}
+    assert names(make.plan(channels, MODEL, 0.0, 3, tried)) == ["2"]
+    assert make.plan(channels[:1], MODEL, 0.0, 3, tried) == []
+
+
+def test_one_channel_needs_no_draw():
+    def never():
+        raise AssertionError("drawn")
+
+    health = Health(never)
+    only = channel("only")
+    assert names(Planner(health, never).plan([only], MODEL, 0.0)) == ["only"]
+
+
+def test_upstream_keys_are_used_in_turn():
+    make, health = planner()
+    one = channel("a", keys=("x", "y", "z"))
+    used = []
+    for _ in range(6):
+        (step,) = make.plan([one], MODEL, 0.0)
+        used.append(step.key)
+        health.succeeded(health.begin(one, MODEL, step.key, 0.0), 0.0)
+    assert used == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_key_put_aside_is_skipped_for_all_models_and_the_others_go_on():
+    make, health = planner()
+    one = channel("a", keys=("x", "y"))
+    fail(health, one, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), refusal=OWN)
+    for model in (MODEL, "another"):
+        for _ in range(4):
+            (step,) = make.plan([one], model, 0.0)
+            assert step.key == 1
+            health.succeeded(health.begin(one, model, step.key, 0.0), 0.0)
+
+
+def test_a_plan_changes_nothing():
+    make, health = planner()
+    channels = [channel("a", keys=("x", "y")), channel("b")]
+    fail(health, channels[1])
+    after = health.breakers[("id-b", MODEL, "k")].until_s
+    for _ in range(3):
+        (step,) = make.plan(channels, MODEL, after)[:1]
+        assert step.key == 0
+    assert not any(one.probe for one in health.breakers.values())
+
+
+def test_reasons_and_waits_of_those_left_out():
+    make, health = planner()
+    failing, limited, refused, well = (channel(n) for n in ("failing", "limited", "refused", "w"))
+    fail(health, failing)
+    fail(health, limited, 1, fault=Fault(Condition.UPSTREAM_RATE_LIMITED, retry_after_s=30))
+    fail(health, refused, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), refusal=OWN)
+    channels = [failing, limited, refused, well]
+    assert names(make.plan(channels, MODEL, 1.0, 9)) == ["w"]
+    found = {one.channel.name: one for one in make.left_out(channels, MODEL, 1.0)}
+    assert {name: one.reason for name, one in found.items()} == {
+        "failing": FAILING,
+        "limited": RATE_LIMITED,
+        "refused": KEY_ASIDE,
+    }
+    assert found["limited"].wait_s == 29.0
+    assert 0 < found["failing"].wait_s < 5 < found["refused"].wait_s
+
+
+def test_slow_ones_are_asked_last_but_asked():
+    make, health = planner()
+    slow, quick = channel("slow", 10), channel("quick", 0)
+    health.started(health.begin(slow, MODEL, 0, 0.0), 0.2, 0.2)  # that is usual for it
+    for _ in range(ROW):
+        health.started(health.begin(slow, MODEL, 0, 0.0), 10.0, 10.0)
+    assert health.fault_of(slow, MODEL, 0, 10.0)[0] == SLOW
+    assert names(make.plan([slow, quick], MODEL, 10.0, 2)) == ["quick", "slow"]
+    assert names(make.plan([slow], MODEL, 10.0)) == ["slow"]
+    assert make.left_out([slow, quick], MODEL, 10.0) == []
+
+
+def test_what_is_remembered_of_candidates_is_bounded():
+    make, _ = planner()
+    for _ in range(3 * plan._MAX_REMEMBERED):
+        make.plan((channel("a"), channel("b")), MODEL, 0.0)
+    assert len(make._remembered) <= plan._MAX_REMEMBERED
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"enabled": False}, "disabled"),
+        ({"groups": frozenset({"others"})}, "not_for_this_group"),
+        ({"family": "messages"}, "other_family"),
+    ],
+)
+def test_reasons_of_channels_that_are_no_candidates(changes, reason):
+    channels = (channel("a", **changes), channel("b"), channel("c", models={"n": "up"}))
+    snapshot = Snapshot(1, {}, {}, channels)
+    (one,) = not_candidates(snapshot, "all", MODEL, "chat_completions")
+    assert (one.channel.name, one.reason) == ("a", reason)
+
+
+# ---- conversations -------------------------------------------------------------------------------
+
+
+def first(make, channels, wish, now_s=0.0):
+    return make.plan(channels, MODEL, now_s, wish=wish)[0]
+
+
+def test_a_conversation_falls_to_one_channel_and_key_in_every_worker():
+    channels = [channel("a", keys="xyz"), channel("b", keys="xyz"), channel("c", keys="xyz")]
+    workers = [planner(seed)[0] for seed in range(3)]
+    places = set()
+    for wish in wishes(200):
+        steps = {
+            (s.channel.name, s.key, s.moved) for s in (first(w, channels, wish) for w in workers)
+        }
+        assert len(steps) == 1
+        places |= steps
+    assert len(places) == 9 and not any(moved for *_, moved in places)
+
+
+def test_conversations_fall_by_weight_and_priority():
+    channels = [channel("heavy", 5, weight=3), channel("light", 5, weight=1), channel("spare")]
+    make, _ = planner()
+    firsts = Counter(first(make, channels, wish).channel.name for wish in wishes(4000))
+    assert set(firsts) == {"heavy", "light"} and 0.72 < firsts["heavy"] / 4000 < 0.78
+
+
+def test_the_share_of_one_left_out_goes_by_weight_for_conversations_too():
+    channels = [channel("ill", weight=4), channel("heavy", weight=3), channel("light", weight=1)]
+    make, health = planner()
+    wanted = [wish for wish in wishes(8000) if first(make, channels, wish).channel.name == "ill"]
+    fail(health, channels[0])
+    steps = [first(make, channels, wish) for wish in wanted]
+    firsts = Counter(step.channel.name for step in steps)
+    assert set(firsts) == {"heavy", "light"} and all(step.moved for step in steps)
+    assert 0.71 < firsts["heavy"] / len(wanted) < 0.79
+
+
+def test_the_others_stay_when_one_is_left_out():
+    channels = [channel(name) for name in "abc"]
+    make, health = planner()
+    before = {wish: first(make, channels, wish).channel.name for wish in wishes(300)}
+    fail(health, channels[0])
+    for wish, name in before.items():
+        step = first(make, channels, wish)
+        assert step.channel.name == name or (name == "a" and step.moved)
+    assert Counter(before.values())["a"] > 60
+
+
+def test_all_channels_come_after_the_one_that_a_conversation_falls_to():
+    channels = [channel(str(i), i // 10, weight=i % 3) for i in range(40)]
+    channels.sort(key=lambda c: -c.priority)
+    make, _ = planner()
+    for wish in wishes(50):
+        steps = make.plan(channels, MODEL, 0.0, 40, wish=wish)
+        assert sorted(names(steps)) == sorted(map(str, range(40)))
+        assert [step.moved for step in steps] == [False] + [True] * 39
+        tried = {step.channel.id: {0} for step in steps[:3]}
+        (following,) = make.plan(channels, MODEL, 0.0, tried=tried, wish=wish)
+        assert following == steps[3]
+
+
+def test_where_a_conversation_went_comes_first_whatever_the_priority():
+    channels = [channel("a", 10), channel("b", 10), channel("c", keys="xyz")]
+    make, health = planner()
+    for wish in wishes(20, channel_id="id-c", fingerprint="mark-y"):
+        steps = make.plan(channels, MODEL, 0.0, 3, wish=wish)
+        assert [(s.channel.name, s.moved) for s in steps[:1]] == [("c", True)]
+        assert steps[0].key == 1 and set(names(steps)) == {"a", "b", "c"}
+    fail(health, channels[2], key=1)
+    assert first(make, channels, wish).key != 1
+    for key in (0, 2):
+        fail(health, channels[2], key=key)
+    assert first(make, channels, wish).channel.name in ("a", "b")
+
+
+def test_where_a_conversation_went_is_left_when_it_is_slow():
+    slow, quick = channel("slow"), channel("quick", -1)
+    make, health = planner()
+    health.started(health.begin(slow, MODEL, 0, 0.0), 0.2, 0.2)
+    for _ in range(ROW):
+        health.started(health.begin(slow, MODEL, 0, 0.0), 10.0, 10.0)
+    (wish,) = wishes(1, channel_id="id-slow", fingerprint="mark-k")
+    steps = make.plan([slow, quick], MODEL, 10.0, 2, wish=wish)
+    assert names(steps) == ["quick", "slow"]
+
+
+@pytest.mark.parametrize("place", [("id-gone", "mark-x"), ("id-c", "mark-gone")])
+def test_where_a_conversation_went_may_be_gone(place):
+    channels = [channel("a"), channel("c", keys="xyz")]
+    make, _ = planner()
+    for wish in wishes(20, channel_id=place[0], fingerprint=place[1]):
+        step, plain = first(make, channels, wish), first(make, channels, Wish(wish.token))
+        if place[0] == "id-c":
+            assert step.channel.name == "c"
+        else:
+            assert (step.channel, step.key) == (plain.channel, plain.key)
+
+
+def test_keys_of_the_only_channel_are_kept_to_and_one_that_goes_moves_its_own():
+    make, health = planner()
+    three, two = channel("a", keys="xyz"), channel("a", keys="xz")
+    used = Counter()
+    for wish in wishes(600):
+        key = three.keys[first(make, [three], wish).key]
+        used[key] += 1
+        assert two.keys[first(make, [two], wish).key] == key or key == "y"
+    assert all(150 < used[key] < 250 for key in "xyz")
+    fail(health, three, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), refusal=OWN)
+    steps = [first(make, [three], wish) for wish in wishes(600)]
+    assert {step.key for step in steps} == {1, 2}
+    assert sum(step.moved for step in steps) == used["x"]
+
+
+def test_a_channel_without_keys():
+    make, _ = planner()
+    assert {
+        first(make, [channel("a", keys=()), channel("b", keys=())], w).key for w in wishes(9)
+    } == {0}

@@ -1,0 +1,181 @@
+"""The first step with room: keys of a channel before other channels; true waits when none has."""
+
+import random
+
+import pytest
+
+from adapters.faults import Condition
+from handlers.relay.limits.cells import private_cells
+from handlers.relay.limits.limits import Limits
+from handlers.relay.routing.health import ROW, Health
+from handlers.relay.routing.plan import Planner, Step
+from handlers.relay.routing.selector import Chooser
+from tests.handlers.relay.test_limits import FREE, call
+from tests.handlers.relay.test_plan import MODEL, channel, fail
+
+
+class World:
+    """A chooser over some channels, and the calls that run."""
+
+    def __init__(self, *channels, seed=1):
+        chance = random.Random(seed).random
+        self.health = Health(chance)
+        self.limits = Limits(private_cells())
+        self.chooser = Chooser(Planner(self.health, chance), self.limits)
+        self.channels = tuple(sorted(channels, key=lambda one: -one.priority))
+
+    def next(self, **more):
+        """(call, what is next for it); an attempt of it begins."""
+        made = call(**{"outputs": 100, "stated": 100, **more.pop("of", {})})
+        made.model_name, made.candidates = MODEL, self.channels
+        found = self.chooser.next(made, 0.0, **more)
+        if isinstance(found, Step):
+            self.health.begin(found.channel, MODEL, found.key, 0.0)
+            made.opened = True
+        return made, found
+
+    def places(self, count):
+        """Where so many calls that come now would go; None: nowhere."""
+        found = [self.next()[1] for _ in range(count)]
+        return [(one.channel.name, one.key) if isinstance(one, Step) else None for one in found]
+
+
+def limited(name, priority=0, keys=("k",), **more):
+    marks = tuple(f"mark of {key}" for key in keys)
+    return channel(name, priority, keys=keys, fingerprints=marks, **more)
+
+
+def test_channels_without_limits_count_nothing():
+    world = World(channel("a"))
+    made, step = world.next()
+    assert isinstance(step, Step) and made.upstream_slots is None
+
+
+def test_a_full_key_leaves_the_call_to_the_next_one_and_then_to_the_next_channel():
+    world = World(limited("a", 5, ("x", "y"), key_concurrency=2), channel("b"))
+    assert world.places(6) == [("a", 0), ("a", 1), ("a", 0), ("a", 1), ("b", 0), ("b", 0)]
+
+
+def test_a_full_channel_is_not_asked_key_by_key():
+    world = World(limited("a", 5, ("x", "y"), concurrency=1, key_rpm=9), channel("b"))
+    assert world.places(3) == [("a", 0), ("b", 0), ("b", 0)]
+
+
+def test_every_channel_with_room_is_found():
+    """Whatever is drawn first: fifty full ones and one with room, at every place."""
+    for seed in range(20):
+        world = World(*(limited(f"c{n}", concurrency=1) for n in range(50)), seed=seed)
+        assert len({name for name, _ in world.places(50)}) == 50
+        assert world.places(1) == [None]
+
+
+def test_limits_are_of_the_key_and_not_of_its_place():
+    world = World(limited("a", keys=("x", "y"), key_concurrency=1))
+    assert world.places(2) == [("a", 0), ("a", 1)]
+    world.channels = (limited("a", keys=("y", "z"), key_concurrency=1),)
+    assert world.places(2) == [("a", 1), None]
+
+
+def test_a_channel_without_keys_has_their_limits_once():
+    world = World(channel("a", keys=(), key_concurrency=1))
+    assert world.places(2) == [("a", 0), None]
+
+
+@pytest.mark.parametrize(
+    ("channels", "wait_s"),
+    [
+        ([{"rpm": 2}], 30),
+        ([{"rpm": 1}, {"rpm": 2}], 30),
+        ([{"rpm": 1, "keys": ("x", "y"), "key_rpm": 2}], 60),
+        ([{"keys": ("x", "y"), "key_rpm": 1}], 60),
+        ([{"tpm": 200}], 60),
+        ([{"concurrency": 1}], 2),
+        ([{"concurrency": 1}, {"rpm": 1}], 2),
+    ],
+)
+def test_when_all_are_full_the_wait_is_that_of_the_first_to_have_room(channels, wait_s):
+    world = World(*(limited(f"c{n}", **fields) for n, fields in enumerate(channels)))
+    while isinstance((found := world.next()[1]), Step):
+        pass
+    assert (found.condition, found.wait_s) == (Condition.NO_CHANNEL, wait_s)
+
+
+def test_one_full_and_the_other_ill():
+    world = World(limited("full", rpm=1), limited("ill", 5))
+    fail(world.health, world.channels[0], ROW)
+    assert world.places(1) == [("full", 0)]
+    _, fault = world.next()
+    assert fault.condition is Condition.NO_CHANNEL
+    assert fault.wait_s <= 5  # the ill one's cool-down ends first
+
+
+def test_another_key_of_a_channel_comes_first_when_asked_for():
+    one, other = limited("a", 0, ("x", "y")), limited("b", 5)
+    world = World(one, other)
+    tried = {one.id: {0}}
+    _, step = world.next(tried=tried, again=one)
+    assert (step.channel, step.key) == (one, 1)
+    _, step = world.next(tried=tried)
+    assert step.channel is other
+    _, step = world.next(tried={one.id: {0, 1}}, again=one)
+    assert step.channel is other
+    # A channel of which a key was tried comes last, its other keys with it.
+    _, step = world.next(tried={other.id: {0}, one.id: {1}})
+    assert (step.channel, step.key) == (one, 0)
+
+
+def test_a_full_neighbour_leaves_the_call_to_other_channels():
+    one, other = limited("a", 0, ("x", "y"), key_concurrency=1), channel("b", -5)
+    world = World(one, other)
+    assert world.places(2) == [("a", 0), ("a", 1)]
+    _, step = world.next(tried={one.id: {0}}, again=one)
+    assert step.channel is other
+
+
+# ---- given back ----------------------------------------------------------------------------------
+
+
+def test_an_attempt_that_was_not_sent_costs_nothing():
+    world = World(limited("a", rpm=1, concurrency=1))
+    for sent in (False, False, True):
+        made, step = world.next()
+        assert isinstance(step, Step)
+        world.limits.leave_upstream(made, sent=sent)
+        world.limits.leave_upstream(made, sent=sent)
+    assert world.places(1) == [None]
+
+
+def test_tokens_are_settled_by_usage():
+    world = World(limited("a", keys=("x",), key_tpm=1000))
+    for _ in range(4):
+        made, _ = world.next(of={"outputs": 800, "stated": 800})
+        assert world.places(1) == [None]
+        world.limits.leave(made, 100)
+    assert isinstance(world.next(of={"outputs": 500, "stated": 500})[1], Step)
+
+
+def test_a_call_that_was_never_opened_costs_nothing():
+    world = World(limited("a", rpm=1))
+    for _ in range(3):
+        made, step = world.next()
+        assert isinstance(step, Step)
+        made.opened = False
+        world.limits.leave(made, 0)
+    assert world.places(2) == [("a", 0), None]
+
+
+def test_calls_that_cost_nothing_are_requests_without_tokens():
+    world = World(limited("a", rpm=2, tpm=1))
+    assert isinstance(world.next(of={"operation": FREE})[1], Step)
+    assert isinstance(world.next(of={"operation": FREE})[1], Step)
+    assert world.places(1) == [None]
+
+
+@pytest.mark.parametrize("limit", [{"tpm": 99}, {"key_tpm": 99}])
+def test_a_channel_that_is_too_small_for_the_call_is_passed_over(limit):
+    small = limited("a", 5, ("x", "y"), **limit)
+    assert World(small, channel("b")).places(2) == [("b", 0), ("b", 0)]
+    _, fault = World(small).next()
+    assert fault.condition is Condition.NO_CHANNEL and fault.permanent
+    _, step = World(small).next(of={"operation": FREE})
+    assert isinstance(step, Step)

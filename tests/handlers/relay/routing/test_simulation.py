@@ -1,0 +1,405 @@
+"""Plan and health in simulated time: thousands of concurrent calls, channels that fail by script.
+
+No socket and no clock: a heap of events. A call does what the pipeline does with it: plan, begin,
+the first byte, the end, and another channel when it failed. What must hold is asked of the whole.
+"""
+
+import heapq
+import itertools
+import random
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+from adapters.faults import Condition, Fault
+from handlers.relay.routing.health import (
+    COOL_MAX_S,
+    COOL_S,
+    KEY_COOL_S,
+    PLAIN,
+    PROBE_S,
+    ROW,
+    SLOW,
+    SLOW_S,
+    STREAM,
+    Health,
+    Refusal,
+)
+from handlers.relay.routing.plan import Planner
+from store.catalog.catalog import Channel
+
+MODEL, OTHER = "m", "n"
+ATTEMPTS = 3
+RATE = 24.0  # calls a second
+UNDER_WAY = 5  # at most, of one channel of three, until the first byte
+SEEDS = (1, 2)
+USUAL_S, STREAM_S = 0.3, 2.0  # the first byte, and the rest of an answer
+SLOW_ANSWER_S = 20.0
+FAILED = Condition.UPSTREAM_FAILED
+OWN = Refusal("", "key", "refused")
+
+
+def channel(name, weight=1, keys=("k",)):
+    return Channel(
+        id=f"id-{name}",
+        name=name,
+        vendor="demo",
+        family="chat_completions",
+        base_url="http://x",
+        keys=keys,
+        groups=frozenset({"all"}),
+        models={MODEL: "up", OTHER: "up"},
+        priority=0,
+        weight=weight,
+        enabled=True,
+    )
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How an upstream answers one call: a fault after so long, or the first byte after so long."""
+
+    first_s: float = USUAL_S
+    fault: Fault | None = None
+
+
+WELL = Manner()
+
+
+def broken(condition=FAILED, after_s=0.05, wait_s=None, refused=False):
+    fault = Fault(condition, retry_after_s=wait_s)
+    fault.key_refused = refused
+    return Manner(after_s, fault)
+
+
+@dataclass(frozen=True)
+class Met:
+    """One attempt: when it began, what it met."""
+
+    at_s: float
+    channel: str
+    model: str
+    key: int
+    ok: bool
+    first_s: float
+
+
+class World:
+    """Channels, a worker's planner and health, and the calls that meet them.
+
+    `behave(channel, model, key, now_s, chance)` -> Manner.
+    """
+
+    def __init__(self, channels, behave, seed, rate=RATE, models=(MODEL,), stream=True):
+        self.channels = tuple(channels)
+        self.chance = random.Random(seed)
+        self.health = Health(self.chance.random)
+        self.planner = Planner(self.health, self.chance.random)
+        self.met, self.lost, self.openings = [], [], Counter()
+        self._behave, self._rate, self._models, self._stream = behave, rate, models, stream
+        self._events, self._order = [], itertools.count()
+        self._running = {}  # by identity
+        self.health.running = self._running.values
+        self.now_s = 0.0
+
+    def run(self, seconds):
+        self._at(0.0, self._arrive)
+        self._at(1.0, self._sweep)
+        while self._events and self._events[0][0] < seconds:
+            self.now_s, _, event, args = heapq.heappop(self._events)
+            event(*args)
+        return self
+
+    def _at(self, at_s, event, *args):
+        heapq.heappush(self._events, (at_s, next(self._order), event, args))
+
+    def _arrive(self):
+        self._at(self.now_s + self.chance.expovariate(self._rate), self._arrive)
+        self._try(self.chance.choice(self._models), {})
+
+    def _sweep(self):
+        self._at(self.now_s + 1.0, self._sweep)
+        for trial in list(self._running.values()):
+            self.health.late(trial, self.now_s)
+
+    def _try(self, model, tried):
+        while len(tried) < ATTEMPTS:
+            steps = self.planner.plan(self.channels, model, self.now_s, tried=tried)
+            if not steps:
+                break
+            (step,) = steps
+            before = self._open_breakers(step, model)
+            kind = STREAM if self._stream else PLAIN
+            trial = self.health.begin(step.channel, model, step.key, self.now_s, kind)
+            assert trial is not None, "a plan of now may begin now"
+            assert set(map(id, before)) <= set(map(id, trial.probes)), "through an open breaker"
+            tried = {**tried, step.channel.id: range(len(step.channel.keys))}
+            self._begin(trial, model, tried)
+            return
+        self.lost.append(self.now_s)
+
+    def _open_breakers(self, step, model):
+        secret = step.channel.keys[step.key]
+        names = ((step.channel.id, secret), (step.channel.id, model, secret))
+        found = (self.health.breakers.get(name) for name in names)
+        return [one for one in found if one is not None and one.open and one.reason != SLOW]
+
+    def _begin(self, trial, model, tried):
+        self._running[id(trial)] = trial
+        young = (one for one in self._running.values() if self.now_s - one.begun_s < PROBE_S)
+        probed = [id(breaker) for one in young for breaker in one.probes]
+        assert len(probed) == len(set(probed)), "two probes at one time"
+        manner = self._behave(trial.channel.name, model, trial.key, self.now_s, self.chance)
+        ok = manner.fault is None
+        place = trial.channel.name, model, trial.key
+        self.met.append(Met(self.now_s, *place, ok, manner.first_s))
+        event = self._first_byte if ok else self._fail
+        self._at(self.now_s + manner.first_s, event, trial, model, manner, tried)
+
+    def _first_byte(self, trial, _model, manner, _tried):
+        if self._stream:
+            self.health.started(trial, self.now_s, manner.first_s)
+        self._at(self.now_s + STREAM_S, self._end, trial)
+
+    def _end(self, trial):
+        self.health.succeeded(trial, self.now_s)
+        self._over(trial)
+
+    def _fail(self, trial, model, manner, tried):
+        opened = self._opened(trial)
+        refusal = OWN if manner.fault.key_refused else None
+        self.health.failed(trial, self.now_s, manner.fault, refusal)
+        if self._opened(trial) > opened:
+            self.openings[trial.channel.name] += 1
+        self._over(trial)
+        self._try(model, tried)
+
+    def _opened(self, trial):
+        """When its breakers opened last."""
+        ours = (b for n, b in self.health.breakers.items() if n[0] == trial.channel.id and b.open)
+        return max((one.since_s for one in ours), default=-1.0)
+
+    def _over(self, trial):
+        self.health.release(trial)
+        del self._running[id(trial)]
+
+    # ---- what is asked of the whole --------------------------------------------------------------
+
+    def share(self, name, from_s, to_s, model=None):
+        """The part of the first attempts and repeats, in a span of time, that a channel got."""
+        here = [
+            one.channel
+            for one in self.met
+            if from_s <= one.at_s < to_s and model in (None, one.model)
+        ]
+        return here.count(name) / len(here)
+
+    def count(self, name, from_s, to_s, **fields):
+        return sum(
+            one.channel == name
+            and from_s <= one.at_s < to_s
+            and all(getattr(one, k) == v for k, v in fields.items())
+            for one in self.met
+        )
+
+
+def three(**more):
+    return [channel(name, **more) for name in "abc"]
+
+
+def failing_between(from_s, to_s, manner):
+    def behave(name, _model, _key, now_s, _chance):
+        return manner if name == "a" and from_s <= now_s < to_s else WELL
+
+    return behave
+
+
+@pytest.fixture(params=SEEDS)
+def seed(request):
+    return request.param
+
+
+BROKEN = {
+    "500": broken(),
+    "refused": broken(Condition.UPSTREAM_UNREACHABLE),
+    "429": broken(Condition.UPSTREAM_RATE_LIMITED),
+    "garbage": broken(Condition.UPSTREAM_INVALID),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_dead_channel_is_met_by_one_call_in_each_cool_down(seed, how):
+    world = World(three(), failing_between(10, 1e9, BROKEN[how]), seed).run(300)
+    assert world.lost == []
+    # Some that were well, or on their way to a fault, were under way already.
+    assert world.count("a", 10, 13) <= ROW + UNDER_WAY
+    # 5, 10, 20, 40, then 60 s, each up to a quarter shorter: one probe behind each.
+    assert world.count("a", 13, 300) <= 290 / (0.75 * COOL_MAX_S) + 4
+    for other in "bc":
+        assert 0.45 < world.share(other, 13, 300) < 0.55
+
+
+def test_a_wait_that_is_told_is_obeyed_and_one_call_asks_again(seed):
+    manner = broken(Condition.UPSTREAM_RATE_LIMITED, after_s=0.001, wait_s=20)
+    world = World(three(), failing_between(10, 210, manner), seed).run(300)
+    assert world.lost == []
+    assert 10 <= world.count("a", 10, 210, ok=False) <= 12
+    assert 0.28 < world.share("a", 235, 300) < 0.39
+
+
+def test_a_recovered_channel_is_back_at_its_weight_within_one_cool_down(seed):
+    weights = {"a": 3, "b": 1, "c": 1}
+    channels = [channel(name, weight) for name, weight in weights.items()]
+    world = World(channels, failing_between(20, 60, broken()), seed).run(300)
+    assert world.lost == []
+    assert 0.5 < world.share("a", 0, 20) < 0.7
+    first_well_s = min(m.at_s for m in world.met if m.channel == "a" and m.ok and m.at_s > 60)
+    # In 40 s it was opened for 5, 10, 20 and 40 s at most.
+    assert first_well_s - 60 <= 8 * COOL_S
+    back_s = first_well_s + STREAM_S
+    assert 0.55 < world.share("a", back_s, 300) < 0.65
+    # From the first good answer on, not little by little.
+    assert 0.4 < world.share("a", back_s, back_s + 5) < 0.8
+
+
+@pytest.mark.parametrize("period_s", [2.0, 7.0, 20.0])
+def test_a_flapping_channel_is_opened_ever_more_rarely(seed, period_s):
+    def behave(name, _model, _key, now_s, _chance):
+        return broken() if name == "a" and now_s // period_s % 2 else WELL
+
+    world = World(three(), behave, seed).run(600)
+    assert world.lost == []
+    # Cool-downs grow to a minute: that many openings at most, and some while they grow.
+    assert world.openings["a"] <= 600 / (0.75 * COOL_MAX_S) + 4
+    faults = world.count("a", 0, 600, ok=False)
+    assert faults <= (ROW + 2) * (1 + world.openings["a"])
+    for other in "bc":
+        assert world.share(other, 0, 600) > 0.3
+
+
+def test_a_channel_that_fails_often_is_not_opened_all_the_time(seed):
+    def behave(name, _model, _key, _now_s, chance):
+        return broken() if name == "a" and chance.random() < 0.3 else WELL
+
+    world = World(three(), behave, seed).run(600)
+    assert world.lost == []
+    assert world.openings["a"] <= 600 / (0.75 * COOL_MAX_S) + 4
+    for other in "bc":
+        assert world.share(other, 0, 600) > 0.3
+
+
+@pytest.mark.parametrize("odd", ["500", "429"])
+def test_odd_faults_put_nothing_aside(seed, odd):
+    """One call in fifty, now and then two in a row: its share stays."""
+
+    def behave(name, _model, _key, _now_s, chance):
+        return BROKEN[odd] if name == "a" and chance.random() < 0.02 else WELL
+
+    world = World(three(), behave, seed).run(400)
+    assert world.lost == [] and world.openings == {}
+    assert 0.3 < world.share("a", 0, 400) < 0.36
+
+
+def test_a_probe_that_hangs_keeps_its_channel_away_for_no_longer_than_a_probe_may(seed):
+    hanging = broken(Condition.UPSTREAM_TIMEOUT, after_s=600)
+
+    def behave(name, _model, _key, now_s, _chance):
+        if name != "a" or not 10 < now_s < 40:
+            return WELL
+        return broken() if now_s < 12 else hanging
+
+    world = World(three(), behave, seed, stream=False).run(200)
+    assert world.lost == []
+    well = [one.at_s for one in world.met if one.channel == "a" and one.ok and one.at_s > 40]
+    assert min(well) <= 40 + PROBE_S
+    assert 0.28 < world.share("a", 40 + PROBE_S, 200) < 0.39
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_slow_phases_are_left_and_ended_soon(seed, stream):
+    def behave(name, _model, _key, now_s, _chance):
+        slow = name == "a" and 60 <= now_s % 180 < 120
+        return Manner(SLOW_ANSWER_S) if slow else WELL
+
+    world = World(three(), behave, seed, stream=stream).run(720)
+    assert world.lost == []
+    # A plain answer is usually whole after 2.3 s: more than 9.2 is slow. For a stream it is 5.
+    late_s = 2.0 if stream else 6.5
+    for phase in range(4):
+        begin = 180 * phase + 60
+        late = world.count("a", begin, begin + 60, first_s=SLOW_ANSWER_S)
+        # Calls that had begun before the first sweeps behind the limit, then probes.
+        assert late <= (SLOW_S + late_s) * RATE / 3 * 1.4 + 12
+        assert world.count("a", begin + SLOW_S + late_s, begin + 60) <= 8
+        # It is back before the next phase, however long the cool-down has become.
+        well = [
+            m.at_s for m in world.met if m.channel == "a" and begin + 60 <= m.at_s < begin + 120
+        ]
+        assert min(well) - (begin + 60) <= COOL_MAX_S
+
+
+def test_all_slow_channels_share_the_calls(seed):
+    def behave(_name, _model, _key, now_s, _chance):
+        return WELL if now_s < 20 else Manner(8.0)
+
+    world = World(three(), behave, seed).run(200)
+    assert world.lost == []
+    for name in "abc":
+        assert 0.2 < world.share(name, 40, 200) < 0.47
+
+
+def test_one_broken_model_leaves_the_channels_others_alone(seed):
+    def behave(name, model, _key, now_s, _chance):
+        return broken() if name == "a" and model == MODEL and now_s > 10 else WELL
+
+    world = World(three(), behave, seed, models=(MODEL, OTHER)).run(300)
+    assert world.lost == []
+    assert world.count("a", 13, 300, model=MODEL) <= 290 / (0.75 * COOL_MAX_S) + 4
+    assert 0.3 < world.share("a", 13, 300, OTHER) < 0.37
+
+
+def test_one_refused_key_of_three_costs_one_call_and_no_share(seed):
+    refused = broken(Condition.CHANNEL_MISCONFIGURED, refused=True)
+
+    def behave(name, _model, key, now_s, _chance):
+        return refused if name == "a" and key == 1 and now_s > 10 else WELL
+
+    world = World(three(keys=("x", "y", "z")), behave, seed, models=(MODEL, OTHER)).run(800)
+    assert world.lost == []
+    assert world.count("a", 10, 10 + 0.75 * KEY_COOL_S, ok=False) <= 4
+    assert world.count("a", 10, 800, ok=False) <= 5
+    assert 0.31 < world.share("a", 0, 800) < 0.36
+    for key in (0, 2):
+        assert 0.4 < world.count("a", 12, 400, key=key) / world.count("a", 12, 400) < 0.6
+
+
+def test_one_failing_key_of_three_is_left_and_its_channel_is_not(seed):
+    def behave(name, _model, key, now_s, _chance):
+        return broken() if name == "a" and key == 1 and now_s > 10 else WELL
+
+    world = World(three(keys=("x", "y", "z")), behave, seed).run(300)
+    assert world.lost == []
+    assert world.count("a", 10, 300, key=1) <= ROW + 3 + 290 / (0.75 * COOL_MAX_S) + 4
+    assert 0.31 < world.share("a", 13, 300) < 0.36
+
+
+def test_no_healthy_channel_starves_among_many_that_fail(seed):
+    names = [f"c{number}" for number in range(30)]
+    channels = [channel(name, weight=1 + number % 3) for number, name in enumerate(names)]
+    ill = set(names[::3]) | set(names[1::6])
+
+    def behave(name, _model, _key, now_s, _chance):
+        return broken() if name in ill and 5 < now_s < 200 else WELL
+
+    world = World(channels, behave, seed, rate=60).run(400)
+    healthy = [one for one in channels if one.name not in ill]
+    total = sum(one.weight for one in healthy)
+    for one in healthy:
+        assert world.share(one.name, 60, 200) == pytest.approx(one.weight / total, rel=0.25)
+    total = sum(one.weight for one in channels)
+    for one in channels:
+        # Within one cool-down behind the recovery each has its weight again.
+        assert world.share(one.name, 300, 400) == pytest.approx(one.weight / total, rel=0.35)
+    # While half of them have not been learnt of yet, three attempts may all meet ill ones.
+    assert len(world.lost) <= 20 and max(world.lost, default=0) < 60

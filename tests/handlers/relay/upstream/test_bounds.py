@@ -1,0 +1,482 @@
+"""What bounds an answer, over real sockets: back-pressure, sizes, unpacking."""
+
+import asyncio
+import gzip
+import threading
+import zlib
+
+import pytest
+
+from handlers.relay.upstream.client import UpstreamError
+from handlers.relay.upstream.exchange import DISCARD_MAX_BYTES, STREAM_BUFFER_BYTES
+
+KERNEL_BUFFERS_BYTES = 8 << 20  # what loopback sockets may hold of a stream nobody reads
+EVENT = b"data: {}\n\n"
+
+
+async def failure(exchange):
+    with pytest.raises(UpstreamError) as caught:
+        await asyncio.wait_for(exchange.head, 10)
+    return caught.value
+
+
+def noise(size):
+    """Bytes that differ everywhere, so that a lost or doubled piece shows."""
+    return b"".join(b"%015d\n" % n for n in range(size // 16))
+
+
+# Back-pressure
+
+
+def flood(data, sent, piece=65536):
+    """A script that sends `data` as a stream and counts in sent[0] what the socket took."""
+
+    async def script(peer, head, body):
+        peer.writer.transport.set_write_buffer_limits(0)
+        await peer.begin_stream()
+        for begin in range(0, len(data), piece):
+            await peer.chunk(data[begin : begin + piece])
+            sent[0] += piece
+        await peer.end_stream()
+
+    return script
+
+
+def held_bytes(exchange):
+    return sum(map(len, exchange._buffer))
+
+
+async def test_full_sink_pauses_the_upstream(open_stream, collect):
+    data, sent = noise(24 << 20), [0]
+    exchange, _ = await open_stream(flood(data, sent))
+    sink = collect(exchange, capacity_bytes=100_000)
+    await asyncio.sleep(0.3)
+    stalled_at = sent[0]
+    await asyncio.sleep(0.1)
+    assert sent[0] == stalled_at < KERNEL_BUFFERS_BYTES
+    drained = 0
+    while not sink.ended.done():
+        assert held_bytes(exchange) <= STREAM_BUFFER_BYTES
+        sink.came.clear()
+        sink.drain()
+        drained += 1
+        if sink.waiting_bytes < 100_000 and not sink.ended.done():
+            await asyncio.wait([asyncio.ensure_future(sink.came.wait()), sink.ended],
+                               return_when=asyncio.FIRST_COMPLETED)  # fmt: skip
+    assert sink.ended.result() is None
+    assert drained > 50
+    # One turn of libcurl may come on top of what was not yet full.
+    assert sink.largest_waiting_bytes < 100_000 + STREAM_BUFFER_BYTES
+    assert sink.data == data
+
+
+async def test_nothing_comes_while_the_sink_is_full(open_stream, collect):
+    data, sent = noise(4 << 20), [0]
+    exchange, _ = await open_stream(flood(data, sent))
+    sink = collect(exchange, capacity_bytes=1)
+    pieces = len(sink.parts)
+    await asyncio.sleep(0.1)
+    assert len(sink.parts) == pieces == 1
+    exchange.resume()
+    await asyncio.sleep(0.1)
+    assert len(sink.parts) == 2
+    assert held_bytes(exchange) == 0
+    exchange.cancel()
+
+
+async def test_own_bound_before_there_is_a_sink(open_stream, collect):
+    data, sent = noise(24 << 20), [0]
+    exchange, _ = await open_stream(flood(data, sent))
+    await asyncio.sleep(0.3)
+    assert 0 < held_bytes(exchange) <= STREAM_BUFFER_BYTES
+    assert sent[0] < KERNEL_BUFFERS_BYTES
+    sink = collect(exchange)
+    assert await sink.ended is None
+    assert sink.data == data
+
+
+async def test_own_bound_and_full_sink_together(open_stream, collect):
+    """Both pauses at once: the stream goes on only when neither holds, and then it does."""
+    data, sent = noise(8 << 20), [0]
+    exchange, _ = await open_stream(flood(data, sent))
+    await asyncio.sleep(0.2)
+    sink = collect(exchange, capacity_bytes=1)
+    await asyncio.sleep(0.05)
+    assert len(sink.parts) == 1
+    sink.capacity_bytes = None
+    exchange.resume()
+    exchange.resume()
+    assert await sink.ended is None
+    assert sink.data == data
+
+
+async def test_the_end_waits_for_a_full_sink(open_stream, collect):
+    async def script(peer, head, body):
+        await peer.begin_stream()
+        await peer.chunk(EVENT)
+        await asyncio.sleep(0.02)
+        await peer.send(b"a\r\n" + EVENT + b"\r\n0\r\n\r\n")
+
+    exchange, _ = await open_stream(script)
+    sink = collect(exchange, capacity_bytes=1)
+    await asyncio.sleep(0.1)
+    sink.capacity_bytes = None
+    assert sink.data == EVENT
+    assert not sink.ended.done()
+    exchange.resume()
+    assert await sink.ended is None
+    assert sink.data == EVENT * 2
+
+
+async def test_cancel_while_paused(open_stream, collect):
+    gone = asyncio.Event()
+
+    async def script(peer, head, body):
+        try:
+            await flood(noise(24 << 20), [0])(peer, head, body)
+        except ConnectionError:
+            gone.set()
+
+    exchange, _ = await open_stream(script)
+    sink = collect(exchange, capacity_bytes=1)
+    await asyncio.sleep(0.05)
+    exchange.cancel()
+    await asyncio.wait_for(gone.wait(), 0.5)
+    exchange.resume()
+    assert len(sink.parts) == 1
+    assert not sink.ended.done()
+
+
+async def test_cancel_from_within_the_sink(open_stream):
+    async def script(peer, head, body):
+        await peer.begin_stream()
+        while True:
+            await peer.chunk(EVENT)
+            await asyncio.sleep(0.001)
+
+    exchange, _ = await open_stream(script)
+    calls = []
+
+    def sink(data):
+        calls.append(data)
+        exchange.cancel()
+        return False
+
+    exchange.pipe(sink, calls.append)
+    await asyncio.sleep(0.05)
+    exchange.resume()
+    assert len(calls) == 1
+
+
+async def test_a_sink_that_raises_does_not_stop_the_others(
+    client, serve, request_to, collect, io_loop
+):
+    errors = []
+    io_loop.asyncio_loop.set_exception_handler(lambda loop, context: errors.append(context))
+    go, end = asyncio.Event(), asyncio.Event()
+
+    async def script(peer, head, body):
+        await peer.begin_stream()
+        await peer.chunk(EVENT)
+        await go.wait()
+        await peer.chunk(EVENT)
+        await end.wait()
+        await peer.end_stream()
+
+    upstream = await serve(script)
+    pair = [client.start(request_to(upstream.url, stream=True)) for _ in range(5)]
+    await asyncio.gather(*[exchange.head for exchange in pair])
+    await asyncio.sleep(0.02)
+    sinks = []
+    for number, exchange in enumerate(pair):
+        if number != 2:
+            sinks.append(collect(exchange))
+    seen = []
+
+    def broken(data):
+        seen.append(data)
+        if len(seen) > 1:
+            raise ZeroDivisionError
+        return True
+
+    pair[2].pipe(broken, lambda error: None)
+    go.set()
+    await asyncio.sleep(0.1)
+    assert [sink.data for sink in sinks] == [EVENT * 2] * 4
+    end.set()
+    for sink in sinks:
+        assert await asyncio.wait_for(sink.ended, 2) is None
+    assert [type(context["exception"]) for context in errors] == [ZeroDivisionError]
+
+
+async def test_finish_within_ends_a_flood(open_stream, collect):
+    sent = [0]
+    gone = asyncio.Event()
+
+    async def script(peer, head, body):
+        try:
+            await flood(bytes(64 << 20), sent)(peer, head, body)
+        except ConnectionError:
+            gone.set()
+
+    exchange, _ = await open_stream(script)
+    collect(exchange, capacity_bytes=1)
+    exchange.finish_within(1)
+    await asyncio.wait_for(gone.wait(), 0.5)
+    assert sent[0] < KERNEL_BUFFERS_BYTES + DISCARD_MAX_BYTES
+
+
+# Bounds of whole answers
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("limit", [1000, 400_000])
+@pytest.mark.parametrize("excess", [0, 1])
+async def test_whole_answers_are_bounded(client, serve, request_to, stream, limit, excess):
+    """Also those that a streaming call did not want; the bound itself is allowed."""
+
+    async def script(peer, head, body):
+        await peer.answer(noise(limit + 16)[: limit + excess], "400 Bad Request")
+
+    upstream = await serve(script)
+    exchange = client.start(request_to(upstream.url, stream=stream, max_answer_bytes=limit))
+    if excess:
+        assert (await failure(exchange)).kind == "too_large"
+    else:
+        await exchange.head
+        assert exchange.body == noise(limit + 16)[:limit]
+
+
+async def test_large_whole_answer(client, serve, request_to):
+    data = noise(20 << 20)
+
+    async def script(peer, head, body):
+        await peer.answer(data)
+
+    upstream = await serve(script)
+    exchange = client.start(request_to(upstream.url))
+    await exchange.head
+    assert exchange.body == data
+
+
+async def test_endless_answer_ends(client, serve, request_to):
+    gone = asyncio.Event()
+
+    async def script(peer, head, body):
+        await peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        try:
+            while True:
+                await peer.send(b"x" * 65536)
+        finally:
+            gone.set()
+
+    upstream = await serve(script)
+    exchange = client.start(request_to(upstream.url, max_answer_bytes=3_000_000))
+    assert (await failure(exchange)).kind == "too_large"
+    await asyncio.wait_for(gone.wait(), 0.5)
+
+
+# Answers that are packed although identity was asked for
+
+
+def raw_deflate(data):
+    machine = zlib.compressobj(wbits=-15)
+    return machine.compress(data) + machine.flush()
+
+
+PACKED = {
+    "gzip": gzip.compress,
+    "x-gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "Deflate": raw_deflate,
+    "identity": bytes,
+}
+
+
+@pytest.mark.parametrize("encoding", PACKED)
+async def test_packed_whole_answer(client, serve, request_to, encoding):
+    data = noise(1 << 20)
+
+    async def script(peer, head, body):
+        await peer.answer(PACKED[encoding](data), headers=[f"Content-Encoding: {encoding}"])
+
+    upstream = await serve(script)
+    exchange = client.start(request_to(upstream.url))
+    await exchange.head
+    assert exchange.body == data
+
+
+async def test_packed_answer_without_a_body(client, serve, request_to):
+    async def script(peer, head, body):
+        await peer.answer(b"", headers=["Content-Encoding: gzip"])
+
+    upstream = await serve(script)
+    exchange = client.start(request_to(upstream.url))
+    await exchange.head
+    assert exchange.body == b""
+
+
+async def test_packed_stream_comes_event_by_event(open_stream):
+    taken = asyncio.Event()
+
+    async def script(peer, head, body):
+        machine = zlib.compressobj(wbits=31)
+        await peer.begin_stream("Content-Encoding: gzip")
+        for number in range(10):
+            piece = machine.compress(b"data: %d\n\n" % number)
+            await peer.chunk(piece + machine.flush(zlib.Z_SYNC_FLUSH))
+            await asyncio.wait_for(taken.wait(), 2)
+            taken.clear()
+        await peer.chunk(machine.flush())
+        await peer.end_stream()
+
+    exchange, _ = await open_stream(script)
+    parts = []
+
+    def sink(data):
+        parts.append(data)
+        taken.set()
+        return True
+
+    ended = asyncio.get_running_loop().create_future()
+    exchange.pipe(sink, ended.set_result)
+    assert await ended is None
+    assert parts == [b"data: %d\n\n" % number for number in range(10)]
+
+
+async def test_packed_stream_obeys_a_full_sink(open_stream, collect):
+    data = bytes(20 << 20)  # unpacks a thousandfold
+
+    async def script(peer, head, body):
+        await peer.begin_stream("Content-Encoding: gzip")
+        await peer.chunk(gzip.compress(data))
+        await peer.end_stream()
+
+    exchange, _ = await open_stream(script)
+    sink = collect(exchange, capacity_bytes=100_000)
+    for _ in range(1000):
+        await asyncio.sleep(0)
+        assert sink.waiting_bytes < 200_000
+        if sink.ended.done():
+            break
+        sink.drain()
+    assert await sink.ended is None
+    assert sink.data == data
+
+
+async def test_bomb_in_a_whole_answer(client, serve, request_to):
+    bomb = gzip.compress(bytes(200 << 20))
+
+    async def script(peer, head, body):
+        await peer.answer(bomb, headers=["Content-Encoding: gzip"])
+
+    upstream = await serve(script)
+    exchange = client.start(request_to(upstream.url, max_answer_bytes=4 << 20))
+    assert (await failure(exchange)).kind == "too_large"
+
+
+MEGABYTE = 1 << 20
+
+
+class MostMemory:
+    """The largest memory of this process while it runs, by a thread that looks all the time."""
+
+    def __enter__(self):
+        self.before = self.most = self._now()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self._thread.join()
+
+    @property
+    def grown(self):
+        return self.most - self.before
+
+    def _look(self):
+        while not self._ended.wait(0.0005):
+            self.most = max(self.most, self._now())
+
+    def _now(self):
+        with open("/proc/self/statm") as statm:
+            return int(statm.read().split()[1]) * 4096
+
+
+async def test_bombs_take_no_memory(client, serve, request_to):
+    """Not even several, whose bytes come in turn."""
+    bomb = gzip.compress(bytes(200 * MEGABYTE))
+
+    async def script(peer, head, body):
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nConnection: close\r\n\r\n")
+        for start in range(0, len(bomb), 10_000):
+            await peer.send(bomb[start : start + 10_000])
+            await asyncio.sleep(0.001)
+
+    upstream = await serve(script)
+    request = request_to(upstream.url, max_answer_bytes=64 * MEGABYTE)
+    with MostMemory() as memory:
+        exchanges = [client.start(request) for _ in range(3)]
+        for exchange in exchanges:
+            assert (await failure(exchange)).kind == "too_large"
+    assert memory.grown < 16 * MEGABYTE
+
+
+async def test_a_packed_answer_of_allowed_size_is_not_copied(client, serve, request_to):
+    packed = gzip.compress(bytes(63 * MEGABYTE))
+
+    async def script(peer, head, body):
+        await peer.answer(packed, headers=["Content-Encoding: gzip"])
+
+    upstream = await serve(script)
+    with MostMemory() as memory:
+        exchange = client.start(request_to(upstream.url, max_answer_bytes=64 * MEGABYTE))
+        await exchange.head
+    assert len(exchange.body) == 63 * MEGABYTE
+    assert memory.grown < (64 + 16) * MEGABYTE
+
+
+async def test_cancel_while_a_packed_answer_is_unpacked(client, serve, request_to):
+    packed = gzip.compress(bytes(32 * MEGABYTE))
+
+    async def script(peer, head, body):
+        await peer.answer(packed, headers=["Content-Encoding: gzip"])
+
+    upstream = await serve(script)
+    exchange = client.start(request_to(upstream.url))
+    for _ in range(100_000):
+        if exchange._ended or exchange.head.done():
+            break
+        await asyncio.sleep(0)
+    assert not exchange.head.done()  # it takes some turns
+    exchange.cancel()
+    await asyncio.sleep(0.05)
+    assert exchange.head.cancelled() and exchange.body == b""
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("spoil", "kind"),
+    [
+        (lambda packed: packed[:-9], "truncated"),
+        (lambda packed: packed[:50] + b"\0\xff\0\xff" + packed[54:], "protocol"),
+        (lambda packed: packed + b"behind", "protocol"),
+        (lambda packed: b"data: not packed\n\n", "protocol"),
+    ],
+)
+async def test_spoilt_packed_answer(client, serve, request_to, collect, stream, spoil, kind):
+    async def script(peer, head, body):
+        await peer.begin_stream("Content-Encoding: gzip")
+        await peer.chunk(spoil(gzip.compress(noise(100_000))))
+        await peer.end_stream()
+
+    upstream = await serve(script)
+    exchange = client.start(request_to(upstream.url, stream=stream))
+    if stream:
+        await exchange.head
+        error = await asyncio.wait_for(collect(exchange).ended, 2)
+    else:
+        error = await failure(exchange)
+    assert error.kind == kind

@@ -1,0 +1,274 @@
+"""What comes behind an answer reaches no other call, over real sockets."""
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+
+from handlers.relay.upstream import parked as parked_module
+from handlers.relay.upstream.client import UpstreamError
+from store.catalog.catalog import Route
+from tests.support import surplus
+from tests.support.certificates import Authority
+from tests.support.surplus import SurplusVendor
+
+FOR_S = 0.5
+LONG_FOR_S = 10.0
+
+
+@pytest.fixture
+def authority(tmp_path):
+    return Authority(tmp_path)
+
+
+@pytest.fixture
+def vendor(authority):
+    """vendor(tls, *forms) -> a SurplusVendor, running."""
+    with contextlib.ExitStack() as stack:
+
+        def start(tls, *forms, **options):
+            context = authority.server_context() if tls else None
+            running = SurplusVendor(forms, context, **options)
+            stack.callback(running.close)
+            return running
+
+        yield start
+
+
+@pytest.fixture
+def ask(client, authority, request_to):
+    """await ask(vendor, mark) -> the answer's body; of a stream, too."""
+    route = Route(ca_file=str(authority.ca_file))
+
+    async def send(upstream, mark, size=0, **changes):
+        body = b'{"model":"m","mark":"%b","pad":"%b"}' % (mark, b"x" * size)
+        way = route if upstream.url.startswith("https") else None
+        exchange = client.start(
+            request_to(upstream.url + "/v1/test", body=body, route=way, **changes)
+        )
+        await asyncio.wait_for(exchange.head, 10)
+        if not exchange.streaming:
+            return exchange.body
+        parts, ended = [], asyncio.get_running_loop().create_future()
+        exchange.pipe(lambda data: parts.append(data) or True, ended.set_result)
+        error = await asyncio.wait_for(ended, 10)
+        assert error is None
+        return b"".join(parts)
+
+    return send
+
+
+async def until(condition, seconds=2.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.005)
+
+
+async def alternate(ask, upstream, seconds, callers=1, pause_s=0.0, **changes):
+    """Callers who ask one call after the other; how many there were."""
+    ends_s = time.monotonic() + seconds
+    calls = 0
+
+    async def caller(number):
+        nonlocal calls
+        while time.monotonic() < ends_s:
+            calls += 1
+            mark = b"<%d-%d>" % (number, calls)
+            assert await ask(upstream, mark, **changes) == mark
+            await asyncio.sleep(pause_s)
+
+    await asyncio.gather(*[caller(number) for number in range(callers)])
+    return calls
+
+
+# A write behind a last chunk is seen when it is there before the next request, in a process that
+# shares its interpreter with the vendor's thread not at once.
+PAUSES_S = {surplus.chunked_and_a_write: 0.005, surplus.stream_and_more: 0.005}
+
+
+@pytest.mark.parametrize("callers", [1, 4])
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("form", [*surplus.FORMS, surplus.stream_and_more])
+async def test_no_call_gets_the_bytes_of_another(ask, vendor, form, tls, callers):
+    upstream = vendor(tls, form)
+    stream = form is surplus.stream_and_more
+    pause_s = PAUSES_S.get(form, 0.0)
+    assert await alternate(ask, upstream, FOR_S, callers, pause_s, stream=stream) > 5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("callers", [1, 4])
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("form", surplus.FORMS)
+async def test_no_call_gets_the_bytes_of_another_for_long(ask, vendor, form, tls, callers):
+    pause_s = PAUSES_S.get(form, 0.0)
+    assert await alternate(ask, vendor(tls, form), LONG_FOR_S, callers, pause_s) > 100
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_a_vendor_that_is_mostly_proper(ask, client, vendor, tls):
+    forms = [form for other in surplus.FORMS for form in (surplus.proper, surplus.proper, other)]
+    upstream = vendor(tls, *forms)
+    await alternate(ask, upstream, 2 * FOR_S, callers=3, pause_s=0.03)
+    assert client.parked.surplus > 0
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("callers", [1, 4])
+async def test_a_proper_vendor_sees_one_connection_a_caller(ask, client, vendor, tls, callers):
+    upstream = vendor(tls, surplus.proper)
+    # Time for the vendor's thread: under TLS an answer within the turn of its request is suspect.
+    calls = await alternate(ask, upstream, FOR_S, callers, pause_s=0.001)
+    assert calls > 50
+    assert upstream.requests == calls + client.repeated
+    assert upstream.connections == callers + client.repeated
+    assert client.repeated == client.parked.surplus
+    assert client.repeated == 0 or tls
+
+
+async def test_an_idle_connection_that_becomes_readable_is_closed_at_once(
+    client, serve, request_to
+):
+    seen = asyncio.get_running_loop().create_future()
+
+    async def script(peer, head, body):
+        await peer.answer(body)
+        await asyncio.sleep(0.05)
+        await peer.answer(b"nobody asked")
+        seen.set_result(await peer.reader.read())
+        peer.closing = True
+
+    upstream = await serve(script)
+    await client.start(request_to(upstream.url)).head
+    assert await asyncio.wait_for(seen, 2) == b""
+    assert (client.parked.surplus, client.parked.connections) == (1, 0)
+
+
+@pytest.mark.parametrize("size", [0, 3_000_000])
+@pytest.mark.parametrize(
+    "form",
+    [surplus.same_write_as_the_body, surplus.one_byte, surplus.half_a_line, surplus.half_a_head],
+)
+async def test_what_tls_hides_costs_the_connection_and_not_the_call(
+    ask, client, vendor, caplog, form, size
+):
+    upstream = vendor(True, form)
+    for number in range(6):
+        mark = b"<%d>" % number
+        assert await ask(upstream, mark, size) == mark
+    # Then it is known well enough for one connection a call.
+    assert client.repeated == client.parked.surplus == parked_module.SUSPICIONS_MAX
+    assert upstream.connections == 6
+    told = [r.getMessage() for r in caplog.records if r.name == "sluice.relay"]
+    assert len(told) == 2 and all("; the request was sent again" in line for line in told)
+    assert "each connection serves one call" in told[1]
+
+
+async def test_a_request_is_sent_again_once_only(ask, client, vendor):
+    def spoilt(send, body):
+        send(b"not HTTP at all\r\n")
+
+    upstream = vendor(True, surplus.one_byte, spoilt, spoilt)
+    assert await ask(upstream, b"<0>") == b"<0>"
+    with pytest.raises(UpstreamError) as caught:
+        await ask(upstream, b"<1>")
+    assert caught.value.kind == "protocol"
+    assert client.repeated == 1
+
+
+async def test_a_caught_vendor_is_trusted_again_after_a_while(monkeypatch, ask, client, vendor):
+    monkeypatch.setattr(parked_module, "DISTRUST_S", 0)
+    upstream = vendor(False, surplus.same_write_as_the_body, *[surplus.proper] * 50)
+    await ask(upstream, b"<0>")
+    await asyncio.sleep(parked_module.REST_S)
+    client.parked.sweep()
+    for number in range(8):
+        await ask(upstream, b"<%d>" % number)
+    assert (client.parked.surplus, upstream.connections) == (1, 2)
+
+
+async def test_a_word_before_the_end_of_a_long_idle_connection_is_no_surplus(
+    fast_seconds, client, serve, request_to
+):
+    """Some say 408 when they close a connection that nobody has used for a while."""
+
+    async def script(peer, head, body):
+        await peer.answer(body)
+        await asyncio.sleep(0.3)
+        await peer.answer(b"", "408 Request Timeout", ["Connection: close"])
+        peer.closing = True
+
+    upstream = await serve(script)
+    await client.start(request_to(upstream.url)).head
+    await until(lambda: client.parked.connections == 0)
+    assert client.parked.surplus == 0
+    exchange = client.start(request_to(upstream.url))
+    await exchange.head
+    assert exchange.status == 200
+
+
+async def test_only_new_connections_rest(ask, vendor):
+    upstream = vendor(False, surplus.proper)
+    times_s = []
+    for number in range(12):
+        begun = time.monotonic()
+        await ask(upstream, b"<%d>" % number)
+        times_s.append(time.monotonic() - begun)
+    rested = [took >= parked_module.REST_S * 0.9 for took in times_s]
+    assert rested[1 : 1 + parked_module.RESTS] == [True] * parked_module.RESTS
+    assert min(times_s[1 + parked_module.RESTS :]) < parked_module.REST_S / 2
+
+
+async def test_cancel_while_a_connection_rests(client, serve, request_to):
+    async def script(peer, head, body):
+        await peer.answer(body)
+
+    upstream = await serve(script)
+    await client.start(request_to(upstream.url)).head
+    exchange = client.start(request_to(upstream.url))
+    exchange.cancel()
+    assert exchange.head.cancelled() and client.parked.connections == 1
+    await asyncio.sleep(2 * parked_module.REST_S)
+    assert len(upstream.requests) == 1
+    await client.start(request_to(upstream.url)).head
+    assert (upstream.connections, len(upstream.requests)) == (1, 2)
+
+
+async def test_close_while_a_connection_rests(client, serve, request_to):
+    async def script(peer, head, body):
+        await peer.answer(body)
+
+    upstream = await serve(script)
+    await client.start(request_to(upstream.url)).head
+    exchange = client.start(request_to(upstream.url))
+    client.close()
+    with pytest.raises(UpstreamError) as caught:
+        await exchange.head
+    assert caught.value.kind == "reset_before_head"
+
+
+async def test_methods_share_a_connection(client, serve, request_to):
+    async def script(peer, head, body):
+        await peer.answer(head.partition(b" ")[0] + body)
+
+    upstream = await serve(script)
+    for method, body in (("POST", b"1"), ("GET", None), ("DELETE", None), ("POST", b"2")):
+        exchange = client.start(request_to(upstream.url, method=method, body=body))
+        await exchange.head
+        assert exchange.body == method.encode() + (body or b"")
+    assert upstream.connections == 1
+
+
+async def test_idle_connections_end(monkeypatch, fast_seconds, client, serve, request_to):
+    monkeypatch.setattr(parked_module, "IDLE_S", 3)
+
+    async def script(peer, head, body):
+        await peer.answer(body)
+
+    upstream = await serve(script)
+    await client.start(request_to(upstream.url)).head
+    assert client.parked.connections == 1
+    await until(lambda: client.parked.connections == 0)
+    assert client.parked.spare == 1

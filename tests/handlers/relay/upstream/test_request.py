@@ -1,0 +1,182 @@
+"""The pure part of the upstream client."""
+
+import gzip
+import zlib
+
+import pytest
+
+from handlers.relay.upstream.request import (
+    UNPACKED_PIECE_BYTES,
+    AnswerHead,
+    Unpacker,
+    UpstreamError,
+    encode_header_lines,
+    is_public,
+    names_public,
+    unpacker_for,
+)
+
+
+def test_header_lines():
+    assert encode_header_lines(["A: b", "C: \xe9"]) == [b"A: b", b"C: \xe9"]
+
+
+@pytest.mark.parametrize("lines", [["A: b\nC: d"], ["A: b\r"], ["A: \0"], ["A: b", "x\n"], []])
+def test_header_lines_that_break_out(lines):
+    with pytest.raises(ValueError):
+        encode_header_lines(lines)
+
+
+@pytest.mark.parametrize(
+    ("raw", "complete", "status"),
+    [
+        (b"", False, 0),
+        (b"HTTP/1.1 200 OK\r\nA: b\r\n", False, 0),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", False, 0),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nA: b\r\n", False, 0),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 No\r\n\r\n", True, 404),
+        (b"HTTP/1.0 200\r\n\r\n", True, 200),
+        (b"HTTP/1.1 503 No\n\n", True, 503),
+        (b"HTTP/1.1 200 OK\r\n\r\nTrailer: 999\r\n\r\n", True, 200),
+        (b"nonsense\r\n\r\n", False, 0),
+    ],
+)
+def test_answer_head(raw, complete, status):
+    head = AnswerHead(bytearray(raw))
+    assert (head.complete, head.status) == (complete, status)
+
+
+def test_fields_of_an_answer_head():
+    head = AnswerHead(
+        b"HTTP/1.1 103 Early\r\nA: early\r\n\r\n"
+        b"HTTP/1.1 200 Content-Type: no\r\ncontent-type:\tText/X \r\nX-A: 1\r\nA: 2\r\nA: 3\r\n"
+        b"Empty:\r\nLast: caf\xe9\r\n\r\n"
+    )
+    assert head.get("Content-Type") == "Text/X"
+    assert head.get("a") == "2"
+    assert head.get("X-A") == "1"
+    assert head.get("empty") == ""
+    assert head.get("LAST") == "caf\xe9"
+    assert head.get("Missing") is None
+    assert head.get("as") is None
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000, 10**9])
+def test_unpacker_takes_any_split(step):
+    data = bytes(range(256)) * 2000
+    packed = gzip.compress(data)
+    unpacker = Unpacker("gzip")
+    parts = []
+    for begin in range(0, len(packed), step):
+        unpacker.feed(packed[begin : begin + step])
+        parts.extend(unpacker.pieces())
+    unpacker.close()
+    assert b"".join(parts) == data
+    assert max(map(len, parts)) <= UNPACKED_PIECE_BYTES
+
+
+def test_unpacker_may_be_left_at_any_piece():
+    data = bytes(1 << 20)
+    unpacker = Unpacker("deflate")
+    unpacker.feed(zlib.compress(data))
+    parts = []
+    while piece := next(unpacker.pieces(), None):
+        parts.append(piece)
+    unpacker.close()
+    assert b"".join(parts) == data
+
+
+def test_unpacker_tells_the_two_deflates_apart():
+    machine = zlib.compressobj(wbits=-15)
+    for packed in (zlib.compress(b"text" * 9), machine.compress(b"text" * 9) + machine.flush()):
+        unpacker = Unpacker("deflate")
+        unpacker.feed(b"")
+        for byte in packed:
+            unpacker.feed(bytes([byte]))
+        assert b"".join(unpacker.pieces()) == b"text" * 9
+        unpacker.close()
+
+
+def test_nothing_packed_is_nothing():
+    unpacker = Unpacker("gzip")
+    unpacker.feed(b"")
+    assert list(unpacker.pieces()) == []
+    unpacker.close()
+
+
+def test_unpacker_is_chosen_by_the_head():
+    def chosen(line):
+        return unpacker_for(AnswerHead(b"HTTP/1.1 200 OK\r\n" + line + b"\r\n"))
+
+    assert chosen(b"") is None
+    assert chosen(b"Content-Encoding: Identity\r\n") is None
+    assert chosen(b"Content-Encoding: GZIP\r\n") is not None
+    with pytest.raises(UpstreamError) as caught:
+        chosen(b"Content-Encoding: zstd\r\n")
+    assert caught.value.kind == "protocol"
+    assert "zstd" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("93.184.216.34", True),
+        ("2606:2800:220:1::1", True),
+        ("127.0.0.1", False),
+        ("10.1.2.3", False),
+        ("192.168.0.9", False),
+        ("172.16.0.1", False),
+        ("169.254.169.254", False),
+        ("100.64.0.1", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("::1", False),
+        ("fe80::1%eth0", False),
+        ("fd00::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("::ffff:93.184.216.34", True),
+        ("fd00:ec2::254", False),
+        ("::ffff:169.254.169.254", False),
+        ("::ffff:0:169.254.169.254", False),
+        ("::169.254.169.254", False),
+        ("64:ff9b::169.254.169.254", False),
+        ("64:ff9b::8.8.8.8", True),
+        ("64:ff9b:1::10.0.0.1", False),
+        ("2002:a9fe:a9fe::1", False),
+        ("2002:808:808::1", True),
+        ("2001:0:4136:e378:8000:63bf:3fff:fdd2", False),
+        ("fec0::1", False),
+        ("ff0e::1", False),
+        ("240.0.0.1", False),
+        ("255.255.255.255", False),
+        ("100.100.100.200", False),
+        ("168.63.129.16", False),
+        ("192.0.0.192", False),
+        ("192.88.99.1", False),
+        ("192.88.99.255", False),
+        ("192.88.98.255", True),
+        ("192.88.100.0", True),
+    ],
+)
+def test_only_addresses_of_the_internet_are_public(address, public):
+    assert is_public(address) is public
+
+
+@pytest.mark.parametrize(
+    ("host", "public"),
+    [
+        ("93.184.216.34", True),
+        ("api.example", True),
+        ("api.example.", True),
+        ("93.184.216.34.", True),
+        ("127.0.0.1", False),
+        ("127.0.0.1.", False),
+        ("127.1.", False),
+        ("0x7f000001.", False),
+        ("192.88.99.1.", False),
+        ("[::1]", False),
+    ],
+)
+def test_an_address_in_a_url_is_one_in_every_spelling(host, public):
+    assert names_public(f"https://{host}/v1") is public
+    assert names_public(f"https://{host}:8443") is public

@@ -1,0 +1,252 @@
+"""Upstreams behind a proxy and with certificates of a private authority, over real sockets."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from handlers.relay.upstream import handle as handle_module
+from handlers.relay.upstream.client import UpstreamClient, UpstreamError
+from store.catalog.catalog import Route
+from tests.support.certificates import Authority
+from tests.support.proxy import Proxy
+
+LOGIN = "sluice:p%40ss"  # as in a URL
+
+
+async def echo(peer, head, body):
+    await peer.answer(body, headers=["X-Of-The-Upstream: 1"])
+
+
+async def failure(exchange):
+    with pytest.raises(UpstreamError) as caught:
+        await asyncio.wait_for(exchange.head, 10)
+    return caught.value
+
+
+@pytest.fixture
+def authority(tmp_path):
+    return Authority(tmp_path)
+
+
+@pytest.fixture
+def proxy_to():
+    """proxy_to(upstream) -> Proxy, running."""
+    with contextlib.ExitStack() as stack:
+
+        def start(upstream, login=None, tls=None):
+            port = int(upstream.url.split(":")[2].partition("/")[0])
+            return stack.enter_context(Proxy(port, login, tls))
+
+        yield start
+
+
+def named(upstream, port=None):
+    """The URL of an upstream by a name that only a proxy knows."""
+    scheme, _, rest = upstream.url.partition("://")
+    place, _, path = rest.partition("/")
+    return f"{scheme}://upstream.test:{port or place.rpartition(':')[2]}/{path}"
+
+
+async def test_a_plain_upstream_is_asked_through_the_proxy(client, serve, request_to, proxy_to):
+    upstream = await serve(echo)
+    proxy = proxy_to(upstream, "sluice:p@ss")
+    route = Route(proxy=f"http://{LOGIN}@127.0.0.1:{proxy.port}")
+    exchange = client.start(request_to(named(upstream), route=route))
+    await exchange.head
+    assert (exchange.status, exchange.body) == (200, b'{"model":"m"}')
+    assert proxy.asked == [f"POST {named(upstream)}"]
+    assert b"Authorization: Bearer upstream-key" in proxy.heads[0]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_tls_upstream_is_asked_through_a_tunnel(
+    client, serve, request_to, proxy_to, authority, stream
+):
+    async def script(peer, head, body):
+        await peer.begin_stream()
+        await peer.chunk(b"data: 1\n\n")
+        await peer.end_stream()
+
+    upstream = await serve(script if stream else echo, ssl=authority.server_context())
+    proxy = proxy_to(upstream, "sluice:p@ss")
+    route = Route(f"http://{LOGIN}@127.0.0.1:{proxy.port}", str(authority.ca_file))
+    exchange = client.start(request_to(named(upstream), route=route, stream=stream))
+    await exchange.head
+    assert (exchange.status, exchange.streaming) == (200, stream)
+    # Of the upstream's head, not of the proxy's.
+    assert exchange.header("x-of-the-proxy") is None
+    assert exchange.header("x-of-the-upstream") == (None if stream else "1")
+    assert proxy.asked == [f"CONNECT {named(upstream).split('/')[2]}"]
+    # What is for the upstream is not told the proxy, nor the other way round.
+    assert b"upstream-key" not in proxy.heads[0]
+    assert b"roxy-" not in upstream.requests[0][0]
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_socks(client, serve, request_to, proxy_to, authority, tls):
+    upstream = await serve(echo, **({"ssl": authority.server_context()} if tls else {}))
+    proxy = proxy_to(upstream, "sluice:p@ss")
+    ca_file = str(authority.ca_file) if tls else None
+    route = Route(f"socks5://{LOGIN}@127.0.0.1:{proxy.port}", ca_file)
+    exchange = client.start(request_to(named(upstream), route=route))
+    await exchange.head
+    assert exchange.body == b'{"model":"m"}'
+    assert proxy.asked == [f"SOCKS {named(upstream).split('/')[2]}"]
+
+
+async def test_a_proxy_that_speaks_tls(client, serve, request_to, proxy_to, authority):
+    upstream = await serve(echo)
+    proxy = proxy_to(upstream, tls=authority.server_context())
+    url = f"https://localhost:{proxy.port}"
+    route = Route(url, str(authority.ca_file))
+    exchange = client.start(request_to(named(upstream), route=route))
+    await exchange.head
+    assert exchange.status == 200
+    assert (
+        await failure(client.start(request_to(named(upstream), route=Route(url))))
+    ).kind == "tls"
+    assert len(proxy.asked) == 1
+
+
+@pytest.mark.parametrize("scheme", ["http", "socks5"])
+@pytest.mark.parametrize("login", ["", "sluice:wrong@"])
+async def test_a_login_that_is_refused(
+    client, serve, request_to, proxy_to, authority, scheme, login
+):
+    upstream = await serve(echo, ssl=authority.server_context())
+    proxy = proxy_to(upstream, "sluice:p@ss")
+    route = Route(f"{scheme}://{login}127.0.0.1:{proxy.port}", str(authority.ca_file))
+    exchange = client.start(request_to(named(upstream), route=route))
+    error = await failure(exchange)
+    assert error.kind == "connect"
+    assert "wrong" not in str(error)
+    assert exchange.status == 0
+    assert upstream.connections == 0
+
+
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:1", "http://nowhere.invalid:3128"])
+async def test_a_proxy_that_is_not_there(client, serve, request_to, proxy):
+    upstream = await serve(echo)
+    exchange = client.start(request_to(upstream.url, route=Route(proxy)))
+    assert (await failure(exchange)).kind == "connect"
+    assert upstream.connections == 0
+
+
+async def test_the_environment_takes_no_upstream_from_its_proxy(
+    monkeypatch, client, serve, request_to, proxy_to
+):
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setenv("NO_PROXY", "*")
+    upstream = await serve(echo)
+    proxy = proxy_to(upstream)
+    route = Route(f"http://127.0.0.1:{proxy.port}")
+    await client.start(request_to(upstream.url, route=route)).head
+    assert proxy.connections == 1
+
+
+async def test_connections_are_kept_for_their_own_route_alone(
+    client, serve, request_to, proxy_to, authority
+):
+    """A login of one channel opens nothing for another one."""
+    upstream = await serve(echo, ssl=authority.server_context())
+    proxy = proxy_to(upstream, "sluice:p@ss")
+    ca_file = str(authority.ca_file)
+    right = Route(f"http://{LOGIN}@127.0.0.1:{proxy.port}", ca_file)
+    for _ in range(3):
+        await client.start(request_to(named(upstream), route=right)).head
+    assert (proxy.connections, upstream.connections) == (1, 1)
+    for login in ("", "another:p%40ss@"):
+        other = Route(f"http://{login}127.0.0.1:{proxy.port}", ca_file)
+        error = await failure(client.start(request_to(named(upstream), route=other)))
+        assert error.kind == "connect"
+    assert upstream.connections == 1
+    # Directly: the same certificate, another connection.
+    await client.start(request_to(upstream.url, route=Route(ca_file=ca_file))).head
+    assert (proxy.connections, upstream.connections) == (3, 2)
+
+
+async def test_handles_of_routes_serve_no_other(client, serve, request_to, proxy_to):
+    upstream = await serve(echo)
+    proxy = proxy_to(upstream, "sluice:p@ss")
+    route = Route(f"http://{LOGIN}@127.0.0.1:{proxy.port}")
+    await client.start(request_to(upstream.url, route=route)).head
+    await client.start(request_to(upstream.url)).head
+    assert len(proxy.asked) == 1 and len(upstream.requests) == 2
+    assert b"roxy-" not in upstream.requests[1][0]
+    # Nor is one kept when its connection is not.
+    nowhere = Route("http://127.0.0.1:9")
+    await failure(client.start(request_to(upstream.url, route=nowhere)))
+    assert (client.parked.spare, client.parked.connections) == (0, 2)
+
+
+# Certificates
+
+
+async def test_certificates_of_a_private_authority(client, serve, request_to, authority, tmp_path):
+    upstream = await serve(echo, ssl=authority.server_context())
+    other = Authority(tmp_path, "other")
+    route = Route(ca_file=str(authority.ca_file))
+    await client.start(request_to(upstream.url, route=route)).head
+    # A kept connection is not lent to channels that trust somebody else.
+    for stranger in (None, Route(ca_file=str(other.ca_file))):
+        assert (await failure(client.start(request_to(upstream.url, route=stranger)))).kind == "tls"
+    await client.start(request_to(upstream.url, route=route)).head
+    assert len(upstream.requests) == 2
+
+
+async def test_only_the_file_is_trusted_and_names_are_checked(
+    monkeypatch, client, serve, request_to, authority, tmp_path
+):
+    other = Authority(tmp_path, "other")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca_file))
+    trusting = UpstreamClient(force_instance=True)
+    upstream = await serve(echo, ssl=authority.server_context())
+    await trusting.start(request_to(upstream.url)).head
+    route = Route(ca_file=str(other.ca_file))
+    assert (await failure(trusting.start(request_to(upstream.url, route=route)))).kind == "tls"
+    trusting.close()
+    wrong_name = upstream.url.replace("127.0.0.1", "127.0.0.2")
+    route = Route(ca_file=str(authority.ca_file))
+    assert (await failure(client.start(request_to(wrong_name, route=route)))).kind in (
+        "tls",
+        "connect",
+    )
+
+
+async def test_a_file_that_is_gone_or_changed(
+    monkeypatch, client, serve, request_to, authority, tmp_path
+):
+    monkeypatch.setattr(handle_module, "CA_FILE_KEPT_S", 0)
+
+    async def script(peer, head, body):
+        await peer.answer(body, headers=["Connection: close"])
+
+    upstream = await serve(script, ssl=authority.server_context())
+    route = Route(ca_file=str(authority.ca_file))
+    await client.start(request_to(upstream.url, route=route)).head
+    authority.ca_file.unlink()
+    error = await failure(client.start(request_to(upstream.url, route=route)))
+    assert error.kind == "ca_file" and str(authority.ca_file) in error.detail
+    renewed = Authority(tmp_path, "renewed")
+    authority.ca_file.write_bytes(renewed.ca_file.read_bytes())
+    other = await serve(script, ssl=renewed.server_context())
+    await client.start(request_to(other.url, route=route)).head
+
+
+# Private addresses
+
+
+async def test_a_private_proxy_may_lead_to_the_internet_alone(
+    monkeypatch, serve, request_to, proxy_to
+):
+    client = UpstreamClient(force_instance=True, allow_private=False)
+    upstream = await serve(echo)
+    proxy = proxy_to(upstream)
+    route = Route(f"http://127.0.0.1:{proxy.port}")
+    await client.start(request_to(named(upstream), route=route)).head
+    for host in ("127.0.0.1", "127.1", "0x7f000001", "[::1]", "169.254.169.254"):
+        url = named(upstream).replace("upstream.test", host)
+        assert (await failure(client.start(request_to(url, route=route)))).kind == "connect"
+    assert len(proxy.asked) == len(upstream.requests) == 1
+    client.close()

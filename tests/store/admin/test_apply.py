@@ -1,0 +1,589 @@
+"""Administrative changes on both databases: whole, idempotent, audited, noticed."""
+
+import dataclasses
+import threading
+import time
+
+import pytest
+
+from store.admin.apply import Change, Editor
+from store.admin.export import export, list_objects, show, to_toml
+from store.admin.kinds import KINDS
+from store.admin.objects import Sealing, load
+from store.catalog import keys
+from store.catalog.catalog import Route, load_snapshot
+from store.db import audit, changes
+from store.db.changes import CATALOG, KEYS, read_changes
+from store.db.database import discard, execute
+from store.values.cipher import Cipher
+from store.values.errors import NotFound, Refused
+from tests.support.certificates import Authority
+
+ALICE = "sk-given-0123456789"
+PLANS = """
+[[plan]]
+name = "monthly"
+quota = "20.00"
+window = "month"
+
+[[plan]]
+name = "daily"
+quota = "1"
+window = "day"
+days = 7
+
+[[subscription]]
+user = "alice"
+plan = "monthly"
+
+[[subscription]]
+user = "bob"
+plan = "monthly"
+
+[[subscription]]
+user = "alice"
+plan = "daily"
+"""
+
+
+def counts(database):
+    tables = ("users", "groups", "models", "channels", "api_keys", "audit_log", "change_log")
+    return [execute(database, f'SELECT COUNT(*) FROM "{t}"').fetchone()[0] for t in tables]
+
+
+def short(outcome):
+    return [(change.kind, change.name, change.action) for change in outcome.changes]
+
+
+def test_a_document_is_applied_and_again_changes_nothing(editor, read, applied, base_document):
+    assert Change("key", "bob/desk", "create") in applied.changes
+    assert len(applied.changes) == 10
+    again = editor.apply(read(base_document))
+    assert (again.changes, again.keys) == ([], [])
+
+
+def test_made_keys_are_shown_once_given_ones_never(applied):
+    given, made = applied.keys
+    assert (given.user, given.name, given.secret) == ("alice", "laptop", None)
+    assert (made.user, made.name) == ("bob", "desk")
+    assert made.secret.startswith("sk-slc-") and keys.checksum_ok(made.secret)
+    assert made.secret not in repr(applied)
+
+
+def test_nothing_is_written_when_nothing_changes(editor, read, applied, base_document, database):
+    before = counts(database)
+    editor.apply(read(base_document))
+    editor.set_enabled("user", "alice", True)
+    assert counts(database) == before
+
+
+def test_a_dry_run_tells_and_writes_nothing(editor, read, base_document, database):
+    outcome = editor.apply(read(base_document), dry_run=True)
+    assert len(outcome.changes) == 10 and outcome.keys == []
+    assert counts(database) == [0] * 7
+
+
+def test_all_or_nothing(editor, read, database):
+    with pytest.raises(Refused, match='no group "nowhere"'):
+        editor.apply(read('[[user]]\nname = "u"\n[[key]]\nuser = "u"\nname = "k"\ngroup="nowhere"'))
+    assert counts(database) == [0] * 7
+
+
+def test_a_failure_in_the_middle_leaves_nothing(editor, read, base_document, database, monkeypatch):
+    real, calls = audit.write, []
+
+    def fail(db, act):
+        calls.append(act)
+        if len(calls) == 7:
+            raise ZeroDivisionError
+        real(db, act)
+
+    monkeypatch.setattr(audit, "write", fail)
+    with pytest.raises(ZeroDivisionError):
+        editor.apply(read(base_document))
+    assert counts(database) == [0] * 7
+
+
+def test_missing_fields_keep_their_values(editor, read, applied, database):
+    outcome = editor.apply(read('[[channel]]\nname = "openai-main"\npriority = 3'))
+    assert short(outcome) == [("channel", "openai-main", "update")]
+    shown = show(database, "channel", "openai-main")
+    assert shown["priority"] == 3
+    assert shown["base_url"] == "https://api.openai.com"
+    assert len(shown["keys"]) == 2
+
+
+def test_every_field_can_be_changed_and_is_kept(editor, read, applied, database):
+    text = """
+    [[model]]
+    name = "gpt-4.1"
+    context_tokens = 5
+    max_output_tokens = 6
+    enabled = false
+    price = { input = "1", output = "2", cache_read = "3", cache_write = "4", \
+cache_write_1h = "5", reasoning = "6", call = "0.000000007" }
+    [[group]]
+    name = "plain"
+    multiplier = "0.000001"
+    models = ["claude", "*"]
+    entries = []
+    rpm = 1
+    tpm = 2
+    concurrency = 3
+    enabled = false
+    [[channel]]
+    name = "openai-main"
+    vendor = "demo"
+    family = "messages"
+    base_url = "http://127.0.0.1:9"
+    groups = ["plain"]
+    models = { claude = "x" }
+    priority = -1
+    weight = 2
+    concurrency = 4
+    proxy = "http://proxy.test:3128"
+    draining = true
+    rpm = 5
+    tpm = 6
+    enabled = false
+    [[user]]
+    name = "alice"
+    role = "admin"
+    order = "wallet_only"
+    enabled = false
+    [[plan]]
+    name = "weekly"
+    quota = "0.000000001"
+    window = "week"
+    days = 36500
+    enabled = false
+    [[subscription]]
+    user = "alice"
+    plan = "weekly"
+    starts_at = "2026-01-01T00:00:00.001Z"
+    expires_at = "2026-01-01T00:00:00.002Z"
+    enabled = false
+    [[key]]
+    user = "alice"
+    name = "laptop"
+    group = "plain"
+    expires_at = "2030-01-01T00:00:00.001Z"
+    models = ["claude"]
+    networks = ["10.0.0.0/8"]
+    limit = "5"
+    limit_window = "month"
+    rpm = 7
+    tpm = 8
+    concurrency = 9
+    enabled = false
+    """
+    editor.apply(read(text))
+    document = export(database)
+    for entry in read(text):
+        spec = KINDS[entry.kind]
+        pick = dict(zip(spec.identity, entry.identity, strict=True)).items()
+        [shown] = [e for e in document[entry.kind] if pick <= e.items()]
+        for name, value in entry.fields.items():
+            assert shown[name] == spec.fields[name].type.plain(value), (entry.kind, name)
+    assert editor.apply(read(text)).changes == []
+
+
+ROUTED = """
+[[channel]]
+name = "openai-main"
+extra_headers = { X-Title = "env:TITLE", x-org = "org-of-ours" }
+proxy = "socks5://user:hunter2@proxy.test:1080"
+"""
+
+
+def test_secrets_of_a_channel_beside_its_keys(editor, read, applied, database, cipher):
+    outcome = editor.apply(read(ROUTED, TITLE="secret title"))
+    assert short(outcome) == [("channel", "openai-main", "update")]
+    assert editor.apply(read(ROUTED, TITLE="secret title")).changes == []
+    shown = show(database, "channel", "openai-main")
+    assert shown["extra_headers"] == {"x-title": "***", "x-org": "***"}
+    assert shown["proxy"] == "socks5://***@proxy.test:1080"
+    [entry] = [one for one in export(database)["channel"] if one["name"] == "openai-main"]
+    assert not {"extra_headers", "proxy"} & entry.keys()
+    tables = ("channels", "audit_log", "change_log")
+    rows = [execute(database, f'SELECT * FROM "{t}"').fetchall() for t in tables]
+    for secret in ("secret title", "org-of-ours", "hunter2"):
+        assert secret not in repr(rows) and secret not in repr(outcome), secret
+    [audited] = audit.entries(database, 1)
+    assert audited["after"] == {name: shown[name] for name in ("extra_headers", "proxy")}
+    channel = _loaded(database, cipher)
+    assert channel.extra_headers == {"x-title": "secret title", "x-org": "org-of-ours"}
+    assert channel.route.proxy == "socks5://user:hunter2@proxy.test:1080"
+    assert "hunter2" not in repr(channel) and "secret title" not in repr(channel)
+
+
+def _loaded(database, cipher):
+    channels = load_snapshot(database, cipher).channels
+    return next(one for one in channels if one.name == "openai-main")
+
+
+def test_single_edits_of_headers_and_of_the_way(editor, read, applied, database, cipher, tmp_path):
+    editor.apply(read(ROUTED, TITLE="secret title"))
+    change = {"extra_headers.X-Org": "", "extra_headers.x-new": "a, b"}
+    editor.set_fields("channel", "openai-main", change)
+    headers = {"x-title": "secret title", "x-new": "a, b"}
+    assert _loaded(database, cipher).extra_headers == headers
+    assert (
+        editor.set_fields("channel", "openai-main", {"extra_headers.x-new": "a, b"}).changes == []
+    )
+    ca_file = str(Authority(tmp_path).ca_file)
+    words = {"ca_file": ca_file, "proxy": "", "extra_headers": ""}
+    editor.set_fields("channel", "openai-main", words)
+    channel = _loaded(database, cipher)
+    assert (channel.extra_headers, channel.route) == ({}, Route(ca_file=ca_file))
+    with pytest.raises(Refused, match="proxy: must be a URL"):
+        editor.set_fields("channel", "openai-main", {"proxy": "hunter2"})
+    with pytest.raises(Refused, match="cannot be read"):
+        editor.set_fields("channel", "openai-main", {"ca_file": ca_file + "x"})
+    editor.set_fields("channel", "openai-main", {"ca_file": ""})
+    assert _loaded(database, cipher).route is None
+
+
+@pytest.mark.parametrize("field", ["extra_headers.x-a=secret", "proxy=http://a:b@c:1"])
+def test_what_cannot_be_opened_leaves_the_channel_out_until_it_is_set_again(
+    editor, database, cipher, field
+):
+    words = {"vendor": "demo", "family": "messages", "base_url": "http://x", "groups": ""}
+    name, _, value = field.partition("=")
+    editor.create("channel", "c", {**words, name: value})
+    another = Cipher(["another"])
+    snapshot = load_snapshot(database, another)
+    assert snapshot.channels == () and 'channel "c" is left out' in snapshot.faults[0]
+    renewed = Editor(database, Sealing(another, ["p"]), editor._vendors, "tester")
+    assert len(renewed.set_fields("channel", "c", {name: value}).changes) == 1
+    assert [one.name for one in load_snapshot(database, another).channels] == ["c"]
+
+
+def test_the_balance_is_credited_once(editor, read, applied, database):
+    assert editor.apply(read('[[user]]\nname = "alice"\nbalance = "99"')).changes == []
+    rows = execute(database, 'SELECT "balance" FROM "wallets" ORDER BY "balance"').fetchall()
+    assert [row[0] for row in rows] == [0, 10 * 10**9]
+
+
+def test_a_new_secret_in_the_document_replaces_the_old_one(editor, read, applied, database, pepper):
+    text = '[[key]]\nuser = "alice"\nname = "laptop"\nsecret = "another-0123456789"'
+    outcome = editor.apply(read(text))
+    assert short(outcome) == [("key", "alice/laptop", "update")] and outcome.keys == []
+    assert keys.find_key(database, keys.digests(ALICE, [pepper])) is None
+    found = keys.find_key(database, keys.digests("another-0123456789", [pepper]))
+    assert found.user == "alice"
+    assert show(database, "key", found.id)["last_four"] == "6789"
+
+
+def test_reapplying_under_newer_secrets_changes_nothing(database, read, applied, base_document):
+    newer = Sealing(Cipher(["new", "cipher key of the tests"]), ["new", "pepper of the tests"])
+    vendors = {"openai": frozenset({"chat_completions"}), "anthropic": frozenset({"messages"})}
+    editor = Editor(database, newer, vendors, "tester")
+    assert editor.apply(read(base_document)).changes == []
+
+
+def test_pruning_and_the_books(editor, read, applied, database):
+    keep = '[[user]]\nname = "alice"\n[[group]]\nname = "default"'
+    outcome = editor.apply(read(keep), prune=True)
+    assert ("user", "bob", "remove") in short(outcome)
+    assert counts(database)[:5] == [1, 1, 0, 0, 0]
+    assert execute(database, 'SELECT COUNT(*) FROM "wallets"').fetchone()[0] == 2
+
+
+def test_pruning_spares_revoked_keys_of_users_that_stay(editor, read, applied, database):
+    keys.revoke(database, show(database, "key", "alice/laptop")["id"], "tester")
+    keep = '[[user]]\nname = "alice"\n[[group]]\nname = "default"'
+    editor.apply(read(keep), prune=True)
+    [left] = list_objects(database, "key")
+    assert left["name"] == "laptop" and left["revoked_at"]
+    editor.apply(read(""), prune=True)
+    assert counts(database)[:5] == [0] * 5
+
+
+def test_changes_are_logged_for_running_gateways(editor, read, applied, database):
+    log = read_changes(database, 0)
+    assert [change.kind for change in log.changes] == [CATALOG] * 6 + [KEYS] * 4
+    editor.set_fields("group", "plain", {"multiplier": "2"})
+    editor.set_enabled("user", "alice", False)
+    new = read_changes(database, log.version).changes
+    alice = show(database, "user", "alice")["id"]
+    assert [(change.kind, change.ref == alice) for change in new] == [
+        (CATALOG, False),
+        (KEYS, True),
+    ]
+
+
+def test_every_change_is_audited_without_secrets(editor, applied, database):
+    editor.set_fields("channel", "openai-main", {"keys": "sk-new-key", "weight": "4"})
+    editor.set_fields("user", "alice", {"password": "new password"})
+    rows = audit.entries(database, 100)
+    assert len(rows) == 12 and {row["actor"] for row in rows} == {"tester"}
+    changed = next(r for r in rows if r["kind"] == "channel" and r["action"] == "update")
+    assert changed["before"] == {"keys": ["***", "***"], "weight": 1}
+    assert changed["after"] == {"keys": ["***"], "weight": 4}
+    text = repr(rows)
+    for secret in ("sk-upstream", "sk-new", "correct horse", "new password", "argon2", "sk-given"):
+        assert secret not in text
+
+
+def test_single_edits_use_the_same_rules(editor, applied, database):
+    made = editor.create(
+        "channel",
+        "second",
+        {
+            "vendor": "demo",
+            "family": "messages",
+            "base_url": "http://127.0.0.1:1/",
+            "keys": "env:UPSTREAM",
+            "models": "claude",
+        },
+    )
+    assert short(made) == [("channel", "second", "create")]
+    shown = show(database, "channel", "second")
+    assert shown["models"] == {"claude": "claude"} and shown["groups"] == ["default"]
+    assert shown["base_url"] == "http://127.0.0.1:1"
+    with pytest.raises(Refused, match="exists"):
+        editor.create("channel", "second", {})
+    with pytest.raises(Refused, match="vendor openai speak"):
+        editor.set_fields("channel", "openai-main", {"family": "messages"})
+    with pytest.raises(Refused, match="cannot be changed"):
+        editor.set_fields("channel", "openai-main", {"name": "other"})
+    with pytest.raises(NotFound, match="openai-main"):
+        editor.set_fields("channel", "openai-mian", {"weight": "2"})
+    editor.set_enabled("channel", "openai-main", False)
+    assert show(database, "channel", "openai-main")["enabled"] is False
+    assert short(editor.remove("channel", "second")) == [("channel", "second", "remove")]
+    with pytest.raises(NotFound):
+        editor.remove("channel", "second")
+
+
+def test_a_key_is_made_by_name(editor, applied, database, pepper):
+    [key] = editor.create("key", "phone", {"user": "bob", "group": "plain"}).keys
+    assert keys.find_key(database, keys.digests(key.secret, [pepper])).id == key.id
+    given = {"user": "bob", "group": "plain", "secret": "given-0123456789"}
+    [key] = editor.create("key", "tablet", given).keys
+    assert key.secret is None
+    with pytest.raises(Refused, match="in use"):
+        editor.create("key", "watch", given)
+    with pytest.raises(Refused, match=r"user: there is no user"):
+        editor.create("key", "watch", {"user": "nobody", "group": "plain"})
+    with pytest.raises(Refused, match="user is missing"):
+        editor.create("key", "watch", {"group": "plain"})
+
+
+def test_a_revoked_key_stays_revoked(editor, read, applied, database, base_document, pepper):
+    key_id = show(database, "key", "alice/laptop")["id"]
+    keys.revoke(database, key_id, "tester")
+    assert editor.apply(read(base_document)).changes == []
+    with pytest.raises(Refused, match="revoked"):
+        editor.set_enabled("key", key_id, True)
+    with pytest.raises(Refused, match="revoked"):
+        editor.create("key", "laptop", {"user": "alice"})
+    assert keys.find_key(database, keys.digests(ALICE, [pepper])).revoked
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "user"),
+    [
+        ("user", "alice", 'key "alice/laptop"'),
+        ("group", "plain", 'channel "openai-main"'),
+        ("model", "claude", 'channel "anthropic-main"'),
+    ],
+)
+def test_what_is_referred_to_stays(editor, applied, database, kind, name, user):
+    with pytest.raises(Refused) as caught:
+        editor.remove(kind, name)
+    assert f'{kind} "{name}" cannot be removed: {user} refers to it' in caught.value.faults
+    assert show(database, kind, name)["name"] == name
+
+
+def test_a_revoked_key_holds_nobody_back(editor, applied, database, pepper):
+    keys.revoke(database, show(database, "key", "bob/desk")["id"], "tester")
+    editor.remove("channel", "openai-main")
+    editor.remove("group", "plain")
+    assert show(database, "key", "bob/desk")["group"] == ""
+    secret = applied.keys[1].secret
+    assert keys.find_key(database, keys.digests(secret, [pepper])).revoked
+    editor.remove("user", "bob")
+    assert keys.find_key(database, keys.digests(secret, [pepper])) is None
+
+
+def test_administrators_work_one_after_another(editor, read, database, monkeypatch):
+    """A group is removed while a channel is being made in it: the removal sees the channel."""
+    editor.apply(read('[[group]]\nname = "g"'))
+    loaded, outcomes = threading.Event(), []
+
+    def slow_load(db):
+        state = load(db)
+        if threading.current_thread() is creator:
+            loaded.set()
+            time.sleep(0.3)
+        return state
+
+    monkeypatch.setattr("store.admin.apply.load", slow_load)
+    words = {"vendor": "demo", "family": "messages", "base_url": "http://x", "groups": "g"}
+
+    def create():
+        outcomes.append(short(editor.create("channel", "c", words)))
+        discard(database)
+
+    creator = threading.Thread(target=create)
+    creator.start()
+    assert loaded.wait(5)
+    with pytest.raises(Refused, match='channel "c" refers to it'):
+        editor.remove("group", "g")
+    creator.join()
+    assert outcomes == [[("channel", "c", "create")]]
+
+
+def test_outcomes_cannot_be_altered(applied):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        applied.keys[0].secret = "x"
+
+
+@pytest.fixture
+def subscribed(editor, read, applied, base_document):
+    """The text of the base document with plans and subscriptions, which is applied."""
+    text = base_document + PLANS
+    editor.apply(read(text))
+    return text
+
+
+@pytest.fixture
+def user_ids(applied, database):
+    return {user["name"]: user["id"] for user in list_objects(database, "user")}
+
+
+@pytest.fixture
+def logged(database):
+    """The changes of keys that an action logs, as ids; the log must be whole."""
+
+    def run(action):
+        since = read_changes(database, 0).version
+        action()
+        log = read_changes(database, since)
+        assert log.complete and {change.kind for change in log.changes} <= {KEYS}
+        return [change.ref for change in log.changes]
+
+    return run
+
+
+def test_subscriptions_are_applied_once(editor, read, subscribed, database):
+    before = export(database)
+    for text in (subscribed, to_toml(before)):
+        assert editor.apply(read(text), prune=True).changes == []
+    assert export(database) == before
+    assert [one["days"] for one in before["plan"]] == [7, 30]
+    assert set(before["subscription"][0]) == {"user", "plan", "starts_at", "expires_at", "enabled"}
+
+
+def test_an_export_brings_subscriptions_back_as_they_were(editor, read, subscribed, database):
+    before = export(database)
+    editor.apply(read(""), prune=True)
+    assert export(database) == {}
+    editor.apply(read(to_toml(before)))
+    assert export(database) == before
+
+
+def test_plans_change_and_subscriptions_stay(editor, subscribed, database):
+    before = show(database, "subscription", "alice/monthly")
+    editor.set_fields("plan", "monthly", {"days": "365", "window": "day", "quota": "1"})
+    assert show(database, "subscription", "alice/monthly") == before
+    editor.set_fields("subscription", before["id"], {"expires_at": "2100-01-01T00:00:00Z"})
+    extended = before | {"expires_at": "2100-01-01T00:00:00Z"}
+    assert show(database, "subscription", "alice/monthly") == extended
+    with pytest.raises(Refused, match="later than starts_at"):
+        editor.set_fields("subscription", "alice/monthly", {"expires_at": "2000-01-01T00:00:00Z"})
+    with pytest.raises(Refused, match="must be a time"):
+        editor.set_fields("subscription", "alice/monthly", {"expires_at": ""})
+    with pytest.raises(Refused, match="plan cannot be changed"):
+        editor.set_fields("subscription", "alice/monthly", {"plan": "daily"})
+
+
+def test_a_subscription_is_made_by_either_form_of_its_name(editor, subscribed, database):
+    assert short(editor.create("subscription", "daily", {"user": "bob"})) == [
+        ("subscription", "bob/daily", "create")
+    ]
+    with pytest.raises(Refused, match='subscription "bob/daily" exists'):
+        editor.create("subscription", "bob/daily", {})
+    with pytest.raises(Refused, match="user is missing"):
+        editor.create("subscription", "daily", {})
+    with pytest.raises(Refused, match='no plan "dayly"; did you mean "daily"'):
+        editor.create("subscription", "bob/dayly", {})
+
+
+def test_a_plan_stays_while_subscriptions_refer_to_it(editor, subscribed, database):
+    with pytest.raises(Refused) as caught:
+        editor.remove("plan", "monthly")
+    assert sorted(caught.value.faults) == [
+        f'plan "monthly" cannot be removed: subscription "{user}/monthly" refers to it'
+        for user in ("alice", "bob")
+    ]
+    editor.remove("subscription", "alice/monthly")
+    editor.remove("subscription", "bob/monthly")
+    assert short(editor.remove("plan", "monthly")) == [("plan", "monthly", "remove")]
+    assert [one["name"] for one in list_objects(database, "plan")] == ["daily"]
+
+
+def test_a_user_takes_its_subscriptions_along(editor, subscribed, database):
+    with pytest.raises(Refused) as caught:
+        editor.remove("user", "alice")
+    assert caught.value.faults == [
+        'user "alice" cannot be removed: key "alice/laptop" refers to it'
+    ]
+    editor.remove("key", "alice/laptop")
+    assert sorted(short(editor.remove("user", "alice"))) == [
+        ("subscription", "alice/daily", "remove"),
+        ("subscription", "alice/monthly", "remove"),
+        ("user", "alice", "remove"),
+    ]
+    [left] = list_objects(database, "subscription")
+    assert (left["user"], left["plan"]) == ("bob", "monthly")
+    actions = [(row["action"], row["kind"]) for row in audit.entries(database, 3)]
+    assert sorted(actions) == [("remove", "subscription")] * 2 + [("remove", "user")]
+
+
+def test_changed_subscriptions_are_logged_as_their_users(editor, logged, subscribed, user_ids):
+    alice, bob = user_ids["alice"], user_ids["bob"]
+    edits = {"expires_at": "2100-01-01T00:00:00Z"}
+    assert logged(lambda: editor.set_fields("subscription", "bob/monthly", edits)) == [bob]
+    assert logged(lambda: editor.set_enabled("subscription", "alice/daily", False)) == [alice]
+    assert logged(lambda: editor.create("subscription", "bob/daily", {})) == [bob]
+    assert logged(lambda: editor.remove("subscription", "bob/daily")) == [bob]
+
+
+@pytest.mark.parametrize(
+    "words", [{"quota": "2"}, {"window": "week"}, {"enabled": "false"}, {"quota": "3", "days": "1"}]
+)
+def test_changed_plans_are_logged_as_their_subscribers(editor, logged, subscribed, user_ids, words):
+    refs = logged(lambda: editor.set_fields("plan", "monthly", words))
+    assert sorted(refs) == sorted(user_ids.values())
+    assert logged(lambda: editor.set_fields("plan", "daily", words)) == [user_ids["alice"]]
+
+
+def test_a_user_is_logged_once(editor, read, logged, subscribed, user_ids):
+    text = PLANS.replace("20.00", "30").replace('"1"', '"2"') + '[[user]]\nname = "carol"\n'
+    text += '[[subscription]]\nuser = "carol"\nplan = "daily"\n'
+    refs = logged(lambda: editor.apply(read(text)))
+    assert len(refs) == len(set(refs)) == 3 and {*user_ids.values()} < {*refs}
+    plans_only = '[[plan]]\nname = "new"\nquota = "1"\nwindow = "day"'
+    assert logged(lambda: editor.apply(read(plans_only))) == []
+
+
+def test_more_subscribers_than_the_log_keeps(editor, subscribed, database, monkeypatch):
+    """Then the log has a gap, and readers take everything as changed."""
+    monkeypatch.setattr(changes, "CHANGE_LOG_KEPT", 1)
+    since = read_changes(database, 0).version
+    editor.set_fields("plan", "monthly", {"quota": "5"})
+    log = read_changes(database, since)
+    assert log.version == since + 2 and len(log.changes) == 1
+    assert not log.complete
+
+
+def test_subscriptions_are_audited(editor, subscribed, database):
+    editor.set_fields("subscription", "bob/monthly", {"starts_at": "2026-01-01T00:00:00Z"})
+    changed, *made = [r for r in audit.entries(database, 100) if r["kind"] == "subscription"]
+    assert changed["name"] == "bob/monthly" and changed["action"] == "update"
+    assert changed["after"] == {"starts_at": "2026-01-01T00:00:00Z"}
+    assert changed["before"] == {"starts_at": made[0]["after"]["starts_at"]}
+    assert all(row["after"]["expires_at"] for row in made)

@@ -1,0 +1,35 @@
+"""The table of kinds: defaults that its own types accept, secrets that stay masked."""
+
+import pytest
+
+from store.admin.kinds import KINDS, REQUIRED, plain
+from store.db.audit import SECRET_FIELDS
+from store.values.fields import Optional
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_defaults_are_valid_and_can_be_shown(kind):
+    for name, field in KINDS[kind].fields.items():
+        if field.default is REQUIRED:
+            continue
+        if field.default is None and not isinstance(field.type, Optional):
+            assert name in ("secret", "starts_at", "expires_at")  # those that plan.py makes
+            continue
+        assert field.type.parse(field.type.plain(field.default)) == field.default, name
+
+
+def test_secret_fields_are_those_that_the_audit_log_masks():
+    secret = {n for kind in KINDS.values() for n, field in kind.fields.items() if field.secret}
+    assert secret == SECRET_FIELDS
+
+
+def test_shown_fields():
+    fields = {"secret": "sk-1", "limit": 5 * 10**9, "expires_at": None}
+    assert plain("key", fields) == {"secret": "***", "expires_at": None, "limit": "5"}
+
+
+def test_a_plan_gives_something():
+    quota = KINDS["plan"].fields["quota"].type
+    assert quota.parse("0.000000001") == 1
+    with pytest.raises(ValueError, match="more than 0"):
+        quota.parse("0.00")

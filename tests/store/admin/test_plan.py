@@ -1,0 +1,331 @@
+"""Plans: what changes, what stays, and every reference judged. No database."""
+
+import pytest
+
+from store.admin.document import Entry
+from store.admin.kinds import KINDS
+from store.admin.objects import Stored
+from store.admin.plan import make_plan
+from store.catalog.keys import checksum_ok, digests
+from store.values.errors import Refused
+from store.values.fields import MAX_INSTANT_MS
+from store.values.passwords import verify_password
+
+VENDORS = {"openai": frozenset({"chat_completions", "responses"}), "demo": frozenset({"messages"})}
+PRICE = {"input": 1, "output": 2, "call": 0}
+SECRET = "sk-given-0123456789"
+NOW_MS = 1_795_000_000_000
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def stored(sealing, pepper):
+    def make(kind, *identity, revoked=False, **fields):
+        values = {n: f.default for n, f in KINDS[kind].fields.items() if not f.once}
+        if kind == "key":
+            values["secret"] = frozenset(digests(fields.pop("secret", "x" * 16), [pepper]))
+        row = {"revoked_ms": 1 if revoked else None}
+        return Stored(kind, f"id of {identity}", identity, {**values, **fields}, row)
+
+    return make
+
+
+@pytest.fixture
+def state(stored, cipher):
+    objects = [
+        stored("model", "m", price=PRICE),
+        stored("group", "g"),
+        stored(
+            "channel",
+            "c",
+            vendor="openai",
+            family="responses",
+            base_url="http://x",
+            groups=["g"],
+            models={"m": "up"},
+            keys=[cipher.fingerprint("sk-1"), cipher.fingerprint("sk-2")],
+        ),
+        stored("user", "alice"),
+        stored("key", "alice", "laptop", group="g", secret=SECRET),
+        stored("key", "alice", "old", group="g", revoked=True),
+    ]
+    state = {kind: {} for kind in KINDS}
+    for item in objects:
+        state[item.kind][item.identity] = item
+    return state
+
+
+@pytest.fixture
+def plan(state, sealing):
+    def run(*entries, prune=False):
+        return make_plan(state, list(entries), sealing, VENDORS, at_ms=NOW_MS, prune=prune)
+
+    return run
+
+
+@pytest.fixture
+def faults(plan):
+    def run(*entries, prune=False):
+        with pytest.raises(Refused) as caught:
+            plan(*entries, prune=prune)
+        return caught.value.faults
+
+    return run
+
+
+def entry(kind, *identity, **fields):
+    return Entry(kind, identity, fields)
+
+
+def short(steps):
+    return [(step.action, step.kind, "/".join(step.identity)) for step in steps]
+
+
+def test_what_is_so_already_needs_no_step(plan):
+    assert plan() == []
+    assert (
+        plan(
+            entry("model", "m", price={"input": 1}),
+            entry("group", "g", multiplier=1_000_000, models=["*"]),
+            entry("channel", "c", keys=["sk-1", "sk-2"], weight=1),
+            entry("user", "alice", role="member", balance=10**12),
+            entry("key", "alice", "laptop", secret=SECRET, rpm=0),
+        )
+        == []
+    )
+
+
+def test_only_changed_fields_are_written(plan):
+    [step] = plan(entry("group", "g", multiplier=1_000_000, rpm=5, tpm=0))
+    assert short([step]) == [("update", "group", "g")]
+    assert step.fields == {"rpm": 5}
+
+
+@pytest.mark.parametrize("keys", [["sk-1"], ["sk-2", "sk-1"], ["sk-1", "sk-3"], []])
+def test_other_upstream_keys_replace_the_old_ones(plan, keys):
+    [step] = plan(entry("channel", "c", keys=keys))
+    assert step.fields == {"keys": keys}
+
+
+def test_prices_are_merged(plan):
+    [step] = plan(entry("model", "m", price={"input": 3, "cache_read": 1}))
+    assert step.fields["price"] == {"input": 3, "output": 2, "call": 0, "cache_read": 1}
+
+
+def test_a_new_object_takes_defaults(plan):
+    [step] = plan(entry("key", "alice", "new", group="g", rpm=3))
+    assert short([step]) == [("create", "key", "alice/new")]
+    assert step.made_secret and step.fields["secret"].startswith("sk-slc-")
+    assert checksum_ok(step.fields["secret"])
+    assert step.fields["rpm"] == 3
+    assert step.fields["limit_window"] == "never" and step.fields["networks"] == []
+
+
+def test_passwords_are_hashed_once_and_compared_by_meaning(plan, state, sealing):
+    [step] = plan(entry("user", "alice", password="pw"))
+    stored_hash = step.fields["password"]
+    assert verify_password(stored_hash, "pw")
+    assert plan(entry("user", "alice", password="pw"))[0].fields["password"] == stored_hash
+    state["user"][("alice",)].fields["password"] = stored_hash
+    assert plan(entry("user", "alice", password="pw")) == []
+    assert len(plan(entry("user", "alice", password="other"))) == 1
+    assert plan(entry("user", "alice", password=None))[0].fields == {"password": None}
+
+
+def test_missing_fields_of_a_new_object(faults):
+    assert faults(entry("channel", "n", groups=["g"])) == [
+        'channel "n": vendor is missing',
+        'channel "n": family is missing',
+        'channel "n": base_url is missing',
+    ]
+    assert faults(entry("model", "n")) == ['model "n": price is missing']
+    assert faults(entry("model", "n", price={"input": 1})) == [
+        'model "n": price: output is missing'
+    ]
+
+
+def test_references_must_exist(faults):
+    found = faults(
+        entry("group", "g2", models=["*", "mm"]),
+        entry("channel", "c", groups=["gg"], models={"m": "x", "zzz": "x"}),
+        entry("key", "alicia", "k", group="g", models=["m", "yyy"]),
+    )
+    assert sorted(found) == [
+        'channel "c": groups: there is no group "gg"; did you mean "g"?',
+        'channel "c": models: there is no model "zzz"',
+        'group "g2": models: there is no model "mm"; did you mean "m"?',
+        'key "alicia/k": models: there is no model "yyy"',
+        'key "alicia/k": user: there is no user "alicia"; did you mean "alice"?',
+    ]
+
+
+def test_a_reference_may_be_made_by_the_same_document(plan):
+    steps = plan(
+        entry("model", "m2", price=PRICE),
+        entry("group", "g2", models=["m2"]),
+        entry("user", "bob"),
+        entry("key", "bob", "k", group="g2"),
+    )
+    assert [step.action for step in steps] == ["create"] * 4
+
+
+def test_vendors_and_their_families(faults, plan):
+    assert "must" not in "".join(short(plan(entry("channel", "c", family="chat_completions")))[0])
+    assert faults(entry("channel", "c", family="messages")) == [
+        'channel "c": family: channels of vendor openai speak chat_completions, responses,'
+        " not messages"
+    ]
+    [fault] = faults(entry("channel", "c", vendor="opnai"))
+    assert 'no vendor "opnai"' in fault and 'did you mean "openai"' in fault
+    assert "openai, demo" in fault
+
+
+def test_pruning_removes_what_is_not_named(plan):
+    everything = [
+        entry("model", "m"),
+        entry("group", "g"),
+        entry("channel", "c"),
+        entry("user", "alice"),
+    ]
+    assert short(plan(*everything, prune=True)) == [("remove", "key", "alice/laptop")]
+    assert plan(*everything) == []
+    assert short(plan(prune=True)) == [
+        ("remove", "key", "alice/laptop"),
+        ("remove", "user", "alice"),
+        ("remove", "channel", "c"),
+        ("remove", "group", "g"),
+        ("remove", "model", "m"),
+    ]
+
+
+def test_what_is_referred_to_cannot_be_pruned(faults):
+    found = faults(
+        entry("model", "m"),
+        entry("channel", "c"),
+        entry("user", "alice"),
+        entry("key", "alice", "laptop"),
+        prune=True,
+    )
+    assert sorted(found) == [
+        'group "g" cannot be removed: channel "c" refers to it',
+        'group "g" cannot be removed: key "alice/laptop" refers to it',
+    ]
+
+
+def test_a_revoked_key_is_never_touched(plan):
+    assert plan(entry("key", "alice", "old", rpm=7, secret="z" * 16)) == []
+
+
+def test_a_secret_belongs_to_one_key(faults, plan):
+    used = 'key "alice/new": secret: it is in use by another key'
+    assert faults(entry("key", "alice", "new", group="g", secret=SECRET)) == [used]
+    assert faults(entry("key", "alice", "new", group="g", secret="x" * 16)) == [used]
+    assert faults(
+        entry("key", "alice", "one", group="g", secret="y" * 16),
+        entry("key", "alice", "new", group="g", secret="y" * 16),
+    ) == [used]
+    others = [entry("model", "m"), entry("group", "g"), entry("channel", "c")]
+    moved = entry("key", "alice", "new", group="g", secret=SECRET)
+    steps = plan(*others, entry("user", "alice"), moved, prune=True)
+    assert short(steps) == [("remove", "key", "alice/laptop"), ("create", "key", "alice/new")]
+
+
+def test_no_secret_in_any_repr(plan):
+    steps = plan(
+        entry("key", "alice", "new", group="g", secret="y" * 16),
+        entry("channel", "c", keys=["sk-9"]),
+    )
+    assert "y" * 16 not in repr(steps) and "sk-9" not in repr(steps)
+
+
+@pytest.fixture
+def subscribed(state, stored):
+    """alice has a subscription of ten days to the plan "p" of 30 days."""
+    times = {"starts_at": NOW_MS, "expires_at": NOW_MS + 10 * DAY_MS}
+    for item in (
+        stored("plan", "p", quota=1, window="day"),
+        stored("subscription", "alice", "p", **times),
+    ):
+        state[item.kind][item.identity] = item
+
+
+@pytest.mark.parametrize(
+    ("given", "starts_ms", "expires_ms"),
+    [
+        ({}, NOW_MS, NOW_MS + 7 * DAY_MS),
+        ({"starts_at": 5}, 5, 5 + 7 * DAY_MS),
+        ({"expires_at": NOW_MS + 1}, NOW_MS, NOW_MS + 1),
+        ({"starts_at": 5, "expires_at": 6}, 5, 6),
+    ],
+)
+def test_a_new_subscription_has_a_beginning_and_an_end(plan, given, starts_ms, expires_ms):
+    steps = plan(
+        entry("plan", "week", quota=1, window="day", days=7),
+        entry("subscription", "alice", "week", **given),
+    )
+    assert steps[1].fields == {"starts_at": starts_ms, "expires_at": expires_ms, "enabled": True}
+
+
+def test_a_plan_lasts_30_days_unless_it_says_how_long(plan):
+    new = entry("plan", "new", quota=1, window="month")
+    steps = plan(new, entry("subscription", "alice", "new"))
+    assert steps[0].fields == {"quota": 1, "window": "month", "days": 30, "enabled": True}
+    assert steps[1].fields["expires_at"] == NOW_MS + 30 * DAY_MS
+
+
+def test_what_a_plan_needs(faults):
+    assert faults(entry("plan", "new")) == [
+        'plan "new": quota is missing',
+        'plan "new": window is missing',
+    ]
+
+
+def test_a_subscription_keeps_its_times(plan, subscribed):
+    again = entry("subscription", "alice", "p")
+    assert plan(again) == []
+    steps = plan(entry("plan", "p", days=90), again)
+    assert short(steps) == [("update", "plan", "p")]
+    [step] = plan(entry("subscription", "alice", "p", expires_at=NOW_MS + 20 * DAY_MS))
+    assert step.fields == {"expires_at": NOW_MS + 20 * DAY_MS}
+
+
+def test_a_subscription_ends_after_it_began(faults, subscribed):
+    later = 'subscription "alice/p": expires_at: must be later than starts_at'
+    assert faults(entry("subscription", "alice", "p", expires_at=NOW_MS)) == [later]
+    assert faults(entry("subscription", "alice", "p", starts_at=NOW_MS + 10 * DAY_MS)) == [later]
+    new = {"starts_at": NOW_MS + 1, "expires_at": NOW_MS}
+    plan_q = entry("plan", "q", quota=1, window="day")
+    assert faults(plan_q, entry("subscription", "alice", "q", **new)) == [
+        'subscription "alice/q": expires_at: must be later than starts_at'
+    ]
+    assert faults(plan_q, entry("subscription", "alice", "q", starts_at=MAX_INSTANT_MS)) == [
+        'subscription "alice/q": expires_at: would lie beyond the year 9999; give it'
+    ]
+
+
+def test_what_a_subscription_refers_to_must_exist(faults, subscribed):
+    assert sorted(faults(entry("subscription", "alicia", "pp"))) == [
+        'subscription "alicia/pp": plan: there is no plan "pp"; did you mean "p"?',
+        'subscription "alicia/pp": user: there is no user "alicia"; did you mean "alice"?',
+    ]
+
+
+def test_subscriptions_and_plans_are_pruned_in_that_order(faults, plan, subscribed):
+    kept = [
+        entry("model", "m"),
+        entry("group", "g"),
+        entry("channel", "c"),
+        entry("user", "alice"),
+        entry("key", "alice", "laptop"),
+    ]
+    assert short(plan(*kept, prune=True)) == [
+        ("remove", "subscription", "alice/p"),
+        ("remove", "plan", "p"),
+    ]
+    assert faults(*kept, entry("subscription", "alice", "p"), prune=True) == [
+        'plan "p" cannot be removed: subscription "alice/p" refers to it'
+    ]
+    others = [*kept[:3], entry("plan", "p"), entry("subscription", "alice", "p")]
+    assert faults(*others, prune=True) == [
+        'user "alice" cannot be removed: subscription "alice/p" refers to it'
+    ]

@@ -1,0 +1,90 @@
+"""Words of the command line as entries."""
+
+import pytest
+
+from store.admin.objects import Stored
+from store.admin.words import entry_from_words, named
+from store.values.errors import Refused
+from store.values.fields import Sealed
+
+CHANNEL = Stored("channel", "id", ("c",), {"models": {"gpt-4.1": "a", "other": "b"}}, {})
+
+
+def test_words_become_fields():
+    words = {
+        "name": "m",
+        "price.input": "2",
+        "price.cache_read": "",
+        "context_tokens": "",
+        "enabled": "false",
+    }
+    entry = entry_from_words("model", words, None, {})
+    assert entry.identity == ("m",)
+    assert entry.fields == {
+        "price": {"input": 2 * 10**9, "cache_read": None},
+        "context_tokens": None,
+        "enabled": False,
+    }
+
+
+def test_one_name_of_a_map_is_changed_or_taken_away():
+    words = {"models.gpt-4.1": "new", "models.other": "", "models.third": "c"}
+    entry = entry_from_words("channel", words, CHANNEL, {})
+    assert entry.identity == ("c",)
+    assert entry.fields == {"models": {"gpt-4.1": "new", "third": "c"}}
+    assert CHANNEL.fields["models"]["other"] == "b"
+
+
+def test_a_key_has_its_user_in_the_words():
+    words = {"user": "alice", "name": "k", "networks": "10.0.0.0/8,::1", "limit": "5"}
+    entry = entry_from_words("key", words, None, {})
+    assert entry.identity == ("alice", "k")
+    assert entry.fields == {"networks": ["10.0.0.0/8", "::1/128"], "limit": 5 * 10**9}
+
+
+def test_secrets_may_come_from_the_environment():
+    entry = entry_from_words("channel", {"keys": "env:A,plain"}, CHANNEL, {"A": "sk-a"})
+    assert entry.fields == {"keys": ["sk-a", "plain"]}
+
+
+def test_all_faults_at_once():
+    words = {"name": "d", "weigth": "1", "weight": "none", "models.x y": "z", "price.input": "1"}
+    with pytest.raises(Refused) as caught:
+        entry_from_words("channel", words, CHANNEL, {})
+    text = "\n".join(caught.value.faults)
+    assert "name cannot be changed" in text
+    assert 'unknown field "weigth"; did you mean "weight"?' in text
+    assert "weight: must be a whole number" in text
+    assert 'models: entry "x y"' in text
+    assert 'unknown field "price.input"' in text
+    assert len(caught.value.faults) == 5
+
+
+def test_a_missing_identity():
+    with pytest.raises(Refused, match="user is missing"):
+        entry_from_words("key", {"name": "k"}, None, {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words", "identity"),
+    [
+        ("user", "a/b", {}, {"name": "a/b"}),
+        ("subscription", "alice/monthly", {}, {"user": "alice", "plan": "monthly"}),
+        ("subscription", "monthly", {"user": "alice"}, {"user": "alice", "plan": "monthly"}),
+        ("subscription", "a/b", {"user": "c/d"}, {"user": "c/d", "plan": "a/b"}),
+        ("subscription", "a/b/c", {}, {"plan": "a/b/c"}),
+        ("subscription", "monthly", {}, {"plan": "monthly"}),
+        ("key", "alice/laptop", {}, {"user": "alice", "name": "laptop"}),
+        ("key", "a/b", {"user": "alice"}, {"user": "alice", "name": "a/b"}),
+    ],
+)
+def test_names_of_new_objects(kind, name, words, identity):
+    assert named(kind, name, words | {"rpm": "1"}) == identity | {"rpm": "1"}
+
+
+def test_one_header_is_changed_or_taken_away_and_the_others_stay_sealed():
+    kept = {"x-a": Sealed("a"), "x-b": Sealed("b"), "x-c": Sealed("c")}
+    stored = Stored("channel", "id", ("c",), {"extra_headers": kept}, {})
+    words = {"extra_headers.X-A": "new, with a comma", "extra_headers.x-B": ""}
+    entry = entry_from_words("channel", words, stored, {})
+    assert entry.fields == {"extra_headers": {"x-a": "new, with a comma", "x-c": Sealed("c")}}

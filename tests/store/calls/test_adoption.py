@@ -1,0 +1,324 @@
+"""Journals of the dead: found by their lock, closed once whatever happens, removed whole."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from store.calls import journal_lines
+from store.calls.adoption import Orphan, find_orphans
+from store.calls.journal import Journal
+from store.calls.journal_lines import SEGMENT_BYTES, OpenLine, Sent, segment_path, segment_starts
+from store.values.ids import new_ulid
+from store.values.pricing import Prices
+from store.values.usage_record import StoredAt, UsageRecord
+
+PRICES = Prices(10**9, 10**9, 0, 0, 0, 0, 0)
+NAMES = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
+ODD = random.Random(40).randbytes(40)  # the same in every process that collects tests
+
+
+def opened(call_id):
+    money = {"prices": PRICES.json, "multiplier_ppm": 10**6, "input_tokens": 10}
+    return OpenLine(id=call_id, started_ms=1, **dict.fromkeys(NAMES, "x"), **money)
+
+
+def closed(call_id):
+    return UsageRecord(id=call_id, started_ms=1, **dict.fromkeys(NAMES, "x"))
+
+
+def die(journal):
+    """End a journal as SIGKILL does: files and offsets stay, the lock is gone."""
+    journal.finish()
+    journal.close()
+
+
+def adopt(directory):
+    (orphan,) = find_orphans(directory, [])
+    return orphan
+
+
+def closes(orphan, end, start=0):
+    return orphan.reader.read_closed(start, end, 10**6).records
+
+
+def test_living_journals_and_known_ones_are_not_taken(tmp_path):
+    living, dead, known = Journal(tmp_path), Journal(tmp_path), Journal(tmp_path)
+    die(dead)
+    die(known)
+    (tmp_path / "serve.lock").touch()  # the supervisor's
+    (orphan,) = find_orphans(tmp_path, [known.id])
+    assert orphan.id == dead.id
+    assert Orphan.take(tmp_path, dead.id) is None
+    assert Orphan.take(tmp_path, living.id) is None
+    orphan.release()
+    again = Orphan.take(tmp_path, dead.id)
+    assert again is not None
+    again.remove()
+    assert Orphan.take(tmp_path, dead.id) is None
+    assert not list(tmp_path.glob(f"{dead.id}*"))
+    living.close()
+
+
+def test_open_calls_are_closed_and_closed_ones_are_left_alone(tmp_path):
+    journal = Journal(tmp_path)
+    done, silent, streaming, regrown = (new_ulid() for _ in range(4))
+    for call_id in (done, silent, streaming, regrown):
+        journal.open_call(opened(call_id))
+    journal.mark(streaming, 5, True, Sent(200, "messages", "up", "main"))
+    journal.mark(done, 5, True, Sent(200))
+    journal.mark(streaming, 90, True, Sent(200, "messages", "up", "main"))
+    journal.close_call(closed(done))
+    die(journal)
+    orphan = adopt(tmp_path)
+    written = journal.written_offset
+    end = orphan.close_open_calls(0, "web-1")
+    records = closes(orphan, end)
+    assert [record.id for record in records] == [done, silent, streaming, regrown]
+    by_id = {record.id: record for record in records}
+    assert by_id[done].outcome == "ok"
+    assert by_id[silent].outcome == by_id[streaming].outcome == "gateway_lost"
+    assert (by_id[streaming].cost_nanos, by_id[silent].cost_nanos) == (100_000, 0)
+    assert by_id[streaming].node == "web-1"
+    # Those already applied are not read again.
+    assert [record.id for record in closes(orphan, end, written)] == [silent, streaming, regrown]
+    orphan.release()
+
+
+def test_what_a_lost_call_has_handed_out_is_in_its_record(tmp_path):
+    journal, place = Journal(tmp_path), StoredAt("ab" * 32, "C", "f")
+    call_id = new_ulid()
+    journal.open_call(opened(call_id))
+    journal.hand_out(call_id, "U", 3, Sent(200, "responses", "up", "main", stored=place))
+    die(journal)
+    orphan = adopt(tmp_path)
+    (record,) = closes(orphan, orphan.close_open_calls(0, "web-1"))
+    assert (record.stored, record.channel, record.output_tokens) == (place, "main", 3)
+    assert record.outcome == "gateway_lost"
+    orphan.release()
+
+
+def test_adoption_may_be_repeated(tmp_path):
+    journal = Journal(tmp_path)
+    for _ in range(5):
+        journal.open_call(opened(new_ulid()))
+    die(journal)
+    ends = []
+    for _ in range(3):
+        orphan = adopt(tmp_path)
+        ends.append(orphan.close_open_calls(0, "web-1"))
+        assert len(closes(orphan, ends[-1])) == 5
+        orphan.release()
+    assert len(set(ends)) == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_adoption_killed_while_writing_is_completed(tmp_path, seed):
+    rng = random.Random(seed)
+    journal = Journal(tmp_path)
+    ids = [new_ulid() for _ in range(20)]
+    for call_id in ids:
+        journal.open_call(opened(call_id))
+    die(journal)
+    written = journal.written_offset
+    orphan = adopt(tmp_path)
+    end = orphan.close_open_calls(0, "web-1")
+    orphan.release()
+    # Only a part of what the first adopter wrote has reached the disk.
+    cut = rng.randrange(written, end)
+    with open(segment_path(tmp_path, journal.id, 0), "r+b") as segment:
+        segment.seek(cut)
+        segment.write(bytes(end - cut))
+    orphan = adopt(tmp_path)
+    assert orphan.close_open_calls(0, "web-1") == end
+    assert [record.id for record in closes(orphan, end)] == ids
+    orphan.release()
+
+
+def two_calls(folder):
+    """The journal of two calls whose process is gone, its path, and its second line's beginning."""
+    journal = Journal(folder)
+    first, second = new_ulid(), new_ulid()
+    journal.open_call(opened(first))
+    begin = journal.written_offset
+    journal.open_call(opened(second))
+    journal.close_call(closed(second))
+    journal.close_call(closed(first))
+    die(journal)
+    return journal, segment_path(folder, journal.id, 0), begin
+
+
+def overwrite(path, place, data):
+    with open(path, "r+b") as segment:
+        segment.seek(place)
+        segment.write(data)
+
+
+@pytest.mark.parametrize("hole", [b"\0" * 40, b"?" * 40, ODD])
+def test_what_lies_behind_damaged_lines_counts(tmp_path, hole):
+    journal, path, begin = two_calls(tmp_path)
+    overwrite(path, begin + 20, hole)
+    orphan = adopt(tmp_path)
+    end = orphan.close_open_calls(0, "web-1")
+    assert end == journal.written_offset
+    found = orphan.reader.read_closed(0, end, 10)
+    assert [record.outcome for record in found.records] == ["ok", "ok"]
+    assert found.damaged and not orphan.damaged
+    orphan.release()
+
+
+@pytest.mark.parametrize("cut", [1, 20, 60])
+def test_a_torn_end_is_wiped_and_no_damage(tmp_path, cut):
+    """Whether it was not written to its end, or a page of it is missing."""
+    for number, missing in enumerate((slice(cut, None), slice(0, cut))):
+        journal, path, begin = two_calls(tmp_path / str(number))
+        last = bytearray(path.read_bytes()[begin : journal.written_offset])
+        line = last[: last.find(b"\n") + 1]
+        line[missing] = bytes(len(line[missing]))
+        overwrite(path, begin, bytes(line.ljust(len(last), b"\0")))
+        orphan = adopt(tmp_path / str(number))
+        end = orphan.close_open_calls(0, "web-1")
+        found = orphan.reader.read_closed(0, end, 10)
+        assert [record.outcome for record in found.records] == ["gateway_lost"]
+        assert not (found.damaged or orphan.damaged)
+        assert path.read_bytes()[end:].strip(b"\0") == b""
+        orphan.release()
+
+
+def test_a_damaged_close_line_at_the_end_leaves_its_call_lost_and_is_shown(tmp_path):
+    journal, path, _ = two_calls(tmp_path)
+    overwrite(path, journal.written_offset - 30, b"x")
+    orphan = adopt(tmp_path)
+    end = orphan.close_open_calls(0, "web-1")
+    found = orphan.reader.read_closed(0, end, 10)
+    assert [record.outcome for record in found.records] == ["ok", "gateway_lost"]
+    [damage] = found.damaged
+    assert damage.whole and damage.end == journal.written_offset
+    orphan.release()
+
+
+def test_damage_that_the_store_has_passed_is_shown_once(tmp_path):
+    journal, path, begin = two_calls(tmp_path)
+    overwrite(path, begin + 50, b"x")
+    orphan = adopt(tmp_path)
+    for _ in range(2):
+        end = orphan.close_open_calls(journal.written_offset, "web-1")
+        [damage] = orphan.damaged
+        assert damage.end > begin
+        assert not orphan.reader.read_closed(journal.written_offset, end, 10).damaged
+    orphan.release()
+
+
+def test_a_journal_of_a_version_without_checksums_is_adopted(tmp_path):
+    journal, path, _ = two_calls(tmp_path)
+    lines = path.read_bytes()[: journal.written_offset].splitlines(keepends=True)[:3]
+    older = b"".join(line[:-10] + b"\n" for line in lines)
+    path.write_bytes(older.ljust(SEGMENT_BYTES, b"\0"))
+    orphan = adopt(tmp_path)
+    end = orphan.close_open_calls(0, "web-1")
+    found = orphan.reader.read_closed(0, end, 10)
+    assert [record.outcome for record in found.records] == ["ok", "gateway_lost"]
+    assert not (found.damaged or orphan.damaged)
+    orphan.release()
+
+
+def test_closing_lines_go_on_in_the_next_segment(tmp_path, monkeypatch):
+    for module in ("journal_lines", "journal", "adoption"):
+        monkeypatch.setattr(sys.modules[f"store.{module}"], "SEGMENT_BYTES", 32 * 1024)
+    assert journal_lines.SEGMENT_BYTES == 32 * 1024
+    journal = Journal(tmp_path)
+    ids = [new_ulid() for _ in range(300)]
+    for call_id in ids:
+        journal.open_call(opened(call_id))
+    die(journal)
+    orphan = adopt(tmp_path)
+    end = orphan.close_open_calls(0, "web-1")
+    assert [record.id for record in closes(orphan, end)] == ids
+    assert len(segment_starts(tmp_path, journal.id)) > 2
+    orphan.remove()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_journal_that_lost_more_than_the_store_applied_goes_on_behind_it(tmp_path):
+    journal = Journal(tmp_path)
+    journal.open_call(opened(call_id := new_ulid()))
+    die(journal)
+    orphan = adopt(tmp_path)
+    applied = journal.written_offset + 10_000
+    end = orphan.close_open_calls(applied, "web-1")
+    assert [record.id for record in closes(orphan, end, applied)] == [call_id]
+    orphan.release()
+
+
+def test_an_open_line_that_cannot_be_read_does_not_keep_the_others(tmp_path, caplog):
+    journal = Journal(tmp_path)
+    journal.open_call(opened(good := new_ulid()))
+    journal._append(b'["o","%s","x"]\n' % new_ulid().encode())
+    journal._append(b'["?","%s","of a later version"]\n' % new_ulid().encode())
+    die(journal)
+    orphan = adopt(tmp_path)
+    end = orphan.close_open_calls(0, "web-1")
+    assert [record.id for record in closes(orphan, end)] == [good]
+    assert "unreadable" in caplog.text
+    orphan.release()
+    orphan.release()
+
+
+def test_a_journal_without_files_has_nothing_to_say(tmp_path):
+    journal = Journal(tmp_path)
+    die(journal)
+    segment_path(tmp_path, journal.id, 0).unlink()
+    for path in tmp_path.glob("*.log"):
+        path.unlink()
+    orphan = adopt(tmp_path)
+    assert orphan.close_open_calls(0, "web-1") == 0
+    orphan.remove()
+
+
+def test_a_process_killed_while_writing_loses_no_acknowledged_line(tmp_path):
+    """Every id printed after open_call is in the journal; every one after close_call is closed."""
+    script = textwrap.dedent(f"""
+        import sys, pathlib
+        sys.path.insert(0, {os.getcwd()!r})
+        from store.ids import new_ulid
+        from store.journal import Journal
+        from store.journal_lines import OpenLine
+        from store.usage import UsageRecord
+        journal = Journal(pathlib.Path(sys.argv[1]))
+        names = dict.fromkeys({NAMES!r}, "x")
+        while True:
+            call_id = new_ulid()
+            journal.open_call(OpenLine(id=call_id, started_ms=1, **names))
+            sys.stdout.write("o" + call_id + chr(10))
+            sys.stdout.flush()
+            journal.close_call(UsageRecord(id=call_id, started_ms=1, **names))
+            sys.stdout.write("c" + call_id + chr(10))
+            sys.stdout.flush()
+    """)
+    rng = random.Random(5)
+    for cycle in range(3):
+        folder = tmp_path / str(cycle)
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, str(folder)], stdout=subprocess.PIPE, text=True
+        )
+        with contextlib.closing(process.stdout):
+            assert process.stdout.readline()
+            time.sleep(rng.uniform(0.02, 0.2))
+            process.send_signal(signal.SIGKILL)
+            said = process.stdout.read().split("\n")
+        process.wait()
+        begun = {item[1:] for item in said if item[:1] == "o" and len(item) == 27}
+        ended = {item[1:] for item in said if item[:1] == "c" and len(item) == 27}
+        orphan = adopt(folder)
+        records = closes(orphan, orphan.close_open_calls(0, "web-1"))
+        assert len(begun) > 50
+        assert begun <= {record.id for record in records}
+        assert ended <= {record.id for record in records if record.outcome == "ok"}
+        assert len(records) == len({record.id for record in records})
+        orphan.release()

@@ -1,0 +1,167 @@
+"""Where stored responses are, on both databases: noted with records, found by their user alone."""
+
+import pytest
+
+from store.calls import stored_responses
+from store.calls.journal_lines import HandedLine, MarkLine, OpenLine, Sent, lost_record
+from store.calls.stored_responses import (
+    GONE_MS,
+    KEPT_MS,
+    LAGGING_MS,
+    find_stored,
+    forget_expired,
+    mark_of,
+    note_stored,
+)
+from store.calls.usage_queries import verify
+from store.db.database import execute, snapshot_read, transaction
+from store.money.books import Batch, apply_batch
+from store.values.ids import new_ulid, ulid
+from store.values.usage_record import StoredAt, UsageRecord
+
+MADE_MS = 1_767_571_200_000
+ANN, BOB = new_ulid(), new_ulid()
+ID = "resp_68a1f0"
+MARK = mark_of(ID)
+FACTS = dict.fromkeys(("user", "key_name", "group", "endpoint", "family"), "x")
+
+
+def record(stored, user_id=ANN, at_ms=MADE_MS):
+    return UsageRecord(
+        id=ulid(at_ms, new_ulid().encode()[:10]), started_ms=at_ms, user_id=user_id,
+        key_id=new_ulid(), stored=stored, **FACTS,
+    )  # fmt: skip
+
+
+def note(db, *records):
+    transaction(db, lambda: note_stored(db, records))
+
+
+def find(db, user_id=ANN, mark=MARK, at_ms=MADE_MS):
+    return find_stored(db, "web-1", user_id, mark, at_ms).place
+
+
+def count(db):
+    query = 'SELECT COUNT(*) FROM "stored_responses"'
+    return snapshot_read(db, lambda: execute(db, query).fetchone())[0]
+
+
+def test_a_response_is_found_by_its_user_alone(database):
+    assert find(database) is None
+    stored = StoredAt(MARK, "C" * 26, "f" * 64)
+    note(database, record(None), record(stored))
+    assert find(database) == stored
+    assert find(database, BOB) == StoredAt(MARK)
+    assert find(database, mark=mark_of("resp_2")) is None
+
+
+def test_vendors_may_give_the_same_id_twice(database):
+    note(database, record(StoredAt(MARK, "A", "1")), record(StoredAt(MARK, "B", "2"), BOB))
+    note(database, record(StoredAt(MARK, "C", "")))
+    assert find(database) == StoredAt(MARK, "C", "")
+    assert find(database, BOB) == StoredAt(MARK, "B", "2")
+    assert count(database) == 2
+
+
+def test_what_was_deleted_is_not_known_any_more(database):
+    note(database, record(StoredAt(MARK, "A", "1")), record(StoredAt(MARK, "B", "2"), BOB))
+    note(database, record(StoredAt(MARK)), record(StoredAt(MARK)))
+    assert find(database) == StoredAt(MARK)  # another user has one of that id
+    note(database, record(StoredAt(MARK), BOB))
+    assert find(database) is None and count(database) == 0
+
+
+def test_the_last_word_of_a_batch_counts(database):
+    note(database, record(StoredAt(MARK, "A", "1")), record(StoredAt(MARK)))
+    assert find(database) is None
+    note(database, record(StoredAt(MARK)), record(StoredAt(MARK, "A", "1")))
+    assert find(database) == StoredAt(MARK, "A", "1")
+
+
+def test_its_time_ends_and_its_row_goes_in_portions(database, monkeypatch):
+    monkeypatch.setattr(stored_responses, "EXPIRED_ROWS", 3)
+    old = [record(StoredAt(mark_of(f"r{number}"), "A", "1")) for number in range(7)]
+    note(database, *old, record(StoredAt(MARK, "A", "1"), at_ms=MADE_MS + 1))
+    ends_ms = MADE_MS + KEPT_MS
+    assert find(database, at_ms=ends_ms) is not None
+    assert find(database, at_ms=ends_ms + 1) is None
+    assert find(database, BOB, at_ms=ends_ms + 1) is None
+    assert forget_expired(database, ends_ms - 1) is False and count(database) == 8
+    assert [forget_expired(database, ends_ms) for _ in range(3)] == [True, True, False]
+    assert count(database) == 1
+
+
+def test_it_comes_with_the_record_and_only_once(database):
+    journal = new_ulid()
+    insert = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, 0)'
+    transaction(database, lambda: execute(database, insert, (journal, "web-1")))
+    made = record(StoredAt(MARK, "A", "1"))
+    apply = Batch(journal, 0, 10, [made])
+    transaction(database, lambda: apply_batch(database, apply, MADE_MS))
+    assert find(database) == made.stored and list(verify(database)) == []
+
+    def broken():
+        apply_batch(database, Batch(journal, 10, 20, [record(StoredAt(MARK))]), MADE_MS)
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        transaction(database, broken)
+    assert find(database) == made.stored
+
+
+def handed(stored, user_id=ANN):
+    return HandedLine(new_ulid(), MADE_MS, 0, True, Sent(200, stored=stored), user_id)
+
+
+def test_what_a_running_call_has_handed_out_is_known_before_its_record(database):
+    stored = StoredAt(MARK, "A", "1")
+    transaction(database, lambda: note_stored(database, (), [handed(stored)]))
+    assert (find(database), find(database, BOB)) == (stored, StoredAt(MARK))
+    note(database, record(stored))
+    assert count(database) == 1
+    lines = [handed(stored), handed(None)]
+    transaction(database, lambda: note_stored(database, [record(StoredAt(MARK))], lines))
+    assert find(database) is None  # deleted in the same batch
+
+
+@pytest.mark.parametrize(
+    ("behind_ms", "open_journal", "told"),
+    [
+        (0, True, "soon"),
+        (-5000, True, "soon"),
+        (LAGGING_MS - 1, True, "soon"),
+        (LAGGING_MS + 1, True, "overdue"),
+        (LAGGING_MS + 1, False, "none"),
+        (GONE_MS + 1, True, "none"),
+    ],
+)
+def test_other_nodes_may_have_to_tell_of_it(database, behind_ms, open_journal, told):
+    def work():
+        insert = 'INSERT INTO "nodes" ("name", "seen_ms") VALUES (?, ?)'
+        execute(database, insert, ("web-1", MADE_MS))
+        execute(database, insert, ("web-2", MADE_MS - behind_ms))
+        insert = (
+            'INSERT INTO "journals" ("id", "node", "offset", "opened_ms", "finished_ms")'
+            " VALUES (?, ?, 0, 0, ?)"
+        )
+        execute(database, insert, (new_ulid(), "web-1", None))
+        execute(database, insert, (new_ulid(), "web-2", None if open_journal else 1))
+        execute(database, insert, (new_ulid(), "web-2", 1))
+
+    transaction(database, work)
+    found = find_stored(database, "web-1", ANN, MARK, MADE_MS)
+    assert (found.place, found.elsewhere) == (None, told)
+    assert find_stored(database, "web-3", ANN, MARK, MADE_MS).elsewhere == "none"
+
+
+def test_a_lost_call_leaves_what_its_mark_says():
+    facts = {"id": new_ulid(), "started_ms": 1, "user_id": ANN, "key_id": ANN, **FACTS}
+    stored = StoredAt(MARK, "A", "1")
+    mark = MarkLine(facts["id"], 2, 5, True, Sent(200, stored=stored))
+    assert lost_record(OpenLine(**facts), mark, "web-1").stored == stored
+    assert lost_record(OpenLine(**facts), None, "web-1").stored is None
+
+
+def test_marks_of_ids():
+    assert len({mark_of(i) for i in ("a", "b", "\ud800", "x" * 10_000)}) == 4
+    assert all(len(bytes.fromhex(mark_of(i))) == 32 for i in ("", "a"))

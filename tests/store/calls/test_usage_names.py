@@ -1,0 +1,20 @@
+"""Names that filters of usage may say, on both databases."""
+
+import pytest
+
+from store.calls.usage_names import key_id_of, require
+from store.values.errors import NotFound
+from tests.store.test_usage_lookup import NOW_MS, record
+from tests.store.test_usage_queries import store
+
+
+def test_names_that_only_the_sums_remember_exist(database):
+    for kind in ("user", "group", "channel"):
+        with pytest.raises(NotFound, match=f'no {kind} "g"'):
+            require(database, kind, "g")
+    with pytest.raises(NotFound):
+        key_id_of(database, "k")
+    store(database, [record(1, NOW_MS, channel="main")])
+    require(database, "user", "alice")
+    require(database, "channel", "main")
+    assert key_id_of(database, "k") == "k"

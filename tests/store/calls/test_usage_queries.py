@@ -1,0 +1,414 @@
+"""Reading records on both databases: filters, pages, following, recomputed costs."""
+
+import itertools
+import tracemalloc
+
+import pytest
+
+from store.calls import usage_queries
+from store.calls.usage_queries import (
+    OVERLAP_MS,
+    Filters,
+    export_rows,
+    fault_of,
+    follow,
+    history,
+    next_day,
+    tail,
+    verify,
+)
+from store.db.database import discard, execute, transaction
+from store.db.partitions import prune
+from store.money.books import apply_records
+from store.values.errors import StoreUnavailable
+from store.values.ids import new_ulid, ulid
+from store.values.pricing import Prices, cost_nanos
+from store.values.usage_record import Charge, UsageRecord, to_public
+
+MONDAY_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
+DAY_MS = 86_400_000
+PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 1)
+NAMES = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
+
+
+def record(number, at_ms=MONDAY_MS, **fields):
+    facts = {"id": ulid(at_ms, number.to_bytes(10)), "started_ms": at_ms}
+    return UsageRecord(**(dict.fromkeys(NAMES, "x") | facts | fields))
+
+
+def paid(number, **fields):
+    money = {"prices": PRICES.json, "multiplier_ppm": 1_500_000, "usage_source": "reported"}
+    made = record(number, input_tokens=number, output_tokens=3, **(money | fields))
+    made.cost_nanos = cost_nanos(made, PRICES, made.multiplier_ppm)
+    made.charges = (Charge("wallet", made.cost_nanos),)
+    return made
+
+
+def store(db, records, recorded_ms=MONDAY_MS):
+    transaction(db, lambda: apply_records(db, list(records), recorded_ms))
+
+
+def ids(rows):
+    return [row["id"] for row in rows]
+
+
+@pytest.fixture
+def db(database):
+    return database
+
+
+@pytest.fixture
+def small_pages(monkeypatch):
+    monkeypatch.setattr(usage_queries, "PAGE_ROWS", 7)
+
+
+def test_export_is_complete_and_in_order_of_id(db, small_pages):
+    records = [record(number, MONDAY_MS + number * DAY_MS // 10) for number in range(50)]
+    store(db, records[25:], MONDAY_MS)
+    store(db, records[:25], MONDAY_MS + 1)
+    assert ids(export_rows(db, Filters())) == [made.id for made in records]
+    assert len({row["day"] for row in export_rows(db, Filters())}) == 5
+
+
+def test_an_empty_table_has_nothing(db):
+    assert list(export_rows(db, Filters())) == []
+    assert tail(db, Filters(), 10) == []
+    assert list(verify(db)) == []
+    assert next_day(db, 0) is None
+
+
+def test_since_and_until_are_of_the_start_and_half_open(db, small_pages):
+    records = [record(number, MONDAY_MS + number * DAY_MS // 4) for number in range(20)]
+    store(db, records)
+    since, until = records[5].started_ms, records[15].started_ms
+    chosen = Filters(since_ms=since, until_ms=until)
+    assert ids(export_rows(db, chosen)) == [made.id for made in records[5:15]]
+    assert ids(tail(db, chosen, 100)) == [made.id for made in records[5:15]]
+    assert ids(export_rows(db, Filters(since_ms=since + 1))) == [made.id for made in records[6:]]
+    assert ids(export_rows(db, Filters(until_ms=MONDAY_MS))) == []
+
+
+@pytest.mark.parametrize(
+    ("filters", "fields"),
+    [
+        (Filters(user="alice"), {"user": "alice"}),
+        (Filters(key_id="K1"), {"key_id": "K1"}),
+        (Filters(model="m1"), {"model": "m1"}),
+        (Filters(endpoint="/v1/messages"), {"endpoint": "/v1/messages"}),
+        (Filters(channel="main"), {"channel": "main"}),
+        (Filters(outcome="refused"), {"outcome": "refused"}),
+        (Filters(status=429), {"status": 429}),
+        (Filters(client_request_id="c-1"), {"client_request_id": "c-1"}),
+        (Filters(user="alice", status=429), {"user": "alice", "status": 429}),
+    ],
+)
+def test_each_filter_is_exact(db, filters, fields):
+    wanted = record(1, **fields)
+    near = {
+        name: f"{value} " if isinstance(value, str) else value + 1 for name, value in fields.items()
+    }
+    other_case = {
+        name: value.upper() + "x" if isinstance(value, str) else value + 2
+        for name, value in fields.items()
+    }
+    store(db, [record(0), wanted, record(2, **near), record(3, **other_case)])
+    assert ids(export_rows(db, filters)) == [wanted.id]
+    assert ids(tail(db, filters, 10)) == [wanted.id]
+
+
+def test_request_id_finds_one_record_and_nonsense_none(db):
+    records = [record(number) for number in range(5)]
+    store(db, records)
+    assert ids(tail(db, Filters(request_id=records[3].id), 10)) == [records[3].id]
+    assert ids(export_rows(db, Filters(request_id=records[3].id))) == [records[3].id]
+    for nonsense in ("", "x", "' OR 1=1 --", new_ulid()):
+        assert list(export_rows(db, Filters(request_id=nonsense))) == []
+
+
+def test_tail_is_the_newest_written_oldest_first(db):
+    early, late, last = record(5), record(1), record(3)
+    store(db, [early], MONDAY_MS + 1)
+    store(db, [late], MONDAY_MS + 2)
+    store(db, [last], MONDAY_MS + 3)
+    assert ids(tail(db, Filters(), 2)) == [late.id, last.id]
+    assert ids(tail(db, Filters(), 9)) == [early.id, late.id, last.id]
+
+
+FAVOURITES = [
+    Filters(),
+    Filters(user="alice"),
+    Filters(user="alice", model="m1", outcome="ok"),
+    Filters(key_id="K1", outcome="refused"),
+    Filters(model="m2"),
+    Filters(channel="main", outcome="refused"),
+    Filters(endpoint="/b"),
+    Filters(user="bob", endpoint="/b", since_ms=MONDAY_MS + DAY_MS // 2),
+    Filters(outcome="ok", until_ms=MONDAY_MS + DAY_MS + 5),
+    Filters(user="nobody"),
+]
+
+
+@pytest.mark.parametrize("filters", FAVOURITES, ids=str)
+def test_history_goes_back_page_by_page(db, filters):
+    made = []
+    for number in range(90):
+        user = "alice" if number % 2 else "bob"
+        made.append(
+            record(
+                number,
+                MONDAY_MS + number * DAY_MS // 30,
+                user=user,
+                key_id=f"K{number % 3}",
+                model=f"m{number % 4}" if number % 4 else None,
+                channel="main" if number % 5 else None,
+                outcome="ok" if number % 3 else "refused",
+                endpoint="/b" if number % 7 else "/a",
+            )
+        )
+    store(db, made)
+    everything = ids(export_rows(db, filters))[::-1]
+    assert ids(history(db, filters, 1000)) == everything
+    pages, before = [], None
+    while page := ids(history(db, filters, 4, before)):
+        assert len(page) <= 4
+        pages += page
+        before = page[-1]
+    assert pages == everything
+    # within the hour of a call
+    if everything:
+        assert ids(history(db, filters, 3, everything[0])) == everything[1:4]
+
+
+@pytest.mark.parametrize("outcome", ["ok", "refused"])
+def test_history_of_an_hour_with_many_or_few_calls(db, small_pages, outcome):
+    made = [
+        record(n, MONDAY_MS + n, user="alice", outcome="ok" if n % 10 else "refused")
+        for n in range(60)
+    ]
+    store(db, made)
+    wanted = [one.id for one in made if one.outcome == outcome][::-1]
+    filters = Filters(user="alice", outcome=outcome)
+    assert ids(history(db, filters, 4)) == wanted[:4]
+    assert ids(history(db, filters, 4, wanted[1])) == wanted[2:6]
+    assert ids(history(db, filters, 50)) == wanted[:50]
+    # what the roll-ups know nothing of is filtered all the same
+    assert history(db, Filters(user="alice", outcome=outcome, status=500), 4) == []
+
+
+def test_history_of_a_key_whose_user_was_renamed(db):
+    made = [
+        record(n, MONDAY_MS + n * DAY_MS // 4, key_id="K1", user="old" if n < 5 else "new")
+        for n in range(8)
+    ]
+    twice = [record(20 + n, made[5].started_ms + 1, key_id="K1", user="old") for n in range(2)]
+    store(db, [*made, *twice, record(40, MONDAY_MS + DAY_MS, key_id="K2", user="new")])
+    wanted = sorted((one.id for one in [*made, *twice]), reverse=True)
+    assert ids(history(db, Filters(key_id="K1"), 50)) == wanted
+    new = [one.id for one in made[5:]][::-1]
+    assert ids(history(db, Filters(key_id="K1", user="new"), 50)) == new
+
+
+def test_export_of_a_key_is_complete_whoever_its_user_was(db, small_pages):
+    def made(numbers, key_id, user):
+        return [record(n, MONDAY_MS + n, key_id=key_id, user=user) for n in numbers]
+
+    one = made(range(20), "K1", "alice")
+    two = [*made(range(30, 40), "K2", "old"), *made(range(50, 60), "K2", "new")]
+    store(db, [*one, *two, *made(range(70, 80), "K3", "alice")])
+    assert usage_queries.with_user(db, Filters(key_id="K1")) == Filters(key_id="K1", user="alice")
+    for unknown in (Filters(key_id="K2"), Filters(key_id="K9"), Filters(user="alice"), Filters()):
+        assert usage_queries.with_user(db, unknown) == unknown
+    assert ids(export_rows(db, Filters(key_id="K1"))) == [row.id for row in one]
+    assert ids(export_rows(db, Filters(key_id="K2"))) == [row.id for row in two]
+    # roll-ups that know nothing do not hide a record
+    execute(db, 'DELETE FROM "usage_by_key"')
+    assert ids(export_rows(db, Filters(key_id="K1"))) == [row.id for row in one]
+
+
+def test_history_goes_back_over_days_without_calls(db):
+    days = [0, 1, 2, 40, 41, 170, 700]
+    made = [record(n, MONDAY_MS + day * DAY_MS, user="alice") for n, day in enumerate(days)]
+    store(db, [*made, record(99, MONDAY_MS + 900 * DAY_MS, user="bob")])
+    assert ids(history(db, Filters(user="alice"), 50)) == [one.id for one in made][::-1]
+    before = ids(history(db, Filters(user="alice"), 3))[-1]
+    assert ids(history(db, Filters(user="alice"), 2, before)) == [made[3].id, made[2].id]
+
+
+def test_tail_of_one_user_is_in_order_of_writing(db):
+    early, late = record(1, user="alice"), record(2, MONDAY_MS + DAY_MS, user="alice")
+    store(db, [late], MONDAY_MS)
+    store(db, [early, record(3)], MONDAY_MS + 1)
+    assert ids(tail(db, Filters(user="alice"), 9)) == [late.id, early.id]
+    assert ids(tail(db, Filters(user="alice"), 1)) == [late.id]
+
+
+def test_history_finds_nothing_of_pruned_days_without_reading_them(db):
+    store(db, [record(1, user="alice"), record(2, MONDAY_MS + DAY_MS, user="alice")])
+    prune(db, 20260106)
+    assert ids(history(db, Filters(user="alice"), 5)) == [record(2, MONDAY_MS + DAY_MS).id]
+    prune(db, 20260107)
+    assert history(db, Filters(user="alice"), 5) == []
+    assert history(db, Filters(), 5) == []
+
+
+def test_rows_have_a_public_form(db):
+    made = paid(7, stream=False, status=200)
+    store(db, [made])
+    (row,) = tail(db, Filters(), 1)
+    public = to_public(row)
+    assert (public["id"], public["stream"], public["status"]) == (made.id, False, 200)
+    assert public["prices"]["output"] == "2"
+
+
+class Feed:
+    """Stores something at each pause of `follow`, and ends it when there is nothing left."""
+
+    def __init__(self, *steps):
+        self.steps = list(steps)
+
+    def __call__(self, seconds):
+        if not self.steps:
+            raise StopFollowing
+        self.steps.pop(0)()
+
+
+class StopFollowing(Exception):
+    pass
+
+
+def followed(db, filters, start_ms, feed):
+    found = []
+    with pytest.raises(StopFollowing):
+        for row in follow(db, filters, start_ms, pause=feed):
+            found.append(row["id"])
+    return found
+
+
+def test_follow_shows_each_record_once_in_the_order_of_writing(db, small_pages):
+    old, shown, later, late_commit, last = (record(number) for number in (9, 8, 2, 1, 3))
+    batch = [record(number) for number in range(20, 50)]
+    store(db, [old], MONDAY_MS)
+    store(db, [shown], MONDAY_MS + 10_000)
+    feed = Feed(
+        lambda: store(db, [later], MONDAY_MS + 12_000),
+        # Recorded before `later`, but visible only now: its transaction took longer.
+        lambda: store(db, [late_commit], MONDAY_MS + 12_000 - OVERLAP_MS + 500),
+        lambda: None,
+        lambda: store(db, batch, MONDAY_MS + 13_000),
+        lambda: store(db, [last], MONDAY_MS + 100_000),
+        lambda: None,
+    )
+    found = followed(db, Filters(), MONDAY_MS + 1_000, feed)
+    expected = [shown, later, late_commit, *batch, last]
+    assert found == [made.id for made in expected]
+
+
+def test_follow_filters(db):
+    feed = Feed(
+        lambda: store(db, [record(1, user="alice"), record(2, user="bob")], MONDAY_MS),
+        lambda: store(db, [record(3, user="alice")], MONDAY_MS + 1),
+    )
+    found = followed(db, Filters(user="alice"), MONDAY_MS, feed)
+    assert found == [record(1).id, record(3).id]
+
+
+def test_follow_waits_while_the_store_is_away(db, monkeypatch):
+    real = usage_queries.snapshot_read
+    away = itertools.chain([False, True, True], itertools.repeat(False))
+
+    def read(database, work):
+        if next(away):
+            raise StoreUnavailable("away")
+        return real(database, work)
+
+    monkeypatch.setattr(usage_queries, "snapshot_read", read)
+    made = record(1)
+    feed = Feed(lambda: store(db, [made]), lambda: None, lambda: None, lambda: None)
+    assert followed(db, Filters(), MONDAY_MS, feed) == [made.id]
+
+
+def test_follow_remembers_only_the_last_seconds(db):
+    generator = None
+    sizes = []
+
+    def step(turn):
+        def work():
+            records = [record(turn * 100 + number) for number in range(100)]
+            store(db, records, MONDAY_MS + turn * (OVERLAP_MS + 1))
+            if generator is not None:
+                sizes.append(len(generator.gi_frame.f_locals["shown"]))
+
+        return work
+
+    generator = follow(db, Filters(), MONDAY_MS, pause=Feed(*map(step, range(10))))
+    with pytest.raises(StopFollowing):
+        for _ in generator:
+            pass
+    assert max(sizes) <= 200
+
+
+def test_memory_of_an_export_is_flat(db, monkeypatch):
+    monkeypatch.setattr(usage_queries, "PAGE_ROWS", 100)
+    for part in range(6):
+        store(db, (record(part * 500 + number) for number in range(500)))
+
+    def peak(limit):
+        tracemalloc.start()
+        count = sum(1 for _ in itertools.islice(export_rows(db, Filters()), limit))
+        _, high = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert count == limit
+        return high
+
+    peak(100)
+    assert peak(3_000) < 2 * peak(300)
+
+
+def test_every_cost_can_be_recomputed(db, small_pages):
+    free = record(100, prices=PRICES.json, multiplier_ppm=10**6, usage_source="none")
+    unknown = record(101)
+    store(db, [*(paid(number) for number in range(30)), free, unknown])
+    assert list(verify(db)) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "says"),
+    [
+        ("cost_nanos", 1, "recomputed"),
+        ("output_tokens", 4, "recomputed"),
+        ("multiplier_ppm", 1_600_000, "recomputed"),
+        ("prices", "{}", "cannot be recomputed"),
+        ("prices", None, "recomputed 0"),
+        ("charges", "[]", "sum up to 0"),
+        ("charges", "broken", "cannot be recomputed"),
+        ("usage_source", "none", "recomputed 0"),
+    ],
+)
+def test_a_wrong_cost_is_found(db, column, value, says):
+    records = [paid(number) for number in range(1, 10)]
+    store(db, records)
+    wrong = records[4].id
+    update = f'UPDATE "usage_records" SET "{column}" = ? WHERE "id" = ?'
+    transaction(db, lambda: execute(db, update, (value, wrong)))
+    ((found, fault),) = verify(db)
+    assert found == wrong and says in fault
+
+
+def test_a_cost_beyond_all_bounds_is_a_fault(db):
+    store(db, [paid(1)])
+    (row,) = tail(db, Filters(), 1)
+    assert fault_of(row) is None
+    assert "cannot be recomputed" in fault_of(row | {"output_tokens": 10**30})
+
+
+def test_pages_are_found_by_key(db):
+    """The plans of the statements use the keys: no scan, no sort."""
+    if "sqlite" not in str(type(db)).lower():
+        pytest.skip("the plan's text is SQLite's")
+    explain = (
+        "EXPLAIN QUERY PLAN SELECT * FROM usage_records"
+        " WHERE day = ? AND id > ? ORDER BY id LIMIT ?"
+    )
+    plan = transaction(db, lambda: execute(db, explain, (1, "", 1)).fetchall())
+    assert "SEARCH" in plan[0][-1] and len(plan) == 1
+    discard(db)

@@ -1,0 +1,173 @@
+"""Sums of usage: the same from each source, for every filter, on both databases."""
+
+import itertools
+import random
+from collections import Counter
+
+import pytest
+
+from store.calls import rollups, usage_stats
+from store.calls.usage_queries import Filters
+from store.calls.usage_stats import CLASSES, stats
+from store.db.database import execute, transaction
+from store.db.partitions import prune
+from store.money.books import apply_records
+from store.values.errors import Refused
+from store.values.ids import ulid
+from store.values.pricing import format_money
+from store.values.usage_record import UsageRecord
+
+MONDAY_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
+HOUR_MS = 3_600_000
+DAY_MS = 86_400_000
+COUNTS = [name for name in rollups.SUMS if name.endswith("_tokens")]
+serial = iter(range(10**6))
+
+
+def records(count=200):
+    chance = random.Random(7)
+    made = []
+    for _ in range(count):
+        at_ms = MONDAY_MS + chance.randrange(2 * DAY_MS)
+        key = chance.randrange(4)
+        facts = {"key_id": f"K{key}", "user": f"user-{key // 2}", "user_id": "u", "key_name": "k"}
+        facts |= {"group": f"g{key % 2}", "endpoint": chance.choice(["/a", "/b"]), "family": "f"}
+        made.append(
+            UsageRecord(
+                id=ulid(at_ms, next(serial).to_bytes(10)),
+                started_ms=at_ms,
+                **facts,
+                model=chance.choice(["m1", "m2", None]),
+                channel=chance.choice(["main", "other", None]),
+                status=chance.choice([200, 429, None]),
+                outcome=chance.choice(["ok", "ok", "refused", "client_gone", "timeout", "drained"]),
+                cost_nanos=chance.randrange(10**10),
+                **{name: chance.randrange(1000) for name in COUNTS},
+            )
+        )
+    return made
+
+
+def expected(chosen, by):
+    """What stats must say, by plain counting."""
+    found = {}
+    for record in chosen:
+        day, hour = rollups._hour_of_block(record.id[:9])
+        date = f"{day // 10000}-{day // 100 % 100:02d}-{day % 100:02d}"
+        times = {"day": date, "hour": f"{date}T{hour:02d}:00:00.000Z"}
+        key = tuple(times[name] if name in times else getattr(record, name) for name in by)
+        sums = found.setdefault(key, Counter())
+        sums["calls"] += 1
+        sums[record.outcome if record.outcome in CLASSES else "failed"] += 1
+        for name in (*COUNTS, "cost_nanos"):
+            sums[name] += getattr(record, name)
+    rows = []
+    for key, sums in found.items():
+        plain = {name: sums[name] for name in ("calls", *CLASSES, *COUNTS)}
+        row = dict(zip(by, key, strict=True)) | plain
+        rows.append(row | {"cost": format_money(sums["cost_nanos"])})
+    return rows
+
+
+def ordered(rows, by):
+    return sorted(rows, key=lambda row: [str(row[name] or "") for name in by])
+
+
+@pytest.fixture
+def filled(database):
+    made = records()
+    transaction(database, lambda: apply_records(database, made, MONDAY_MS))
+    return database, made
+
+
+BY = [
+    *(["day", "model"], ["day"], ["hour"], ["hour", "channel", "outcome"], ["user"]),
+    *(["day", "key_id"], ["model", "day"], ["hour", "user", "model"], ["endpoint"], ["status"]),
+    *(["group", "day"], ["user", "channel"], ["hour", "endpoint"]),
+]
+CHOICES = [
+    {},
+    {"model": "m1"},
+    {"user": "user-1", "outcome": "ok"},
+    {"channel": "other"},
+    {"key_id": "K2", "channel": "main"},
+    {"status": 429},
+    {"endpoint": "/a", "model": "m2"},
+]
+
+
+@pytest.mark.parametrize("by", BY, ids=",".join)
+def test_sums_are_those_of_the_records(filled, by):
+    db, made = filled
+    for choice in CHOICES:
+        chosen = [r for r in made if all(getattr(r, name) == v for name, v in choice.items())]
+        rows = stats(db, by, Filters(**choice))
+        assert ordered(rows, by) == ordered(expected(chosen, by), by), choice
+
+
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [
+        *((DAY_MS, None), (None, DAY_MS), (3 * HOUR_MS, DAY_MS + 5 * HOUR_MS), (0, 2 * DAY_MS)),
+        *((3 * HOUR_MS + 1, None), (None, DAY_MS + 12345), (DAY_MS, DAY_MS)),
+    ],
+)
+def test_times_bound_the_sums(filled, since, until):
+    db, made = filled
+    since_ms = None if since is None else MONDAY_MS + since
+    until_ms = None if until is None else MONDAY_MS + until
+    chosen = [
+        record for record in made if (since_ms or 0) <= record.started_ms < (until_ms or 10**15)
+    ]
+    filters = Filters(since_ms=since_ms, until_ms=until_ms)
+    for by in (["day", "model"], ["user"], ["hour"], ["endpoint"]):
+        rows = stats(db, by, filters)
+        assert ordered(rows, by) == ordered(expected(chosen, by), by)
+
+
+def test_the_smallest_table_that_can_tell_is_read():
+    def table(by, **filters):
+        return usage_stats._source_of(by, Filters(**filters)).table
+
+    assert table(["day", "model"]) == "usage_by_day"
+    assert table(["model"], outcome="ok", channel="x", since_ms=DAY_MS) == "usage_by_day"
+    assert table(["model"], since_ms=HOUR_MS) == "usage_by_channel"
+    assert table(["hour", "channel"]) == "usage_by_channel"
+    assert table(["day", "user"]) == table(["model"], key_id="k") == "usage_by_key"
+    assert table(["day", "model"], until_ms=HOUR_MS + 1) == "usage_records"
+    assert table(["user", "channel"]) == table(["day"], status=200) == "usage_records"
+
+
+def test_rows_come_in_order_and_nothing_is_no_row(filled):
+    db, _ = filled
+    days = [row["day"] for row in stats(db, ["day"], Filters())]
+    assert days == ["2026-01-05", "2026-01-06"]
+    assert stats(db, ["day"], Filters(model="none")) == []
+    assert stats(db, ["model"], Filters(endpoint="/none")) == []
+
+
+def test_sums_outlive_the_records(filled):
+    db, _ = filled
+    before = stats(db, ["day", "model"], Filters())
+    prune(db, 20260107)
+    assert stats(db, ["day", "model"], Filters()) == before
+    assert stats(db, ["endpoint"], Filters()) == []
+
+
+def test_too_many_rows_are_refused(filled, monkeypatch):
+    monkeypatch.setattr(usage_stats, "ROWS_MAX", 5)
+    db, _ = filled
+    assert len(stats(db, ["day"], Filters())) == 2
+    with pytest.raises(Refused, match="more than 5"):
+        stats(db, ["hour"], Filters())
+
+
+def test_sums_beyond_32_bits_are_exact(database):
+    made = records(3)
+    for record, cost in zip(made, itertools.repeat(2**60), strict=False):
+        record.cost_nanos, record.input_tokens, record.model = cost, 2**40, "m"
+        record.channel, record.outcome = "c", "ok"
+    transaction(database, lambda: apply_records(database, made, MONDAY_MS))
+    (row,) = stats(database, ["model"], Filters())
+    assert (row["input_tokens"], row["cost"]) == (3 * 2**40, format_money(3 * 2**60))
+    assert execute(database, 'SELECT COUNT(*) FROM "usage_by_key"').fetchone()[0] >= 1

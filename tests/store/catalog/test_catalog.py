@@ -1,0 +1,249 @@
+"""The snapshot: who may call what, by which channels, at which prices."""
+
+import dataclasses
+
+import pytest
+
+from store.catalog.catalog import (
+    EMPTY,
+    Channel,
+    Group,
+    Model,
+    Route,
+    Snapshot,
+    load_snapshot,
+    prices_of,
+)
+from store.catalog.keys import digests, find_key
+from store.db import database as database_module
+from store.db.changes import current_version
+from store.db.database import execute, transaction
+from store.values.cipher import Cipher
+from store.values.ids import now_ms
+from store.values.pricing import Prices
+
+FREE = Prices(0, 0, 0, 0, 0, 0, 0)
+
+
+@pytest.fixture
+def snapshot(applied, database, cipher):
+    return load_snapshot(database, cipher)
+
+
+@pytest.fixture
+def keys(database, pepper, applied):
+    """alice (group default) and bob (group plain)."""
+    secrets = ["sk-given-0123456789", applied.keys[1].secret]
+    return [find_key(database, digests(secret, [pepper])) for secret in secrets]
+
+
+def names(channels):
+    return [channel.name for channel in channels]
+
+
+def test_everything_is_read(snapshot, database, cipher):
+    assert snapshot.version == current_version(database)
+    assert snapshot.faults == ()
+    group = snapshot.groups["plain"]
+    assert (group.multiplier_ppm, group.models) == (1_500_000, {"gpt-4.1"})
+    assert group.entries == {"chat_completions"} and not group.disabled
+    assert snapshot.groups["default"].models is None
+    model = snapshot.models["gpt-4.1"]
+    assert (model.context_tokens, model.max_output_tokens) == (1_000_000, None)
+    channel = next(c for c in snapshot.channels if c.name == "openai-main")
+    assert channel.keys == ("sk-upstream-1", "sk-upstream-2")
+    recognised = map(cipher.recognises, channel.fingerprints, channel.keys)
+    assert list(recognised) == [True, True]
+    assert channel.models == {"gpt-4.1": "gpt-4.1-2025-04-14"}
+    assert (channel.vendor, channel.family) == ("openai", "chat_completions")
+    assert channel.base_url == "https://api.openai.com"
+
+
+def test_no_upstream_key_in_any_text(snapshot):
+    assert "sk-upstream" not in repr(snapshot) and "sk-upstream" not in str(snapshot.channels)
+
+
+def test_defaults_of_prices(snapshot):
+    prices = snapshot.models["gpt-4.1"].prices_at(1 << 50)
+    assert prices == Prices(
+        input=2 * 10**9,
+        output=8 * 10**9,
+        cache_read=5 * 10**8,
+        cache_write=2 * 10**9,
+        cache_write_1h=2 * 10**9,
+        reasoning=8 * 10**9,
+        call=0,
+    )
+    given = prices_of([1, 2, None, 3, None, None, 4])
+    assert given == Prices(1, 2, 1, 3, 3, 2, 4)
+    with pytest.raises(ValueError):
+        prices_of([None, 1, None, None, None, None, 0])
+
+
+def test_prices_hold_from_their_moment_on():
+    rows = tuple((at, dataclasses.replace(FREE, call=at)) for at in (100, 200))
+    model = Model("m", None, None, False, 0, rows)
+    assert [model.prices_at(at).call for at in (50, 100, 199, 200, 999)] == [
+        100,
+        100,
+        100,
+        200,
+        200,
+    ]
+    assert Model("m", None, None, False, 0, ()).prices_at(1) is None
+
+
+def test_candidates_of_a_group_model_and_family(snapshot):
+    assert names(snapshot.candidates("default", "gpt-4.1", "chat_completions")) == ["openai-main"]
+    assert names(snapshot.candidates("plain", "gpt-4.1", "chat_completions")) == ["openai-main"]
+    assert snapshot.candidates("plain", "claude", "messages") == ()
+    assert snapshot.candidates("default", "gpt-4.1", "messages") == ()
+    assert snapshot.candidates("default", "gpt-4.1-2025-04-14", "chat_completions") == ()
+    assert snapshot.candidates("nobody", "gpt-4.1", "chat_completions") == ()
+    assert snapshot.offers("default", "claude")
+    assert not snapshot.offers("plain", "claude")
+
+
+def test_what_a_key_can_call_by_an_entry(snapshot, keys):
+    alice, bob = keys
+
+    def listed(key, family):
+        return [model.name for model in snapshot.listed(key, family)]
+
+    assert listed(alice, "chat_completions") == ["gpt-4.1"]
+    assert listed(alice, "messages") == ["claude"]
+    assert listed(alice, "responses") == []
+    assert listed(bob, "chat_completions") == ["gpt-4.1"]
+    assert listed(bob, "messages") == []
+    narrow = dataclasses.replace(alice, models=frozenset({"claude", "gone"}))
+    assert listed(narrow, "messages") == ["claude"]
+    assert listed(narrow, "chat_completions") == []
+    assert listed(dataclasses.replace(alice, group="gone"), "messages") == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("model", "gpt-4.1"), ("group", "default"), ("channel", "openai-main")]
+)
+def test_what_is_disabled_is_not_offered(editor, applied, database, cipher, kind, name):
+    editor.set_enabled(kind, name, False)
+    snapshot = load_snapshot(database, cipher)
+    assert snapshot.candidates("default", "gpt-4.1", "chat_completions") == ()
+    assert not snapshot.offers("default", "gpt-4.1")
+
+
+def test_a_draining_channel_takes_no_calls_and_its_models_stay_offered(
+    editor, applied, database, cipher, keys
+):
+    alice, _ = keys
+    editor.drain("openai-main")
+    snapshot = load_snapshot(database, cipher)
+    asked = ("default", "gpt-4.1", "chat_completions")
+    assert snapshot.candidates(*asked) == () and snapshot.serves(*asked)
+    assert snapshot.offers("default", "gpt-4.1")
+    assert not snapshot.serves("default", "made up", "chat_completions")
+    assert [m.name for m in snapshot.listed(alice, "chat_completions")] == ["gpt-4.1"]
+    assert names(snapshot.native("default", "chat_completions")) == ["openai-main"]
+    editor.set_enabled("channel", "openai-main", False)
+    assert not load_snapshot(database, cipher).serves(*asked)
+    editor.set_enabled("channel", "openai-main", True)
+    assert names(load_snapshot(database, cipher).candidates(*asked)) == ["openai-main"]
+
+
+def test_a_model_without_prices_is_not_offered(applied, database, cipher):
+    transaction(database, lambda: execute(database, 'DELETE FROM "prices"'))
+    snapshot = load_snapshot(database, cipher)
+    assert not snapshot.offers("default", "gpt-4.1")
+
+
+def test_a_channel_whose_key_cannot_be_opened_is_left_out_and_named(applied, database, cipher):
+    change = 'UPDATE "channel_keys" SET "cipher" = ? WHERE "position" = 1'
+    other = Cipher(["another"]).encrypt("sk-upstream-2")
+    transaction(database, lambda: execute(database, change, (other,)))
+    snapshot = load_snapshot(database, cipher)
+    assert names(snapshot.channels) == ["anthropic-main"]
+    [fault] = snapshot.faults
+    assert "openai-main" in fault and "sk-upstream" not in fault
+    assert snapshot.offers("default", "claude")
+
+
+def channel(name, **fields):
+    values = {
+        "id": name,
+        "vendor": "demo",
+        "family": "messages",
+        "base_url": "http://x",
+        "keys": (),
+        "groups": frozenset({"g"}),
+        "models": {"m": "up"},
+        "priority": 0,
+        "weight": 1,
+        "enabled": True,
+    }
+    return Channel(name=name, **{**values, **fields})
+
+
+@pytest.mark.parametrize(
+    ("change", "elsewhere"),
+    [
+        ({"base_url": "http://y"}, True),
+        ({"route": Route(proxy="http://p:1")}, True),
+        ({"extra_headers": {"x-a": "1"}}, True),
+        ({"keys": ("another",), "weight": 3, "priority": 1, "enabled": False}, False),
+    ],
+)
+def test_what_makes_a_channel_lead_elsewhere(change, elsewhere):
+    assert channel("a", **change).leads_elsewhere(channel("a")) is elsewhere
+
+
+def test_higher_priority_first_and_searched_once():
+    group = Group("g", 1_000_000, None, frozenset({"messages"}), False)
+    model = Model("m", None, None, False, 0, ((0, FREE),))
+    channels = (channel("a"), channel("b", priority=5), channel("c", enabled=False), channel("d"))
+    snapshot = Snapshot(1, {"g": group}, {"m": model}, channels)
+    found = snapshot.candidates("g", "m", "messages")
+    assert names(found) == ["b", "a", "d"]
+    assert snapshot.candidates("g", "m", "messages") is found
+    for n in range(100):
+        assert snapshot.candidates("g", f"made up {n}", "messages") == ()
+    assert len(snapshot._memo) == 1
+
+
+def test_a_channel_with_one_of_its_keys():
+    two = channel("a", keys=("x", "y"), fingerprints=("1", "2"))
+    snapshot = Snapshot(1, {}, {}, (two, channel("b", enabled=False)))
+    (one,) = snapshot.pinned(two, "2")
+    assert (one.id, one.keys, one.fingerprints) == ("a", ("y",), ("2",))
+    assert snapshot.pinned(two, "2")[0] is one
+    assert snapshot.pinned(two, "gone") == snapshot.pinned(two, "") == (two,)
+    bare = snapshot.channel("b")
+    assert bare is snapshot.channels[1] and snapshot.pinned(bare, "") == (bare,)
+    assert snapshot.channel("c") is None
+    for number in range(50):
+        snapshot.pinned(two, f"gone {number}")
+    assert len(snapshot._memo) == 3
+
+
+def test_the_empty_one_offers_nothing():
+    assert not EMPTY.offers("default", "gpt-4.1")
+    assert EMPTY.version == -1
+
+
+def test_it_cannot_be_altered(snapshot):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        snapshot.groups = {}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        snapshot.channels[0].enabled = False
+
+
+def test_a_price_is_in_force_at_once_whatever_the_clocks_say(
+    editor, applied, database, cipher, monkeypatch
+):
+    """The database's clock is ahead of this process's."""
+    five_minutes_ms = 300_000
+    ahead = f"{database_module._MYSQL_CLOCK} + {five_minutes_ms}"
+    monkeypatch.setattr(database_module, "_MYSQL_CLOCK", ahead)
+    editor.set_fields("model", "claude", {"price.input": "7"})
+    loaded = load_snapshot(database, cipher)
+    prices = loaded.models["claude"].prices_at(now_ms())
+    assert prices is not None and prices.input == 7 * 10**9
+    assert abs(loaded.read_ms - database_module.database_ms(database)) < 60_000

@@ -1,0 +1,227 @@
+"""Secrets, digests, finding keys, and the life of a key."""
+
+import string
+
+import pytest
+
+from store.catalog import keys
+from store.catalog.keys import Rotation, find_key, make_secret, revoke, rotate, set_key_enabled
+from store.db import audit
+from store.db.changes import read_changes
+from store.db.database import database_ms, transaction
+from store.values.errors import Conflict, NotFound, Refused
+
+ALICE = "sk-given-0123456789"
+
+
+@pytest.fixture
+def key(applied):
+    """(id, secret) of bob's key, whose secret was made."""
+    made = next(made for made in applied.keys if made.user == "bob")
+    return made.id, made.secret
+
+
+@pytest.fixture
+def look(database, pepper):
+    return lambda secret, *peppers: find_key(database, keys.digests(secret, peppers or (pepper,)))
+
+
+def test_a_made_secret_has_160_random_bits_and_a_checksum():
+    secret = make_secret(bytes(range(20)))
+    assert secret == make_secret(bytes(range(20)))
+    assert secret.startswith("sk-slc-") and len(secret) == 7 + 32 + 7
+    assert len({make_secret() for _ in range(100)}) == 100
+    keys.check_given(secret)
+
+
+def test_every_typo_of_one_character_shows():
+    secret = make_secret()
+    for place in range(len("sk-slc-"), len(secret)):
+        for char in string.ascii_lowercase + "234567":
+            typo = secret[:place] + char + secret[place + 1 :]
+            assert keys.checksum_ok(typo) == (typo == secret)
+    assert not keys.checksum_ok(secret[:-1])
+    assert not keys.checksum_ok("sk-slc-")
+    assert keys.checksum_ok("sk-other-form")
+
+
+@pytest.mark.parametrize(
+    "secret", ["x" * 15, "x" * 201, "x" * 16 + " ", "ä" * 20, "x" * 16 + "\n", "sk-slc-" + "a" * 39]
+)
+def test_given_secrets_that_are_refused_without_being_repeated(secret):
+    with pytest.raises(ValueError) as caught:
+        keys.check_given(secret)
+    assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize("secret", ["x" * 16, "A-z_0.9" * 20, "x" * 200])
+def test_given_secrets_that_are_taken(secret):
+    keys.check_given(secret)
+
+
+def test_digests_depend_on_secret_and_pepper():
+    marks = {keys.digest(s, p) for s in ("a", "b") for p in ("a", "b")}
+    assert len(marks) == 4 and all(len(mark) == 32 for mark in marks)
+    assert keys.digests("a", ["p", "q"]) == [keys.digest("a", "p"), keys.digest("a", "q")]
+    assert len({keys.pepper_id("p"), keys.pepper_id("q"), "p"}) == 3
+
+
+def test_a_key_is_found_by_its_secret_alone(applied, look, key):
+    entry = look(key[1])
+    assert (entry.id, entry.name, entry.user, entry.group) == (key[0], "desk", "bob", "plain")
+    assert not entry.disabled and not entry.revoked
+    assert entry.models is None and entry.networks == () and entry.expires_ms is None
+    assert entry.spend_order == "plan_first" and entry.valid_until_ms is None
+    assert look(ALICE).user == "alice"
+    assert look(ALICE.upper()) is None
+    assert look(ALICE + " ") is None
+    assert look(ALICE, "another pepper") is None
+
+
+def test_an_older_pepper_still_finds_its_keys(applied, look, pepper):
+    assert look(ALICE, "newer pepper", pepper).user == "alice"
+
+
+def test_narrowing_of_a_key(editor, read, applied, look):
+    text = (
+        '[[key]]\nuser = "alice"\nname = "laptop"\nmodels = ["claude"]\n'
+        'networks = ["10.0.0.0/8", "::1"]\nexpires_at = "2027-01-01T00:00:00Z"'
+    )
+    editor.apply(read(text))
+    entry = look(ALICE)
+    assert entry.models == {"claude"}
+    assert [str(network) for network in entry.networks] == ["10.0.0.0/8", "::1/128"]
+    assert entry.expires_ms == 1_798_761_600_000
+
+
+def test_rotation_keeps_the_old_secret_for_a_while(database, look, key, pepper):
+    before = database_ms(database)
+    fresh = rotate(database, key[0], Rotation([pepper], overlap_s=60), "tester")
+    assert look(fresh).valid_until_ms is None
+    until = look(key[1]).valid_until_ms
+    assert before + 60_000 <= until <= database_ms(database) + 60_000
+    later = rotate(database, key[0], Rotation([pepper], overlap_s=3600), "tester")
+    assert look(key[1]).valid_until_ms == until
+    assert look(later).id == look(fresh).id == key[0]
+
+
+def test_rotation_without_overlap_ends_the_old_secret(database, look, key, pepper):
+    given = "given-for-rotation-1"
+    assert rotate(database, key[0], Rotation([pepper], secret=given), "tester") == given
+    assert look(key[1]).valid_until_ms <= database_ms(database)
+    rotate(database, key[0], Rotation([pepper]), "tester")
+    assert look(key[1]) is None
+    row = next(row for row in audit.entries(database, 5) if row["action"] == "rotate")
+    assert (row["name"], row["after"]["secret"]) == ("bob/desk", "***")
+
+
+def test_a_rotation_that_is_refused_changes_nothing(database, look, key, pepper):
+    for secret in ("short", ALICE):
+        with pytest.raises(Refused) as caught:
+            rotate(database, key[0], Rotation([pepper], secret=secret), "tester")
+        assert secret not in str(caught.value)
+    assert look(key[1]).valid_until_ms is None
+    with pytest.raises(NotFound):
+        rotate(database, "nobody", Rotation([pepper]), "tester")
+
+
+def test_disable_enable_revoke(database, look, key, pepper):
+    key_id, secret = key
+    version = read_changes(database, 0).version
+    set_key_enabled(database, key_id, False, "tester")
+    set_key_enabled(database, key_id, False, "tester")
+    assert look(secret).disabled
+    set_key_enabled(database, key_id, True, "tester")
+    assert not look(secret).disabled
+    revoke(database, key_id, "tester")
+    revoke(database, key_id, "tester")
+    assert look(secret).revoked
+    assert [c.ref for c in read_changes(database, version).changes] == [key_id] * 3
+    with pytest.raises(Refused):
+        set_key_enabled(database, key_id, True, "tester")
+    with pytest.raises(Refused):
+        rotate(database, key_id, Rotation([pepper]), "tester")
+    for unknown in (lambda: revoke(database, "x", "tester"),):
+        with pytest.raises(NotFound):
+            unknown()
+
+
+def test_a_disabled_user_disables_the_keys(editor, look, key):
+    editor.set_enabled("user", "bob", False)
+    assert look(key[1]).disabled
+    assert not look(ALICE).disabled
+    editor.set_enabled("user", "bob", True)
+    assert not look(key[1]).disabled
+
+
+def test_a_secret_opens_one_key_only(database, key, pepper):
+    for peppers in ([pepper], ["newer", pepper]):
+        with pytest.raises(Conflict):
+            transaction(database, lambda p=peppers: keys.add_secret(database, key[0], ALICE, p))
+
+
+def test_what_is_shown_of_a_secret():
+    assert keys.shown_parts("sk-slc-abcdefghijkl") == {"prefix": "sk-slc-abc", "last_four": "ijkl"}
+    assert keys.shown_parts("0123456789abcdef") == {"prefix": "0123", "last_four": "cdef"}
+
+
+def test_a_limit_has_a_window(editor, look, key):
+    assert look(ALICE).limit_window is None
+    editor.set_fields("key", "alice/laptop", {"limit_window": "month"})
+    assert look(ALICE).limit_window is None
+    editor.set_fields("key", "alice/laptop", {"limit": "5"})
+    assert look(ALICE).limit_window == "month"
+    editor.set_fields("key", "bob/desk", {"limit": "0"})
+    assert look(key[1]).limit_window == "never"
+
+
+def test_a_key_has_the_subscriptions_of_its_user(database, editor, look, key):
+    for name, window in (("a", "day"), ("b", "week"), ("c", "month"), ("d", "day")):
+        editor.create("plan", name, {"quota": "1", "window": window})
+    for name, ends in (("a", "2090"), ("b", "2080"), ("c", "2090")):
+        words = {"user": "bob", "expires_at": f"{ends}-01-01T00:00:00Z"}
+        editor.create("subscription", name, words)
+    times = {"starts_at": "2070-01-01T00:00:00Z", "expires_at": "2075-01-01T00:00:00Z"}
+    editor.create("subscription", "bob/d", times)
+    assert look(ALICE).subscriptions == ()
+    found = look(key[1]).subscriptions
+    assert [(one.plan, one.window) for one in found[:2]] == [("d", "day"), ("b", "week")]
+    together = [(one.id, one.plan) for one in found[2:]]
+    assert together == sorted(together) and {plan for _, plan in together} == {"a", "c"}
+    assert found[0].starts_ms == 3_155_760_000_000 and found[0].expires_ms == 3_313_526_400_000
+    assert found[1].starts_ms <= database_ms(database) and len(found[1].id) == 26
+
+
+def test_subscriptions_that_give_nothing_are_left_out(editor, look, key):
+    def plans():
+        return sorted(one.plan for one in look(key[1]).subscriptions)
+
+    for name in ("a", "b"):
+        editor.create("plan", name, {"quota": "1", "window": "day"})
+        editor.create("subscription", f"bob/{name}", {})
+    assert plans() == ["a", "b"]
+    editor.set_enabled("plan", "a", False)
+    assert plans() == ["b"]
+    editor.set_enabled("subscription", "bob/b", False)
+    assert plans() == []
+    editor.set_enabled("plan", "a", True)
+    assert plans() == ["a"]
+    past = {"starts_at": "2020-01-01T00:00:00Z", "expires_at": "2020-02-01T00:00:00Z"}
+    editor.set_fields("subscription", "bob/a", past)
+    assert plans() == []
+
+
+def test_a_key_knows_its_limits(editor, look, key):
+    assert (look(ALICE).rpm, look(ALICE).tpm, look(ALICE).concurrency) == (0, 0, 0)
+    editor.set_fields("key", "alice/laptop", {"rpm": "5", "tpm": "60", "concurrency": "7"})
+    assert (look(ALICE).rpm, look(ALICE).tpm, look(ALICE).concurrency) == (5, 60, 7)
+
+
+def test_a_key_knows_the_limits_of_its_user(editor, look, key):
+    def limits():
+        found = look(ALICE)
+        return found.user_rpm, found.user_tpm, found.user_concurrency
+
+    assert limits() == (0, 0, 0)
+    editor.set_fields("user", "alice", {"rpm": "5", "tpm": "60", "concurrency": "7"})
+    assert limits() == (5, 60, 7)

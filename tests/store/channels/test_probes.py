@@ -1,0 +1,85 @@
+"""Probes: what is quiet, and that one of many processes makes each."""
+
+import threading
+
+from store.channels import probes
+from store.channels.status_sums import Probed, add_probes, add_records
+from store.db.database import discard, execute, open_database, snapshot_read
+from store.values.usage_record import Attempt, UsageRecord
+
+NOW_MS = 1_767_571_200_000
+PAIRS = [("main", "m1"), ("main", "m2"), ("spare", "m1")]
+
+
+def quiet(db, interval_s=600, at_ms=NOW_MS):
+    return probes.quiet(db, PAIRS, interval_s, at_ms)
+
+
+def traffic(db, ago_s, error=None):
+    names = dict.fromkeys(
+        ("id", "user_id", "user", "key_id", "key_name", "group", "endpoint", "family"), "x"
+    )
+    fields = {"started_ms": NOW_MS - ago_s * 1000, "duration_ms": 0, "model": "m1"}
+    outcome = {"outcome": "upstream_error", "error_code": error} if error else {}
+    made = UsageRecord(**names, **fields, **outcome, attempts=(Attempt("main", 200, error, 0),))
+    add_records(db, [made])
+
+
+def test_what_nobody_calls_is_quiet(database):
+    assert quiet(database) == PAIRS
+    traffic(database, 599)
+    assert quiet(database) == PAIRS[1:]
+    assert quiet(database, 500) == PAIRS
+    assert quiet(database, at_ms=NOW_MS + 2000) == PAIRS
+
+
+def test_a_failure_is_not_quiet_and_a_clients_mistake_is(database):
+    traffic(database, 10, "upstream_invalid_request")
+    assert quiet(database) == PAIRS
+    traffic(database, 10, "upstream_error")
+    assert quiet(database) == PAIRS[1:]
+
+
+def test_a_probe_breaks_the_silence_too(database):
+    add_probes(database, [Probed("spare", "m1", NOW_MS - 1000, "connect")])
+    assert quiet(database) == PAIRS[:2]
+
+
+def test_a_claim_is_for_one_interval(database):
+    assert probes.claim(database, PAIRS[0], 600, NOW_MS)
+    assert not probes.claim(database, PAIRS[0], 600, NOW_MS + 599_999)
+    assert quiet(database, at_ms=NOW_MS + 599_999) == PAIRS[1:]
+    assert probes.claim(database, PAIRS[0], 600, NOW_MS + 600_000)
+    assert not probes.claim(database, PAIRS[0], 600, NOW_MS + 600_000)
+    assert probes.claim(database, PAIRS[1], 600, NOW_MS)
+
+
+def test_one_of_many_processes_has_the_claim(database, database_url):
+    won = []
+
+    def run():
+        db = open_database(database_url)
+        for turn in range(5):
+            if probes.claim(db, PAIRS[0], 600, NOW_MS + turn * 600_000):
+                won.append(turn)
+        discard(db)
+
+    threads = [threading.Thread(target=run) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == len(set(won)) and 4 in won
+
+
+def test_claims_of_what_is_gone_are_forgotten(database):
+    probes.claim(database, PAIRS[0], 1, NOW_MS)
+
+    def count():
+        query = 'SELECT COUNT(*) FROM "channel_probes"'
+        return snapshot_read(database, lambda: execute(database, query).fetchone())[0]
+
+    probes.forget_old(database, NOW_MS + 1000 + probes.KEPT_MS)
+    assert count() == 1
+    probes.forget_old(database, NOW_MS + 1001 + probes.KEPT_MS)
+    assert count() == 0

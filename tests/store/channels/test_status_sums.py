@@ -1,0 +1,324 @@
+"""Sums of the channel status: what counts, exactly once, and what becomes of them in time."""
+
+import random
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import store.channels.status_sums as sums
+from adapters.conditions import CODES, Condition, Fault
+from store.db.database import discard, execute, open_database, snapshot_read, transaction
+from store.money.books import Batch, OffsetMoved, apply_batch, apply_records
+from store.values.ids import new_ulid, ulid
+from store.values.usage_record import Attempt, UsageRecord
+
+NOW_S = 1_767_571_200  # 2026-01-05T00:00:00Z
+NOW_MS = NOW_S * 1000
+NAMES = ("key_id", "key_name", "user", "user_id", "endpoint", "family")
+ONE_GOOD = (Attempt("main", 200, None, 900),)
+serial = iter(range(10**6))
+
+
+def record(at_s=NOW_S, attempts=ONE_GOOD, **fields):
+    """A call that ends `duration_ms` after `at_s`."""
+    facts = dict.fromkeys(NAMES, "x") | {"group": "default", "model": "m1", "channel": "main"}
+    facts |= {"started_ms": at_s * 1000, "duration_ms": 900, "ttft_ms": 150, "stream": True}
+    facts |= {"id": ulid(at_s * 1000, next(serial).to_bytes(10)), "output_tokens": 30}
+    return UsageRecord(**(facts | {"attempts": tuple(attempts)} | fields))
+
+
+def store(db, *records):
+    transaction(db, lambda: apply_records(db, records, NOW_MS))
+
+
+def rows(db, **where):
+    """The rows as dictionaries without their empty sums, those of `where` alone."""
+    names = sums.KEY + sums.COLUMNS
+
+    def read():
+        columns = ", ".join(f'"{name}"' for name in names)
+        return execute(
+            db, f'SELECT {columns} FROM "channel_sums" ORDER BY 1, 2, 3, 4, 5'
+        ).fetchall()
+
+    found = [dict(zip(names, line, strict=True)) for line in snapshot_read(db, read)]
+    chosen = [row for row in found if all(row[name] == value for name, value in where.items())]
+    return [{name: value for name, value in row.items() if value not in (0, "")} for row in chosen]
+
+
+def work_at_once(url, count, work):
+    """`work(db)` in so many threads, each with a connection of its own."""
+
+    def run(_):
+        db = open_database(url)
+        try:
+            work(db)
+        finally:
+            discard(db)
+
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(run, range(count)))
+
+
+def counts(db, **where):
+    return {
+        (row["scope"], row["name"], row["model"]): (row.get("ok", 0), row.get("failed", 0))
+        for row in rows(db, **where)
+    }
+
+
+def test_a_call_counts_for_its_channel_and_its_group(database):
+    store(database, record())
+    store(database, record(NOW_S + 1, group="other"))
+    channel, first, second = rows(database)
+    assert first == {
+        **{"span": "minute", "at_s": NOW_S, "scope": "group", "name": "default", "model": "m1"},
+        **{"ok": 1, "output_tokens": 30, "generation_ms": 750, "last_ok_ms": NOW_MS + 900},
+        **{"first_byte_le_200": 1, "total_le_1200": 1},
+    }
+    assert second == first | {"name": "other", "last_ok_ms": NOW_MS + 1900}
+    assert channel == {
+        **{"span": "minute", "at_s": NOW_S, "scope": "channel", "name": "main", "model": "m1"},
+        **{"ok": 2, "output_tokens": 60, "generation_ms": 1500, "last_ok_ms": NOW_MS + 1900},
+        **{"first_byte_le_200": 2, "total_le_1200": 2},
+    }
+
+
+def test_the_minute_is_that_of_the_end(database):
+    store(database, record(NOW_S + 30, duration_ms=45_000), record(NOW_S + 59, duration_ms=999))
+    assert [(row["at_s"], row["ok"]) for row in rows(database, scope="group")] == [
+        (NOW_S, 1),
+        (NOW_S + 60, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "bucket"),
+    [(0, "le_50"), (50, "le_50"), (51, "le_100"), (409_600, "le_409600"), (409_601, "more")],
+)
+def test_times_fall_into_buckets(database, duration_ms, bucket):
+    store(database, record(duration_ms=duration_ms, ttft_ms=None))
+    [row] = rows(database, scope="group")
+    assert row[f"total_{bucket}"] == 1
+    assert sum(value for name, value in row.items() if name.startswith("total_")) == 1
+    assert not [name for name in row if name.startswith("first_byte")]
+
+
+def test_only_streams_tell_a_first_byte_and_only_output_has_a_pace(database):
+    store(database, record(stream=False), record(output_tokens=0))
+    [row] = rows(database, scope="channel")
+    assert row["ok"] == 2 and row["total_le_1200"] == 1
+    assert not {"first_byte_le_200", "output_tokens", "generation_ms"} & row.keys()
+
+
+def test_an_attempt_that_another_channel_made_good(database):
+    tries = (Attempt("broken", 500, "upstream_error", 400), Attempt("main", 200, None, 500))
+    store(database, record(attempts=tries, duration_ms=902, ttft_ms=602))
+    assert counts(database) == {
+        ("channel", "broken", "m1"): (0, 1),
+        ("channel", "main", "m1"): (1, 0),
+        ("group", "default", "m1"): (1, 0),
+    }
+    [broken] = rows(database, name="broken")
+    assert (broken["last_error"], broken["last_failed_ms"]) == ("upstream_error", NOW_MS + 400)
+    [main], [group] = rows(database, name="main"), rows(database, scope="group")
+    assert main["first_byte_le_200"] == main["total_le_600"] == 1
+    assert group["first_byte_le_800"] == group["total_le_1200"] == 1
+    assert main["generation_ms"] == group["generation_ms"] == 300
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "attempt_error", "channel", "group"),
+    [
+        ("client_gone", "client_gone", None, None, None),
+        ("upstream_error", "upstream_invalid_request", "upstream_invalid_request", None, None),
+        ("upstream_error", "context_length_exceeded", "context_length_exceeded", None, None),
+        ("upstream_error", "content_policy_violation", "content_policy_violation", None, None),
+        ("upstream_error", "not_found", "not_found", None, None),
+        ("upstream_error", "upstream_error", "upstream_error", (0, 1), (0, 1)),
+        ("upstream_error", "upstream_rate_limited", "upstream_rate_limited", (0, 1), (0, 1)),
+        ("upstream_error", "channel_misconfigured", "channel_misconfigured", (0, 1), (0, 1)),
+        ("upstream_error", "upstream_unreachable", "connect", (0, 1), (0, 1)),
+        ("upstream_error", "upstream_invalid_response", "too_large", None, (0, 1)),
+        ("timeout", "upstream_timeout", "timeout_first_byte", (0, 1), (0, 1)),
+        # After the answer was accepted.
+        ("upstream_error", "upstream_overloaded", None, (0, 1), (0, 1)),
+        ("upstream_truncated", "upstream_truncated", None, (0, 1), (0, 1)),
+        ("timeout", "upstream_timeout", None, (0, 1), (0, 1)),
+        ("drained", "drained", None, None, (0, 1)),
+        ("gateway_lost", "gateway_lost", None, None, (0, 1)),
+        ("internal_error", "internal_error", None, None, (0, 1)),
+    ],
+)
+def test_what_counts_as_a_failure(database, outcome, code, attempt_error, channel, group):
+    tries = (Attempt("main", None, attempt_error, 5),)
+    store(database, record(attempts=tries, outcome=outcome, error_code=code))
+    wanted = {("channel", "main", "m1"): channel, ("group", "default", "m1"): group}
+    assert counts(database) == {key: value for key, value in wanted.items() if value}
+    for row in rows(database):
+        error = code if row["scope"] == "group" else attempt_error or code
+        assert row["last_error"] == error
+        assert not [name for name in row if name.startswith(("total", "first", "gener"))]
+
+
+@pytest.mark.parametrize(
+    ("code", "failed"),
+    [
+        ("no_channel_available", 1),
+        ("upstream_rate_limited", 1),
+        ("unavailable", 1),
+        ("rate_limit_exceeded", 0),
+        ("insufficient_quota", 0),
+        ("model_not_found", 0),
+        ("invalid_json", 0),
+    ],
+)
+def test_a_refusal_fails_when_the_gateway_could_not_serve(database, code, failed):
+    store(database, record(attempts=(), channel=None, outcome="refused", error_code=code))
+    wanted = {("group", "default", "m1"): (0, 1)} if failed else {}
+    assert counts(database) == wanted
+
+
+def test_the_words_are_those_of_the_relay():
+    """Every code of a fault that is not the client's counts, and every kind of transport error."""
+    blamed = {CODES[one] for one in Condition if Fault(one).blame != "client"}
+    assert blamed == sums.OUTAGES - sums.FAILURES | {
+        code for code in sums.FAILURES if code in CODES.values()
+    }
+    text = (Path(sums.__file__).parents[2] / "handlers/relay/faults.py").read_text()
+    kinds = set(re.findall(r'^    "([a-z_]+)": \(Condition', text, re.MULTILINE))
+    assert kinds - {"too_large"} == sums.FAILURES - set(CODES.values())
+
+
+def test_calls_without_a_model_are_left_out(database):
+    store(database, record(model=None), record(model=None, outcome="drained"))
+    assert rows(database) == []
+
+
+def test_the_latest_error_stays_in_whatever_order_it_comes(database):
+    def failed(at_s, code):
+        tries = (Attempt("main", 500, code, 1),)
+        return record(at_s, tries, outcome="upstream_error", error_code=code, duration_ms=1)
+
+    for at_s, code in (
+        (20, "upstream_error"),
+        (10, "upstream_overloaded"),
+        (30, "upstream_timeout"),
+    ):
+        store(database, failed(NOW_S + at_s, code))
+        [row] = rows(database, scope="channel")
+        latest = "upstream_timeout" if at_s == 30 else "upstream_error"
+        assert row["last_error"] == latest
+    assert row["last_failed_ms"] == NOW_MS + 30_001 and row["failed"] == 3
+
+
+def test_a_batch_that_was_applied_is_not_added_again(database):
+    journal = new_ulid()
+    insert = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, 0)'
+    transaction(database, lambda: execute(database, insert, (journal, "web-1")))
+    batch = Batch(journal, 0, 400, [record() for _ in range(20)])
+    transaction(database, lambda: apply_batch(database, batch, NOW_MS))
+    with pytest.raises(OffsetMoved):
+        transaction(database, lambda: apply_batch(database, batch, NOW_MS))
+    assert counts(database)["channel", "main", "m1"] == (20, 0)
+
+
+def test_long_names_fit(database):
+    store(database, record(model="é" * 300, group="g" * 128))
+    assert {row["model"] for row in rows(database)} == {"é" * 256}
+
+
+def test_probes_are_apart_from_traffic(database):
+    sums.add_probes(
+        database,
+        [
+            sums.Probed("main", "m1", NOW_MS, None, 70, 500),
+            sums.Probed("main", "m1", NOW_MS + 1, "upstream_error"),
+        ],
+    )
+    [row] = rows(database)
+    assert row == {
+        **{"span": "minute", "at_s": NOW_S, "scope": "probe", "name": "main", "model": "m1"},
+        **{"ok": 1, "failed": 1, "first_byte_le_100": 1, "total_le_600": 1},
+        **{"last_error": "upstream_error", "last_ok_ms": NOW_MS, "last_failed_ms": NOW_MS + 1},
+    }
+
+
+# ---- as time goes by -----------------------------------------------------------------------------
+
+
+def fold_all(db, now_s):
+    while sums.fold(db, now_s):
+        pass
+
+
+def test_a_call_goes_through_all_spans_and_away(database):
+    store(database, record())
+    steps = [
+        (NOW_S + 360, {"minute": NOW_S}),
+        (NOW_S + 361, {"hour": NOW_S, "last_24h": 0}),
+        (NOW_S + 90_000, {"hour": NOW_S, "last_24h": 0}),
+        (NOW_S + 90_001, {"day": NOW_S, "last_24h": None, "last_30d": 0}),
+        (NOW_S + 31 * 86_400 + 1, {"last_24h": None, "last_30d": None}),
+    ]
+    whole = rows(database, scope="group")[0]
+    for now_s, wanted in steps:
+        fold_all(database, now_s)
+        found = {row["span"]: row for row in rows(database, scope="group")}
+        assert found.keys() == wanted.keys()
+        for span, at_s in wanted.items():
+            if at_s is None:  # nothing is left of it but when it was
+                assert set(found[span]) == {"span", "scope", "name", "model", "last_ok_ms"}
+            else:
+                assert found[span] == {**whole, "span": span, "at_s": at_s} or not at_s
+                assert found[span]["total_le_1200"] == found[span]["ok"] == 1
+    sums.forget_empty(database)
+    assert rows(database) == []
+
+
+def test_windows_are_the_sums_of_what_lies_in_them(database, monkeypatch):
+    """Whatever comes, early or late, and however far each fold gets."""
+    monkeypatch.setattr(sums, "FOLD_ROWS", 7)
+    chance = random.Random(3)
+    ended = []
+    now_s = NOW_S
+    for _ in range(20):
+        now_s += chance.choice([30, 600, 20_000, 200_000])
+        batch = []
+        for _ in range(chance.randrange(1, 6)):
+            late_s = chance.choice([0, 0, 0, 400, 100_000])
+            batch.append(record(now_s - late_s, model=chance.choice(["m1", "m2"]), duration_ms=0))
+            ended.append((now_s - late_s, batch[-1].model))
+        store(database, *batch)
+        fold_all(database, now_s)
+        for span, finest_s, age_s in (
+            ("last_24h", sums.HOUR_S, sums.DAY_S + sums.HOUR_S),
+            ("last_30d", sums.DAY_S, sums.MONTH_S + sums.DAY_S),
+        ):
+            for model in ("m1", "m2"):
+                spans = {"last_24h": ("minute", "last_24h")}.get(span, ("minute", "last_24h", span))
+                found = sum(
+                    row.get("ok", 0)
+                    for row in rows(database, scope="group", model=model)
+                    if row["span"] in spans
+                )
+                inside = [
+                    at_s
+                    for at_s, of in ended
+                    if of == model and at_s - at_s % finest_s >= now_s - age_s
+                ]
+                assert found == len(inside), (span, model)
+
+
+def test_processes_fold_at_once_without_losing_a_call(database_url, database):
+    store(database, *[record(model=f"m{n}") for n in range(40)])
+    sums.FOLD_ROWS, before = 5, sums.FOLD_ROWS
+    try:
+        work_at_once(database_url, 3, lambda db: fold_all(db, NOW_S + 4000))
+    finally:
+        sums.FOLD_ROWS = before
+    assert {row["span"] for row in rows(database)} == {"hour", "last_24h"}
+    assert sum(row["ok"] for row in rows(database, span="hour", scope="channel")) == 40
+    assert sum(row["ok"] for row in rows(database, span="last_24h", scope="channel")) == 40

@@ -1,0 +1,119 @@
+"""The change log: numbers in the order of commits, gaps noticed."""
+
+import threading
+import time
+
+import pytest
+
+from store.db import changes
+from store.db.changes import CATALOG, KEYS, bump, current_version, read_changes
+from store.db.database import discard, execute, transaction
+from store.values.errors import StoreUnavailable
+
+
+def test_changes_are_numbered_and_read_from_a_number_on(database):
+    assert read_changes(database, 0) == changes.Changes(0, (), complete=True)
+    assert transaction(database, lambda: bump(database, CATALOG, ["m"])) == 1
+    assert transaction(database, lambda: bump(database, KEYS, ["k", "u"])) == 3
+    assert transaction(database, lambda: bump(database, KEYS, [])) == 3
+    read = read_changes(database, 1)
+    assert read.version == current_version(database) == 3
+    assert read.complete
+    assert [(c.version, c.kind, c.ref) for c in read.changes] == [(2, KEYS, "k"), (3, KEYS, "u")]
+    assert read_changes(database, 3).changes == ()
+
+
+def test_a_change_that_is_rolled_back_takes_no_number(database):
+    def fail():
+        bump(database, KEYS, ["k"])
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        transaction(database, fail)
+    assert read_changes(database, 0) == changes.Changes(0, (), complete=True)
+
+
+def test_only_inside_a_transaction(database):
+    with pytest.raises(ValueError):
+        bump(database, KEYS, ["k"])
+
+
+def test_rows_that_are_gone_are_noticed(database, monkeypatch):
+    monkeypatch.setattr(changes, "CHANGE_LOG_KEPT", 3)
+    for ref in "abcdef":
+        transaction(database, lambda ref=ref: bump(database, KEYS, [ref]))
+    assert [change.ref for change in read_changes(database, 3).changes] == ["d", "e", "f"]
+    assert read_changes(database, 3).complete
+    assert not read_changes(database, 2).complete
+    assert not read_changes(database, 99).complete
+
+
+def test_a_reader_never_misses_a_change(database):
+    """Transactions that take long to commit must not show up below a number already seen."""
+    seen, failed, stop = [], [], threading.Event()
+
+    def write(ref):
+        def work():
+            bump(database, KEYS, [ref])
+            time.sleep(0.005)
+
+        try:
+            for _ in range(10):
+                transaction(database, work)
+        except Exception as error:  # noqa: BLE001 - handed to the test
+            failed.append(error)
+        finally:
+            discard(database)
+
+    def follow():
+        since = 0
+        while not stop.is_set() or since < 30:
+            read = read_changes(database, since)
+            assert read.complete
+            seen.extend(change.version for change in read.changes)
+            since = read.version
+        discard(database)
+
+    writers = [threading.Thread(target=write, args=(ref,)) for ref in "abc"]
+    reader = threading.Thread(target=follow)
+    for thread in (reader, *writers):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    stop.set()
+    reader.join(10)
+    assert failed == []
+    assert seen == list(range(1, 31))
+
+
+def test_the_lock_keeps_other_administrators_out(database):
+    order = []
+    locked = threading.Event()
+
+    def first():
+        def work():
+            changes.lock(database)
+            locked.set()
+            time.sleep(0.2)
+            order.append("first")
+            bump(database, KEYS, ["a"])
+
+        transaction(database, work)
+        discard(database)
+
+    def second():
+        changes.lock(database)
+        order.append("second")
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    locked.wait(5)
+    transaction(database, second)
+    thread.join()
+    assert order == ["first", "second"]
+
+
+def test_a_schema_without_its_counter_is_unavailable(database):
+    execute(database, 'DELETE FROM "versions"')
+    with pytest.raises(StoreUnavailable, match="migrate up"):
+        current_version(database)

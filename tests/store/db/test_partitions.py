@@ -1,0 +1,220 @@
+"""Days of usage records: partitions ahead, old days removed, also while others write."""
+
+import logging
+import threading
+
+import pytest
+
+from store.db import partitions
+from store.db.database import discard, execute, is_mysql, open_database, snapshot_read, transaction
+from store.db.partitions import following_day, keep_ahead, make_days, prune, pruned_before
+from store.money.books import apply_records
+from store.values.errors import StoreError, StoreUnavailable
+from store.values.ids import day_at, now_ms, ulid
+from store.values.usage_record import UsageRecord
+
+MONDAY_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
+MONDAY = 20260105
+DAY_MS = 86_400_000
+NAMES = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
+serial = iter(range(10**6))
+
+
+def record(at_ms):
+    call_id = ulid(at_ms, next(serial).to_bytes(10))
+    return UsageRecord(id=call_id, started_ms=at_ms, **dict.fromkeys(NAMES, "x"))
+
+
+def store(db, days, each=3):
+    records = [record(MONDAY_MS + day * DAY_MS + n) for day in days for n in range(each)]
+    transaction(db, lambda: apply_records(db, records, MONDAY_MS))
+
+
+def days_of(db):
+    query = 'SELECT "day", COUNT(*) FROM "usage_records" GROUP BY "day" ORDER BY "day"'
+    return dict(snapshot_read(db, lambda: execute(db, query).fetchall()))
+
+
+@pytest.fixture
+def mysql(database):
+    if not is_mysql(database):
+        pytest.skip("SQLite has no partitions")
+    return database
+
+
+@pytest.fixture
+def another(database):
+    """A second connection to the same database, as another node has it."""
+    if is_mysql(database):
+        url = f"mysql://root@127.0.0.1:{database.connect_params['port']}/{database.database}"
+    else:
+        url = f"sqlite:///{database.database}"
+    db = open_database(url)
+    yield db
+    discard(db)
+
+
+def test_days_follow_each_other():
+    assert following_day(20261231) == 20270101
+    assert following_day(20280228) == 20280229
+
+
+def test_days_are_made_ahead_and_only_once(mysql):
+    assert make_days(mysql, MONDAY, 2) == [20260105, 20260106, 20260107]
+    assert make_days(mysql, MONDAY, 2) == []
+    assert make_days(mysql, 20260107, 1) == [20260108]
+    # the gateway was away for days: no partition for these, they lie in the next one
+    assert make_days(mysql, 20260201, 0) == [20260201]
+    names = list(partitions._limits(mysql))
+    assert names == ["p20260105", "p20260106", "p20260107", "p20260108", "p20260201", "pmax"]
+
+
+def test_records_of_any_day_find_their_place(mysql):
+    store(mysql, [-3, 0, 1, 50])
+    make_days(mysql, MONDAY, 2)
+    store(mysql, [-3, 0, 1, 2, 50])
+    assert days_of(mysql) == {20260102: 6, 20260105: 6, 20260106: 6, 20260107: 3, 20260224: 6}
+
+
+def test_a_large_newest_partition_is_not_split_under_the_writers(mysql, caplog):
+    store(mysql, [0], each=3)
+    with caplog.at_level(logging.WARNING):
+        assert make_days(mysql, MONDAY, 1, rows_max=2) == []
+    assert "too large" in caplog.text
+    assert make_days(mysql, MONDAY, 1, rows_max=3) == [20260105, 20260106]
+    assert days_of(mysql) == {MONDAY: 3}
+
+
+def test_the_coming_days_are_kept_ahead(database):
+    keep_ahead(database)
+    keep_ahead(database)
+    if is_mysql(database):
+        today = day_at(now_ms())
+        made = [name for name in partitions._limits(database) if name != "pmax"]
+        assert made[0] in (f"p{today}",) and len(made) == 1 + partitions.AHEAD_DAYS
+
+
+def test_many_processes_make_them_at_once(mysql):
+    url = f"mysql://root@127.0.0.1:{mysql.connect_params['port']}/{mysql.database}"
+    made, failed = [], []
+
+    def work():
+        db = open_database(url)
+        try:
+            made.append(make_days(db, MONDAY, 3))
+        except StoreError as error:
+            failed.append(error)
+        finally:
+            discard(db)
+
+    threads = [threading.Thread(target=work) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert sorted(map(len, made)) == [0, 0, 0, 0, 4]
+
+
+def test_a_busy_table_is_left_for_the_next_try(mysql, another, caplog, monkeypatch):
+    monkeypatch.setattr(partitions, "DROP_ATTEMPTS", 2)
+    make_days(mysql, MONDAY, 1)
+    with another.atomic():
+        execute(another, 'SELECT COUNT(*) FROM "usage_records"')
+        with caplog.at_level(logging.WARNING):
+            keep_ahead(mysql)
+        assert "cannot be made now" in caplog.text
+        with pytest.raises(StoreUnavailable):
+            prune(mysql, 20260106)
+    assert prune(mysql, 20260106).partitions == 1
+
+
+def test_a_table_without_a_last_partition_is_refused(mysql):
+    execute(mysql, 'ALTER TABLE "usage_records" REMOVE PARTITIONING')
+    with pytest.raises(StoreError, match="pmax"):
+        make_days(mysql, MONDAY, 1)
+    store(mysql, [0, 1])
+    assert prune(mysql, 20260106) == partitions.Pruned(0, 3)
+
+
+def test_pruning_removes_whole_days(database, monkeypatch):
+    monkeypatch.setattr(partitions, "DELETE_ROWS", 4)
+    if is_mysql(database):
+        make_days(database, MONDAY, 2)
+    store(database, [-3, 0, 1, 2, 9])
+    assert pruned_before(database) == 0
+    removed = prune(database, 20260107)
+    expected = (2, 0) if is_mysql(database) else (0, 9)
+    assert (removed.partitions, removed.records) == expected
+    assert days_of(database) == {20260107: 3, 20260114: 3}
+    assert pruned_before(database) == 20260107
+    # less is nothing to do, and what comes late goes the next time
+    assert prune(database, 20260101) == partitions.Pruned(0, 0)
+    assert pruned_before(database) == 20260107
+    store(database, [0])
+    assert prune(database, 20260107) == partitions.Pruned(0, 3)
+
+
+def test_pruning_without_partitions_deletes_in_portions(database, monkeypatch):
+    monkeypatch.setattr(partitions, "DELETE_ROWS", 4)
+    store(database, [0, 1, 2], each=7)
+    assert prune(database, 20260107) == partitions.Pruned(0, 14)
+    assert days_of(database) == {20260107: 7}
+
+
+def test_the_connection_is_as_before_after_pruning(database):
+    if is_mysql(database):
+        pytest.skip("only for SQLite the settings are changed")
+    pragmas = ("cache_size", "wal_autocheckpoint")
+
+    def settings():
+        return [execute(database, f"PRAGMA {name}").fetchone()[0] for name in pragmas]
+
+    before = settings()
+    seen = []
+    real = partitions._delete_some
+
+    def noting(db, day):
+        seen.append(settings())
+        return real(db, day)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partitions, "_delete_some", noting)
+        store(database, [0])
+        assert prune(database, 20260106) == partitions.Pruned(0, 3)
+    assert seen == [[-65536, 8000]]
+    assert settings() == before != seen[0]
+
+
+def test_pruning_while_another_node_writes(database, another):
+    if is_mysql(database):
+        make_days(database, MONDAY, 4)
+    store(database, range(4), each=200)
+    stop = threading.Event()
+    failed, written = [], []
+
+    def write():
+        try:
+            while not stop.is_set():
+                store(another, [0, 4], each=5)
+                written.append(10)
+        except BaseException as error:  # noqa: BLE001 - handed to the test
+            failed.append(error)
+        finally:
+            discard(another)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for before in (20260106, 20260107, 20260108):
+            prune(database, before)
+    finally:
+        stop.set()
+        thread.join()
+    assert failed == [] and written
+    while prune(database, 20260108).records:
+        pass
+    left = days_of(database)
+    assert left == {20260108: 200, 20260109: sum(written) // 2}
+    query = 'SELECT SUM("calls") FROM "usage_by_day"'
+    assert int(execute(database, query).fetchone()[0]) == 800 + sum(written)

@@ -1,0 +1,79 @@
+"""What is shown of windows: spent in the current one, and when the next begins."""
+
+import pytest
+
+from store.admin.export import list_objects, show
+from store.db.database import execute, transaction
+from store.money import quota
+from store.money.quota import Use, current_use, with_use_of_keys, with_use_of_subscriptions
+
+AT_MS = 1_795_000_000_000  # Wednesday 2026-11-18, 11:06:40 UTC
+DAY_MS = 86_400_000
+MIDNIGHT_MS = AT_MS - AT_MS % DAY_MS
+
+
+@pytest.fixture
+def spend(database):
+    def run(account, nanos):
+        insert = 'INSERT INTO "quotas" ("account", "spent", "ends_ms") VALUES (?, ?, NULL)'
+        transaction(database, lambda: execute(database, insert, (account, nanos)))
+
+    return run
+
+
+def test_the_current_window_counts(database, spend):
+    for account, nanos in (
+        ("d:day:20261118", 1),
+        ("d:day:20261117", 99),
+        ("w:week:20261116", 2),
+        ("m:month:20261101", 3),
+        ("n:never:0", 4),
+    ):
+        spend(account, nanos)
+    windows = {"d": "day", "w": "week", "m": "month", "n": "never", "none": "day"}
+    tomorrow_ms = MIDNIGHT_MS + DAY_MS
+    assert current_use(database, windows, AT_MS) == {
+        "d": Use(1, tomorrow_ms),
+        "w": Use(2, MIDNIGHT_MS + 5 * DAY_MS),
+        "m": Use(3, MIDNIGHT_MS + 13 * DAY_MS),
+        "n": Use(4, None),
+        "none": Use(0, tomorrow_ms),
+    }
+    assert current_use(database, windows, tomorrow_ms)["d"] == Use(0, tomorrow_ms + DAY_MS)
+    assert current_use(database, {}, AT_MS) == {}
+
+
+def test_many_are_read_in_parts(database, spend, monkeypatch):
+    monkeypatch.setattr(quota, "IDS_PER_QUERY", 2)
+    for number in range(5):
+        spend(f"{number}:never:0", number)
+    uses = current_use(database, {str(number): "never" for number in range(5)}, AT_MS)
+    assert [use.spent_nanos for use in uses.values()] == [0, 1, 2, 3, 4]
+
+
+def test_subscriptions_go_by_the_window_of_their_plan(database, editor, applied, spend):
+    editor.create("plan", "weekly", {"quota": "20", "window": "week"})
+    editor.create("subscription", "alice/weekly", {})
+    stored = show(database, "subscription", "alice/weekly")
+    spend(f"{stored['id']}:week:20261116", 1_500_000_000)
+    use = {"spent": "1.5", "resets_at": "2026-11-23T00:00:00Z"}
+    assert with_use_of_subscriptions(database, [stored], AT_MS) == [{**stored, **use}]
+    gone = {**stored, "plan": "removed meanwhile"}
+    [shown] = with_use_of_subscriptions(database, [gone], AT_MS)
+    assert (shown["spent"], shown["resets_at"]) == (None, None)
+
+
+def test_keys_go_by_their_limit(database, editor, applied, spend):
+    editor.set_fields("key", "alice/laptop", {"limit": "5"})
+    found = list_objects(database, "key")
+    spend(f"{found[0]['id']}:never:0", 7)
+    spend(f"{found[1]['id']}:never:0", 9)
+    use = [
+        {"spent": "0.000000007", "resets_at": None},
+        {"spent": None, "resets_at": None},  # it has no limit
+    ]
+    shown = with_use_of_keys(database, found, AT_MS)
+    assert shown == [{**key, **more} for key, more in zip(found, use, strict=True)]
+    editor.set_fields("key", "alice/laptop", {"limit_window": "day"})
+    [shown] = with_use_of_keys(database, [show(database, "key", "alice/laptop")], AT_MS)
+    assert (shown["spent"], shown["resets_at"]) == ("0", "2026-11-19T00:00:00Z")

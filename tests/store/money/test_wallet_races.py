@@ -1,0 +1,136 @@
+"""Two processes move the same money at the same moment: once each, and never below zero."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from store.db.database import execute, transaction
+from store.money import codes
+from store.money.books import Batch, apply_batch, verify
+from store.money.wallet import Movement, credit, find_owner, ledger, show
+from store.values.ids import new_ulid
+from store.values.usage_record import Charge, UsageRecord
+
+ROOT = Path(__file__).resolve().parents[3]
+PEPPER = "pepper of the tests"
+
+RACER = """
+import json, sys
+from store import codes, wallet
+from store.database import open_database
+from store.errors import Refused
+
+url, pepper, user, verb, texts = sys.argv[1:]
+db = open_database(url)
+verbs = {
+    "debit": lambda text: wallet.debit(db, user, wallet.Movement(1, text)),
+    "same": lambda text: wallet.debit(db, user, wallet.Movement(1, "same", text)),
+    "refund": lambda text: wallet.refund(db, text),
+    "redeem": lambda text: codes.redeem(db, user, text, [pepper], "cli"),
+}
+wallet.show(db, user)
+print("ready", flush=True)
+sys.stdin.readline()
+done, refused = [], []
+for text in json.loads(texts):
+    try:
+        answer = verbs[verb](text)
+        if not getattr(answer, "again", False):
+            done.append(text)
+    except Refused as error:
+        refused.append(str(error))
+print(json.dumps([done, refused]))
+"""
+
+
+@pytest.fixture
+def db(database, editor, read):
+    editor.apply(read('[[user]]\nname = "alice"\n[[user]]\nname = "bob"\n'))
+    return database
+
+
+@pytest.fixture
+def race(db, database_url):
+    """race(verb, texts, users): what each process did, and why it was refused the rest."""
+    started = []
+
+    def run(verb, texts, users=("alice", "alice")):
+        for user in users:
+            command = [sys.executable, "-c", RACER, database_url, PEPPER, user, verb]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            started.append(
+                subprocess.Popen([*command, json.dumps(texts)], cwd=ROOT, text=True, **pipes)
+            )
+        for racer in started:
+            assert racer.stdout.readline() == "ready\n"
+        for racer in started:
+            racer.stdin.write("go\n")
+            racer.stdin.flush()
+        answers = [racer.communicate(timeout=120)[0] for racer in started]
+        assert [racer.returncode for racer in started] == [0] * len(users)
+        return [json.loads(answer) for answer in answers]
+
+    yield run
+    for racer in started:
+        racer.kill()
+        racer.communicate()
+
+
+def test_debits_of_two_processes_never_take_more_than_there_is(db, race):
+    credit(db, "alice", Movement(40, "paid"))
+    answers = race("debit", [f"debit {turn}" for turn in range(30)])
+    assert sum(len(done) for done, _ in answers) == 40
+    assert sum(len(refused) for _, refused in answers) == 2 * 30 - 40
+    assert {why for _, refused in answers for why in refused} == {
+        "only 0 is free, less than the amount 0.000000001"
+    }
+    assert show(db, "alice").balance_nanos == 0
+    afters = [line.balance_after_nanos for line in ledger(db, "alice") if line.kind == "debit"]
+    assert sorted(afters) == list(range(40))
+    assert verify(db) == []
+
+
+def test_an_id_counts_once_in_two_processes(db, race):
+    credit(db, "alice", Movement(40, "paid"))
+    names = [f"payment-{number}" for number in range(10)]
+    assert [refused for _, refused in race("same", names)] == [[], []]
+    assert show(db, "alice").balance_nanos == 30
+    assert verify(db) == []
+
+
+def test_a_code_is_used_once_by_two_processes(db, race):
+    made = codes.create(db, codes.Wanted(20, 3), PEPPER, "cli")
+    [(by_alice, alice_refused), (by_bob, bob_refused)] = race(
+        "redeem", [one.code for one in made], ("alice", "bob")
+    )
+    assert sorted(by_alice + by_bob) == sorted(one.code for one in made)
+    assert len(alice_refused) == len(by_bob) and len(bob_refused) == len(by_alice)
+    assert all("used before" in why for why in alice_refused + bob_refused)
+    assert show(db, "alice").balance_nanos == 3 * len(by_alice)
+    assert show(db, "bob").balance_nanos == 3 * len(by_bob)
+    assert verify(db) == []
+
+
+def test_a_call_is_refunded_once_by_two_processes(db, race):
+    user_id = find_owner(db, "alice").id
+    names = ("key_id", "key_name", "group", "endpoint", "family")
+    calls = [
+        UsageRecord(
+            id=new_ulid(), started_ms=0, user_id=user_id, user="alice", cost_nanos=7,
+            charges=(Charge("wallet", 7),), **dict.fromkeys(names, "x"),
+        )
+        for _ in range(10)
+    ]  # fmt: skip
+    journal = new_ulid()
+    insert = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, 0)'
+    transaction(db, lambda: execute(db, insert, (journal, "n")))
+    transaction(db, lambda: apply_batch(db, Batch(journal, 0, 1, calls), 1))
+    assert show(db, "alice").balance_nanos == -70
+    answers = race("refund", [call.id for call in calls])
+    assert [refused for _, refused in answers] == [[], []]
+    assert sorted(answers[0][0] + answers[1][0]) == sorted(call.id for call in calls)
+    assert show(db, "alice").balance_nanos == 0
+    assert verify(db) == []

@@ -1,0 +1,254 @@
+"""The record's forms: row, public object, CSV."""
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from store.db.database import execute, insert_columns, transaction
+from store.db.tables import UsageRow
+from store.values.ids import day_of, ulid
+from store.values.pricing import Prices
+from store.values.usage_record import (
+    COLUMNS,
+    FIELDS,
+    SELDOM,
+    TEXT_LIMITS_CHARS,
+    Attempt,
+    Charge,
+    UsageRecord,
+    charges_from_json,
+    charges_json,
+    clipped,
+    columns_of,
+    csv_header,
+    csv_line,
+    record_day,
+    rfc3339,
+    to_public,
+)
+
+STARTED_MS = 1_767_225_599_001  # 2025-12-31T23:59:59.001Z
+CALL_ID = ulid(STARTED_MS, bytes(10))
+
+
+def full_record():
+    return UsageRecord(
+        id=CALL_ID,
+        started_ms=STARTED_MS,
+        user_id="U",
+        user="alice",
+        key_id="K",
+        key_name="laptop",
+        group="default",
+        endpoint="/v1/messages",
+        family="messages",
+        upstream_family="messages",
+        model="m",
+        upstream_model="up",
+        channel="main",
+        stream=True,
+        status=200,
+        outcome="client_gone",
+        error_code="client_gone",
+        error_message="left",
+        input_tokens=1,
+        output_tokens=2,
+        cache_read_tokens=3,
+        cache_write_tokens=4,
+        cache_write_1h_tokens=5,
+        reasoning_tokens=6,
+        usage_source="reported",
+        prices=Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 1).json,
+        multiplier_ppm=1_500_000,
+        cost_nanos=12_500,
+        billed_to="wallet",
+        charges=(Charge("wallet", 12_500),),
+        reported_usage='{"input_tokens":1}',
+        ttft_ms=7,
+        duration_ms=8,
+        attempts=(
+            Attempt("a", None, "refused", 3, "nobody listens"),
+            Attempt("main", 200, None, 5),
+        ),
+        client_request_id="c-1",
+        upstream_request_id="u-1",
+        client_ip="10.0.0.1",
+        user_agent="curl",
+        node="web-1",
+    )
+
+
+def as_row(record, recorded_ms=STARTED_MS + 5_000):
+    columns = columns_of([record], recorded_ms)
+    return {**SELDOM, **{name: values[0] for name, values in columns.items()}}
+
+
+def test_columns_are_those_of_the_table():
+    assert set(COLUMNS) == {field.column_name for field in UsageRow._meta.sorted_fields}
+    assert len(set(COLUMNS)) == len(COLUMNS)
+
+
+def test_the_public_form_has_every_field_in_order():
+    public = to_public(as_row(full_record()))
+    assert tuple(public) == FIELDS
+    assert len(FIELDS) == 39
+    assert public["id"] == CALL_ID
+    assert public["started_at"] == "2025-12-31T23:59:59.001Z"
+    assert public["recorded_at"] == "2026-01-01T00:00:04.001Z"
+    assert public["prices"]["output"] == "2" and public["prices"]["call"] == "0.000000001"
+    assert (public["multiplier"], public["cost"]) == ("1.5", "0.0000125")
+    assert public["charges"] == [{"to": "wallet", "amount": "0.0000125"}]
+    assert public["attempts"][0] == {
+        "channel": "a",
+        "status": None,
+        "error": "refused",
+        "detail": "nobody listens",
+        "ms": 3,
+    }
+    assert public["reported_usage"] == {"input_tokens": 1}
+    assert public["stream"] is True
+    same = {"user", "key_id", "group", "endpoint", "model", "channel", "status", "outcome", "node"}
+    assert {name: public[name] for name in same} == {
+        name: getattr(full_record(), name) for name in same
+    }
+    assert "user_id" not in public
+
+
+def test_attempts_of_older_records_and_journals_are_read():
+    text = '[{"channel":"a","status":null,"error":"connect","ms":3},{"channel":"b","status":200}]'
+    public = to_public(as_row(full_record()) | {"attempts": text})
+    assert public["attempts"] == [
+        {"channel": "a", "status": None, "error": "connect", "detail": None, "ms": 3},
+        {"channel": "b", "status": 200, "error": None, "detail": None, "ms": 0},
+    ]
+    line = msgspec.json.encode(full_record())
+    old = line.replace(b',"detail":"nobody listens"', b"")
+    assert old != line
+    [before, after] = (msgspec.json.decode(one, type=UsageRecord) for one in (old, line))
+    assert before.attempts[0].detail is None and after == full_record()
+
+
+def test_the_day_of_a_row_is_that_of_its_id():
+    assert as_row(full_record())["day"] == 20251231
+
+
+def test_the_day_changes_exactly_at_midnight():
+    for midnight_ms in range(1_767_225_600_000, 1_767_225_600_000 + 400 * 86_400_000, 86_400_000):
+        for at_ms in (midnight_ms - 1, midnight_ms, midnight_ms + 1):
+            call_id = ulid(at_ms, b"\xff" * 10)
+            assert record_day(call_id) == day_of(call_id)
+    with pytest.raises(ValueError):
+        record_day("not a ulid")
+
+
+def test_a_column_that_is_seldom_filled_is_left_out_when_no_record_fills_it():
+    names = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
+    bare = UsageRecord(id=CALL_ID, started_ms=STARTED_MS, **dict.fromkeys(names, "x"))
+    columns = columns_of([bare, bare], 7)
+    assert {*names, "outcome", "cost_nanos", "charges"} <= columns.keys()
+    assert not {"error_code", "client_request_id", "cache_write_tokens"} & columns.keys()
+    both = columns_of([bare, full_record()], 7)
+    assert set(both) == set(COLUMNS)
+    for number, one in enumerate((bare, full_record())):
+        row = {name: values[number] for name, values in both.items()}
+        assert row == as_row(one, 7)
+
+
+def test_a_column_that_is_left_out_has_the_same_default_in_the_table(database):
+    names = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
+    bare = UsageRecord(id=CALL_ID, started_ms=STARTED_MS, **dict.fromkeys(names, "x"))
+    columns = columns_of([bare], 7)
+    transaction(database, lambda: insert_columns(database, "usage_records", columns))
+    listed = ", ".join(f'"{name}"' for name in COLUMNS)
+    row = execute(database, f'SELECT {listed} FROM "usage_records"').fetchone()
+    assert dict(zip(COLUMNS, row, strict=True)) == as_row(bare, 7)
+
+
+def test_unknown_is_null():
+    names = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
+    bare = UsageRecord(id=CALL_ID, started_ms=STARTED_MS, **dict.fromkeys(names, "x"))
+    public = to_public(as_row(bare))
+    nulls = {name for name in FIELDS if public[name] is None}
+    assert {"model", "stream", "status", "prices", "multiplier", "billed_to", "ttft_ms"} <= nulls
+    assert (public["cost"], public["charges"], public["attempts"]) == ("0", [], [])
+
+
+def test_charges_survive_their_json():
+    charges = (Charge("subscription:a", 1), Charge("wallet", 10**18))
+    assert charges_from_json(charges_json(charges)) == charges
+    assert charges_from_json(charges_json(())) == ()
+    wallet, other = charges_json(charges[1:]), charges_json((Charge("subscription:a", 10**18),))
+    assert wallet == other.replace("subscription:a", "wallet")
+    for broken in ("", "{}", '[{"to":"wallet"}]', '[{"to":"wallet","amount":"-1"}]'):
+        with pytest.raises(ValueError):
+            charges_from_json(broken)
+
+
+def test_clipped_texts_fit_their_columns():
+    source = (Path(__file__).parents[3] / "store/db/migrations/m0001_core.py").read_text()
+    words = {"NAME": 128, "NAME_OR_NULL": 128, "WORD": 32, "WORD_OR_NULL": 32}
+    table = source[source.index('"usage_records",') : source.index('"journals",')]
+    widths = {}
+    for name, kind in re.findall(r'\("(\w+)", ("?[\w() ]+"?)\)', table):
+        size = re.search(r"VARCHAR\((\d+)\)", kind)
+        widths[name] = int(size[1]) if size else words.get(kind, 16_000)
+    for name, limit in TEXT_LIMITS_CHARS.items():
+        assert limit <= widths[name], name
+    texts = {
+        name
+        for name in UsageRecord.__struct_fields__
+        if isinstance(getattr(full_record(), name), str)
+    }
+    own = {"id", "user_id", "key_id", "prices", "reported_usage"}
+    assert texts - own == set(TEXT_LIMITS_CHARS)
+
+
+def test_clipping_keeps_numbers_and_money_and_makes_texts_sound():
+    record = full_record()
+    assert clipped(record) == record
+    record.error_message = "x" * 5_000 + "\ud800"
+    record.model = "\udfff"
+    record.reported_usage = '"' + "y" * 5_000 + '"'
+    record.attempts = (Attempt("main", 500, "z" * 5_000, 1, "y" * 5_000),) * 100
+    short = clipped(record)
+    assert short.error_message == "x" * 1000
+    assert short.model == "?"
+    assert short.reported_usage is None
+    assert len(short.attempts) == 16 and len(short.attempts[0].error) == 1000
+    assert (short.cost_nanos, short.charges) == (record.cost_nanos, record.charges)
+
+
+def read_csv(record):
+    text = csv_header() + csv_line(to_public(as_row(record)))
+    header, line = csv.reader(io.StringIO(text, newline=""))
+    return dict(zip(header, line, strict=True))
+
+
+def test_csv_has_the_public_fields():
+    cells = read_csv(full_record())
+    assert tuple(cells) == FIELDS
+    assert cells["charges"] == '[{"to":"wallet","amount":"0.0000125"}]'
+    assert (cells["stream"], cells["cost"], cells["input_tokens"]) == ("true", "0.0000125", "1")
+    bare = full_record()
+    bare.stream, bare.ttft_ms, bare.channel = False, None, None
+    cells = read_csv(bare)
+    assert (cells["stream"], cells["ttft_ms"], cells["channel"]) == ("false", "", "")
+
+
+@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_cell_is_a_formula(first):
+    record = full_record()
+    record.user_agent = f'{first}cmd("a,b")\n'
+    record.model = first
+    cells = read_csv(record)
+    assert cells["user_agent"] == f"'{record.user_agent}"
+    assert cells["model"] == f"'{first}"
+
+
+def test_times_before_and_after_the_epoch():
+    assert rfc3339(0) == "1970-01-01T00:00:00.000Z"
+    assert rfc3339(1) == "1970-01-01T00:00:00.001Z"

@@ -1,0 +1,288 @@
+"""A gateway as an operator runs it, for tests: real processes, real ports, real files.
+
+`Gateway` makes a folder with `app.py init`, fills it with `apply`, starts `serve`, and reads what
+was recorded. Everything goes through the command line, as a stranger would do it.
+"""
+
+import copy
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from store.calls.usage_queries import Filters, follow
+from store.db.database import discard, open_database
+from store.values.usage_record import to_public
+from tests.support import leash
+from tests.support.ports import HOST, free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+TAIL_PAUSE_S = 0.03
+
+
+class Gateway:
+    """One node in a folder of its own."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any] | None = None) -> None:
+        self.folder = folder
+        self.port, self.ops_port = free_port(), free_port()
+        self.settings = {
+            "server.port": self.port,
+            "ops.port": self.ops_port,
+            "hub.enabled": "false",
+            "log.level": "debug",
+            **(settings or {}),
+        }
+        self.config = folder / "gateway.toml"
+        self.log_path = folder / "serve.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.tail: Tail | None = None
+        self.env: dict[str, str] = {}  # of `serve`, beside the test's own
+        self._node_flags: list[str] = []
+        self.run("init", str(folder), *self._flags(), config=False)
+
+    def _flags(self) -> list[str]:
+        return [
+            part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")
+        ]
+
+    def sibling(self, name: str, settings: dict[str, Any] | None = None) -> "Gateway":
+        """Another node of the same store: it differs in its ports, its journal and `settings`."""
+        other = copy.copy(self)
+        other.process = other.tail = None
+        other.port, other.ops_port = free_port(), free_port()
+        other.log_path = self.folder / f"{name}.log"
+        own = {
+            "server.port": other.port,
+            "ops.port": other.ops_port,
+            "journal.dir": self.folder / f"{name}-journal",
+            **(settings or {}),
+        }
+        other._node_flags = [part for k, v in own.items() for part in ("--set", f"{k}={v}")]
+        return other
+
+    def run(self, *args: str, stdin: str = "", config: bool = True, code: int = 0) -> str:
+        """A command that must end with `code`; its stdout."""
+        argv = [sys.executable, str(ROOT / "app.py"), *args]
+        if config:
+            argv += ["--config", str(self.config)]
+        done = subprocess.run(
+            argv, check=False, input=stdin, capture_output=True, text=True, timeout=60
+        )
+        with self.log_path.open("a") as log:
+            # Not what the command prints for the operator: that may be a new secret.
+            log.write(done.stderr)
+        assert done.returncode == code, f"{args}: exit {done.returncode}: {done.stderr[-2000:]}"
+        return done.stdout
+
+    def apply(self, document: dict[str, Any]) -> Any:
+        """Applies a document; the printed JSON."""
+        return json.loads(self.run("apply", "-", "--json", stdin=json.dumps(document)))
+
+    def launch(self, *extra: str) -> None:
+        """Starts `serve` and waits for nothing."""
+        flags = [*self._node_flags, *extra]
+        argv = [sys.executable, str(ROOT / "app.py"), "serve", *flags, "--config", str(self.config)]
+        with self.log_path.open("ab") as log:
+            self.process = leash.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.env},
+            )
+
+    def start(self, *extra: str, wait_s: float = 20) -> None:
+        """Starts `serve` and waits until it is ready."""
+        self.launch(*extra)
+        assert self.process is not None
+        deadline = time.monotonic() + wait_s
+        while not self.ready():
+            assert self.process.poll() is None, f"serve ended: {self.log()[-3000:]}"
+            assert time.monotonic() < deadline, f"not ready: {self.log()[-3000:]}"
+            time.sleep(0.05)
+
+    def ready(self) -> bool:
+        """What /readyz says."""
+        try:
+            return self.call("GET", "/readyz", port=self.ops_port)[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def stop(self, timeout_s: float = 20) -> int:
+        """SIGTERM; the exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout_s)
+
+    def pids(self) -> list[int]:
+        """The supervisor and what it started, by /proc."""
+        assert self.process is not None
+        found = [self.process.pid]
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and _parent(int(entry)) in found:
+                found.append(int(entry))
+        return found
+
+    def kill(self) -> None:
+        """SIGKILL for every process, the supervisor first."""
+        if self.process is None:
+            return
+        for pid in self.pids():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait(10)
+        deadline = time.monotonic() + 5
+        while _port_is_taken(self.port) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        """Ends what still runs."""
+        if self.tail is not None:
+            self.tail.close()
+        if self.process is not None and self.process.poll() is None:
+            self.kill()
+
+    def log(self) -> str:
+        """Everything the node and its commands printed."""
+        return self.log_path.read_text(errors="replace")
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        port: int | None = None,
+        timeout_s: float = 20,
+    ) -> tuple[int, dict[str, str], bytes]:
+        """One request -> (status, lower-case headers, body)."""
+        connection = http.client.HTTPConnection(HOST, port or self.port, timeout=timeout_s)
+        try:
+            data = json.dumps(body).encode() if isinstance(body, (dict, list)) else body
+            base = {"Content-Type": "application/json"} if data is not None else {}
+            connection.request(method, path, body=data, headers={**base, **(headers or {})})
+            answer = connection.getresponse()
+            return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+        finally:
+            connection.close()
+
+    def worker_pids(self) -> list[int]:
+        """The relay processes."""
+        return [pid for pid in self.pids()[1:] if b"worker" in _command_line(pid)]
+
+    def follow(self) -> "Tail":
+        """Watches records as they are written: quick where a test asks for many."""
+        url = self.settings.get("store.url", f"sqlite:///{self.folder}/sluice.db")
+        self.tail = Tail(str(url))
+        return self.tail
+
+    def usage(self, **filters: Any) -> list[dict[str, Any]]:
+        """Records as `usage export` prints them, oldest first."""
+        args = ["usage", "export", "--format", "ndjson"]
+        for name, value in filters.items():
+            args += ["--" + name.replace("_", "-"), str(value)]
+        return [json.loads(line) for line in self.run(*args).splitlines()]
+
+    def record(self, call_id: str, timeout_s: float = 5) -> dict[str, Any]:
+        """The one record of a call; waits until it is there."""
+        if self.tail is not None:
+            return self.tail.record(call_id, timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self.usage(request_id=call_id)
+            if found or time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+        assert len(found) == 1, f"{len(found)} records of {call_id}"
+        return found[0]
+
+
+class _Closed(Exception):
+    """The tail is not wanted any more."""
+
+
+class Tail:
+    """Records as they are written, followed by a thread of the test's own process."""
+
+    def __init__(self, url: str) -> None:
+        self._records: dict[str, dict[str, Any]] = {}
+        self._news = threading.Condition()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._read, args=(url,), daemon=True)
+        self._thread.start()
+
+    def _read(self, url: str) -> None:
+        db = open_database(url)
+        try:
+            for row in follow(db, Filters(), 0, self._pause):
+                record = to_public(row)
+                with self._news:
+                    assert record["id"] not in self._records, f"shown twice: {record}"
+                    self._records[record["id"]] = record
+                    self._news.notify_all()
+        except _Closed:
+            pass
+        finally:
+            discard(db)
+
+    def _pause(self, _: float) -> None:
+        if self._closed.wait(TAIL_PAUSE_S):
+            raise _Closed
+
+    def record(self, call_id: str, timeout_s: float = 5) -> dict[str, Any]:
+        """The record of a call; waits until it is there."""
+        with self._news:
+            self._news.wait_for(lambda: call_id in self._records, timeout_s)
+            assert call_id in self._records, f"no record of {call_id}"
+            return self._records[call_id]
+
+    def find(self, timeout_s: float = 5, **fields: Any) -> dict[str, Any]:
+        """The one record with these values; waits until it is there."""
+
+        def found() -> list[dict[str, Any]]:
+            wanted = fields.items()
+            return [r for r in self._records.values() if all(r[k] == v for k, v in wanted)]
+
+        with self._news:
+            self._news.wait_for(found, timeout_s)
+            assert len(found()) == 1, f"{len(found())} records with {fields}"
+            return found()[0]
+
+    def __contains__(self, call_id: str) -> bool:
+        return call_id in self._records
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join(10)
+
+
+def _parent(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return -1
+    fields = text.rpartition(")")[2].split()
+    return -1 if fields[0] == "Z" else int(fields[1])
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has ended meanwhile
+        return b""
+
+
+def _port_is_taken(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.2)
+        return probe.connect_ex((HOST, port)) == 0

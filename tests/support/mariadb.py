@@ -1,0 +1,168 @@
+"""A MariaDB for tests: a private server, started once a session, with fresh databases on demand.
+
+`MariaDb` is such a server: tests of outages make another one that they may kill and freeze.
+"""
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import pymysql
+import pytest
+
+from tests.support import leash
+from tests.support.ports import free_port
+
+START_TIMEOUT_S = 60
+
+
+class MariaDb:
+    """A private server: its port, and fresh databases on it. `options` go to mariadbd."""
+
+    def __init__(self, *options):
+        self._server = _program()
+        # Not below pytest's own folder: the user mysql may not look into that.
+        self._folder = tempfile.mkdtemp(prefix="sluice-mariadb-")
+        leash.drop(self._folder)
+        os.chmod(self._folder, 0o755)
+        self._made = 0
+        self.port = free_port()
+        self.process = None
+        try:
+            as_user = _install(self._folder)
+            self._command = self._command_line(as_user, options)
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _command_line(self, as_user, options):
+        return [
+            self._server,
+            "--no-defaults",
+            *as_user,
+            f"--datadir={self._folder}/data",
+            f"--socket={self._folder}/socket",
+            f"--pid-file={self._folder}/pid",
+            # A server that starts clears temporary files, those of others in the folder, too.
+            f"--tmpdir={self._folder}/tmp",
+            f"--port={self.port}",
+            "--bind-address=127.0.0.1",
+            "--skip-log-bin",
+            "--innodb-buffer-pool-size=64M",
+            *options,
+        ]
+
+    def run(self, statement):
+        """Runs a statement as root; its rows."""
+        with contextlib.closing(
+            pymysql.connect(host="127.0.0.1", port=self.port, user="root", autocommit=True)
+        ) as connection:
+            cursor = connection.cursor()
+            cursor.execute(statement)
+            return cursor.fetchall()
+
+    def fresh_url(self, user="root"):
+        """The URL of a new empty database; a user other than root is made and owns only that."""
+        self._made += 1
+        name = f"test_{self._made}"
+        self.run(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+        if user != "root":
+            self.run(f"CREATE USER IF NOT EXISTS '{user}'@'%'")
+            self.run(f"GRANT ALL ON {name}.* TO '{user}'@'%'")
+        return f"mysql://{user}@127.0.0.1:{self.port}/{name}"
+
+    def start(self):
+        """Starts the server on what it had; waits until it answers."""
+        self.process = leash.Popen(
+            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        _wait(self.port, self.process)
+
+    def kill(self):
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait(START_TIMEOUT_S)
+
+    def freeze(self):
+        """SIGSTOP: connections stay and nothing is answered."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def restore(self):
+        """Runs and writes again, whatever a test did to it."""
+        if self.process.poll() is not None:
+            self.start()
+        self.thaw()
+        self.run("SET GLOBAL read_only = 0")
+
+    def close(self):
+        if self.process is not None and self.process.poll() is None:
+            self.thaw()
+            self.process.terminate()
+            self.process.wait(START_TIMEOUT_S)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _missing(reason):
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def _program():
+    path = os.environ.get("PATH", "") + ":/usr/sbin"
+    server = shutil.which("mariadbd", path=path)
+    if not server or not shutil.which("mariadb-install-db", path=path):
+        _missing("mariadbd is not installed (Debian: mariadb-server)")
+    return server
+
+
+def _install(folder):
+    as_user = []
+    os.mkdir(f"{folder}/tmp")
+    if os.geteuid() == 0:
+        try:
+            user = pwd.getpwnam("mysql")
+        except KeyError:
+            _missing("there is no user mysql to run mariadbd as")
+        for owned in (folder, f"{folder}/tmp"):
+            os.chown(owned, user.pw_uid, user.pw_gid)
+        as_user = ["--user=mysql"]
+    options = ["--auth-root-authentication-method=normal", "--skip-test-db"]
+    # In a folder of its own: one that starts removes what it finds of another's temporary tables.
+    options += [f"--tmpdir={folder}/tmp"]
+    subprocess.run(
+        ["mariadb-install-db", "--no-defaults", *as_user, f"--datadir={folder}/data", *options],
+        check=True,
+        capture_output=True,
+        timeout=START_TIMEOUT_S,
+    )
+    return as_user
+
+
+def _wait(port, process):
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            pymysql.connect(host="127.0.0.1", port=port, user="root").close()
+            return
+        except pymysql.err.OperationalError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail("mariadbd did not start")
+            time.sleep(0.1)
+
+
+@pytest.fixture(scope="session")
+def mariadb():
+    """A MariaDB server of this test session alone; skipped where the package is missing."""
+    server = MariaDb("--innodb-flush-log-at-trx-commit=0")
+    yield server
+    server.close()

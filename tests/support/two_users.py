@@ -1,0 +1,89 @@
+"""Two users who share one channel and one upstream key, and what each is shown of the other's
+stored responses."""
+
+import contextlib
+
+from tests.support.client import Connection, data_of, exchange
+from tests.support.dialects import RESPONSES, ask, check_refusal, credentials
+from tests.support.documents import CREDIT, channel
+
+PATH = "/v1/responses"
+MODEL = "kept"
+SECRETS = {"owner": "sk-test-of-the-owner-0123456789", "other": "sk-test-of-another-0123456789ab"}
+NOBODYS = "resp_of_nobody_here_0000000000000"
+TRIES = 6  # connections of their own: both workers are asked
+SLOW = "[[demo ms=30 chunks=2000]]"
+
+
+def content(vendor):
+    free = {"input": "0", "output": "0"}  # no call waits for the store because of its money
+    return {
+        "model": [{"name": MODEL, "price": free}],
+        "group": [{"name": "all"}],
+        "channel": [channel("only", RESPONSES, vendor.url, {MODEL: "demo-small"}, keys=["sk-up"])],
+        "user": [{"name": name, "balance": CREDIT} for name in SECRETS],
+        "key": [
+            {"user": name, "name": "main", "group": "all", "secret": secret}
+            for name, secret in SECRETS.items()
+        ],
+    }
+
+
+def call(gateway, method, path, body=None, user="owner"):
+    return exchange(gateway.port, method, path, credentials(RESPONSES, SECRETS[user]), body)
+
+
+def create(gateway, text="Keep this.", user="owner"):
+    answer = call(gateway, "POST", PATH, ask(RESPONSES, MODEL, text), user)
+    assert answer.status == 200, answer.body
+    return answer.json["id"]
+
+
+@contextlib.contextmanager
+def begun(gateway, user="owner"):
+    """The id of a streamed answer that has just begun and goes on."""
+    with Connection(gateway.port) as connection:
+        body = ask(RESPONSES, MODEL, SLOW, stream=True)
+        connection.request("POST", PATH, credentials(RESPONSES, SECRETS[user]), body)
+        connection.read_head()
+        yield data_of(connection.read_chunk())["response"]["id"]
+
+
+def requests_for(name):
+    """Everything that names a stored response."""
+    continued = {"model": MODEL, "input": "And?", "previous_response_id": name}
+    return [
+        ("GET", f"{PATH}/{name}", None),
+        ("GET", f"{PATH}/{name}/input_items", None),
+        ("POST", PATH, continued),
+        ("POST", PATH, {**continued, "stream": True}),
+        ("POST", f"{PATH}/input_tokens", continued),
+        ("POST", f"{PATH}/compact", continued),
+        ("POST", f"{PATH}/{name}/cancel", None),
+        ("DELETE", f"{PATH}/{name}", None),
+    ]
+
+
+def check_hidden(gateway, vendor, name, user="other", times=2):
+    """Whatever the other user asks about it is refused here, as of an id that nobody has."""
+    vendor.reset()
+    for method, path, body in requests_for(name):
+        for _ in range(times):
+            check_refusal(call(gateway, method, path, body, user), RESPONSES, "E35")
+    assert [one for one in vendor.log() if SLOW not in one["body"]] == []
+
+
+def check_shown(gateway, name, user="owner"):
+    """Its user reads and continues it, whichever worker is asked."""
+    for _ in range(TRIES):
+        assert call(gateway, "GET", f"{PATH}/{name}", user=user).status == 200
+        body = {"model": MODEL, "input": "And?", "previous_response_id": name}
+        assert call(gateway, "POST", PATH, body, user).status == 200
+
+
+def check_reaches(gateway, vendor, name, user="owner"):
+    """Its user's question gets to the vendor, whatever that says of one that it has not ended."""
+    for _ in range(TRIES):
+        vendor.reset()
+        call(gateway, "GET", f"{PATH}/{name}", user=user)
+        assert f"{PATH}/{name}" in [one["path"] for one in vendor.log()]

@@ -1,0 +1,168 @@
+"""The scripted vendor as a process of the tests: the upstream of a gateway under test."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = ROOT / "tests" / "wire"
+START_TIMEOUT_S = 30
+END_TIMEOUT_S = 10
+
+
+class ScriptedUpstream:
+    """Starts the vendor on a free port (or the given one); ends it with `close` or `with`."""
+
+    def __init__(
+        self, samples: Path | None = None, log_file: Path | None = None, port: int = 0
+    ) -> None:
+        command = [sys.executable, "-m", "commands.process.demo", f"--port={port}", "--watch-stdin"]
+        if samples is None and SAMPLES.is_dir():
+            samples = SAMPLES
+        if samples is not None:
+            command.append(f"--samples={samples}")
+        if log_file is not None:
+            command.append(f"--log={log_file}")
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        said, _, _ = select.select([self.process.stdout], [], [], START_TIMEOUT_S)
+        self.url = self.process.stdout.readline().strip() if said else ""
+        if not self.url:
+            self.close()
+            raise RuntimeError("the scripted upstream did not start; its reason is on stderr")
+        self.port = int(self.url.rpartition(":")[2])
+
+    def log(self) -> list[dict[str, Any]]:
+        """What reached the vendor since the start or the last reset, oldest first."""
+        return [json.loads(line) for line in self._ask("GET", "/__log").splitlines()]
+
+    def stats(self) -> dict[str, int]:
+        """connections, streams (open now), accepted, requests (since the start)."""
+        answer: dict[str, int] = json.loads(self._ask("GET", "/__stats"))
+        return answer
+
+    def reset(self) -> None:
+        self._ask("POST", "/__reset")
+
+    def close(self) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+    def __enter__(self) -> ScriptedUpstream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, method: str, path: str) -> bytes:
+        request = urllib.request.Request(self.url + path, method=method)
+        request.add_header("connection", "close")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            body: bytes = answer.read()
+        return body
+
+
+HOST = "127.0.0.1"
+PATIENCE_S = 20
+STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+
+
+class Peer:
+    """The upstream's end of one connection whose request has been read."""
+
+    def __init__(self, connection: socket.socket, request: bytes) -> None:
+        self.socket = connection
+        self.request = request
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def chunk(self, data: bytes) -> None:
+        self.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def reset(self) -> None:
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+
+class RawUpstream:
+    """An upstream whose every byte the test sends itself: `accept` gives it the next request.
+
+    With `answer` each request gets these bytes and the end of the connection instead; or what a
+    function says of the request.
+    """
+
+    def __init__(self, answer: bytes | Callable[[bytes], bytes] | None = None) -> None:
+        self._listener = socket.create_server((HOST, 0))
+        self._listener.settimeout(PATIENCE_S)
+        self.port = int(self._listener.getsockname()[1])
+        self.url = f"http://{HOST}:{self.port}"
+        self._closed = False
+        if answer is not None:
+            threading.Thread(target=self._answer_all, args=(answer,), daemon=True).start()
+
+    def accept(self) -> Peer:
+        """The next connection, its request read."""
+        connection, _ = self._listener.accept()
+        connection.settimeout(PATIENCE_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += _received(connection)
+        head, _, body = data.partition(b"\r\n\r\n")
+        size = 0
+        for line in head.split(b"\r\n"):
+            if line.lower().startswith(b"content-length:"):
+                size = int(line.partition(b":")[2])
+        while len(body) < size:
+            body += _received(connection)
+        return Peer(connection, head + b"\r\n\r\n" + body)
+
+    def close(self) -> None:
+        self._closed = True
+        self._listener.close()
+
+    def _answer_all(self, answer: bytes | Callable[[bytes], bytes]) -> None:
+        while not self._closed:
+            try:
+                peer = self.accept()
+                peer.send(answer(peer.request) if callable(answer) else answer)
+                peer.close()
+            except OSError:
+                continue
+
+    def __enter__(self) -> RawUpstream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _received(connection: socket.socket) -> bytes:
+    data = connection.recv(65536)
+    if not data:
+        raise ConnectionError("the gateway closed the connection")
+    return data
