@@ -28,7 +28,7 @@ from store.money.funds import Funds, Hold
 from store.money.leases import Order
 from store.values.ids import new_ulid, now_ms
 from store.values.pricing import NANOS_PER_UNIT, Prices
-from store.values.usage_record import Attempt, UsageRecord
+from store.values.usage_record import AttemptRecord, UsageRecord
 
 CALLS = 2_000
 BATCH = 250  # records in a batch: what 2500 calls a second bring in 100 ms
@@ -66,7 +66,7 @@ def _record(call_id: str, key: KeyEntry, cost: int) -> UsageRecord:
         billed_to="wallet",
         ttft_ms=12,
         duration_ms=13,
-        attempts=(Attempt("openai-main", 200, None, 12),),
+        attempts=(AttemptRecord("openai-main", 200, None, 12),),
         upstream_request_id="req_0123456789",
         client_ip="127.0.0.1",
         user_agent="python-requests/2.32.3",

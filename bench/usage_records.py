@@ -28,7 +28,7 @@ from store.db.partitions import AHEAD_DAYS, make_days
 from store.money.books import CHARGES, charges_id
 from store.values.ids import day_at, day_begin_ms, ulid
 from store.values.pricing import Prices, cost_nanos
-from store.values.usage_record import Attempt, Charge, UsageRecord, columns_of, record_day
+from store.values.usage_record import AttemptRecord, Charge, UsageRecord, columns_of, record_day
 
 USERS = 1_000
 MODELS = 20
@@ -94,7 +94,7 @@ def _record(call_id: str, at_ms: int, who: tuple[int, int], outcome: str) -> Usa
         error_code=None if outcome == "ok" else "some_code",
         prices=PRICES.json,
         multiplier_ppm=1_000_000,
-        attempts=(Attempt(channel, 200, None, 700),) if channel else (),
+        attempts=(AttemptRecord(channel, 200, None, 700),) if channel else (),
         client_ip="203.0.113.7",
         user_agent="OpenAI/Python 2.8.1",
         node="node-1",

@@ -22,7 +22,7 @@ from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.keys import KeyEntry
 from store.money.funds import Hold
 from store.values.pricing import Prices
-from store.values.usage_record import Attempt, StoredAt
+from store.values.usage_record import AttemptRecord, StoredAt
 
 
 class Interrupt(Exception):
@@ -119,7 +119,7 @@ class Call(Struct, eq=False):
     opened: bool = False
     channel: Channel | None = None
     upstream_model: str | None = None
-    attempts: list[Attempt] = []  # each call gets a list of its own
+    attempts: list[AttemptRecord] = []  # each call gets a list of its own
     trial: Trial | None = None  # the attempt that is running
     tap: StreamTap | None = None  # of the accepted stream
     delivery: Delivery = field(default_factory=Delivery)

@@ -12,7 +12,7 @@ from adapters.faults import Condition, Fault
 from adapters.jsonio import dumps
 from handlers.relay.call import Call
 from store.catalog.catalog import Channel
-from store.values.usage_record import Attempt
+from store.values.usage_record import AttemptRecord
 
 log = logging.getLogger("sluice.channel")
 
@@ -31,7 +31,7 @@ class FailureLog:
         """A call went well: the next failure is a first one again."""
         self.failing.discard((channel.id, model))
 
-    def failed(self, call: Call, attempt: Attempt, fault: Fault, now_s: float) -> None:
+    def failed(self, call: Call, attempt: AttemptRecord, fault: Fault, now_s: float) -> None:
         """An attempt met a fault, which is masked; what the client caused is no news."""
         channel, model = call.channel, call.model_name or ""
         if channel is None or fault.blame == "client" or (channel.id, model) in self.failing:
@@ -48,7 +48,7 @@ class FailureLog:
         log.log(level, _line(call, attempt, fault))
 
 
-def _line(call: Call, attempt: Attempt, fault: Fault) -> str:
+def _line(call: Call, attempt: AttemptRecord, fault: Fault) -> str:
     assert call.channel is not None
     route = call.channel.route
     told: dict[str, object] = {

@@ -16,7 +16,7 @@ from store.catalog.catalog import Channel
 from store.money.accounts import LIMIT, Account
 from store.money.funds import QuotaUsed, WalletEmpty
 from store.values.errors import StoreError
-from store.values.usage_record import Attempt
+from store.values.usage_record import AttemptRecord
 
 # kind of UpstreamError -> condition, another channel may be tried (protocols: reading errors)
 _UPSTREAM: dict[str, tuple[Condition, bool]] = {
@@ -67,7 +67,7 @@ def secrets_of(channel: Channel) -> tuple[str, ...]:
     return tuple(filter(None, found))
 
 
-def note(call: Call, attempt: Attempt, fault: Fault) -> None:
+def note(call: Call, attempt: AttemptRecord, fault: Fault) -> None:
     """What an attempt met, without secrets: for its record, and for what the client is told."""
     assert call.channel is not None
     fault.mask(secrets_of(call.channel))

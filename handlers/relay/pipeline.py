@@ -40,7 +40,7 @@ from store.calls.journal_lines import OpenLine, Sent
 from store.catalog.catalog import EMPTY, Snapshot
 from store.catalog.key_cache import KeyCache
 from store.money.funds import Funds
-from store.values.usage_record import Attempt, Charge
+from store.values.usage_record import AttemptRecord, Charge
 
 log = logging.getLogger("sluice.relay")
 
@@ -306,7 +306,7 @@ class Relay:
         channel, call.step, limits = step.channel, step, self.settings.upstream
         call.channel, call.upstream_model = channel, channel.models.get(call.peek.model)
         started_ms = wall_ms()
-        attempt = Attempt(channel.name)
+        attempt = AttemptRecord(channel.name)
         call.attempts.append(attempt)
         try:
             end = await self._exchange(call, request_of(call, step, limits), attempt, pump)
@@ -332,7 +332,7 @@ class Relay:
         return end
 
     async def _exchange(
-        self, call: Call, request: UpstreamRequest, attempt: Attempt, pump: StreamPump | None
+        self, call: Call, request: UpstreamRequest, attempt: AttemptRecord, pump: StreamPump | None
     ) -> AttemptEnd:
         """Sends the request and reads the answer. Raises UpstreamError, Interrupt."""
         exchange = self.client.start(request)

@@ -25,7 +25,7 @@ from typing import Any
 import peewee
 
 from store.db.database import execute, executemany, is_mysql, transaction
-from store.values.usage_record import Attempt, UsageRecord
+from store.values.usage_record import AttemptRecord, UsageRecord
 
 BOUNDS_MS = (
     *(50, 100, 200, 400, 600, 800, 1200, 1600, 2400, 3200, 4800, 6400, 9600, 12800),
@@ -183,7 +183,7 @@ def _add_odd(rows: Rows, record: UsageRecord, lead_ms: int) -> None:
             _add_times(row, record, max(0, duration_ms - attempt.ms))
 
 
-def _failure_of(attempt: Attempt, record: UsageRecord, last: bool) -> str | None:
+def _failure_of(attempt: AttemptRecord, record: UsageRecord, last: bool) -> str | None:
     """The error of an attempt that counts against its channel."""
     if attempt.error is not None:
         return attempt.error if attempt.error in FAILURES else None

@@ -40,7 +40,7 @@ class Charge(msgspec.Struct, frozen=True, array_like=True, gc=False):
     account: str = ""
 
 
-class Attempt(msgspec.Struct, gc=False, omit_defaults=True):
+class AttemptRecord(msgspec.Struct, gc=False, omit_defaults=True):
     """One try of a call at one channel; error is None when it was accepted.
 
     `detail`: of a failed one, what the upstream said or how it could not be reached, cleaned. What
@@ -104,7 +104,7 @@ class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
     reported_usage: str | None = None
     ttft_ms: int | None = None
     duration_ms: int | None = None
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[AttemptRecord, ...] = ()
     client_request_id: str | None = None
     upstream_request_id: str | None = None
     client_ip: str | None = None
@@ -179,7 +179,7 @@ def clipped(record: UsageRecord) -> UsageRecord:
             sound_text(record.reported_usage, REPORTED_USAGE_LIMIT_CHARS) if short else None
         )
     changed["attempts"] = tuple(
-        Attempt(
+        AttemptRecord(
             sound_text(attempt.channel, TEXT_LIMITS_CHARS["channel"]),
             attempt.status,
             attempt.error and sound_text(attempt.error, TEXT_LIMITS_CHARS["error_message"]),
@@ -263,10 +263,10 @@ def to_public(row: Mapping[str, Any]) -> dict[str, Any]:
     return public
 
 
-_decode_attempts = msgspec.json.Decoder(list[Attempt]).decode
+_decode_attempts = msgspec.json.Decoder(list[AttemptRecord]).decode
 
 
-def _public_attempt(attempt: Attempt) -> dict[str, Any]:
+def _public_attempt(attempt: AttemptRecord) -> dict[str, Any]:
     return {
         "channel": attempt.channel,
         "status": attempt.status,

@@ -8,7 +8,7 @@ import pytest
 from commands.process.log_lines import text_line
 from handlers import telemetry
 from handlers.telemetry import REPORT_MAX_BYTES, UNRECORDED_MAX, Telemetry, Unrecorded
-from store.values.usage_record import Attempt, UsageRecord
+from store.values.usage_record import AttemptRecord, UsageRecord
 
 # The fields of a call's line that dashboards rely on.
 FIELDS = (
@@ -25,7 +25,7 @@ def record(**changes):
         "key_name": "laptop", "group": "gold", "endpoint": "/v1/messages", "family": "messages",
         "model": "m", "channel": "main", "stream": True, "status": 200, "input_tokens": 10,
         "output_tokens": 20, "cache_read_tokens": 5, "cost_nanos": 1_500_000_000, "ttft_ms": 30,
-        "duration_ms": 1234, "attempts": (Attempt("first"), Attempt("main")),
+        "duration_ms": 1234, "attempts": (AttemptRecord("first"), AttemptRecord("main")),
         "client_ip": "198.51.100.7", "user_agent": "agent/1", "reported_usage": "{}",
         "client_request_id": "theirs",
     }  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 
 from adapters.faults import QUOTA_USED
 from store.values.ids import now_ms, ulid
-from store.values.usage_record import FIELDS, Attempt
+from store.values.usage_record import FIELDS, AttemptRecord
 from tests.commands.conftest import record
 
 MINUTE_MS = 60_000
@@ -22,9 +22,9 @@ def recent(number, minutes_ago=5, **fields):
 def failed(installation):
     """A call that met two channels before a third answered, and one that was refused."""
     attempts = (
-        Attempt("first", None, "connect", 12, "Connection refused: Failed to connect to ***"),
-        Attempt("second", 429, "channel_misconfigured", 34, f"{QUOTA_USED}: \x1b[2J"),
-        Attempt("main", 200, None, 900),
+        AttemptRecord("first", None, "connect", 12, "Connection refused: Failed to connect to ***"),
+        AttemptRecord("second", 429, "channel_misconfigured", 34, f"{QUOTA_USED}: \x1b[2J"),
+        AttemptRecord("main", 200, None, 900),
     )  # fmt: skip
     made = recent(1, attempts=attempts, client_request_id="mine-1",
                   upstream_request_id="chatcmpl-9", cache_read_tokens=3,

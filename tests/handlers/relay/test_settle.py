@@ -16,7 +16,7 @@ from handlers.relay.settle import (
     charged_counts,
 )
 from store.catalog.catalog import Group
-from store.values.usage_record import Attempt, Charge, UsageRecord
+from store.values.usage_record import AttemptRecord, Charge, UsageRecord
 from tests.handlers.relay.test_call import CALL_ID, CHANNEL, PRICES, STARTED_MS, a_call, model
 
 MILLION = 10**6
@@ -234,7 +234,7 @@ def recorded(call, ending, a_bill=None, now_ms=STARTED_MS):
     return settle.record_of(call, ending, a_bill or bill(), "node-1", now_ms)
 
 
-ATTEMPTS = [Attempt("first", 500, "upstream_error", 12), Attempt("main", 200, None, 88)]
+ATTEMPTS = [AttemptRecord("first", 500, "upstream_error", 12), AttemptRecord("main", 200, None, 88)]
 
 
 def test_every_field_of_a_record():

@@ -25,7 +25,7 @@ from store.calls.journal_lines import (
     with_check,
 )
 from store.values.ids import new_ulid
-from store.values.usage_record import Attempt, UsageRecord
+from store.values.usage_record import AttemptRecord, UsageRecord
 
 USER = "01J00000000000000000000USR"
 KEY = "01J00000000000000000000KEY"
@@ -98,11 +98,11 @@ def test_lines_are_read_back_in_order(journal):
     call_id = new_ulid()
     journal.open_call(opened(call_id, model="m", input_tokens=7))
     journal.mark(call_id, 12, True, Sent(200, "messages", "up", "main", "req_1"))
-    journal.close_call(closed(call_id, attempts=(Attempt("main", 200, None, 12),)))
+    journal.close_call(closed(call_id, attempts=(AttemptRecord("main", 200, None, 12),)))
     lines = all_lines(journal)
     assert [line_kind(line) for line in lines] == [OPEN, MARK, CLOSE]
     assert {line_call_id(line) for line in lines} == {call_id.encode()}
-    assert records(journal) == [closed(call_id, attempts=(Attempt("main", 200, None, 12),))]
+    assert records(journal) == [closed(call_id, attempts=(AttemptRecord("main", 200, None, 12),))]
     assert journal.open_calls == 0
 
 
@@ -183,7 +183,7 @@ def test_no_text_makes_a_line_impossible_or_too_long(journal, text):
         **dict.fromkeys(("client_request_id", "upstream_request_id", "endpoint"), text),
         reported_usage=text,
         cost_nanos=77,
-        attempts=(Attempt("main", 500, text, 1),) * 50,
+        attempts=(AttemptRecord("main", 500, text, 1),) * 50,
     )
     journal.close_call(wild)
     assert max(map(len, all_lines(journal))) < LINE_MAX_BYTES

@@ -41,7 +41,7 @@ from store.money.wallet import show
 from store.values.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from store.values.ids import new_ulid, now_ms
 from store.values.pricing import Prices, cost_nanos
-from store.values.usage_record import Attempt, Charge, StoredAt, UsageRecord
+from store.values.usage_record import AttemptRecord, Charge, StoredAt, UsageRecord
 from tests.store.processes import key_of
 
 PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 0)
@@ -458,7 +458,9 @@ def test_sums_that_have_become_old_are_moved_on(database, desks, alice, monkeypa
     journal = desk.journal
     call_id = desk.call(alice)
     journal.open_call(opened(new_ulid(), alice))
-    journal.close_call(closed(new_ulid(), alice, model="m1", attempts=(Attempt("main", 200),)))
+    journal.close_call(
+        closed(new_ulid(), alice, model="m1", attempts=(AttemptRecord("main", 200),))
+    )
 
     def spans():
         query = 'SELECT "span", "ok" FROM "channel_sums" WHERE "scope" = \'channel\''
@@ -932,7 +934,7 @@ CHILD = textwrap.dedent("""
     from store.journal import Journal
     from store.journal_lines import OpenLine, Sent
     from store.pricing import Prices, cost_nanos, prices_from_json
-    from store.usage import Attempt, Charge, UsageRecord
+    from store.usage import AttemptRecord, Charge, UsageRecord
     from store.writer import Hooks, Writer
     _, _, url, folder, said, prices_json, *users = sys.argv
     prices = prices_from_json(prices_json)

@@ -21,7 +21,7 @@ from store.channels.status_sums import BOUNDS_MS, Probed, add_probes, fold
 from store.db.database import execute, snapshot_read, transaction
 from store.money.books import apply_records
 from store.values.ids import new_ulid, ulid
-from store.values.usage_record import Attempt, UsageRecord
+from store.values.usage_record import AttemptRecord, UsageRecord
 
 NOW_MS = 1_767_571_290_000  # 2026-01-05T00:01:30Z
 MINUTE_MS = 60_000
@@ -59,7 +59,7 @@ def call(outcome="ok", ago_s=0, channel="openai-main", code=None, **fields):
     facts = dict.fromkeys(NAMES, "x") | {"group": "default", "model": "gpt-4.1"}
     facts |= {"started_ms": NOW_MS - ago_s * 1000, "duration_ms": 900, "ttft_ms": 150}
     facts |= {"stream": True, "output_tokens": 30, "channel": channel}
-    facts |= {"attempts": (Attempt(channel, 200, error, 900),)}
+    facts |= {"attempts": (AttemptRecord(channel, 200, error, 900),)}
     facts |= {"id": ulid(NOW_MS, next(serial).to_bytes(10))}
     return UsageRecord(**(facts | {"outcome": outcome, "error_code": code} | fields))
 
@@ -298,7 +298,10 @@ def test_a_model_is_down_when_all_its_channels_are(db):
 
 
 def test_a_call_that_another_channel_served_is_a_success_for_its_users(db):
-    tries = (Attempt("openai-main", 500, "upstream_error", 10), Attempt("spare", 200, None, 800))
+    tries = (
+        AttemptRecord("openai-main", 500, "upstream_error", 10),
+        AttemptRecord("spare", 200, None, 800),
+    )
     store(db, *[call(attempts=tries, channel="spare") for _ in range(5)])
     assert channel_of(db).state == "down"
     status = model_of(db)

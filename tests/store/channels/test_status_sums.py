@@ -12,12 +12,12 @@ from adapters.conditions import CODES, Condition, Fault
 from store.db.database import discard, execute, open_database, snapshot_read, transaction
 from store.money.books import Batch, OffsetMoved, apply_batch, apply_records
 from store.values.ids import new_ulid, ulid
-from store.values.usage_record import Attempt, UsageRecord
+from store.values.usage_record import AttemptRecord, UsageRecord
 
 NOW_S = 1_767_571_200  # 2026-01-05T00:00:00Z
 NOW_MS = NOW_S * 1000
 NAMES = ("key_id", "key_name", "user", "user_id", "endpoint", "family")
-ONE_GOOD = (Attempt("main", 200, None, 900),)
+ONE_GOOD = (AttemptRecord("main", 200, None, 900),)
 serial = iter(range(10**6))
 
 
@@ -114,7 +114,10 @@ def test_only_streams_tell_a_first_byte_and_only_output_has_a_pace(database):
 
 
 def test_an_attempt_that_another_channel_made_good(database):
-    tries = (Attempt("broken", 500, "upstream_error", 400), Attempt("main", 200, None, 500))
+    tries = (
+        AttemptRecord("broken", 500, "upstream_error", 400),
+        AttemptRecord("main", 200, None, 500),
+    )
     store(database, record(attempts=tries, duration_ms=902, ttft_ms=602))
     assert counts(database) == {
         ("channel", "broken", "m1"): (0, 1),
@@ -153,7 +156,7 @@ def test_an_attempt_that_another_channel_made_good(database):
     ],
 )
 def test_what_counts_as_a_failure(database, outcome, code, attempt_error, channel, group):
-    tries = (Attempt("main", None, attempt_error, 5),)
+    tries = (AttemptRecord("main", None, attempt_error, 5),)
     store(database, record(attempts=tries, outcome=outcome, error_code=code))
     wanted = {("channel", "main", "m1"): channel, ("group", "default", "m1"): group}
     assert counts(database) == {key: value for key, value in wanted.items() if value}
@@ -199,7 +202,7 @@ def test_calls_without_a_model_are_left_out(database):
 
 def test_the_latest_error_stays_in_whatever_order_it_comes(database):
     def failed(at_s, code):
-        tries = (Attempt("main", 500, code, 1),)
+        tries = (AttemptRecord("main", 500, code, 1),)
         return record(at_s, tries, outcome="upstream_error", error_code=code, duration_ms=1)
 
     for at_s, code in (

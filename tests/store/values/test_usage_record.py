@@ -17,7 +17,7 @@ from store.values.usage_record import (
     FIELDS,
     SELDOM,
     TEXT_LIMITS_CHARS,
-    Attempt,
+    AttemptRecord,
     Charge,
     UsageRecord,
     charges_from_json,
@@ -71,8 +71,8 @@ def full_record():
         ttft_ms=7,
         duration_ms=8,
         attempts=(
-            Attempt("a", None, "refused", 3, "nobody listens"),
-            Attempt("main", 200, None, 5),
+            AttemptRecord("a", None, "refused", 3, "nobody listens"),
+            AttemptRecord("main", 200, None, 5),
         ),
         client_request_id="c-1",
         upstream_request_id="u-1",
@@ -213,7 +213,7 @@ def test_clipping_keeps_numbers_and_money_and_makes_texts_sound():
     record.error_message = "x" * 5_000 + "\ud800"
     record.model = "\udfff"
     record.reported_usage = '"' + "y" * 5_000 + '"'
-    record.attempts = (Attempt("main", 500, "z" * 5_000, 1, "y" * 5_000),) * 100
+    record.attempts = (AttemptRecord("main", 500, "z" * 5_000, 1, "y" * 5_000),) * 100
     short = clipped(record)
     assert short.error_message == "x" * 1000
     assert short.model == "?"
