@@ -12,7 +12,7 @@ from collections import Counter
 
 import pytest
 
-from tests.handlers.test_limits import gateway_calls, who_serves
+from tests.gateway.test_limits import gateway_calls, who_serves
 from tests.support.client import Connection, exchange, wait_until
 from tests.support.dialects import (
     ALL,

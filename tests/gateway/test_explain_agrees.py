@@ -6,7 +6,7 @@ import json
 import pytest
 
 from handlers.relay.routing.health import ROW
-from tests.handlers.test_last_channel import WRONG, Vendor
+from tests.gateway.test_last_channel import WRONG, Vendor
 from tests.support.client import exchange, wait_until
 from tests.support.dialects import CHAT, PATHS, SECRET, ask, credentials
 from tests.support.documents import channel, document

@@ -16,7 +16,7 @@ START_S, END_S = 90, 20
 # A session of tests with all that tests start, which then waits to be interrupted.
 INNER = """
 import time
-from tests.e2e.test_nginx import Nginx, program
+from tests.gateway.test_nginx import Nginx, program
 from tests.gateway import Gateway
 from tests.ports import free_port
 from tests.upstream import ScriptedUpstream

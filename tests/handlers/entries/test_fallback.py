@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.handlers.test_connection import VERSION
-from tests.handlers.test_server import BASE_URL, serving
+from tests.handlers.http.test_connection import VERSION
+from tests.handlers.http.test_server import BASE_URL, serving
 from tests.support.dialects import check_ids
 
 CHAT, MESSAGES = f"{BASE_URL}/v1", BASE_URL

@@ -20,7 +20,7 @@ from handlers.entries.responses import (
 )
 from handlers.entries.routes import ROUTES, Router
 from handlers.http.request import Request
-from tests.handlers.test_server import serving
+from tests.handlers.http.test_server import serving
 from tests.support.client import encode_head
 
 FOUND = {

@@ -23,7 +23,7 @@ from handlers.http.request import (
     Request,
     RequestReader,
 )
-from tests.handlers.test_server import Echo, acting, bound, held, serving, turns, until
+from tests.handlers.http.test_server import Echo, acting, bound, held, serving, turns, until
 from tests.support.client import encode_head
 from tests.support.dialects import error_of
 

@@ -12,8 +12,8 @@ import pytest
 from adapters.faults import Condition, Fault
 from handlers.http.intake import BodyHandler
 from handlers.http.unpack import PackedBody
-from tests.handlers.test_connection import CHUNKED, VERSION, chunks, post
-from tests.handlers.test_server import acting, serving, turns, until
+from tests.handlers.http.test_connection import CHUNKED, VERSION, chunks, post
+from tests.handlers.http.test_server import acting, serving, turns, until
 from tests.support.client import encode_head
 
 LIMIT = 2000

@@ -8,8 +8,8 @@ from conf.settings import UpstreamSettings
 from handlers.relay.call import ClientGone, DrainForced
 from handlers.relay.live import LiveCalls, LiveStream
 from handlers.relay.pump import StreamPump
+from tests.handlers.relay.routing.test_plan import channel
 from tests.handlers.relay.test_call import a_call
-from tests.handlers.relay.test_plan import channel
 from tests.handlers.relay.test_pump import HELLO, SILENT_S, Client, Rig, beat, text
 
 COMMIT_S = 30

@@ -9,7 +9,7 @@ from store.calls.usage_lookup import MATCHES_MAX, cost_lines, find
 from store.values.ids import ulid
 from store.values.pricing import Prices, cost_nanos
 from store.values.usage_record import UsageRecord
-from tests.store.test_usage_queries import store
+from tests.store.calls.test_usage_queries import store
 
 NOW_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
 HOUR_MS = 3_600_000

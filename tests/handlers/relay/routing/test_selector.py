@@ -10,8 +10,8 @@ from handlers.relay.limits.limits import Limits
 from handlers.relay.routing.health import ROW, Health
 from handlers.relay.routing.plan import Planner, Step
 from handlers.relay.routing.selector import Chooser
-from tests.handlers.relay.test_limits import FREE, call
-from tests.handlers.relay.test_plan import MODEL, channel, fail
+from tests.handlers.relay.limits.test_limits import FREE, call
+from tests.handlers.relay.routing.test_plan import MODEL, channel, fail
 
 
 class World:
