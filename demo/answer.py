@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from demo.family import Ask, Family, Refusal, Route
-from demo.script import PLAIN_SCRIPT, Script
-from demo.speech import MEBIBYTE, say
+from demo.script.directives import PLAIN_SCRIPT, Script
+from demo.script.family import Ask, Family, Refusal, Route
+from demo.script.speech import MEBIBYTE, say
 
 JSON_TYPE = "application/json"
 HTML_TYPE = "text/html; charset=utf-8"

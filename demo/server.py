@@ -14,15 +14,15 @@ from pathlib import Path
 
 from demo.answer import Answer, Composer, json_answer, plain_answer
 from demo.chat_completions.family import CHAT_COMPLETIONS
-from demo.family import LOOKUPS, Family, Refusal, Route
-from demo.fields import decode_object
 from demo.generate_content.family import GENERATE_CONTENT
 from demo.http1 import BadRequest, ClientGone, Hangup, Request, Wire, read_request
 from demo.log import Entry, RequestLog
 from demo.messages.family import MESSAGES
 from demo.perform import Performance
 from demo.responses.family import RESPONSES
-from demo.script import ScriptError, read_script
+from demo.script.directives import ScriptError, read_script
+from demo.script.family import LOOKUPS, Family, Refusal, Route
+from demo.script.fields import decode_object
 
 # The order decides whose a path is that two families have.
 FAMILIES: tuple[Family, ...] = (

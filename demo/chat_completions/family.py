@@ -1,6 +1,6 @@
 """The scripted vendor as a speaker of chat completions: routes, answers, streams and errors.
 
-The checks of a request are in chat_completions_request. Shapes: public API as of November 2026.
+The checks of a request are in request.py. Shapes: public API as of November 2026.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from demo.chat_completions.request import read_request
-from demo.family import (
+from demo.script.directives import Script
+from demo.script.family import (
     BAD_KEY_PREFIX,
     MODEL_NAMES,
     MODELS_CREATED_S,
@@ -26,8 +27,7 @@ from demo.family import (
     Route,
     Said,
 )
-from demo.script import Script
-from demo.speech import count_tokens
+from demo.script.speech import count_tokens
 
 BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +(\S+)")
 FINGERPRINT = "fp_demo"

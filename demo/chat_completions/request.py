@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from demo.family import Ask, Refusal, Tool
-from demo.fields import Fields, read_schema, read_strings, read_tool_name
-from demo.speech import prompt_tokens
+from demo.script.family import Ask, Refusal, Tool
+from demo.script.fields import Fields, read_schema, read_strings, read_tool_name
+from demo.script.speech import prompt_tokens
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 TEXT_ROLES = ("system", "developer", "tool")

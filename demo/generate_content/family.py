@@ -1,8 +1,7 @@
 """The scripted vendor as a speaker of generate-content: routes, answers, streams and errors.
 
-The checks of a request are in generate_content_fields and generate_content_request. Shapes: public
-API as of November 2026. A stream is written as SSE; without alt=sse the vendor's server makes the
-JSON array of it.
+The checks of a request are in fields.py and request.py. Shapes: public API as of November 2026.
+A stream is written as SSE; without alt=sse the vendor's server makes the JSON array of it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,10 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from demo.family import (
+from demo.generate_content.fields import written
+from demo.generate_content.request import SIGNATURE_MARK, SIGNING_PREFIX, check_query, read_request
+from demo.script.directives import Script
+from demo.script.family import (
     BAD_KEY_PREFIX,
     MODEL_NAMES,
     Ask,
@@ -27,10 +29,7 @@ from demo.family import (
     Said,
     Task,
 )
-from demo.generate_content.fields import written
-from demo.generate_content.request import SIGNATURE_MARK, SIGNING_PREFIX, check_query, read_request
-from demo.script import Script
-from demo.speech import IMAGE_TOKENS, count_tokens
+from demo.script.speech import IMAGE_TOKENS, count_tokens
 
 ACTION_PATH = re.compile(r"/(v1|v1beta)/models/(.+):([A-Za-z]+)")
 MODELS_PATH = re.compile(r"/(v1|v1beta)/models(?:/(.+))?")

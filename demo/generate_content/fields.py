@@ -1,7 +1,7 @@
 """The messages of the generate-content vendor, and the strict reading of their JSON.
 
 Here: which fields a message has, and proto3 JSON (both spellings of a name, numbers as strings,
-both base64 alphabets). Not here: what the values mean (generate_content_request). Source: proto3
+both base64 alphabets). Not here: what the values mean (request.py). Source: proto3
 JSON mapping; fields of the official types of the google-genai SDK that its builder of requests
 for the public API passes on. Pure.
 """
@@ -15,7 +15,7 @@ import math
 import re
 from typing import Any
 
-from demo.family import Path, Refusal
+from demo.script.family import Path, Refusal
 
 DEPTH_MAX = 100
 VALUE_SHOWN_CHARACTERS = 80

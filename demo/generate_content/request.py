@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from demo.family import Ask, Path, Refusal, Route, Tool
 from demo.generate_content.fields import read_message, snake_case
-from demo.speech import prompt_tokens
+from demo.script.family import Ask, Path, Refusal, Route, Tool
+from demo.script.speech import prompt_tokens
 
 STOPS_MAX = 5
 CHOICES_MAX = 8

@@ -1,6 +1,6 @@
 """The scripted vendor as a speaker of messages: routes, answers, streams and errors.
 
-The checks of a request are in messages_request. Shapes: public API as of November 2026.
+The checks of a request are in request.py. Shapes: public API as of November 2026.
 """
 
 from __future__ import annotations
@@ -13,10 +13,20 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from demo.family import BAD_KEY_PREFIX, MODEL_NAMES, Ask, Call, Counts, Family, Refusal, Route, Said
 from demo.messages.request import VERSIONS, read_request
-from demo.script import Script
-from demo.speech import count_tokens
+from demo.script.directives import Script
+from demo.script.family import (
+    BAD_KEY_PREFIX,
+    MODEL_NAMES,
+    Ask,
+    Call,
+    Counts,
+    Family,
+    Refusal,
+    Route,
+    Said,
+)
+from demo.script.speech import count_tokens
 
 BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +(\S+)")
 MODELS_CREATED_AT = "2026-11-18T00:00:00Z"

@@ -10,9 +10,9 @@ import binascii
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from demo.family import Ask, Refusal, Tool
-from demo.fields import Fields, read_schema, read_strings, read_tool_name
-from demo.speech import prompt_tokens
+from demo.script.family import Ask, Refusal, Tool
+from demo.script.fields import Fields, read_schema, read_strings, read_tool_name
+from demo.script.speech import prompt_tokens
 
 NEW_VERSION = "2026-10-21"
 VERSIONS = ("2023-06-01", NEW_VERSION)

@@ -1,7 +1,7 @@
 """The scripted vendor as a speaker of responses: routes, answers, stored responses and errors.
 
-The checks of a request are in responses_request, the objects in responses_object, the stream in
-responses_stream. Shapes: official types of the openai SDK as of November 2026.
+The checks of a request are in request.py, the objects in object.py, the stream in stream.py.
+Shapes: official types of the openai SDK as of November 2026.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from demo.chat_completions.family import CHAT_COMPLETIONS
-from demo.family import Ask, Family, Refusal, Route, Said, Task
 from demo.responses.object import (
     compaction,
     finished_response,
@@ -25,7 +24,8 @@ from demo.responses.object import (
 from demo.responses.request import read_request
 from demo.responses.stored import Shelf, Stored
 from demo.responses.stream import EventStream, failure_events
-from demo.script import Script
+from demo.script.directives import Script
+from demo.script.family import Ask, Family, Refusal, Route, Said, Task
 
 PATH = "/v1/responses"
 TASKS: dict[str, Task] = {PATH: "generate", f"{PATH}/input_tokens": "count"}

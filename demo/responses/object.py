@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from demo.family import Ask, Call, Counts, Said
 from demo.responses.stored import seal
-from demo.script import Script
+from demo.script.directives import Script
+from demo.script.family import Ask, Call, Counts, Said
 
 SEALED_REASONING = "reasoning.encrypted_content"
 

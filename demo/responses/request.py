@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from demo.family import Ask, Refusal, Task
-from demo.fields import Fields, read_schema, read_strings, read_tool_name
 from demo.responses.stored import Shelf, is_sealed
 from demo.responses.tools import TOOL_NAME_MAX, check_known, check_strict, read_tools
-from demo.speech import prompt_tokens
+from demo.script.family import Ask, Refusal, Task
+from demo.script.fields import Fields, read_schema, read_strings, read_tool_name
+from demo.script.speech import prompt_tokens
 
 COUNT_FIELDS = (
     *("conversation", "input", "instructions", "model", "parallel_tool_calls", "personality"),

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from demo.family import Ask, Refusal, Said
-from demo.script import Script
+from demo.script.directives import Script
+from demo.script.family import Ask, Refusal, Said
 
 PADDED_CHARACTERS = 16
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from demo.family import Path, Refusal, Tool
-from demo.fields import Fields, read_schema, read_tool_name
+from demo.script.family import Path, Refusal, Tool
+from demo.script.fields import Fields, read_schema, read_tool_name
 
 TOOLS_MAX = 128
 TOOL_NAME_MAX = 64

@@ -4,9 +4,9 @@ import pytest
 
 from demo.answer import Composer, Ending
 from demo.chat_completions.family import CHAT_COMPLETIONS
-from demo.family import Ask, Refusal, Route
 from demo.messages.family import MESSAGES
-from demo.script import Script
+from demo.script.directives import Script
+from demo.script.family import Ask, Refusal, Route
 
 SSE = b'data: {"a":1}\n\n: note\n\ndata: {"b":"x"}\r\n\r\ndata: [DONE]\n\ndata: tail'
 

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from demo.chat_completions.request import read_request
-from demo.family import Refusal
+from demo.script.family import Refusal
 
 FUNCTION = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}

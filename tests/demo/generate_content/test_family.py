@@ -6,8 +6,8 @@ import json
 import httpx2
 import pytest
 
-from demo.family import Refusal
 from demo.generate_content.family import GENERATE_CONTENT
+from demo.script.family import Refusal
 from tests.support.upstream import ScriptedUpstream
 
 HEADERS = {"x-goog-api-key": "sk-up"}

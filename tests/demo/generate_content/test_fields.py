@@ -4,8 +4,8 @@ import base64
 
 import pytest
 
-from demo.family import Refusal
 from demo.generate_content.fields import ENUMS, MESSAGES, read_message, snake_case, written
+from demo.script.family import Refusal
 
 REQUEST = "GenerateContentRequest"
 SCALARS = ("string", "bool", "int32", "int64", "float", "bytes", "struct", "any")

@@ -5,9 +5,9 @@ import copy
 
 import pytest
 
-from demo.family import Refusal, Route
 from demo.generate_content.fields import written
 from demo.generate_content.request import SIGNATURE_MARK, check_query, read_request
+from demo.script.family import Refusal, Route
 
 TEXT = {"text": "hi"}
 CALL = {"functionCall": {"name": "f", "args": {"a": 1}}}

@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from demo.family import Refusal
 from demo.messages.request import read_request
+from demo.script.family import Refusal
 
 OLD, NEW = "2023-06-01", "2026-10-21"
 TOOL = {"name": "f", "input_schema": {"type": "object"}}

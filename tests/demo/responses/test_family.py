@@ -8,10 +8,10 @@ import pytest
 from pydantic import BaseModel
 
 from demo.answer import Composer
-from demo.family import Ask, Refusal, Route
 from demo.responses.family import PATH, Responses
 from demo.responses.stored import Shelf, is_sealed, seal
-from demo.script import Script
+from demo.script.directives import Script
+from demo.script.family import Ask, Refusal, Route
 from tests.support.upstream import ScriptedUpstream
 
 TOOLS = [

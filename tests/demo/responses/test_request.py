@@ -13,7 +13,6 @@ from openai.types.responses import (
     tool_param,
 )
 
-from demo.family import Refusal, Route
 from demo.responses.family import Responses
 from demo.responses.request import (
     COMPACT_FIELDS,
@@ -26,8 +25,9 @@ from demo.responses.request import (
 )
 from demo.responses.stored import Shelf, seal
 from demo.responses.tools import CUSTOM_FIELDS, FUNCTION_FIELDS, HOSTED
-from demo.script import PLAIN_SCRIPT
-from demo.speech import say
+from demo.script.directives import PLAIN_SCRIPT
+from demo.script.family import Refusal, Route
+from demo.script.speech import say
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 CHAT_FUNCTION = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}

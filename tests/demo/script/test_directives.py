@@ -1,6 +1,6 @@
 import pytest
 
-from demo.script import Script, ScriptError, read_script, without_directives
+from demo.script.directives import Script, ScriptError, read_script, without_directives
 
 
 def test_no_words_is_the_default_script():

@@ -11,8 +11,8 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from demo.family import Ask, Call, Counts, Finish, Said, Tool
-from demo.script import Script, without_directives
+from demo.script.directives import Script, without_directives
+from demo.script.family import Ask, Call, Counts, Finish, Said, Tool
 
 BYTES_A_TOKEN = 4
 IMAGE_TOKENS = 85

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from demo.script import Script
+from demo.script.directives import Script
 
 Path = tuple[str | int, ...]
 Task = Literal[

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from demo.family import Ask, Tool
-from demo.script import Script
-from demo.speech import count_tokens, dummy, prompt_tokens, say
+from demo.script.directives import Script
+from demo.script.family import Ask, Tool
+from demo.script.speech import count_tokens, dummy, prompt_tokens, say
 
 TIDE = Tool("get_tide", {"properties": {"port": {"type": "string"}, "hours": {"type": "integer"}}})
 WIND = Tool("get_wind", {"properties": {"port": {"type": "string"}}})

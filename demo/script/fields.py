@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any
 
-from demo.family import Path, Refusal
+from demo.script.family import Path, Refusal
 
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 

@@ -1,7 +1,7 @@
 import pytest
 
-from demo.family import Refusal
-from demo.fields import Fields, decode_object, read_schema, read_strings
+from demo.script.family import Refusal
+from demo.script.fields import Fields, decode_object, read_schema, read_strings
 
 
 @pytest.mark.parametrize(
