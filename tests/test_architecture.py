@@ -2,10 +2,9 @@
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("adapters", "commands", "conf", "demo", "handlers", "store")
@@ -40,6 +39,7 @@ ALLOWED = {
     "app": set(),
 }
 SUPERVISOR = ("supervisor", "child", "listeners", "log_lines", "node", "ops_guard", "ops_server")
+SELF = ("self", "cls")
 FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
 for name in SUPERVISOR:
     ALLOWED[f"commands.process.{name}"] = {
@@ -59,7 +59,7 @@ def modules() -> dict[str, Path]:
 
 MODULES = modules()
 TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
-every_module = pytest.mark.parametrize("name", sorted(MODULES))
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def imports(name: str) -> Iterator[tuple[str, int]]:
@@ -74,6 +74,14 @@ def imports(name: str) -> Iterator[tuple[str, int]]:
                 yield (full if full in MODULES else node.module or ""), node.lineno
 
 
+def nodes(*kinds: type[ast.AST]) -> Iterator[tuple[str, Any]]:
+    """Every node of these kinds, each with its place in words."""
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, kinds):
+                yield f"{name}:{node.lineno} {getattr(node, 'name', '')}", node
+
+
 def rule_of(name: str) -> set[str]:
     while name not in ALLOWED:
         name = name.rpartition(".")[0]
@@ -84,31 +92,41 @@ def within(module: str, prefixes: set[str]) -> bool:
     return any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes)
 
 
-@every_module
-def test_imports_follow_the_layers(name):
-    allowed = rule_of(name)
-    for module, line in imports(name):
-        if module.partition(".")[0] not in sys.stdlib_module_names:
-            # the modules of a package may share what stands in its __init__
-            own = module == name.rpartition(".")[0]
-            assert own or within(module, allowed), f"{name}:{line} imports {module}"
+def none(offenders: Iterable[str]) -> None:
+    """Fails with all of them, one a line."""
+    found = list(offenders)
+    assert not found, "\n" + "\n".join(found)
 
 
-@every_module
-def test_families_do_not_know_each_other(name):
-    for family in FAMILIES:
-        if within(name, {f"adapters.{family}"}):
-            others = {f"adapters.{other}" for other in FAMILIES if other != family}
-            for module, line in imports(name):
-                assert not within(module, others), f"{name}:{line} imports {module}"
+def test_imports_follow_the_layers():
+    none(
+        f"{name}:{line} imports {module}"
+        for name in MODULES
+        for module, line in imports(name)
+        if module.partition(".")[0] not in sys.stdlib_module_names
+        # the modules of a package may share what stands in its __init__
+        and module != name.rpartition(".")[0]
+        and not within(module, rule_of(name))
+    )
 
 
-@every_module
-def test_imports_stand_at_the_top(name):
-    for node in ast.walk(TREES[name]):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            inner = [one for one in ast.walk(node) if isinstance(one, (ast.Import, ast.ImportFrom))]
-            assert not inner, f"{name}:{inner[0].lineno}: import inside {node.name}"
+def test_families_do_not_know_each_other():
+    none(
+        f"{name}:{line} imports {module}"
+        for family in FAMILIES
+        for name in MODULES
+        if within(name, {f"adapters.{family}"})
+        for module, line in imports(name)
+        if within(module, {f"adapters.{other}" for other in FAMILIES if other != family})
+    )
+
+
+def test_imports_stand_at_the_top():
+    none(
+        f"{where}: import inside"
+        for where, node in nodes(*FUNCTION)
+        if any(isinstance(one, (ast.Import, ast.ImportFrom)) for one in ast.walk(node))
+    )
 
 
 def test_no_circles():
@@ -126,39 +144,65 @@ def test_no_circles():
         visit(name, ())
 
 
-@every_module
-def test_files_are_documented_and_small(name):
-    if MODULES[name].stat().st_size == 0:
-        return
-    assert ast.get_docstring(TREES[name]), f"{name} has no module docstring"
-    lines = MODULES[name].read_text().count("\n")
-    assert lines <= (MAX_APP_LINES if name == "app" else MAX_FILE_LINES)
+def test_modules_are_documented():
+    none(
+        f"{name} has no docstring"
+        for name, tree in TREES.items()
+        if tree.body and not ast.get_docstring(tree)
+    )
 
 
-@every_module
-def test_names_say_something(name):
-    assert not set(name.split(".")) & BANNED_NAMES
+def test_files_are_small():
+    lines = {name: path.read_text().count("\n") for name, path in MODULES.items()}
+    none(
+        f"{name} has {count} lines"
+        for name, count in lines.items()
+        if count > (MAX_APP_LINES if name == "app" else MAX_FILE_LINES)
+    )
 
 
-@every_module
-def test_functions_and_classes_are_small(name):
-    for node in ast.walk(TREES[name]):
-        where = f"{name}:{getattr(node, 'lineno', 0)}"
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            lines = (node.end_lineno or 0) - node.lineno + 1
-            assert lines <= MAX_FUNCTION_LINES, f"{where}: {node.name} has {lines} lines"
-            if not is_click_command(node):
-                given = node.args.posonlyargs + node.args.args  # named ones explain themselves
-                count = len([one for one in given if one.arg not in ("self", "cls")])
-                assert count <= MAX_PARAMETERS, f"{where}: {node.name} has {count} parameters"
-        elif isinstance(node, ast.ClassDef):
-            public = [
-                one.name
+def test_names_say_something():
+    none(name for name in MODULES if set(name.split(".")) & BANNED_NAMES)
+
+
+def test_functions_are_short():
+    lines = {where: node.end_lineno - node.lineno + 1 for where, node in nodes(*FUNCTION)}
+    none(
+        f"{where} has {count} lines" for where, count in lines.items() if count > MAX_FUNCTION_LINES
+    )
+
+
+def test_functions_take_few_parameters():
+    counts = {
+        # those given by name explain themselves
+        where: len([one for one in node.args.posonlyargs + node.args.args if one.arg not in SELF])
+        for where, node in nodes(*FUNCTION)
+        if not is_click_command(node)
+    }
+    none(
+        f"{where} has {count} parameters"
+        for where, count in counts.items()
+        if count > MAX_PARAMETERS
+    )
+
+
+def test_classes_have_few_public_methods():
+    counts = {
+        where: len(
+            [
+                one
                 for one in node.body
-                if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
+                if isinstance(one, FUNCTION)
                 and not (one.name.startswith("_") or one.decorator_list)
             ]
-            assert len(public) <= MAX_PUBLIC_METHODS, f"{where}: {node.name} has {len(public)}"
+        )
+        for where, node in nodes(ast.ClassDef)
+    }
+    none(
+        f"{where} has {count} public methods"
+        for where, count in counts.items()
+        if count > MAX_PUBLIC_METHODS
+    )
 
 
 def is_click_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -168,14 +212,15 @@ def is_click_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     )
 
 
-@every_module
-def test_public_functions_of_the_pure_packages_are_documented(name):
-    if not within(name, {"adapters", "store"}):
-        return
-    for node in TREES[name].body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            public = not node.name.startswith("_")
-            assert not public or ast.get_docstring(node), f"{name}:{node.lineno} {node.name}"
+def test_public_functions_of_the_pure_packages_are_documented():
+    none(
+        f"{name}:{node.lineno} {node.name}"
+        for name, tree in TREES.items()
+        if within(name, {"adapters", "store"})
+        for node in tree.body
+        if isinstance(node, (*FUNCTION, ast.ClassDef))
+        and not (node.name.startswith("_") or ast.get_docstring(node))
+    )
 
 
 def test_tests_are_no_package():
