@@ -21,10 +21,10 @@ import click
 import peewee
 
 from store.catalog.catalog import load_snapshot
-from store.catalog.keys import digest, make_secret, pepper_id, shown_parts
 from store.db.database import discard, execute, executemany, open_database, transaction
 from store.values.cipher import Cipher
 from store.values.ids import new_ulid, now_ms
+from store.values.key_secrets import digest, make_secret, pepper_id, shown_parts
 from store.values.pricing import NANOS_PER_UNIT
 from tests.support.gateway import Gateway
 from tests.support.upstream import ScriptedUpstream

@@ -32,7 +32,7 @@ from handlers.relay.routing.plan import LeftOut, Planner, Step, not_candidates
 from handlers.relay.routing.selector import Chooser
 from store.admin.export import show
 from store.catalog.catalog import Channel, Snapshot, load_snapshot
-from store.catalog.keys import digests, digests_of, find_key
+from store.catalog.keys import digests_of, find_key
 from store.channels.breakers import all_open
 from store.db.database import snapshot_read
 from store.money import leases
@@ -40,6 +40,7 @@ from store.money.accounts import payment_of
 from store.money.funds import QuotaUsed, WalletEmpty
 from store.values.cipher import Cipher
 from store.values.ids import now_ms
+from store.values.key_secrets import digests
 from store.values.usage_record import WALLET, rfc3339
 
 NO_COUNTING = "counts_no_tokens"

@@ -30,6 +30,7 @@ from store.admin.export import export
 from store.admin.objects import Sealing
 from store.catalog import keys
 from store.db.database import discard, open_database
+from store.values import key_secrets
 from store.values.cipher import Cipher
 
 KEY_FILE = "quickstart.key"
@@ -154,7 +155,7 @@ def fill_store(loaded: Loaded, folder: Path) -> Start:
     db = open_database(loaded.settings.store.url)
     try:
         secret = _kept_secret(folder / KEY_FILE)
-        fresh_key = keys.find_key(db, keys.digests(secret, owned.peppers)) is None
+        fresh_key = keys.find_key(db, key_secrets.digests(secret, owned.peppers)) is None
         document = _missing(export(db), os.environ)
         if fresh_key:
             document["key"] = [{"user": USER, "name": KEY_NAME, "group": GROUP, "secret": secret}]
@@ -178,7 +179,7 @@ def _kept_secret(path: Path) -> str:
     except FileExistsError:
         return path.read_text(encoding="utf-8").strip()
     with open(descriptor, "w", encoding="utf-8") as file:
-        secret = keys.make_secret()
+        secret = key_secrets.make_secret()
         file.write(secret + "\n")
     return secret
 

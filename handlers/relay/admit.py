@@ -23,8 +23,9 @@ from adapters.registry import VENDORS
 from handlers.relay.call import Call
 from store.catalog.catalog import Channel, Group, Snapshot
 from store.catalog.key_cache import KeyCache
-from store.catalog.keys import SECRET_PREFIX, KeyEntry
+from store.catalog.keys import KeyEntry
 from store.values.errors import StoreUnavailable
+from store.values.key_secrets import SECRET_PREFIX
 from store.values.pricing import bound_nanos
 from store.values.usage_record import StoredAt
 

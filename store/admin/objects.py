@@ -16,6 +16,7 @@ from store.catalog import keys
 from store.catalog.keys_aside import forget_keys
 from store.db import tables
 from store.db.database import database_ms
+from store.values import key_secrets
 from store.values.cipher import Cipher
 from store.values.errors import NotFound, Refused
 from store.values.fields import Sealed
@@ -105,7 +106,7 @@ class Sealing:
         if name == "proxy":
             return same_proxy(self.cipher, stored, given)
         if name == "secret":
-            return any(mark in stored for mark in keys.digests(given, self.peppers))
+            return any(mark in stored for mark in key_secrets.digests(given, self.peppers))
         if name == "password" and stored is not None and given is not None:
             pair = (stored, given)
             if pair not in self._verified:
@@ -217,7 +218,7 @@ class Writer:
         if kind in TIMED:
             row["created_ms"] = database_ms(self.db)
         if kind == "key":
-            row |= keys.shown_parts(fields["secret"])
+            row |= key_secrets.shown_parts(fields["secret"])
         TABLES[kind].insert(row).execute(self.db)
         if kind == "user":
             self._open_wallet(object_id, fields["balance"])

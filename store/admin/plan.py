@@ -10,9 +10,9 @@ from typing import Any
 from store.admin.document import Document, Entry, Identity, label
 from store.admin.kinds import KINDS, REQUIRED
 from store.admin.objects import Sealing, State, Stored
-from store.catalog.keys import digests, make_secret
 from store.values.errors import Refused
 from store.values.fields import MAX_INSTANT_MS
+from store.values.key_secrets import digests, make_secret
 from store.values.texts import nearest
 
 CREATE = "create"

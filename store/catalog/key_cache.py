@@ -17,10 +17,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from store.catalog.keys import GIVEN_SECRET, KeyEntry, checksum_ok, digests
+from store.catalog.keys import KeyEntry
 from store.db.changes import KEYS, Changes
 from store.values.errors import StoreUnavailable
 from store.values.ids import now_ms
+from store.values.key_secrets import GIVEN_SECRET, checksum_ok, digests
 
 KNOWN_LIMIT = 100_000
 UNKNOWN_LIMIT = 10_000

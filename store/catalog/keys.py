@@ -1,18 +1,10 @@
-"""API keys: secrets, their digests, and finding a key by them.
+"""API keys: finding one by the digest of its secret, and exchanging or ending it.
 
-A secret exists in clear only when it is made. The store holds HMAC-SHA256 digests under a pepper
-that is not in the database, so a stolen database gives no key away and cannot be searched.
 Keys are made, changed and removed by edit.py and apply.py; here is what is special to keys.
 """
 
-import base64
-import binascii
-import hashlib
-import hmac
 import ipaddress
 import json
-import re
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,14 +16,14 @@ from store.db.database import database_ms, execute, lead_ms, snapshot_read, tran
 from store.db.tables import ApiKey, KeySecret, User
 from store.values.errors import Conflict, NotFound, Refused
 from store.values.ids import now_ms
-
-SECRET_PREFIX = "sk-slc-"
-SECRET_RANDOM_BYTES = 20
-CHECKSUM_CHARS = 7
-GIVEN_SECRET = re.compile(r"[A-Za-z0-9._-]{16,200}", re.ASCII)
-SHOWN_PREFIX_CHARS = 10
-SHOWN_SUFFIX_CHARS = 4
-PEPPER_ID_CHARS = 8
+from store.values.key_secrets import (
+    check_given,
+    digest,
+    digests,
+    make_secret,
+    pepper_id,
+    shown_parts,
+)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -83,44 +75,6 @@ class KeyEntry:
         own = self.rpm or self.tpm or self.concurrency
         of_user = self.user_rpm or self.user_tpm or self.user_concurrency
         object.__setattr__(self, "limited", bool(own or of_user))
-
-
-def make_secret(random_bytes: bytes | None = None) -> str:
-    """A new secret: prefix, 160 random bits in base 32, and a checksum that shows typos."""
-    raw = secrets.token_bytes(SECRET_RANDOM_BYTES) if random_bytes is None else random_bytes
-    body = SECRET_PREFIX + base64.b32encode(raw).decode().lower()
-    return body + _checksum(body)
-
-
-def checksum_ok(secret: str) -> bool:
-    """False when a secret of our own form was mistyped; others have no checksum and pass."""
-    if not secret.startswith(SECRET_PREFIX):
-        return True
-    body, given = secret[:-CHECKSUM_CHARS], secret[-CHECKSUM_CHARS:]
-    return body.startswith(SECRET_PREFIX) and given == _checksum(body)
-
-
-def check_given(secret: str) -> None:
-    """ValueError (without the secret in it) when a secret brought from elsewhere is not usable."""
-    if not GIVEN_SECRET.fullmatch(secret):
-        raise ValueError("must have 16 to 200 characters of A-Z a-z 0-9 . _ -")
-    if not checksum_ok(secret):
-        raise ValueError(f"begins with {SECRET_PREFIX} but its checksum is wrong")
-
-
-def digest(secret: str, pepper: str) -> bytes:
-    """The 32 bytes under which a secret is stored."""
-    return hmac.digest(pepper.encode(), secret.encode("utf-8", "surrogatepass"), "sha256")
-
-
-def digests(secret: str, peppers: Sequence[str]) -> list[bytes]:
-    """The digests under every pepper, in the same order (newest first)."""
-    return [digest(secret, pepper) for pepper in peppers]
-
-
-def pepper_id(pepper: str) -> str:
-    """A short name of a pepper that does not give it away."""
-    return hashlib.sha256(b"sluice pepper " + pepper.encode()).hexdigest()[:PEPPER_ID_CHARS]
 
 
 _FIND = """SELECT k."id", k."name", u."id", u."name", COALESCE(g."name", ''),
@@ -196,18 +150,6 @@ def _entry(row: Sequence[Any], subscriptions: Sequence[Subscription]) -> KeyEntr
         user_tpm=row[19],
         user_concurrency=row[20],
     )
-
-
-def _checksum(body: str) -> str:
-    crc = binascii.crc32(body.encode("utf-8", "surrogatepass"))
-    return base64.b32encode(crc.to_bytes(4)).decode().lower()[:CHECKSUM_CHARS]
-
-
-def shown_parts(secret: str) -> dict[str, str]:
-    """The columns by which people recognise a key: a few first and the last four characters."""
-    # Of a short given secret less is shown, so that what is hidden stays out of reach.
-    shown = SHOWN_PREFIX_CHARS if secret.startswith(SECRET_PREFIX) else SHOWN_SUFFIX_CHARS
-    return {"prefix": secret[:shown], "last_four": secret[-SHOWN_SUFFIX_CHARS:]}
 
 
 def in_use(db: peewee.Database, secret: str, peppers: Sequence[str]) -> str | None:

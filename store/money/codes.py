@@ -14,14 +14,13 @@ from typing import Any
 
 import peewee
 
-from store.admin.document import label
-from store.catalog.keys import SHOWN_SUFFIX_CHARS, digest, digests, pepper_id
 from store.db import audit
 from store.db.database import database_ms, execute, executemany, snapshot_read, transaction
 from store.money import wallet
 from store.values.errors import NotFound, Refused
 from store.values.fields import FieldType, Instant, Number, Optional
 from store.values.ids import ALPHABET, new_ulid
+from store.values.key_secrets import SHOWN_SUFFIX_CHARS, digest, digests, pepper_id
 from store.values.pricing import MAX_BIGINT, format_money, parse_money
 from store.values.texts import nearest
 from store.values.usage_record import rfc3339
@@ -210,7 +209,7 @@ def set_fields(db: peewee.Database, code_id: str, words: Mapping[str, str], acto
 
 
 def _parsed(code_id: str, words: Mapping[str, str], at_ms: int) -> dict[str, Any]:
-    where, faults, given = label("code", (code_id,)), [], {}
+    where, faults, given = f'code "{code_id}"', [], {}
     for name, text in words.items():
         if name not in _FIELDS:
             faults.append(f'{where}: unknown field "{name}"{nearest(name, _FIELDS)}')

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Iterable
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from store.catalog.keys import check_given
+from store.values.key_secrets import check_given
 from store.values.passwords import MAX_PASSWORD_BYTES
 
 MAX_NAME_CHARS = 128

@@ -5,9 +5,10 @@ import time
 import pytest
 
 from conf import secrets
-from store.catalog.keys import digests, find_key
+from store.catalog.keys import find_key
 from store.db.database import transaction
 from store.db.tables import Quota
+from store.values.key_secrets import digests
 
 GIVEN = "sk-brought-along-from-elsewhere"
 

@@ -16,6 +16,7 @@ from conf import secrets
 from store.admin.export import export
 from store.catalog import keys
 from store.db.database import discard, open_database
+from store.values import key_secrets
 
 VENDOR_KEYS = [start.variable for start in quickstart.VENDOR_STARTS]
 
@@ -85,7 +86,7 @@ def test_the_key_works_and_is_kept(run, tmp_path):
     assert str(path.relative_to(tmp_path)) in out
     owned = secrets.load(tmp_path / "run" / "secrets.toml")
     db = open_database(f"sqlite:///{tmp_path}/run/sluice.db")
-    entry = keys.find_key(db, keys.digests(secret, owned.peppers))
+    entry = keys.find_key(db, key_secrets.digests(secret, owned.peppers))
     discard(db)
     assert entry is not None and (entry.user, entry.group) == ("admin", "default")
     chat, responses, messages, generate = curls(out)

@@ -15,6 +15,7 @@ from store.catalog.catalog import Route, load_snapshot
 from store.db import audit, changes
 from store.db.changes import CATALOG, KEYS, read_changes
 from store.db.database import discard, execute
+from store.values import key_secrets
 from store.values.cipher import Cipher
 from store.values.errors import NotFound, Refused
 from tests.support.certificates import Authority
@@ -66,7 +67,7 @@ def test_made_keys_are_shown_once_given_ones_never(applied):
     given, made = applied.keys
     assert (given.user, given.name, given.secret) == ("alice", "laptop", None)
     assert (made.user, made.name) == ("bob", "desk")
-    assert made.secret.startswith("sk-slc-") and keys.checksum_ok(made.secret)
+    assert made.secret.startswith("sk-slc-") and key_secrets.checksum_ok(made.secret)
     assert made.secret not in repr(applied)
 
 
@@ -269,8 +270,8 @@ def test_a_new_secret_in_the_document_replaces_the_old_one(editor, read, applied
     text = '[[key]]\nuser = "alice"\nname = "laptop"\nsecret = "another-0123456789"'
     outcome = editor.apply(read(text))
     assert short(outcome) == [("key", "alice/laptop", "update")] and outcome.keys == []
-    assert keys.find_key(database, keys.digests(ALICE, [pepper])) is None
-    found = keys.find_key(database, keys.digests("another-0123456789", [pepper]))
+    assert keys.find_key(database, key_secrets.digests(ALICE, [pepper])) is None
+    found = keys.find_key(database, key_secrets.digests("another-0123456789", [pepper]))
     assert found.user == "alice"
     assert show(database, "key", found.id)["last_four"] == "6789"
 
@@ -359,7 +360,7 @@ def test_single_edits_use_the_same_rules(editor, applied, database):
 
 def test_a_key_is_made_by_name(editor, applied, database, pepper):
     [key] = editor.create("key", "phone", {"user": "bob", "group": "plain"}).keys
-    assert keys.find_key(database, keys.digests(key.secret, [pepper])).id == key.id
+    assert keys.find_key(database, key_secrets.digests(key.secret, [pepper])).id == key.id
     given = {"user": "bob", "group": "plain", "secret": "given-0123456789"}
     [key] = editor.create("key", "tablet", given).keys
     assert key.secret is None
@@ -379,7 +380,7 @@ def test_a_revoked_key_stays_revoked(editor, read, applied, database, base_docum
         editor.set_enabled("key", key_id, True)
     with pytest.raises(Refused, match="revoked"):
         editor.create("key", "laptop", {"user": "alice"})
-    assert keys.find_key(database, keys.digests(ALICE, [pepper])).revoked
+    assert keys.find_key(database, key_secrets.digests(ALICE, [pepper])).revoked
 
 
 @pytest.mark.parametrize(
@@ -403,9 +404,9 @@ def test_a_revoked_key_holds_nobody_back(editor, applied, database, pepper):
     editor.remove("group", "plain")
     assert show(database, "key", "bob/desk")["group"] == ""
     secret = applied.keys[1].secret
-    assert keys.find_key(database, keys.digests(secret, [pepper])).revoked
+    assert keys.find_key(database, key_secrets.digests(secret, [pepper])).revoked
     editor.remove("user", "bob")
-    assert keys.find_key(database, keys.digests(secret, [pepper])) is None
+    assert keys.find_key(database, key_secrets.digests(secret, [pepper])) is None
 
 
 def test_administrators_work_one_after_another(editor, read, database, monkeypatch):

@@ -6,9 +6,9 @@ from store.admin.document import Entry
 from store.admin.kinds import KINDS
 from store.admin.objects import Stored
 from store.admin.plan import make_plan
-from store.catalog.keys import checksum_ok, digests
 from store.values.errors import Refused
 from store.values.fields import MAX_INSTANT_MS
+from store.values.key_secrets import checksum_ok, digests
 from store.values.passwords import verify_password
 
 VENDORS = {"openai": frozenset({"chat_completions", "responses"}), "demo": frozenset({"messages"})}

@@ -14,12 +14,13 @@ from store.catalog.catalog import (
     load_snapshot,
     prices_of,
 )
-from store.catalog.keys import digests, find_key
+from store.catalog.keys import find_key
 from store.db import database as database_module
 from store.db.changes import current_version
 from store.db.database import execute, transaction
 from store.values.cipher import Cipher
 from store.values.ids import now_ms
+from store.values.key_secrets import digests
 from store.values.pricing import Prices
 
 FREE = Prices(0, 0, 0, 0, 0, 0, 0)

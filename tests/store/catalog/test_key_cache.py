@@ -9,9 +9,10 @@ import pytest
 
 from store.catalog import key_cache
 from store.catalog.key_cache import MISS, KeyCache
-from store.catalog.keys import KeyEntry, digest, make_secret
+from store.catalog.keys import KeyEntry
 from store.db.changes import CATALOG, KEYS, Change, Changes
 from store.values.errors import StoreUnavailable
+from store.values.key_secrets import digest, make_secret
 
 PEPPERS = ["new pepper", "old pepper"]
 SECRET = "sk-client-0123456789"
