@@ -13,7 +13,7 @@ import peewee
 from adapters.conditions import CODES
 from commands.output import note
 from commands.times import Moment
-from store.calls import usage_names
+from store.admin import usage_names
 from store.calls.usage_lookup import LOOK_BACK_MS
 from store.calls.usage_queries import Filters
 from store.db.database import database_ms

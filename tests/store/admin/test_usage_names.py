@@ -2,7 +2,7 @@
 
 import pytest
 
-from store.calls.usage_names import key_id_of, require
+from store.admin.usage_names import key_id_of, require
 from store.values.errors import NotFound
 from tests.store.calls.test_usage_lookup import NOW_MS, record
 from tests.store.calls.test_usage_queries import store
