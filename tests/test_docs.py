@@ -1,5 +1,6 @@
 """What is made from the code is up to date; what is written by hand can be loaded."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -72,6 +73,23 @@ def test_the_page_of_channels_says_the_numbers_that_hold():
         assert words in page, words
     for reason in (plan.DISABLED, plan.OTHER_GROUP, plan.OTHER_FAMILY, explain.NO_COUNTING):
         assert f"`{reason}`" in page
+
+
+A_FILE = re.compile(r"(?<![\w./-])((?:[\w.-]+/)+[\w-]+\.(?:py|md)|conf/[\w.-]*\w)\b")
+WRITTEN = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def test_every_file_that_a_page_names_exists():
+    missing = []
+    for page in WRITTEN:
+        # A link is relative to its page; ARCHITECTURE.md says relay/ for handlers/relay/.
+        folders = (ROOT, page.parent, ROOT / "handlers")
+        missing += [
+            f"{page.relative_to(ROOT)}: {name}"
+            for name in A_FILE.findall(page.read_text())
+            if not any((folder / name).is_file() for folder in folders)
+        ]
+    assert missing == []
 
 
 @pytest.fixture
