@@ -13,8 +13,8 @@ from typing import Any
 
 from adapters.faults import CODES, Condition, Fault, read_embedded_error, read_upstream_error
 from adapters.registry import FAMILIES, FAMILY_NAMES
-from handlers.relay import faults
 from handlers.relay.upstream.client import UpstreamError, UpstreamErrorKind
+from handlers.relay.upstream.errors import fault_of, may_fail_over
 
 CHAT, RESPONSES, MESSAGES, GENERATE = FAMILY_NAMES
 NOT_REACHED = "not reached yet"
@@ -430,8 +430,8 @@ def _reading_part() -> str:
     rows = [_reading_row(reading) for reading in _READINGS]
     for words, kind in _CONNECTION:
         error = UpstreamError(kind, words)
-        asked = faults.may_fail_over(error, retry_timeouts=False)
-        rows.append((words, _told(faults.from_upstream(error)), "yes" if asked else "no"))
+        asked = may_fail_over(error, retry_timeouts=False)
+        rows.append((words, _told(fault_of(error)), "yes" if asked else "no"))
     return "\n".join([_READING_HEAD, *_table(head, rows)]).rstrip("\n") + "\n" + _AGAIN
 
 

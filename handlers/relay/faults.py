@@ -1,36 +1,19 @@
-"""Errors of the store and of the upstream client, as faults. The one table for both."""
+"""What a client is told: errors of the store, of its attempts, and of a plan without candidates."""
 
 import datetime
 import math
 from collections.abc import Sequence
-from itertools import chain
-from urllib.parse import urlsplit
 
-from adapters.faults import QUOTA_USED, Condition, Fault, clean_message
+from adapters.faults import Condition, Fault
 from handlers.relay.call import Call
 from handlers.relay.routing.health import KEY_ASIDE, RATE_LIMITED
 from handlers.relay.routing.plan import BEYOND_ITS_LIMIT, LeftOut
-from handlers.relay.routing.suspects import Refusal
-from handlers.relay.upstream.client import Exchange, UpstreamError
-from store.catalog.catalog import Channel
+from handlers.relay.upstream.errors import secrets_of
 from store.money.accounts import LIMIT, Account
 from store.money.funds import QuotaUsed, WalletEmpty
 from store.values.errors import StoreError
 from store.values.usage_record import AttemptRecord
 
-# kind of UpstreamError -> condition, another channel may be tried (protocols: reading errors)
-_UPSTREAM: dict[str, tuple[Condition, bool]] = {
-    "connect": (Condition.UPSTREAM_UNREACHABLE, True),
-    "tls": (Condition.UPSTREAM_UNREACHABLE, True),
-    "ca_file": (Condition.CHANNEL_MISCONFIGURED, True),
-    "timeout_connect": (Condition.UPSTREAM_UNREACHABLE, True),
-    "reset_before_head": (Condition.UPSTREAM_FAILED, True),
-    "truncated": (Condition.UPSTREAM_FAILED, True),
-    "too_large": (Condition.UPSTREAM_INVALID, True),
-    "protocol": (Condition.UPSTREAM_INVALID, True),
-    "timeout_first_byte": (Condition.UPSTREAM_TIMEOUT, False),
-    "timeout_idle": (Condition.UPSTREAM_TIMEOUT, False),
-}
 # Of several faults that a call met: what the client can act on, best first. E25 speaks of all
 # channels, and E24 keeps clients from trying again: they are told when there is nothing else.
 _USEFUL = (
@@ -42,29 +25,7 @@ _USEFUL = (
     Condition.UPSTREAM_RATE_LIMITED,
     Condition.CHANNEL_MISCONFIGURED,
 )
-_MESSAGES = {
-    "reset_before_head": "The upstream closed the connection before it answered.",
-    "truncated": "The upstream channel stopped answering.",
-    "too_large": "The upstream's answer is larger than upstream.max_answer_bytes.",
-    "timeout_first_byte": "The upstream did not answer in time.",
-    "timeout_idle": "The upstream channel stopped answering.",
-}
 _TOO_LARGE = "The request is larger than any channel for model '{}' may take in a minute."
-
-
-def wait_headers(exchange: Exchange) -> dict[str, str]:
-    """What an error answer says about when to come again."""
-    found = ((name, exchange.header(name)) for name in ("retry-after-ms", "retry-after"))
-    return {name: value for name, value in found if value is not None}
-
-
-def secrets_of(channel: Channel) -> tuple[str, ...]:
-    """What no word about a channel may say: keys, values of its headers, where it is."""
-    proxy = channel.route.proxy if channel.route else None
-    places = [urlsplit(url) for url in (channel.base_url, proxy) if url]
-    parts = [(at.password, at.username, at.netloc, at.hostname) for at in places]
-    found = (*channel.keys, *channel.extra_headers.values(), *chain.from_iterable(parts))
-    return tuple(filter(None, found))
 
 
 def note(call: Call, attempt: AttemptRecord, fault: Fault) -> None:
@@ -73,37 +34,6 @@ def note(call: Call, attempt: AttemptRecord, fault: Fault) -> None:
     fault.mask(secrets_of(call.channel))
     fault.model = call.model_name
     attempt.detail = fault.told
-
-
-def unreadable(exchange: Exchange, fault: Fault) -> None:
-    """Notes for operators what an answer was that says success and is none."""
-    if fault.told is None:
-        content_type = exchange.content_type or "no content type"
-        fault.told = clean_message(f"{content_type}, {len(exchange.body)} bytes")
-
-
-def refusal_of(fault: Fault, status: int | None, caller: str = "") -> Refusal | None:
-    """What a fault says of the upstream key that was used, with the reason as operators read it;
-    None: nothing. `caller`: id of the user whose call met it, "" for a call of our own."""
-    if not fault.key_refused:
-        return None
-    told = f"upstream status {status}"
-    reason = f"{QUOTA_USED} ({told})" if fault.quota_used else told
-    return Refusal(caller, fault.refused_for, reason)
-
-
-def from_upstream(error: UpstreamError) -> Fault:
-    """The fault a client is told when the upstream failed this way."""
-    condition, _ = _UPSTREAM[error.kind]
-    fault = Fault(condition, _MESSAGES.get(error.kind))
-    fault.told = error.detail or None  # `mask` cleans it, with the channel's own secrets
-    return fault
-
-
-def may_fail_over(error: UpstreamError, retry_timeouts: bool) -> bool:
-    """Whether another channel may be tried: a late answer may have been paid for already."""
-    condition, retry = _UPSTREAM[error.kind]
-    return retry or (retry_timeouts and condition is Condition.UPSTREAM_TIMEOUT)
 
 
 def most_useful(met: Sequence[Fault]) -> Fault:

@@ -1,17 +1,15 @@
 """What an attempt sends upstream: address, headers and body of a call for one channel and key."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from adapters.family import Vendor
-from adapters.registry import FAMILIES, VENDORS
+from adapters.registry import VENDORS
 from conf.settings import UpstreamSettings
 from handlers.relay.call import Call
 from handlers.relay.pump import CONTENT_TYPES
 from handlers.relay.routing.plan import Step
+from handlers.relay.upstream.addressing import headers_of, url_of
 from handlers.relay.upstream.client import UpstreamRequest
-from handlers.relay.upstream.request import with_extra_headers
-from store.catalog.catalog import Channel
 
 
 def request_of(call: Call, step: Step, limits: UpstreamSettings) -> UpstreamRequest:
@@ -41,21 +39,6 @@ def request_of(call: Call, step: Step, limits: UpstreamSettings) -> UpstreamRequ
         CONTENT_TYPES[call.operation.framing],
         channel.route,
     )
-
-
-def url_of(channel: Channel, path: str) -> str:
-    """Where a path of a channel's family is at its vendor."""
-    return channel.base_url + VENDORS[channel.vendor].prefixes.get(channel.family, "") + path
-
-
-def headers_of(channel: Channel, vendor: Vendor, key: str, client: Mapping[str, str]) -> list[str]:
-    """Header lines for a channel: the key, what goes on of the client's, the channel's own.
-
-    Raises Fault E24 for a key that cannot stand in a header.
-    """
-    lines = FAMILIES[channel.family].request_headers(client, vendor, key)
-    extra = channel.extra_headers
-    return with_extra_headers(lines, extra) if extra else lines
 
 
 def _edited_body(call: Call, vendor: Vendor) -> bytes | None:

@@ -30,9 +30,17 @@ from handlers.relay.routing.affinity import Affinity
 from handlers.relay.routing.health import PLAIN, STREAM, Health, Trial
 from handlers.relay.routing.plan import Planner, Step
 from handlers.relay.routing.selector import Chooser
+from handlers.relay.routing.suspects import refusal_of
 from handlers.relay.stored import StoredResponses
 from handlers.relay.turns import LARGE_BYTES, in_turns, large_answer
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
+from handlers.relay.upstream.errors import (
+    fault_of,
+    may_fail_over,
+    note_unreadable,
+    secrets_of,
+    wait_headers,
+)
 from handlers.relay.upstream.request import ANSWERED
 from handlers.telemetry import Telemetry
 from store.calls.journal import Journal, JournalFull
@@ -292,7 +300,7 @@ class Relay:
             fault = ending.fault if ending.outcome in _BROKEN else None
         if fault is not None and end.counts:
             status = call.attempts[-1].status
-            refusal = faults.refusal_of(fault, status, call.key.user_id)
+            refusal = refusal_of(fault, status, call.key.user_id)
             self.health.failed(trial, time.monotonic(), fault, refusal)
 
     def _waiting(self, call: Call) -> None:
@@ -311,8 +319,8 @@ class Relay:
         try:
             end = await self._exchange(call, request_of(call, step, limits), attempt, pump)
         except UpstreamError as error:
-            fail_over = faults.may_fail_over(error, self.settings.routing.retry_timeouts)
-            end = AttemptEnd(fault=faults.from_upstream(error), fail_over=fail_over)
+            fail_over = may_fail_over(error, self.settings.routing.retry_timeouts)
+            end = AttemptEnd(fault=fault_of(error), fail_over=fail_over)
             end.counts = error.kind != "too_large"  # clients can ask for such answers
             attempt.error = error.kind
         except Fault as fault:
@@ -360,7 +368,7 @@ class Relay:
         family = call.family
         if exchange.status not in ANSWERED:
             assert call.channel is not None
-            waits, secrets = faults.wait_headers(exchange), faults.secrets_of(call.channel)
+            waits, secrets = wait_headers(exchange), secrets_of(call.channel)
             read = read_upstream_error(exchange.status, waits, exchange.body, secrets)
             if call.operation.stored and exchange.status == 404:
                 return AttemptEnd(fault=Fault(Condition.ID_NOT_FOUND, detail=call.target))
@@ -537,8 +545,8 @@ def _sent(call: Call) -> Sent:
 def _inside(exchange: Exchange, fault: Fault) -> AttemptEnd:
     """The end of an attempt whose answer says success and is none."""
     if fault.retry_after_s is None:
-        fault.retry_after_s = retry_after_s(faults.wait_headers(exchange))
-    faults.unreadable(exchange, fault)
+        fault.retry_after_s = retry_after_s(wait_headers(exchange))
+    note_unreadable(exchange, fault)
     return AttemptEnd(fault=fault, fail_over=True)
 
 

@@ -15,8 +15,8 @@ from adapters.family import StreamTap
 from adapters.faults import Condition, Fault
 from handlers.relay.call import Call
 from handlers.relay.downstream import Downstream, Header
-from handlers.relay.faults import from_upstream
 from handlers.relay.upstream.client import Exchange, UpstreamError
+from handlers.relay.upstream.errors import fault_of
 
 # of a streamed answer, by its framing
 CONTENT_TYPES = {"sse": "text/event-stream", "json_array": "application/json"}
@@ -214,7 +214,7 @@ class StreamPump:
             return
         fault = tap.fault
         if fault is None and error is not None:
-            fault = from_upstream(error)
+            fault = fault_of(error)
         elif fault is None:
             unfinished = Condition.UPSTREAM_FAILED if self.accepted else Condition.UPSTREAM_INVALID
             fault = Fault(unfinished, _STOPPED if self.accepted else None)

@@ -17,9 +17,9 @@ from adapters.jsonio import dumps, loads_loose, top_level
 from adapters.masking import clean_message
 from adapters.registry import FAMILIES, VENDORS
 from conf.settings import UpstreamSettings
-from handlers.relay import faults
-from handlers.relay.outgoing import headers_of, url_of
+from handlers.relay.upstream.addressing import headers_of, url_of
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
+from handlers.relay.upstream.errors import fault_of, secrets_of, wait_headers
 from handlers.relay.upstream.request import ANSWERED
 from store.catalog.catalog import Channel
 
@@ -116,7 +116,7 @@ async def call(client: UpstreamClient, target: Target, limits: UpstreamSettings)
             outcome.first_byte_ms = exchange.first_byte_ms
             exchange.cancel()
     except UpstreamError as error:
-        outcome.fault, outcome.error = faults.from_upstream(error), error.kind
+        outcome.fault, outcome.error = fault_of(error), error.kind
         outcome.told = str(error)
     except Fault as fault:
         outcome.fault, outcome.error = fault, fault.code
@@ -136,11 +136,11 @@ async def list_models(
         finally:
             exchange.cancel()
     except UpstreamError as error:
-        return faults.from_upstream(error)
+        return fault_of(error)
     except Fault as fault:
         return fault
     if exchange.status != 200:
-        waits = faults.wait_headers(exchange)
+        waits = wait_headers(exchange)
         return read_upstream_error(exchange.status, waits, exchange.body).fault
     try:
         said = loads_loose(exchange.body)
@@ -191,7 +191,7 @@ def _request(target: Target, limits: UpstreamSettings) -> UpstreamRequest:
 def _read_whole(target: Target, exchange: Exchange, outcome: Outcome) -> None:
     channel = target.channel
     if exchange.status not in ANSWERED:
-        waits, secrets = faults.wait_headers(exchange), faults.secrets_of(channel)
+        waits, secrets = wait_headers(exchange), secrets_of(channel)
         read = read_upstream_error(exchange.status, waits, exchange.body, secrets)
         raise read.fault
     if target.stream:

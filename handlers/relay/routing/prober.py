@@ -14,10 +14,10 @@ from collections.abc import Callable
 from random import random
 
 from conf.settings import Settings
-from handlers.relay import faults
 from handlers.relay.routing import probe
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Planner
+from handlers.relay.routing.suspects import refusal_of
 from handlers.relay.upstream.client import UpstreamClient
 from store.catalog.catalog import EMPTY, Channel, Snapshot
 from store.channels.probes import Pair, Rota
@@ -87,7 +87,7 @@ class Prober:
             outcome = await probe.call(self._client, target, self._limits)
             now_s = time.monotonic()
             if outcome.fault is not None:
-                refusal = faults.refusal_of(outcome.fault, outcome.status)
+                refusal = refusal_of(outcome.fault, outcome.status)
                 health.failed(trial, now_s, outcome.fault, refusal)
             else:
                 if outcome.first_byte_ms is not None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from adapters.faults import QUOTA_USED, Fault
 from store.catalog.catalog import Channel
 
 CLEARED_S = 60.0  # a key that answered a call of our own is not asked for again so soon
@@ -30,6 +31,16 @@ class Refusal(Struct, frozen=True):
     caller: str
     about: About = "key"
     reason: str = ""
+
+
+def refusal_of(fault: Fault, status: int | None, caller: str = "") -> Refusal | None:
+    """What a fault says of the upstream key that was used, with the reason as operators read it;
+    None: nothing. `caller`: id of the user whose call met it, "" for a call of our own."""
+    if not fault.key_refused:
+        return None
+    told = f"upstream status {status}"
+    reason = f"{QUOTA_USED} ({told})" if fault.quota_used else told
+    return Refusal(caller, fault.refused_for, reason)
 
 
 class Suspicion(Struct, frozen=True):

@@ -1,46 +1,13 @@
-"""Errors of the store and of the upstream client, as the client is told of them."""
-
-from typing import get_args
+"""What a client is told of errors of the store, of its attempts, of a plan without candidates."""
 
 import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay import faults
 from handlers.relay.routing.plan import LeftOut
-from handlers.relay.upstream.client import UpstreamError, UpstreamErrorKind
 from store.calls.journal import JournalFull
 from store.money.funds import WalletEmpty
 from store.values.errors import StoreUnavailable
-
-# kind -> condition, another channel may be tried, and with retry_timeouts
-EXPECTED = {
-    "connect": (Condition.UPSTREAM_UNREACHABLE, True, True),
-    "tls": (Condition.UPSTREAM_UNREACHABLE, True, True),
-    "ca_file": (Condition.CHANNEL_MISCONFIGURED, True, True),
-    "timeout_connect": (Condition.UPSTREAM_UNREACHABLE, True, True),
-    "reset_before_head": (Condition.UPSTREAM_FAILED, True, True),
-    "truncated": (Condition.UPSTREAM_FAILED, True, True),
-    "too_large": (Condition.UPSTREAM_INVALID, True, True),
-    "protocol": (Condition.UPSTREAM_INVALID, True, True),
-    "timeout_first_byte": (Condition.UPSTREAM_TIMEOUT, False, True),
-    "timeout_idle": (Condition.UPSTREAM_TIMEOUT, False, True),
-}
-
-
-def test_every_kind_is_known():
-    assert set(EXPECTED) == set(get_args(UpstreamErrorKind))
-
-
-@pytest.mark.parametrize("kind", EXPECTED)
-def test_an_error_of_the_upstream(kind):
-    error = UpstreamError(kind, "connect to 10.0.0.7 port 443 failed: key sk-vendor")
-    fault = faults.from_upstream(error)
-    condition, retry, with_timeouts = EXPECTED[kind]
-    assert fault.condition is condition and fault.blame != "client"
-    assert faults.may_fail_over(error, retry_timeouts=False) is retry
-    assert faults.may_fail_over(error, retry_timeouts=True) is with_timeouts
-    # The detail is the operator's: it names hosts.
-    assert fault.message and "10.0.0.7" not in fault.message and "sk-vendor" not in fault.message
 
 
 @pytest.mark.parametrize(

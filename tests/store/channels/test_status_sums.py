@@ -190,7 +190,7 @@ def test_the_words_are_those_of_the_relay():
     assert blamed == sums.OUTAGES - sums.FAILURES | {
         code for code in sums.FAILURES if code in CODES.values()
     }
-    text = (Path(sums.__file__).parents[2] / "handlers/relay/faults.py").read_text()
+    text = (Path(sums.__file__).parents[2] / "handlers/relay/upstream/errors.py").read_text()
     kinds = set(re.findall(r'^    "([a-z_]+)": \(Condition', text, re.MULTILINE))
     assert kinds - {"too_large"} == sums.FAILURES - set(CODES.values())
 

@@ -1,0 +1,68 @@
+"""What an upstream did wrong, as a fault: how a transfer failed, and when to ask it again.
+
+The one place where errors of curl become faults. Imported by the relay and by probes.
+"""
+
+from itertools import chain
+from urllib.parse import urlsplit
+
+from adapters.faults import Condition, Fault, clean_message
+from handlers.relay.upstream.client import Exchange, UpstreamError
+from store.catalog.catalog import Channel
+
+# kind of UpstreamError -> condition, another channel may be tried (protocols: reading errors)
+_UPSTREAM: dict[str, tuple[Condition, bool]] = {
+    "connect": (Condition.UPSTREAM_UNREACHABLE, True),
+    "tls": (Condition.UPSTREAM_UNREACHABLE, True),
+    "ca_file": (Condition.CHANNEL_MISCONFIGURED, True),
+    "timeout_connect": (Condition.UPSTREAM_UNREACHABLE, True),
+    "reset_before_head": (Condition.UPSTREAM_FAILED, True),
+    "truncated": (Condition.UPSTREAM_FAILED, True),
+    "too_large": (Condition.UPSTREAM_INVALID, True),
+    "protocol": (Condition.UPSTREAM_INVALID, True),
+    "timeout_first_byte": (Condition.UPSTREAM_TIMEOUT, False),
+    "timeout_idle": (Condition.UPSTREAM_TIMEOUT, False),
+}
+_MESSAGES = {
+    "reset_before_head": "The upstream closed the connection before it answered.",
+    "truncated": "The upstream channel stopped answering.",
+    "too_large": "The upstream's answer is larger than upstream.max_answer_bytes.",
+    "timeout_first_byte": "The upstream did not answer in time.",
+    "timeout_idle": "The upstream channel stopped answering.",
+}
+
+
+def fault_of(error: UpstreamError) -> Fault:
+    """The fault a client is told when the upstream failed this way."""
+    condition, _ = _UPSTREAM[error.kind]
+    fault = Fault(condition, _MESSAGES.get(error.kind))
+    fault.told = error.detail or None  # `mask` cleans it, with the channel's own secrets
+    return fault
+
+
+def may_fail_over(error: UpstreamError, retry_timeouts: bool) -> bool:
+    """Whether another channel may be tried: a late answer may have been paid for already."""
+    condition, retry = _UPSTREAM[error.kind]
+    return retry or (retry_timeouts and condition is Condition.UPSTREAM_TIMEOUT)
+
+
+def wait_headers(exchange: Exchange) -> dict[str, str]:
+    """What an error answer says about when to come again."""
+    found = ((name, exchange.header(name)) for name in ("retry-after-ms", "retry-after"))
+    return {name: value for name, value in found if value is not None}
+
+
+def note_unreadable(exchange: Exchange, fault: Fault) -> None:
+    """Notes for operators what an answer was whose status is a success and whose body is none."""
+    if fault.told is None:
+        content_type = exchange.content_type or "no content type"
+        fault.told = clean_message(f"{content_type}, {len(exchange.body)} bytes")
+
+
+def secrets_of(channel: Channel) -> tuple[str, ...]:
+    """What no word about a channel may say: keys, values of its headers, where it is."""
+    proxy = channel.route.proxy if channel.route else None
+    places = [urlsplit(url) for url in (channel.base_url, proxy) if url]
+    parts = [(at.password, at.username, at.netloc, at.hostname) for at in places]
+    found = (*channel.keys, *channel.extra_headers.values(), *chain.from_iterable(parts))
+    return tuple(filter(None, found))
