@@ -1,13 +1,18 @@
 """Joins the family of the client with the family of the channel.
 
-Here: ``NativeStream``, for the same family on both sides: bytes pass, a tap reads and edits.
-Sans-io, made for one answer; it takes any cut of the stream. Imported by the relay's pump.
+Here: ``Bridge``, what the relay knows of a streamed answer, and ``NativeBridge`` for the same
+family on both sides: bytes pass, a tap reads and edits. Sans-io, made for one answer; it takes any
+cut of the stream. Imported by the relay.
 """
 
 import re
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Protocol
 
 from adapters.family import StreamTap
 from adapters.faults import Condition, Fault
+from adapters.ir import Usage
 from adapters.json_array import FIRST_OBJECT, JsonArraySplitter
 from adapters.sse import EventSplitter, RawPiece, event_fields
 
@@ -17,18 +22,105 @@ _CR, _LF = 13, 10
 _DATA_LINE = re.compile(rb"(?:\A|[\r\n])(?:\xef\xbb\xbf)?data:")
 
 
-class NativeStream:
-    """A streamed answer on its way from upstream to client, cut by the framing of its tap.
+class Bridge(Protocol):
+    """A streamed answer on its way from the channel's family to the client's.
 
     ``feed`` and ``close`` return the bytes to send now. Nothing is returned until the answer is
-    accepted (its first data event that is no error), then what was held comes first. After the
-    terminal marker or a fault (``tap.fault``) everything is ignored.
+    accepted (its first data event that is no error), then what was held comes first. Once
+    ``ended`` is true everything is ignored.
     """
 
-    __slots__ = ("_at_start", "_held", "_max_event_bytes", "_of_events", "_splitter", "tap")
+    ended: bool  # the terminal marker was seen, or ``fault`` is set
+    aligned: bool  # the next byte begins an event of an accepted stream that has not ended
+    # ``feed`` for a piece that is one event like the last but for its text, while ``aligned``;
+    # None, and nothing is read, when it is anything else
+    feed_repeat: Callable[[bytes], bytes | None]
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the answer may be relayed; no other channel is asked from then on."""
+        ...  # pragma: no cover
+
+    @property
+    def started(self) -> bool:
+        """Whether the client's reader is inside an answer: its keep-alive may depend on it."""
+        ...  # pragma: no cover
+
+    @property
+    def finished(self) -> bool:
+        """Whether the output is complete; the report of its usage may still come."""
+        ...  # pragma: no cover
+
+    @property
+    def whole(self) -> bool:
+        """Whether the upstream may end here with nothing missing."""
+        ...  # pragma: no cover
+
+    @property
+    def end_seen(self) -> bool:
+        """Whether nothing is missing even if the upstream breaks off here."""
+        ...  # pragma: no cover
+
+    @property
+    def fault(self) -> Fault | None:
+        """The vendor's error event, or an unreadable one; it was not passed on."""
+        ...  # pragma: no cover
+
+    @property
+    def usage(self) -> Usage | None:
+        """The usage reported so far, disjoint."""
+        ...  # pragma: no cover
+
+    @property
+    def reported(self) -> object | None:
+        """Usage as the vendor said it."""
+        ...  # pragma: no cover
+
+    @property
+    def output_units(self) -> int:
+        """Estimated output tokens so far: text, reasoning and tool arguments."""
+        ...  # pragma: no cover
+
+    @property
+    def upstream_id(self) -> str | None:
+        """The answer's id at the vendor."""
+        ...  # pragma: no cover
+
+    @property
+    def at_boundary(self) -> bool:
+        """Whether something of our own (heartbeat, error event) may be written now."""
+        ...  # pragma: no cover
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take a piece of the upstream's stream; return all that is complete in it."""
+        ...  # pragma: no cover
+
+    def close(self) -> bytes:
+        """The upstream ended: return the last bytes that can still be made of its answer."""
+        ...  # pragma: no cover
+
+    def encode_fault(self, fault: Fault, request_id: str) -> bytes:
+        """The last bytes of a stream that failed, also of one that nothing was fed to."""
+        ...  # pragma: no cover
+
+
+class NativeBridge:
+    """The bridge between two sides of the same family: bytes pass, cut by the framing of a tap
+    that reads and edits them."""
+
+    __slots__ = (
+        "_held",
+        "_max_event_bytes",
+        "_of_events",
+        "_splitter",
+        "_tap",
+        "aligned",
+        "ended",
+        "feed_repeat",
+    )
 
     def __init__(self, tap: StreamTap, max_event_bytes: int) -> None:
-        self.tap = tap
+        self._tap = tap
         self._of_events = tap.framing == "sse"  # else one JSON array
         self._splitter: EventSplitter | JsonArraySplitter = (
             EventSplitter(max_event_bytes)
@@ -37,64 +129,65 @@ class NativeStream:
         )
         self._max_event_bytes = max_event_bytes
         self._held = b""
-        self._at_start = False  # the next byte begins an event of an accepted stream
+        self.aligned = False
+        self.ended = False
+        # the tap's own method: one call less for each event
+        self.feed_repeat: Callable[[bytes], bytes | None] = tap.feed_repeat
+
+    accepted = property(attrgetter("_tap.accepted"))
+    started = property(attrgetter("_tap.started"))
+    finished = property(attrgetter("_tap.finished"))
+    whole = property(attrgetter("_tap.whole"))
+    fault = property(attrgetter("_tap.fault"))
+    usage = property(attrgetter("_tap.usage"))
+    reported = property(attrgetter("_tap.reported"))
+    output_units = property(attrgetter("_tap.output_units"))
+    upstream_id = property(attrgetter("_tap.upstream_id"))
 
     @property
-    def accepted(self) -> bool:
-        """Whether the answer may be relayed; no other channel is asked from then on."""
-        return self.tap.accepted
-
-    @property
-    def whole(self) -> bool:
-        """Whether the stream may end here: terminal marker seen, or finished by the family's
-        rule."""
-        return self.tap.whole
+    def end_seen(self) -> bool:
+        """See ``Bridge``: behind the bracket of an array nothing is missing."""
+        return self.ended or (not self._of_events and self._tap.whole)
 
     @property
     def at_boundary(self) -> bool:
-        """Whether something of our own (heartbeat, error event) may be written now."""
+        """See ``Bridge``."""
         return not self._splitter.oversized
 
+    def encode_fault(self, fault: Fault, request_id: str) -> bytes:
+        """See ``Bridge``."""
+        return self._tap.encode_fault(fault, request_id)
+
     def feed(self, chunk: bytes) -> bytes:
-        """Take a piece of the upstream's stream; return all that is complete in it, edited."""
-        tap = self.tap
-        if tap.ended:
+        """See ``Bridge``; what passes is edited by the tap."""
+        if self.ended:
             return b""
-        # Most chunks are exactly one event; those need not go through the splitter.
-        repeat = self.feed_repeat(chunk)
-        if repeat is not None:
-            return repeat
-        size = len(chunk)
-        if (
-            self._at_start
-            and 2 < size <= self._max_event_bytes
-            and chunk.find(b"\n\n") == size - 2
-            and chunk[0] != _LF
-            and _CR not in chunk
-        ):
-            return tap.feed(chunk) or b""
-        # The same of those vendors that end their lines with CR LF.
-        if (
-            self._at_start
-            and 4 < size <= self._max_event_bytes
-            and chunk.find(b"\r") == size - 4
-            and chunk.find(b"\n") == size - 3
-            and chunk.endswith(b"\r\n\r\n")
-        ):
-            return tap.feed(chunk) or b""
+        if self.aligned:
+            repeat = self.feed_repeat(chunk)
+            if repeat is not None:
+                return repeat
+            # Most chunks are exactly one event; those need not go through the splitter.
+            size = len(chunk)
+            if 4 < size <= self._max_event_bytes and (
+                (chunk.find(b"\n\n") == size - 2 and chunk[0] != _LF and _CR not in chunk)
+                # the same of those vendors that end their lines with CR LF
+                or (
+                    chunk.find(b"\r") == size - 4
+                    and chunk.find(b"\n") == size - 3
+                    and chunk.endswith(b"\r\n\r\n")
+                )
+            ):
+                tap = self._tap
+                out = tap.feed(chunk)
+                if tap.ended:
+                    self.ended, self.aligned = True, False
+                return out or b""
         return self._feed_any(chunk)
 
-    def feed_repeat(self, chunk: bytes) -> bytes | None:
-        """``feed`` for a piece that is one event like the last but for its text; None, and nothing
-        is read, when it is anything else."""
-        tap = self.tap
-        return tap.feed_repeat(chunk) if self._at_start and not tap.ended else None
-
     def close(self) -> bytes:
-        """The upstream ended: return a last event that lacks only its blank line, if it can be
-        read."""
-        tap = self.tap
-        if tap.ended or self._splitter.oversized or not self._of_events:
+        """See ``Bridge``: a last event that lacks only its blank line, if it can be read."""
+        tap = self._tap
+        if self.ended or self._splitter.oversized or not self._of_events:
             return b""  # an element of an array is complete with its bracket: no rest is
         rest = self._splitter.rest
         if event_fields(rest)[1] is None:
@@ -104,6 +197,7 @@ class NativeStream:
             # Half an event is a cut, not garbage: the end of the stream is judged by ``whole``.
             tap.fault, tap.ended = None, False
             return b""
+        self.ended = tap.ended
         if last and not tap.whole:
             # Our error event will follow and must not run into this one. A CR may be half of the
             # line's own end.
@@ -112,7 +206,7 @@ class NativeStream:
 
     def _feed_any(self, chunk: bytes) -> bytes:
         sent: list[bytes] = []
-        tap = self.tap
+        tap = self._tap
         for event in self._splitter.feed(chunk):
             if tap.accepted and type(event) is not RawPiece:
                 sent.append(tap.feed(event) or b"")
@@ -120,12 +214,13 @@ class NativeStream:
                 sent.append(self._pass(event))
             if tap.ended:
                 break
-        self._at_start = self._of_events and tap.accepted and self._splitter.empty
+        self.ended = tap.ended
+        self.aligned = self._of_events and tap.accepted and not self.ended and self._splitter.empty
         return b"".join(sent)
 
     def _pass(self, event: bytes) -> bytes:
         """Show one event to the tap; return what may go down now."""
-        tap = self.tap
+        tap = self._tap
         if type(event) is RawPiece:
             if not tap.accepted:
                 self._accept_unread(event)
@@ -145,10 +240,10 @@ class NativeStream:
         """An event over the limit is not read; one with data is an answer, anything else is
         garbage."""
         if (_DATA_LINE if self._of_events else FIRST_OBJECT).search(piece):
-            self.tap.accepted = True
+            self._tap.accepted = True
         else:
             self._fail()
 
     def _fail(self) -> None:
-        self.tap.fault = Fault(Condition.UPSTREAM_INVALID)
-        self.tap.ended = True
+        self._tap.fault = Fault(Condition.UPSTREAM_INVALID)
+        self._tap.ended = True

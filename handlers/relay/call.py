@@ -11,7 +11,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from adapters.family import Envelope, Family, Operation, Peek, StoredRef, StreamTap
+from adapters.bridge import Bridge
+from adapters.family import Envelope, Family, Operation, Peek, StoredRef
 from adapters.faults import Fault
 from adapters.ir import Usage
 from adapters.jsonio import Spans
@@ -121,7 +122,7 @@ class Call(Struct, eq=False):
     upstream_model: str | None = None
     attempts: list[AttemptRecord] = []  # each call gets a list of its own
     trial: Trial | None = None  # the attempt that is running
-    tap: StreamTap | None = None  # of the accepted stream
+    bridge: Bridge | None = None  # of the accepted stream
     delivery: Delivery = field(default_factory=Delivery)
     status: int | None = None
     first_byte_ms: int | None = None

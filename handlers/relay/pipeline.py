@@ -12,7 +12,7 @@ from random import random
 
 from msgspec import Struct
 
-from adapters.bridge import NativeStream
+from adapters.bridge import NativeBridge
 from adapters.family import Answer, Envelope
 from adapters.faults import Condition, Fault, read_upstream_error, retry_after_s
 from adapters.rate_headers import RateLevel
@@ -408,7 +408,7 @@ class Relay:
             drop_usage=not call.peek.include_usage,
             operation=call.operation,
         )
-        bridge = NativeStream(tap, self.settings.upstream.max_event_bytes)
+        bridge = NativeBridge(tap, self.settings.upstream.max_event_bytes)
         ended = pump.attach(exchange, bridge, _passed_headers(call, exchange))
         try:
             await call.wait(ended)
@@ -446,11 +446,11 @@ class Relay:
 
     def _identified(self, call: Call) -> None:
         """The client is about to read the id of an answer that the vendor keeps, if it has one."""
-        tap, key = call.tap, call.key
-        if tap is None or call.peek is None or not call.peek.stored:
+        bridge, key = call.bridge, call.key
+        if bridge is None or call.peek is None or not call.peek.stored:
             return
-        if self.stored.note(call, tap.upstream_id):
-            so_far = settle.text_tokens(call, tap.output_units)
+        if self.stored.note(call, bridge.upstream_id):
+            so_far = settle.text_tokens(call, bridge.output_units)
             self.journal.hand_out(call.arrival.call_id, key.user_id, so_far, _sent(call))
 
     def _bind(self, call: Call) -> None:
@@ -500,11 +500,12 @@ class Relay:
             # An error event inside a half sent one would be read as a part of it.
             downstream.drop()
             return
-        tap = call.tap
-        if tap is None:  # nothing but heartbeats went down
+        bridge = call.bridge
+        if bridge is None:  # nothing but heartbeats went down
             name = call.model_name or ""
             tap = call.family.stream_tap(name, name, drop_usage=False, operation=call.operation)
-        event = tap.encode_fault(ending.fault, call.arrival.call_id)
+            bridge = NativeBridge(tap, self.settings.upstream.max_event_bytes)
+        event = bridge.encode_fault(ending.fault, call.arrival.call_id)
         downstream.finish(ending.tail + event)
 
 

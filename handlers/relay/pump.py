@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from adapters.bridge import NativeStream
-from adapters.family import StreamTap
+from adapters.bridge import Bridge
 from adapters.faults import Condition, Fault
 from handlers.relay.call import Call
 from handlers.relay.downstream import Downstream, Header
@@ -60,7 +59,7 @@ class StreamPump:
         self._downstream = downstream
         self._on_accepted = on_accepted
         self._on_identified = on_identified
-        self._bridge: NativeStream | None = None
+        self._bridge: Bridge | None = None
         self._exchange: Exchange | None = None
         self._headers: tuple[Header, ...] = STREAM_HEADERS
         self.accepted = False
@@ -72,7 +71,7 @@ class StreamPump:
         self.marked_units = 0
 
     def attach(
-        self, exchange: Exchange, bridge: NativeStream, headers: tuple[Header, ...]
+        self, exchange: Exchange, bridge: Bridge, headers: tuple[Header, ...]
     ) -> "asyncio.Future[PumpEnd]":
         """Begins to carry the answer of `exchange`; the future says when it is over."""
         self._exchange, self._bridge = exchange, bridge
@@ -101,22 +100,22 @@ class StreamPump:
             return
         if bridge is not None and not bridge.at_boundary:
             return
-        started = self.accepted and bridge is not None and bridge.tap.started
+        started = self.accepted and bridge is not None and bridge.started
         downstream.write(self._call.family.keep_alive(started=started))
         self.last_sent_s = now_s
 
     @property
     def output_units(self) -> int:
         """Estimated output tokens of the accepted answer so far."""
-        return self._bridge.tap.output_units if self.accepted and self._bridge else 0
+        return self._bridge.output_units if self.accepted and self._bridge else 0
 
     @property
     def lacks_usage(self) -> bool:
         """Whether the answer is finished but for the report of its usage, which comes next."""
-        if self._bridge is None or not self.accepted:
+        bridge = self._bridge
+        if bridge is None or not self.accepted:
             return False
-        tap = self._bridge.tap
-        return tap.finished and not tap.ended and tap.usage is None
+        return bridge.finished and not bridge.ended and bridge.usage is None
 
     @property
     def at_boundary(self) -> bool:
@@ -124,15 +123,14 @@ class StreamPump:
         return self._bridge is None or self._bridge.at_boundary
 
     def note_delivery(self) -> None:
-        """Copies what the tap has read into the call, for the bill."""
+        """Copies what the bridge has read into the call, for the bill."""
         delivery, bridge = self._call.delivery, self._bridge
         if bridge is None or not self.accepted:
             return
-        tap = bridge.tap
         delivery.relayed = True
-        delivery.usage, delivery.reported = tap.usage, tap.reported
-        delivery.output_units = tap.output_units
-        delivery.upstream_id = tap.upstream_id
+        delivery.usage, delivery.reported = bridge.usage, bridge.reported
+        delivery.output_units = bridge.output_units
+        delivery.upstream_id = bridge.upstream_id
         delivery.whole = bridge.whole
 
     def _pass_on(self, chunk: bytes) -> bool:
@@ -151,11 +149,11 @@ class StreamPump:
         """A piece of the upstream's body; False: the client's buffer is full."""
         bridge = self._bridge
         assert bridge is not None
-        room = self._pass(bridge.tap, bridge.feed(chunk))
-        self._flowing = room and self.accepted and self._downstream.head_sent
+        room = self._pass(bridge, bridge.feed(chunk))
+        self._flowing = room and bridge.aligned and self._downstream.head_sent
         return room
 
-    def _pass(self, tap: StreamTap, out: bytes) -> bool:
+    def _pass(self, bridge: Bridge, out: bytes) -> bool:
         """Begins, goes on or ends with what a piece has brought."""
         ended = self.ended
         assert ended is not None
@@ -163,14 +161,14 @@ class StreamPump:
             return True
         if not self._begun:
             if not self.accepted:
-                if not tap.accepted:
-                    if tap.fault is not None:
-                        ended.set_result(PumpEnd(tap.fault))
+                if not bridge.accepted:
+                    if bridge.fault is not None:
+                        ended.set_result(PumpEnd(bridge.fault))
                     return True
-                self._accept()
-            self._begun = self._identify(tap)
-        if tap.ended:
-            ended.set_result(PumpEnd(tap.fault, tail=out))
+                self._accept(bridge)
+            self._begun = self._identify(bridge)
+        if bridge.ended:
+            ended.set_result(PumpEnd(bridge.fault, tail=out))
             return True
         if not out:
             return True
@@ -179,20 +177,19 @@ class StreamPump:
             return self._downstream.write(out)
         return self._downstream.start(200, self._headers, out)
 
-    def _accept(self) -> None:
+    def _accept(self, bridge: Bridge) -> None:
         self.accepted = True
         assert self._exchange is not None
         self._exchange.accept()
-        assert self._bridge is not None
-        self._call.tap = self._bridge.tap
+        self._call.bridge = bridge
         self._on_accepted(self._call)
 
-    def _identify(self, tap: StreamTap) -> bool:
+    def _identify(self, bridge: Bridge) -> bool:
         """Whether nothing has to be known any more of what the vendor keeps; `on_identified` is
         told of an id before the client can read it."""
         call = self._call
         if call.stored is None and call.peek is not None and call.peek.stored:
-            if tap.upstream_id is None:
+            if bridge.upstream_id is None:
                 return False
             self._on_identified(call)
         return True
@@ -204,15 +201,12 @@ class StreamPump:
         if ended.done():
             return
         tail = bridge.close() if error is None else b""
-        tap = bridge.tap
-        if not self.accepted and tap.accepted:
-            self._accept()
-        # Behind the bracket of an array nothing is missing, however the upstream goes away.
-        unhurt = error is None or tap.framing == "json_array"
-        if unhurt and bridge.whole and tap.fault is None:
+        if not self.accepted and bridge.accepted:
+            self._accept(bridge)
+        fault = bridge.fault
+        if fault is None and bridge.whole and (error is None or bridge.end_seen):
             ended.set_result(PumpEnd(None, tail=tail))
             return
-        fault = tap.fault
         if fault is None and error is not None:
             fault = fault_of(error)
         elif fault is None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapters.bridge import PREAMBLE_LIMIT_BYTES, NativeStream
+from adapters.bridge import PREAMBLE_LIMIT_BYTES, NativeBridge
 from adapters.family import Operation
 from adapters.faults import Condition
 from adapters.registry import FAMILIES
@@ -19,7 +19,7 @@ CREATE = Operation("/v1/some/endpoint")
 
 
 def chat_stream(drop=False, limit=65536, public="up"):
-    return NativeStream(FAMILIES["chat_completions"].stream_tap(public, "up", drop, CREATE), limit)
+    return NativeBridge(FAMILIES["chat_completions"].stream_tap(public, "up", drop, CREATE), limit)
 
 
 def test_nothing_is_sent_before_acceptance_then_all_of_it():
@@ -34,7 +34,7 @@ def test_nothing_is_sent_before_acceptance_then_all_of_it():
 def test_an_error_as_first_event_sends_nothing():
     stream = chat_stream()
     assert stream.feed(b": wait\n\n" + ERROR + CHUNK) == b""
-    assert stream.tap.fault.condition is Condition.UPSTREAM_FAILED and not stream.accepted
+    assert stream.fault.condition is Condition.UPSTREAM_FAILED and not stream.accepted
     assert stream.feed(CHUNK) == b"" and stream.close() == b""
 
 
@@ -43,9 +43,9 @@ def test_a_long_preamble_is_garbage():
     stream = chat_stream()
     for _ in range(PREAMBLE_LIMIT_BYTES // len(line)):
         stream.feed(line)
-    assert stream.tap.fault is None
+    assert stream.fault is None
     assert stream.feed(line) == b""
-    assert stream.tap.fault.condition is Condition.UPSTREAM_INVALID and stream.tap.ended
+    assert stream.fault.condition is Condition.UPSTREAM_INVALID and stream.ended
 
 
 def test_the_terminal_marker_ends_the_answer():
@@ -57,7 +57,7 @@ def test_the_terminal_marker_ends_the_answer():
 def test_events_before_a_fault_in_one_chunk_are_sent():
     stream = chat_stream()
     assert stream.feed(CHUNK + CHUNK + ERROR + CHUNK) == CHUNK + CHUNK
-    assert stream.tap.fault is not None and not stream.whole
+    assert stream.fault is not None and not stream.whole
 
 
 @pytest.mark.parametrize("cut", [0, 1, 7])
@@ -67,7 +67,7 @@ def test_the_usage_event_is_left_out_alike_in_every_cut(cut):
     stream = chat_stream(drop=True)
     at = len(CHUNK) + cut
     assert stream.feed(data[:at]) + stream.feed(data[at:]) == expected
-    assert stream.tap.usage.output_tokens == 2
+    assert stream.usage.output_tokens == 2
     # A blank line before the event, in a chunk that looks like one event.
     stream = chat_stream(drop=True)
     stream.feed(CHUNK)
@@ -79,7 +79,7 @@ def test_a_last_event_without_its_blank_line():
         stream = chat_stream()
         stream.feed(CHUNK + FINISH)
         assert stream.feed(DONE.rstrip() + end) == b""
-        assert stream.close() == DONE.rstrip() + end and stream.tap.terminal
+        assert stream.close() == DONE.rstrip() + end and stream.ended
         # Something of ours will follow an event that is not the last: it must be ended.
         stream = chat_stream()
         stream.feed(CHUNK)
@@ -104,7 +104,7 @@ def test_half_an_event_is_a_cut_and_no_garbage():
     for half in (CHUNK[:30], b"data: [DO", b": comm", b"event: x\n"):
         stream = chat_stream()
         stream.feed(CHUNK + half)
-        assert stream.close() == b"" and stream.tap.fault is None and not stream.whole
+        assert stream.close() == b"" and stream.fault is None and not stream.whole
     stream = chat_stream()
     stream.feed(CHUNK + FINISH + b"data: [DO")
     assert stream.close() == b"" and stream.whole
@@ -113,7 +113,7 @@ def test_half_an_event_is_a_cut_and_no_garbage():
 def test_an_error_event_without_its_blank_line():
     stream = chat_stream()
     stream.feed(CHUNK + ERROR.rstrip())
-    assert stream.close() == b"" and stream.tap.fault.condition is Condition.UPSTREAM_FAILED
+    assert stream.close() == b"" and stream.fault.condition is Condition.UPSTREAM_FAILED
 
 
 def test_the_only_event_without_its_blank_line():
@@ -145,7 +145,7 @@ def test_an_oversized_first_event_is_an_answer_when_it_has_data():
     assert stream.feed(b": x\n\n" + CHUNK) == b": x\n\n" + CHUNK and stream.accepted
     stream = chat_stream(limit=50)
     assert stream.feed(b"<html>" + b"x" * 100) == b""
-    assert stream.tap.fault.condition is Condition.UPSTREAM_INVALID
+    assert stream.fault.condition is Condition.UPSTREAM_INVALID
 
 
 @pytest.mark.parametrize("public", ["up", "other"])
@@ -166,7 +166,7 @@ def test_events_that_end_with_crlf_pass_alike_in_every_cut(public):
 
 def test_messages_are_whole_only_with_their_last_event():
     tap = FAMILIES["messages"].stream_tap("m", "m", True, CREATE)
-    stream = NativeStream(tap, 65536)
+    stream = NativeBridge(tap, 65536)
     stream.feed(b'event: message_start\ndata: {"type":"message_start","message":{}}\n\n')
     stream.feed(
         b"event: message_delta\n"

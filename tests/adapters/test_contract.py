@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from adapters.bridge import NativeStream
+from adapters.bridge import NativeBridge
 from adapters.family import Family, Operation, Peek
 from adapters.faults import Condition, Fault, read_upstream_error
 from adapters.jsonio import top_level
@@ -87,14 +87,14 @@ def run(
     public: str = MODEL,
     drop: bool = False,
     operation: Operation | None = None,
-) -> tuple[bytes, NativeStream]:
+) -> tuple[bytes, NativeBridge]:
     tap = family.stream_tap(public, MODEL, drop, operation or streamed(family))
-    stream = NativeStream(tap, MAX_EVENT_BYTES)
+    stream = NativeBridge(tap, MAX_EVENT_BYTES)
     sent = b"".join([stream.feed(chunk) for chunk in chunks])
     return sent + stream.close(), stream
 
 
-def run_array(chunks: list[bytes], public: str = MODEL) -> tuple[bytes, NativeStream]:
+def run_array(chunks: list[bytes], public: str = MODEL) -> tuple[bytes, NativeBridge]:
     array = GENERATE.operations["streamGenerateContent.array"]
     return run(GENERATE, chunks, public, operation=array)
 
@@ -107,10 +107,10 @@ def test_stream_is_byte_exact_however_it_is_cut(family, path, ends):
         sent, stream = run(family, chunks)
         assert sent == data
         assert stream.accepted and stream.whole
-        assert stream.tap.terminal == has_marker(family)
-        assert stream.tap.fault is None and stream.at_boundary
-        assert stream.tap.usage is not None and stream.tap.upstream_id
-        assert stream.tap.output_units > 0 or path.stem == "refusal"
+        assert stream.ended == has_marker(family)
+        assert stream.fault is None and stream.at_boundary
+        assert stream.usage is not None and stream.upstream_id
+        assert stream.output_units > 0 or path.stem == "refusal"
 
 
 @pytest.mark.parametrize("ends", LINE_ENDS)
@@ -154,7 +154,7 @@ def test_an_error_event_of_the_vendor_is_not_passed(family):
     for chunks in cuts(data, random.Random(10)):
         sent, stream = run(family, chunks)
         assert sent and data.startswith(sent) and b"stopped answering" not in sent
-        fault = stream.tap.fault
+        fault = stream.fault
         assert fault is not None and fault.message == "The upstream channel stopped answering."
         assert not stream.whole and stream.feed(b"data: {}\n\n") == b""
 
@@ -164,10 +164,10 @@ def test_our_own_stream_fault_is_read_back_as_an_error(family):
     """What one gateway writes, another must understand."""
     first = first_event(family)
     for condition in Condition:
-        tap = run(family, [first])[1].tap
+        tap = run(family, [first])[1]
         event = tap.encode_fault(Fault(condition, model="m", param="p"), "req_1")
         sent, stream = run(family, [first + event])
-        assert sent == first and stream.tap.fault is not None
+        assert sent == first and stream.fault is not None
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
@@ -213,7 +213,7 @@ def test_stream_and_whole_answer_report_the_same_usage(family, path):
     whole = path.with_suffix(".json")
     stream = run(family, [path.read_bytes()])[1]
     answer = family.read_answer(whole.read_bytes(), MODEL, MODEL, plain(family))
-    assert stream.tap.usage == answer.usage
+    assert stream.usage == answer.usage
 
 
 @pytest.mark.parametrize(("family", "path"), ERRORS, ids=name_of)
@@ -241,7 +241,7 @@ def test_an_unreadable_event_is_e30(family, data):
     for before in (b"", first_event(family)):
         sent, stream = run(family, [before + b"data: " + data + b"\n\n"])
         assert sent == before
-        assert stream.tap.fault.condition is Condition.UPSTREAM_INVALID
+        assert stream.fault.condition is Condition.UPSTREAM_INVALID
 
 
 # ---- the JSON array ------------------------------------------------------------------------------
@@ -256,15 +256,14 @@ def test_an_array_is_byte_exact_but_for_the_model_however_it_is_cut(public, ends
     for chunks in cuts(data, random.Random(11)):
         sent, stream = run_array(chunks, public)
         assert sent == expected
-        tap = stream.tap
-        assert stream.accepted and stream.whole and tap.fault is None and not tap.terminal
-        assert tap.usage is not None and tap.usage.output_tokens == 11
-        assert tap.upstream_id == "gw0001" and tap.output_units > 0
+        assert stream.accepted and stream.whole and stream.fault is None and not stream.ended
+        assert stream.usage is not None and stream.usage.output_tokens == 11
+        assert stream.upstream_id == "gw0001" and stream.output_units > 0
 
 
 def test_an_array_and_a_stream_of_events_report_the_same():
-    of_array = run_array([ARRAY_SAMPLE.read_bytes()])[1].tap
-    of_events = run(GENERATE, [ARRAY_SAMPLE.with_name("text.sse").read_bytes()])[1].tap
+    of_array = run_array([ARRAY_SAMPLE.read_bytes()])[1]
+    of_events = run(GENERATE, [ARRAY_SAMPLE.with_name("text.sse").read_bytes()])[1]
     assert of_array.usage == of_events.usage and of_array.reported == of_events.reported
     assert of_array.output_units == of_events.output_units
 
@@ -275,7 +274,7 @@ def test_an_array_without_its_bracket_is_never_whole():
         sent, stream = run_array([data[:end]])
         assert not stream.whole and data.startswith(sent)
         if stream.accepted:
-            broken = sent + stream.tap.encode_fault(Fault(Condition.UPSTREAM_FAILED), "req_1")
+            broken = sent + stream.encode_fault(Fault(Condition.UPSTREAM_FAILED), "req_1")
             *good, last = json.loads(broken)
             assert list(last) == ["error"] and all("candidates" in chunk for chunk in good)
         else:
@@ -284,12 +283,12 @@ def test_an_array_without_its_bracket_is_never_whole():
 
 def test_an_array_of_our_own_that_failed_is_read_back_as_an_error():
     for before in (b"", ARRAY_SAMPLE.read_bytes().partition(b"\n  },")[0] + b"\n  }"):
-        tap = run_array([before])[1].tap
+        tap = run_array([before])[1]
         broken = before + tap.encode_fault(Fault(Condition.UPSTREAM_FAILED), "req_1")
         json.loads(broken)
         for chunks in cuts(broken, random.Random(12)):
             sent, stream = run_array(chunks)
-            assert sent == before and stream.tap.fault is not None and not stream.whole
+            assert sent == before and stream.fault is not None and not stream.whole
 
 
 def test_only_white_space_stands_behind_the_bracket():
@@ -297,7 +296,7 @@ def test_only_white_space_stands_behind_the_bracket():
     for chunks in cuts(data + b"\r\n [1] more", random.Random(14)):
         sent, stream = run_array(chunks)
         assert sent.rstrip() == data.rstrip() and stream.whole
-        assert stream.tap.encode_fault(Fault(Condition.UPSTREAM_FAILED), "req_1") == b""
+        assert stream.encode_fault(Fault(Condition.UPSTREAM_FAILED), "req_1") == b""
 
 
 def test_white_space_between_elements_passes():
@@ -418,7 +417,7 @@ def test_mutants_raise_nothing_but_faults(family):
         cut = rng.randrange(len(data) + 1)
         for public in (MODEL, PUBLIC):
             stream = run(family, [data[:cut], data[cut:]], public, drop=True)[1]
-            assert stream.tap.usage is None or stream.tap.reported
+            assert stream.usage is None or stream.reported
             for operation in family.operations.values():
                 survives(family.read_answer, data, public, MODEL, operation)
         read_upstream_error(rng.choice([200, 302, 400, 401, 404, 429, 500, 503]), {}, data)
@@ -452,7 +451,7 @@ def test_a_refused_key_inside_an_answer_is_told_as_such(family):
                 continue
             of_events = operation.framing == "sse"
             tap = family.stream_tap(PUBLIC, MODEL, drop_usage=False, operation=operation)
-            bridge = NativeStream(tap, MAX_EVENT_BYTES)
+            bridge = NativeBridge(tap, MAX_EVENT_BYTES)
             assert bridge.feed(b"data: %b\n\n" % body if of_events else b"[%b]" % body) == b""
             assert tap.fault is not None and not tap.accepted
             assert tap.fault.key_refused is refused, (operation.endpoint, error)

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from adapters import repeats
-from adapters.bridge import NativeStream
+from adapters.bridge import NativeBridge
 from adapters.registry import FAMILIES
 from adapters.repeats import LEARNED_MAX, Repeat
 
@@ -137,7 +137,7 @@ def test_a_stream_is_read_the_same_with_and_without(family, made, public, monkey
         for learned_max in (LEARNED_MAX, 0):
             monkeypatch.setattr(repeats, "LEARNED_MAX", learned_max)
             tap = FAMILIES[family].stream_tap(public, "up", False, operation)
-            stream = NativeStream(tap, 65536)
+            stream = NativeBridge(tap, 65536)
             sent = [stream.feed(event) for event in events]
             ways.append((sent, tap.output_units, tap.usage, tap.finished, tap.terminal, tap.fault))
         assert ways[0] == ways[1]

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from adapters.bridge import NativeStream
+from adapters.bridge import NativeBridge
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from tests.support.client import Closed, Connection
@@ -404,19 +404,18 @@ def tap_of(family, array, public):
 
 def relayed(family, array, chunks, public, limit_bytes=LIMIT_BYTES):
     """What a client gets of a stream that ends properly: (bytes, whole, whether it was dropped)."""
-    stream = NativeStream(tap_of(family, array, public), limit_bytes)
+    stream = NativeBridge(tap_of(family, array, public), limit_bytes)
     sent = b"".join([stream.feed(chunk) for chunk in chunks])
     sent += stream.close()
-    tap = stream.tap
-    assert tap.fault is None or isinstance(tap.fault, Fault)
-    assert tap.usage is None or tap.reported
-    assert tap.output_units >= 0
-    if stream.whole and tap.fault is None:
+    assert stream.fault is None or isinstance(stream.fault, Fault)
+    assert stream.usage is None or stream.reported
+    assert stream.output_units >= 0
+    if stream.whole and stream.fault is None:
         return sent, True, False
     if not stream.at_boundary:
         return sent, False, True  # the connection is dropped: no client takes that for an end
-    fault = tap.fault or Fault(Condition.UPSTREAM_FAILED)
-    return sent + tap.encode_fault(fault, "req_1"), False, False
+    fault = stream.fault or Fault(Condition.UPSTREAM_FAILED)
+    return sent + stream.encode_fault(fault, "req_1"), False, False
 
 
 def judge(family, array, outcome, which):

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from adapters.bridge import NativeStream
+from adapters.bridge import NativeBridge
 from adapters.conditions import Condition, Fault
 from adapters.family import Family, Operation
 from adapters.faults import read_embedded_error, read_upstream_error
@@ -205,7 +205,7 @@ async def _read_stream(target: Target, exchange: Exchange, limits: UpstreamSetti
     tap = target.family.stream_tap(
         target.model, target.upstream_model, drop_usage=True, operation=target.operation
     )
-    stream = NativeStream(tap, limits.max_event_bytes)
+    bridge = NativeBridge(tap, limits.max_event_bytes)
     ended: asyncio.Future[UpstreamError | None] = asyncio.get_running_loop().create_future()
 
     def end(error: UpstreamError | None) -> None:
@@ -213,8 +213,8 @@ async def _read_stream(target: Target, exchange: Exchange, limits: UpstreamSetti
             ended.set_result(error)
 
     def take(chunk: bytes) -> bool:
-        stream.feed(chunk)
-        if tap.ended:
+        bridge.feed(chunk)
+        if bridge.ended:
             end(None)  # behind the terminal marker nothing is awaited
         return True
 
@@ -222,8 +222,8 @@ async def _read_stream(target: Target, exchange: Exchange, limits: UpstreamSetti
     error = await ended
     if error is not None:
         raise error
-    stream.close()
-    if tap.fault is not None:
-        raise tap.fault
-    if not stream.whole:
+    bridge.close()
+    if bridge.fault is not None:
+        raise bridge.fault
+    if not bridge.whole:
         raise Fault(Condition.UPSTREAM_INVALID, "the stream ended before the answer was whole")

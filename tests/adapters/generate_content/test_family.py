@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from adapters.bridge import NativeStream
+from adapters.bridge import NativeBridge
 from adapters.faults import Condition, Fault, read_upstream_error
 from adapters.generate_content import FAMILY
 from adapters.jsonio import top_level
@@ -56,17 +56,16 @@ def cuts(data: bytes, rng: random.Random) -> list[list[bytes]]:
     return ways
 
 
-def run(operation, chunks, public=MODEL, limit=65536) -> tuple[bytes, NativeStream]:
-    stream = NativeStream(FAMILY.stream_tap(public, MODEL, False, operation), limit)
+def run(operation, chunks, public=MODEL, limit=65536) -> tuple[bytes, NativeBridge]:
+    stream = NativeBridge(FAMILY.stream_tap(public, MODEL, False, operation), limit)
     sent = b"".join([stream.feed(chunk) for chunk in chunks])
     return sent + stream.close(), stream
 
 
-def check_whole(stream: NativeStream) -> None:
-    tap = stream.tap
-    assert stream.accepted and stream.whole and tap.finished and tap.fault is None
-    assert stream.at_boundary and tap.usage is not None and tap.upstream_id == "gw0001"
-    assert tap.output_units > 0 and tap.reported
+def check_whole(stream: NativeBridge) -> None:
+    assert stream.accepted and stream.whole and stream.finished and stream.fault is None
+    assert stream.at_boundary and stream.usage is not None and stream.upstream_id == "gw0001"
+    assert stream.output_units > 0 and stream.reported
 
 
 @pytest.mark.parametrize("ends", LINE_ENDS)
@@ -77,7 +76,7 @@ def test_a_stream_is_byte_exact_however_it_is_cut(path, ends):
     assert times > 0
     for chunks in cuts(data, random.Random(7)):
         sent, stream = run(EVENTS, chunks)
-        assert sent == data and not stream.tap.terminal
+        assert sent == data and not stream.ended
         check_whole(stream)
         assert run(EVENTS, chunks, public=PUBLIC)[0] == expected
 
@@ -89,7 +88,7 @@ def test_an_array_is_byte_exact_however_it_is_cut(name):
     assert times > 0
     for chunks in cuts(data, random.Random(8)):
         sent, stream = run(ARRAY, [*chunks, b"\n"])
-        assert sent == data + b"\n" and not stream.tap.terminal  # the body's end ends it
+        assert sent == data + b"\n" and not stream.ended  # the body's end ends it
         check_whole(stream)
         assert run(ARRAY, chunks, public=PUBLIC)[0] == expected
 
@@ -98,9 +97,9 @@ def test_an_array_is_byte_exact_however_it_is_cut(name):
 def test_all_forms_report_the_same_usage(path):
     answer = FAMILY.read_answer(path.with_suffix(".json").read_bytes(), MODEL, MODEL, PLAIN)
     assert answer.usage is not None
-    assert run(EVENTS, [path.read_bytes()])[1].tap.usage == answer.usage
+    assert run(EVENTS, [path.read_bytes()])[1].usage == answer.usage
     for form in (path.stem, path.stem + "_pretty"):
-        assert run(ARRAY, [ARRAYS[form]])[1].tap.usage == answer.usage
+        assert run(ARRAY, [ARRAYS[form]])[1].usage == answer.usage
 
 
 @pytest.mark.parametrize("path", GOOD_SSE, ids=name_of)
@@ -108,7 +107,7 @@ def test_a_cut_stream_is_never_whole_before_its_finish(path):
     data = path.read_bytes()
     for end in range(data.index(b'"finishReason"')):
         sent, stream = run(EVENTS, [data[:end]])
-        assert not stream.whole and stream.tap.fault is None
+        assert not stream.whole and stream.fault is None
         assert data.startswith(sent) or data.startswith(sent.rstrip(b"\r\n"))
         assert sent == b"" or sent.endswith((b"\r\n\r\n", b"\n\n", b"\r\n\n"))
 
@@ -120,7 +119,7 @@ def test_a_cut_array_is_never_whole_and_can_be_ended_with_an_error(name):
     for end in range(0, len(data) - 1, 5):
         sent, stream = run(ARRAY, [data[:end]])
         assert not stream.whole and stream.at_boundary and data.startswith(sent)
-        ended = json.loads(sent + FAMILY.keep_alive(True) + stream.tap.encode_fault(fault, "r"))
+        ended = json.loads(sent + FAMILY.keep_alive(True) + stream.encode_fault(fault, "r"))
         assert ended[-1]["error"]["status"] == "UNAVAILABLE"
         assert all("candidates" in chunk for chunk in ended[:-1])
 
@@ -133,7 +132,7 @@ def test_an_error_of_the_vendor_is_not_passed(operation):
     for chunks in cuts(data, random.Random(10)):
         sent, stream = run(operation, chunks)
         assert sent and data.startswith(sent) and b"stopped answering" not in sent
-        fault = stream.tap.fault
+        fault = stream.fault
         assert fault is not None and fault.message == "The upstream channel stopped answering."
         assert not stream.whole
 
@@ -145,14 +144,14 @@ def test_our_own_stream_fault_is_read_back_as_an_error():
         (ARRAY, ARRAYS["text"].split(b",\r\n")[0]),
     ):
         for condition in Condition:
-            tap = run(operation, [first])[1].tap
+            tap = run(operation, [first])[1]
             event = tap.encode_fault(Fault(condition, model="m", param="p"), "req_1")
             sent, stream = run(operation, [first + event])
-            assert sent == first and stream.tap.fault is not None
+            assert sent == first and stream.fault is not None
             tap = FAMILY.stream_tap(MODEL, MODEL, False, operation)
             event = tap.encode_fault(Fault(condition, model="m", param="p"), "req_1")
             sent, stream = run(operation, [FAMILY.keep_alive(False) + event])
-            assert sent == b"" and stream.tap.fault is not None and not stream.accepted
+            assert sent == b"" and stream.fault is not None and not stream.accepted
 
 
 def test_heartbeats_disturb_nobody():
@@ -189,7 +188,7 @@ def test_error_bodies_in_place_of_an_answer(path):
         assert read.fail_over and read.fault.condition is caught.value.condition
         # The same where a stream should be.
         stream = run(ARRAY, [body])[1]
-        assert stream.tap.fault.condition is caught.value.condition and not stream.accepted
+        assert stream.fault.condition is caught.value.condition and not stream.accepted
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b"{}", b"\xff", b'"x"', b"1"])
@@ -200,7 +199,7 @@ def test_no_answer_at_all_is_e30(body):
         assert caught.value.condition is Condition.UPSTREAM_INVALID
     sent, stream = run(ARRAY, [body])
     assert sent == b"" and not stream.whole and not stream.accepted
-    fault = stream.tap.fault
+    fault = stream.fault
     assert fault is None if body == b"" else fault.condition is Condition.UPSTREAM_INVALID
 
 
@@ -269,11 +268,11 @@ def test_mutants_raise_nothing_but_faults():
         for public in (MODEL, PUBLIC):
             for operation in (EVENTS, ARRAY):
                 sent, stream = run(operation, [data[:cut], data[cut:]], public, limit)
-                assert stream.tap.usage is None or stream.tap.reported
-                if public == MODEL and stream.tap.fault is None:
+                assert stream.usage is None or stream.reported
+                if public == MODEL and stream.fault is None:
                     assert data.startswith(sent.removesuffix(b"\n\n").removesuffix(b"\n"))
                 fault = Fault(Condition.UPSTREAM_FAILED)
-                assert stream.tap.encode_fault(fault, "r").isascii()
+                assert stream.encode_fault(fault, "r").isascii()
             survives(FAMILY.read_answer, data, public, MODEL, PLAIN)
             survives(FAMILY.read_answer, data, public, MODEL, COUNT)
         for operation in (PLAIN, COUNT):

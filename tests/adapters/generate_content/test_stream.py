@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adapters.bridge import NativeStream
+from adapters.bridge import NativeBridge
 from adapters.generate_content import FAMILY
 from adapters.ir import Usage
 
@@ -347,7 +347,7 @@ def test_any_line_end(end):
 
 
 def stream_of(operation, limit=65536):
-    return NativeStream(FAMILY.stream_tap("up", "up", True, operation), limit)
+    return NativeBridge(FAMILY.stream_tap("up", "up", True, operation), limit)
 
 
 def test_an_array_through_the_bridge():
@@ -357,14 +357,14 @@ def test_an_array_through_the_bridge():
     assert stream.feed(HELLO[9:]) == b"[" + HELLO and stream.accepted
     assert stream.feed(data[len(HELLO) + 1 : -2]) == data[len(HELLO) + 1 : -3]
     assert not stream.whole
-    assert stream.feed(b"]\n") == b"\n]\n" and stream.whole and not stream.tap.ended
+    assert stream.feed(b"]\n") == b"\n]\n" and stream.whole and not stream.ended
     assert stream.feed(b" ") == b" " and stream.close() == b""
 
 
 def test_a_cut_array_is_not_whole():
     stream = stream_of(ARRAY)
     stream.feed(b"[" + HELLO + b"," + chunk(finish="STOP") + b"," + HELLO[:-1])
-    assert stream.close() == b"" and stream.tap.fault is None and not stream.whole
+    assert stream.close() == b"" and stream.fault is None and not stream.whole
     empty = stream_of(ARRAY)
     assert empty.close() == b"" and not empty.whole and not empty.accepted
 
@@ -374,10 +374,10 @@ def test_an_oversized_element():
     big = b"[" + chunk(text("x" * 100))
     assert stream.feed(big[:50]) == big[:50] and stream.accepted and not stream.at_boundary
     assert stream.feed(big[50:]) == big[50:] and stream.at_boundary
-    assert stream.tap.encode_fault(_fault(), "r").startswith(b",")
+    assert stream.encode_fault(_fault(), "r").startswith(b",")
     assert stream.feed(b',{"candidates":[]}]') == b',{"candidates":[]}]' and stream.whole
     garbage = stream_of(ARRAY, limit=20)
-    assert garbage.feed(b"[" + b"7," * 20) == b"" and garbage.tap.fault.condition == "E30"
+    assert garbage.feed(b"[" + b"7," * 20) == b"" and garbage.fault.condition == "E30"
 
 
 def _fault():

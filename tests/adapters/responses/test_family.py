@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from adapters.bridge import NativeStream
+from adapters.bridge import NativeBridge
 from adapters.family import ModelEntry
 from adapters.faults import Condition, Fault, read_upstream_error
 from adapters.ir import Usage
@@ -49,8 +49,8 @@ def cuts(data: bytes, seed: int) -> list[list[bytes]]:
     return ways if b"\r" not in data else ways[:2] + ways[3:]
 
 
-def run(chunks: list[bytes], public: str = MODEL) -> tuple[bytes, NativeStream]:
-    stream = NativeStream(FAMILY.stream_tap(public, MODEL, True, CREATE), MAX_EVENT_BYTES)
+def run(chunks: list[bytes], public: str = MODEL) -> tuple[bytes, NativeBridge]:
+    stream = NativeBridge(FAMILY.stream_tap(public, MODEL, True, CREATE), MAX_EVENT_BYTES)
     sent = b"".join([stream.feed(chunk) for chunk in chunks])
     return sent + stream.close(), stream
 
@@ -62,9 +62,9 @@ def test_a_stream_is_byte_exact_however_it_is_cut(path, ends):
     for chunks in cuts(data, 7):
         sent, stream = run(chunks)
         assert sent == data
-        assert stream.accepted and stream.whole and stream.tap.terminal and stream.tap.started
-        assert stream.tap.fault is None and stream.tap.upstream_id == "resp_gw0001"
-        assert stream.tap.usage is not None and stream.tap.output_units > 0
+        assert stream.accepted and stream.whole and stream.ended and stream.started
+        assert stream.fault is None and stream.upstream_id == "resp_gw0001"
+        assert stream.usage is not None and stream.output_units > 0
 
 
 @every_end
@@ -91,7 +91,7 @@ def test_a_stream_without_its_end_is_cut(path):
     end = re.search(rb"event: response\.(completed|incomplete)\ndata: .*\}", data).end()
     for size in range(0, end, 7):
         sent, stream = run([data[:size]])
-        assert not stream.whole and not stream.tap.finished
+        assert not stream.whole and not stream.finished
         assert data.startswith(sent) or data.startswith(sent.rstrip(b"\n"))
         assert sent == b"" or sent.endswith(b"\n\n")
     assert run([data[:end]])[1].whole
@@ -106,7 +106,7 @@ def test_a_whole_answer_is_byte_exact_but_for_the_model(path):
     expected, times = MODEL_VALUE.subn(rb'\1"' + PUBLIC.encode() + b'"', body)
     assert times == 1 and renamed.body == expected and renamed.usage == same.usage
     stream = run([path.with_suffix(".sse").read_bytes()])[1]
-    assert stream.tap.usage == same.usage and stream.tap.reported == same.reported
+    assert stream.usage == same.usage and stream.reported == same.reported
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_a_vendors_error_is_replaced_by_our_own():
     before = FAILED[: FAILED.index(b"event: error")]
     for chunks in cuts(FAILED, 10):
         sent, stream = run(chunks)
-        assert sent == before and stream.tap.fault.condition is Condition.UPSTREAM_FAILED
+        assert sent == before and stream.fault.condition is Condition.UPSTREAM_FAILED
         assert not stream.whole and stream.feed(b"data: {}\n\n") == b""
-    ours = stream.tap.encode_fault(stream.tap.fault, "01ABC")
+    ours = stream.encode_fault(stream.fault, "01ABC")
 
     def events(data: bytes) -> list[tuple[bytes, dict]]:
         pairs = [one.split(b"\ndata: ") for one in data.split(b"\n\n") if one]
@@ -157,11 +157,11 @@ def test_our_own_end_is_read_back_as_an_error():
     """What one gateway writes, another must understand."""
     first = STREAMS[0].read_bytes().split(b"\n\n")[0] + b"\n\n"
     for condition in Condition:
-        tap = run([first])[1].tap
+        tap = run([first])[1]
         end = tap.encode_fault(Fault(condition, model="m", param="p"), "req_1")
         for events in (end, end[end.index(b"event: response.failed") :]):
             sent, stream = run([first + events])
-            assert sent == first and stream.tap.fault is not None
+            assert sent == first and stream.fault is not None
 
 
 @pytest.mark.parametrize("data", [b"nonsense", b"[1]", b'{"a":', b"<html>", b"7"])
@@ -169,7 +169,7 @@ def test_an_unreadable_event_is_e30(data):
     first = STREAMS[0].read_bytes().split(b"\n\n")[0] + b"\n\n"
     for before in (b"", first):
         sent, stream = run([before + b"data: " + data + b"\n\n"])
-        assert sent == before and stream.tap.fault.condition is Condition.UPSTREAM_INVALID
+        assert sent == before and stream.fault.condition is Condition.UPSTREAM_INVALID
 
 
 def test_heartbeats_are_comments_that_disturb_nobody():
@@ -247,8 +247,8 @@ def test_mutants_raise_nothing_but_faults():
         cut = rng.randrange(len(data) + 1)
         for public in (MODEL, PUBLIC):
             stream = run([data[:cut], data[cut:]], public)[1]
-            assert stream.tap.usage is None or stream.tap.reported
-            end = stream.tap.encode_fault(Fault(Condition.UPSTREAM_FAILED), "req_1")
+            assert stream.usage is None or stream.reported
+            end = stream.encode_fault(Fault(Condition.UPSTREAM_FAILED), "req_1")
             assert [json.loads(one.split(b"\ndata: ")[1]) for one in end.split(b"\n\n")[:2]]
             for operation in FAMILY.operations.values():
                 survives(FAMILY.read_answer, data, public, MODEL, operation)

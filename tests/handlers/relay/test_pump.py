@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.bridge import PREAMBLE_LIMIT_BYTES, NativeStream
+from adapters.bridge import PREAMBLE_LIMIT_BYTES, NativeBridge
 from adapters.family import Operation
 from adapters.faults import Condition
 from adapters.registry import FAMILIES
@@ -97,7 +97,7 @@ class Rig:
         """Another attempt."""
         tap = self.call.family.stream_tap("m", "m", self.drop_usage, CREATE)
         self.exchange = Exchange()
-        self.ended = self.pump.attach(self.exchange, NativeStream(tap, MAX_EVENT_BYTES), PASSED)
+        self.ended = self.pump.attach(self.exchange, NativeBridge(tap, MAX_EVENT_BYTES), PASSED)
 
     @property
     def end(self):
@@ -506,7 +506,7 @@ async def test_behind_the_bracket_of_an_array_nothing_is_missing():
     rig = Rig("generate_content")
     operation = FAMILIES["generate_content"].operations["streamGenerateContent.array"]
     tap = rig.call.family.stream_tap("m", "m", False, operation)
-    rig.ended = rig.pump.attach(rig.exchange, NativeStream(tap, MAX_EVENT_BYTES), PASSED)
+    rig.ended = rig.pump.attach(rig.exchange, NativeBridge(tap, MAX_EVENT_BYTES), PASSED)
     rig.exchange.data(b'[{"candidates":[{"finishReason":"STOP"}]}')
     rig.exchange.data(b"]")
     rig.exchange.end(UpstreamError("truncated", "reset"))
