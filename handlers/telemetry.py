@@ -1,11 +1,10 @@
-"""What a worker says of itself: one log line a call, and its state for the supervisor.
+"""What a worker says of its calls: one log line each.
 
 Lines of calls are gathered and handed to the log's thread once a second, since a write for each
 would cost a call more than its settlement.
 """
 
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,6 @@ from adapters.jsonio import dumps
 from store.values.pricing import format_money
 from store.values.usage_record import UsageRecord
 
-REPORT_MAX_BYTES = 4096  # a pipe takes so much in one piece
 LINES_MAX = 20_000  # call lines of one second; more are dropped and counted
 UNRECORDED_MAX = 20  # lines of one second about requests that make no record
 
@@ -62,9 +60,8 @@ class _Stamps:
 
 @dataclass(slots=True)
 class Telemetry:
-    """Counts and lines of one worker. `report_fd` is the pipe to the supervisor."""
+    """Lines of one worker."""
 
-    report_fd: int
     write: Callable[[bytes], None] | None  # None: calls are not logged
     text: LineForm | None = None  # None: lines are JSON
     dropped: int = 0
@@ -110,18 +107,6 @@ class Telemetry:
         level, event = fields.pop("level"), fields.pop("event")
         del fields["at"]
         return self.text(at_ms, level, event, "", fields).encode("utf-8", "backslashreplace")
-
-    def report(self, state: dict[str, object]) -> None:
-        """Tells the supervisor; a report that does not fit into the pipe now is not repeated."""
-        line = dumps(state) + b"\n"
-        if len(line) > REPORT_MAX_BYTES:
-            raise ValueError("a report must fit into one write of the pipe")
-        try:
-            os.write(self.report_fd, line)
-        except BlockingIOError:
-            self.dropped += 1
-        except BrokenPipeError:
-            return  # the supervisor is gone; the end of stdin starts the drain
 
 
 class _Line(msgspec.Struct, gc=False):

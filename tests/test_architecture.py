@@ -38,7 +38,10 @@ ALLOWED = {
     | {"click", "msgspec", "peewee", "tornado", "uvloop"},
     "app": set(),
 }
-SUPERVISOR = ("supervisor", "child", "listeners", "log_lines", "node", "ops_guard", "ops_server")
+SUPERVISOR = (
+    *("supervisor", "child", "listeners", "log_lines", "node", "ops_guard", "ops_server"),
+    "worker_state",
+)
 SELF = ("self", "cls")
 FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
 for name in SUPERVISOR:

@@ -30,7 +30,7 @@ from store.db.database import database_ms
 from store.values.errors import Refused, StoreError
 
 OPS_TIMEOUT_S = 5
-MAX_ANSWER_BYTES = 1024 * 1024
+MAX_ANSWER_BYTES = 64 * 1024 * 1024  # each worker may name many draining channels
 
 _NODE = ("node", "pid", "ready", "reason", "draining")
 _WORKERS = ("pid", "slot", "ready", "streams", "calls", "connections", "store", "open_breakers")

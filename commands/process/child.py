@@ -1,7 +1,7 @@
 """One child process of the supervisor: started by exec, spoken to over pipes, ended for sure.
 
 Standard library only. The child's standard input stays open for its life: end of file there means
-that the supervisor died, however that happened. A worker also reports over a pipe of its own.
+that the supervisor died, however that happened. A worker says how it is in shared memory.
 """
 
 import json
@@ -12,9 +12,10 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from commands.process.worker_state import StateReader
+
 STOP_S = 2.5  # from "stop" to SIGKILL: all is over within 3 s
-REPORT_STALE_S = 5.0  # workers report every second
-MAX_REPORT_BYTES = 65536
+STATE_STALE_S = 5.0  # workers write theirs every second
 
 EARLY_DEATH_S = 5.0
 FIRST_BACK_OFF_S = 0.5
@@ -111,59 +112,43 @@ class Worker(Child):
         shared: Mapping[str, int],
     ) -> None:
         self.slot = slot
-        self.report: Mapping[str, object] = {}
+        self.state: Mapping[str, object] = {}
         self.was_ready = False
         self.leaving = False
         self.forced = False
-        self._buffer = b""
-        self._reported_at = 0.0
+        self._written_at = 0.0
         self._stop_at: float | None = None
         self._kill_at: float | None = None
-        self.report_end, given = os.pipe()
+        self._reader = StateReader()
+        ours = {"listen_fd": listener.fileno(), "state_fd": self._reader.descriptor, **shared}
         try:
-            os.set_blocking(self.report_end, False)
-            os.set_blocking(given, False)  # a worker must never wait for its supervisor
-            super().__init__(command, (listener.fileno(), given, *shared.values()))
+            super().__init__(command, tuple(ours.values()))
         except OSError:
-            os.close(self.report_end)
+            self._reader.close()
             raise
-        finally:
-            os.close(given)
-        ours = {"listen_fd": listener.fileno(), "report_fd": given, **shared}
         self.send({**start, "slot": slot, **ours})
 
     def close(self) -> None:
         super().close()
-        os.close(self.report_end)
+        self._reader.close()
 
-    def read_reports(self) -> bool:
-        """Take what it reported; False when its end of the pipe is closed."""
-        try:
-            chunk = os.read(self.report_end, MAX_REPORT_BYTES)
-        except BlockingIOError:
-            return True
-        *lines, rest = (self._buffer + chunk).split(b"\n")
-        self._buffer = rest[-MAX_REPORT_BYTES:]
-        for line in lines:
-            try:
-                report = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(report, dict):
-                self.report = report
-                self._reported_at = time.monotonic()
-                self.was_ready = self.was_ready or report.get("ready") is True
-        return bool(chunk)
+    def read_state(self, now: float) -> None:
+        """Take what it has written since the last time."""
+        state = self._reader.read()
+        if state is not None:
+            self.state = state
+            self._written_at = now
+            self.was_ready = self.was_ready or state.get("ready") is True
 
     def not_ready_because(self, now: float) -> str | None:
         """None: it takes calls."""
-        if not self.report:
+        if not self.state:
             return "starting"
-        if now - self._reported_at > REPORT_STALE_S:
-            return f"no report for {now - self._reported_at:.0f} s"
-        if self.report.get("ready") is True:
+        if now - self._written_at > STATE_STALE_S:
+            return f"no report for {now - self._written_at:.0f} s"
+        if self.state.get("ready") is True:
             return None
-        return str(self.report.get("why") or "not ready")
+        return str(self.state.get("why") or "not ready")
 
     def drain(self, limit_s: float) -> None:
         """Let it finish its calls and go; it is stopped when that takes longer."""
@@ -206,7 +191,7 @@ class Slot:
 
 
 class Companion:
-    """A child without reports that is kept alive beside the workers, the demo vendor for one."""
+    """A child without a state that is kept alive beside the workers, the demo vendor for one."""
 
     def __init__(self, name: str, command: Sequence[str]) -> None:
         self.name = name

@@ -1,8 +1,8 @@
 """The supervisor: the first process of a gateway. It starts, watches and ends the workers.
 
 Standard library and conf only (a test holds this): whatever is imported here stays in memory for as
-long as the gateway runs. It relays nothing and never touches the store. One loop: signals, reports
-of the workers and the ops port are all events of one selector.
+long as the gateway runs. It relays nothing and never touches the store. One loop: signals and the
+ops port are events of one selector, and the workers' states are read at every turn.
 """
 
 import os
@@ -28,7 +28,7 @@ APP = str(Path(__file__).resolve().parents[2] / "app.py")
 
 DRAIN_MARGIN_S = 15.0  # for the workers' own ending of calls, before the supervisor uses force
 TICK_S = 1.0
-DRAIN_TICK_S = 0.1
+CHANGE_TICK_S = 0.1  # while workers start or drain
 CONFIG_REFUSED = 3
 SHARED_MEMORY = ("limits", "responses")  # files that all workers of the node map
 
@@ -141,6 +141,7 @@ class Supervisor:
 
     def _tend(self, now: float) -> None:
         """Bury the dead, start what is due, use force where time is over."""
+        self._read_states(now)
         for worker in list(self._workers()):
             if worker.exit_code is not None:
                 self._bury(worker, now)
@@ -156,9 +157,17 @@ class Supervisor:
         if self._ops:
             self._ops.sweep(now)
 
+    def _read_states(self, now: float) -> None:
+        for worker in list(self._workers()):
+            worker.read_state(now)
+            self._ever_ready = self._ever_ready or worker.was_ready
+            slot = self._slots[worker.slot]
+            if slot.successor is worker and worker.was_ready:
+                self._succeed(slot, worker)
+
     def _wait_s(self, now: float) -> float:
-        if self._draining:
-            return DRAIN_TICK_S
+        if self._draining or not all(worker.was_ready for worker in self._workers()):
+            return CHANGE_TICK_S
         due = [slot.start_at for slot in self._slots if slot.worker is None]
         return max(0.0, min([TICK_S, *(at - now for at in due)]))
 
@@ -174,21 +183,11 @@ class Supervisor:
             self._log.error("a worker cannot be started", slot=slot.number, error=str(error))
             return None
 
-        def read() -> None:
-            if not worker.read_reports():
-                self._selector.unregister(worker.report_end)
-            self._ever_ready = self._ever_ready or worker.was_ready
-            if slot.successor is worker and worker.was_ready:
-                self._succeed(slot, worker)
-
-        self._selector.register(worker.report_end, selectors.EVENT_READ, read)
         self._log.info("worker started", slot=slot.number, worker=worker.pid)
         return worker
 
     def _bury(self, worker: Worker, now: float) -> None:
         code = worker.exit_code or 0
-        if worker.report_end in self._selector.get_map():
-            self._selector.unregister(worker.report_end)
         worker.close()
         slot = self._slots[worker.slot]
         if worker.leaving:
@@ -295,6 +294,7 @@ class Supervisor:
         if self._draining or self._out_of_rotation:
             return "draining"
         now = time.monotonic()
+        self._read_states(now)
         reasons = [slot.worker.not_ready_because(now) for slot in self._slots if slot.worker]
         if None in reasons:
             return None
@@ -313,11 +313,12 @@ class Supervisor:
 
     def _status(self) -> ops_server.Answer:
         now = time.monotonic()
+        self._read_states(now)
         workers: list[Mapping[str, object]] = [
             {
                 "streams": 0,
                 "calls": 0,
-                **worker.report,
+                **worker.state,
                 "pid": worker.pid,
                 "slot": worker.slot,
                 "leaving": worker.leaving,

@@ -1,7 +1,8 @@
 """`app.py worker`: one relay process, started by the supervisor. The composition root of the relay.
 
 Reads its orders from stdin (one JSON line first, commands after it), builds store, catalog, relay
-and server, and runs until it has drained. The end of stdin means that the supervisor died.
+and server, writes its state for the supervisor once a second, and runs until it has drained. The
+end of stdin means that the supervisor died.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ import uvloop
 from tornado.ioloop import IOLoop, PeriodicCallback
 
 from commands.process.log_lines import FORMS, text_line
+from commands.process.worker_state import StateWriter
 from conf import secrets
 from conf.settings import ConfigError, Settings, from_plain
 from conf.store_url import SQLITE
@@ -74,7 +76,7 @@ TROUBLE_CHARS = 300  # of the store's, in what /readyz says
 WRITER_STOP_S = 10.0  # for the last records, while the database answers
 DRAIN_POLL_S = 0.05
 STDIN_CHUNK_BYTES = 65536
-ENDING_SHOWN = 100  # channels in a report
+MAX_ENDING = 10_000  # channels in a state
 
 
 class Orders(msgspec.Struct):
@@ -83,7 +85,7 @@ class Orders(msgspec.Struct):
     settings: dict[str, dict[str, object]]
     secrets_path: str
     listen_fd: int
-    report_fd: int
+    state_fd: int
     limits_fd: int
     node: str
     responses_fd: int = -1  # a supervisor that was started before there was one gives none
@@ -187,12 +189,12 @@ class Worker:
         self, orders: Orders, settings: Settings, keys: secrets.Secrets, logs: LogThread
     ) -> None:
         self._orders, self._settings = orders, settings
+        self._state = StateWriter(orders.state_fd)
         self._loop = IOLoop.current()
         self._threads = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="lookup")
         self._stored_threads = ThreadPoolExecutor(STORED_THREADS, thread_name_prefix="stored")
         self._db = open_database(settings.store.url)
         self._telemetry = Telemetry(
-            report_fd=orders.report_fd,
             write=logs.write if settings.log.level in ("debug", "info") else None,
             text=text_line if settings.log.format == "text" else None,
         )
@@ -300,7 +302,7 @@ class Worker:
         for fault in snapshot.faults:
             log.error("%s", fault)
         self._catalog_seen = True
-        self._report()
+        self._write_state()
 
     def _compare_channels(self, snapshot: Snapshot) -> None:
         """Those that take no calls any more may have running ones; those that lead elsewhere start
@@ -345,7 +347,7 @@ class Worker:
     def begin_without_store(self, why: str) -> None:
         """Say at once what the first look at the store has found."""
         self._writer.note_away(why)
-        self._report()
+        self._write_state()
 
     async def run(self) -> int:
         """Serves until drained; the exit code."""
@@ -372,11 +374,11 @@ class Worker:
         self._relay.funds.sweep()
         self._open_breakers.look(self._relay.snapshot)
         self._telemetry.flush()
-        self._report()
+        self._write_state()
 
-    def _report(self) -> None:
+    def _write_state(self) -> None:
         why = self._not_ready_because()
-        self._telemetry.report(
+        self._state.write(
             {
                 "ready": not why,
                 "why": why,
@@ -396,7 +398,7 @@ class Worker:
     def _ending(self) -> dict[str, int]:
         """Calls that still run at channels which are given no more: disabled, draining, removed."""
         counts = self._relay.live.running_at(self._left) if self._left else {}
-        return dict(islice(counts.items(), ENDING_SHOWN))
+        return dict(islice(counts.items(), MAX_ENDING))
 
     def _not_ready_because(self) -> str:
         if self._server.draining:
@@ -442,7 +444,7 @@ class Worker:
         self._server.drain()
         self._prober.close()
         self._key_checks.close()
-        self._report()
+        self._write_state()
         limit_s = self._settings.server.drain_timeout_s
         force_at = time.monotonic() + limit_s
         while self._relay.live.calls or self._server.connections:

@@ -1,13 +1,12 @@
-"""What a worker says of itself: lines of calls, reports to the supervisor."""
+"""The log lines of calls."""
 
 import json
-import os
 
 import pytest
 
 from commands.process.log_lines import text_line
 from handlers import telemetry
-from handlers.telemetry import REPORT_MAX_BYTES, UNRECORDED_MAX, Telemetry, Unrecorded
+from handlers.telemetry import UNRECORDED_MAX, Telemetry, Unrecorded
 from store.values.usage_record import AttemptRecord, UsageRecord
 
 # The fields of a call's line that dashboards rely on.
@@ -40,9 +39,9 @@ class Written(list):
         return b"".join(self).splitlines()
 
 
-def made(json_lines=True, report_fd=-1):
+def made(json_lines=True):
     written = Written()
-    return Telemetry(report_fd, written.append, None if json_lines else text_line), written
+    return Telemetry(written.append, None if json_lines else text_line), written
 
 
 # ---- lines of calls ------------------------------------------------------------------------------
@@ -136,7 +135,7 @@ def test_lines_are_gathered_until_the_flush():
 
 
 def test_calls_need_not_be_logged():
-    told = Telemetry(-1, None)
+    told = Telemetry(None)
     told.call_ended(record())
     told.flush()
     assert told.dropped == 0
@@ -186,61 +185,3 @@ def test_such_lines_are_bounded_a_second(json_lines, caplog):
         told.not_recorded(UNKNOWN, 5)
         told.flush()
     assert len(written.lines) == UNRECORDED_MAX + 1 and len(caplog.records) == 1
-
-
-# ---- reports -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def pipe():
-    reader, writer = os.pipe2(os.O_NONBLOCK)
-    ends = {reader, writer}
-
-    def close(end):
-        ends.discard(end)
-        os.close(end)
-
-    yield reader, writer, close
-    for end in ends:
-        os.close(end)
-
-
-def test_a_report_is_one_line_in_one_piece(pipe):
-    reader, writer, _ = pipe
-    told, _ = made(report_fd=writer)
-    told.report({"ready": True, "why": "two\nlines", "streams": 3})
-    told.report({"ready": False})
-    lines = os.read(reader, 65536).splitlines()
-    assert [json.loads(line) for line in lines] == [
-        {"ready": True, "why": "two\nlines", "streams": 3},
-        {"ready": False},
-    ]
-
-
-def test_a_supervisor_that_does_not_read_holds_nobody_up(pipe):
-    reader, writer, _ = pipe
-    told, _ = made(report_fd=writer)
-    for _ in range(1000):
-        told.report({"why": "x" * 1000})
-    assert 900 < told.dropped < 1000
-    # What came is whole.
-    whole = b""
-    while len(whole) < (1000 - told.dropped) * 1000:
-        whole += os.read(reader, 1 << 20)
-    assert all(json.loads(line)["why"] for line in whole.splitlines())
-    told.report({"ready": True})
-    assert json.loads(os.read(reader, 65536)) == {"ready": True}
-
-
-def test_a_supervisor_that_is_gone(pipe):
-    reader, writer, close = pipe
-    told, _ = made(report_fd=writer)
-    close(reader)
-    told.report({"ready": True})
-    assert told.dropped == 0
-
-
-def test_a_report_must_fit_into_one_write(pipe):
-    told, _ = made(report_fd=pipe[1])
-    with pytest.raises(ValueError, match="one write"):
-        told.report({"why": "x" * REPORT_MAX_BYTES})

@@ -90,7 +90,7 @@ async def serving(routes=None, trusted=(), relay=None, listener=None, **settings
     site = Site(
         settings=Settings(server=ServerSettings(**settings)),
         relay=relay,
-        telemetry=Telemetry(-1, None),
+        telemetry=Telemetry(None),
         bodies=Deadlines(),
         trusted=tuple(trusted),
         base_url=BASE_URL,

@@ -11,6 +11,11 @@ import signal
 import socket
 import sys
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
+
+from commands.process.worker_state import StateWriter
 
 REPORT_S = 0.2
 
@@ -37,12 +42,12 @@ def serve(mode: str, start: dict) -> int:
     selector.register(listener, selectors.EVENT_READ)
     selector.register(0, selectors.EVENT_READ)
     draining_until = None
+    state = StateWriter(start["state_fd"])
     next_report = 0.0
     while draining_until is None or time.monotonic() < draining_until:
         if time.monotonic() >= next_report and mode != "no-reports":
             next_report = time.monotonic() + REPORT_S
-            report = {"ready": True, "why": "", "streams": 2, "calls": 3, "draining": False}
-            os.write(start["report_fd"], json.dumps(report).encode() + b"\n")
+            state.write({"ready": True, "why": "", "streams": 2, "calls": 3, "draining": False})
         for key, _ in selector.select(0.05):
             if key.fd == 0:
                 said = os.read(0, 4096)

@@ -1,0 +1,63 @@
+"""What a worker says of itself once a second, in memory that it shares with the supervisor.
+
+One memory file for each worker: the supervisor makes it and keeps it, the worker alone writes it,
+and it grows with what it holds (ADR 0018). A checksum tells a state that is half written.
+Standard library only.
+"""
+
+import binascii
+import json
+import os
+import struct
+from collections.abc import Mapping
+
+READ_TRIES = 3
+
+_HEAD = struct.Struct("<QQ")  # number of the state, length of its JSON; the checksum follows
+_CHECK = struct.Struct("<I")  # CRC-32 of head and JSON
+_JSON_AT = _HEAD.size + _CHECK.size
+
+
+class StateWriter:
+    """The worker's side, by the descriptor of the file."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._file = descriptor
+        self._number = 0
+
+    def write(self, state: Mapping[str, object]) -> None:
+        """Replace the state. Raises OSError when there is no memory left."""
+        self._number += 1
+        document = json.dumps(state).encode()
+        head = _HEAD.pack(self._number, len(document))
+        check = _CHECK.pack(binascii.crc32(document, binascii.crc32(head)))
+        os.pwrite(self._file, head + check + document, 0)
+
+
+class StateReader:
+    """The supervisor's side; it makes the file. Raises OSError."""
+
+    def __init__(self) -> None:
+        self.descriptor = os.memfd_create("sluice-worker", os.MFD_CLOEXEC)
+        self._number = 0
+
+    def read(self) -> Mapping[str, object] | None:
+        """The state when there is a newer one than last time; None: there is none, or it is just
+        being written."""
+        for _ in range(READ_TRIES):
+            data = os.pread(self.descriptor, os.fstat(self.descriptor).st_size, 0)
+            if len(data) < _JSON_AT:
+                return None
+            number, length = _HEAD.unpack_from(data)
+            if number == self._number:
+                return None
+            document = data[_JSON_AT : _JSON_AT + length]
+            check = binascii.crc32(document, binascii.crc32(data[: _HEAD.size]))
+            if (check,) == _CHECK.unpack_from(data, _HEAD.size):
+                self._number = number
+                state: Mapping[str, object] = json.loads(document)
+                return state
+        return None
+
+    def close(self) -> None:
+        os.close(self.descriptor)
