@@ -367,7 +367,7 @@ def test_post_drain_takes_out_of_rotation_and_goes_on(start):
 
 def test_without_reports_it_is_not_ready(start):
     gateway = start("no-reports")
-    time.sleep(0.5)
+    until(lambda: gateway.lines("worker started"))
     status, said = gateway.ops("/readyz")
     assert (status, said["reason"]) == (503, "no worker is ready: starting")
 
