@@ -46,7 +46,7 @@ format: $(TEST_STAMP) ## format the code
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-docs: $(RUN_STAMP) ## write what is made from the code: settings, cli, document, errors in docs/, conf/gateway.toml
+docs: $(RUN_STAMP) ## write what is made from the code: settings, cli, document in docs/, conf/gateway.toml
 	.venv/bin/python app.py docs
 
 $(RUN_STAMP): .venv/bin/python
