@@ -14,8 +14,11 @@ from store.admin.document import Identity
 from store.admin.kinds import KINDS
 from store.catalog import keys
 from store.catalog.keys_aside import forget_keys
-from store.db import tables
 from store.db.database import database_ms
+from store.db.tables.catalog import Channel, ChannelKey, Group, Model, Price
+from store.db.tables.fields import Row
+from store.db.tables.money import LedgerLine, Plan, Subscription, Wallet
+from store.db.tables.users import ApiKey, KeySecret, User
 from store.values import key_secrets
 from store.values.cipher import Cipher
 from store.values.errors import NotFound, Refused
@@ -28,14 +31,14 @@ from store.values.texts import nearest
 
 OPENING_REASON = "opening balance"
 
-TABLES: Mapping[str, type[tables.Row]] = {
-    "model": tables.Model,
-    "group": tables.Group,
-    "channel": tables.Channel,
-    "user": tables.User,
-    "plan": tables.Plan,
-    "subscription": tables.Subscription,
-    "key": tables.ApiKey,
+TABLES: Mapping[str, type[Row]] = {
+    "model": Model,
+    "group": Group,
+    "channel": Channel,
+    "user": User,
+    "plan": Plan,
+    "subscription": Subscription,
+    "key": ApiKey,
 }
 # Fields whose column has another name; not listed and not special: the same name.
 COLUMNS: Mapping[str, Mapping[str, str]] = {
@@ -155,18 +158,18 @@ class _Extras:
 
     def __init__(self, db: peewee.Database) -> None:
         self.prices: dict[str, dict[str, int]] = {}
-        for row in _rows(db, tables.Price, tables.Price.effective_ms):
+        for row in _rows(db, Price, Price.effective_ms):
             given = {name: row[name] for name in PRICE_NAMES if row[name] is not None}
             self.prices[row["model_id"]] = given
         self.fingerprints: dict[str, list[str]] = {}
-        for row in _rows(db, tables.ChannelKey, tables.ChannelKey.position):
+        for row in _rows(db, ChannelKey, ChannelKey.position):
             self.fingerprints.setdefault(row["channel_id"], []).append(row["fingerprint"])
         self.digests: dict[str, set[bytes]] = {}
-        for row in _rows(db, tables.KeySecret):
+        for row in _rows(db, KeySecret):
             self.digests.setdefault(row["key_id"], set()).add(bytes(row["digest"]))
-        self.users = {row["id"]: row["name"] for row in _rows(db, tables.User)}
-        self.groups = {row["id"]: row["name"] for row in _rows(db, tables.Group)}
-        self.plans = {row["id"]: row["name"] for row in _rows(db, tables.Plan)}
+        self.users = {row["id"]: row["name"] for row in _rows(db, User)}
+        self.groups = {row["id"]: row["name"] for row in _rows(db, Group)}
+        self.plans = {row["id"]: row["name"] for row in _rows(db, Plan)}
 
 
 def _stored(kind: str, row: dict[str, Any], extras: _Extras) -> Stored:
@@ -236,14 +239,14 @@ class Writer:
     def delete(self, stored: Stored) -> None:
         """Remove an object and what is its own; a wallet and its ledger stay for good."""
         if stored.kind == "user":
-            owned = tables.ApiKey.select().where(tables.ApiKey.user_id == stored.id)
+            owned = ApiKey.select().where(ApiKey.user_id == stored.id)
             for row in list(owned.bind(self.db)):
                 self._delete_key(row.id)
         if stored.kind == "key":
             self._delete_key(stored.id)
             return
         if stored.kind == "model":
-            tables.Price.delete().where(tables.Price.model_id == stored.id).execute(self.db)
+            Price.delete().where(Price.model_id == stored.id).execute(self.db)
         if stored.kind == "channel":
             self._delete_channel_keys(stored.id)
             forget_keys(self.db, stored.id)
@@ -289,15 +292,15 @@ class Writer:
 
     def _add_price(self, model_id: str, price: Mapping[str, int]) -> None:
         newest = (
-            tables.Price.select(tables.Price.effective_ms)
-            .where(tables.Price.model_id == model_id)
-            .order_by(tables.Price.effective_ms.desc())
+            Price.select(Price.effective_ms)
+            .where(Price.model_id == model_id)
+            .order_by(Price.effective_ms.desc())
         )
         last = newest.bind(self.db).tuples().first()
         # Never the time of an older row: two changes can fall into one millisecond.
         effective_ms = max(database_ms(self.db), last[0] + 1 if last else 0)
         row = {"model_id": model_id, "effective_ms": effective_ms, "call": 0, **price}
-        tables.Price.insert(row).execute(self.db)
+        Price.insert(row).execute(self.db)
 
     def _write_channel_keys(self, channel_id: str, upstream_keys: list[str]) -> None:
         self._delete_channel_keys(channel_id)
@@ -313,18 +316,18 @@ class Writer:
                 "cipher": cipher.encrypt(key),
                 "fingerprint": mark,
             }
-            tables.ChannelKey.insert(row).execute(self.db)
+            ChannelKey.insert(row).execute(self.db)
 
     def _delete_channel_keys(self, channel_id: str) -> None:
-        own = tables.ChannelKey.channel_id == channel_id
-        tables.ChannelKey.delete().where(own).execute(self.db)
+        own = ChannelKey.channel_id == channel_id
+        ChannelKey.delete().where(own).execute(self.db)
 
     def _delete_key(self, key_id: str) -> None:
-        tables.KeySecret.delete().where(tables.KeySecret.key_id == key_id).execute(self.db)
-        tables.ApiKey.delete().where(tables.ApiKey.id == key_id).execute(self.db)
+        KeySecret.delete().where(KeySecret.key_id == key_id).execute(self.db)
+        ApiKey.delete().where(ApiKey.id == key_id).execute(self.db)
 
     def _open_wallet(self, user_id: str, balance: int) -> None:
-        tables.Wallet.insert({"user_id": user_id, "balance": balance}).execute(self.db)
+        Wallet.insert({"user_id": user_id, "balance": balance}).execute(self.db)
         if balance == 0:
             return
         line = {
@@ -337,4 +340,4 @@ class Writer:
             "reason": OPENING_REASON,
             "at_ms": database_ms(self.db),
         }
-        tables.LedgerLine.insert(line).execute(self.db)
+        LedgerLine.insert(line).execute(self.db)

@@ -13,7 +13,7 @@ import peewee
 
 from store.db import audit, changes
 from store.db.database import database_ms, execute, lead_ms, snapshot_read, transaction
-from store.db.tables import ApiKey, KeySecret, User
+from store.db.tables.users import ApiKey, KeySecret, User
 from store.values.errors import Conflict, NotFound, Refused
 from store.values.ids import now_ms
 from store.values.key_secrets import (

@@ -36,9 +36,7 @@ from store.catalog.catalog import EVERYTHING
 from store.catalog.keys_aside import load_keys_aside
 from store.channels.breakers import Breaker, all_open
 from store.channels.status_sums import (
-    BOUNDS_MS,
     CHANNEL,
-    FIRST_BYTE,
     GROUP,
     HOUR,
     HOUR_S,
@@ -48,10 +46,10 @@ from store.channels.status_sums import (
     MINUTE_S,
     PROBE,
     SUMS,
-    TOTAL,
     WINDOW_S,
 )
 from store.db.database import execute, snapshot_read
+from store.db.tables.channels import BOUNDS_MS, FIRST_BYTE, TOTAL
 from store.values.usage_record import rfc3339
 
 AVAILABLE, DEGRADED, DOWN, DISABLED = "available", "degraded", "down", "disabled"

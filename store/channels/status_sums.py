@@ -25,19 +25,10 @@ from typing import Any
 import peewee
 
 from store.db.database import execute, executemany, is_mysql, transaction
+from store.db.tables.channels import BOUNDS_MS, FIRST_BYTE, TOTAL
 from store.values.usage_record import AttemptRecord, UsageRecord
 
-BOUNDS_MS = (
-    *(50, 100, 200, 400, 600, 800, 1200, 1600, 2400, 3200, 4800, 6400, 9600, 12800),
-    *(25600, 51200, 102400, 204800, 409600),
-)
-"""Upper bounds of the buckets of a histogram; one more holds what is beyond them."""
-
-_BUCKETS = (*(f"le_{bound_ms}" for bound_ms in BOUNDS_MS), "more")
-FIRST_BYTE = tuple(f"first_byte_{bucket}" for bucket in _BUCKETS)
-TOTAL = tuple(f"total_{bucket}" for bucket in _BUCKETS)
-HISTOGRAMS = FIRST_BYTE + TOTAL
-SUMS = ("ok", "failed", "output_tokens", "generation_ms", *HISTOGRAMS)
+SUMS = ("ok", "failed", "output_tokens", "generation_ms", *FIRST_BYTE, *TOTAL)
 LATEST = ("last_ok_ms", "last_failed_ms")
 KEY = ("span", "at_s", "scope", "name", "model")
 

@@ -11,7 +11,7 @@ from typing import Any
 import peewee
 
 from store.db.database import database_ms
-from store.db.tables import AuditRow
+from store.db.tables.system import AuditRow
 from store.values.ids import new_ulid
 
 SECRET_FIELDS = frozenset({"extra_headers", "keys", "password", "proxy", "secret"})

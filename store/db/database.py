@@ -131,7 +131,8 @@ def _open_sqlite(path: str) -> peewee.Database:
     if not path or path == ":memory:":
         raise ValueError("store.url names no SQLite file")
     pragmas = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 0}
-    return _Sqlite(path, pragmas=pragmas, timeout=LOCK_WAIT_S)
+    types = {"LONGTEXT": "TEXT", "DIGEST": "BLOB"}
+    return _Sqlite(path, pragmas=pragmas, timeout=LOCK_WAIT_S, field_types=types)
 
 
 def _open_mysql(url: str, read_timeout_s: float) -> peewee.Database:
@@ -147,6 +148,7 @@ def _open_mysql(url: str, read_timeout_s: float) -> peewee.Database:
         # Bytes: a text would be sent in Latin-1, which has not every character.
         password=unquote_to_bytes(parts.password or ""),
         charset="utf8mb4",
+        field_types={"LONGTEXT": "MEDIUMTEXT", "DIGEST": "BINARY(32)"},
         connect_timeout=CONNECT_TIMEOUT_S,
         read_timeout=read_timeout_s,
         write_timeout=WRITE_TIMEOUT_S,

@@ -7,7 +7,7 @@ import pytest
 from conf import secrets
 from store.catalog.keys import find_key
 from store.db.database import transaction
-from store.db.tables import Quota
+from store.db.tables.money import Quota
 from store.values.key_secrets import digests
 
 GIVEN = "sk-brought-along-from-elsewhere"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from store.db.database import transaction
-from store.db.tables import Quota
+from store.db.tables.money import Quota
 from store.values.fields import Instant
 from store.values.windows import window_at
 from tests.commands.conftest import UPSTREAM_KEY

@@ -3,9 +3,12 @@
 import pytest
 
 from store.admin.objects import find, load
-from store.db import tables
+from store.db.tables.catalog import ChannelKey, Price
+from store.db.tables.money import LedgerLine, Wallet
+from store.db.tables.users import KeySecret
 from store.values.errors import NotFound, Refused
 from store.values.ids import now_ms
+from tests.support.models import ALL
 
 
 def rows(database, table):
@@ -48,16 +51,16 @@ def test_find_tells_the_nearest_name(state):
 
 
 def test_no_secret_is_in_the_database(database, applied):
-    text = repr([rows(database, table) for table in tables.ALL])
+    text = repr([rows(database, table) for table in ALL])
     secrets = ["sk-upstream-1", "sk-given-0123456789", "correct horse", applied.keys[1].secret]
     assert [secret for secret in secrets if secret in text] == []
 
 
 def test_a_user_has_a_wallet_and_its_opening_line(database, state):
     alice, bob = (state["user"][(name,)].id for name in ("alice", "bob"))
-    wallets = {row["user_id"]: row["balance"] for row in rows(database, tables.Wallet)}
+    wallets = {row["user_id"]: row["balance"] for row in rows(database, Wallet)}
     assert wallets == {alice: 10 * 10**9, bob: 0}
-    [line] = rows(database, tables.LedgerLine)
+    [line] = rows(database, LedgerLine)
     assert (line["user_id"], line["kind"], line["reason"]) == (alice, "credit", "opening balance")
     assert line["amount"] == line["balance_after"] == 10 * 10**9
     assert abs(line["at_ms"] - now_ms()) < 60_000
@@ -67,7 +70,7 @@ def test_changed_prices_are_added_never_altered(database, editor, state):
     model_id = state["model"][("claude",)].id
     for price in ("4", "5", "6"):
         editor.set_fields("model", "claude", {"price.input": price})
-    prices = [row for row in rows(database, tables.Price) if row["model_id"] == model_id]
+    prices = [row for row in rows(database, Price) if row["model_id"] == model_id]
     prices.sort(key=lambda row: row["effective_ms"])
     assert [row["input"] for row in prices] == [n * 10**9 for n in (3, 4, 5, 6)]
     assert {row["output"] for row in prices} == {15 * 10**9}
@@ -78,22 +81,22 @@ def test_changed_prices_are_added_never_altered(database, editor, state):
 def test_upstream_keys_keep_their_order(database, editor, state, cipher):
     channel_id = state["channel"][("openai-main",)].id
     editor.set_fields("channel", "openai-main", {"keys": "sk-c,sk-a,sk-b"})
-    own = [row for row in rows(database, tables.ChannelKey) if row["channel_id"] == channel_id]
+    own = [row for row in rows(database, ChannelKey) if row["channel_id"] == channel_id]
     own.sort(key=lambda row: row["position"])
     assert [cipher.decrypt(row["cipher"]) for row in own] == ["sk-c", "sk-a", "sk-b"]
 
 
 def test_what_goes_with_an_object_and_what_stays(database, editor, state):
     editor.remove("key", "alice/laptop")
-    assert len(rows(database, tables.KeySecret)) == 1
+    assert len(rows(database, KeySecret)) == 1
     editor.remove("user", "alice")
-    assert len(rows(database, tables.Wallet)) == 2
-    assert len(rows(database, tables.LedgerLine)) == 1
+    assert len(rows(database, Wallet)) == 2
+    assert len(rows(database, LedgerLine)) == 1
     editor.remove("channel", "openai-main")
-    assert len(rows(database, tables.ChannelKey)) == 1
+    assert len(rows(database, ChannelKey)) == 1
     editor.remove("channel", "anthropic-main")
     editor.remove("model", "claude")
-    assert len(rows(database, tables.Price)) == 1
+    assert len(rows(database, Price)) == 1
 
 
 def test_plans_and_subscriptions_are_kept(database, editor, applied):

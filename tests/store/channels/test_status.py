@@ -17,8 +17,9 @@ from store.channels.status import (
     to_public,
     worst,
 )
-from store.channels.status_sums import BOUNDS_MS, Probed, add_probes, fold
+from store.channels.status_sums import Probed, add_probes, fold
 from store.db.database import execute, snapshot_read, transaction
+from store.db.tables.channels import BOUNDS_MS
 from store.money.books import apply_records
 from store.values.ids import new_ulid, ulid
 from store.values.usage_record import AttemptRecord, UsageRecord

@@ -1,17 +1,15 @@
-"""The schema: made once, by any number of runners, the same as the models say."""
+"""The schema: made once, by any number of runners. (Against the models: test_schema.)"""
 
 import ast
 import subprocess
 import sys
 import threading
 
-import peewee
 import pytest
 
 from store.db import migrate, migrations
 from store.db.database import discard, execute, is_mysql, open_database, transaction
 from store.db.migrations.ddl import Migration
-from store.db.tables import ALL
 from store.values.errors import StoreUnavailable
 
 NAMES = [migration.name for migration in migrations.ALL]
@@ -33,16 +31,6 @@ def test_up_makes_what_was_pending_and_nothing_twice(empty_database):
     steps = migrate.status(empty_database)
     assert [step.name for step in steps] == NAMES
     assert all(step.applied_ms > 1_600_000_000_000 for step in steps)
-
-
-def test_models_and_schema_have_the_same_columns(database):
-    for model in ALL:
-        columns = {column.name: column for column in database.get_columns(model._meta.table_name)}
-        assert set(columns) == set(model._meta.columns), model
-        for name, field in model._meta.columns.items():
-            assert columns[name].null == field.null, f"{model.__name__}.{name}"
-        keys = database.get_primary_keys(model._meta.table_name)
-        assert sorted(keys) == sorted(f.column_name for f in model._meta.get_primary_keys())
 
 
 def test_names_compare_byte_by_byte(database):
@@ -163,11 +151,3 @@ def test_a_lost_lease_stops_the_runner(empty_database, monkeypatch):
 
 def _url(db):
     return f"mysql://root@127.0.0.1:{db.connect_params['port']}/{db.database}"
-
-
-def test_peewee_finds_no_difference_in_indexes(database):
-    for model in ALL:
-        if model._meta.table_name in ("users", "groups", "models", "channels"):
-            unique = [i for i in database.get_indexes(model._meta.table_name) if i.unique]
-            assert ["name"] in [list(i.columns) for i in unique]
-    assert isinstance(database, peewee.Database)

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from store.db import audit, tables
+from store.db import audit
 from store.db.database import discard, execute, is_mysql, transaction
+from store.db.tables.money import RedeemCode
 from store.money import codes
 from store.money.books import verify
 from store.money.codes import (
@@ -139,7 +140,7 @@ def test_codes_are_stored_as_digests_only(db, make, pepper):
     made = make(3)
     assert len({one.code for one in made}) == len({one.id for one in made}) == 3
     assert made[0].code not in repr(made)
-    stored = [*tables.RedeemCode.select().bind(db).dicts()]
+    stored = [*RedeemCode.select().bind(db).dicts()]
     for one in made:
         [row] = [row for row in stored if row["id"] == one.id]
         assert bytes(row["digest"]) == codes.digest(one.code, pepper)

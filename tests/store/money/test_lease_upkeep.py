@@ -7,7 +7,7 @@ import pytest
 from store.db import database as database_module
 from store.db.database import execute, is_mysql, transaction
 from store.db.nodes import note_seen
-from store.db.tables import AuditRow
+from store.db.tables.system import AuditRow
 from store.money.accounts import payment_of
 from store.money.books import verify
 from store.money.lease_upkeep import NODE_ALIVE_MS, NODE_SILENT_MS, release_node

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from store.db.database import execute, insert_columns, transaction
-from store.db.tables import UsageRow
+from store.db.tables.usage import UsageRow
 from store.values.ids import day_of, ulid
 from store.values.pricing import Prices
 from store.values.usage_record import (

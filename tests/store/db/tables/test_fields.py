@@ -1,8 +1,11 @@
-"""The models: values that come back as they went in. (Columns: test_migrate.)"""
+"""The models: values that come back as they went in. (Columns: test_schema.)"""
 
 import pytest
 
-from store.db import tables
+from store.db.tables.catalog import Channel
+from store.db.tables.money import Wallet
+from store.db.tables.users import KeySecret
+from tests.support.models import ALL
 
 
 def test_json_and_flags_come_back(database):
@@ -16,8 +19,8 @@ def test_json_and_flags_come_back(database):
         "models": {"a": "😀"},
         "enabled": False,
     }
-    tables.Channel.insert(row).execute(database)
-    [back] = tables.Channel.select().bind(database).dicts()
+    Channel.insert(row).execute(database)
+    [back] = Channel.select().bind(database).dicts()
     assert {name: back[name] for name in row} == row
     assert back["enabled"] is False
     assert (back["priority"], back["weight"], back["rpm"]) == (0, 1, 0)
@@ -26,18 +29,18 @@ def test_json_and_flags_come_back(database):
 def test_digests_are_bytes(database):
     digest = bytes(range(224, 256))
     row = {"digest": digest, "key_id": "k", "pepper_id": "p"}
-    tables.KeySecret.insert(row).execute(database)
-    [back] = tables.KeySecret.select().bind(database).dicts()
+    KeySecret.insert(row).execute(database)
+    [back] = KeySecret.select().bind(database).dicts()
     assert bytes(back["digest"]) == digest
     assert back["valid_until_ms"] is None
 
 
 @pytest.mark.parametrize("value", [2**63 - 1, -(2**63)])
 def test_money_has_64_bits(database, value):
-    tables.Wallet.insert({"user_id": "u", "balance": value}).execute(database)
-    [back] = tables.Wallet.select().bind(database).dicts()
+    Wallet.insert({"user_id": "u", "balance": value}).execute(database)
+    [back] = Wallet.select().bind(database).dicts()
     assert back["balance"] == value
 
 
 def test_no_model_belongs_to_a_database():
-    assert all(model._meta.database is None for model in tables.ALL)
+    assert all(model._meta.database is None for model in ALL)

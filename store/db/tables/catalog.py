@@ -1,0 +1,108 @@
+"""Models, prices, groups and channels."""
+
+from peewee import BigIntegerField, CharField, CompositeKey, TextField
+
+from store.db.tables.fields import ID, MARK, NAME, WORD, Flag, Json, Limited, LongJson, Row
+
+
+class Model(Row):
+    """A public model name."""
+
+    id = CharField(ID, primary_key=True)
+    name = CharField(NAME, unique=True)
+    context_tokens = BigIntegerField(null=True)
+    max_output_tokens = BigIntegerField(null=True)
+    disabled = Flag(default=False)
+    created_ms = BigIntegerField()
+
+    class Meta:
+        table_name = "models"
+
+
+class Price(Row):
+    """Prices of a model from a moment on; rows are added, never changed. None: the default."""
+
+    model_id = CharField(ID)
+    effective_ms = BigIntegerField()
+    input = BigIntegerField()
+    output = BigIntegerField()
+    cache_read = BigIntegerField(null=True)
+    cache_write = BigIntegerField(null=True)
+    cache_write_1h = BigIntegerField(null=True)
+    reasoning = BigIntegerField(null=True)
+    call = BigIntegerField(default=0)
+
+    class Meta:
+        table_name = "prices"
+        primary_key = CompositeKey("model_id", "effective_ms")
+
+
+class Group(Limited):
+    """What the keys of a group may use, and its price multiplier."""
+
+    id = CharField(ID, primary_key=True)
+    name = CharField(NAME, unique=True)
+    multiplier_ppm = BigIntegerField()
+    models = LongJson()
+    entries = Json()
+    disabled = Flag(default=False)
+
+    class Meta:
+        table_name = "groups"
+
+
+class Channel(Limited):
+    """One upstream account; `models` maps public to upstream names.
+
+    `extra_headers`: names to sealed values; `proxy`: a URL whose login is sealed.
+    """
+
+    id = CharField(ID, primary_key=True)
+    name = CharField(NAME, unique=True)
+    vendor = CharField(WORD)
+    family = CharField(WORD)
+    base_url = TextField()
+    groups = LongJson()
+    models = LongJson()
+    priority = BigIntegerField(default=0)
+    weight = BigIntegerField(default=1)
+    key_rpm = BigIntegerField(default=0)
+    key_tpm = BigIntegerField(default=0)
+    key_concurrency = BigIntegerField(default=0)
+    enabled = Flag(default=True)
+    extra_headers = Json(null=True)
+    proxy = TextField(null=True)
+    ca_file = TextField(null=True)
+    draining = Flag(default=False)
+
+    class Meta:
+        table_name = "channels"
+
+
+class ChannelKey(Row):
+    """A sealed upstream key; the fingerprint tells whether a given key is this one."""
+
+    id = CharField(ID, primary_key=True)
+    channel_id = CharField(ID)
+    position = BigIntegerField()
+    cipher = TextField()
+    fingerprint = CharField(MARK)
+
+    class Meta:
+        table_name = "channel_keys"
+        indexes = ((("channel_id", "position"), False),)
+
+
+class KeyAside(Row):
+    """An upstream key that its vendor refuses; an empty fingerprint: a channel without keys."""
+
+    channel_id = CharField(ID)
+    fingerprint = CharField(MARK)
+    since_ms = BigIntegerField()
+    until_ms = BigIntegerField()
+    times = BigIntegerField()
+    reason = CharField(NAME)
+
+    class Meta:
+        table_name = "keys_aside"
+        primary_key = CompositeKey("channel_id", "fingerprint")

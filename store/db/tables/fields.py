@@ -1,0 +1,70 @@
+"""What the models of all tables are made of: their base, and fields that peewee has not."""
+
+import json
+from typing import Any
+
+import peewee
+
+# Lengths of texts that a key or an index may hold, in characters.
+ID = 26
+"""A ULID."""
+WORD = 32
+"""One of a few words, or a short part of a secret."""
+MARK = 64
+"""A digest in hexadecimal digits, an account, a code, an address."""
+NAME = 128
+MODEL = 256
+TEXT = 255
+"""What a client or an operator wrote, cut or checked before."""
+
+
+class Row(peewee.Model):
+    """Base of all tables."""
+
+
+class Flag(peewee.SmallIntegerField):
+    """True or False, stored as 1 or 0."""
+
+    def db_value(self, value: Any) -> Any:
+        return None if value is None else int(bool(value))
+
+    def python_value(self, value: Any) -> Any:
+        return None if value is None else bool(value)
+
+
+class LongText(peewee.TextField):
+    """A text that may have more than 64 KiB."""
+
+    field_type = "LONGTEXT"
+
+
+class Json(peewee.TextField):
+    """A JSON value kept as text: the same on both databases, byte for byte."""
+
+    def db_value(self, value: Any) -> Any:
+        if value is None:
+            return None
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+    def python_value(self, value: Any) -> Any:
+        return None if value is None else json.loads(value)
+
+
+class LongJson(Json):
+    """A JSON value that may have more than 64 KiB."""
+
+    field_type = "LONGTEXT"
+
+
+class Digest(peewee.BlobField):
+    """32 bytes."""
+
+    field_type = "DIGEST"
+
+
+class Limited(Row):
+    """What has limits, 0: none; base of these, no table."""
+
+    rpm = peewee.BigIntegerField(default=0)
+    tpm = peewee.BigIntegerField(default=0)
+    concurrency = peewee.BigIntegerField(default=0)

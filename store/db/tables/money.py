@@ -1,0 +1,116 @@
+"""Wallets, plans, what is leased and spent, the ledger, codes to redeem."""
+
+from peewee import BigIntegerField, CharField, CompositeKey, IntegerField, TextField
+
+from store.db.tables.fields import ID, MARK, NAME, TEXT, WORD, Digest, Flag, Row
+
+
+class Wallet(Row):
+    """The balance of a user, the sum of the user's ledger lines."""
+
+    user_id = CharField(ID, primary_key=True)
+    balance = BigIntegerField()
+
+    class Meta:
+        table_name = "wallets"
+
+
+class Plan(Row):
+    """A quota per window (day, week, month) that a subscription gives for so many days."""
+
+    id = CharField(ID, primary_key=True)
+    name = CharField(NAME, unique=True)
+    quota = BigIntegerField()
+    window = CharField(WORD)
+    days = BigIntegerField()
+    disabled = Flag(default=False)
+    created_ms = BigIntegerField()
+
+    class Meta:
+        table_name = "plans"
+
+
+class Subscription(Row):
+    """A user's right to a plan from one moment to another."""
+
+    id = CharField(ID, primary_key=True)
+    user_id = CharField(ID)
+    plan_id = CharField(ID, index=True)
+    starts_ms = BigIntegerField()
+    expires_ms = BigIntegerField()
+    disabled = Flag(default=False)
+    created_ms = BigIntegerField()
+
+    class Meta:
+        table_name = "subscriptions"
+        indexes = ((("user_id", "plan_id"), True),)
+
+
+class Quota(Row):
+    """What one window of a subscription or of a key's spend limit has spent; ends_ms None: never.
+
+    `account` is `accounts.Account.id`.
+    """
+
+    account = CharField(MARK, primary_key=True)
+    spent = BigIntegerField()
+    ends_ms = BigIntegerField(null=True, index=True)
+
+    class Meta:
+        table_name = "quotas"
+
+
+class Lease(Row):
+    """The part of an account's free money that the process of a journal may spend.
+
+    `held` is what its running calls reserve (up to a second old); `recall`: another process asks
+    for what is not held. Changed only under the lock of the account's row.
+    """
+
+    account = CharField(MARK)
+    journal_id = CharField(ID)
+    amount = BigIntegerField()
+    held = BigIntegerField()
+    recall = Flag(default=False)
+
+    class Meta:
+        table_name = "leases"
+        primary_key = CompositeKey("account", "journal_id")
+        indexes = ((("journal_id", "recall"), False),)
+
+
+class LedgerLine(Row):
+    """One movement of a wallet (signed amount); `charges` lines sum up a UTC day."""
+
+    id = CharField(ID, primary_key=True)
+    user_id = CharField(ID)
+    kind = CharField(WORD)
+    amount = BigIntegerField()
+    balance_after = BigIntegerField()
+    reference = CharField(TEXT, null=True)
+    idempotency_id = CharField(TEXT, null=True, unique=True)
+    reason = TextField()
+    at_ms = BigIntegerField()
+    day = IntegerField(null=True)
+
+    class Meta:
+        table_name = "ledger"
+        indexes = ((("user_id", "id"), False),)
+
+
+class RedeemCode(Row):
+    """A keyed digest that is worth money once; redeemed_by is a user's id."""
+
+    id = CharField(ID, primary_key=True)
+    digest = Digest(unique=True)
+    pepper_id = CharField(WORD)
+    last_four = CharField(WORD)
+    amount = BigIntegerField()
+    expires_ms = BigIntegerField(null=True)
+    created_ms = BigIntegerField()
+    disabled_ms = BigIntegerField(null=True)
+    redeemed_ms = BigIntegerField(null=True)
+    redeemed_by = CharField(ID, null=True)
+
+    class Meta:
+        table_name = "codes"

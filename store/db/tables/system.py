@@ -1,0 +1,53 @@
+"""What the store knows of itself: counters, changes, nodes, the audit log."""
+
+from peewee import BigIntegerField, CharField
+
+from store.db.tables.fields import ID, NAME, WORD, LongJson, Row
+
+
+class Version(Row):
+    """Counters; `changes` is the number of the newest change_log row."""
+
+    name = CharField(WORD, primary_key=True)
+    version = BigIntegerField()
+
+    class Meta:
+        table_name = "versions"
+
+
+class Change(Row):
+    """One administrative change that running gateways must take in."""
+
+    version = BigIntegerField(primary_key=True)
+    kind = CharField(WORD)
+    ref = CharField(NAME)
+    at_ms = BigIntegerField()
+
+    class Meta:
+        table_name = "change_log"
+
+
+class Node(Row):
+    """When a process of a node was last heard of."""
+
+    name = CharField(NAME, primary_key=True)
+    seen_ms = BigIntegerField()
+
+    class Meta:
+        table_name = "nodes"
+
+
+class AuditRow(Row):
+    """Who changed what; secrets are masked before they get here."""
+
+    id = CharField(ID, primary_key=True)
+    at_ms = BigIntegerField()
+    actor = CharField(NAME)
+    action = CharField(WORD)
+    kind = CharField(WORD)
+    name = CharField(300)
+    before = LongJson(null=True)
+    after = LongJson(null=True)
+
+    class Meta:
+        table_name = "audit_log"

@@ -1,0 +1,152 @@
+"""Usage records, their roll-ups, journals, stored responses: what calls leave behind."""
+
+from peewee import (
+    BigIntegerField,
+    CharField,
+    CompositeKey,
+    IntegerField,
+    SmallIntegerField,
+    TextField,
+)
+
+from store.db.tables.fields import ID, MARK, MODEL, NAME, TEXT, WORD, Digest, Flag, LongText, Row
+
+
+class UsageRow(Row):
+    """One usage record; prices, charges, attempts and reported_usage are JSON text."""
+
+    day = IntegerField()
+    id = CharField(ID)
+    started_ms = BigIntegerField()
+    recorded_ms = BigIntegerField()
+    user_id = CharField(ID)
+    user = CharField(NAME)
+    key_id = CharField(ID)
+    key_name = CharField(NAME)
+    group = CharField(NAME)
+    endpoint = TextField()
+    family = CharField(WORD)
+    upstream_family = CharField(WORD, null=True)
+    model = TextField(null=True)
+    upstream_model = TextField(null=True)
+    channel = CharField(NAME, null=True)
+    stream = Flag(null=True)
+    status = IntegerField(null=True)
+    outcome = CharField(WORD)
+    error_code = CharField(MARK, null=True)
+    error_message = TextField(null=True)
+    input_tokens = BigIntegerField(default=0)
+    output_tokens = BigIntegerField(default=0)
+    cache_read_tokens = BigIntegerField(default=0)
+    cache_write_tokens = BigIntegerField(default=0)
+    cache_write_1h_tokens = BigIntegerField(default=0)
+    reasoning_tokens = BigIntegerField(default=0)
+    usage_source = CharField(WORD)
+    prices = TextField(null=True)
+    multiplier_ppm = BigIntegerField(null=True)
+    cost_nanos = BigIntegerField()
+    billed_to = CharField(TEXT, null=True)
+    charges = TextField()
+    reported_usage = LongText(null=True)
+    ttft_ms = BigIntegerField(null=True)
+    duration_ms = BigIntegerField(null=True)
+    attempts = LongText()
+    client_request_id = CharField(TEXT, null=True)
+    upstream_request_id = TextField(null=True)
+    client_ip = CharField(MARK, null=True)
+    user_agent = TextField(null=True)
+    node = CharField(NAME, null=True)
+
+    class Meta:
+        table_name = "usage_records"
+        primary_key = CompositeKey("day", "id")
+        indexes = (
+            (("recorded_ms", "id"), False),
+            (("user", "day", "id", "outcome", "key_id"), False),
+        )
+
+
+class UsageSums(Row):
+    """What all roll-ups sum up; base of these, no table."""
+
+    calls = BigIntegerField(default=0)
+    input_tokens = BigIntegerField(default=0)
+    output_tokens = BigIntegerField(default=0)
+    cache_read_tokens = BigIntegerField(default=0)
+    cache_write_tokens = BigIntegerField(default=0)
+    cache_write_1h_tokens = BigIntegerField(default=0)
+    reasoning_tokens = BigIntegerField(default=0)
+    cost_nanos = BigIntegerField(default=0)
+
+
+class UsageByKey(UsageSums):
+    """Sums of one hour, key, model and outcome; no model is an empty text."""
+
+    day = IntegerField()
+    hour = SmallIntegerField()
+    key_id = CharField(ID)
+    user = CharField(NAME)
+    model = CharField(MODEL)
+    outcome = CharField(WORD)
+
+    class Meta:
+        table_name = "usage_by_key"
+        primary_key = CompositeKey("day", "hour", "key_id", "user", "model", "outcome")
+        indexes = ((("key_id", "day"), False), (("user", "day"), False))
+
+
+class UsageByChannel(UsageSums):
+    """Sums of one hour, channel, model and outcome; no channel is an empty text."""
+
+    day = IntegerField()
+    hour = SmallIntegerField()
+    channel = CharField(NAME)
+    model = CharField(MODEL)
+    outcome = CharField(WORD)
+
+    class Meta:
+        table_name = "usage_by_channel"
+        primary_key = CompositeKey("day", "hour", "channel", "model", "outcome")
+
+
+class UsageByDay(UsageSums):
+    """Sums of one UTC day, channel, model and outcome."""
+
+    day = IntegerField()
+    channel = CharField(NAME)
+    model = CharField(MODEL)
+    outcome = CharField(WORD)
+
+    class Meta:
+        table_name = "usage_by_day"
+        primary_key = CompositeKey("day", "channel", "model", "outcome")
+
+
+class JournalRow(Row):
+    """How far a process's journal has been applied."""
+
+    id = CharField(ID, primary_key=True)
+    node = CharField(NAME)
+    offset = BigIntegerField()
+    opened_ms = BigIntegerField()
+    finished_ms = BigIntegerField(null=True)
+
+    class Meta:
+        table_name = "journals"
+
+
+class StoredResponse(Row):
+    """Which channel and upstream key have made a response that its vendor keeps, for which user.
+
+    `mark` is a digest of its id; `fingerprint` is empty for a channel without keys.
+    """
+
+    mark = Digest()
+    user_id = CharField(ID)
+    channel_id = CharField(ID)
+    fingerprint = CharField(MARK)
+    expires_ms = BigIntegerField(index=True)
+
+    class Meta:
+        table_name = "stored_responses"
+        primary_key = CompositeKey("mark", "user_id")
