@@ -18,7 +18,7 @@ from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Limits
 from handlers.relay.routing.health import ROW, STREAM, Health
 from handlers.relay.routing.plan import Planner
-from handlers.relay.routing.selector import Chooser
+from handlers.relay.routing.selector import Selector
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.keys import KeyEntry
 from store.values.pricing import Prices
@@ -116,7 +116,7 @@ def measure(serving: int, every: int | None, which: str) -> float:
     of_key, of_user, of_group, of_channel = LIMITS[which]
     catalog, chance = snapshot(serving, of_channel), random.Random(1).random
     health, limits = Health(chance), Limits(private_cells())
-    chooser = Chooser(Planner(health, chance), limits)
+    selector = Selector(Planner(health, chance), limits)
     if every is not None:
         failing(health, catalog, every)
     group = Group(GROUP, 10**6, None, frozenset({FAMILY}), False, **of_group)
@@ -127,21 +127,21 @@ def measure(serving: int, every: int | None, which: str) -> float:
     for _ in range(ROUNDS):
         began = time.thread_time_ns()
         for number in range(CALLS):
-            one_call(made[number % MODELS], chooser, limits, health)
+            one_call(made[number % MODELS], selector, limits, health)
         best = min(best, (time.thread_time_ns() - began) / CALLS / 1000)
     return best
 
 
-def one_call(call: Call, chooser: Chooser, limits: Limits, health: Health) -> None:
+def one_call(call: Call, selector: Selector, limits: Limits, health: Health) -> None:
     """What a streamed call does, with a clock that stands."""
     if limits.concern(call):
         _, refusal = limits.enter(call)
         if refusal is not None:
             raise refusal
-    step = chooser.next(call, 1.0)
-    if isinstance(step, Fault):
-        raise step
-    trial = health.begin(step.channel, call.model_name or "", step.key, 1.0, STREAM)
+    candidate = selector.next(call, 1.0)
+    if isinstance(candidate, Fault):
+        raise candidate
+    trial = health.begin(candidate.channel, call.model_name or "", candidate.key, 1.0, STREAM)
     if trial is None:
         raise RuntimeError("a plan holds what may not begin")
     health.started(trial, 1.0, 0.2)

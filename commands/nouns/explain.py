@@ -28,8 +28,8 @@ from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Limits
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.open_breakers import restore
-from handlers.relay.routing.plan import LeftOut, Planner, Step, not_candidates
-from handlers.relay.routing.selector import Chooser
+from handlers.relay.routing.plan import Candidate, LeftOut, Planner, not_candidates
+from handlers.relay.routing.selector import Selector
 from store.admin.export import show
 from store.catalog.catalog import Channel, Snapshot, load_snapshot
 from store.catalog.keys import digests_of, find_key
@@ -95,7 +95,7 @@ class _World:
 
     snapshot: Snapshot
     planner: Planner
-    chooser: Chooser
+    selector: Selector
     now_s: float
 
 
@@ -104,8 +104,8 @@ def _world(db: peewee.Database, snapshot: Snapshot) -> _World:
     health.take_keys_aside(snapshot, now_s, snapshot.read_ms)
     restore(health, snapshot, snapshot_read(db, lambda: all_open(db)), now_s)
     planner = Planner(health, random.random)
-    chooser = Chooser(planner, Limits(private_cells()))
-    return _World(snapshot, planner, chooser, now_s)
+    selector = Selector(planner, Limits(private_cells()))
+    return _World(snapshot, planner, selector, now_s)
 
 
 def _explained(
@@ -132,22 +132,22 @@ def _explained(
         shown = _channels(world, call, model)
         said["channels"] = shown
         _admit(call, model)
-        step = world.chooser.next(call, world.now_s)
-        if isinstance(step, Fault):
-            raise step
+        candidate = world.selector.next(call, world.now_s)
+        if isinstance(candidate, Fault):
+            raise candidate
         _check_money(access.db, call)
     except Fault as fault:
         status = family.encode_fault(fault, "").status
         return {**said, "reason": fault.code, "status": status, "message": fault.message}
-    return {**said, "allowed": True, "first": _first(shown, step)}
+    return {**said, "allowed": True, "first": _first(shown, candidate)}
 
 
-def _first(shown: Sequence[dict[str, Any]], step: Step) -> list[str]:
+def _first(shown: Sequence[dict[str, Any]], candidate: Candidate) -> list[str]:
     """The channels that a call may be sent to first: which one is drawn by weight."""
-    if step.anyway:
-        return [step.channel.name]
+    if candidate.anyway:
+        return [candidate.channel.name]
     equals = [one for one in shown if one["usable"] and one["reason"] is None]
-    return [one["name"] for one in equals if one["priority"] == step.channel.priority]
+    return [one["name"] for one in equals if one["priority"] == candidate.channel.priority]
 
 
 def _entry_of(endpoint: str) -> tuple[Family, Operation]:
@@ -179,19 +179,20 @@ def _channels(world: _World, call: Call, model: str) -> list[dict[str, Any]]:
     """Those that would be asked, in the order of a plan; then the others."""
     snapshot, group, family = call.snapshot, call.key.group, call.family.name
     planner, now_s = world.planner, world.now_s
-    candidates = snapshot.candidates(group, model, family)
+    channels = snapshot.candidates(group, model, family)
     counting = call.operation.counting
-    able = [one for one in candidates if not counting or VENDORS[one.vendor].counts]
+    able = [one for one in channels if not counting or VENDORS[one.vendor].counts]
     last = planner.last_resort(able, model, now_s)
-    steps = planner.plan(able, model, now_s, len(able)) if last is None else last.steps
+    candidates = planner.plan(able, model, now_s, len(able)) if last is None else last.candidates
     left_out = planner.left_out(able, model, now_s)
     reasons = {one.channel.id: one for one in left_out}
     shown = [
-        _shown(world, step.channel, model, reasons.get(step.channel.id), True) for step in steps
+        _shown(world, candidate.channel, model, reasons.get(candidate.channel.id), True)
+        for candidate in candidates
     ]
-    asked = {step.channel.id for step in steps}
+    asked = {candidate.channel.id for candidate in candidates}
     others = [one for one in left_out if one.channel.id not in asked]
-    others += [LeftOut(one, NO_COUNTING) for one in candidates if one not in able]
+    others += [LeftOut(one, NO_COUNTING) for one in channels if one not in able]
     others += not_candidates(snapshot, group, model, family)
     return shown + [_shown(world, one.channel, model, one, False) for one in others]
 

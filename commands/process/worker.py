@@ -333,11 +333,11 @@ class Worker:
             at_ms = now_ms()
             until_ms = at_ms + round(news.wait_s * 1000)
             aside = KeyAside(*name, at_ms, until_ms, news.times, news.reason)
-            which = f"upstream key {news.key + 1} of {len(channel.keys)}"
             self._key_news.put_aside(
                 aside,
-                f"channel {channel.name}: {which} is refused and put aside for"
-                f" {news.wait_s:.0f} s: {news.reason}",
+                f"upstream key refused, circuit opened for {news.wait_s:.0f} s:"
+                f" channel={channel.name} upstream_key={news.key + 1}/{len(channel.keys)}"
+                f' cause="{news.reason}"',
             )
         self._writer.wake()
 

@@ -18,7 +18,7 @@ from adapters.ir import Usage
 from adapters.jsonio import Spans
 from handlers.relay.limits.cells import Slots
 from handlers.relay.routing.health import Trial
-from handlers.relay.routing.plan import Step, Wish
+from handlers.relay.routing.plan import Candidate, Preference
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.keys import KeyEntry
 from store.money.funds import Hold
@@ -108,8 +108,8 @@ class Call(Struct, eq=False):
     candidates: tuple[Channel, ...] = ()  # best priority first
     stored_ref: StoredRef | None = None  # something stored that it builds on
     stored: StoredAt | None = None  # where its own answer is kept
-    wish: Wish | None = None  # of the conversation it belongs to
-    step: Step | None = None  # the attempt that is running, or was the last one
+    preference: Preference | None = None  # of the conversation it belongs to
+    candidate: Candidate | None = None  # the attempt that is running, or was the last one
     input_estimate_tokens: int = 0
     input_bound_tokens: int = 0
     output_bound_tokens: int = 0

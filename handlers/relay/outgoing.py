@@ -7,18 +7,18 @@ from adapters.registry import VENDORS
 from conf.settings import UpstreamSettings
 from handlers.relay.call import Call
 from handlers.relay.pump import CONTENT_TYPES
-from handlers.relay.routing.plan import Step
+from handlers.relay.routing.plan import Candidate
 from handlers.relay.upstream.addressing import headers_of, url_of
 from handlers.relay.upstream.client import UpstreamRequest
 
 
-def request_of(call: Call, step: Step, limits: UpstreamSettings) -> UpstreamRequest:
+def request_of(call: Call, candidate: Candidate, limits: UpstreamSettings) -> UpstreamRequest:
     """The request of an attempt, without what `call.without` names.
 
     Raises Fault E12, E24 when it cannot be made for this channel.
     """
-    family, channel, client_headers = call.family, step.channel, call.client_headers
-    key = channel.keys[step.key] if channel.keys else ""
+    family, channel, client_headers = call.family, candidate.channel, call.client_headers
+    key = channel.keys[candidate.key] if channel.keys else ""
     vendor = VENDORS[channel.vendor]
     if call.without == "stream_options":
         vendor = replace(vendor, stream_options=False)

@@ -28,8 +28,8 @@ from handlers.relay.outgoing import request_of
 from handlers.relay.pump import PumpEnd, StreamPump
 from handlers.relay.routing.affinity import Affinity
 from handlers.relay.routing.health import PLAIN, STREAM, Health, Trial
-from handlers.relay.routing.plan import Planner, Step
-from handlers.relay.routing.selector import Chooser
+from handlers.relay.routing.plan import Candidate, Planner
+from handlers.relay.routing.selector import Selector
 from handlers.relay.routing.suspects import refusal_of
 from handlers.relay.stored import StoredResponses
 from handlers.relay.turns import LARGE_BYTES, in_turns, large_answer
@@ -116,11 +116,11 @@ class Relay:
     health: Health = field(default_factory=lambda: Health(random))
     affinity: Affinity = field(default_factory=Affinity)
     failures: FailureLog = field(default_factory=FailureLog)
-    chooser: Chooser = field(init=False)
+    selector: Selector = field(init=False)
     holding: Holding = field(init=False)
 
     def __post_init__(self) -> None:
-        self.chooser = Chooser(Planner(self.health, random), self.limits)
+        self.selector = Selector(Planner(self.health, random), self.limits)
         self.health.running = self.live.trials
         self.holding = Holding(self.funds)
         self.live.when_waiting(self._waiting)
@@ -141,14 +141,14 @@ class Relay:
             if call.stored_ref is not None:
                 await self.stored.admit(call)
                 call.check()
-            step = self._plan(call)
+            candidate = self._plan(call)
             if not self.holding.at_once(call):
                 await self.holding.wait(call)
                 call.check()
             self._open(call)
             if levels:
                 downstream.add_headers(call.family.rate_lines(levels, time.time()))
-            ending = await self._attempts(call, step, downstream)
+            ending = await self._attempts(call, candidate, downstream)
         except Fault as fault:
             ending = Ending("refused", fault)
         except Interrupt as interrupt:
@@ -190,14 +190,14 @@ class Relay:
             raise refusal
         return levels
 
-    def _plan(self, call: Call) -> Step:
+    def _plan(self, call: Call) -> Candidate:
         """The first attempt, with room for it. Raises Fault E09, E24, E25."""
         now_s = time.monotonic()
-        call.wish = self.affinity.wish_of(call, now_s)
-        step = self.chooser.next(call, now_s)
-        if isinstance(step, Fault):
-            raise step
-        return step
+        call.preference = self.affinity.preference_of(call, now_s)
+        candidate = self.selector.next(call, now_s)
+        if isinstance(candidate, Fault):
+            raise candidate
+        return candidate
 
     def _open(self, call: Call) -> None:
         """The journal knows of the call before any upstream does."""
@@ -231,7 +231,7 @@ class Relay:
             raise faults.from_store(error) from None
         call.opened = True
 
-    async def _attempts(self, call: Call, first: Step, downstream: Downstream) -> Ending:
+    async def _attempts(self, call: Call, first: Candidate, downstream: Downstream) -> Ending:
         """Tries channels until one answer is accepted, or none is left that may be tried.
 
         Raises Fault E09, E24, E25 when none could be tried, for others did worse in between.
@@ -241,13 +241,13 @@ class Relay:
         pump = self._pump(call, downstream) if call.stream else None
         tried: dict[str, set[int]] = {}
         met: list[Fault] = []
-        step: Step | Fault = first
-        while isinstance(step, Step):
-            end = await self._attempt(call, step, pump)
+        candidate: Candidate | Fault = first
+        while isinstance(candidate, Candidate):
+            end = await self._attempt(call, candidate, pump)
             if end is not None and end.retry_without in _CAN_DO_WITHOUT:
                 call.check()
                 call.without = end.retry_without
-                end = await self._attempt(call, step, pump) or end
+                end = await self._attempt(call, candidate, pump) or end
                 call.without = None
             if end is not None:
                 if end.ending is not None:
@@ -260,12 +260,14 @@ class Relay:
             left = routing.max_attempts - len(met)
             if left <= 0 or (met and (time.monotonic() > last_start or downstream.head_sent)):
                 break
-            again = _note_tried(tried, step, end) and left > 1
+            again = _note_tried(tried, candidate, end) and left > 1
             call.check()
-            step = self.chooser.next(call, time.monotonic(), tried, step.channel if again else None)
+            candidate = self.selector.next(
+                call, time.monotonic(), tried, candidate.channel if again else None
+            )
         if not met:
-            assert isinstance(step, Fault)
-            raise step
+            assert isinstance(candidate, Fault)
+            raise candidate
         return _failed(faults.most_useful(met))
 
     def _pump(self, call: Call, downstream: Downstream) -> StreamPump:
@@ -273,17 +275,19 @@ class Relay:
         self.live.stream(LiveStream(call, pump, downstream))
         return pump
 
-    async def _attempt(self, call: Call, step: Step, pump: StreamPump | None) -> AttemptEnd | None:
+    async def _attempt(
+        self, call: Call, candidate: Candidate, pump: StreamPump | None
+    ) -> AttemptEnd | None:
         """One try, from which health learns; None when the channel may not be asked any more."""
         health, model = self.health, call.model_name or ""
         kind = STREAM if call.stream else "" if call.operation.free else PLAIN
-        begin = health.begin_anyway if step.anyway else health.begin
-        trial = begin(step.channel, model, step.key, time.monotonic(), kind)
+        begin = health.begin_anyway if candidate.anyway else health.begin
+        trial = begin(candidate.channel, model, candidate.key, time.monotonic(), kind)
         if trial is None:
             return None
         call.trial = trial
         try:
-            end = await self._try(call, step, pump)
+            end = await self._try(call, candidate, pump)
             self._learn(call, trial, end)
         finally:
             call.trial = None
@@ -308,16 +312,16 @@ class Relay:
         if call.trial is not None:
             self.health.late(call.trial, time.monotonic())
 
-    async def _try(self, call: Call, step: Step, pump: StreamPump | None) -> AttemptEnd:
+    async def _try(self, call: Call, candidate: Candidate, pump: StreamPump | None) -> AttemptEnd:
         """One try at one channel, noted in the call."""
         assert call.peek is not None
-        channel, call.step, limits = step.channel, step, self.settings.upstream
+        channel, call.candidate, limits = candidate.channel, candidate, self.settings.upstream
         call.channel, call.upstream_model = channel, channel.models.get(call.peek.model)
         started_ms = wall_ms()
         attempt = AttemptRecord(channel.name)
         call.attempts.append(attempt)
         try:
-            end = await self._exchange(call, request_of(call, step, limits), attempt, pump)
+            end = await self._exchange(call, request_of(call, candidate, limits), attempt, pump)
         except UpstreamError as error:
             fail_over = may_fail_over(error, self.settings.routing.retry_timeouts)
             end = AttemptEnd(fault=fault_of(error), fail_over=fail_over)
@@ -455,8 +459,8 @@ class Relay:
 
     def _bind(self, call: Call) -> None:
         """An answer was accepted: the conversation stays where it came from."""
-        if call.wish is not None and call.step is not None:
-            self.affinity.accepted(call.wish, call.step, time.monotonic())
+        if call.preference is not None and call.candidate is not None:
+            self.affinity.accepted(call.preference, call.candidate, time.monotonic())
 
     def record_gone(self, call: Call) -> None:
         """The client left before its body was here."""
@@ -509,16 +513,16 @@ class Relay:
         downstream.finish(ending.tail + event)
 
 
-def _note_tried(tried: dict[str, set[int]], step: Step, end: AttemptEnd | None) -> bool:
+def _note_tried(tried: dict[str, set[int]], candidate: Candidate, end: AttemptEnd | None) -> bool:
     """Notes which upstream keys an attempt rules out; whether another one of the channel is due.
 
     One that was refused for itself, or may not be asked just now, says nothing of the next. When
     two were, the channel's others come after all other channels: it may be the account.
     """
-    channel = step.channel
+    channel = candidate.channel
     out = tried.setdefault(channel.id, set())
     if end is None or end.of_key:
-        out.add(step.key)
+        out.add(candidate.key)
         return len(out) == 1 < len(channel.keys)
     out.update(range(max(1, len(channel.keys))))
     return False

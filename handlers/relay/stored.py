@@ -68,11 +68,11 @@ class StoredResponses:
     def note(self, call: Call, response_id: str | None) -> bool:
         """The answer of the running attempt is kept by the vendor under this id, which the client
         is about to read; whether that is new. Idempotent."""
-        step = call.step
-        if call.stored is not None or not response_id or step is None:
+        candidate = call.candidate
+        if call.stored is not None or not response_id or candidate is None:
             return False
-        channel, user_id = step.channel, call.key.user_id
-        fingerprint = channel.fingerprints[step.key] if channel.fingerprints else ""
+        channel, user_id = candidate.channel, call.key.user_id
+        fingerprint = channel.fingerprints[candidate.key] if channel.fingerprints else ""
         call.stored = StoredAt(mark_of(response_id), channel.id, fingerprint)
         self._remember(user_id, call.stored)
         self._fresh.put(user_id, call.stored)

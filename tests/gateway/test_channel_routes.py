@@ -162,7 +162,7 @@ def test_a_refused_key_is_checked_by_the_channels_own_way(gateway, tls, proxy):
     before, asked = len(tls.requests), len(proxy.asked)
     tls.answer = answer_of(401, {"error": {"message": "Incorrect API key provided"}})
     assert call(gateway, "tunnel").status == 502
-    assert wait_until(lambda: "channel tunnel: upstream key 1 of 1 is refused" in gateway.log())
+    assert wait_until(lambda: "channel=tunnel upstream_key=1/1" in gateway.log())
     post, check = tls.requests[before:]
     assert post.startswith("POST ") and check.startswith("GET /v1/models ")
     assert ("authorization", f"Bearer {UPSTREAM_KEY}") in lines_of(check)

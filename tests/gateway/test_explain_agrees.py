@@ -64,7 +64,7 @@ def check_agreement(gateway, secret=SECRET):
 
 
 def shown(gateway, channel_name):
-    """Why explain says that a channel is left alone."""
+    """Why explain says that a channel's circuit is open."""
     [one] = [one for one in explain(gateway)["channels"] if one["name"] == channel_name]
     return one["reason"]
 

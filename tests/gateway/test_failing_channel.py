@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from handlers.relay.routing.health import COOL_S, ROW, SLOW_S
+from handlers.relay.routing.health import COOLDOWN_S, ROW, SLOW_S
 from tests.support import echo
 from tests.support.client import encode_head
 from tests.support.dialects import CHAT, PATHS, ask, credentials
@@ -350,10 +350,10 @@ def check_nobody_noticed(scene):
 
 
 def check_put_aside(scene, gateway):
-    """Few calls met it before it was left alone for the first time."""
+    """Few calls met it before its circuit opened for the first time."""
     at_once = scene.way in ("401", "429-told")
-    cool_s = RETRY_AFTER_S if scene.way == "429-told" else 0.7 * COOL_S
-    faults = faults_of(scene, gateway, cool_s)
+    cooldown_s = RETRY_AFTER_S if scene.way == "429-told" else 0.7 * COOLDOWN_S
+    faults = faults_of(scene, gateway, cooldown_s)
     tell(scene, faults)
     assert 1 <= faults <= (1 if at_once else ROW) + IN_FLIGHT, (scene.way, faults)
 
@@ -372,8 +372,8 @@ def test_nobody_notices_and_it_is_left_and_comes_back(played, gateway, way):
     check_put_aside(scene, gateway)
     if way == "401":
         return
-    cool_s = RETRY_AFTER_S if way == "429-told" else COOL_S
-    assert scene.back_s <= cool_s + SLACK_S
+    cooldown_s = RETRY_AFTER_S if way == "429-told" else COOLDOWN_S
+    assert scene.back_s <= cooldown_s + SLACK_S
     check_shared_again(scene)
 
 
@@ -386,7 +386,7 @@ def test_a_channel_that_does_not_answer_in_time_is_left_to_those_it_has(played, 
     late = [seen for seen in scene.seen if seen.seconds > SLOW_S]
     after = [seen for seen in late if seen.began_s > scene.failed_at + SLOW_S + SLACK_S]
     assert late and len(after) <= 3, (len(late), len(after))
-    assert scene.back_s <= TIMEOUT_S + 2 * COOL_S + SLACK_S
+    assert scene.back_s <= TIMEOUT_S + 2 * COOLDOWN_S + SLACK_S
 
 
 def test_without_repeats_only_the_calls_that_the_stalling_channel_had_are_lost(both):
@@ -412,6 +412,6 @@ def test_fifty_calls_a_second_and_a_long_outage(build, way):
     check_put_aside(scene, stage.gateway)
     if way != "401":
         # The fourth cool-down of the outage is the longest that may be running.
-        cool_s = RETRY_AFTER_S if way == "429-told" else 8 * COOL_S
-        assert scene.back_s <= cool_s + SLACK_S
+        cooldown_s = RETRY_AFTER_S if way == "429-told" else 8 * COOLDOWN_S
+        assert scene.back_s <= cooldown_s + SLACK_S
         check_shared_again(scene)

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from handlers.relay.routing.health import COOL_S, ROW
+from handlers.relay.routing.health import COOLDOWN_S, ROW
 from tests.support.client import exchange
 from tests.support.dialects import CHAT, PATHS, ask, check_refusal, credentials
 from tests.support.documents import channel, document
@@ -195,7 +195,7 @@ def play(gateway, upstreams, place):
         bad.listen_again(address)
     if place == "401":
         return faults  # for long: not waited for here
-    back_within(gateway, place, bad, 2 + COOL_S * 2)
+    back_within(gateway, place, bad, 2 + COOLDOWN_S * 2)
     for _ in range(5):
         assert is_served(ask_once(gateway, place, streams))
     return faults
@@ -254,7 +254,7 @@ def test_the_only_channel_is_asked_by_every_call_and_comes_back_at_once(gateway,
         check_refusal(answer, CHAT, "E26")
     assert len(bad.asked) == ROW + 5
     assert attempts_of(gateway, told[-1]) == [("only-0", "upstream_error")]
-    assert "channel only-0, model only, upstream key 1 is left alone" in gateway.log()
+    assert "s: channel=only-0 model=only upstream_key=1 cause=" in gateway.log()
     bad.way = None
     assert all(is_served(ask_once(gateway, "only")) for _ in range(5))
 
@@ -277,7 +277,11 @@ def attempts_of(gateway, answer):
 def aside(gateway, name):
     """Log lines of the channel's upstream keys that were put aside."""
     lines = gateway.log().splitlines()
-    return [line for line in lines if f"{name}: upstream key" in line and "put aside" in line]
+    return [
+        line
+        for line in lines
+        if f" channel={name} upstream_key" in line and "key refused, circuit" in line
+    ]
 
 
 def test_a_refused_key_is_put_aside_and_the_next_one_serves_the_call(gateway, upstreams):
@@ -295,7 +299,7 @@ def test_a_refused_key_is_put_aside_and_the_next_one_serves_the_call(gateway, up
     assert told.count([(name, "channel_misconfigured"), (name, None)]) == met - 1
     assert told.count([(name, None)]) == len(told) - met + 1
     [line] = aside(gateway, name)
-    assert "upstream key 2 of 2" in line and "sk-" not in line
+    assert "upstream_key=2/2" in line and "sk-" not in line
 
 
 def test_a_rate_limited_key_leaves_the_call_to_the_next_one(gateway, upstreams):

@@ -36,7 +36,7 @@ from tests.support.upstream import SAMPLES, RawUpstream
 
 MODEL, SAMPLE_MODEL = "hostile-model", "demo-large"
 IN_GATEWAY_EACH = 80
-# Four broken streams at most through one of them: the channel is not to be left alone.
+# Four broken streams at most through one of them: its circuit is not to open.
 RAW_MODELS = [f"raw-model-{number}" for number in range(IN_GATEWAY_EACH // 2)]
 SEED = 20261122
 

@@ -79,8 +79,10 @@ def test_what_one_worker_meets_all_workers_and_nodes_keep_to(gateway, vendor):
         [aside] = shown(gateway)
         assert (aside["position"], aside["times"]) == (1, 1)
         assert aside["reason"] == "upstream status 401" and aside["since"] < aside["until"]
-        told = [x for x in (gateway.log() + other.log()).splitlines() if "put aside" in x]
-        assert len(told) == 1 and "upstream key 1 of 2" in told[0] and "sk-" not in told[0]
+        told = [
+            x for x in (gateway.log() + other.log()).splitlines() if "refused, circuit opened" in x
+        ]
+        assert len(told) == 1 and "upstream_key=1/2" in told[0] and "sk-" not in told[0]
     finally:
         other.close()
     assert gateway.stop() == 0

@@ -164,7 +164,7 @@ def test_an_upstream_that_hangs_is_asked_by_few_at_a_time(launch, upstream):
         with ThreadPoolExecutor(ROW) as pool:
             codes = list(pool.map(lambda n: code(call(gateway, f"Talk {n}")), range(ROW)))
         assert codes == ["upstream_timeout"] * ROW
-        assert wait_until(lambda: "left alone" in gateway.log())
+        assert wait_until(lambda: "circuit opened" in gateway.log())
         before = len(upstream.asked)
         with ThreadPoolExecutor(10) as pool:
             answers = list(pool.map(lambda n: call(gateway, f"More {n}"), range(10)))
@@ -198,7 +198,7 @@ def test_after_an_outage_of_a_second_the_next_call_is_served(gateway, upstream, 
         seen.append(code(call(gateway, "now")))
     # The vendor's own error, and from no call it is kept by us.
     assert set(seen) <= {wanted, "upstream_error"}
-    assert "left alone" in gateway.log()
+    assert "circuit opened" in gateway.log()
     if how == "500":
         upstream.behave = lambda prompt, key: (200, ANSWER, {})
     else:
@@ -222,7 +222,7 @@ def test_a_fifth_of_forty_at_once_fails_and_no_good_call_is_refused(gateway, ups
     assert {found for prompt, found in codes if prompt == "bad"} == {"upstream_error"}
     assert [found for prompt, found in codes if prompt == "good"] == [None] * GOOD_CALLS
     assert burst == [None] * AT_ONCE
-    assert "left alone" not in gateway.log()  # a fifth is no reason to open, either
+    assert "circuit opened" not in gateway.log()  # a fifth is no reason to open, either
 
 
 # ---- upstream keys -------------------------------------------------------------------------------
@@ -244,14 +244,14 @@ def test_what_is_refused_to_one_caller_is_refused_to_nobody_else(gateway, upstre
         upstream.list = lambda key: (404, ERROR, {})
     for _ in range(3):
         assert code(call(gateway, "special")) == "channel_misconfigured"
-    assert wait_until(lambda: "answers another" in gateway.log())
+    assert wait_until(lambda: "refused to one call only" in gateway.log())
     for _ in range(2 * ROW):
         assert code(call(gateway, "special")) == "channel_misconfigured"
         assert code(call(gateway, "usual", OTHER_SECRET)) is None
     # The other user meets it, too, and is the second one to do so.
     assert code(call(gateway, "special", OTHER_SECRET)) == "channel_misconfigured"
     assert code(call(gateway, "usual")) is None
-    assert "put aside" not in gateway.log()
+    assert "upstream key refused, circuit opened" not in gateway.log()
     assert upstream.count("sk-only", "GET") <= 1
 
 
@@ -281,7 +281,7 @@ def test_a_key_that_is_refused_as_such_is_put_aside(launch, upstream, status, bo
     while not upstream.count("sk-bad"):
         number += 1
         assert code(call(gateway, f"Conversation {number}")) is None
-    assert wait_until(lambda: "upstream key 1 of 2 is refused and put aside" in gateway.log())
+    assert wait_until(lambda: "refused, circuit opened" in gateway.log())
     met = upstream.count("sk-bad")
     assert met <= 2  # the call, and one word of ours
     assert all(code(call(gateway, f"Further {n}")) is None for n in range(20))
@@ -297,9 +297,9 @@ def test_a_second_user_confirms_what_the_vendor_does_not_tell_us(launch, upstrea
     upstream.list = lambda key: (500, ERROR, {})
     for _ in range(3):
         assert code(call(gateway, "q")) == "channel_misconfigured"
-    assert "put aside" not in gateway.log()
+    assert "upstream key refused, circuit opened" not in gateway.log()
     assert code(call(gateway, "q", OTHER_SECRET)) == "channel_misconfigured"
-    assert wait_until(lambda: "is refused and put aside" in gateway.log())
+    assert wait_until(lambda: "upstream key refused, circuit opened" in gateway.log())
     asked = len(upstream.asked)
     assert code(call(gateway, "q")) == "channel_misconfigured"
     assert len(upstream.asked) == asked

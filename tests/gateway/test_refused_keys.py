@@ -111,7 +111,7 @@ def test_a_key_refused_inside_an_answer_is_put_aside_when_the_list_refuses_it_to
 ):
     model = model_of(family, how)
     first = call(gateway, family, model, how)
-    told = f"channel bad-{model}: upstream key 1 of 1 is refused and put aside"
+    told = f"channel=bad-{model} upstream_key=1/1"
     assert wait_until(lambda: told in gateway.log())
     others = [call(gateway, family, model, how) for _ in range(3)]
     tried = [(one["channel"], one["status"], one["error"]) for one in first]

@@ -60,7 +60,7 @@ SCRIPTS = (
     "big_headers=200", "flood=2", "usage=absurd", "usage=none", "nonsense_word",
 )  # fmt: skip
 
-# Each script has a model and channels of its own: what fails too often is left alone.
+# Each script has a model and channels of its own: what fails too often opens its circuit.
 MODELS = (MODEL, *(f"{MODEL}-{number}" for number in range(len(SCRIPTS))))
 
 # What a family calls the conversation, and a place in it that the gateway reads as a number.

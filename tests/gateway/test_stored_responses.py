@@ -72,7 +72,7 @@ def gateway(launch, vendor, raw, refusing):
         channel("native-b", RESPONSES, vendor.url, models, groups=["two"]),
         channel("off", RESPONSES, vendor.url, models, groups=["one", "none"], enabled=False),
         channel("raw", RESPONSES, raw.url, models, groups=["raw"]),
-        # Channels that would be left alone after what tests make of them.
+        # Channels whose circuits would open after what tests make of them.
         channel("refusing", RESPONSES, refusing.url, models, groups=["refusing"]),
         channel("failing", RESPONSES, raw.url, models, groups=["failing"]),
     ]

@@ -27,7 +27,7 @@ from handlers.relay.limits.cells import (
     Unfit,
     private_cells,
 )
-from handlers.relay.routing.plan import Step
+from handlers.relay.routing.plan import Candidate
 from store.catalog.catalog import Channel, Group
 from store.catalog.keys import KeyEntry
 
@@ -112,9 +112,9 @@ class Limits:
         call.slots = entered
         return _levels(entered.taken), None
 
-    def enter_upstream(self, call: Call, step: Step) -> Full | None:
+    def enter_upstream(self, call: Call, candidate: Candidate) -> Full | None:
         """Takes what an attempt at a limited channel needs; Full when there is no room."""
-        channel = step.channel
+        channel = candidate.channel
         known = self._upstreams.get(channel.id)
         if known is None or known.channel is not channel:
             known = _upstreams_of(channel)
@@ -123,7 +123,7 @@ class Limits:
         for tpm in (channel.tpm, channel.key_tpm):
             if tokens and 0 < tpm < call.input_estimate_tokens:
                 return Full(0, of_channel=True, never=True)
-        entered = self._cells.enter(known.of_key[step.key], tokens, least)
+        entered = self._cells.enter(known.of_key[candidate.key], tokens, least)
         if isinstance(entered, Slots):
             call.upstream_slots = entered
             return None

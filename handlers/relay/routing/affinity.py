@@ -13,7 +13,7 @@ from collections import OrderedDict
 from msgspec import Struct
 
 from handlers.relay.call import Call
-from handlers.relay.routing.plan import Step, Wish
+from handlers.relay.routing.plan import Candidate, Preference
 from handlers.relay.routing.rendezvous import token_of
 
 TTL_S = 3600.0  # of silence: prompt caches of vendors live from five minutes to an hour
@@ -34,7 +34,7 @@ class Affinity:
     def __init__(self) -> None:
         self._moved: OrderedDict[int, Moved] = OrderedDict()
 
-    def wish_of(self, call: Call, now_s: float) -> Wish | None:
+    def preference_of(self, call: Call, now_s: float) -> Preference | None:
         """Where a call wants to go; None when there is nothing to choose, or nothing to keep."""
         candidates, spans = call.candidates, call.spans
         if len(candidates) < 2 and not (candidates and len(candidates[0].keys) > 1):
@@ -48,18 +48,18 @@ class Affinity:
         token = token_of(owner.user_id.encode(), owner.group.encode(), model.encode(), said)
         moved = self._moved.get(token) if self._moved else None
         if moved is None or moved.until_s <= now_s:
-            return Wish(token)
-        return Wish(token, moved.channel_id, moved.fingerprint)
+            return Preference(token)
+        return Preference(token, moved.channel_id, moved.fingerprint)
 
-    def accepted(self, wish: Wish, step: Step, now_s: float) -> None:
-        """An answer of the step was accepted: the conversation is there now."""
-        if not step.moved:
+    def accepted(self, preference: Preference, candidate: Candidate, now_s: float) -> None:
+        """An answer of the candidate was accepted: the conversation is there now."""
+        if not candidate.moved:
             if self._moved:
-                self._moved.pop(wish.token, None)
+                self._moved.pop(preference.token, None)
             return
-        channel = step.channel
-        mark = channel.fingerprints[step.key] if channel.fingerprints else ""
-        self._moved[wish.token] = Moved(channel.id, mark, now_s + TTL_S)
-        self._moved.move_to_end(wish.token)
+        channel = candidate.channel
+        mark = channel.fingerprints[candidate.key] if channel.fingerprints else ""
+        self._moved[preference.token] = Moved(channel.id, mark, now_s + TTL_S)
+        self._moved.move_to_end(preference.token)
         if len(self._moved) > MAX_MOVED:
             self._moved.popitem(last=False)

@@ -32,10 +32,10 @@ __all__ = ["MANY", "PLAIN", "ROW", "STREAM", "Breaker", "Health", "KeyNews", "Re
 
 log = logging.getLogger("sluice.health")
 
-COOL_S, COOL_MAX_S = 5.0, 60.0  # the first cool-down; each one that follows is twice as long
+COOLDOWN_S, COOLDOWN_MAX_S = 5.0, 60.0  # the first cool-down; each that follows is twice as long
 MAX_DOUBLINGS = 16
 PROBE_S = 60.0  # a probe without an end for so long leaves its place to another one
-KEY_COOL_S, KEY_COOL_MAX_S = 600.0, MAX_ASIDE_MS / 1000  # of an upstream key that was refused
+KEY_COOLDOWN_S, KEY_COOLDOWN_MAX_S = 600.0, MAX_ASIDE_MS / 1000  # of a refused upstream key
 KEY_CHECK_S = 15.0  # how long a key that is aside waits for what a call of our own says of it
 JITTER = 0.25  # a cool-down is up to this part shorter, so that workers do not come back as one
 FORGET_S = 300.0  # closed for so long, the next cool-down is the first one again
@@ -127,7 +127,7 @@ class Health:
         """Keys that the store says are aside, and no more those that it has said before.
 
         `now_ms`: the database's clock of now. However wrong it is, no key is aside for longer than
-        KEY_COOL_MAX_S after its row was seen first.
+        KEY_COOLDOWN_MAX_S after its row was seen first.
         """
         before, stored = self._stored, snapshot.keys_aside
         if not (before or stored):
@@ -140,7 +140,7 @@ class Health:
                 if row is None and name in before:
                     self._take_back(_key_name(channel, key))
                 elif row is not None and row != before.get(name):
-                    left_s = min(max(0.0, (row.until_ms - now_ms) / 1000), KEY_COOL_MAX_S)
+                    left_s = min(max(0.0, (row.until_ms - now_ms) / 1000), KEY_COOLDOWN_MAX_S)
                     self._take_aside(_key_name(channel, key), now_s, left_s, row.times)
 
     def forget(self, channel: Channel) -> None:
@@ -427,7 +427,7 @@ class Health:
             breaker.note_start(now_s, slow=True)
             if breaker.open or breaker.too_slow:
                 self._open(breaker, now_s, SLOW)
-                self._tell(trial, trial.key, breaker, now_s, "slow starts")
+                self._tell(trial, trial.key, breaker, now_s, "slow_starts")
                 self.release(trial)
 
     def _learn(self, trial: Trial, now_s: float, first_byte_s: float) -> None:
@@ -472,8 +472,8 @@ class Health:
             trial.begun_s = now_s  # its end counts for the closed breakers
             if trial.counted_by is not None:
                 trial.counted_by.count(trial, now_s)
-            told = "channel %s answers again for model %s"
-            log.warning(told, trial.channel.name, trial.model)
+            told = "circuit closed: channel=%s model=%s upstream_key=%d"
+            log.warning(told, trial.channel.name, trial.model, trial.key + 1)
 
     def _breaker(self, name: BreakerName) -> Breaker:
         found = self.breakers.get(name)
@@ -493,11 +493,11 @@ class Health:
         if not breaker.open and now_s - breaker.since_s > FORGET_S:
             breaker.openings = 0
         if not until_s:
-            first_s, most_s = COOL_S, COOL_MAX_S
+            first_s, most_s = COOLDOWN_S, COOLDOWN_MAX_S
             if reason == KEY_ASIDE:
-                first_s, most_s = KEY_COOL_S, KEY_COOL_MAX_S
-            cool_s = min(first_s * 2**breaker.openings, most_s)
-            until_s = now_s + cool_s * (1 - JITTER * self._random())
+                first_s, most_s = KEY_COOLDOWN_S, KEY_COOLDOWN_MAX_S
+            cooldown_s = min(first_s * 2**breaker.openings, most_s)
+            until_s = now_s + cooldown_s * (1 - JITTER * self._random())
             breaker.openings = min(breaker.openings + 1, MAX_DOUBLINGS)
         breaker.open, breaker.probe = True, None
         breaker.reason, breaker.until_s, breaker.since_s = reason, until_s, now_s
@@ -505,9 +505,9 @@ class Health:
 
     @staticmethod
     def _tell(trial: Trial, key: int, breaker: Breaker, now_s: float, why: str) -> None:
-        told = "channel %s, model %s, upstream key %d is left alone for %.0f s: %s"
+        told = "circuit opened for %.0f s: channel=%s model=%s upstream_key=%d cause=%s"
         wait_s = breaker.until_s - now_s
-        log.warning(told, trial.channel.name, trial.model, key + 1, wait_s, why)
+        log.warning(told, wait_s, trial.channel.name, trial.model, key + 1, why)
 
 
 def _tell_nobody(news: KeyNews) -> None:

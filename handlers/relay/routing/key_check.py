@@ -59,9 +59,7 @@ class KeyChecks:
         finally:
             self._health.key_checked(suspicion, time.monotonic(), refused)
         if refused is False:
-            told = (
-                "channel %s: upstream key %d of %d was refused to a call (%s) and answers another"
-            )
+            told = 'upstream key refused to one call only: channel=%s upstream_key=%d/%d cause="%s"'
             channel = suspicion.channel
             count = len(channel.keys)
             log.warning(told, channel.name, suspicion.key + 1, count, suspicion.reason)

@@ -1,8 +1,8 @@
 """Which channels a call may try, in which order: priority first, then a weighted draw.
 
-Channels, health, clock, chance and a conversation's wish in; steps out, and for those left out the
-reason. Nothing is claimed or counted here (that is Health.begin, and choice.py for limits), so the
-same question may be asked for show.
+Channels, health, clock, chance and a conversation's preference in; candidates out, and for channels
+left out the reason. Nothing is claimed or counted here (that is Health.begin, and selector.py for
+limits), so the same question may be asked for show.
 """
 
 import math
@@ -32,11 +32,11 @@ Tried = Mapping[str, Collection[int]]
 NOTHING: Tried = {}
 
 
-class Step(Struct, frozen=True, gc=False):
+class Candidate(Struct, frozen=True, gc=False):
     """One attempt: a channel and the position of the upstream key to use (0 without keys).
 
-    `moved`: not where the call's conversation falls to by its token. `anyway`: health has put it
-    aside, like all others.
+    `moved`: not where the call's conversation falls to by its token. `anyway`: a last resort, its
+    circuit is open like all others.
     """
 
     channel: Channel
@@ -45,7 +45,7 @@ class Step(Struct, frozen=True, gc=False):
     anyway: bool = False
 
 
-class Wish(Struct, frozen=True, gc=False):
+class Preference(Struct, frozen=True, gc=False):
     """A conversation's token, which draws for it; and where it went instead, while that holds."""
 
     token: int
@@ -62,10 +62,10 @@ class LeftOut(Struct, frozen=True):
 
 
 class LastResort(Struct, frozen=True):
-    """What is left when health has put all candidates aside: attempts, the least bad one first, and
-    the channels that none can be made at just now."""
+    """What is left when the circuits of all channels are open: candidates, the least bad one first,
+    and the channels that cannot be asked just now."""
 
-    steps: list[Step]
+    candidates: list[Candidate]
     left_out: list[LeftOut]
 
 
@@ -94,7 +94,7 @@ class Tier:
 
 
 class Planner:
-    """Makes plans; remembers only how the candidates of a snapshot fall into tiers."""
+    """Makes plans; remembers only how the channels of a snapshot fall into tiers."""
 
     def __init__(self, health: Health, random: Callable[[], float]) -> None:
         self.health = health
@@ -105,86 +105,86 @@ class Planner:
 
     def plan(
         self,
-        candidates: Sequence[Channel],
+        channels: Sequence[Channel],
         model: str,
         now_s: float,
         most: int = 1,
         tried: Tried = NOTHING,
         *,
-        wish: Wish | None = None,
-    ) -> list[Step]:
+        preference: Preference | None = None,
+    ) -> list[Candidate]:
         """The next `most` attempts for a call, best first, one a channel; none when all are left
         out or `tried`.
 
-        `candidates` come sorted by priority, highest first. Inside one priority the order is drawn
+        `channels` come sorted by priority, highest first. Inside one priority the order is drawn
         without replacement, each draw in proportion to the weights: by chance, or by the token of
-        a `wish`. Where a wish is for a channel, that comes first, whatever its priority. Last come
-        slow ones and those of whose keys one was tried.
+        a `preference`. A channel that the preference names comes first, whatever its priority. Last
+        come slow ones and those of whose keys one was tried.
         """
         health = self.health
-        if len(candidates) == 1 and not health.breakers and not tried and wish is None:
-            return [Step(candidates[0], health.turn(candidates[0]))]
-        steps: list[Step] = []
-        last: list[Step] = []
-        moved = wish is not None and bool(wish.channel_id)
-        for channel in self._order(candidates, wish):
+        if len(channels) == 1 and not health.breakers and not tried and preference is None:
+            return [Candidate(channels[0], health.turn(channels[0]))]
+        candidates: list[Candidate] = []
+        last: list[Candidate] = []
+        moved = preference is not None and bool(preference.channel_id)
+        for channel in self._order(channels, preference):
             out = tried.get(channel.id, ())
-            found = self._step(channel, model, now_s, out, wish)
+            found = self._candidate_of(channel, model, now_s, out, preference)
             if found is not None:
-                step = Step(channel, found[0].key, True) if moved else found[0]
-                (last if found[1] or out else steps).append(step)
-            if len(steps) >= most:
-                return steps
-            moved = wish is not None
-        return (steps + last)[:most]
+                candidate = Candidate(channel, found[0].key, True) if moved else found[0]
+                (last if found[1] or out else candidates).append(candidate)
+            if len(candidates) >= most:
+                return candidates
+            moved = preference is not None
+        return (candidates + last)[:most]
 
     def next_key(
         self, channel: Channel, model: str, now_s: float, out: Collection[int]
-    ) -> Step | None:
-        """The step of a channel with a key that is not `out`; None when no good one is left."""
-        found = self._step(channel, model, now_s, out)
-        return None if found is None or found[1] else Step(channel, found[0].key, True)
+    ) -> Candidate | None:
+        """A candidate of a channel with a key that is not `out`; None when no good one is left."""
+        found = self._candidate_of(channel, model, now_s, out)
+        return None if found is None or found[1] else Candidate(channel, found[0].key, True)
 
     def last_resort(
         self,
-        candidates: Sequence[Channel],
+        channels: Sequence[Channel],
         model: str,
         now_s: float,
         tried: Tried = NOTHING,
         *,
-        wish: Wish | None = None,
+        preference: Preference | None = None,
     ) -> LastResort | None:
-        """The attempts for a call of which health has put every candidate aside; None when it has
-        not, so that another one was tried, or is full.
+        """The candidates of a call whose circuits are all open; None when one is not: it was tried
+        already, or is at its limit.
 
         First those that fail quickly, in the order of a plan, then those that limit us or hang, as
-        far as they have room for one more. Refused upstream keys stay aside.
+        far as they have room for one more. Refused upstream keys are not asked.
         """
-        if any(self._step(channel, model, now_s) is not None for channel in candidates):
+        if any(self._candidate_of(channel, model, now_s) is not None for channel in channels):
             return None
-        found: list[tuple[bool, Step]] = []
+        found: list[tuple[bool, Candidate]] = []
         left_out: list[LeftOut] = []
-        moved = wish is not None and bool(wish.channel_id)
-        for channel in self._order(candidates, wish):
+        moved = preference is not None and bool(preference.channel_id)
+        for channel in self._order(channels, preference):
             out = tried.get(channel.id, ())
-            reason, step = self._least_bad(channel, model, out, wish)
+            reason, candidate = self._least_bad(channel, model, out, preference)
             wait_s = self.health.trials.wait_s(channel.id, now_s) if reason in HELD_BACK else 0.0
-            if step is None:
+            if candidate is None:
                 left_out.append(self._left_out(channel, model, now_s))
             elif wait_s:
                 left_out.append(LeftOut(channel, reason, wait_s))
             else:
-                step = Step(channel, step.key, moved or step.moved, True)
-                found.append((reason in HELD_BACK or bool(out), step))
-            moved = wish is not None
+                candidate = Candidate(channel, candidate.key, moved or candidate.moved, True)
+                found.append((reason in HELD_BACK or bool(out), candidate))
+            moved = preference is not None
         found.sort(key=lambda one: one[0])
-        return LastResort([step for _, step in found], left_out)
+        return LastResort([candidate for _, candidate in found], left_out)
 
-    def left_out(self, candidates: Sequence[Channel], model: str, now_s: float) -> list[LeftOut]:
-        """The candidates that no plan of now holds, with the reasons of health."""
+    def left_out(self, channels: Sequence[Channel], model: str, now_s: float) -> list[LeftOut]:
+        """The channels that are in no plan now, with the reasons of health."""
         found = []
-        for channel in candidates:
-            if self._step(channel, model, now_s) is None:
+        for channel in channels:
+            if self._candidate_of(channel, model, now_s) is None:
                 found.append(self._left_out(channel, model, now_s))
         return found
 
@@ -193,54 +193,56 @@ class Planner:
         faults = [self.health.fault_of(channel, model, key, now_s) for key in keys]
         return LeftOut(channel, *min(faults, key=lambda fault: fault[1]))
 
-    def _order(self, candidates: Sequence[Channel], wish: Wish | None) -> Iterator[Channel]:
-        """All candidates in the order in which they are wanted."""
+    def _order(
+        self, channels: Sequence[Channel], preference: Preference | None
+    ) -> Iterator[Channel]:
+        """All channels in the order in which they are wanted."""
         wanted = ""
-        if wish is not None and wish.channel_id:
-            for channel in candidates:
-                if channel.id == wish.channel_id:
+        if preference is not None and preference.channel_id:
+            for channel in channels:
+                if channel.id == preference.channel_id:
                     wanted = channel.id
                     yield channel
-        for tier in self._tiers(candidates):
-            for channel in _drawn(tier, self._random if wish is None else wish.token):
+        for tier in self._tiers(channels):
+            for channel in _drawn(tier, self._random if preference is None else preference.token):
                 if channel.id != wanted:
                     yield channel
 
-    def _step(
+    def _candidate_of(
         self,
         channel: Channel,
         model: str,
         now_s: float,
         out: Collection[int] = (),
-        wish: Wish | None = None,
-    ) -> tuple[Step, bool] | None:
-        """The step of a channel and whether it is slow, or None when no key of it can be asked."""
+        preference: Preference | None = None,
+    ) -> tuple[Candidate, bool] | None:
+        """A channel's candidate and whether it is slow; None when none of its keys can be asked."""
         health = self.health
-        first = health.turn(channel) if wish is None else _key_of(channel, wish)
+        first = health.turn(channel) if preference is None else _key_of(channel, preference)
         if not (health.breakers or out):
-            return Step(channel, first), False
-        slow: tuple[Step, bool] | None = None
+            return Candidate(channel, first), False
+        slow: tuple[Candidate, bool] | None = None
         count = max(1, len(channel.keys))
         for offset in range(count):
             key = (first + offset) % count
             if key in out:
                 continue
             reason, _ = health.fault_of(channel, model, key, now_s)
-            step = Step(channel, key, offset > 0 and wish is not None)
+            candidate = Candidate(channel, key, offset > 0 and preference is not None)
             if not reason:
-                return step, False
+                return candidate, False
             if reason == SLOW and slow is None:
-                slow = step, True
+                slow = candidate, True
         return slow
 
     def _least_bad(
-        self, channel: Channel, model: str, out: Collection[int], wish: Wish | None
-    ) -> tuple[str, Step | None]:
-        """What is held against the best upstream key of a channel that is aside, and its step; None
-        when all are `out` or refused."""
+        self, channel: Channel, model: str, out: Collection[int], preference: Preference | None
+    ) -> tuple[str, Candidate | None]:
+        """Why the circuit of a channel's best upstream key is open, and its candidate; None when
+        all keys are `out` or refused."""
         health = self.health
-        first = health.turn(channel) if wish is None else _key_of(channel, wish)
-        best: tuple[str, Step | None] = KEY_ASIDE, None
+        first = health.turn(channel) if preference is None else _key_of(channel, preference)
+        best: tuple[str, Candidate | None] = KEY_ASIDE, None
         count = max(1, len(channel.keys))
         for offset in range(count):
             key = (first + offset) % count
@@ -248,29 +250,29 @@ class Planner:
             if key in out or reason == KEY_ASIDE:
                 continue
             if best[1] is None or (best[0] in HELD_BACK and reason not in HELD_BACK):
-                best = reason, Step(channel, key, offset > 0 and wish is not None)
+                best = reason, Candidate(channel, key, offset > 0 and preference is not None)
         return best
 
-    def _tiers(self, candidates: Sequence[Channel]) -> list[Tier]:
-        known = self._remembered.get(id(candidates))
+    def _tiers(self, channels: Sequence[Channel]) -> list[Tier]:
+        known = self._remembered.get(id(channels))
         if known is not None:
             return known[1]
-        by_priority = groupby(candidates, key=lambda channel: channel.priority)
+        by_priority = groupby(channels, key=lambda channel: channel.priority)
         tiers = [Tier(list(group)) for _, group in by_priority]
         if len(self._remembered) >= _MAX_REMEMBERED:
             self._remembered.clear()
-        self._remembered[id(candidates)] = (candidates, tiers)
+        self._remembered[id(channels)] = (channels, tiers)
         return tiers
 
 
-def _key_of(channel: Channel, wish: Wish) -> int:
+def _key_of(channel: Channel, preference: Preference) -> int:
     """Position of the upstream key that a conversation falls to, or went to."""
     marks = channel.fingerprints
     if len(marks) < 2:
         return 0
-    if wish.channel_id == channel.id and wish.fingerprint in marks:
-        return marks.index(wish.fingerprint)
-    return first_of(wish.token, [seed_of(mark) for mark in marks])
+    if preference.channel_id == channel.id and preference.fingerprint in marks:
+        return marks.index(preference.fingerprint)
+    return first_of(preference.token, [seed_of(mark) for mark in marks])
 
 
 def _drawn(tier: Tier, chance: Callable[[], float] | int) -> Iterator[Channel]:

@@ -77,10 +77,10 @@ class Prober:
 
     async def _probe(self, channel: Channel, model: str) -> None:
         health, now_s = self._health, time.monotonic()
-        steps = self._planner.plan((channel,), model, now_s)
-        trial = health.begin(channel, model, steps[0].key, now_s) if steps else None
+        candidates = self._planner.plan((channel,), model, now_s)
+        trial = health.begin(channel, model, candidates[0].key, now_s) if candidates else None
         if trial is None:
-            return  # all keys are left alone: that is known, and it is not yet time to try again
+            return  # the circuits of all its keys are open, and none is due for a probe
         secret = channel.keys[trial.key] if channel.keys else ""
         target = probe.Target(channel, model, secret, stream=True)
         try:

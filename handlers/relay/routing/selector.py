@@ -15,15 +15,15 @@ from handlers.relay.routing.plan import (
     AT_ITS_LIMIT,
     BEYOND_ITS_LIMIT,
     NOTHING,
+    Candidate,
     LeftOut,
     Planner,
-    Step,
     Tried,
 )
 from store.catalog.catalog import Channel
 
 
-class Chooser:
+class Selector:
     """Plans of one worker's calls, with the limits of channels and upstream keys."""
 
     def __init__(self, planner: Planner, limits: Limits) -> None:
@@ -32,44 +32,48 @@ class Chooser:
 
     def next(
         self, call: Call, now_s: float, tried: Tried = NOTHING, again: Channel | None = None
-    ) -> Step | Fault:
+    ) -> Candidate | Fault:
         """The next attempt, with what it needs of limits; E09, E24, E25 when there is none.
 
         `again`: a tried channel of which another upstream key comes first.
         """
         planner, model = self._planner, call.model_name or ""
-        steps = planner.plan(call.candidates, model, now_s, tried=tried, wish=call.wish)
+        candidates = planner.plan(
+            call.candidates, model, now_s, tried=tried, preference=call.preference
+        )
         if again is not None:
             better = planner.next_key(again, model, now_s, tried[again.id])
-            steps = steps if better is None else [better, *steps]
-        if steps and not steps[0].channel.limited:
-            return steps[0]
+            candidates = candidates if better is None else [better, *candidates]
+        if candidates and not candidates[0].channel.limited:
+            return candidates[0]
         full: dict[str, LeftOut] = {}
-        step = self._first_with_room(call, steps, now_s, tried, full)
-        if step is None and full:
+        candidate = self._first_with_room(call, candidates, now_s, tried, full)
+        if candidate is None and full:
             most = len(call.candidates)
-            steps = planner.plan(call.candidates, model, now_s, most, tried, wish=call.wish)
-            step = self._first_with_room(call, steps, now_s, tried, full)
-        if step is not None:
-            return step
+            candidates = planner.plan(
+                call.candidates, model, now_s, most, tried, preference=call.preference
+            )
+            candidate = self._first_with_room(call, candidates, now_s, tried, full)
+        if candidate is not None:
+            return candidate
         return self._last_resort(call, now_s, tried, full)
 
     def _last_resort(
         self, call: Call, now_s: float, tried: Tried, full: dict[str, LeftOut]
-    ) -> Step | Fault:
-        """The least bad attempt when health has put all aside; else why there is none."""
+    ) -> Candidate | Fault:
+        """The least bad candidate when all circuits are open; else why there is none."""
         planner, model = self._planner, call.model_name or ""
-        left = planner.last_resort(call.candidates, model, now_s, tried, wish=call.wish)
+        left = planner.last_resort(call.candidates, model, now_s, tried, preference=call.preference)
         if left is None:
             left_out = planner.left_out(call.candidates, model, now_s)
             return faults.of_none_left([*left_out, *full.values()], call.model_name)
-        for step in left.steps:
-            if not step.channel.limited:
-                return step
-            found = self._with_room(call, step, now_s, {step.key})
-            if isinstance(found, Step):
+        for candidate in left.candidates:
+            if not candidate.channel.limited:
+                return candidate
+            found = self._with_room(call, candidate, now_s, {candidate.key})
+            if isinstance(found, Candidate):
                 return found
-            full[step.channel.id] = found
+            full[candidate.channel.id] = found
         for one in left.left_out:
             planner.health.trials.note(one.channel.id, now_s)
         return faults.of_none_left([*left.left_out, *full.values()], call.model_name)
@@ -77,26 +81,28 @@ class Chooser:
     def _first_with_room(
         self,
         call: Call,
-        steps: Iterable[Step],
+        candidates: Iterable[Candidate],
         now_s: float,
         tried: Tried,
         full: dict[str, LeftOut],
-    ) -> Step | None:
-        """The first step that has room, which is taken; notes what is `full` on the way."""
-        for step in steps:
-            channel = step.channel
+    ) -> Candidate | None:
+        """The first candidate that has room, which is taken; notes what is `full` on the way."""
+        for candidate in candidates:
+            channel = candidate.channel
             if channel.id in full:
                 continue
-            found = self._with_room(call, step, now_s, set(tried.get(channel.id, ())))
-            if isinstance(found, Step):
+            found = self._with_room(call, candidate, now_s, set(tried.get(channel.id, ())))
+            if isinstance(found, Candidate):
                 return found
             full[channel.id] = found
         return None
 
-    def _with_room(self, call: Call, step: Step, now_s: float, out: set[int]) -> Step | LeftOut:
-        """The step, or that of another upstream key of its channel that has room."""
-        channel, waits_s = step.channel, []
-        at: Step | None = step
+    def _with_room(
+        self, call: Call, candidate: Candidate, now_s: float, out: set[int]
+    ) -> Candidate | LeftOut:
+        """The candidate, or that of another upstream key of its channel that has room."""
+        channel, waits_s = candidate.channel, []
+        at: Candidate | None = candidate
         while at is not None:
             refused = self._limits.enter_upstream(call, at) if channel.limited else None
             if refused is None:

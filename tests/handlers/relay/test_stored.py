@@ -13,7 +13,7 @@ from adapters.registry import FAMILIES
 from handlers.relay import stored as module
 from handlers.relay.call import Arrival, Call
 from handlers.relay.fresh import private_fresh
-from handlers.relay.routing.plan import Step
+from handlers.relay.routing.plan import Candidate
 from handlers.relay.stored import LOOK_UPS_PER_USER, PAUSES_S, StoredResponses
 from store.calls.stored_responses import Found, mark_of
 from store.catalog.catalog import Channel, Snapshot
@@ -281,7 +281,7 @@ def test_a_store_that_does_not_answer_keeps_a_users_turns(monkeypatch):
 
 def made(places, response_id, user="ann"):
     call = call_of(user=user)
-    call.step = Step(TWO[1], 2)
+    call.candidate = Candidate(TWO[1], 2)
     assert places.note(call, None) is False and call.stored is None
     assert places.note(call, response_id) is True
     assert places.note(call, "another") is False

@@ -9,7 +9,7 @@ from adapters.registry import FAMILIES
 from handlers.relay.call import Arrival, Call
 from handlers.relay.routing import affinity as module
 from handlers.relay.routing.affinity import TTL_S, Affinity
-from handlers.relay.routing.plan import Step, Wish
+from handlers.relay.routing.plan import Candidate, Preference
 from store.catalog.catalog import Channel, Snapshot
 from store.catalog.keys import KeyEntry
 
@@ -45,57 +45,57 @@ def test_nothing_is_read_where_there_is_nothing_to_choose():
     for candidates in ((), (A,), (channel("c", ()),)):
         call = call_of(candidates)
         call.family = None  # would raise
-        assert known.wish_of(call, 0.0) is None
-    assert known.wish_of(call_of((B,)), 0.0) is not None
+        assert known.preference_of(call, 0.0) is None
+    assert known.preference_of(call_of((B,)), 0.0) is not None
 
 
 def test_counts_and_what_says_nothing_have_no_wish():
     known = Affinity()
     call = call_of()
     call.spans = None
-    assert known.wish_of(call, 0.0) is None
-    assert known.wish_of(call_of(messages=[]), 0.0) is None
+    assert known.preference_of(call, 0.0) is None
+    assert known.preference_of(call_of(messages=[]), 0.0) is None
     messages = FAMILIES["messages"]
     counting = call_of(family=messages)
     counting.operation = messages.operations["count_tokens"]
-    assert known.wish_of(counting, 0.0) is None
+    assert known.preference_of(counting, 0.0) is None
 
 
 def test_users_groups_and_models_have_conversations_of_their_own():
     known = Affinity()
     calls = [call_of(), call_of(user="bob"), call_of(group="vip"), call_of(model="n"),
              call_of(prompt_cache_key="K"), call_of(messages=[{"content": "Ho"}])]  # fmt: skip
-    assert len({known.wish_of(call, 0.0).token for call in calls}) == len(calls)
-    assert known.wish_of(call_of(), 0.0) == known.wish_of(call_of(), 5.0)
+    assert len({known.preference_of(call, 0.0).token for call in calls}) == len(calls)
+    assert known.preference_of(call_of(), 0.0) == known.preference_of(call_of(), 5.0)
 
 
 def test_only_what_went_elsewhere_is_remembered_until_it_is_back():
     known = Affinity()
-    wish = known.wish_of(call_of(), 0.0)
-    known.accepted(wish, Step(A, 0), 0.0)
+    preference = known.preference_of(call_of(), 0.0)
+    known.accepted(preference, Candidate(A, 0), 0.0)
     assert not known._moved
-    known.accepted(wish, Step(B, 1, moved=True), 0.0)
-    moved = known.wish_of(call_of(), 1.0)
-    assert moved == Wish(wish.token, "id-b", "mark-y")
-    assert known.wish_of(call_of(user="bob"), 1.0).channel_id == ""
-    known.accepted(moved, Step(A, 0), 2.0)
-    assert known.wish_of(call_of(), 2.0) == wish and not known._moved
+    known.accepted(preference, Candidate(B, 1, moved=True), 0.0)
+    moved = known.preference_of(call_of(), 1.0)
+    assert moved == Preference(preference.token, "id-b", "mark-y")
+    assert known.preference_of(call_of(user="bob"), 1.0).channel_id == ""
+    known.accepted(moved, Candidate(A, 0), 2.0)
+    assert known.preference_of(call_of(), 2.0) == preference and not known._moved
 
 
 def test_it_ends_with_silence_and_every_answer_prolongs_it():
     known = Affinity()
-    wish = known.wish_of(call_of(), 0.0)
-    known.accepted(wish, Step(B, 0, moved=True), 0.0)
-    known.accepted(wish, Step(B, 0, moved=True), TTL_S - 1)
-    assert known.wish_of(call_of(), 2 * TTL_S - 2).channel_id == "id-b"
-    assert known.wish_of(call_of(), 2 * TTL_S - 1).channel_id == ""
+    preference = known.preference_of(call_of(), 0.0)
+    known.accepted(preference, Candidate(B, 0, moved=True), 0.0)
+    known.accepted(preference, Candidate(B, 0, moved=True), TTL_S - 1)
+    assert known.preference_of(call_of(), 2 * TTL_S - 2).channel_id == "id-b"
+    assert known.preference_of(call_of(), 2 * TTL_S - 1).channel_id == ""
 
 
 def test_a_channel_without_keys_is_remembered_too():
     known, bare = Affinity(), channel("c", ())
     call = call_of((A, bare))
-    known.accepted(known.wish_of(call, 0.0), Step(bare, 0, moved=True), 0.0)
-    assert known.wish_of(call, 0.0).channel_id == "id-c"
+    known.accepted(known.preference_of(call, 0.0), Candidate(bare, 0, moved=True), 0.0)
+    assert known.preference_of(call, 0.0).channel_id == "id-c"
 
 
 @pytest.mark.parametrize("most", [1, 10])
@@ -103,5 +103,5 @@ def test_the_one_that_was_silent_longest_is_forgotten_first(monkeypatch, most):
     monkeypatch.setattr(module, "MAX_MOVED", most)
     known = Affinity()
     for token in (*range(most), 0, *range(100, 100 + most - 1)):
-        known.accepted(Wish(token), Step(B, 0, moved=True), 0.0)
+        known.accepted(Preference(token), Candidate(B, 0, moved=True), 0.0)
     assert set(known._moved) == {0, *range(100, 100 + most - 1)}

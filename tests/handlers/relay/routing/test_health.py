@@ -10,14 +10,14 @@ from adapters.faults import Condition, Fault
 from handlers.relay.routing import health as module
 from handlers.relay.routing.breaker import ROW_OF_MANY
 from handlers.relay.routing.health import (
-    COOL_MAX_S,
-    COOL_S,
+    COOLDOWN_MAX_S,
+    COOLDOWN_S,
     FAILING,
     FORGET_S,
     JITTER,
     KEY_ASIDE,
-    KEY_COOL_MAX_S,
-    KEY_COOL_S,
+    KEY_COOLDOWN_MAX_S,
+    KEY_COOLDOWN_S,
     MANY,
     PLAIN,
     PROBE_S,
@@ -195,7 +195,7 @@ def test_cool_downs_double_to_a_limit_and_are_shortened_by_chance(health):
     at, last = 0.0, 0.0
     for number in range(8):
         end = opened(health, at) if number == 0 else at + wait(health, at)
-        longest = min(COOL_S * 2**number, COOL_MAX_S)
+        longest = min(COOLDOWN_S * 2**number, COOLDOWN_MAX_S)
         assert longest * (1 - JITTER) <= end - at <= longest
         assert end - at != last
         at, last = end, end - at
@@ -208,7 +208,7 @@ def test_cool_downs_begin_anew_after_a_good_time(health):
     end += wait(health, end)
     succeed(health, end)
     later = end + FORGET_S + 1
-    assert opened(health, later) - later <= COOL_S
+    assert opened(health, later) - later <= COOLDOWN_S
 
 
 def test_exactly_one_probe(health):
@@ -343,7 +343,7 @@ def told(health):
 def test_a_refused_key_is_put_aside_at_once_for_all_models(health, told):
     two = channel("two", keys=("sk-first-secret", "sk-second-secret"))
     refuse(health, 0.0, two)
-    assert wait(health, 0.0, two) >= KEY_COOL_S * (1 - JITTER)
+    assert wait(health, 0.0, two) >= KEY_COOLDOWN_S * (1 - JITTER)
     assert why(health, 0.0, two, "other") == KEY_ASIDE
     assert why(health, 0.0, two, key=1) == ""
     refuse(health, 1.0, two)
@@ -360,7 +360,7 @@ def test_only_the_probe_of_a_key_brings_it_back_and_is_told(health, told):
     again = 1.0 + wait(health, 1.0)
     refuse(health, again)
     assert (told[1].times, len(told)) == (2, 2)
-    assert told[1].wait_s >= 2 * KEY_COOL_S * (1 - JITTER)
+    assert told[1].wait_s >= 2 * KEY_COOLDOWN_S * (1 - JITTER)
     succeed(health, again + told[1].wait_s)
     assert (told[2].key, told[2].wait_s, len(told)) == (0, None, 3)
 
@@ -381,7 +381,7 @@ def test_what_other_workers_have_put_aside_is_aside_here(health, told):
     assert (why(health, 100.0, TWO, key=1), wait(health, 100.0, TWO, key=1)) == (KEY_ASIDE, 60.0)
     assert why(health, 100.0, TWO, key=0) == why(health, 100.0) == "" and told == []
     refuse(health, 160.0, TWO, key=1)  # the probe: the doubling goes on where the others were
-    assert told[0].times == 3 and told[0].wait_s >= KEY_COOL_MAX_S * (1 - JITTER) / 2
+    assert told[0].times == 3 and told[0].wait_s >= KEY_COOLDOWN_MAX_S * (1 - JITTER) / 2
     health.take_keys_aside(stored(channels=(ONE, TWO)), 170.0, NOW_MS)
     assert why(health, 170.0, TWO, key=1) == ""
 
@@ -415,8 +415,8 @@ def test_no_clock_keeps_a_key_aside_for_ever(health, back_ms):
     for at in range(0, 3_600, 60):
         again = stored((TWO, "fx", NOW_MS + 600_000, 1), channels=(TWO,))
         health.take_keys_aside(snapshot if at % 120 else again, float(at), NOW_MS - back_ms)
-    assert wait(health, 0.0, TWO) == min(600.0 + back_ms / 1000, KEY_COOL_MAX_S)
-    assert health.begin(TWO, MODEL, 0, KEY_COOL_MAX_S) is not None
+    assert wait(health, 0.0, TWO) == min(600.0 + back_ms / 1000, KEY_COOLDOWN_MAX_S)
+    assert health.begin(TWO, MODEL, 0, KEY_COOLDOWN_MAX_S) is not None
 
 
 def test_a_channel_that_leads_elsewhere_has_nothing_against_it_but_its_keys(health):
@@ -568,12 +568,12 @@ class World:
 
     def _attempt(self, now, tried, left):
         while left:
-            steps = self.planner.plan(self.channels, MODEL, now, tried=tried)
-            if not steps:
+            candidates = self.planner.plan(self.channels, MODEL, now, tried=tried)
+            if not candidates:
                 break
-            one = steps[0].channel
+            one = candidates[0].channel
             tried[one.id] = range(len(one.keys) or 1)
-            trial = self.health.begin(one, MODEL, steps[0].key, now)
+            trial = self.health.begin(one, MODEL, candidates[0].key, now)
             if trial is None:
                 continue
             probes = [b for b in self.health.breakers.values() if b.probe]
@@ -635,10 +635,10 @@ def test_an_outage_is_noticed_by_nobody_and_ends(seed, condition, wait):
     # Answers that were asked for before the outage come until 20.2 and interrupt the row.
     assert len(world.faults_of("b", 20.21, 24)) <= (1 if wait else ROW)  # then it is aside
     assert len(world.faults_of("b", 20, 24)) <= 2 * ROW
-    cools = 180 / 7 if wait else 3 + (180 - 35) / (COOL_MAX_S * (1 - JITTER))
+    cools = 180 / 7 if wait else 3 + (180 - 35) / (COOLDOWN_MAX_S * (1 - JITTER))
     assert len(world.faults_of("b", 24, 200)) <= cools + 1  # a probe each, no flapping
     back = min(at for at, one, code in world.tries if one == "b" and not code and at > 200)
-    assert back <= 200 + COOL_MAX_S + 1
+    assert back <= 200 + COOLDOWN_MAX_S + 1
     assert world.share_of("b", back + 1, 320) > 0.28  # its share, as if nothing had been
     assert world.faults_of("b", back, 320) == []
 
@@ -689,7 +689,7 @@ def test_when_all_fail_calls_are_refused_quickly_and_it_ends(seed):
     world = World({name: down(10, 100) for name in "abc"}, seed)
     world.run(180)
     assert len(world.tries) - 50 * 100 < 3 * (ROW + 10)
-    assert [at for at in world.lost if at < 10 or at > 100 + COOL_MAX_S] == []
+    assert [at for at in world.lost if at < 10 or at > 100 + COOLDOWN_MAX_S] == []
 
 
 def test_a_broken_key_is_probed_rarely():

@@ -8,17 +8,17 @@ from adapters.faults import Condition, Fault
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Limits
 from handlers.relay.routing.health import (
-    COOL_S,
+    COOLDOWN_S,
     FAILING,
-    KEY_COOL_S,
+    KEY_COOLDOWN_S,
     RATE_LIMITED,
     ROW,
     TIMING_OUT,
     Health,
     Refusal,
 )
-from handlers.relay.routing.plan import Planner, Step
-from handlers.relay.routing.selector import Chooser
+from handlers.relay.routing.plan import Candidate, Planner
+from handlers.relay.routing.selector import Selector
 from handlers.relay.routing.trials import TRIAL_S
 from tests.handlers.relay.limits.test_limits import call
 from tests.handlers.relay.routing.test_plan import MODEL, channel
@@ -37,7 +37,7 @@ class World:
         chance = random.Random(1).random
         self.health = Health(chance)
         self.limits = Limits(private_cells())
-        self.chooser = Chooser(Planner(self.health, chance), self.limits)
+        self.selector = Selector(Planner(self.health, chance), self.limits)
         self.channels, self.now_s = channels, 0.0
 
     def break_(self, one, fault, times=ROW, key=0):
@@ -50,15 +50,15 @@ class World:
     def choose(self, tried=None):
         made = call()
         made.model_name, made.candidates = MODEL, self.channels
-        return self.chooser.next(made, self.now_s, tried or {})
+        return self.selector.next(made, self.now_s, tried or {})
 
     def ask(self):
         """The trial of a call that comes now, or the fault that it gets."""
-        step = self.choose()
-        if isinstance(step, Fault):
-            return step
-        begin = self.health.begin_anyway if step.anyway else self.health.begin
-        trial = begin(step.channel, MODEL, step.key, self.now_s)
+        candidate = self.choose()
+        if isinstance(candidate, Fault):
+            return candidate
+        begin = self.health.begin_anyway if candidate.anyway else self.health.begin
+        trial = begin(candidate.channel, MODEL, candidate.key, self.now_s)
         assert trial is not None, "a plan of now may begin now"
         return trial
 
@@ -161,10 +161,10 @@ def test_one_that_fails_quickly_comes_before_one_that_hangs_whatever_the_priorit
     world = World(hangs, fails)
     world.break_(hangs, LATE)
     world.break_(fails, QUICK)
-    step = world.choose()
-    assert (step.channel, step.anyway) == (fails, True)
-    step = world.choose({fails.id: {0}})
-    assert (step.channel, step.anyway) == (hangs, True)
+    candidate = world.choose()
+    assert (candidate.channel, candidate.anyway) == (fails, True)
+    candidate = world.choose({fails.id: {0}})
+    assert (candidate.channel, candidate.anyway) == (hangs, True)
     assert isinstance(world.choose({fails.id: {0}, hangs.id: {0}}), Fault)
 
 
@@ -172,7 +172,7 @@ def test_where_another_one_is_well_nothing_that_is_aside_is_asked():
     ill, well = channel("ill", 9), channel("well")
     world = World(ill, well)
     world.break_(ill, QUICK)
-    assert world.choose() == Step(well, 0)
+    assert world.choose() == Candidate(well, 0)
     assert world.choose({well.id: {0}}).condition is E09  # tried, and not put aside
 
 
@@ -188,7 +188,7 @@ def test_its_own_limits_hold():
     ill = channel("ill", concurrency=2, fingerprints=("f",))
     world = World(ill)
     world.break_(ill, QUICK)
-    assert all(isinstance(world.choose(), Step) for _ in range(2))
+    assert all(isinstance(world.choose(), Candidate) for _ in range(2))
     assert world.choose().condition is E09
 
 
@@ -207,7 +207,7 @@ def test_refused_keys_stay_aside():
 def test_while_a_refused_key_is_probed_others_are_told_to_come_again():
     world = World(ONE)
     world.break_(ONE, REFUSED, 1)
-    world.now_s = KEY_COOL_S
+    world.now_s = KEY_COOLDOWN_S
     assert not world.choose().anyway
     world.ask()
     assert world.choose().condition is E09
@@ -251,7 +251,7 @@ def test_places_are_given_back_on_every_way_out():
 def test_the_probe_behind_a_cool_down_is_one_call_and_others_ask_anyway():
     world = World(ONE)
     world.break_(ONE, QUICK)
-    world.now_s = COOL_S
+    world.now_s = COOLDOWN_S
     probe = world.choose()
     assert not probe.anyway
     world.ask()

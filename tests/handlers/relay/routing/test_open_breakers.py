@@ -7,7 +7,7 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay.routing import open_breakers as module
-from handlers.relay.routing.health import COOL_S, FAILING, KEY_ASIDE, ROW, Health, Refusal
+from handlers.relay.routing.health import COOLDOWN_S, FAILING, KEY_ASIDE, ROW, Health, Refusal
 from handlers.relay.routing.open_breakers import OpenBreakers
 from store.catalog.catalog import EMPTY
 from tests.handlers.relay.routing.test_plan import MODEL, channel
@@ -51,7 +51,7 @@ def test_a_breaker_is_told_by_fingerprint_and_wall_clock(health, shown):
     [(name, (reason, since_ms, until_ms))] = shown().items()
     assert name == (ONE.id, MODEL, "f1")
     assert (reason, since_ms) == (FAILING, 10_000)
-    assert since_ms < until_ms <= since_ms + COOL_S * 1000
+    assert since_ms < until_ms <= since_ms + COOLDOWN_S * 1000
     assert "sk-" not in repr(shown())
 
 
@@ -59,7 +59,7 @@ def test_since_is_when_it_was_well_for_the_last_time(health, shown):
     for _ in range(ROW):
         fail(health, 10.0)
     before = shown()[ONE.id, MODEL, "f1"]
-    fail(health, 10.0 + 2 * COOL_S)  # its probe
+    fail(health, 10.0 + 2 * COOLDOWN_S)  # its probe
     after = shown()[ONE.id, MODEL, "f1"]
     assert after[1] == before[1] and after[2] > before[2]
     assert shown() == shown()

@@ -16,7 +16,7 @@ from handlers.relay.routing.health import (
     Health,
     Refusal,
 )
-from handlers.relay.routing.plan import Planner, Wish, not_candidates
+from handlers.relay.routing.plan import Planner, Preference, not_candidates
 from handlers.relay.routing.rendezvous import token_of
 from store.catalog.catalog import Channel, Snapshot
 
@@ -46,12 +46,12 @@ def planner(seed=1):
     return Planner(health, chance), health
 
 
-def wishes(count, **more):
-    return [Wish(token_of(b"conversation %d" % number), **more) for number in range(count)]
+def preferences(count, **more):
+    return [Preference(token_of(b"conversation %d" % number), **more) for number in range(count)]
 
 
-def names(steps):
-    return [step.channel.name for step in steps]
+def names(candidates):
+    return [candidate.channel.name for candidate in candidates]
 
 
 def fail(health, one, times=ROW, at=0.0, key=0, fault=FAILED, **more):
@@ -130,9 +130,9 @@ def test_upstream_keys_are_used_in_turn():
     one = channel("a", keys=("x", "y", "z"))
     used = []
     for _ in range(6):
-        (step,) = make.plan([one], MODEL, 0.0)
-        used.append(step.key)
-        health.succeeded(health.begin(one, MODEL, step.key, 0.0), 0.0)
+        (candidate,) = make.plan([one], MODEL, 0.0)
+        used.append(candidate.key)
+        health.succeeded(health.begin(one, MODEL, candidate.key, 0.0), 0.0)
     assert used == [0, 1, 2, 0, 1, 2]
 
 
@@ -142,9 +142,9 @@ def test_a_key_put_aside_is_skipped_for_all_models_and_the_others_go_on():
     fail(health, one, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), refusal=OWN)
     for model in (MODEL, "another"):
         for _ in range(4):
-            (step,) = make.plan([one], model, 0.0)
-            assert step.key == 1
-            health.succeeded(health.begin(one, model, step.key, 0.0), 0.0)
+            (candidate,) = make.plan([one], model, 0.0)
+            assert candidate.key == 1
+            health.succeeded(health.begin(one, model, candidate.key, 0.0), 0.0)
 
 
 def test_a_plan_changes_nothing():
@@ -153,8 +153,8 @@ def test_a_plan_changes_nothing():
     fail(health, channels[1])
     after = health.breakers[("id-b", MODEL, "k")].until_s
     for _ in range(3):
-        (step,) = make.plan(channels, MODEL, after)[:1]
-        assert step.key == 0
+        (candidate,) = make.plan(channels, MODEL, after)[:1]
+        assert candidate.key == 0
     assert not any(one.probe for one in health.breakers.values())
 
 
@@ -213,49 +213,59 @@ def test_reasons_of_channels_that_are_no_candidates(changes, reason):
 # ---- conversations -------------------------------------------------------------------------------
 
 
-def first(make, channels, wish, now_s=0.0):
-    return make.plan(channels, MODEL, now_s, wish=wish)[0]
+def first(make, channels, preference, now_s=0.0):
+    return make.plan(channels, MODEL, now_s, preference=preference)[0]
 
 
 def test_a_conversation_falls_to_one_channel_and_key_in_every_worker():
     channels = [channel("a", keys="xyz"), channel("b", keys="xyz"), channel("c", keys="xyz")]
     workers = [planner(seed)[0] for seed in range(3)]
     places = set()
-    for wish in wishes(200):
-        steps = {
-            (s.channel.name, s.key, s.moved) for s in (first(w, channels, wish) for w in workers)
+    for preference in preferences(200):
+        candidates = {
+            (s.channel.name, s.key, s.moved)
+            for s in (first(w, channels, preference) for w in workers)
         }
-        assert len(steps) == 1
-        places |= steps
+        assert len(candidates) == 1
+        places |= candidates
     assert len(places) == 9 and not any(moved for *_, moved in places)
 
 
 def test_conversations_fall_by_weight_and_priority():
     channels = [channel("heavy", 5, weight=3), channel("light", 5, weight=1), channel("spare")]
     make, _ = planner()
-    firsts = Counter(first(make, channels, wish).channel.name for wish in wishes(4000))
+    firsts = Counter(
+        first(make, channels, preference).channel.name for preference in preferences(4000)
+    )
     assert set(firsts) == {"heavy", "light"} and 0.72 < firsts["heavy"] / 4000 < 0.78
 
 
 def test_the_share_of_one_left_out_goes_by_weight_for_conversations_too():
     channels = [channel("ill", weight=4), channel("heavy", weight=3), channel("light", weight=1)]
     make, health = planner()
-    wanted = [wish for wish in wishes(8000) if first(make, channels, wish).channel.name == "ill"]
+    wanted = [
+        preference
+        for preference in preferences(8000)
+        if first(make, channels, preference).channel.name == "ill"
+    ]
     fail(health, channels[0])
-    steps = [first(make, channels, wish) for wish in wanted]
-    firsts = Counter(step.channel.name for step in steps)
-    assert set(firsts) == {"heavy", "light"} and all(step.moved for step in steps)
+    candidates = [first(make, channels, preference) for preference in wanted]
+    firsts = Counter(candidate.channel.name for candidate in candidates)
+    assert set(firsts) == {"heavy", "light"} and all(candidate.moved for candidate in candidates)
     assert 0.71 < firsts["heavy"] / len(wanted) < 0.79
 
 
 def test_the_others_stay_when_one_is_left_out():
     channels = [channel(name) for name in "abc"]
     make, health = planner()
-    before = {wish: first(make, channels, wish).channel.name for wish in wishes(300)}
+    before = {
+        preference: first(make, channels, preference).channel.name
+        for preference in preferences(300)
+    }
     fail(health, channels[0])
-    for wish, name in before.items():
-        step = first(make, channels, wish)
-        assert step.channel.name == name or (name == "a" and step.moved)
+    for preference, name in before.items():
+        candidate = first(make, channels, preference)
+        assert candidate.channel.name == name or (name == "a" and candidate.moved)
     assert Counter(before.values())["a"] > 60
 
 
@@ -263,27 +273,27 @@ def test_all_channels_come_after_the_one_that_a_conversation_falls_to():
     channels = [channel(str(i), i // 10, weight=i % 3) for i in range(40)]
     channels.sort(key=lambda c: -c.priority)
     make, _ = planner()
-    for wish in wishes(50):
-        steps = make.plan(channels, MODEL, 0.0, 40, wish=wish)
-        assert sorted(names(steps)) == sorted(map(str, range(40)))
-        assert [step.moved for step in steps] == [False] + [True] * 39
-        tried = {step.channel.id: {0} for step in steps[:3]}
-        (following,) = make.plan(channels, MODEL, 0.0, tried=tried, wish=wish)
-        assert following == steps[3]
+    for preference in preferences(50):
+        candidates = make.plan(channels, MODEL, 0.0, 40, preference=preference)
+        assert sorted(names(candidates)) == sorted(map(str, range(40)))
+        assert [candidate.moved for candidate in candidates] == [False] + [True] * 39
+        tried = {candidate.channel.id: {0} for candidate in candidates[:3]}
+        (following,) = make.plan(channels, MODEL, 0.0, tried=tried, preference=preference)
+        assert following == candidates[3]
 
 
 def test_where_a_conversation_went_comes_first_whatever_the_priority():
     channels = [channel("a", 10), channel("b", 10), channel("c", keys="xyz")]
     make, health = planner()
-    for wish in wishes(20, channel_id="id-c", fingerprint="mark-y"):
-        steps = make.plan(channels, MODEL, 0.0, 3, wish=wish)
-        assert [(s.channel.name, s.moved) for s in steps[:1]] == [("c", True)]
-        assert steps[0].key == 1 and set(names(steps)) == {"a", "b", "c"}
+    for preference in preferences(20, channel_id="id-c", fingerprint="mark-y"):
+        candidates = make.plan(channels, MODEL, 0.0, 3, preference=preference)
+        assert [(s.channel.name, s.moved) for s in candidates[:1]] == [("c", True)]
+        assert candidates[0].key == 1 and set(names(candidates)) == {"a", "b", "c"}
     fail(health, channels[2], key=1)
-    assert first(make, channels, wish).key != 1
+    assert first(make, channels, preference).key != 1
     for key in (0, 2):
         fail(health, channels[2], key=key)
-    assert first(make, channels, wish).channel.name in ("a", "b")
+    assert first(make, channels, preference).channel.name in ("a", "b")
 
 
 def test_where_a_conversation_went_is_left_when_it_is_slow():
@@ -292,40 +302,43 @@ def test_where_a_conversation_went_is_left_when_it_is_slow():
     health.started(health.begin(slow, MODEL, 0, 0.0), 0.2, 0.2)
     for _ in range(ROW):
         health.started(health.begin(slow, MODEL, 0, 0.0), 10.0, 10.0)
-    (wish,) = wishes(1, channel_id="id-slow", fingerprint="mark-k")
-    steps = make.plan([slow, quick], MODEL, 10.0, 2, wish=wish)
-    assert names(steps) == ["quick", "slow"]
+    (preference,) = preferences(1, channel_id="id-slow", fingerprint="mark-k")
+    candidates = make.plan([slow, quick], MODEL, 10.0, 2, preference=preference)
+    assert names(candidates) == ["quick", "slow"]
 
 
 @pytest.mark.parametrize("place", [("id-gone", "mark-x"), ("id-c", "mark-gone")])
 def test_where_a_conversation_went_may_be_gone(place):
     channels = [channel("a"), channel("c", keys="xyz")]
     make, _ = planner()
-    for wish in wishes(20, channel_id=place[0], fingerprint=place[1]):
-        step, plain = first(make, channels, wish), first(make, channels, Wish(wish.token))
+    for preference in preferences(20, channel_id=place[0], fingerprint=place[1]):
+        candidate, plain = (
+            first(make, channels, preference),
+            first(make, channels, Preference(preference.token)),
+        )
         if place[0] == "id-c":
-            assert step.channel.name == "c"
+            assert candidate.channel.name == "c"
         else:
-            assert (step.channel, step.key) == (plain.channel, plain.key)
+            assert (candidate.channel, candidate.key) == (plain.channel, plain.key)
 
 
 def test_keys_of_the_only_channel_are_kept_to_and_one_that_goes_moves_its_own():
     make, health = planner()
     three, two = channel("a", keys="xyz"), channel("a", keys="xz")
     used = Counter()
-    for wish in wishes(600):
-        key = three.keys[first(make, [three], wish).key]
+    for preference in preferences(600):
+        key = three.keys[first(make, [three], preference).key]
         used[key] += 1
-        assert two.keys[first(make, [two], wish).key] == key or key == "y"
+        assert two.keys[first(make, [two], preference).key] == key or key == "y"
     assert all(150 < used[key] < 250 for key in "xyz")
     fail(health, three, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), refusal=OWN)
-    steps = [first(make, [three], wish) for wish in wishes(600)]
-    assert {step.key for step in steps} == {1, 2}
-    assert sum(step.moved for step in steps) == used["x"]
+    candidates = [first(make, [three], preference) for preference in preferences(600)]
+    assert {candidate.key for candidate in candidates} == {1, 2}
+    assert sum(candidate.moved for candidate in candidates) == used["x"]
 
 
 def test_a_channel_without_keys():
     make, _ = planner()
     assert {
-        first(make, [channel("a", keys=()), channel("b", keys=())], w).key for w in wishes(9)
+        first(make, [channel("a", keys=()), channel("b", keys=())], w).key for w in preferences(9)
     } == {0}

@@ -10,7 +10,7 @@ import pytest
 from adapters.faults import Condition, Fault
 from conf.settings import ProbeSettings, Settings
 from handlers.relay.routing import prober as module
-from handlers.relay.routing.health import COOL_MAX_S, KEY_ASIDE, ROW, Health, Refusal
+from handlers.relay.routing.health import COOLDOWN_MAX_S, KEY_ASIDE, ROW, Health, Refusal
 from handlers.relay.routing.prober import Prober
 from handlers.relay.upstream.client import UpstreamClient
 from store.catalog.catalog import EMPTY, Model
@@ -123,7 +123,7 @@ def test_a_failure_is_told_and_counts_for_health(db, upstream, way, error):
 def test_a_success_closes_what_was_open(db, upstream):
     async def main():
         with made(upstream) as (prober, health, one):
-            began_s = module.time.monotonic() - COOL_MAX_S
+            began_s = module.time.monotonic() - COOLDOWN_MAX_S
             for _ in range(ROW):
                 trial = health.begin(one, MODEL, 0, began_s)
                 health.failed(trial, began_s, Fault(Condition.UPSTREAM_FAILED))

@@ -1,4 +1,4 @@
-"""The first step with room: keys of a channel before other channels; true waits when none has."""
+"""The first candidate with room: keys of a channel before other channels; true waits."""
 
 import random
 
@@ -8,28 +8,28 @@ from adapters.faults import Condition
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Limits
 from handlers.relay.routing.health import ROW, Health
-from handlers.relay.routing.plan import Planner, Step
-from handlers.relay.routing.selector import Chooser
+from handlers.relay.routing.plan import Candidate, Planner
+from handlers.relay.routing.selector import Selector
 from tests.handlers.relay.limits.test_limits import FREE, call
 from tests.handlers.relay.routing.test_plan import MODEL, channel, fail
 
 
 class World:
-    """A chooser over some channels, and the calls that run."""
+    """A selector over some channels, and the calls that run."""
 
     def __init__(self, *channels, seed=1):
         chance = random.Random(seed).random
         self.health = Health(chance)
         self.limits = Limits(private_cells())
-        self.chooser = Chooser(Planner(self.health, chance), self.limits)
+        self.selector = Selector(Planner(self.health, chance), self.limits)
         self.channels = tuple(sorted(channels, key=lambda one: -one.priority))
 
     def next(self, **more):
         """(call, what is next for it); an attempt of it begins."""
         made = call(**{"outputs": 100, "stated": 100, **more.pop("of", {})})
         made.model_name, made.candidates = MODEL, self.channels
-        found = self.chooser.next(made, 0.0, **more)
-        if isinstance(found, Step):
+        found = self.selector.next(made, 0.0, **more)
+        if isinstance(found, Candidate):
             self.health.begin(found.channel, MODEL, found.key, 0.0)
             made.opened = True
         return made, found
@@ -37,7 +37,9 @@ class World:
     def places(self, count):
         """Where so many calls that come now would go; None: nowhere."""
         found = [self.next()[1] for _ in range(count)]
-        return [(one.channel.name, one.key) if isinstance(one, Step) else None for one in found]
+        return [
+            (one.channel.name, one.key) if isinstance(one, Candidate) else None for one in found
+        ]
 
 
 def limited(name, priority=0, keys=("k",), **more):
@@ -47,8 +49,8 @@ def limited(name, priority=0, keys=("k",), **more):
 
 def test_channels_without_limits_count_nothing():
     world = World(channel("a"))
-    made, step = world.next()
-    assert isinstance(step, Step) and made.upstream_slots is None
+    made, candidate = world.next()
+    assert isinstance(candidate, Candidate) and made.upstream_slots is None
 
 
 def test_a_full_key_leaves_the_call_to_the_next_one_and_then_to_the_next_channel():
@@ -95,7 +97,7 @@ def test_a_channel_without_keys_has_their_limits_once():
 )
 def test_when_all_are_full_the_wait_is_that_of_the_first_to_have_room(channels, wait_s):
     world = World(*(limited(f"c{n}", **fields) for n, fields in enumerate(channels)))
-    while isinstance((found := world.next()[1]), Step):
+    while isinstance((found := world.next()[1]), Candidate):
         pass
     assert (found.condition, found.wait_s) == (Condition.NO_CHANNEL, wait_s)
 
@@ -113,23 +115,23 @@ def test_another_key_of_a_channel_comes_first_when_asked_for():
     one, other = limited("a", 0, ("x", "y")), limited("b", 5)
     world = World(one, other)
     tried = {one.id: {0}}
-    _, step = world.next(tried=tried, again=one)
-    assert (step.channel, step.key) == (one, 1)
-    _, step = world.next(tried=tried)
-    assert step.channel is other
-    _, step = world.next(tried={one.id: {0, 1}}, again=one)
-    assert step.channel is other
+    _, candidate = world.next(tried=tried, again=one)
+    assert (candidate.channel, candidate.key) == (one, 1)
+    _, candidate = world.next(tried=tried)
+    assert candidate.channel is other
+    _, candidate = world.next(tried={one.id: {0, 1}}, again=one)
+    assert candidate.channel is other
     # A channel of which a key was tried comes last, its other keys with it.
-    _, step = world.next(tried={other.id: {0}, one.id: {1}})
-    assert (step.channel, step.key) == (one, 0)
+    _, candidate = world.next(tried={other.id: {0}, one.id: {1}})
+    assert (candidate.channel, candidate.key) == (one, 0)
 
 
 def test_a_full_neighbour_leaves_the_call_to_other_channels():
     one, other = limited("a", 0, ("x", "y"), key_concurrency=1), channel("b", -5)
     world = World(one, other)
     assert world.places(2) == [("a", 0), ("a", 1)]
-    _, step = world.next(tried={one.id: {0}}, again=one)
-    assert step.channel is other
+    _, candidate = world.next(tried={one.id: {0}}, again=one)
+    assert candidate.channel is other
 
 
 # ---- given back ----------------------------------------------------------------------------------
@@ -138,8 +140,8 @@ def test_a_full_neighbour_leaves_the_call_to_other_channels():
 def test_an_attempt_that_was_not_sent_costs_nothing():
     world = World(limited("a", rpm=1, concurrency=1))
     for sent in (False, False, True):
-        made, step = world.next()
-        assert isinstance(step, Step)
+        made, candidate = world.next()
+        assert isinstance(candidate, Candidate)
         world.limits.leave_upstream(made, sent=sent)
         world.limits.leave_upstream(made, sent=sent)
     assert world.places(1) == [None]
@@ -151,14 +153,14 @@ def test_tokens_are_settled_by_usage():
         made, _ = world.next(of={"outputs": 800, "stated": 800})
         assert world.places(1) == [None]
         world.limits.leave(made, 100)
-    assert isinstance(world.next(of={"outputs": 500, "stated": 500})[1], Step)
+    assert isinstance(world.next(of={"outputs": 500, "stated": 500})[1], Candidate)
 
 
 def test_a_call_that_was_never_opened_costs_nothing():
     world = World(limited("a", rpm=1))
     for _ in range(3):
-        made, step = world.next()
-        assert isinstance(step, Step)
+        made, candidate = world.next()
+        assert isinstance(candidate, Candidate)
         made.opened = False
         world.limits.leave(made, 0)
     assert world.places(2) == [("a", 0), None]
@@ -166,8 +168,8 @@ def test_a_call_that_was_never_opened_costs_nothing():
 
 def test_calls_that_cost_nothing_are_requests_without_tokens():
     world = World(limited("a", rpm=2, tpm=1))
-    assert isinstance(world.next(of={"operation": FREE})[1], Step)
-    assert isinstance(world.next(of={"operation": FREE})[1], Step)
+    assert isinstance(world.next(of={"operation": FREE})[1], Candidate)
+    assert isinstance(world.next(of={"operation": FREE})[1], Candidate)
     assert world.places(1) == [None]
 
 
@@ -177,5 +179,5 @@ def test_a_channel_that_is_too_small_for_the_call_is_passed_over(limit):
     assert World(small, channel("b")).places(2) == [("b", 0), ("b", 0)]
     _, fault = World(small).next()
     assert fault.condition is Condition.NO_CHANNEL and fault.permanent
-    _, step = World(small).next(of={"operation": FREE})
-    assert isinstance(step, Step)
+    _, candidate = World(small).next(of={"operation": FREE})
+    assert isinstance(candidate, Candidate)

@@ -14,9 +14,9 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay.routing.health import (
-    COOL_MAX_S,
-    COOL_S,
-    KEY_COOL_S,
+    COOLDOWN_MAX_S,
+    COOLDOWN_S,
+    KEY_COOLDOWN_S,
     PLAIN,
     PROBE_S,
     ROW,
@@ -125,23 +125,23 @@ class World:
 
     def _try(self, model, tried):
         while len(tried) < ATTEMPTS:
-            steps = self.planner.plan(self.channels, model, self.now_s, tried=tried)
-            if not steps:
+            candidates = self.planner.plan(self.channels, model, self.now_s, tried=tried)
+            if not candidates:
                 break
-            (step,) = steps
-            before = self._open_breakers(step, model)
+            (candidate,) = candidates
+            before = self._open_breakers(candidate, model)
             kind = STREAM if self._stream else PLAIN
-            trial = self.health.begin(step.channel, model, step.key, self.now_s, kind)
+            trial = self.health.begin(candidate.channel, model, candidate.key, self.now_s, kind)
             assert trial is not None, "a plan of now may begin now"
             assert set(map(id, before)) <= set(map(id, trial.probes)), "through an open breaker"
-            tried = {**tried, step.channel.id: range(len(step.channel.keys))}
+            tried = {**tried, candidate.channel.id: range(len(candidate.channel.keys))}
             self._begin(trial, model, tried)
             return
         self.lost.append(self.now_s)
 
-    def _open_breakers(self, step, model):
-        secret = step.channel.keys[step.key]
-        names = ((step.channel.id, secret), (step.channel.id, model, secret))
+    def _open_breakers(self, candidate, model):
+        secret = candidate.channel.keys[candidate.key]
+        names = ((candidate.channel.id, secret), (candidate.channel.id, model, secret))
         found = (self.health.breakers.get(name) for name in names)
         return [one for one in found if one is not None and one.open and one.reason != SLOW]
 
@@ -235,7 +235,7 @@ def test_a_dead_channel_is_met_by_one_call_in_each_cool_down(seed, how):
     # Some that were well, or on their way to a fault, were under way already.
     assert world.count("a", 10, 13) <= ROW + UNDER_WAY
     # 5, 10, 20, 40, then 60 s, each up to a quarter shorter: one probe behind each.
-    assert world.count("a", 13, 300) <= 290 / (0.75 * COOL_MAX_S) + 4
+    assert world.count("a", 13, 300) <= 290 / (0.75 * COOLDOWN_MAX_S) + 4
     for other in "bc":
         assert 0.45 < world.share(other, 13, 300) < 0.55
 
@@ -256,7 +256,7 @@ def test_a_recovered_channel_is_back_at_its_weight_within_one_cool_down(seed):
     assert 0.5 < world.share("a", 0, 20) < 0.7
     first_well_s = min(m.at_s for m in world.met if m.channel == "a" and m.ok and m.at_s > 60)
     # In 40 s it was opened for 5, 10, 20 and 40 s at most.
-    assert first_well_s - 60 <= 8 * COOL_S
+    assert first_well_s - 60 <= 8 * COOLDOWN_S
     back_s = first_well_s + STREAM_S
     assert 0.55 < world.share("a", back_s, 300) < 0.65
     # From the first good answer on, not little by little.
@@ -271,7 +271,7 @@ def test_a_flapping_channel_is_opened_ever_more_rarely(seed, period_s):
     world = World(three(), behave, seed).run(600)
     assert world.lost == []
     # Cool-downs grow to a minute: that many openings at most, and some while they grow.
-    assert world.openings["a"] <= 600 / (0.75 * COOL_MAX_S) + 4
+    assert world.openings["a"] <= 600 / (0.75 * COOLDOWN_MAX_S) + 4
     faults = world.count("a", 0, 600, ok=False)
     assert faults <= (ROW + 2) * (1 + world.openings["a"])
     for other in "bc":
@@ -284,7 +284,7 @@ def test_a_channel_that_fails_often_is_not_opened_all_the_time(seed):
 
     world = World(three(), behave, seed).run(600)
     assert world.lost == []
-    assert world.openings["a"] <= 600 / (0.75 * COOL_MAX_S) + 4
+    assert world.openings["a"] <= 600 / (0.75 * COOLDOWN_MAX_S) + 4
     for other in "bc":
         assert world.share(other, 0, 600) > 0.3
 
@@ -336,7 +336,7 @@ def test_slow_phases_are_left_and_ended_soon(seed, stream):
         well = [
             m.at_s for m in world.met if m.channel == "a" and begin + 60 <= m.at_s < begin + 120
         ]
-        assert min(well) - (begin + 60) <= COOL_MAX_S
+        assert min(well) - (begin + 60) <= COOLDOWN_MAX_S
 
 
 def test_all_slow_channels_share_the_calls(seed):
@@ -355,7 +355,7 @@ def test_one_broken_model_leaves_the_channels_others_alone(seed):
 
     world = World(three(), behave, seed, models=(MODEL, OTHER)).run(300)
     assert world.lost == []
-    assert world.count("a", 13, 300, model=MODEL) <= 290 / (0.75 * COOL_MAX_S) + 4
+    assert world.count("a", 13, 300, model=MODEL) <= 290 / (0.75 * COOLDOWN_MAX_S) + 4
     assert 0.3 < world.share("a", 13, 300, OTHER) < 0.37
 
 
@@ -367,7 +367,7 @@ def test_one_refused_key_of_three_costs_one_call_and_no_share(seed):
 
     world = World(three(keys=("x", "y", "z")), behave, seed, models=(MODEL, OTHER)).run(800)
     assert world.lost == []
-    assert world.count("a", 10, 10 + 0.75 * KEY_COOL_S, ok=False) <= 4
+    assert world.count("a", 10, 10 + 0.75 * KEY_COOLDOWN_S, ok=False) <= 4
     assert world.count("a", 10, 800, ok=False) <= 5
     assert 0.31 < world.share("a", 0, 800) < 0.36
     for key in (0, 2):
@@ -380,7 +380,7 @@ def test_one_failing_key_of_three_is_left_and_its_channel_is_not(seed):
 
     world = World(three(keys=("x", "y", "z")), behave, seed).run(300)
     assert world.lost == []
-    assert world.count("a", 10, 300, key=1) <= ROW + 3 + 290 / (0.75 * COOL_MAX_S) + 4
+    assert world.count("a", 10, 300, key=1) <= ROW + 3 + 290 / (0.75 * COOLDOWN_MAX_S) + 4
     assert 0.31 < world.share("a", 13, 300) < 0.36
 
 
