@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.support.packages import PACKAGES
+
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("adapters", "commands", "conf", "demo", "handlers", "store")
 
 MAX_FILE_LINES = 600
 MAX_APP_LINES = 150

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.packages import PACKAGES
 from tests.support.ports import free_port
-from tests.test_architecture import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 UNIT = ROOT / "conf/sluice.service"

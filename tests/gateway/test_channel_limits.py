@@ -12,7 +12,6 @@ from collections import Counter
 
 import pytest
 
-from tests.gateway.test_limits import gateway_calls, who_serves
 from tests.support.client import Connection, exchange, wait_until
 from tests.support.dialects import (
     ALL,
@@ -26,6 +25,7 @@ from tests.support.dialects import (
     path_of,
 )
 from tests.support.documents import channel, document
+from tests.support.served_by import gateway_calls, who_serves
 from tests.support.wallets import joined, owners, secret_of
 
 CROWD = 200

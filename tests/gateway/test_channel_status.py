@@ -12,11 +12,11 @@ from store.channels.breakers import all_open
 from store.channels.status import of_models
 from store.db.database import discard, execute, open_database, snapshot_read
 from store.values.ids import now_ms
-from tests.gateway.test_failover import Switched
 from tests.support.client import exchange
 from tests.support.dialects import CHAT, PATHS, ask, credentials
 from tests.support.documents import channel, document
 from tests.support.gateway import Gateway
+from tests.support.switched import Switched
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from fractions import Fraction
 import pytest
 
 from store.values.pricing import format_money
+from tests.support.chat_streams import TEXT, bounded, chat_stream, event, spelt, thought
 from tests.support.client import Connection, exchange, wait_until
 from tests.support.dialects import (
     ALL,
@@ -36,7 +37,6 @@ from tests.support.upstream import RawUpstream
 from tests.support.wallets import COUNTS, Wallets, check_charged, joined, owners, secret_of
 
 CREDIT = "100"
-TEXT = "word " * 40
 TEXT_TOKENS = 50  # four characters each
 TINY_CREDIT = "0.006"  # covers the hold of one call
 ACTS_WITHIN_S = 2
@@ -66,15 +66,6 @@ ABSURD_INPUT = 10_000_000  # more input than any model takes: the bound without 
 MULTIPLIERS = {"all": "1", "dear": "1.5", "odd": "0.333333"}
 
 # ---- usage as the families spell it --------------------------------------------------------------
-
-
-def spelt(family, given, output):
-    """The smallest usage that a family can report."""
-    if family == GENERATE:
-        return {"promptTokenCount": given, "candidatesTokenCount": output}
-    if family == CHAT:
-        return {"prompt_tokens": given, "completion_tokens": output}
-    return {"input_tokens": given, "output_tokens": output}
 
 
 EVERYTHING = {
@@ -151,18 +142,6 @@ def streamed_answer(family, usages):
     return b"".join(STREAMS[family](usages))
 
 
-def chat_stream(usages):
-    def chunk(choices, **more):
-        return event({"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "m",
-                      "choices": choices, **more})  # fmt: skip
-
-    yield chunk([{"index": 0, "delta": {"role": "assistant", "content": TEXT}}])
-    yield chunk([{"index": 0, "delta": {}, "finish_reason": "stop"}])
-    for usage in usages:
-        yield chunk([], usage=usage)
-    yield b"data: [DONE]\n\n"
-
-
 def responses_stream(usages):
     yield named({"type": "response.created", "sequence_number": 0,
                  "response": response("in_progress")})  # fmt: skip
@@ -199,10 +178,6 @@ def generate_stream(usages):
         told = {} if usage is None else {"usageMetadata": usage}
         made = candidate(text, "STOP" if last else None)
         yield event({"candidates": [made], "modelVersion": "m", **told}, b"\r\n")
-
-
-def event(said, end=b"\n"):
-    return b"data: " + json.dumps(said).encode() + end + end
 
 
 def named(said):
@@ -290,30 +265,6 @@ def in_each(what, usages, counts=None, modes=BOTH_MODES, families=ALL, **more):
              counts(family) if counts is not None else None, **more)
         for family in families for mode in modes
     ]  # fmt: skip
-
-
-BOUNDS = {CHAT: "max_tokens", RESPONSES: "max_output_tokens", MESSAGES: "max_tokens"}
-
-
-def bounded(body, family, bound):
-    """A body whose bound is this one; messages cannot do without: there none is 0."""
-    place = body["generationConfig"] if family == GENERATE else body
-    name = BOUNDS.get(family, "maxOutputTokens")
-    del place[name]
-    if bound is not None or family == MESSAGES:
-        place[name] = bound or 0
-    return body
-
-
-def thought(family, given, output, reasoning):
-    """The smallest usage with reasoning, of which some families do not count it as output."""
-    said = spelt(family, given, output if family == GENERATE else output + reasoning)
-    if family == GENERATE:
-        return {**said, "thoughtsTokenCount": reasoning}
-    if family == MESSAGES:
-        return {**said, "output_tokens_details": {"thinking_tokens": reasoning}}
-    whose = "completion" if family == CHAT else "output"
-    return {**said, f"{whose}_tokens_details": {"reasoning_tokens": reasoning}}
 
 
 THINKS = 5000  # tokens, far beyond the bound

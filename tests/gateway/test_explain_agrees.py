@@ -6,11 +6,11 @@ import json
 import pytest
 
 from handlers.relay.routing.health import ROW
-from tests.gateway.test_last_channel import WRONG, Vendor
 from tests.support.client import exchange, wait_until
 from tests.support.dialects import CHAT, PATHS, SECRET, ask, credentials
 from tests.support.documents import channel, document
 from tests.support.echo import ERROR
+from tests.support.switched import WRONG, Vendor
 
 POOR = "sk-test-of-a-poor-user-0123456789"
 CHANGES_WITHIN_S = 10

@@ -4,11 +4,7 @@ Each way to fail has models and channels of its own; all are played at the same 
 an upstream whose behaviour the test changes while calls run.
 """
 
-import contextlib
 import itertools
-import socket
-import struct
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,105 +14,13 @@ from handlers.relay.routing.health import COOLDOWN_S, ROW
 from tests.support.client import exchange
 from tests.support.dialects import CHAT, PATHS, ask, check_refusal, credentials
 from tests.support.documents import channel, document
-from tests.support.echo import ANSWER, CHUNK, ERROR, answer_of, events_of
+from tests.support.switched import WAYS, Switched
 
-HOST = "127.0.0.1"
 serial = itertools.count()
 IN_ROW = 60  # calls while the channel fails: one after the other
 
-HEAD_ONLY = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-)
-# What a bad upstream does with a request: bytes to send, and whether it resets then.
-WAYS = {
-    "dies": (b"", False),
-    "resets": (b"", True),
-    "500": (answer_of(500, ERROR), False),
-    "429": (answer_of(429, ERROR), False),
-    "429 with retry-after": (answer_of(429, ERROR, retry_after=2), False),
-    "401": (answer_of(401, ERROR), False),
-    "html": (answer_of(200, b"<html>sorry</html>", "text/html"), False),
-    "error as first event": (events_of(ERROR), False),
-    "resets after headers": (HEAD_ONLY, True),
-}
-REFUSAL = answer_of(400, {"error": {"message": "top_k is out of range"}})
 # Faults until it is aside; else ROW. A refusal is confirmed first, by a call of our own.
 AT_ONCE = {"429 with retry-after": 1, "401": 3}
-
-
-class Switched:
-    """An upstream that is well until `way` says otherwise; counts what it was asked.
-
-    With `bad_keys` it is well to all other keys.
-    """
-
-    def __init__(self):
-        self.way = None
-        self.bad_keys = ()
-        self.delay_s = 0.0
-        self.asked = []
-        self._listener = socket.create_server((HOST, 0), backlog=128)
-        self.url = "http://{}:{}".format(*self._listener.getsockname())
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def refuse(self):
-        """No connection is taken any more."""
-        address = self._listener.getsockname()
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        return address
-
-    def listen_again(self, address):
-        self._listener = socket.create_server(address, backlog=128)
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def close(self):
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _serve(self):
-        listener = self._listener
-        while True:
-            try:
-                peer, _ = listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._answer, args=(peer,), daemon=True).start()
-
-    def _answer(self, peer):
-        with peer, contextlib.suppress(OSError):
-            key, request = _request(peer)
-            if not request:
-                return
-            way, delay_s = self.way, self.delay_s
-            if self.bad_keys and key not in self.bad_keys:
-                way = None
-            self.asked.append(way if not delay_s else "slow")
-            time.sleep(delay_s)
-            if way is None:
-                streamed = b'"stream":true' in request.replace(b" ", b"")
-                peer.sendall(events_of(CHUNK) if streamed else answer_of(200, ANSWER))
-                return
-            data, reset = (REFUSAL, False) if way == "400" else WAYS[way]
-            peer.sendall(data)
-            if reset:
-                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-
-
-def _request(peer):
-    """The upstream key and the body; empty when the peer has gone."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        piece = peer.recv(65536)
-        if not piece:
-            return "", b""
-        data += piece
-    head, _, body = data.partition(b"\r\n\r\n")
-    fields = dict(line.lower().split(b":", 1) for line in head.split(b"\r\n")[1:])
-    while len(body) < int(fields.get(b"content-length", b"0")):
-        body += peer.recv(65536)
-    return fields[b"authorization"].decode().split()[1], body
 
 
 KEYS = {  # place: the upstream keys of its first channel

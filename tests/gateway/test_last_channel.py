@@ -6,7 +6,6 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -16,76 +15,10 @@ from tests.support.client import exchange, wait_until
 from tests.support.dialects import CHAT, PATHS, SECRET, ask, credentials
 from tests.support.documents import channel, document
 from tests.support.echo import ANSWER, ERROR
+from tests.support.switched import LIST, WRONG, Vendor
 
 AT_ONCE, GOOD_CALLS = 40, 320
 OTHER_SECRET = "sk-test-of-another-user-0123456789"
-LIST = {"object": "list", "data": [{"id": "up", "object": "model"}]}
-HOST = "127.0.0.1"
-
-
-class Vendor:
-    """An upstream that does what `behave(prompt, key)` says: (status, body, headers)."""
-
-    def __init__(self):
-        self.behave = lambda prompt, key: (200, ANSWER, {})
-        self.list = lambda key: (200, LIST, {})
-        self.asked = []  # (method, prompt, key)
-        vendor = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self):
-                self._answer("GET", "")
-
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                self._answer("POST", body["messages"][-1]["content"])
-
-            def _answer(self, method, prompt):
-                key = self.headers["Authorization"].removeprefix("Bearer ")
-                vendor.asked.append((method, prompt, key))
-                how = vendor.list(key) if method == "GET" else vendor.behave(prompt, key)
-                status, said, headers = how
-                data = json.dumps(said).encode()
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_):
-                pass
-
-        class Server(ThreadingHTTPServer):
-            request_queue_size = 256
-            daemon_threads = True
-
-        self._new = lambda port: Server((HOST, port), Handler)
-        self._server = self._new(0)
-        self.port = self._server.server_port
-        self.url = f"http://{HOST}:{self.port}"
-        self._run()
-
-    def _run(self):
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-
-    def away(self):
-        """Connections are refused until it is `back`. Kept ones are used up by then."""
-        self._server.shutdown()
-        self._server.server_close()
-
-    def back(self):
-        self._server = self._new(self.port)
-        self._run()
-
-    def close(self):
-        self.away()
-
-    def count(self, key, method="POST"):
-        return sum((one[0], one[2]) == (method, key) for one in self.asked)
 
 
 @pytest.fixture
@@ -229,7 +162,6 @@ def test_a_fifth_of_forty_at_once_fails_and_no_good_call_is_refused(gateway, ups
 
 VERIFY = {"error": {"message": "Your organization must be verified to stream this model.",
                     "type": "invalid_request_error"}}  # fmt: skip
-WRONG = {"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}}
 USED_UP = {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}
 
 

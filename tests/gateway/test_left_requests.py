@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.gateway.test_charged_usage import chat_stream, thought
+from tests.support.chat_streams import chat_stream, thought
 from tests.support.client import Connection, exchange, wait_until
 from tests.support.dialects import ALL, CHAT, ask, credentials, path_of
 from tests.support.documents import PRICE, channel

@@ -2,12 +2,10 @@
 
 import contextlib
 import itertools
-import json
 import os
 import signal
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -25,6 +23,7 @@ from tests.support.dialects import (
     path_of,
 )
 from tests.support.documents import channel
+from tests.support.served_by import gateway_calls, who_serves
 from tests.support.wallets import joined, owners, secret_of
 
 CROWD = 500
@@ -172,24 +171,6 @@ def test_running_calls_are_exact_over_two_workers(gateway):
     check_free_refusal(gateway.record(refused[0].call_id))
 
 
-def who_serves(gateway, connection):
-    """The worker that has the other end of a connection."""
-    port = connection.socket.getsockname()[1]
-    # The kernel may list a connection twice while others come and go; one that ends has inode 0.
-    [inode] = {
-        fields[9]
-        for fields in map(str.split, Path("/proc/net/tcp").read_text().splitlines())
-        if fields[1].endswith(f":{gateway.port:04X}") and fields[2].endswith(f":{port:04X}")
-    } - {"0"}
-    for pid in gateway.worker_pids():
-        folder = f"/proc/{pid}/fd"
-        for name in os.listdir(folder):
-            with contextlib.suppress(OSError):
-                if os.readlink(f"{folder}/{name}") == f"socket:[{inode}]":
-                    return pid
-    return None
-
-
 # ---- given back ----------------------------------------------------------------------------------
 
 
@@ -219,12 +200,6 @@ def test_clients_that_leave_in_any_phase_give_back_what_their_group_may_use(gate
         assert wait_until(lambda: gateway_calls(gateway) == 0), turn
     with running(gateway, "left-1", 101) as (streams, refused):
         assert (len(streams), len(refused)) == (100, 1)
-
-
-def gateway_calls(gateway):
-    status, _, body = gateway.call("GET", "/status", port=gateway.ops_port)
-    assert status == 200
-    return json.loads(body)["calls"]
 
 
 def test_a_client_that_leaves_before_the_first_byte_gives_its_slot_back(gateway):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from handlers.telemetry import UNRECORDED_MAX
-from tests.handlers.test_telemetry import FIELDS
+from tests.support.call_line import FIELDS
 from tests.support.client import exchange, wait_until
 from tests.support.dialects import ALL, CHAT, GENERATE, ask, credentials, path_of
 from tests.support.documents import channel, document

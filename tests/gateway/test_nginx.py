@@ -10,10 +10,8 @@ import copy
 import http.client
 import itertools
 import json
-import os
 import queue
 import re
-import shutil
 import socket
 import ssl
 import subprocess
@@ -24,12 +22,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import leash
 from tests.support.gateway import HOST, ROOT, Gateway
+from tests.support.nginx import Nginx, program
 from tests.support.ports import free_port
 from tests.support.upstream import ScriptedUpstream
 
-START_S = 10
 TIMEOUT_S = 20
 # The vendor sends an event each EVENT_MS; one that comes PROMPT_MS later or earlier than that after
 # the one before has been held back, or the other has.
@@ -49,54 +46,6 @@ GENERATE_PATHS = [
     "/v1/models/acme/tea-1:streamGenerateContent?alt=sse",
     "/v1beta/models",
 ]
-MAIN = """{user}
-pid nginx.pid;
-daemon off;
-worker_processes 1;
-error_log error.log;
-events {{}}
-http {{
-client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
-uwsgi_temp_path uwsgi; scgi_temp_path scgi;
-access_log off;
-{http}
-}}
-"""
-
-
-def program(name):
-    found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
-    if found is None:
-        reason = f"{name} is not installed (apt-get install {name})"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
-    return found
-
-
-class Nginx:
-    """nginx in the foreground with `http` as the content of its http block."""
-
-    def __init__(self, folder: Path, port: int, http: str) -> None:
-        self.folder, self.port = folder, port
-        user = "user root;" if os.geteuid() == 0 else ""
-        (folder / "nginx.conf").write_text(MAIN.format(user=user, http=http))
-        argv = [program("nginx"), "-p", str(folder), "-e", "error.log", "-c", "nginx.conf"]
-        self.process = leash.Popen(argv)
-        deadline = time.monotonic() + START_S
-        while True:
-            with socket.socket() as probe:
-                if probe.connect_ex((HOST, port)) == 0:
-                    return
-            assert self.process.poll() is None, self.errors()
-            assert time.monotonic() < deadline, self.errors()
-            time.sleep(0.02)
-
-    def errors(self) -> str:
-        path = self.folder / "error.log"
-        return path.read_text() if path.exists() else ""
-
-    def close(self) -> None:
-        self.process.terminate()
-        self.process.wait(START_S)
 
 
 def product_configuration(folder: Path, port: int, nodes: list[Gateway]) -> str:

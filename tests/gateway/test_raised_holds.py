@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from store.calls.journal_lines import CHECK_BYTES, MARK, MarkLine
-from tests.gateway.test_charged_usage import bounded
+from tests.support.chat_streams import bounded
 from tests.support.client import Connection, events, wait_until
 from tests.support.coins import person
 from tests.support.dialects import (

@@ -8,13 +8,8 @@ from commands.process.log_lines import text_line
 from handlers import telemetry
 from handlers.telemetry import UNRECORDED_MAX, Telemetry, Unrecorded
 from store.values.usage_record import AttemptRecord, UsageRecord
+from tests.support.call_line import FIELDS
 
-# The fields of a call's line that dashboards rely on.
-FIELDS = (
-    *("at", "level", "request_id", "family", "endpoint", "model", "group", "channel", "status"),
-    *("error_code", "outcome", "stream", "attempts", "ttft_ms", "duration_ms", "tokens", "cost"),
-    "client_ip",
-)
 CALL_ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 

@@ -16,10 +16,10 @@ START_S, END_S = 90, 20
 # A session of tests with all that tests start, which then waits to be interrupted.
 INNER = """
 import time
-from tests.gateway.test_nginx import Nginx, program
-from tests.gateway import Gateway
-from tests.ports import free_port
-from tests.upstream import ScriptedUpstream
+from tests.support.nginx import Nginx, program
+from tests.support.gateway import Gateway
+from tests.support.ports import free_port
+from tests.support.upstream import ScriptedUpstream
 
 def test_inner(tmp_path, request):
     gateway = Gateway(tmp_path)

@@ -2,9 +2,8 @@
 
 import pytest
 
-from tests.handlers.http.test_connection import VERSION
-from tests.handlers.http.test_server import BASE_URL, serving
 from tests.support.dialects import check_ids
+from tests.support.served import BASE_URL, VERSION, serving
 
 CHAT, MESSAGES = f"{BASE_URL}/v1", BASE_URL
 CHAT_SHAPE, MESSAGES_SHAPE, GENERATE_SHAPE = "invalid_request_error", "not_found_error", "NOT_FOUND"

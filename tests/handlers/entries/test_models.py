@@ -12,9 +12,8 @@ from store.catalog.key_cache import MISS
 from store.catalog.keys import KeyEntry
 from store.values.errors import StoreUnavailable
 from store.values.pricing import Prices
-from tests.handlers.http.test_connection import VERSION
-from tests.handlers.http.test_server import acting, serving
 from tests.support.dialects import check_ids
+from tests.support.served import VERSION, acting, serving
 
 PRICES = Prices(1, 1, 1, 1, 1, 1, 0)
 CHAT, MESSAGES = "chat_completions", "messages"

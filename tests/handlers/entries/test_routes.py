@@ -20,8 +20,8 @@ from handlers.entries.responses import (
 )
 from handlers.entries.routes import ROUTES, Router
 from handlers.http.request import Request
-from tests.handlers.http.test_server import serving
 from tests.support.client import encode_head
+from tests.support.served import serving
 
 FOUND = {
     "/": RootHandler,

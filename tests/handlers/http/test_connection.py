@@ -23,23 +23,25 @@ from handlers.http.request import (
     Request,
     RequestReader,
 )
-from tests.handlers.http.test_server import Echo, acting, bound, held, serving, turns, until
 from tests.support.client import encode_head
 from tests.support.dialects import error_of
+from tests.support.served import (
+    CHUNKED,
+    VERSION,
+    Echo,
+    acting,
+    bound,
+    chunks,
+    held,
+    post,
+    serving,
+    turns,
+    until,
+)
 
 GET = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 LIVE = b'{"live":true}'
 ECHO = {"/echo": Echo}
-CHUNKED = {"Transfer-Encoding": "chunked"}
-
-
-def post(body, headers=None, path="/echo", version="1.1"):
-    """A whole request."""
-    return encode_head("POST", path, headers, body, version) + body
-
-
-def chunks(*pieces):
-    return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (*pieces, b""))
 
 
 def check_malformed(answer):
@@ -1174,8 +1176,6 @@ async def test_a_status_that_python_does_not_know():
 
 
 # ---- bugs of handlers ----------------------------------------------------------------------------
-
-VERSION = {"anthropic-version": "2023-06-01"}
 
 
 async def broken_later(handler, body=b""):

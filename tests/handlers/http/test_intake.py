@@ -12,9 +12,8 @@ import pytest
 from adapters.faults import Condition, Fault
 from handlers.http.intake import BodyHandler
 from handlers.http.unpack import PackedBody
-from tests.handlers.http.test_connection import CHUNKED, VERSION, chunks, post
-from tests.handlers.http.test_server import acting, serving, turns, until
 from tests.support.client import encode_head
+from tests.support.served import CHUNKED, VERSION, acting, chunks, post, serving, turns, until
 
 LIMIT = 2000
 LOOPBACK = [ip_network("127.0.0.0/8")]

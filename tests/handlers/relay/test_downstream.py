@@ -3,43 +3,10 @@
 import pytest
 
 from handlers.relay.downstream import Downstream
+from tests.handlers.relay.rig import Connection
 
 BASE = (("x-request-id", "id"), ("request-id", "id"))
 HEADERS = (("Content-Type", "text/event-stream"),)
-
-
-class Connection:
-    """Notes what is sent; `room` is what it says of its buffer."""
-
-    def __init__(self):
-        self.sent = []
-        self.room = True
-        self.closed = False
-        self.head_sent = False
-        self.unsent_bytes = 0
-        self.on_drained = None
-
-    @property
-    def full(self):
-        return not self.room
-
-    def answer(self, *answer):
-        self.sent.append(("answer", *answer))
-
-    def start(self, *answer):
-        self.head_sent = True
-        self.sent.append(("start", *answer))
-        return self.room
-
-    def send(self, data):
-        self.sent.append(("send", data))
-        return self.room
-
-    def finish(self, data):
-        self.sent.append(("finish", data))
-
-    def drop(self):
-        self.sent.append(("drop",))
 
 
 @pytest.fixture

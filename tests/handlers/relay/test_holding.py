@@ -11,9 +11,9 @@ from handlers.relay.holding import AHEAD_S, AHEAD_TOKENS, Holding
 from store.db.database import discard, open_database
 from store.db.migrate import up
 from store.money.wallet import Movement, credit
-from tests.handlers.relay.test_call import KEY, a_call
-from tests.store.money.test_books import add_user
+from tests.handlers.relay.calls import KEY, a_call
 from tests.store.processes import Process
+from tests.support.users import add_user
 
 TOKEN = 2 * 10**6  # nanos of one of output
 DEAREST = 6 * 10**6  # if it were one of reasoning: what is held for each

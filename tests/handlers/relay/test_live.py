@@ -8,9 +8,9 @@ from conf.settings import UpstreamSettings
 from handlers.relay.call import ClientGone, DrainForced
 from handlers.relay.live import LiveCalls, LiveStream
 from handlers.relay.pump import StreamPump
-from tests.handlers.relay.routing.test_plan import channel
-from tests.handlers.relay.test_call import a_call
-from tests.handlers.relay.test_pump import HELLO, SILENT_S, Client, Rig, beat, text
+from tests.handlers.relay.calls import a_call
+from tests.handlers.relay.rig import HELLO, SILENT_S, Client, Rig, beat, text
+from tests.handlers.relay.routing.channels import channel
 
 COMMIT_S = 30
 IDLE_S = 100

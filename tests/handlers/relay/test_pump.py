@@ -6,102 +6,39 @@ from pathlib import Path
 import pytest
 
 from adapters.bridge import PREAMBLE_LIMIT_BYTES, NativeBridge
-from adapters.family import Operation
 from adapters.faults import Condition
 from adapters.registry import FAMILIES
 from handlers.relay.call import Delivery
-from handlers.relay.downstream import Downstream
 from handlers.relay.pump import STREAM_HEADERS, StreamPump
 from handlers.relay.upstream.client import UpstreamError
-from tests.handlers.relay.test_call import a_call
-from tests.handlers.relay.test_downstream import Connection
+from tests.handlers.relay.calls import a_call
+from tests.handlers.relay.rig import (
+    CHAT,
+    HELLO,
+    MAX_EVENT_BYTES,
+    MESSAGES,
+    PASSED,
+    SILENT_S,
+    Client,
+    Rig,
+    beat,
+    text,
+)
 from tests.support.client import events
 
 WIRE = Path(__file__).parents[2] / "wire"
-CHAT, MESSAGES = "chat_completions", "messages"
 SAMPLES = [
     (CHAT, "text"), (CHAT, "reasoning"), (CHAT, "tools_parallel"), (CHAT, "refusal"),
     (MESSAGES, "text"), (MESSAGES, "thinking"), (MESSAGES, "tools_parallel"), (MESSAGES, "refusal"),
 ]  # fmt: skip
-PASSED = (("Content-Type", "text/event-stream; charset=utf-8"), ("x-passed", "1"))
-MAX_EVENT_BYTES = 4096
-CREATE = Operation("/v1/some/endpoint")
-HELLO = (
-    b'data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":{"role":"assistant","content":""},'
-    b'"finish_reason":null}]}\n\n'
-)
 FINISHED = (
     b'data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
 )
 DONE = b"data: [DONE]\n\n"
 
 
-def text(words):
-    content = b'{"content":"%b"}' % words
-    return b'data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":%b}]}\n\n' % content
-
-
 def sample(family, name):
     return (WIRE / family / f"{name}.sse").read_bytes()
-
-
-class Exchange:
-    """An upstream's answer as the test plays it."""
-
-    def __init__(self):
-        self.resumed = 0
-        self.accepted = 0
-
-    def pipe(self, sink, on_end, pass_on):
-        self.data, self.end = lambda piece: pass_on(piece) or sink(piece), on_end
-
-    def resume(self):
-        self.resumed += 1
-
-    def accept(self):
-        self.accepted += 1
-
-
-class Client:
-    """What the client has got, in order; `connection` is its end of the answer."""
-
-    def __init__(self):
-        self.connection = Connection()
-        self.downstream = Downstream(self.connection, ())
-
-    @property
-    def heads(self):
-        return [sent[1:3] for sent in self.connection.sent if sent[0] == "start"]
-
-    @property
-    def pieces(self):
-        return [sent[-1] for sent in self.connection.sent]
-
-    @property
-    def body(self):
-        return b"".join(self.pieces)
-
-
-class Rig:
-    """A pump with its client, its upstream, and what it told of its call."""
-
-    def __init__(self, family=CHAT, drop_usage=False):
-        self.call = a_call(family)
-        self.client = Client()
-        self.accepted = []
-        self.pump = StreamPump(self.call, self.client.downstream, self.accepted.append)
-        self.drop_usage = drop_usage
-        self.attach()
-
-    def attach(self):
-        """Another attempt."""
-        tap = self.call.family.stream_tap("m", "m", self.drop_usage, CREATE)
-        self.exchange = Exchange()
-        self.ended = self.pump.attach(self.exchange, NativeBridge(tap, MAX_EVENT_BYTES), PASSED)
-
-    @property
-    def end(self):
-        return self.ended.result()
 
 
 # ---- whole streams -------------------------------------------------------------------------------
@@ -360,12 +297,6 @@ async def test_the_upstream_of_an_earlier_attempt_is_not_resumed():
 
 
 # ---- heartbeats ----------------------------------------------------------------------------------
-
-SILENT_S = 15
-
-
-def beat(family, started):
-    return FAMILIES[family].keep_alive(started=started)
 
 
 @pytest.mark.parametrize("family", [CHAT, MESSAGES])

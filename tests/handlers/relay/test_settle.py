@@ -17,7 +17,7 @@ from handlers.relay.settle import (
 )
 from store.catalog.catalog import Group
 from store.values.usage_record import AttemptRecord, Charge, UsageRecord
-from tests.handlers.relay.test_call import CALL_ID, CHANNEL, PRICES, STARTED_MS, a_call, model
+from tests.handlers.relay.calls import CALL_ID, CHANNEL, PRICES, STARTED_MS, a_call, model
 
 MILLION = 10**6
 REPORTED = {"prompt_tokens": 10, "whatever": "the vendor says"}

@@ -12,7 +12,7 @@ from adapters.jsonio import Spans, top_level_steps
 from handlers.relay.call import ClientGone
 from handlers.relay.turns import LARGE_BYTES, in_turns
 from tests.adapters.odd_bodies import odd_bodies
-from tests.handlers.http.test_server import acting, serving, turns
+from tests.support.served import acting, serving, turns
 
 SIZE = 32 << 20  # the default of server.max_body_bytes
 # Of the CPU time of the loop's thread; 28 ms were seen.

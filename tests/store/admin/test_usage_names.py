@@ -4,8 +4,7 @@ import pytest
 
 from store.admin.usage_names import key_id_of, require
 from store.values.errors import NotFound
-from tests.store.calls.test_usage_lookup import NOW_MS, record
-from tests.store.calls.test_usage_queries import store
+from tests.support.usage_records import NOW_MS, record, store
 
 
 def test_names_that_only_the_sums_remember_exist(database):

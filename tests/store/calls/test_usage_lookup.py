@@ -8,19 +8,11 @@ from store.calls import usage_lookup
 from store.calls.usage_lookup import MATCHES_MAX, cost_lines, find
 from store.values.ids import ulid
 from store.values.pricing import Prices, cost_nanos
-from store.values.usage_record import UsageRecord
-from tests.store.calls.test_usage_queries import store
+from tests.support.usage_records import NOW_MS, record, store
 
-NOW_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 PRICES = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 3, 32 * 10**8, 9 * 10**9, 7)
-
-
-def record(number, at_ms, **fields):
-    facts = {"user_id": "u", "user": "alice", "key_id": "k", "key_name": "n", "group": "g"}
-    facts |= {"endpoint": "/a", "family": "f", "model": "m", "status": 200}
-    return UsageRecord(id=ulid(at_ms, number.to_bytes(10)), started_ms=at_ms, **facts, **fields)
 
 
 @pytest.fixture

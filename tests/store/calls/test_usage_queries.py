@@ -19,13 +19,12 @@ from store.calls.usage_queries import (
 )
 from store.db.database import discard, execute, transaction
 from store.db.partitions import prune
-from store.money.books import apply_records
 from store.values.errors import StoreUnavailable
 from store.values.ids import new_ulid, ulid
 from store.values.pricing import Prices, cost_nanos
 from store.values.usage_record import Charge, UsageRecord, to_public
+from tests.support.usage_records import MONDAY_MS, store
 
-MONDAY_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
 DAY_MS = 86_400_000
 PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 1)
 NAMES = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
@@ -42,10 +41,6 @@ def paid(number, **fields):
     made.cost_nanos = cost_nanos(made, PRICES, made.multiplier_ppm)
     made.charges = (Charge("wallet", made.cost_nanos),)
     return made
-
-
-def store(db, records, recorded_ms=MONDAY_MS):
-    transaction(db, lambda: apply_records(db, list(records), recorded_ms))
 
 
 def ids(rows):

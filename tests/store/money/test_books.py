@@ -18,26 +18,11 @@ from store.money.wallet import Movement, credit, ledger, show
 from store.values.errors import Conflict
 from store.values.ids import new_ulid, ulid
 from store.values.usage_record import Charge, UsageRecord
+from tests.support.users import add_user
 
 MONDAY_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
 DAY_MS = 86_400_000
 JOURNAL = new_ulid()
-
-
-def add_user(db, name, *, wallet=True):
-    user_id = new_ulid()
-
-    def work():
-        insert = (
-            'INSERT INTO "users" ("id", "name", "role", "spend_order", "created_ms")'
-            " VALUES (?, ?, 'member', 'plan_first', 0)"
-        )
-        execute(db, insert, (user_id, name))
-        if wallet:
-            execute(db, 'INSERT INTO "wallets" ("user_id", "balance") VALUES (?, 0)', (user_id,))
-
-    transaction(db, work)
-    return user_id
 
 
 @pytest.fixture

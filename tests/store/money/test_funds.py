@@ -13,8 +13,8 @@ from store.money.wallet import Movement, credit, show
 from store.values.errors import StoreUnavailable
 from store.values.ids import now_ms
 from store.values.usage_record import Charge
-from tests.store.money.test_books import add_user
 from tests.store.processes import Process, key_of, lease_rows, limit_spending
+from tests.support.users import add_user
 
 
 class Clock:

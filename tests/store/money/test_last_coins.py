@@ -16,8 +16,8 @@ from store.db.migrate import up
 from store.money.accounts import payment_of
 from store.money.funds import QuotaUsed
 from store.values.ids import now_ms
-from tests.store.money.test_books import add_user
 from tests.store.processes import Process, key_of, lease_rows
+from tests.support.users import add_user
 
 HOUR_MS = 3_600_000
 SLOWEST_ORDER_S = 0.2

@@ -14,8 +14,8 @@ from store.money.lease_upkeep import NODE_ALIVE_MS, NODE_SILENT_MS, release_node
 from store.money.wallet import Movement, credit, show
 from store.values.errors import NotFound, Refused
 from store.values.ids import now_ms
-from tests.store.money.test_books import add_user
 from tests.store.processes import Process, key_of
+from tests.support.users import add_user
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from store.money.leases import Order, Verdict
 from store.money.wallet import Movement, credit, debit, show
 from store.values.errors import Refused, StoreUnavailable
 from store.values.ids import now_ms
-from tests.store.money.test_books import add_user
 from tests.store.processes import Process, key_of, lease_rows, limit_spending
+from tests.support.users import add_user
 
 HOUR_MS = 3_600_000
 

@@ -33,7 +33,7 @@ from handlers.relay.routing.health import (
 from handlers.relay.routing.plan import Planner
 from store.catalog.catalog import Snapshot
 from store.catalog.keys_aside import KeyAside
-from tests.handlers.relay.routing.test_plan import MODEL, channel
+from tests.handlers.relay.routing.channels import MODEL, channel
 
 ONE = channel("one")
 

@@ -20,8 +20,8 @@ from handlers.relay.routing.health import (
 from handlers.relay.routing.plan import Candidate, Planner
 from handlers.relay.routing.selector import Selector
 from handlers.relay.routing.trials import TRIAL_S
-from tests.handlers.relay.limits.test_limits import call
-from tests.handlers.relay.routing.test_plan import MODEL, channel
+from tests.handlers.relay.limits.calls import call
+from tests.handlers.relay.routing.channels import MODEL, channel
 
 QUICK = Fault(Condition.UPSTREAM_FAILED)
 LATE = Fault(Condition.UPSTREAM_TIMEOUT)

@@ -10,7 +10,7 @@ from handlers.relay.routing import open_breakers as module
 from handlers.relay.routing.health import COOLDOWN_S, FAILING, KEY_ASIDE, ROW, Health, Refusal
 from handlers.relay.routing.open_breakers import OpenBreakers
 from store.catalog.catalog import EMPTY
-from tests.handlers.relay.routing.test_plan import MODEL, channel
+from tests.handlers.relay.routing.channels import MODEL, channel
 
 OWN = Refusal("")
 ONE = replace(channel("one"), keys=("sk-first", "sk-second"), fingerprints=("f1", "f2"))

@@ -18,26 +18,10 @@ from handlers.relay.routing.health import (
 )
 from handlers.relay.routing.plan import Planner, Preference, not_candidates
 from handlers.relay.routing.rendezvous import token_of
-from store.catalog.catalog import Channel, Snapshot
+from store.catalog.catalog import Snapshot
+from tests.handlers.relay.routing.channels import MODEL, channel, fail
 
-MODEL = "m"
-FAILED = Fault(Condition.UPSTREAM_FAILED)
 OWN = Refusal("")
-
-
-def channel(name, priority=0, weight=1, keys=("k",), **more):
-    fields = {
-        "id": f"id-{name}",
-        "vendor": "demo",
-        "family": "chat_completions",
-        "base_url": "http://x",
-        "groups": frozenset({"all"}),
-        "models": {MODEL: "up"},
-        "enabled": True,
-        "fingerprints": tuple(f"mark-{key}" for key in keys),
-        **more,
-    }
-    return Channel(name=name, keys=tuple(keys), priority=priority, weight=weight, **fields)
 
 
 def planner(seed=1):
@@ -52,12 +36,6 @@ def preferences(count, **more):
 
 def names(candidates):
     return [candidate.channel.name for candidate in candidates]
-
-
-def fail(health, one, times=ROW, at=0.0, key=0, fault=FAILED, **more):
-    for _ in range(times):
-        trial = health.begin(one, MODEL, key, at)
-        health.failed(trial, at, fault, **more)
 
 
 def test_higher_priority_always_comes_first():

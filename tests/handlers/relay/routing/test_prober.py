@@ -18,8 +18,8 @@ from store.channels import probes
 from store.db.database import discard, execute, open_database, snapshot_read
 from store.db.migrate import up
 from store.values.ids import now_ms
-from tests.gateway.test_failover import Switched
-from tests.handlers.relay.routing.test_plan import MODEL, channel
+from tests.handlers.relay.routing.channels import MODEL, channel
+from tests.support.switched import Switched
 
 
 @pytest.fixture

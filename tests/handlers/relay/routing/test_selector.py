@@ -10,8 +10,8 @@ from handlers.relay.limits.limits import Limits
 from handlers.relay.routing.health import ROW, Health
 from handlers.relay.routing.plan import Candidate, Planner
 from handlers.relay.routing.selector import Selector
-from tests.handlers.relay.limits.test_limits import FREE, call
-from tests.handlers.relay.routing.test_plan import MODEL, channel, fail
+from tests.handlers.relay.limits.calls import FREE, call
+from tests.handlers.relay.routing.channels import MODEL, channel, fail
 
 
 class World:

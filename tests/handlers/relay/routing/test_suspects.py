@@ -7,7 +7,7 @@ import pytest
 from adapters.faults import Condition, Fault
 from handlers.relay.routing.health import KEY_ASIDE, ROW, Health, Refusal
 from handlers.relay.routing.suspects import AGAIN_S, CLEARED_S, MEMORY_S, Suspect
-from tests.handlers.relay.routing.test_plan import MODEL, channel
+from tests.handlers.relay.routing.channels import MODEL, channel
 
 ONE = channel("one", keys=("x", "y"))
 REFUSED = Fault(Condition.CHANNEL_MISCONFIGURED)

@@ -1,0 +1,50 @@
+"""A call as the relay holds it."""
+
+from adapters.family import Operation, Peek
+from adapters.registry import FAMILIES
+from handlers.relay.call import Arrival, Call
+from store.catalog.catalog import EMPTY, Channel, Group, Model
+from store.catalog.keys import KeyEntry
+from store.values.pricing import Prices
+
+CALL_ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+STARTED_MS = 1_800_000_000_000
+# Units of a million nanos a token: the cost in millions is the sum of counts times prices.
+PRICES = Prices(
+    *(price * 10**12 for price in (1, 2, 3, 4, 5, 6)), call=7_000_000
+)  # input, output, cache_read, cache_write, cache_write_1h, reasoning
+KEY = KeyEntry(
+    id="key-id", name="laptop", user_id="user-id", user="alice", group="gold", disabled=False,
+    revoked=False, expires_ms=None, models=None, networks=(), spend_order="plan_first",
+    valid_until_ms=None,
+)  # fmt: skip
+CHANNEL = Channel(
+    id="channel-id", name="main", vendor="demo", family="messages", base_url="http://u.test",
+    keys=("k",), groups=frozenset({"gold"}), models={"m": "alias"}, priority=0, weight=1,
+    enabled=True,
+)  # fmt: skip
+
+
+def model(context_tokens=None, max_output_tokens=None):
+    return Model("m", context_tokens, max_output_tokens, False, 0, ((0, PRICES),))
+
+
+def a_call(family="chat_completions", **changes):
+    """A call that was admitted, with what the test says besides."""
+    fields = {
+        "arrival": Arrival(CALL_ID, STARTED_MS, "198.51.100.7", "agent/1", "client-id"),
+        "family": FAMILIES[family],
+        "operation": Operation("/v1/some/endpoint"),
+        "key": KEY,
+        "client_headers": {},
+        "snapshot": EMPTY,
+        "peek": Peek("m", False, 300, 1, include_usage=True),
+        "model_name": "m",
+        "group": Group("gold", 10**6, None, frozenset({family}), False),
+        "model": model(),
+        "prices": PRICES,
+        "input_estimate_tokens": 40,
+        "input_bound_tokens": 100,
+        "output_bound_tokens": 300,
+    }
+    return Call(**{**fields, **changes})

@@ -1,0 +1,31 @@
+"""Channels of one model as a snapshot holds them, and their failing."""
+
+from adapters.faults import Condition, Fault
+from handlers.relay.routing.health import (
+    ROW,
+)
+from store.catalog.catalog import Channel
+
+MODEL = "m"
+FAILED = Fault(Condition.UPSTREAM_FAILED)
+
+
+def channel(name, priority=0, weight=1, keys=("k",), **more):
+    fields = {
+        "id": f"id-{name}",
+        "vendor": "demo",
+        "family": "chat_completions",
+        "base_url": "http://x",
+        "groups": frozenset({"all"}),
+        "models": {MODEL: "up"},
+        "enabled": True,
+        "fingerprints": tuple(f"mark-{key}" for key in keys),
+        **more,
+    }
+    return Channel(name=name, keys=tuple(keys), priority=priority, weight=weight, **fields)
+
+
+def fail(health, one, times=ROW, at=0.0, key=0, fault=FAILED, **more):
+    for _ in range(times):
+        trial = health.begin(one, MODEL, key, at)
+        health.failed(trial, at, fault, **more)
