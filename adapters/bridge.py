@@ -11,10 +11,10 @@ from operator import attrgetter
 from typing import Protocol
 
 from adapters.family import StreamTap
+from adapters.family.ir import Usage
 from adapters.faults import Condition, Fault
-from adapters.ir import Usage
-from adapters.json_array import FIRST_OBJECT, JsonArraySplitter
-from adapters.sse import EventSplitter, RawPiece, event_fields
+from adapters.framing.array import FIRST_OBJECT, JsonArraySplitter
+from adapters.framing.sse import EventSplitter, RawPiece, event_fields
 
 PREAMBLE_LIMIT_BYTES = 4096  # comments and blank lines held before the first data event
 

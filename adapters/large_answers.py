@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import msgspec.structs
 
-from adapters.estimate import tokens_of_weight, weight_steps
 from adapters.family import Answer
+from adapters.family.estimate import tokens_of_weight, weight_steps
 from adapters.faults import Condition, Fault
-from adapters.json_structure import Field, Steps, fields_of
-from adapters.jsonio import Span, Spans, replace, spans_of_upstream, utf8_steps
+from adapters.json.jsonio import Span, Spans, replace, spans_of_upstream, utf8_steps
+from adapters.json.structure import Field, Steps, fields_of
 
 LONG_FIELD_BYTES = 65_536
 SHORT_BYTES = 262_144  # of the fields that are not long

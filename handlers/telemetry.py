@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from adapters.jsonio import dumps
+from adapters.json.jsonio import dumps
 from store.values.pricing import format_money
 from store.values.usage_record import UsageRecord
 

@@ -20,7 +20,11 @@ BANNED_NAMES = {"utils", "helpers", "common", "manager", "util", "helper"}
 # What a package may import besides the standard library. Ours: by prefix of the module's name.
 ALLOWED = {
     "adapters": {"adapters", "msgspec"},
-    "adapters.jsonio": {"adapters", "msgspec", "ujson"},
+    "adapters.faults": {"adapters.faults"},
+    "adapters.framing": {"adapters.framing"},
+    "adapters.json": {"adapters.json", "adapters.faults"},
+    "adapters.json.jsonio": {"adapters.json", "adapters.faults", "msgspec", "ujson"},
+    "adapters.upstream_errors": {"adapters.upstream_errors", "adapters.json", "adapters.faults"},
     "store": {"store", "peewee", "playhouse", "pymysql", "msgspec", "cryptography", "argon2"},
     "conf": {"conf", "msgspec"},
     "handlers": {"handlers", "adapters", "store", "conf.settings", "tornado", "msgspec"},

@@ -11,8 +11,9 @@ import pytest
 from google.genai import errors as genai_errors
 from google.genai._api_client import _RETRY_HTTP_STATUS_CODES as GENAI_REPEATS
 
-from adapters.faults import CODES, Condition, Fault, read_embedded_error, read_upstream_error
+from adapters.faults import CODES, Condition, Fault
 from adapters.registry import FAMILIES, FAMILY_NAMES
+from adapters.upstream_errors.read import read_embedded_error, read_upstream_error
 
 CHAT, RESPONSES, MESSAGES, GENERATE = FAMILY_NAMES
 PAGE = (Path(__file__).resolve().parents[1] / "docs/errors.md").read_text()

@@ -6,7 +6,6 @@ only.
 
 from collections.abc import Mapping, Sequence
 
-from adapters import fields, openai_lists
 from adapters.chat_completions import reply, request
 from adapters.chat_completions.fault import encode_fault
 from adapters.chat_completions.stream import ChatTap
@@ -19,11 +18,13 @@ from adapters.family import (
     StoredRef,
     StreamTap,
     Vendor,
+    fields,
 )
+from adapters.family.headers import openai_lines
+from adapters.family.rate_headers import openai_rate_lines
 from adapters.faults import Fault
-from adapters.headers import openai_lines
-from adapters.jsonio import Spans
-from adapters.rate_headers import openai_rate_lines
+from adapters.json.jsonio import Spans
+from adapters.openai import lists
 
 
 class ChatCompletions:
@@ -91,11 +92,11 @@ class ChatCompletions:
 
     def model_list(self, models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
         """The whole list on one page."""
-        return openai_lists.model_list(models)
+        return lists.model_list(models)
 
     def model_entry(self, model: ModelEntry) -> bytes:
         """One model."""
-        return openai_lists.model_entry(model)
+        return lists.model_entry(model)
 
 
 FAMILY = ChatCompletions()

@@ -3,17 +3,17 @@
 Imported by this folder's ``__init__`` and ``stream``.
 """
 
-from adapters import openai_faults
 from adapters.family import Envelope
 from adapters.faults import Fault
-from adapters.jsonio import dumps
+from adapters.json.jsonio import dumps
+from adapters.openai import faults
 
 
 def encode_fault(fault: Fault) -> Envelope:
     """The whole answer to a call that is refused or failed."""
-    return openai_faults.envelope(fault, openai_faults.error_of(fault))
+    return faults.envelope(fault, faults.error_of(fault))
 
 
 def encode_stream_fault(fault: Fault) -> bytes:
     """The last event of a stream that failed; neither a finish reason nor [DONE] follows."""
-    return b"data: " + dumps({"error": openai_faults.error_of(fault)}) + b"\n\n"
+    return b"data: " + dumps({"error": faults.error_of(fault)}) + b"\n\n"

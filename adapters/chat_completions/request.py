@@ -5,11 +5,11 @@ usage; fields that are not read here are the vendor's to judge. Imported by this
 ``__init__``.
 """
 
-from adapters.conversation import given_name, opening, text_field
 from adapters.family import Peek, Vendor
+from adapters.family.conversation import given_name, opening, text_field
+from adapters.family.fields import count, flag, model_name, optional_object, required_array
 from adapters.faults import wrong_type
-from adapters.fields import count, flag, model_name, optional_object, required_array
-from adapters.jsonio import Span, Spans, dumps, replace
+from adapters.json.jsonio import Span, Spans, dumps, replace
 
 _WITH_USAGE = b'"stream_options":{"include_usage":true}'
 

@@ -16,13 +16,13 @@ from adapters.family import (
     StreamTap,
     Vendor,
 )
+from adapters.family.headers import base_lines
+from adapters.family.rate_headers import no_rate_lines
 from adapters.faults import Fault
 from adapters.generate_content import lists, reply, request
 from adapters.generate_content.fault import encode_fault
 from adapters.generate_content.stream import ElementTap, EventTap
-from adapters.headers import base_lines
-from adapters.jsonio import Spans
-from adapters.rate_headers import no_rate_lines
+from adapters.json.jsonio import Spans
 
 _ENDPOINT = "/v1beta/models/{model}:"
 

@@ -6,9 +6,9 @@ Imported by this folder's ``__init__`` and ``stream``.
 """
 
 from adapters.family import Envelope
+from adapters.family.headers import refusal_headers
 from adapters.faults import Condition, Fault
-from adapters.headers import refusal_headers
-from adapters.jsonio import dumps
+from adapters.json.jsonio import dumps
 
 _INVALID = "INVALID_ARGUMENT"
 _UNAUTHENTICATED = "UNAUTHENTICATED"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from adapters.family import ModelEntry
 from adapters.faults import wrong_value
-from adapters.jsonio import dumps
+from adapters.json.jsonio import dumps
 
 DEFAULT_PAGE = 50
 MAX_PAGE = 1000

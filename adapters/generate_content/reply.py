@@ -9,12 +9,12 @@ be absent. Imported by this folder's ``stream`` and ``__init__``.
 from collections.abc import Iterator
 from typing import Any
 
-from adapters.estimate import output_weight, tokens_of_weight
 from adapters.family import Answer
-from adapters.faults import Condition, Fault, read_embedded_error
+from adapters.family.estimate import output_weight, tokens_of_weight
+from adapters.family.ir import MAX_TOKENS, Usage, token_count
+from adapters.faults import Condition, Fault
 from adapters.generate_content.request import MODELS
-from adapters.ir import MAX_TOKENS, Usage, token_count
-from adapters.jsonio import (
+from adapters.json.jsonio import (
     DECODE_ERRORS,
     Raw,
     Struct,
@@ -24,6 +24,7 @@ from adapters.jsonio import (
     locate,
     replace,
 )
+from adapters.upstream_errors.read import read_embedded_error
 
 MODEL_FIELD = "modelVersion"
 

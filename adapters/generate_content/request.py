@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from adapters.conversation import given_name, opening, text_field
 from adapters.family import Operation, Peek, StoredRef
+from adapters.family.conversation import given_name, opening, text_field
+from adapters.family.fields import count, required_array
 from adapters.faults import Condition, Fault, wrong_type, wrong_value
-from adapters.fields import count, required_array
-from adapters.jsonio import Span, Spans, dumps, inner_level, replace
+from adapters.json.jsonio import Span, Spans, dumps, inner_level, replace
 
 STREAM = "streamGenerateContent"
 MODELS = "models/"

@@ -8,13 +8,14 @@ the finish reasons; an array ends with its bracket. Imported by this folder's ``
 from abc import ABC, abstractmethod
 from typing import Any, Literal
 
-from adapters.estimate import output_weight, tokens_of_weight
-from adapters.faults import Condition, Fault, read_embedded_error
+from adapters.family.estimate import output_weight, tokens_of_weight
+from adapters.family.ir import Usage
+from adapters.faults import Condition, Fault
+from adapters.framing.sse import event_fields, place_in_event
 from adapters.generate_content.fault import encode_stream_fault
 from adapters.generate_content.reply import MODEL_FIELD, read_usage, renamed, weight_of_candidate
-from adapters.ir import Usage
-from adapters.jsonio import DECODE_ERRORS, Raw, Span, Struct, decoder, loads_loose, locate
-from adapters.sse import event_fields, place_in_event
+from adapters.json.jsonio import DECODE_ERRORS, Raw, Span, Struct, decoder, loads_loose, locate
+from adapters.upstream_errors.read import read_embedded_error
 
 
 class _Part(Struct, gc=False):

@@ -6,7 +6,6 @@ Source of its facts: the types and behaviour of the official Anthropic SDKs. Imp
 
 from collections.abc import Mapping, Sequence
 
-from adapters import fields
 from adapters.family import (
     Answer,
     Envelope,
@@ -16,13 +15,14 @@ from adapters.family import (
     StoredRef,
     StreamTap,
     Vendor,
+    fields,
 )
+from adapters.family.rate_headers import anthropic_rate_lines
 from adapters.faults import Fault
-from adapters.jsonio import Spans
+from adapters.json.jsonio import Spans
 from adapters.messages import lists, reply, request
 from adapters.messages.fault import encode_fault
 from adapters.messages.stream import MessagesTap
-from adapters.rate_headers import anthropic_rate_lines
 
 
 class Messages:

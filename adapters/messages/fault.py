@@ -7,9 +7,9 @@ written with points. Imported by this folder's ``__init__``.
 import re
 
 from adapters.family import Envelope
+from adapters.family.headers import refusal_headers
 from adapters.faults import Condition, Fault
-from adapters.headers import refusal_headers
-from adapters.jsonio import dumps
+from adapters.json.jsonio import dumps
 
 _INVALID = "invalid_request_error"
 _API = "api_error"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from adapters.family import ModelEntry
 from adapters.faults import wrong_value
-from adapters.jsonio import dumps
+from adapters.json.jsonio import dumps
 
 DEFAULT_PAGE = 20
 MAX_PAGE = 1000

@@ -7,11 +7,11 @@ counts are disjoint. Imported by this folder's ``stream`` and ``__init__``.
 from collections.abc import Iterator
 from typing import Any
 
-from adapters.estimate import output_weight, tokens_of_weight
 from adapters.family import Answer
-from adapters.faults import Condition, Fault, read_embedded_error
-from adapters.ir import MAX_TOKENS, Usage, token_count
-from adapters.jsonio import (
+from adapters.family.estimate import output_weight, tokens_of_weight
+from adapters.family.ir import MAX_TOKENS, Usage, token_count
+from adapters.faults import Condition, Fault
+from adapters.json.jsonio import (
     DECODE_ERRORS,
     Raw,
     Struct,
@@ -21,6 +21,7 @@ from adapters.jsonio import (
     locate,
     replace,
 )
+from adapters.upstream_errors.read import read_embedded_error
 
 
 class _Reply(Struct):

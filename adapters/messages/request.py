@@ -6,12 +6,12 @@ belong to. Imported by this folder's ``__init__``.
 
 from collections.abc import Mapping
 
-from adapters.conversation import given_name, object_field, opening
 from adapters.family import Peek, Vendor
+from adapters.family.conversation import given_name, object_field, opening
+from adapters.family.fields import count, flag, model_name, required_array
+from adapters.family.headers import base_lines, is_safe
 from adapters.faults import Condition, Fault
-from adapters.fields import count, flag, model_name, required_array
-from adapters.headers import base_lines, is_safe
-from adapters.jsonio import Spans, dumps, replace
+from adapters.json.jsonio import Spans, dumps, replace
 
 KNOWN_VERSIONS = ("2023-06-01", "2026-10-21")  # oldest first
 _VERSION_OF_NO_HEADER = KNOWN_VERSIONS[0]

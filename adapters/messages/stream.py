@@ -6,14 +6,15 @@ keep theirs. Imported by this folder's ``__init__``.
 
 from typing import Any, Literal
 
-from adapters.estimate import ASCII_WEIGHT, output_weight, tokens_of_weight
-from adapters.faults import Condition, Fault, read_embedded_error
-from adapters.ir import Usage
-from adapters.jsonio import DECODE_ERRORS, Struct, decoder, dumps, loads_loose, locate
+from adapters.family.estimate import ASCII_WEIGHT, output_weight, tokens_of_weight
+from adapters.family.ir import Usage
+from adapters.faults import Condition, Fault
+from adapters.framing.event_template import Repeat
+from adapters.framing.sse import event_fields, place_in_event
+from adapters.json.jsonio import DECODE_ERRORS, Struct, decoder, dumps, loads_loose, locate
 from adapters.messages.fault import encode_stream_fault
 from adapters.messages.reply import read_usage
-from adapters.repeats import Repeat
-from adapters.sse import event_fields, place_in_event
+from adapters.upstream_errors.read import read_embedded_error
 
 
 class _Delta(Struct, gc=False):

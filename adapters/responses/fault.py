@@ -7,10 +7,10 @@ clients read the first and some the second. Imported by this folder's ``stream``
 
 from typing import Any
 
-from adapters import openai_faults
 from adapters.family import Envelope
 from adapters.faults import Condition, Fault
-from adapters.jsonio import dumps
+from adapters.json.jsonio import dumps
+from adapters.openai import faults
 
 # Codex asks five times for this code, and twenty-five times for any other that comes with 503.
 _OVERLOADED = "server_is_overloaded"
@@ -18,17 +18,17 @@ _OVERLOADED_CONDITIONS = frozenset({Condition.NO_CHANNEL, Condition.UPSTREAM_OVE
 
 # response.error.code by the type of the error: what clients know, and repeat or do not repeat.
 _RESPONSE_CODES = {
-    openai_faults.INVALID_REQUEST: "invalid_prompt",
-    openai_faults.PERMISSION: "invalid_prompt",
-    openai_faults.QUOTA: "insufficient_quota",
-    openai_faults.RATE_LIMIT: "rate_limit_exceeded",
-    openai_faults.SERVER: "server_error",
+    faults.INVALID_REQUEST: "invalid_prompt",
+    faults.PERMISSION: "invalid_prompt",
+    faults.QUOTA: "insufficient_quota",
+    faults.RATE_LIMIT: "rate_limit_exceeded",
+    faults.SERVER: "server_error",
 }
 
 
 def encode_fault(fault: Fault) -> Envelope:
     """The whole answer to a call that is refused or failed."""
-    return openai_faults.envelope(fault, _error_of(fault))
+    return faults.envelope(fault, _error_of(fault))
 
 
 def encode_stream_fault(fault: Fault, response: dict[str, Any], number: int) -> bytes:
@@ -55,7 +55,7 @@ def encode_stream_fault(fault: Fault, response: dict[str, Any], number: int) -> 
 
 
 def _error_of(fault: Fault) -> dict[str, str | None]:
-    error = openai_faults.error_of(fault)
+    error = faults.error_of(fault)
     if fault.condition in _OVERLOADED_CONDITIONS:
         error["code"] = _OVERLOADED
     return error
@@ -64,4 +64,4 @@ def _error_of(fault: Fault) -> dict[str, str | None]:
 def _response_code(fault: Fault, kind: str | None) -> str:
     if fault.condition is Condition.CONTEXT_LENGTH:
         return fault.code
-    return _RESPONSE_CODES[kind or openai_faults.SERVER]
+    return _RESPONSE_CODES[kind or faults.SERVER]

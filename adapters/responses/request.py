@@ -4,11 +4,11 @@ The body passes as the client sent it but for the model's name; items, tools and
 not read here are the vendor's to judge. Imported by this folder's ``__init__``.
 """
 
-from adapters.conversation import given_name, object_field, opening, text_field
 from adapters.family import Peek, StoredRef
+from adapters.family.conversation import given_name, object_field, opening, text_field
+from adapters.family.fields import count, flag, model_name
 from adapters.faults import Condition, Fault, wrong_type
-from adapters.fields import count, flag, model_name
-from adapters.jsonio import Spans, dumps, replace
+from adapters.json.jsonio import Spans, dumps, replace
 
 # What may stand in place of `input`: the vendor has the text already.
 _INSTEAD_OF_INPUT = ("prompt", "previous_response_id", "conversation")

@@ -8,13 +8,13 @@ folder's ``__init__``.
 
 from typing import Any, Literal
 
-from adapters.estimate import output_weight, tokens_of_weight
+from adapters.family.estimate import output_weight, tokens_of_weight
+from adapters.family.ir import Usage
 from adapters.faults import Condition, Fault
-from adapters.ir import Usage
-from adapters.jsonio import DECODE_ERRORS, Struct, decoder, dumps, loads_loose, locate
+from adapters.framing.sse import event_fields, place_in_event
+from adapters.json.jsonio import DECODE_ERRORS, Struct, decoder, dumps, loads_loose, locate
 from adapters.responses.fault import encode_stream_fault
 from adapters.responses.reply import read_failure, read_usage, weight_of_item, weight_of_items
-from adapters.sse import event_fields, place_in_event
 
 # Of the first response object, kept for the event that says that it failed. It repeats the
 # client's instructions and tools, so a larger one is not worth its memory in every open stream.

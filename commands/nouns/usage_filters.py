@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 import peewee
 
-from adapters.conditions import CODES
+from adapters.faults import CODES
 from commands.output import note
 from commands.times import Moment
 from store.admin import usage_names

@@ -5,7 +5,7 @@ from typing import Any
 
 from adapters.family import Family, Operation
 from adapters.faults import Condition, Fault
-from adapters.jsonio import top_level
+from adapters.json.jsonio import top_level
 from handlers.http.intake import BodyHandler
 from handlers.relay import admit
 from handlers.relay.call import Call, ClientGone, Ending

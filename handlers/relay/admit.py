@@ -8,17 +8,17 @@ import re
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
-from adapters.estimate import (
+from adapters.family import Family, Peek, StoredRef
+from adapters.family.estimate import (
     body_weight,
     input_bound_steps,
     input_bound_tokens,
     tokens_of_weight,
     weight_steps,
 )
-from adapters.family import Family, Peek, StoredRef
 from adapters.faults import Condition, Fault
-from adapters.json_structure import Steps
-from adapters.jsonio import Spans, top_level, top_level_steps
+from adapters.json.jsonio import Spans, top_level, top_level_steps
+from adapters.json.structure import Steps
 from adapters.registry import VENDORS
 from handlers.relay.call import Call
 from store.catalog.catalog import Channel, Group, Snapshot

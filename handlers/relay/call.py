@@ -13,9 +13,9 @@ from msgspec import Struct, field
 
 from adapters.bridge import Bridge
 from adapters.family import Envelope, Family, Operation, Peek, StoredRef
+from adapters.family.ir import Usage
 from adapters.faults import Fault
-from adapters.ir import Usage
-from adapters.jsonio import Spans
+from adapters.json.jsonio import Spans
 from handlers.relay.limits.cells import Slots
 from handlers.relay.routing.health import Trial
 from handlers.relay.routing.plan import Candidate, Preference

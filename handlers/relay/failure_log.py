@@ -7,9 +7,9 @@ the calls have each failure. Sans-io: the clock (monotonic, s) is given. Importe
 import logging
 from dataclasses import dataclass, field
 
-from adapters.echo import without_echo
 from adapters.faults import Condition, Fault
-from adapters.jsonio import dumps
+from adapters.json.jsonio import dumps
+from adapters.upstream_errors.echo import without_echo
 from handlers.relay.call import Call
 from store.catalog.catalog import Channel
 from store.values.usage_record import AttemptRecord

@@ -6,7 +6,7 @@ is in store/money/funds.py. Imported by the pipeline.
 
 import asyncio
 
-from adapters.estimate import estimate_body_tokens
+from adapters.family.estimate import estimate_body_tokens
 from handlers.relay import admit, faults, settle
 from handlers.relay.call import Call, MoneyUsedUp
 from handlers.relay.pump import StreamPump

@@ -14,8 +14,9 @@ from msgspec import Struct
 
 from adapters.bridge import NativeBridge
 from adapters.family import Answer, Envelope
-from adapters.faults import Condition, Fault, read_upstream_error, retry_after_s
-from adapters.rate_headers import RateLevel
+from adapters.family.rate_headers import RateLevel
+from adapters.faults import Condition, Fault
+from adapters.upstream_errors.read import read_upstream_error, retry_after_s
 from conf.settings import Settings
 from handlers.relay import admit, faults, settle
 from handlers.relay.call import Call, ClientGone, DrainForced, Ending, Interrupt, MoneyUsedUp

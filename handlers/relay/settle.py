@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from adapters.family.ir import Usage
 from adapters.faults import Fault
-from adapters.ir import Usage
-from adapters.jsonio import dumps
+from adapters.json.jsonio import dumps
 from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS
 from handlers.relay.call import Call, Ending
 from store.values.pricing import cost_nanos

@@ -8,7 +8,7 @@ import time
 
 from adapters.family import Answer
 from adapters.faults import Fault
-from adapters.json_structure import Steps, T
+from adapters.json.structure import Steps, T
 from adapters.large_answers import read_large
 from handlers.relay.call import Call
 

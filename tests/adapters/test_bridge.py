@@ -5,8 +5,8 @@ import pytest
 from adapters.bridge import PREAMBLE_LIMIT_BYTES, NativeBridge
 from adapters.family import Operation
 from adapters.faults import Condition
+from adapters.framing.sse import EventSplitter
 from adapters.registry import FAMILIES
-from adapters.sse import EventSplitter
 
 CHUNK = b'data: {"id":"c1","model":"up","choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
 FINISH = b'data: {"model":"up","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'

@@ -9,9 +9,10 @@ import pytest
 
 from adapters.bridge import NativeBridge
 from adapters.family import Family, Operation, Peek
-from adapters.faults import Condition, Fault, read_upstream_error
-from adapters.jsonio import top_level
+from adapters.faults import Condition, Fault
+from adapters.json.jsonio import top_level
 from adapters.registry import FAMILIES, VENDORS
+from adapters.upstream_errors.read import read_upstream_error
 
 WIRE = pathlib.Path(__file__).parent.parent / "wire"
 MAX_EVENT_BYTES = 65536

@@ -6,12 +6,12 @@ import time
 import pytest
 
 from adapters import large_answers
-from adapters.estimate import output_units
 from adapters.family import Operation
+from adapters.family.estimate import output_units
 from adapters.faults import Condition, Fault
 from adapters.large_answers import LONG_FIELD_BYTES, read_large
 from adapters.registry import FAMILIES
-from tests.adapters.odd_bodies import filled, result_of, string_of
+from tests.adapters.json.odd_bodies import filled, result_of, string_of
 
 PUBLIC, UPSTREAM = "public-name", "upstream-name"
 LONG = "A harbour, “zwei” Pegel and 二つ. " * 4000

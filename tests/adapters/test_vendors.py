@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from adapters.jsonio import top_level
+from adapters.json.jsonio import top_level
 from adapters.registry import FAMILIES, FAMILY_NAMES, VENDORS
 
 CHAT, RESPONSES, MESSAGES, GENERATE = FAMILY_NAMES

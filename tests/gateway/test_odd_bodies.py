@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.adapters.odd_bodies import encoded, filled, large_requests
+from tests.adapters.json.odd_bodies import encoded, filled, large_requests
 from tests.support.client import Connection, exchange
 from tests.support.dialects import (
     ALL,

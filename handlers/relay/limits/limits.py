@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from adapters.family.rate_headers import RateLevel
 from adapters.faults import Condition, Fault
-from adapters.rate_headers import RateLevel
 from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS, LEAST_OUTPUT_TOKENS
 from handlers.relay.call import Call
 from handlers.relay.limits.cells import (

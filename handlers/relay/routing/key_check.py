@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 
-from adapters.conditions import Fault
+from adapters.faults import Fault
 from conf.settings import UpstreamSettings
 from handlers.relay.routing import probe
 from handlers.relay.routing.health import Health

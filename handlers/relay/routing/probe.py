@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapters.bridge import NativeBridge
-from adapters.conditions import Condition, Fault
 from adapters.family import Family, Operation
-from adapters.faults import read_embedded_error, read_upstream_error
-from adapters.jsonio import dumps, loads_loose, top_level
-from adapters.masking import clean_message
+from adapters.faults import Condition, Fault
+from adapters.faults.masking import clean_message
+from adapters.json.jsonio import dumps, loads_loose, top_level
 from adapters.registry import FAMILIES, VENDORS
+from adapters.upstream_errors.read import read_embedded_error, read_upstream_error
 from conf.settings import UpstreamSettings
 from handlers.relay.upstream.addressing import headers_of, url_of
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError, UpstreamRequest

@@ -10,7 +10,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from adapters.faults import QUOTA_USED, Fault
+from adapters.faults import Fault
+from adapters.upstream_errors.read import QUOTA_USED
 from store.catalog.catalog import Channel
 
 CLEARED_S = 60.0  # a key that answered a call of our own is not asked for again so soon

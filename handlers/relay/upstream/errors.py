@@ -6,7 +6,8 @@ The one place where errors of curl become faults. Imported by the relay and by p
 from itertools import chain
 from urllib.parse import urlsplit
 
-from adapters.faults import Condition, Fault, clean_message
+from adapters.faults import Condition, Fault
+from adapters.faults.masking import clean_message
 from handlers.relay.upstream.client import Exchange, UpstreamError
 from store.catalog.catalog import Channel
 

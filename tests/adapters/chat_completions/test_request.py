@@ -7,7 +7,7 @@ import pytest
 from adapters.chat_completions import FAMILY
 from adapters.family import Vendor
 from adapters.faults import Condition, Fault
-from adapters.jsonio import top_level
+from adapters.json.jsonio import top_level
 from adapters.registry import VENDORS
 
 CREATE = FAMILY.operations["create"]

@@ -8,9 +8,10 @@ import re
 import pytest
 
 from adapters.bridge import NativeBridge
-from adapters.faults import Condition, Fault, read_upstream_error
+from adapters.faults import Condition, Fault
 from adapters.generate_content import FAMILY
-from adapters.jsonio import top_level
+from adapters.json.jsonio import top_level
+from adapters.upstream_errors.read import read_upstream_error
 
 WIRE = pathlib.Path(__file__).parents[2] / "wire" / "generate_content"
 MODEL = "demo-large"

@@ -7,7 +7,7 @@ import pytest
 from adapters.family import StoredRef, Vendor
 from adapters.faults import Condition, Fault
 from adapters.generate_content import FAMILY
-from adapters.jsonio import top_level
+from adapters.json.jsonio import top_level
 
 PLAIN, EVENTS, ARRAY, COUNT = FAMILY.operations.values()
 TURN = [{"role": "user", "parts": [{"text": "x"}]}]

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from adapters.faults import Condition, Fault, read_upstream_error, wrong_type, wrong_value
+from adapters.faults import Condition, Fault, wrong_type, wrong_value
 from adapters.messages import FAMILY
+from adapters.upstream_errors.read import read_upstream_error
 
 ROWS = """
 E01 401 authentication_error

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from adapters.faults import Condition, Fault
-from adapters.jsonio import top_level
+from adapters.json.jsonio import top_level
 from adapters.messages import FAMILY
 from adapters.registry import VENDORS
 

@@ -9,10 +9,11 @@ import pytest
 
 from adapters.bridge import NativeBridge
 from adapters.family import ModelEntry
-from adapters.faults import Condition, Fault, read_upstream_error
-from adapters.ir import Usage
-from adapters.jsonio import top_level
+from adapters.family.ir import Usage
+from adapters.faults import Condition, Fault
+from adapters.json.jsonio import top_level
 from adapters.responses import FAMILY
+from adapters.upstream_errors.read import read_upstream_error
 
 WIRE = pathlib.Path(__file__).parents[2] / "wire" / "responses"
 MAX_EVENT_BYTES = 65536

@@ -6,7 +6,7 @@ import pytest
 
 from adapters.family import Operation, StoredRef
 from adapters.faults import Condition, Fault
-from adapters.jsonio import Spans, top_level
+from adapters.json.jsonio import Spans, top_level
 from adapters.registry import VENDORS
 from adapters.responses import FAMILY
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from adapters.jsonio import dumps
+from adapters.json.jsonio import dumps
 from adapters.registry import FAMILIES, VENDORS
 from handlers.relay.routing.probe import PROBES, PROMPT
 from tests.commands.conftest import UPSTREAM_KEY, document

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapters.conditions import CODES
+from adapters.faults import CODES
 from commands.nouns.usage_filters import ERROR_CODES
 from handlers.relay import settle
 from store.calls.journal_lines import LOST_OUTCOME

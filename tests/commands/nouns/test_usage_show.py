@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adapters.faults import QUOTA_USED
+from adapters.upstream_errors.read import QUOTA_USED
 from store.values.ids import now_ms, ulid
 from store.values.usage_record import FIELDS, AttemptRecord
 from tests.commands.conftest import record

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from adapters.family import Operation, Peek
+from adapters.family.ir import Usage
 from adapters.faults import Condition, Fault
-from adapters.ir import Usage
 from handlers.relay import settle
 from handlers.relay.call import Delivery, Ending
 from handlers.relay.settle import (

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from adapters.estimate import input_bound_steps, weight_steps
+from adapters.family.estimate import input_bound_steps, weight_steps
 from adapters.faults import Fault
-from adapters.jsonio import Spans, top_level_steps
+from adapters.json.jsonio import Spans, top_level_steps
 from handlers.relay.call import ClientGone
 from handlers.relay.turns import LARGE_BYTES, in_turns
-from tests.adapters.odd_bodies import odd_bodies
+from tests.adapters.json.odd_bodies import odd_bodies
 from tests.support.served import acting, serving, turns
 
 SIZE = 32 << 20  # the default of server.max_body_bytes

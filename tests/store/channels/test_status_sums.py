@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import store.channels.status_sums as sums
-from adapters.conditions import CODES, Condition, Fault
+from adapters.faults import CODES, Condition, Fault
 from store.db.database import discard, execute, open_database, snapshot_read, transaction
 from store.money.books import Batch, OffsetMoved, apply_batch, apply_records
 from store.values.ids import new_ulid, ulid

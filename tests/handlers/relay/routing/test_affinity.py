@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adapters.jsonio import top_level
+from adapters.json.jsonio import top_level
 from adapters.registry import FAMILIES
 from handlers.relay.call import Arrival, Call
 from handlers.relay.routing import affinity as module

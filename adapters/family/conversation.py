@@ -1,0 +1,124 @@
+"""What tells one conversation of a caller from his others and is the same in all its turns.
+
+Shared by the families, each of which names its own fields. Prompt caches go by the beginning of a
+request, so a conversation is known by its first words: what the client says of the system, and the
+first turn of the user. Tools are not looked at: agents load and drop them on their way. Of long
+texts only the ends and the length are taken, of the turns only the first ones are decoded, so that
+the thousandth turn costs what the second did.
+"""
+
+from collections.abc import Iterable
+
+from adapters.faults import Fault
+from adapters.json.jsonio import MAX_VALUE_BYTES, Spans, decode_element
+
+ENDS_CHARS = 256  # of a text (bytes, of one as it was sent), from its beginning and its end
+MAX_TEXTS = 32  # of a turn
+MAX_TURNS = 8  # before and with the user's first one
+# Of the list of turns so much is looked at: first little, which is enough for nearly all.
+WINDOWS_BYTES = (4096, 65536)
+# Marks that clients move along with the last turn, and what says nothing of the words.
+_NOT_WORDS = frozenset({"cache_control", "prompt_cache_breakpoint", "role", "type", "id", "status"})
+
+
+def given_name(value: object) -> bytes:
+    """The conversation's own name, as the client gave it; empty when it gave none."""
+    return _ends(value).encode(errors="replace") if isinstance(value, str) else b""
+
+
+def text_field(spans: Spans, name: str) -> object:
+    """The value of a field that should be a string; None when it is of another kind, or so long
+    that it is no name."""
+    place = spans.get(name)
+    if place is None or not spans.body.startswith(b'"', place.start):
+        return None
+    return spans.value(name) if place.end - place.start <= MAX_VALUE_BYTES else None
+
+
+def object_field(spans: Spans, name: str, inner: str) -> object:
+    """A field of an object; None when there is none, or it cannot be read: no fault is made of
+    what is the vendor's to judge."""
+    place = spans.get(name)
+    if place is None or not spans.body.startswith(b"{", place.start):
+        return None
+    try:
+        return spans.value(name).get(inner)
+    except Fault:
+        return None
+
+
+def opening(spans: Spans, system: Iterable[str], turns: str) -> bytes:
+    """The beginning of a conversation: fields about the system, then the list `turns` up to and
+    with the first turn of the user; a turn without a role is the user's. Empty when there is
+    nothing."""
+    body, found = spans.body, []
+    for name in system:
+        if (place := spans.get(name)) is not None:
+            start, end = place.start, place.end
+            if end - start <= 2 * ENDS_CHARS:
+                found.append(body[start:end])
+            else:
+                last = body[end - ENDS_CHARS : end]
+                found.append(b"%b%d%b" % (body[start : start + ENDS_CHARS], end - start, last))
+    if (place := spans.get(turns)) is not None:
+        words = "\0".join(_first_turns(body, place.start, place.end))
+        found.append(words.encode(errors="replace"))
+    return b"\0".join(found)
+
+
+def _first_turns(body: bytes, start: int, end: int) -> list[str]:
+    found: list[str] = []
+    stopped: int | None = None
+    text = ""
+    for window in WINDOWS_BYTES:
+        text = body[start : min(end, start + window)].decode(errors="replace")
+        if not text.startswith("["):
+            return [_ends(text)]  # one string may stand for the list: its first window will do
+        found, stopped = _to_user(text)
+        if stopped is None or start + window >= end:
+            return found
+    # The turn is longer than the last window: what is in that has to do.
+    return [*found, _ends(text[stopped:])]
+
+
+def _to_user(text: str) -> tuple[list[str], int | None]:
+    """The words up to the user's first turn; and where the text stopped short of it, if it did."""
+    found: list[str] = []
+    at = 1
+    for _ in range(MAX_TURNS):
+        element = decode_element(text, at)
+        if element is None:
+            return found, at
+        turn, at = element
+        if not isinstance(turn, dict):
+            found += _texts(turn)
+            break
+        words = turn.get("content") or turn.get("parts") or turn
+        if isinstance(words, str):
+            found.append(_ends(words))
+        else:
+            found += _texts(words)
+        if turn.get("role") in ("user", None):
+            break
+    return found, None
+
+
+def _texts(value: object) -> list[str]:
+    """The strings in a turn in their order, so that a text is the same in whatever it is packed."""
+    found: list[str] = []
+    rest = [value]
+    while rest and len(found) < MAX_TEXTS:
+        one = rest.pop()
+        if isinstance(one, str):
+            found.append(_ends(one))
+        elif isinstance(one, list):
+            rest += reversed(one)
+        elif isinstance(one, dict):
+            rest += reversed([inner for name, inner in one.items() if name not in _NOT_WORDS])
+    return found
+
+
+def _ends(text: str) -> str:
+    if len(text) <= 2 * ENDS_CHARS:
+        return text
+    return f"{text[:ENDS_CHARS]}{len(text)}{text[-ENDS_CHARS:]}"

@@ -1,0 +1,59 @@
+"""Checks of the few request fields that are read, the same in every family.
+
+Each raises E10, E12 or E13 with the field's name; a family's ``fault.py`` words them. What is not
+read here is the vendor's to judge: unknown fields pass.
+"""
+
+from typing import Any
+
+from adapters.faults import Condition, Fault, wrong_type, wrong_value
+from adapters.json.jsonio import Spans
+
+MAX_COUNT = 2**31  # of tokens or choices that a client may ask for
+
+
+def model_name(spans: Spans) -> str:
+    """The model's name: E10 when missing, null or empty, E12 when not a string."""
+    model = spans.value("model")
+    if model is None or model == "":
+        raise Fault(Condition.MODEL_MISSING)
+    if not isinstance(model, str):
+        raise wrong_type("model", "expected a string")
+    return model
+
+
+def required_array(spans: Spans, name: str) -> None:
+    """E13 when the field is absent, E12 when it is no array. Its elements are not looked at."""
+    span = spans.get(name)
+    if span is None:
+        raise Fault(Condition.FIELD_MISSING, param=name)
+    if spans.body[span.start] != ord("["):
+        raise wrong_type(name, "expected an array")
+
+
+def flag(spans: Spans, name: str) -> bool:
+    """A bool that may be null or absent (false)."""
+    value = spans.value(name)
+    if value is not None and not isinstance(value, bool):
+        raise wrong_type(name, "expected a boolean")
+    return bool(value)
+
+
+def count(spans: Spans, name: str) -> int | None:
+    """A whole number from 0 to MAX_COUNT that may be null or absent (None)."""
+    value = spans.value(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise wrong_type(name, "expected an integer")
+    if not 0 <= value <= MAX_COUNT:
+        raise wrong_value(name, f"expected an integer from 0 to {MAX_COUNT}")
+    return value
+
+
+def optional_object(spans: Spans, name: str) -> dict[str, Any]:
+    """An object that may be null or absent (empty)."""
+    value = spans.value(name)
+    if value is not None and not isinstance(value, dict):
+        raise wrong_type(name, "expected an object")
+    return value or {}

@@ -1,0 +1,1 @@
+"""Where the events of a stream end, and what their bytes alone tell."""

@@ -1,0 +1,156 @@
+"""Framing of a JSON array that arrives in pieces: where an element ends.
+
+A sans-io splitter that takes any cut and keeps every byte, with the interface of
+``sse.EventSplitter``; it knows no family. It follows strings and brackets only: whether a piece is
+good JSON is for its reader to say. Imported by the bridge and by families that stream arrays.
+"""
+
+import re
+
+from adapters.framing.sse import RawPiece
+
+# How a piece begins that holds the first element, when that is an object.
+FIRST_OBJECT = re.compile(rb"\A[ \t\r\n\xef\xbb\xbf]*\[[ \t\r\n]*\{")
+
+_BLANKS = re.compile(rb"[ \t\r\n\xef\xbb\xbf]*+")
+# Possessive: every byte is looked at once, however the stream is cut.
+_OUTSIDE = rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+'
+_TO_BRACKET = re.compile(_OUTSIDE, re.DOTALL)
+_BRACKET = re.compile(_OUTSIDE + rb"[\[\]{}]", re.DOTALL)
+_STRING_REST = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_ARRAY, _BACKSLASH = 91, 92
+_OPENING = frozenset(b"[{")
+
+
+class JsonArraySplitter:
+    """Cuts a stream of bytes into the elements of one JSON array, each with the bytes before it.
+
+    What ``feed`` returned, joined, plus ``rest`` is what was fed. The first piece begins with the
+    opening bracket, later ones with a comma; the last one ends with the closing bracket. An
+    element that is no object or array ends no piece: it stands before the next that does. A piece
+    of more than ``max_event_bytes`` comes in ``RawPiece`` s as it arrives; ``oversized`` is true
+    until it ends. What is no array comes as pieces too: an object on its own as one, anything else
+    and all that follows an end as it arrives.
+    """
+
+    __slots__ = (
+        "_depth",
+        "_escaped",
+        "_floor",
+        "_in_string",
+        "_max_event_bytes",
+        "_over",
+        "_tail",
+        "oversized",
+    )
+
+    def __init__(self, max_event_bytes: int) -> None:
+        self._max_event_bytes = max_event_bytes
+        self._tail = bytearray()
+        self._depth = 0  # brackets that are open
+        self._floor = 1  # as many are open between two elements
+        self._in_string = False
+        self._escaped = False  # in a string, behind a backslash
+        self._over = False  # the array has ended, or there is none
+        self.oversized = False
+
+    @property
+    def rest(self) -> bytes:
+        """The beginning of a piece that has not ended yet."""
+        return bytes(self._tail)
+
+    @property
+    def empty(self) -> bool:
+        """Whether the next byte begins a piece."""
+        return not self._tail and not self.oversized
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Take any part of the stream; return the pieces that are complete now, bytes exact."""
+        pieces: list[bytes] = []
+        start = 0
+        for end in self._ends(chunk):
+            pieces.append(self._piece(chunk[start:end]))
+            start = end
+        after = chunk[start:] if start else chunk
+        if self.oversized:
+            if after:
+                pieces.append(RawPiece(after))
+            return pieces
+        tail = self._tail
+        tail += after
+        if len(tail) > self._max_event_bytes:
+            self.oversized = True
+            pieces.append(RawPiece(tail))
+            tail.clear()
+        return pieces
+
+    def _piece(self, end: bytes) -> bytes:
+        """The piece that ends with these bytes."""
+        if self.oversized:
+            self.oversized = False
+            return RawPiece(end)
+        if self._tail:
+            end = bytes(self._tail) + end
+            self._tail.clear()
+        return end if len(end) <= self._max_event_bytes else RawPiece(end)
+
+    def _ends(self, chunk: bytes) -> list[int]:
+        """The offsets in ``chunk`` behind which a piece ends."""
+        if not chunk:
+            return []
+        at = 0
+        if self._depth == 0 and not self._over:
+            at = _end_of(_BLANKS, chunk, 0)
+            if at == len(chunk):
+                return []
+            self._over = chunk[at] not in _OPENING
+            self._floor = 1 if chunk[at] == _ARRAY else 0
+        if self._over:
+            return [len(chunk)]
+        if self._in_string:
+            at = self._leave_string(chunk, at)
+        return self._ends_from(chunk, at)
+
+    def _ends_from(self, chunk: bytes, at: int) -> list[int]:
+        """The offsets behind ``at``, which is in no string unless it is the end."""
+        ends: list[int] = []
+        depth = self._depth
+        while found := _BRACKET.match(chunk, at):
+            at = found.end()
+            if chunk[at - 1] in _OPENING:
+                depth += 1
+                continue
+            depth -= 1
+            if depth <= self._floor:
+                ends.append(at)
+                if depth == 0:
+                    break
+        self._depth = depth
+        if depth == 0:
+            self._over = True
+            return ends if at == len(chunk) else [*ends, len(chunk)]
+        at = _end_of(_TO_BRACKET, chunk, at)
+        if at < len(chunk):  # at the quote of a string that does not end in this chunk
+            self._leave_string(chunk, at + 1)
+        return ends
+
+    def _leave_string(self, chunk: bytes, at: int) -> int:
+        """The offset behind the string that ``at`` is in, or the size when it goes on."""
+        self._in_string = True
+        if self._escaped:
+            at, self._escaped = at + 1, False
+        at = _end_of(_STRING_REST, chunk, at)
+        if at == len(chunk):
+            return at
+        if chunk[at] == _BACKSLASH:  # the last byte: what it escapes is still to come
+            self._escaped = True
+        else:
+            self._in_string = False
+        return at + 1
+
+
+def _end_of(pattern: re.Pattern[bytes], data: bytes, at: int) -> int:
+    """Where a pattern that matches everywhere, if only nothing, ends."""
+    found = pattern.match(data, at)
+    assert found is not None
+    return found.end()

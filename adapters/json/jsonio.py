@@ -1,0 +1,366 @@
+"""Reading and writing JSON: the only home of ujson, and of msgspec's use in the adapters.
+
+Three readers. ``top_level`` and ``loads`` are strict, for what clients send: what two parsers
+could read in two ways is refused, since we bill by what we read and the upstream obeys what it
+reads. ``loads_loose`` and the decoders of ``decoder`` are for what upstreams send: it must be
+understood, not judged. ``locate`` finds the place of one value, so that it can be replaced and
+every other byte kept; ``decode_element`` stops behind one value, which only the standard library's
+parser can. Facts: ujson takes NaN, lone surrogates, control characters and ``1.``;
+msgspec takes none of them but keeps the last of doubled keys, and neither notices bad UTF-8 in
+what it skips.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+import ujson
+from msgspec import Raw as Raw
+from msgspec import Struct as Struct
+
+from adapters.faults import Condition, Fault
+from adapters.json.structure import Steps, end_of_piece, has_more_values
+
+T = TypeVar("T")
+
+MAX_TOP_LEVEL_FIELDS = 1000  # two million one-byte fields would cost 400 MB and a second
+MAX_NAME_CHARS = 128  # of a field's name in a message
+MAX_VALUE_BYTES = 65536  # of a value that is decoded: such as are read are short
+# Of a body, so that a decoder is done with it soon. A model is billed a token and more for each: no
+# request that a model can take has half as many.
+MAX_VALUES = 1_000_000
+BOM = b"\xef\xbb\xbf"
+
+# What a decoder made by decoder() may raise for bytes that do not fit its type.
+DECODE_ERRORS = (ValueError, RecursionError)
+
+_UTF8_PIECE_BYTES = 65536  # checked piece by piece: a str of 32 MiB may take 128
+_BYTE_IN_ERROR = re.compile(r"\(byte (\d+)\)")
+_KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]++|\\.)*+")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+_OBJECT = re.compile(rb"[ \t\r\n]*\{")
+_BETWEEN = re.compile(rb"[ \t\r\n]*,")
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_BLANK = 32
+# What is larger may hold so many fields that they must be counted while they are read.
+_PLAIN_BODY_BYTES = 65536
+_BETWEEN_ELEMENTS = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
+_CONTROL_TO_BLANK = bytes(32 if i < 32 else i for i in range(256))
+
+
+_decode_any = msgspec.json.Decoder().decode
+_decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_one = json.JSONDecoder().raw_decode
+
+
+class Span(Struct, frozen=True, order=True, gc=False):
+    """Where a value stands: ``body[start:end]`` is its text."""
+
+    start: int
+    end: int
+
+
+class Spans(Struct, frozen=True):
+    """The top-level fields of a JSON object, by the place of their values; nothing is decoded
+    yet."""
+
+    body: bytes
+    opening: int  # offset just behind the opening brace
+    places: dict[str, Span]
+
+    def get(self, name: str) -> Span | None:
+        """The span of the value of ``name``; None when the field is absent."""
+        return self.places.get(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.places
+
+    def raw(self, name: str) -> bytes | None:
+        """The text of the value of ``name``, as it was sent; None when the field is absent."""
+        span = self.places.get(name)
+        return None if span is None else self.body[span.start : span.end]
+
+    def value(self, name: str) -> Any:
+        """The decoded value of ``name``; None when absent or null, E12 when out of range or longer
+        than MAX_VALUE_BYTES."""
+        span = self.places.get(name)
+        if span is None:
+            return None
+        if span.end - span.start > MAX_VALUE_BYTES:
+            detail = f"it is longer than {MAX_VALUE_BYTES >> 10} KiB"
+            message = f"Wrong value for '{name}': {detail}."
+            raise Fault(Condition.INVALID_FIELD, message, param=name, detail=detail)
+        try:
+            return _decode_any(self.body[span.start : span.end])
+        except msgspec.ValidationError:
+            message = f"Wrong value for '{name}': a number in it is out of range."
+            raise Fault(
+                Condition.INVALID_FIELD,
+                message,
+                param=name,
+                detail="a number in it is out of range",
+            ) from None
+
+
+class _Key:
+    """A key of the object that is being read. Two of one name are different objects, so the dict
+    that msgspec makes keeps both, in their order, and a doubled key cannot hide."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class _TooManyFields(Exception):
+    """Ends the reading of an object with more than MAX_TOP_LEVEL_FIELDS fields."""
+
+
+def dumps(value: object) -> bytes:
+    """Encode as ASCII JSON without blanks. Raises OverflowError for NaN and infinities."""
+    text: str = ujson.dumps(value, ensure_ascii=True, escape_forward_slashes=False, allow_nan=False)
+    return text.encode("ascii")
+
+
+def loads(data: bytes) -> Any:
+    """Decode strictly. Raises Fault E11 with line and column, E12 for a number out of range."""
+    _check_utf8(data)
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.ValidationError:
+        message = "A number in the body is out of range."
+        raise Fault(Condition.INVALID_FIELD, message) from None
+    except DECODE_ERRORS as error:
+        _refuse(data, error)
+
+
+def loads_loose(data: bytes) -> Any:
+    """Decode what an upstream sent, as leniently as can be. Raises ValueError when it is not
+    JSON."""
+    return ujson.loads(data)
+
+
+def decoder(shape: type[T]) -> Callable[[bytes], T]:
+    """A fast decoder for one shape, unknown fields skipped. It raises one of DECODE_ERRORS for
+    bytes that do not fit; they may still be good JSON with odd types: try ``loads_loose`` then."""
+    return msgspec.json.Decoder(shape).decode
+
+
+def top_level(body: bytes) -> Spans:
+    """Find the places of the fields of the JSON object ``body``.
+
+    Raises Fault E11 when it is not one JSON object in UTF-8, E12 when a key comes twice (also in
+    two spellings) or there are more than MAX_TOP_LEVEL_FIELDS.
+    """
+    _check_utf8(body)
+    return _plain_spans(body) or _walk(body, _entries(body))
+
+
+def inner_level(text: bytes) -> Spans:
+    """``top_level`` of an object inside a text that has gone through it."""
+    return _plain_spans(text) or _walk(text, _entries(text))
+
+
+def top_level_steps(body: bytes) -> Steps[Spans]:
+    """``top_level`` for large bodies, in steps; E12, too, for more than MAX_VALUES values."""
+    if (yield from has_more_values(body, MAX_VALUES)):
+        message = f"The body has more than {MAX_VALUES} JSON values; no model can take so many."
+        raise Fault(Condition.INVALID_FIELD, message)
+    yield from utf8_steps(body)
+    yield True
+    entries = _entries(body)
+    yield True
+    return _walk(body, entries)
+
+
+def utf8_steps(data: bytes) -> Steps[None]:
+    """Check in steps that ``data`` is UTF-8; Fault E11 when not."""
+    if data.isascii():
+        return
+    _check_beginning(data)
+    at = 0
+    while at < len(data):
+        at = _check_piece(data, at)
+        yield False
+
+
+def decode_element(array: str, at: int) -> tuple[Any, int] | None:
+    """The next element of a JSON array and the offset behind it; None when there is none, or the
+    text ends in it. ``at``: 1, then the offset that was returned. Fit for what was found sound."""
+    found = _BETWEEN_ELEMENTS.match(array, at)
+    try:
+        return _decode_one(array, found.end() if found else at)
+    except DECODE_ERRORS:
+        return None
+
+
+def locate(data: bytes, *path: str) -> Span | None:
+    """The place of the value at ``path`` ("message", "model") in a JSON object of an upstream.
+
+    None when a field of the path is absent or on the way there is no object. Raises Fault E30 when
+    the place cannot be told: no JSON object, or a doubled key on the way.
+    """
+    start, end = 0, len(data)
+    for name in path:
+        text = data[start:end]
+        if not _OBJECT.match(text):
+            return None
+        span = spans_of_upstream(text).get(name)
+        if span is None:
+            return None
+        start, end = start + span.start, start + span.end
+    return Span(start, end)
+
+
+def replace(data: bytes, edits: dict[Span, bytes]) -> bytes:
+    """Return ``data`` with the text of each span replaced; the spans do not overlap."""
+    pieces: list[bytes | memoryview] = []
+    done = 0
+    # Of megabytes there shall be no second copy.
+    text = data if len(data) <= _PLAIN_BODY_BYTES else memoryview(data)
+    for span in sorted(edits):
+        pieces += (text[done : span.start], edits[span])
+        done = span.end
+    return b"".join((*pieces, text[done:]))
+
+
+def spans_of_upstream(text: bytes) -> Spans:
+    """The fields of a JSON object of an upstream, also of one that is read leniently; Fault E30
+    when it is none, or has a key twice."""
+    try:
+        return _plain_spans(text) or _walk(text, _entries(text))
+    except Fault:
+        pass
+    # Lone surrogates and raw control characters offend msgspec, yet clients read them. Blotting
+    # them out keeps every offset, and offsets are all that is wanted.
+    plain = _SURROGATE_ESCAPE.sub(rb"\\u0020", text.translate(_CONTROL_TO_BLANK))
+    try:
+        return _walk(plain, _entries(plain))
+    except Fault:
+        raise Fault(Condition.UPSTREAM_INVALID) from None
+
+
+def _plain_spans(body: bytes) -> Spans | None:
+    """The fields of an object that is written the way of nearly all clients; None for any other.
+
+    That is: no blanks but one behind a colon or comma, no escapes in names. Four times faster than
+    the walk below. It accounts for every byte up to the closing brace: of a doubled key the decoder
+    keeps one, so that the rest does not fit.
+    """
+    if len(body) > _PLAIN_BODY_BYTES or not body.startswith(b'{"'):
+        return None
+    try:
+        entries = _decode_fields(body)
+    except DECODE_ERRORS:
+        return None
+    at = 1
+    places: dict[str, Span] = {}
+    for name, value in entries.items():
+        if places:
+            at += 2 if body.startswith(b", ", at) else 1
+        key = b'"%b":' % name.encode()
+        start = at + len(key)
+        if body[start] == _BLANK:
+            start += 1
+        end = start + len(memoryview(value))
+        if not (body.startswith(key, at) and body.startswith(value, start)):
+            return None
+        places[name] = Span(start, end)
+        at = end
+    if len(places) > MAX_TOP_LEVEL_FIELDS or body[at:].rstrip() != b"}":
+        return None
+    return Spans(body, 1, places)
+
+
+def _entries(body: bytes) -> dict[_Key, Raw]:
+    seen = 0
+
+    def key(_kind: type, name: str) -> _Key:
+        nonlocal seen
+        seen += 1
+        if seen > 2 * MAX_TOP_LEVEL_FIELDS:  # msgspec calls the hook twice for each key
+            raise _TooManyFields
+        return _Key(name)
+
+    try:
+        return msgspec.json.Decoder(dict[_Key, Raw], dec_hook=key).decode(body)
+    except _TooManyFields:
+        message = f"The body has more than {MAX_TOP_LEVEL_FIELDS} fields."
+        raise Fault(Condition.INVALID_FIELD, message) from None
+    except msgspec.ValidationError:
+        message = "The body must be a JSON object."
+        raise Fault(Condition.INVALID_JSON, message) from None
+    except DECODE_ERRORS as error:
+        _refuse(body, error)
+
+
+def _walk(body: bytes, entries: dict[_Key, Raw]) -> Spans:
+    opening = at = body.index(b"{") + 1
+    places: dict[str, Span] = {}
+    for key, value in entries.items():
+        if places:
+            at = _matched(_BETWEEN, body, at)
+        start = _matched(_KEY, body, at)
+        at = start + len(memoryview(value))
+        # The walk must agree with the parser byte for byte, else a place would be a guess.
+        if Raw(memoryview(body)[start:at]) != value:
+            raise Fault(Condition.INVALID_JSON)
+        if key.name in places:
+            name = key.name[:MAX_NAME_CHARS]
+            message = f"The field '{name}' comes twice."
+            detail = "the field comes twice"
+            raise Fault(Condition.INVALID_FIELD, message, param=name, detail=detail)
+        places[key.name] = Span(start, at)
+    return Spans(body, opening, places)
+
+
+def _matched(pattern: re.Pattern[bytes], body: bytes, at: int) -> int:
+    found = pattern.match(body, at)
+    if found is None:
+        raise Fault(Condition.INVALID_JSON)
+    return found.end()
+
+
+def _check_utf8(data: bytes) -> None:
+    if data.isascii():
+        return
+    _check_beginning(data)
+    at = 0
+    while at < len(data):
+        at = _check_piece(data, at)
+
+
+def _check_beginning(data: bytes) -> None:
+    if data.startswith(BOM):
+        message = "The body begins with a byte order mark; send UTF-8 without it."
+        raise Fault(Condition.INVALID_JSON, message)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        message = "The body is UTF-16; send UTF-8."
+        raise Fault(Condition.INVALID_JSON, message)
+
+
+def _check_piece(data: bytes, at: int) -> int:
+    """Checks a piece of ``data`` and returns where the next one begins."""
+    end = end_of_piece(data, at + _UTF8_PIECE_BYTES)
+    try:
+        data[at:end].decode()
+    except UnicodeDecodeError as error:
+        message = f"The body is not valid UTF-8 (byte {at + error.start + 1})."
+        raise Fault(Condition.INVALID_JSON, message) from None
+    return end
+
+
+def _refuse(data: bytes, error: Exception) -> NoReturn:
+    """Raise E11 for ``data``, with the place where the parser gave up."""
+    if isinstance(error, RecursionError):
+        raise Fault(Condition.INVALID_JSON, "The body is nested too deeply.") from None
+    if b"\x00" in data[:4]:
+        message = "The body is UTF-16 or UTF-32; send UTF-8."
+        raise Fault(Condition.INVALID_JSON, message) from None
+    found = _BYTE_IN_ERROR.search(str(error))
+    before = data[: int(found[1])] if found else data
+    line = before.count(b"\n") + 1
+    column = len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
+    message = f"The body is not valid JSON (line {line}, column {column})."
+    raise Fault(Condition.INVALID_JSON, message) from None

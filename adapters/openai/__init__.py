@@ -1,0 +1,1 @@
+"""What the chat completions and the responses family have in common."""

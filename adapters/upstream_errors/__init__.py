@@ -1,0 +1,1 @@
+"""What upstreams say when they fail."""

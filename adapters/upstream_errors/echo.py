@@ -1,0 +1,73 @@
+"""Taking the caller's own words out of what an upstream wrote, for a line of the log.
+
+Vendors repeat parts of a request in their errors; a log never holds a prompt. Over-masking is
+harmless: the usage record has the whole sentence. Pure. Imported by the relay.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from adapters.faults.masking import MASK
+from adapters.json.jsonio import loads_loose
+
+BODY_MAX_BYTES = 65_536  # of a request that is looked through: some ms
+RUN_WORDS = 3  # so many words that follow each other in the request, too, are the caller's
+LONG_WORD_CHARS = 12  # a word so long is so alone,
+MARKED_WORD_CHARS = 6  # and one with a digit in it, as passwords have, when it is so long
+
+_WORD = re.compile(r"\w+")
+
+
+def without_echo(text: str, body: bytes, names: Collection[str] = ()) -> str | None:
+    """`text` with what the JSON request `body` says, too, masked; the words of `names` stay.
+
+    None when the body is too large to be looked through, or cannot be read.
+    """
+    if not body:
+        return text
+    if len(body) > BODY_MAX_BYTES:
+        return None
+    try:
+        said = _plain(" ".join(_texts(loads_loose(body))))
+    except (ValueError, RecursionError):
+        return None
+    found = list(_WORD.finditer(text))
+    words = [match[0].lower() for match in found]
+    kept = {word for name in names for word in _plain(name).split()}
+    hidden = [_is_telling(word) and word not in kept and f" {word} " in said for word in words]
+    for at in range(len(words) - RUN_WORDS + 1):
+        run = words[at : at + RUN_WORDS]
+        if not kept.issuperset(run) and f" {' '.join(run)} " in said:
+            hidden[at : at + RUN_WORDS] = [True] * RUN_WORDS
+    return _masked(text, found, hidden)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts of a request, but for the names of its fields."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
+
+
+def _plain(text: str) -> str:
+    """Words in lower case between single blanks, one at each end."""
+    return f" {' '.join(_WORD.findall(text.lower()))} "
+
+
+def _is_telling(word: str) -> bool:
+    long = len(word) >= LONG_WORD_CHARS
+    return long or (len(word) >= MARKED_WORD_CHARS and any(char.isdigit() for char in word))
+
+
+def _masked(text: str, found: list[re.Match[str]], hidden: list[bool]) -> str:
+    """The text with hidden words that follow each other as one mask."""
+    parts, at, before = [], 0, False
+    for match, hide in zip(found, hidden, strict=True):
+        if not (hide and before):
+            parts.append(text[at : match.start()])
+            parts.append(MASK if hide else match[0])
+        at, before = match.end(), hide
+    return "".join((*parts, text[at:]))

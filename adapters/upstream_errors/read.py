@@ -1,0 +1,512 @@
+"""Reading what an upstream said when it failed.
+
+Here: status and body of an upstream's error, in whatever shape, become a Fault and the advice
+what to do with the channel. Not here: how a family tells the client (its ``fault.py``). Imported
+by the families and the relay. Source: the error shapes of the four families as their official SDKs
+and public documents show them.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from adapters.faults import MAX_RETRY_AFTER_S, Condition, Fault
+from adapters.faults.masking import clean_message
+from adapters.json.jsonio import loads_loose
+
+MAX_ERROR_BYTES = 65536  # of an error body; what is longer is a page for people
+MAX_CODE_CHARS = 64  # of a vendor's error code, as operators are told it
+QUOTA_USED = "the vendor's quota is used up"
+A_PAGE = "the answer is a page for people (HTML)"
+A_REDIRECT = "the answer is a redirect, which is never followed"
+
+RetryWithout = Literal["reasoning", "beta", "stream_options"]
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamFault:
+    """What an upstream's failure means.
+
+    ``fail_over``: another channel may be asked. ``retry_without``: what the same channel may be
+    asked again without, once: opaque reasoning (signatures), the retired beta value, or the
+    ``stream_options`` that the gateway added.
+    """
+
+    fault: Fault
+    fail_over: bool
+    retry_without: RetryWithout | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What could be read of an error body: words for rules are lower case."""
+
+    message: str = ""  # as written
+    names: frozenset[str] = frozenset()  # its type, code, status and reason
+    status: int | None = None  # an HTTP status inside the body
+    words: str = ""  # names and message in one, for rules about wording
+    param: str | None = None  # the field it blames, when that is a path of names
+    wait_s: int | None = None  # seconds, 1 to 60, until a repeat may help
+    code: str = ""  # its error code as written, else the word nearest to one
+    page: bool = False  # it is a page for people
+
+
+_CONTEXT = re.compile(
+    r"context[ _]length|prompt is too long|context window|maximum context"
+    r"|too many (?:input )?tokens"
+    r"|input (?:is )?too long|exceeds? the (?:maximum|max) (?:number of )?(?:input )?tokens"
+)
+_POLICY = re.compile(
+    r"content[ _-]?policy|content[ _-]?filter|content management policy|usage polic(?:y|ies)"
+    r"|safety (?:system|polic|reason)|data_inspection_failed|moderation"
+)
+_BROKEN_KEY = re.compile(
+    r"api_key_invalid|api key not valid|invalid[ _]api[ _]key|incorrect api key"
+    r"|authentication_error"
+    r"|credit balance is too low|permission_error"
+    r"|insufficient[ _]+(?:\w+[ _]+){0,2}?(?:balance|quota|credit|fund)"
+)
+_QUOTA = re.compile(
+    r"insufficient_quota|billing|credit balance|credit_balance"
+    r"|insufficient[ _]+(?:\w+[ _]+){0,2}?(?:balance|quota|credit|fund)"
+    r"|exceeded your current quota|out of credits|quota[ _]exhausted"
+)
+_FOREIGN_ID = re.compile(
+    r"\b(?:file|response|conversation|previous_response|container|item|batch|upload|vector store)"
+    r"(?:_id)?\b|\b(?:file|resp|conv|pmpt|rs|msg|fc|batch|cntr)[-_][a-z0-9]{4,}"
+)
+# Google tells an account that may not see a file or a cache of another one "permission denied".
+_UNSEEN = re.compile(
+    r"cached ?content\b.{0,80}(?:not found|not exist|denied|expired)"
+    r"|permission to access (?:the )?(?:file|cached ?content)\b",
+    re.DOTALL,
+)
+_OPAQUE = re.compile(r"signature|encrypted[ _]content|thoughtsignature|thought_signature")
+_BETA = re.compile(r"anthropic-beta|beta header|beta (?:value|flag|feature)")
+_QUOTES = "'\"`"
+_QUOTE = re.compile(rf"(?<!\w)[{_QUOTES}]")  # one that opens, no apostrophe
+_UNKNOWN_ID = "previous_response_not_found"
+_PARAM = re.compile(r"[a-z_][a-z0-9_.\[\]]{0,99}", re.ASCII | re.IGNORECASE)
+# A page for people may stand behind other text or inside of JSON, too.
+_PAGE = re.compile(r"<(?:!doctype|html|head|body)\b", re.IGNORECASE)
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s", re.ASCII)
+_RETRY_INFO = "google.rpc.RetryInfo"  # the end of the type's URL in a list of details
+
+_RATE_LIMITED = frozenset(
+    {
+        "rate_limit_error",
+        "rate_limit_exceeded",
+        "rate_limit_reached",
+        "rate_limit_reached_error",
+        "too_many_requests",
+        "requests",
+        "tokens",
+        "resource_exhausted",
+    }
+)
+# The condition by the vendors' own words, most telling first.
+_BY_NAME: tuple[tuple[Condition, frozenset[str]], ...] = (
+    (Condition.ID_NOT_FOUND, frozenset({_UNKNOWN_ID})),
+    (
+        Condition.CONTEXT_LENGTH,
+        frozenset({"context_length_exceeded", "model_context_window_exceeded"}),
+    ),
+    (
+        Condition.CONTENT_POLICY,
+        frozenset(
+            {
+                "content_policy_violation",
+                "content_filter",
+                "content_policy",
+                "data_inspection_failed",
+                "responsibleaipolicyviolation",
+            }
+        ),
+    ),
+    (
+        Condition.CHANNEL_MISCONFIGURED,
+        frozenset(
+            {
+                "insufficient_quota",
+                "credit_balance_exhausted",
+                "billing_error",
+                "billing_hard_limit_reached",
+                "authentication_error",
+                "permission_error",
+                "permission_denied_error",
+                "invalid_api_key",
+                "api_key_invalid",
+                "account_deactivated",
+                "unauthenticated",
+                "permission_denied",
+                "model_not_found",
+                "not_found_error",
+                "not_found",
+            }
+        ),
+    ),
+    (
+        Condition.UPSTREAM_OVERLOADED,
+        frozenset(
+            {
+                "overloaded_error",
+                "overloaded",
+                "server_is_overloaded",
+                "service_unavailable",
+                "service_unavailable_error",
+                "slow_down",
+                "unavailable",
+                "engine_overloaded",
+                "engine_overloaded_error",
+            }
+        ),
+    ),
+    (Condition.UPSTREAM_RATE_LIMITED, _RATE_LIMITED),
+    (
+        Condition.UPSTREAM_TIMEOUT,
+        frozenset({"timeout_error", "timeout", "upstream_timeout", "deadline_exceeded"}),
+    ),
+    (
+        Condition.UPSTREAM_FAILED,
+        frozenset(
+            {
+                "server_error",
+                "internal_error",
+                "internal_server_error",
+                "internal",
+                "api_error",
+                "upstream_error",
+                "conflict_error",
+                "aborted",
+                "unknown",
+            }
+        ),
+    ),
+    (
+        Condition.UPSTREAM_REFUSED,
+        frozenset(
+            {
+                "invalid_request_error",
+                "invalid_request",
+                "invalid_argument",
+                "failed_precondition",
+                "out_of_range",
+                "request_too_large",
+                "unprocessable_entity_error",
+                "bad_request",
+            }
+        ),
+    ),
+)
+
+_FAILED_STATUSES = frozenset({408, 409, 425, 499})
+_MISCONFIGURED_STATUSES = frozenset({405, 407, 410, 421})  # the base URL or the model is wrong
+_KEY_STATUSES = frozenset({401, 402, 403})
+_OF_NO_KEY = _MISCONFIGURED_STATUSES | {404}
+_NO_ACCESS = frozenset({"permission_error", "permission_denied_error", "permission_denied"})
+_NOT_FOUND = frozenset({"model_not_found", "not_found_error", "not_found"})
+
+_FAIL_OVER = frozenset(
+    {
+        Condition.CHANNEL_MISCONFIGURED,
+        Condition.UPSTREAM_RATE_LIMITED,
+        Condition.UPSTREAM_FAILED,
+        Condition.UPSTREAM_OVERLOADED,
+        Condition.UPSTREAM_INVALID,
+    }
+)
+
+# Coding clients read the figures of these and shorten the conversation by themselves.
+_IN_VENDORS_WORDS = frozenset({Condition.CONTEXT_LENGTH, Condition.CONTENT_POLICY})
+
+# Inside an answer there is no status to tell, so the vendor's sentence is all there is. Not E24:
+# its words are about our account, and clients would take them for words about their own.
+_FROM_STREAM = frozenset(
+    {
+        Condition.UPSTREAM_FAILED,
+        Condition.UPSTREAM_OVERLOADED,
+        Condition.UPSTREAM_RATE_LIMITED,
+        Condition.UPSTREAM_TIMEOUT,
+    }
+)
+
+
+def read_upstream_error(
+    status: int, headers: Mapping[str, str], body: bytes, secrets: Sequence[str] = ()
+) -> UpstreamFault:
+    """What an upstream's answer with an error status (3xx, 4xx, 5xx) means.
+
+    ``headers`` are looked up in lower case. ``secrets`` are exact strings (upstream key, host) to
+    mask in the message, besides what is masked by its shape. The client's status is never the
+    upstream's: a user must not be told that the own key is wrong when ours is.
+    """
+    said = _read_body(body)
+    condition = _condition_of(status, said)
+    fault = _fault(condition, said, secrets, status=status)
+    fault.retry_after_s = retry_after_s(headers) or said.wait_s
+    fault.key_refused = condition is Condition.CHANNEL_MISCONFIGURED and (
+        status in _KEY_STATUSES or status in {400, 429}
+    )
+    _tell(fault, said, secrets, status)
+    fault.refused_for = _refused_for(fault, status, said)
+    return UpstreamFault(fault, condition in _FAIL_OVER, _retry_without(status, said))
+
+
+def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamFault:
+    """What an error inside an answer with status 200, plain or in a stream, means.
+
+    ``error`` is the decoded body or event. E30 when no condition can be read from it. Another
+    channel may always be asked, as long as nothing was relayed and the request itself was not
+    refused.
+    """
+    said = _read_error(error)
+    status = said.status if said.status is not None and 400 <= said.status <= 599 else None
+    condition = _condition_by_name(said)
+    if condition is Condition.CHANNEL_MISCONFIGURED and _speaks_of_foreign_id(said):
+        condition = Condition.ID_NOT_FOUND
+    if condition is None and status is not None:
+        condition = _condition_of(status, said)
+    if condition in {None, Condition.UPSTREAM_REFUSED}:
+        condition = _condition_by_wording(said) or condition
+    condition = condition or Condition.UPSTREAM_INVALID
+    fault = _fault(condition, said, secrets, status=None)
+    fault.retry_after_s = said.wait_s
+    of_key = status not in _OF_NO_KEY and not said.names & _NOT_FOUND
+    fault.key_refused = condition is Condition.CHANNEL_MISCONFIGURED and of_key
+    _tell(fault, said, secrets, status)
+    fault.refused_for = _refused_for(fault, status, said)
+    return UpstreamFault(fault, fail_over=True)
+
+
+def _refused_for(
+    fault: Fault, status: int | None, said: _Said
+) -> Literal["key", "access", "quota"]:
+    """What a refusal of the key speaks of; nobody need believe it."""
+    if fault.quota_used or status == 429:
+        return "quota"
+    return "access" if status == 403 or said.names & _NO_ACCESS else "key"
+
+
+def _condition_of(status: int, said: _Said) -> Condition:
+    """The condition of an error status, with the words of its body."""
+    if status < 400:
+        return Condition.UPSTREAM_INVALID  # a redirect is never followed with credentials
+    if status in {403, 404} and _UNSEEN.search(said.words):
+        return Condition.ID_NOT_FOUND
+    if status in _KEY_STATUSES or status in _MISCONFIGURED_STATUSES:
+        return Condition.CHANNEL_MISCONFIGURED
+    if status == 404:
+        unknown = _names_foreign_id(said) or _UNKNOWN_ID in said.names
+        return Condition.ID_NOT_FOUND if unknown else Condition.CHANNEL_MISCONFIGURED
+    if status == 429:
+        return _condition_of_429(said)
+    if status in _FAILED_STATUSES:
+        return Condition.UPSTREAM_FAILED
+    if status < 500:
+        return _condition_by_wording(said) or Condition.UPSTREAM_REFUSED
+    if status in {503, 529} or said.names & {"overloaded_error", "unavailable"}:
+        return Condition.UPSTREAM_OVERLOADED
+    if status == 504 or "deadline_exceeded" in said.names:
+        return Condition.UPSTREAM_TIMEOUT
+    return Condition.UPSTREAM_FAILED
+
+
+def _names_foreign_id(said: _Said) -> bool:
+    return _FOREIGN_ID.search(said.words) is not None and "model" not in said.words
+
+
+def _speaks_of_foreign_id(said: _Said) -> bool:
+    """Whether what is not found, or not to be seen, is something of the client's."""
+    if _UNSEEN.search(said.words):
+        return True
+    return bool(said.names & _NOT_FOUND) and _names_foreign_id(said)
+
+
+def _condition_of_429(said: _Said) -> Condition:
+    # Sentences about a limit of requests per minute speak of quota, plan and billing, too.
+    limited = said.names & _RATE_LIMITED and "rate limit" in said.words
+    only_names = limited or "resource_exhausted" in said.names
+    quota = _QUOTA.search(" ".join(said.names) if only_names else said.words) is not None
+    return Condition.CHANNEL_MISCONFIGURED if quota else Condition.UPSTREAM_RATE_LIMITED
+
+
+def _condition_by_wording(said: _Said) -> Condition | None:
+    """The condition hidden in a refusal of the request, by what its message speaks of."""
+    if _UNKNOWN_ID in said.names:
+        return Condition.ID_NOT_FOUND  # of a response that another account may have
+    if said.param is None and _BROKEN_KEY.search(_unquoted(said.words)):
+        return Condition.CHANNEL_MISCONFIGURED
+    if _CONTEXT.search(said.words):
+        return Condition.CONTEXT_LENGTH
+    if _POLICY.search(said.words):
+        return Condition.CONTENT_POLICY
+    return None
+
+
+def _unquoted(words: str) -> str:
+    """Without what stands in quotes: it may be the client's, who could speak of our account."""
+    first = _QUOTE.search(words)
+    if first is None:
+        return words
+    last = max(words.rfind(quote) for quote in _QUOTES)
+    return f"{words[: first.start()]} {words[last + 1 :]}"
+
+
+def _condition_by_name(said: _Said) -> Condition | None:
+    for condition, names in _BY_NAME:
+        if said.names & names:
+            return condition
+    return None
+
+
+def _fault(condition: Condition, said: _Said, secrets: Sequence[str], status: int | None) -> Fault:
+    """The Fault of a condition, with the vendor's words where the client may read them."""
+    shown = "" if _PAGE.search(said.message) else said.message
+    cleaned = clean_message(shown, secrets)
+    fault = Fault(condition)
+    if condition is Condition.UPSTREAM_REFUSED and cleaned:
+        fault.message = f"The upstream refused the request: {cleaned}"
+    elif condition is Condition.ID_NOT_FOUND and cleaned:
+        fault.message = f"The upstream does not know an id of the request: {cleaned}"
+        fault.param = said.param
+    elif condition in _IN_VENDORS_WORDS and cleaned:
+        fault.message = cleaned
+    elif condition is Condition.UPSTREAM_FAILED and status is not None:
+        fault.message = f"The upstream failed with status {status}."
+    elif status is None and cleaned and condition in _FROM_STREAM:
+        fault.message = cleaned
+    return fault
+
+
+def _tell(fault: Fault, said: _Said, secrets: Sequence[str], status: int | None) -> None:
+    """What operators are told: the vendor's sentence with its error code, and a used-up quota."""
+    fault.quota_used = fault.key_refused and (
+        status == 402 or _QUOTA.search(_unquoted(said.words)) is not None
+    )
+    page = said.page or _PAGE.search(said.message) is not None
+    redirect = status is not None and status < 400
+    words = [A_REDIRECT if redirect else A_PAGE if page else said.message.strip()]
+    if said.code and said.code != said.message:
+        words.append(f"({said.code[:MAX_CODE_CHARS]})")
+    told = " ".join(filter(None, words))
+    if fault.quota_used:
+        told = f"{QUOTA_USED}: {told}" if told else QUOTA_USED
+    fault.told = clean_message(told, secrets) or None
+    fault.quoted = bool(said.message or said.code)
+
+
+def _retry_without(status: int, said: _Said) -> RetryWithout | None:
+    if status not in {400, 422}:
+        return None
+    if "stream_options" in said.words or "include_usage" in said.words:
+        return "stream_options"
+    if _BETA.search(said.words):
+        return "beta"
+    return "reasoning" if _OPAQUE.search(said.words) else None
+
+
+def retry_after_s(headers: Mapping[str, str]) -> int | None:
+    """Whole seconds, 1 to 60, of ``retry-after-ms`` or ``retry-after``; None when neither is a
+    number."""
+    for name, per_second in (("retry-after-ms", 1000), ("retry-after", 1)):
+        try:
+            seconds = float(headers.get(name, "")) / per_second
+        except ValueError:
+            continue  # a date: upstreams for programs do not send one
+        if math.isfinite(seconds) and seconds >= 0:
+            return _bounded_s(seconds)
+    return None
+
+
+def _bounded_s(seconds: float) -> int:
+    return min(max(math.ceil(seconds), 1), MAX_RETRY_AFTER_S)
+
+
+def _read_body(body: bytes) -> _Said:
+    text = body[:MAX_ERROR_BYTES].decode(errors="replace").strip()
+    try:
+        return _read_error(loads_loose(body) if len(body) <= MAX_ERROR_BYTES else None)
+    except ValueError:
+        pass
+    # An event stream whose first frame is an error may come with an error status, too.
+    if text.startswith("data:") or "\ndata:" in text:
+        line = text[text.index("data:") + 5 :].split("\n", 1)[0]
+        try:
+            return _read_error(loads_loose(line.encode()))
+        except ValueError:
+            return _Said()
+    if text.startswith("<"):
+        return _Said(page=True)  # it says nothing that a client could use
+    return _said(text, [], None)
+
+
+def _read_error(error: object) -> _Said:
+    """Read any of the shapes: {"error":{…}}, [{"error":{…}}], {"detail"}, {"message"},
+    {"error":"…"}."""
+    if isinstance(error, list):
+        error = error[0] if error else None
+    if not isinstance(error, dict):
+        return _said(error if isinstance(error, str) else "", [], None)
+    inner: Any = error.get("error")
+    if not isinstance(inner, dict):
+        # A responses stream may end in response.failed with the error one floor deeper.
+        response = error.get("response")
+        inner = response.get("error") if isinstance(response, dict) else None
+    places: list[dict[str, Any]] = [inner, error] if isinstance(inner, dict) else [error]
+    message = ""
+    for place in places:
+        for name in ("message", "msg", "detail", "error"):
+            if not message and isinstance(place.get(name), str):
+                message = place[name]
+    names: list[object] = []
+    status: int | None = None
+    for place in places:
+        for name in ("type", "code", "status", "reason"):
+            value = place.get(name)
+            if isinstance(value, str) and value.isdecimal():
+                value = int(value[:4])
+            if isinstance(value, int) and not isinstance(value, bool) and status is None:
+                status = value
+            names.append(value)
+    details = [entry for place in places for entry in _details(place.get("details"))]
+    telling = [place.get("code") for place in places]
+    telling += [entry.get("reason") for entry in details]
+    telling += [place.get(name) for name in ("status", "type") for place in places]
+    words = (word for word in telling if isinstance(word, str))
+    code = next((word for word in words if word and not word.isdecimal()), "")
+    for entry in details:
+        names += (entry.get("reason"), entry.get("error_code"))
+    said = _said(message, names, status)
+    wait_s = _retry_delay_s(details)
+    return replace(said, param=_param_of(places[0]), wait_s=wait_s, code=code)
+
+
+def _details(details: object) -> list[dict[str, Any]]:
+    """Google's list of details, or the one object of them that others send."""
+    entries = details if isinstance(details, list) else [details]
+    return [entry for entry in entries[:20] if isinstance(entry, dict)]
+
+
+def _param_of(error: dict[str, Any]) -> str | None:
+    param = error.get("param")
+    if not isinstance(param, str) or _PARAM.fullmatch(param) is None:
+        return None
+    return param if clean_message(param) == param else None
+
+
+def _retry_delay_s(details: list[dict[str, Any]]) -> int | None:
+    """The wait of a RetryInfo, which writes a duration like "34.07s"; None when none says one."""
+    for entry in details:
+        delay = entry.get("retryDelay")
+        if str(entry.get("@type")).endswith(_RETRY_INFO) and isinstance(delay, str):
+            match = _DURATION.fullmatch(delay)
+            if match is not None:
+                return _bounded_s(float(match[1]))
+    return None
+
+
+def _said(message: str, names: list[object], status: int | None) -> _Said:
+    words = frozenset(name.lower() for name in names if isinstance(name, str))
+    return _Said(message, words, status, " ".join((*sorted(words), message.lower())))

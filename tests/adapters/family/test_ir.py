@@ -1,0 +1,20 @@
+"""The hub's vocabulary."""
+
+import pytest
+
+from adapters.family.ir import MAX_TOKENS, Usage, token_count
+
+
+@pytest.mark.parametrize("value", [0, 1, MAX_TOKENS])
+def test_counts(value):
+    assert token_count(value) == value
+
+
+@pytest.mark.parametrize("value", [None, True, False, -1, 1.0, "3", MAX_TOKENS + 1, 10**30, [], {}])
+def test_what_cannot_be_a_count_was_not_reported(value):
+    assert token_count(value) is None
+
+
+def test_usage_is_a_value():
+    assert Usage(1, 2) == Usage(input_tokens=1, output_tokens=2)
+    assert Usage() == Usage(0, 0, 0, 0, 0, 0)

@@ -1,0 +1,209 @@
+"""Strict reading, spans, lenient reading, writing."""
+
+import time
+import tracemalloc
+
+import pytest
+
+from adapters.faults import Condition, Fault
+from adapters.json import jsonio
+from adapters.json.jsonio import (
+    MAX_TOP_LEVEL_FIELDS,
+    Raw,
+    Span,
+    dumps,
+    loads,
+    loads_loose,
+    locate,
+    replace,
+    top_level,
+)
+
+DEEP = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+BAD = {
+    "NaN": (b'{"a":NaN}', "line 1, column 6"),
+    "Infinity": (b'{"a":\n -Infinity}', "line 2, column 3"),
+    "control": (b'{"a":"\x01"}', "line 1, column 7"),
+    "newline": (b'{"a":"x\ny"}', "line 1, column 8"),
+    "high surrogate": (b'{"a":"\\ud83d x"}', "line 1"),
+    "low surrogate": (b'{"a":"\\ude00 x"}', "line 1"),
+    "surrogate in key": (b'{"\\ud83d x":1}', "line 1"),
+    "leading zero": (b'{"a":01}', "line 1, column 7"),
+    "no fraction": (b'{"a":1.}', "line 1, column 8"),
+    "bad UTF-8": (b'{"a":"\xff"}', "UTF-8 (byte 7)"),
+    "surrogate in UTF-8": (b'{"a":"\xed\xa0\x80"}', "UTF-8"),
+    "BOM": (b'\xef\xbb\xbf{"a":1}', "byte order mark"),
+    "UTF-16": ('{"a":1}'.encode("utf-16"), "UTF-16"),
+    "UTF-16 without BOM": ('{"a":1}'.encode("utf-16-le"), "UTF-16"),
+    "UTF-32": ('{"a":1}'.encode("utf-32-be"), "UTF-32"),
+    "deep": (DEEP, "nested too deeply"),
+    "cut": (b'{"a":', "line 1, column 6"),
+    "empty": (b"", "line 1, column 1"),
+    "comma": (b'{"a":1,}', "line 1, column 8"),
+    "two documents": (b'{"a":1}{}', "line 1"),
+    "comment": (b'{"a":1/**/}', "line 1, column 7"),
+    "single quotes": (b"{'a':1}", "line 1, column 2"),
+}
+
+
+@pytest.mark.parametrize(("body", "words"), BAD.values(), ids=BAD)
+@pytest.mark.parametrize("read", [loads, top_level])
+def test_strictness(read, body, words):
+    with pytest.raises(Fault) as caught:
+        read(body)
+    assert caught.value.condition is Condition.INVALID_JSON
+    assert words in caught.value.message
+
+
+@pytest.mark.parametrize("body", [b"[]", b"1", b'"x"', b"null", b"true"])
+def test_only_objects_have_fields(body):
+    loads(body)
+    with pytest.raises(Fault) as caught:
+        top_level(body)
+    assert caught.value.condition is Condition.INVALID_JSON
+    assert "object" in caught.value.message
+
+
+def test_column_counts_characters():
+    with pytest.raises(Fault, match="line 2, column 6"):
+        loads('{"é":"ü",\n"日本":x}'.encode())
+
+
+def test_spans_show_where_values_stand():
+    body = b' {"model" : "m", "n":-1.5e3,\n\t"k\\u00e9\\"y":{"model":"deep"} ,"l":[ ]}\r\n'
+    spans = top_level(body)
+    assert list(spans.places) == ["model", "n", 'ké"y', "l"]
+    assert spans.raw("model") == b'"m"' and spans.value("model") == "m"
+    assert spans.value("n") == -1500.0
+    assert spans.value('ké"y') == {"model": "deep"}
+    assert spans.raw("l") == b"[ ]"
+    assert "n" in spans and "absent" not in spans
+    assert spans.get("absent") is None and spans.raw("absent") is None
+    assert spans.value("absent") is None
+    assert body[spans.opening - 1] == ord("{") and spans.opening == 2
+    assert top_level(b"{}").places == {}
+
+
+def test_every_span_is_the_value_as_it_was_sent():
+    body = '{"a":"ключ","b":"\\ud83d\\ude00","c":[1,{"a":2}],"d":1e999,"e":"\\\\","f":""}'.encode()
+    spans = top_level(body)
+    joined = b",".join(
+        dumps(name) + b":" + body[span.start : span.end] for name, span in spans.places.items()
+    )
+    assert b"{" + joined + b"}" == body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model":"a","model":"b"}',
+        b'{"model":"a","x":1,"model":"a"}',
+        b'{"mod\\u0065l":"a","model":"a"}',
+        b'{"model":"a","\\u006dodel":"a","z":0}',
+        b'{"model":1,"model":12}',
+        b'{"model":12,"model":1}',
+    ],
+)
+def test_a_doubled_key_is_named(body):
+    with pytest.raises(Fault) as caught:
+        top_level(body)
+    assert caught.value.condition is Condition.INVALID_FIELD
+    assert caught.value.param == "model"
+    assert caught.value.message == "The field 'model' comes twice."
+
+
+def test_doubled_keys_deeper_inside_are_not_ours_to_judge():
+    assert top_level(b'{"a":{"b":1,"b":2}}').value("a") == {"b": 2}
+
+
+def test_numbers_out_of_range_matter_only_where_they_are_read():
+    spans = top_level(b'{"a":1e999,"b":{"c":-1e999},"d":123456789012345678901234567890}')
+    assert spans.value("d") == 123456789012345678901234567890
+    for name in ("a", "b"):
+        with pytest.raises(Fault) as caught:
+            spans.value(name)
+        assert caught.value.condition is Condition.INVALID_FIELD
+        assert caught.value.param == name
+    with pytest.raises(Fault) as caught:
+        loads(b'{"a":1e999}')
+    assert caught.value.condition is Condition.INVALID_FIELD
+
+
+def test_millions_of_small_objects_cost_little():
+    body = b'{"model":"m","messages":[' + b"{}," * 2_300_000 + b"{}]}"
+    tracemalloc.start()
+    began = time.perf_counter()
+    spans = top_level(body)
+    took = time.perf_counter() - began
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert spans.value("model") == "m"
+    assert peak < len(body) // 2 and took < 2
+
+
+def test_too_many_fields_end_the_reading_early():
+    body = b"{" + b",".join(b'"a%d":0' % i for i in range(300_000)) + b"}"
+    tracemalloc.start()
+    with pytest.raises(Fault, match="more than 1000 fields"):
+        top_level(body)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < len(body) // 2
+    fields = b",".join(b'"a%d":0' % i for i in range(MAX_TOP_LEVEL_FIELDS))
+    assert len(top_level(b"{" + fields + b"}").places) == MAX_TOP_LEVEL_FIELDS
+
+
+def test_utf8_is_checked_across_the_pieces():
+    for shift in range(4):
+        text = ("x" * shift + "漢" * 60_000).encode()
+        assert loads(b'"' + text + b'"')
+        with pytest.raises(Fault, match="UTF-8"):
+            loads(b'"' + text[:-1] + b'"')
+
+
+def test_loose_reading_takes_what_clients_take():
+    odd = b'{"a":"\\ud83d","b":NaN,"c":"\x01","d":1e999}'
+    assert loads_loose(odd)["a"] == "\ud83d"
+    for bad in (b"", b"<html>", b"\xff", b"{", DEEP):
+        with pytest.raises(ValueError):
+            loads_loose(bad)
+
+
+def test_writing():
+    assert dumps({"a": "/é\ud800<", "b": None, "n": 10**30}) == (
+        b'{"a":"/\\u00e9\\ud800<","b":null,"n":1000000000000000000000000000000}'
+    )
+    with pytest.raises(OverflowError):
+        dumps(float("nan"))
+
+
+def test_the_walk_refuses_what_it_does_not_find():
+    for body, value in ((b'{"a":1}', b"2"), (b'{"a" 1}', b"1"), (b'{"a":1}', b"11")):
+        with pytest.raises(Fault) as caught:
+            jsonio._walk(body, {jsonio._Key("a"): Raw(value)})
+        assert caught.value.condition is Condition.INVALID_JSON
+
+
+def test_locate_walks_and_never_searches():
+    data = b'{"x":{"model":"no"},"t":"\\"model\\":\\"no\\"","message":{"a":[],"model":"yes"}}'
+    span = locate(data, "message", "model")
+    assert span is not None and data[span.start : span.end] == b'"yes"'
+    assert locate(data, "model") is None
+    assert locate(data, "t", "model") is None
+    assert locate(b"[]", "model") is None
+
+
+def test_locate_in_text_that_the_strict_reader_refuses():
+    data = b'{"c":"\\ud83d\x01","model":"m","l":"\\\\ud83d"}'
+    span = locate(data, "model")
+    assert span is not None and data[span.start : span.end] == b'"m"'
+    for bad in (b'{"model":1,"model":2}', b'{"a":NaN,"model":"m"}', b'{"a"'):
+        with pytest.raises(Fault) as caught:
+            locate(bad, "model")
+        assert caught.value.condition is Condition.UPSTREAM_INVALID
+
+
+def test_replace_takes_places_in_any_order():
+    edits = {Span(4, 5): b"DDD", Span(1, 1): b"+", Span(2, 3): b""}
+    assert replace(b"01234567", edits) == b"0+13DDD567"
