@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import click
 
-from adapters.registry import VENDORS
 from commands.output import note, print_json
 from commands.store_access import Access, actor
+from handlers.operations import edits
 from store.admin.apply import Editor, Outcome
 from store.admin.objects import Sealing
 from store.values.cipher import Cipher
@@ -22,8 +22,7 @@ def editor(access: Access) -> Editor:
     """What makes changes in the name of the user of this terminal."""
     secrets = access.secrets()
     sealing = Sealing(Cipher(secrets.cipher_keys), secrets.peppers)
-    vendors = {name: vendor.families for name, vendor in VENDORS.items()}
-    return Editor(access.db, sealing, vendors, actor(), os.environ)
+    return edits.editor(access.db, sealing, actor(), os.environ)
 
 
 def words_of(assignments: Sequence[str]) -> dict[str, str]:

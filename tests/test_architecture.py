@@ -38,6 +38,12 @@ ALLOWED = {
         *("handlers.relay", "handlers.telemetry", "adapters", "store", "tornado", "pycurl"),
         "msgspec",
     },
+    # peewee: the type of an open store
+    "handlers.operations": {
+        *("handlers.operations", "handlers.relay.routing", "handlers.relay.limits"),
+        *("handlers.relay.upstream", "handlers.relay.admit", "handlers.relay.call"),
+        *("handlers.relay.faults", "adapters", "store", "conf.settings", "peewee"),
+    },
     "demo": {"demo"},
     "commands": {"commands", "demo", "handlers", "adapters", "store", "conf", "app"}
     | {"click", "msgspec", "peewee", "tornado", "uvloop"},

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from commands.nouns import docs, explain
+from commands.nouns import docs
 from conf.settings import SETTINGS
+from handlers.operations import explain
 from handlers.relay.routing import breaker, health, key_check, plan, suspects, trials
 from store.admin.kinds import KINDS
 

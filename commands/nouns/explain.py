@@ -1,54 +1,20 @@
-"""`explain`: what a call of a key for a model at an endpoint would get now, and by which channels.
+"""`explain`: what a call of a key for a model at an endpoint would get now."""
 
-It asks the very functions that decide a call, on the store alone: no gateway has to run, nothing is
-spent and nothing recorded. What workers hold against channels and upstream keys is there, too: what
-one of them has met counts as met. What only a running gateway knows (rates, calls at one time, the
-caller's address) is not judged.
-"""
-
-import random
-import re
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
-import peewee
 
-from adapters.family import Family, Operation, Peek
-from adapters.faults import Condition, Fault
-from adapters.registry import FAMILIES, FAMILY_NAMES, VENDORS
 from commands.output import config_option, json_option, print_json, print_table
-from commands.store_access import Access, opened_store
-from handlers.relay import admit, faults
-from handlers.relay.call import Arrival, Call
-from handlers.relay.limits.cells import private_cells
-from handlers.relay.limits.limits import Limits
-from handlers.relay.routing.health import Health
-from handlers.relay.routing.open_breakers import restore
-from handlers.relay.routing.plan import Candidate, LeftOut, Planner, not_candidates
-from handlers.relay.routing.selector import Selector
+from commands.store_access import opened_store
+from handlers.operations.explain import ChannelState, Explanation, explain
 from store.admin.export import show
-from store.catalog.catalog import Channel, Snapshot, load_snapshot
+from store.catalog.catalog import load_snapshot
 from store.catalog.keys import digests_of, find_key
-from store.channels.breakers import all_open
-from store.db.database import snapshot_read
-from store.money import leases
-from store.money.accounts import payment_of
-from store.money.funds import QuotaUsed, WalletEmpty
 from store.values.cipher import Cipher
-from store.values.ids import now_ms
 from store.values.key_secrets import digests
-from store.values.usage_record import WALLET, rfc3339
 
-NO_COUNTING = "counts_no_tokens"
-LIMITS = ("rpm", "tpm", "concurrency", "key_rpm", "key_tpm", "key_concurrency")
 COLUMNS = ("channel", "state", "priority", "weight", "upstream_model")
-
-_PLACEHOLDER = re.compile(r"\\\{[a-z_]+\\\}")
-_LEAST_INPUT_TOKENS = 1
 
 
 @click.command()
@@ -82,179 +48,39 @@ def command(
                 key_id = show(access.db, "key", key_id)["id"]
             wanted = digests_of(access.db, key_id)[:1]
         snapshot = load_snapshot(access.db, Cipher(secrets.cipher_keys))
-        said = _explained(access, snapshot, wanted, (model, endpoint))
+        caller = find_key(access.db, wanted) if wanted else None
+        said = explain(access.db, snapshot, caller, model, endpoint)
     if as_json:
-        print_json(said)
+        _print_json(said)
     else:
         _print(said)
 
 
-@dataclass(frozen=True, slots=True)
-class _World:
-    """What a worker would decide with that has read the store just now."""
-
-    snapshot: Snapshot
-    planner: Planner
-    selector: Selector
-    now_s: float
-
-
-def _world(db: peewee.Database, snapshot: Snapshot) -> _World:
-    health, now_s = Health(random.random), time.monotonic()
-    health.take_keys_aside(snapshot, now_s, snapshot.read_ms)
-    restore(health, snapshot, snapshot_read(db, lambda: all_open(db)), now_s)
-    planner = Planner(health, random.random)
-    selector = Selector(planner, Limits(private_cells()))
-    return _World(snapshot, planner, selector, now_s)
+def _print_json(said: Explanation) -> None:
+    channels = [asdict(one) for one in said.channels]
+    if said.allowed:
+        outcome: dict[str, object] = {"first": said.first}
+    else:
+        outcome = {"status": said.status, "message": said.message}
+    head = {"allowed": said.allowed, "reason": said.reason, "channels": channels}
+    print_json({**head, **outcome})
 
 
-def _explained(
-    access: Access, snapshot: Snapshot, wanted: list[bytes], asked: tuple[str, str]
-) -> dict[str, Any]:
-    model, endpoint = asked
-    said: dict[str, Any] = {"allowed": False, "reason": None, "channels": []}
-    family = FAMILIES[FAMILY_NAMES[0]]
-    try:
-        family, operation = _entry_of(endpoint)
-        key = find_key(access.db, wanted) if wanted else None
-        if key is None:
-            raise Fault(Condition.INVALID_KEY)
-        world = _world(access.db, snapshot)
-        call = Call(
-            arrival=Arrival("", now_ms(), "", None, None),
-            family=family,
-            operation=operation,
-            key=key,
-            client_headers={},
-            snapshot=snapshot,
-            peek=Peek(model, False, 1, 1, include_usage=True),
-        )
-        shown = _channels(world, call, model)
-        said["channels"] = shown
-        _admit(call, model)
-        candidate = world.selector.next(call, world.now_s)
-        if isinstance(candidate, Fault):
-            raise candidate
-        _check_money(access.db, call)
-    except Fault as fault:
-        status = family.encode_fault(fault, "").status
-        return {**said, "reason": fault.code, "status": status, "message": fault.message}
-    return {**said, "allowed": True, "first": _first(shown, candidate)}
-
-
-def _first(shown: Sequence[dict[str, Any]], candidate: Candidate) -> list[str]:
-    """The channels that a call may be sent to first: which one is drawn by weight."""
-    if candidate.anyway:
-        return [candidate.channel.name]
-    equals = [one for one in shown if one["usable"] and one["reason"] is None]
-    return [one["name"] for one in equals if one["priority"] == candidate.channel.priority]
-
-
-def _entry_of(endpoint: str) -> tuple[Family, Operation]:
-    """What a path asks for; E31 when the relay has no such endpoint that takes a model."""
-    known = []
-    for family in FAMILIES.values():
-        for operation in family.operations.values():
-            if not operation.stored:
-                pattern = _PLACEHOLDER.sub("[^/]+", re.escape(operation.endpoint))
-                if re.fullmatch(pattern, endpoint) or endpoint == operation.endpoint:
-                    return family, operation
-                known.append(operation.endpoint)
-    told = (
-        f"No endpoint that takes a model: {endpoint}; there are: {', '.join(dict.fromkeys(known))}"
-    )
-    raise Fault(Condition.UNKNOWN_PATH, told)
-
-
-def _admit(call: Call, model: str) -> None:
-    """The checks of head and model as the relay makes them. Raises Fault."""
-    admit.check_key(replace(call.key, networks=()), "", call.arrival.started_ms)
-    call.group = admit.check_entry(call.snapshot, call.key, call.family)
-    admit.check_model(call, model)
-    if call.operation.counting:
-        admit.check_counting(call)
-
-
-def _channels(world: _World, call: Call, model: str) -> list[dict[str, Any]]:
-    """Those that would be asked, in the order of a plan; then the others."""
-    snapshot, group, family = call.snapshot, call.key.group, call.family.name
-    planner, now_s = world.planner, world.now_s
-    channels = snapshot.candidates(group, model, family)
-    counting = call.operation.counting
-    able = [one for one in channels if not counting or VENDORS[one.vendor].counts]
-    last = planner.last_resort(able, model, now_s)
-    candidates = planner.plan(able, model, now_s, len(able)) if last is None else last.candidates
-    left_out = planner.left_out(able, model, now_s)
-    reasons = {one.channel.id: one for one in left_out}
-    shown = [
-        _shown(world, candidate.channel, model, reasons.get(candidate.channel.id), True)
-        for candidate in candidates
-    ]
-    asked = {candidate.channel.id for candidate in candidates}
-    others = [one for one in left_out if one.channel.id not in asked]
-    others += [LeftOut(one, NO_COUNTING) for one in channels if one not in able]
-    others += not_candidates(snapshot, group, model, family)
-    return shown + [_shown(world, one.channel, model, one, False) for one in others]
-
-
-def _check_money(db: peewee.Database, call: Call) -> None:
-    """Whether the accounts cover a short answer to an empty question. Raises Fault E18, E19."""
-    if call.operation.free:
-        return
-    assert call.model is not None
-    call.input_bound_tokens = _LEAST_INPUT_TOKENS
-    call.output_bound_tokens = call.model.max_output_tokens or admit.DEFAULT_OUTPUT_BOUND_TOKENS
-    least = admit.least_hold(call)
-    if not least:
-        return
-    payment = payment_of(call.key, call.arrival.started_ms)
-    if not payment.payers:
-        raise faults.from_store(QuotaUsed(None))
-    if payment.limit is not None and leases.balance(db, payment.limit) < least:
-        raise faults.from_store(QuotaUsed(payment.limit))
-    if sum(max(0, leases.balance(db, account)) for account in payment.payers) >= least:
-        return
-    if any(account.kind == WALLET for account in payment.payers):
-        raise faults.from_store(WalletEmpty())
-    raise faults.from_store(QuotaUsed(payment.payers[0]))
-
-
-def _shown(
-    world: _World, channel: Channel, model: str, left_out: LeftOut | None, usable: bool
-) -> dict[str, Any]:
-    """`usable`: it would be asked, in spite of a reason when nothing better is left."""
-    until = None
-    if left_out is not None and left_out.wait_s:
-        until = rfc3339(world.snapshot.read_ms + round(left_out.wait_s * 1000))
-    return {
-        "name": channel.name,
-        "usable": usable,
-        "reason": left_out.reason if left_out is not None else None,
-        "until": until,
-        "vendor": channel.vendor,
-        "family": channel.family,
-        "priority": channel.priority,
-        "weight": channel.weight,
-        "limits": {name: value for name in LIMITS if (value := getattr(channel, name))},
-        "upstream_model": channel.models[model],
-    }
-
-
-def _print(said: dict[str, Any]) -> None:
-    click.echo("allowed" if said["allowed"] else f"refused: {said['reason']}")
-    rows = [{**one, "channel": one["name"], "state": _state(one)} for one in said["channels"]]
+def _print(said: Explanation) -> None:
+    click.echo("allowed" if said.allowed else f"refused: {said.reason}")
+    rows = [{**asdict(one), "channel": one.name, "state": _state(one)} for one in said.channels]
     if rows:
         print_table(rows, COLUMNS)
-    if said["allowed"]:
-        by_weight = ", by weight" if len(said["first"]) > 1 else ""
-        click.echo(f"would be sent to {' or '.join(said['first'])}{by_weight}")
+    if said.allowed:
+        by_weight = ", by weight" if len(said.first) > 1 else ""
+        click.echo(f"would be sent to {' or '.join(said.first)}{by_weight}")
     else:
-        click.echo(f"would fail: {said['status']} {said['reason']}: {said['message']}")
+        click.echo(f"would fail: {said.status} {said.reason}: {said.message}")
 
 
-def _state(channel: dict[str, Any]) -> str:
-    if channel["reason"] is None:
+def _state(channel: ChannelState) -> str:
+    if channel.reason is None:
         return "usable"
-    until = f" until {channel['until']}" if channel["until"] else ""
-    anyway = ", asked all the same" if channel["usable"] else ""
-    return f"{channel['reason']}{until}{anyway}"
+    until = f" until {channel.until}" if channel.until else ""
+    anyway = ", asked all the same" if channel.usable else ""
+    return f"{channel.reason}{until}{anyway}"

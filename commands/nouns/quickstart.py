@@ -17,14 +17,14 @@ import click
 import peewee
 
 from adapters.registry import FAMILIES, VENDORS
-from commands.nouns import client_config
 from commands.nouns.init import left_as_it_is, make_schema, prepare
 from commands.output import note, set_option
 from commands.process.supervisor import APP
 from commands.store_access import actor
 from conf import secrets
 from conf.settings import FILE_NAME, Loaded, load
-from store.admin.apply import Editor
+from handlers.operations.client_settings import CURLS, base_url
+from handlers.operations.edits import editor
 from store.admin.document import parse
 from store.admin.export import export
 from store.admin.objects import Sealing
@@ -167,9 +167,7 @@ def fill_store(loaded: Loaded, folder: Path) -> Start:
 
 def _apply(db: peewee.Database, owned: secrets.Secrets, document: Document) -> None:
     sealing = Sealing(Cipher(owned.cipher_keys), owned.peppers)
-    vendors = {name: vendor.families for name, vendor in VENDORS.items()}
-    editor = Editor(db, sealing, vendors, actor())
-    editor.apply(parse(json.dumps(document), os.environ, Path.cwd()))
+    editor(db, sealing, actor()).apply(parse(json.dumps(document), os.environ, Path.cwd()))
 
 
 def _kept_secret(path: Path) -> str:
@@ -270,7 +268,7 @@ def _free_port() -> int:
 
 def welcome(loaded: Loaded, start: Start, folder: Path) -> str:
     """What to do now, for people."""
-    base = client_config.base_url(loaded.settings.server)
+    base = base_url(loaded.settings.server)
     config = folder / FILE_NAME
     age = "made now" if start.fresh_key else "made earlier"
     lines = [
@@ -278,7 +276,7 @@ def welcome(loaded: Loaded, start: Start, folder: Path) -> str:
         f"API key, {age}, kept in {folder / KEY_FILE}: {start.secret}",
         "",
     ]
-    for family, (title, curl) in client_config.CURLS.items():
+    for family, (title, curl) in CURLS.items():
         if family in start.models:
             lines += [f"{title}:", curl(base, start.secret, start.models[family]), ""]
     named = f"--user {USER} --group {GROUP} --name NAME"

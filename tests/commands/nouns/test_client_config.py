@@ -21,7 +21,7 @@ from google import genai
 from adapters.registry import FAMILY_NAMES
 from commands import output
 from commands.nouns import client_config
-from conf.settings import ServerSettings
+from handlers.operations import client_settings
 from tests.support.client import data_of, events
 from tests.support.dialects import SECRET, is_error, is_terminal, text_of
 from tests.support.documents import channel, document
@@ -73,13 +73,13 @@ def test_variables(run, client, lines):
 
 
 def test_the_clients():
-    assert set(client_config.CLIENTS) == {
+    assert set(client_settings.CLIENTS) == {
         *("openai", "anthropic", "google-genai", "claude-code", "codex", "gemini-cli", "curl")
     }
 
 
 def test_a_model_is_named_only_when_it_is_given(run):
-    for client in client_config.CLIENTS:
+    for client in client_settings.CLIENTS:
         assert (MODEL in run(client)[1]) is False
     for client in ("claude-code", "codex", "gemini-cli", "curl"):
         assert MODEL in run(client, "--model", MODEL)[1]
@@ -114,19 +114,6 @@ def test_public_url_and_json(run):
     document = json.loads(out)
     assert document["base_url"] == "https://gw.example"
     assert "https://gw.example/v1" in document["settings"]
-
-
-@pytest.mark.parametrize(
-    ("host", "base"),
-    [
-        ("0.0.0.0", "http://127.0.0.1:8000"),
-        ("::", "http://127.0.0.1:8000"),
-        ("::1", "http://[::1]:8000"),
-        ("10.1.2.3", "http://10.1.2.3:8000"),
-    ],
-)
-def test_base_url(host, base):
-    assert client_config.base_url(ServerSettings(host=host)) == base
 
 
 # What is printed, tried at a gateway.
@@ -236,10 +223,10 @@ def test_curl(printed, tmp_path, family):
     if shutil.which("curl") is None:
         reason = "curl is not installed (apt-get install curl)"
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
-    title, _ = client_config.CURLS[family]
+    title, _ = client_settings.CURLS[family]
     line = parts(printed("curl", "--model", MODEL))[title]
     done = subprocess.run(
-        ["sh", "-c", line.replace(client_config.PROMPT, SAYING)],
+        ["sh", "-c", line.replace(client_settings.PROMPT, SAYING)],
         check=True,
         capture_output=True,
         cwd=tmp_path,
@@ -274,7 +261,7 @@ def test_claude_code(printed):
         "user-agent": "claude-cli/2.1.197 (external, cli)",
     }
     assert send(base + "/", headers, method="HEAD") == (200, b"")
-    models = {shell[name] for name in client_config.CLAUDE_MODELS}
+    models = {shell[name] for name in client_settings.CLAUDE_MODELS}
     assert models == {MODEL}
     body = {
         "model": shell["ANTHROPIC_MODEL"],

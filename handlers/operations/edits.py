@@ -1,0 +1,19 @@
+"""Edits of what the document of `apply` holds: users, groups, models, channels, plans, keys."""
+
+from collections.abc import Mapping
+
+import peewee
+
+from adapters.registry import VENDORS
+from store.admin.apply import Editor
+from store.admin.objects import Sealing
+
+_FAMILIES_OF_VENDORS = {name: vendor.families for name, vendor in VENDORS.items()}
+
+
+def editor(
+    db: peewee.Database, sealing: Sealing, actor: str, environ: Mapping[str, str] | None = None
+) -> Editor:
+    """What makes changes in the name of `actor`, as the audit log names it; `environ`: where
+    values env:NAME of single edits are read from."""
+    return Editor(db, sealing, _FAMILIES_OF_VENDORS, actor, environ)
