@@ -230,7 +230,7 @@ def test_a_journal_of_a_version_without_checksums_is_adopted(tmp_path):
 
 def test_closing_lines_go_on_in_the_next_segment(tmp_path, monkeypatch):
     for module in ("journal_lines", "journal", "adoption"):
-        monkeypatch.setattr(sys.modules[f"store.{module}"], "SEGMENT_BYTES", 32 * 1024)
+        monkeypatch.setattr(sys.modules[f"store.calls.{module}"], "SEGMENT_BYTES", 32 * 1024)
     assert journal_lines.SEGMENT_BYTES == 32 * 1024
     journal = Journal(tmp_path)
     ids = [new_ulid() for _ in range(300)]
@@ -286,10 +286,10 @@ def test_a_process_killed_while_writing_loses_no_acknowledged_line(tmp_path):
     script = textwrap.dedent(f"""
         import sys, pathlib
         sys.path.insert(0, {os.getcwd()!r})
-        from store.ids import new_ulid
-        from store.journal import Journal
-        from store.journal_lines import OpenLine
-        from store.usage import UsageRecord
+        from store.values.ids import new_ulid
+        from store.calls.journal import Journal
+        from store.calls.journal_lines import OpenLine
+        from store.values.usage_record import UsageRecord
         journal = Journal(pathlib.Path(sys.argv[1]))
         names = dict.fromkeys({NAMES!r}, "x")
         while True:

@@ -929,13 +929,13 @@ CHILD = textwrap.dedent("""
     import os, random, sys, time
     from pathlib import Path
     sys.path.insert(0, sys.argv[1])
-    from store.database import open_database
-    from store.ids import new_ulid
-    from store.journal import Journal
-    from store.journal_lines import OpenLine, Sent
-    from store.pricing import Prices, cost_nanos, prices_from_json
-    from store.usage import AttemptRecord, Charge, UsageRecord
-    from store.writer import Hooks, Writer
+    from store.db.database import open_database
+    from store.values.ids import new_ulid
+    from store.calls.journal import Journal
+    from store.calls.journal_lines import OpenLine, Sent
+    from store.values.pricing import Prices, cost_nanos, prices_from_json
+    from store.values.usage_record import AttemptRecord, Charge, UsageRecord
+    from store.calls.writer import Hooks, Writer
     _, _, url, folder, said, prices_json, *users = sys.argv
     prices = prices_from_json(prices_json)
     journal = Journal(Path(folder), sync_ms=2)

@@ -16,7 +16,7 @@ NAMES = [migration.name for migration in migrations.ALL]
 
 UP = """
 import sys
-from store import database, migrate
+from store.db import database, migrate
 print(migrate.up(database.open_database(sys.argv[1])))
 """
 

@@ -19,9 +19,9 @@ PEPPER = "pepper of the tests"
 
 RACER = """
 import json, sys
-from store import codes, wallet
-from store.database import open_database
-from store.errors import Refused
+from store.money import codes, wallet
+from store.db.database import open_database
+from store.values.errors import Refused
 
 url, pepper, user, verb, texts = sys.argv[1:]
 db = open_database(url)
