@@ -217,7 +217,7 @@ class Relay:
             call.family.name,
             call.model_name,
             call.stream,
-            prices.json if prices else None,
+            prices.text if prices else None,
             call.group.multiplier_ppm if call.group else None,
             call.input_estimate_tokens,
             arrival.client_request_id,

@@ -226,7 +226,7 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, now_ms: int) ->
         usage.cache_write_1h_tokens,
         usage.reasoning_tokens,
         counts.source,
-        prices.json if prices else None,
+        prices.text if prices else None,
         call.group.multiplier_ppm if prices and call.group else None,
         bill.cost_nanos,
         charges[0].to if charges else None,

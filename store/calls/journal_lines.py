@@ -23,7 +23,7 @@ from zlib import crc32
 import msgspec
 
 from store.money.accounts import split
-from store.values.pricing import cost_nanos, prices_from_json
+from store.values.pricing import cost_nanos, prices_from_text
 from store.values.usage_record import CLOSE_TAG, WALLET, Charge, StoredAt, UsageRecord
 
 SEGMENT_BYTES = 4 * 1024 * 1024
@@ -165,7 +165,7 @@ def _charge(record: UsageRecord, holds: tuple[Charge, ...]) -> None:
     if record.prices is None or record.multiplier_ppm is None:
         return
     try:
-        prices = prices_from_json(record.prices)
+        prices = prices_from_text(record.prices)
         cost = cost_nanos(record, prices, record.multiplier_ppm)
     except (OverflowError, ValueError) as error:
         # Nobody is asked for money that cannot be computed, and the other calls must go on.

@@ -60,8 +60,9 @@ class Counts(Protocol):
 class Prices:
     """Prices of one model from one moment on: nanos per million tokens, `call` nanos per call.
 
-    Made once from the others: `json`, the text that goes into a usage record, and the dearest price
-    of any kind of input and of output.
+    Made once from the others: `text`, for a line of the journal (the amounts in the order of
+    PRICE_NAMES, between them blanks), `json`, for the row of a record, and the dearest price of any
+    kind of input and of output.
     """
 
     input: int
@@ -71,6 +72,7 @@ class Prices:
     cache_write_1h: int
     reasoning: int
     call: int
+    text: str = field(init=False, repr=False, compare=False)
     json: str = field(init=False, repr=False, compare=False)
     dearest_input: int = field(init=False, repr=False, compare=False)
     dearest_output: int = field(init=False, repr=False, compare=False)
@@ -80,8 +82,9 @@ class Prices:
         for name, nanos in amounts.items():
             if not 0 <= nanos <= MAX_BIGINT:
                 raise AmountError(f"price {name} is out of range: {nanos}")
-        text = msgspec.json.encode({name: format_money(nanos) for name, nanos in amounts.items()})
-        object.__setattr__(self, "json", text.decode())
+        texts = {name: format_money(nanos) for name, nanos in amounts.items()}
+        object.__setattr__(self, "text", " ".join(texts.values()))
+        object.__setattr__(self, "json", msgspec.json.encode(texts).decode())
         inputs = (self.input, self.cache_read, self.cache_write, self.cache_write_1h)
         object.__setattr__(self, "dearest_input", max(inputs))
         object.__setattr__(self, "dearest_output", max(self.output, self.reasoning))
@@ -96,6 +99,17 @@ def prices_from_json(text: str) -> Prices:
     if sorted(amounts) != sorted(PRICE_NAMES):
         raise AmountError(f"prices need exactly the names {', '.join(PRICE_NAMES)}")
     return Prices(**{name: parse_price(amounts[name]) for name in PRICE_NAMES})
+
+
+def prices_from_text(text: str) -> Prices:
+    """Read back what `Prices.text` wrote, or `Prices.json`, as older journals have it; raises
+    AmountError when it is anything else."""
+    if text.startswith("{"):
+        return prices_from_json(text)
+    amounts = text.split(" ")
+    if len(amounts) != len(PRICE_NAMES):
+        raise AmountError(f"prices need {len(PRICE_NAMES)} amounts: {text[:80]!r}")
+    return Prices(*map(parse_price, amounts))
 
 
 def cost_nanos(counts: Counts, prices: Prices, multiplier_ppm: int) -> int:

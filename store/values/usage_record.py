@@ -15,7 +15,13 @@ from typing import Any
 import msgspec
 
 from store.values.ids import ULID_CHARS, day_of
-from store.values.pricing import format_money, format_multiplier, parse_money
+from store.values.pricing import (
+    AmountError,
+    format_money,
+    format_multiplier,
+    parse_money,
+    prices_from_text,
+)
 
 WALLET = "wallet"
 """The `to` of a charge that the user's wallet pays, and the `billed_to` of its record."""
@@ -66,9 +72,10 @@ class StoredAt(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
     """What became of one call. Counts are disjoint; None means unknown or not there.
 
-    `prices` is `Prices.json`, `reported_usage` JSON text of what the vendor said. A record with
-    usage_source `none` was not charged, whatever its prices say. `limit_account`: the spend limit
-    that the cost counts against; `stored`: what the vendor keeps of it; both are no columns.
+    `prices` is `Prices.text` (in older journals `Prices.json`), `reported_usage` JSON text of what
+    the vendor said. A record with usage_source `none` was not charged, whatever its prices say.
+    `limit_account`: the spend limit that the cost counts against; `stored`: what the vendor keeps
+    of it; both are no columns.
     """
 
     id: str
@@ -214,12 +221,21 @@ def columns_of(records: Sequence[UsageRecord], recorded_ms: int) -> dict[str, Se
     del columns["limit_account"], columns["stored"]
     columns["day"] = [record_day(call_id) for call_id in columns["id"]]
     columns["recorded_ms"] = [recorded_ms] * len(records)
+    columns["prices"] = [text and _prices_json(text) for text in columns["prices"]]
     columns["charges"] = [charges_json(charges) for charges in columns["charges"]]
     columns["attempts"] = [_encode_json(attempts).decode() for attempts in columns["attempts"]]
     for name, default in SELDOM.items():
         if columns[name].count(default) == len(records):
             del columns[name]
     return columns
+
+
+@functools.lru_cache(maxsize=256)
+def _prices_json(text: str) -> str:
+    try:
+        return prices_from_text(text).json
+    except AmountError:  # kept as it is: `usage verify` names the record
+        return text
 
 
 def charges_json(charges: tuple[Charge, ...]) -> str:

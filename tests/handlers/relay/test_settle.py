@@ -276,7 +276,7 @@ def test_every_field_of_a_record():
         cache_write_1h_tokens=5,
         reasoning_tokens=6,
         usage_source="reported",
-        prices=PRICES.json,
+        prices=PRICES.text,
         multiplier_ppm=1_500_000,
         cost_nanos=99,
         billed_to="wallet",

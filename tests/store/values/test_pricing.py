@@ -27,6 +27,7 @@ from store.values.pricing import (
     parse_multiplier,
     parse_price,
     prices_from_json,
+    prices_from_text,
 )
 from store.values.usage_record import SELDOM, Charge, UsageRecord, columns_of, to_public
 
@@ -313,6 +314,18 @@ def test_prices_survive_their_json():
     prices = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 1, 2, 3, 4)
     assert prices_from_json(prices.json) == prices
     assert prices.json.startswith('{"input":"2","output":"8","cache_read":"0.5",')
+
+
+def test_prices_survive_their_text_as_of_old_journals():
+    prices = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 1, 2, 3, 4)
+    assert prices.text.startswith("2 8 0.5 0.000000001 ")
+    assert prices_from_text(prices.text) == prices_from_text(prices.json) == prices
+
+
+@pytest.mark.parametrize("text", ["", "2 8", FREE.text + " 0", FREE.text + "x", "{}"])
+def test_broken_prices_text_is_refused(text):
+    with pytest.raises(AmountError):
+        prices_from_text(text)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"input":"1"}', FREE.json.replace('"0"', "0")])

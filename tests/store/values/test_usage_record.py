@@ -92,6 +92,15 @@ def test_columns_are_those_of_the_table():
     assert len(set(COLUMNS)) == len(COLUMNS)
 
 
+def test_the_row_has_the_prices_as_json_whatever_the_journal_had():
+    prices = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 1)
+    records = [full_record() for _ in range(4)]
+    records[0].prices, records[1].prices, records[2].prices = prices.text, prices.json, None
+    records[3].prices = "broken"
+    columns = columns_of(records, 1)
+    assert columns["prices"] == [prices.json, prices.json, None, "broken"]
+
+
 def test_the_public_form_has_every_field_in_order():
     public = to_public(as_row(full_record()))
     assert tuple(public) == FIELDS
