@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 import peewee
 
+from store.calls.booking import Batch, account_charges, apply_batch
 from store.calls.journal import Journal
 from store.calls.journal_lines import JournalReader, OpenLine
 from store.catalog.keys import KeyEntry
@@ -23,7 +24,6 @@ from store.db import migrate
 from store.db.database import discard, execute, open_database, transaction
 from store.money import leases
 from store.money.accounts import Payment, payment_of
-from store.money.books import Batch, account_charges, apply_batch
 from store.money.funds import Funds, Hold
 from store.money.leases import Order
 from store.values.ids import new_ulid, now_ms

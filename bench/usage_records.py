@@ -25,7 +25,7 @@ from store.db.database import (
     transaction,
 )
 from store.db.partitions import AHEAD_DAYS, make_days
-from store.money.books import CHARGES, charges_id
+from store.money.ledger import CHARGES, charges_id
 from store.values.ids import day_at, day_begin_ms, ulid
 from store.values.pricing import Prices, cost_nanos
 from store.values.usage_record import AttemptRecord, Charge, UsageRecord, columns_of, record_day

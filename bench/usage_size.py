@@ -17,10 +17,10 @@ import msgspec
 import peewee
 
 from store.calls.usage_lookup import LOOK_BACK_MS, find
-from store.calls.usage_queries import Filters, export_rows, history, next_day, tail
+from store.calls.usage_queries import Filters, export_rows, history, tail
 from store.calls.usage_stats import stats
 from store.db.database import discard, execute, open_database
-from store.db.partitions import following_day, prune
+from store.db.partitions import following_day, next_day, prune
 from store.values.usage_record import to_public
 
 TURNS = 3

@@ -19,6 +19,7 @@ from commands.store_access import Access, actor, opened_store
 from commands.subcommands import Noun
 from store.admin.export import show as show_object
 from store.money import wallet
+from store.money.ledger import Line
 from store.values.errors import NotFound
 from store.values.pricing import AmountError, format_money, parse_money
 from store.values.usage_record import rfc3339
@@ -77,7 +78,7 @@ def ledger(user: str, config: Path | None, as_json: bool) -> None:
         print_table(lines, LEDGER_COLUMNS)
 
 
-def _movement(name: str, summary: str, move: Callable[..., wallet.Line]) -> click.Command:
+def _movement(name: str, summary: str, move: Callable[..., Line]) -> click.Command:
     @click.command(name, help=summary)
     @USER
     @click.option("--amount", type=Amount(), required=True, help='A decimal number like "12.50".')
@@ -118,7 +119,7 @@ def refund(call: str, reason: str | None, config: Path | None, as_json: bool) ->
     print_line(done.user, done.line, as_json)
 
 
-def print_line(user: str, line: wallet.Line, as_json: bool) -> None:
+def print_line(user: str, line: Line, as_json: bool) -> None:
     """A movement that was made, and whose it is."""
     fields = {"user": user, **public_line(line)}
     if as_json:
@@ -137,7 +138,7 @@ def named_user(access: Access, user: str) -> Iterator[None]:
         raise
 
 
-def public_line(line: wallet.Line) -> dict[str, Any]:
+def public_line(line: Line) -> dict[str, Any]:
     """A line of a ledger as people and scripts see it."""
     return {
         "at": rfc3339(line.at_ms),

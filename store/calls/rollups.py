@@ -14,9 +14,9 @@ from typing import Any
 
 import peewee
 
-from store.calls.usage_queries import HOUR_MS, next_day
+from store.calls.usage_queries import HOUR_MS
 from store.db.database import Result, execute, executemany, is_mysql, snapshot_read, transaction
-from store.db.partitions import pruned_before
+from store.db.partitions import next_day, pruned_before
 from store.values.ids import ULID_CHARS, day_at, day_begin_ms, ulid, ulid_ms
 from store.values.usage_record import UsageRecord
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import peewee
 
-from store.calls.usage_queries import HOUR_MS, Row, next_day, rows_where
+from store.calls.usage_queries import HOUR_MS, Row, rows_where
+from store.db.partitions import next_day
 from store.values.ids import day_at, day_of, ulid
 from store.values.pricing import PRICE_NAMES, TOKENS_PER_PRICE, format_money, prices_from_json
 

@@ -15,6 +15,7 @@ from typing import Any
 import peewee
 
 from store.db.database import discard, execute, snapshot_read
+from store.db.partitions import next_day, previous_day
 from store.values.errors import StoreUnavailable
 from store.values.ids import day_at, day_begin_ms, day_of, ulid
 from store.values.pricing import Prices, cost_nanos, format_money, prices_from_json
@@ -192,13 +193,6 @@ def _in_order(db: peewee.Database, filters: Filters, columns: Sequence[str]) -> 
             after = page[-1]["id"]
 
 
-def next_day(db: peewee.Database, after: int) -> int | None:
-    """The first UTC day after a day (yyyymmdd) that has records; None: there is none."""
-    query = 'SELECT "day" FROM "usage_records" WHERE "day" > ? ORDER BY "day" LIMIT 1'
-    rows = _fetch(db, query, (after,))
-    return int(rows[0][0]) if rows else None
-
-
 def verify(db: peewee.Database) -> Iterator[tuple[str, str]]:
     """The id of each record whose cost is not what its own fields give, and why."""
     for row in _in_order(db, Filters(), _MONEY_COLUMNS):
@@ -291,12 +285,12 @@ def _spans(db: peewee.Database, filters: Filters, before: str | None) -> Iterato
     last = _last_day(filters, before)
     if _guides(filters):
         oldest = next_day(db, 0 if filters.since_ms is None else day_at(filters.since_ms) - 1)
-        newest = _previous_day(db, last)
+        newest = previous_day(db, last)
         if oldest is not None and newest is not None:
             yield from _hours(db, filters, oldest, newest)
         return
     first = 0 if filters.since_ms is None else day_at(filters.since_ms)
-    while (day := _previous_day(db, last)) is not None and day >= first:
+    while (day := previous_day(db, last)) is not None and day >= first:
         yield _Span(day, "", _AFTER_ALL)
         last = day - 1
 
@@ -330,12 +324,6 @@ def _last_day(filters: Filters, before: str | None) -> int:
     if before is not None:
         days.append(day_of(before))
     return min(days, default=_NO_DAY)
-
-
-def _previous_day(db: peewee.Database, last: int) -> int | None:
-    query = 'SELECT "day" FROM "usage_records" WHERE "day" <= ? ORDER BY "day" DESC LIMIT 1'
-    rows = _fetch(db, query, (last,))
-    return int(rows[0][0]) if rows else None
 
 
 def conditions(filters: Filters) -> tuple[list[str], list[Any]]:

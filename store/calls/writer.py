@@ -19,6 +19,7 @@ import msgspec
 import peewee
 
 from store.calls.adoption import Orphan, find_orphans
+from store.calls.booking import Batch, account_charges, apply_batch, apply_records
 from store.calls.journal import Journal
 from store.calls.journal_lines import Closed, Damage, JournalReader
 from store.calls.stored_responses import forget_expired, note_stored
@@ -35,7 +36,6 @@ from store.db.database import (
 from store.db.nodes import note_seen
 from store.db.partitions import keep_ahead
 from store.money import leases
-from store.money.books import Batch, account_charges, apply_batch, apply_records
 from store.money.leases import Answer, Order, Verdict
 from store.values.errors import StoreError, StoreUnavailable
 from store.values.ids import now_ms, ulid_ms

@@ -11,7 +11,7 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, TypeVar
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
@@ -24,6 +24,7 @@ from store.values.errors import Conflict, OutcomeUnknown, StoreError, StoreUnava
 from store.values.ids import now_ms
 
 Result = TypeVar("Result")
+Value = TypeVar("Value")
 
 CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 20
@@ -36,6 +37,7 @@ RETRY_CAP_S = 0.25
 MYSQL_PORT = 3306
 CLOCKS_AGREE_MS = 200  # what the way to the database and a busy machine make of equal clocks
 SQLITE_VARIABLES = 999  # of one statement: what every SQLite takes
+PORTION = 500  # values of one `IN (…)`
 
 DRIVER_ERRORS = (peewee.PeeweeException, sqlite3.Error, pymysql.err.MySQLError)
 
@@ -240,6 +242,11 @@ def _insert_text(table: str, names: tuple[str, ...], rows: int) -> str:
     return f'INSERT INTO "{table}" ({listed}) VALUES {", ".join([places] * rows)}'
 
 
+def portions(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
+    """The values in order, at most PORTION at a time: as many as one statement is given."""
+    return (values[start : start + PORTION] for start in range(0, len(values), PORTION))
+
+
 def transaction(db: peewee.Database, work: Callable[[], Result]) -> Result:
     """Run `work()` in one write transaction and commit it; what `work` returns.
 
@@ -256,6 +263,16 @@ def transaction(db: peewee.Database, work: Callable[[], Result]) -> Result:
 def snapshot_read(db: peewee.Database, work: Callable[[], Result]) -> Result:
     """Run reads of `work()` in one transaction that sees a single moment; errors named."""
     return _run(db, work, "REPEATABLE READ" if is_mysql(db) else "DEFERRED")
+
+
+def select_rows(db: peewee.Database, query: Any) -> list[tuple[Any, ...]]:
+    """All rows of a query of the builder as tuples, by `snapshot_read`."""
+    return snapshot_read(db, lambda: list(query.bind(db).tuples()))
+
+
+def first_row(db: peewee.Database, query: Any) -> tuple[Any, ...] | None:
+    """The first row of a query of the builder, or None, by `snapshot_read`."""
+    return next(iter(select_rows(db, query.limit(1))), None)
 
 
 def _run(db: peewee.Database, work: Callable[[], Result], mode: str | None) -> Result:

@@ -138,6 +138,20 @@ def pruned_before(db: peewee.Database) -> int:
     return int(rows[0][0]) if rows else 0
 
 
+def next_day(db: peewee.Database, after: int) -> int | None:
+    """The first UTC day after a day (yyyymmdd) that has records; None: there is none."""
+    query = 'SELECT "day" FROM "usage_records" WHERE "day" > ? ORDER BY "day" LIMIT 1'
+    rows = _fetch(db, query, (after,))
+    return int(rows[0][0]) if rows else None
+
+
+def previous_day(db: peewee.Database, last: int) -> int | None:
+    """The last UTC day (yyyymmdd), up to a day, that has records; None: there is none."""
+    query = 'SELECT "day" FROM "usage_records" WHERE "day" <= ? ORDER BY "day" DESC LIMIT 1'
+    rows = _fetch(db, query, (last,))
+    return int(rows[0][0]) if rows else None
+
+
 def following_day(day: int) -> int:
     """The UTC day after one, both as yyyymmdd."""
     return _days(day, 2)[1]

@@ -17,6 +17,7 @@ import peewee
 from store.db import audit
 from store.db.database import database_ms, execute, executemany, snapshot_read, transaction
 from store.money import wallet
+from store.money.ledger import Line, find_line
 from store.values.errors import NotFound, Refused
 from store.values.fields import FieldType, Instant, Number, Optional
 from store.values.ids import ALPHABET, new_ulid
@@ -330,9 +331,7 @@ def time_text(at_ms: int | None) -> str | None:
     return None if at_ms is None else rfc3339(at_ms)
 
 
-def redeem(
-    db: peewee.Database, user: str, typed: str, peppers: Sequence[str], actor: str
-) -> wallet.Line:
+def redeem(db: peewee.Database, user: str, typed: str, peppers: Sequence[str], actor: str) -> Line:
     """Put what a code is worth into a user's wallet; the ledger line.
 
     Once, whoever else redeems it at the same moment. Raises NotFound for the user, and Refused
@@ -343,7 +342,7 @@ def redeem(
         raise Refused(["the code is mistyped: compare it with the printed one"])
     line_id, marks = new_ulid(), digests(code, peppers)
 
-    def work() -> wallet.Line:
+    def work() -> Line:
         owner = wallet.find_owner(db, user)
         code_id = _find(db, marks)
         amount = _take(db, code_id, owner.id)
@@ -357,7 +356,7 @@ def redeem(
             )
             return wallet.book(db, line_id, owner, wallet.REDEEM, movement)
         # An attempt whose outcome was not known may have been the one that took it.
-        line = wallet.find_line(db, line_id)
+        line = find_line(db, line_id)
         if line is None:
             raise Refused([_why_not(db, code_id)])
         return line

@@ -7,15 +7,25 @@ lock of the wallet.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import peewee
 
 from store.db import audit
-from store.db.database import database_ms, execute, is_mysql, snapshot_read, transaction
+from store.db.database import (
+    database_ms,
+    first_row,
+    is_mysql,
+    select_rows,
+    snapshot_read,
+    transaction,
+)
+from store.db.tables.money import LedgerLine, Wallet
+from store.db.tables.usage import UsageRow
+from store.db.tables.users import User
 from store.money import leases
-from store.money.books import CHARGES
+from store.money.ledger import CHARGES, Line, add_line, find_line, lines_of
 from store.values.errors import Conflict, NotFound, OutcomeUnknown, Refused, StoreUnavailable
 from store.values.ids import day_of, new_ulid
 from store.values.pricing import MAX_BIGINT, format_money
@@ -38,11 +48,6 @@ COMMIT_PAUSE_S = 0.3
 RECALL_WAIT_S = 2.0
 RECALL_PAUSE_S = 0.2
 
-_LINE_COLUMNS = (
-    '"id", "user_id", "kind", "amount", "balance_after", "reference", "idempotency_id",'
-    ' "reason", "at_ms"'
-)
-
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -60,25 +65,6 @@ class Owner:
 
     id: str
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a ledger; the amount is signed.
-
-    `again`: a movement asked for now was booked before, as this line, under the same id.
-    """
-
-    id: str
-    user_id: str
-    kind: str
-    amount_nanos: int
-    balance_after_nanos: int
-    reference: str | None
-    idempotency_id: str | None
-    reason: str
-    at_ms: int
-    again: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +108,13 @@ class Movement:
 def show(db: peewee.Database, user: str) -> View:
     """The wallet of a user by name; NotFound."""
     query = (
-        'SELECT u."id", w."balance" FROM "users" u JOIN "wallets" w ON w."user_id" = u."id"'
-        ' WHERE u."name" = ?'
+        User.select(User.id, Wallet.balance)
+        .join(Wallet, on=(Wallet.user_id == User.id))
+        .where(User.name == user)
     )
 
     def read() -> View:
-        row = execute(db, query, (user,)).fetchone()
+        row = first_row(db, query)
         if row is None:
             raise _no_wallet(user)
         leased, held = leases.lent(db, row[0])
@@ -138,15 +125,7 @@ def show(db: peewee.Database, user: str) -> View:
 
 def ledger(db: peewee.Database, user: str) -> list[Line]:
     """All lines of a user's ledger in order of time; NotFound. A day's charges are one line."""
-    query = (
-        f'SELECT {_LINE_COLUMNS} FROM "ledger" WHERE "user_id" = ? ORDER BY "at_ms", "day", "id"'
-    )
-
-    def read() -> list[Line]:
-        user_id = find_owner(db, user).id
-        return [Line(*row) for row in execute(db, query, (user_id,)).fetchall()]
-
-    return snapshot_read(db, read)
+    return snapshot_read(db, lambda: lines_of(db, find_owner(db, user).id))
 
 
 def credit(db: peewee.Database, user: str, movement: Movement) -> Line:
@@ -224,7 +203,7 @@ def refund(
 
 
 def _name_of(db: peewee.Database, user_id: str) -> str:
-    row = execute(db, 'SELECT "name" FROM "users" WHERE "id" = ?', (user_id,)).fetchone()
+    row = first_row(db, User.select(User.name).where(User.id == user_id))
     return user_id if row is None else str(row[0])
 
 
@@ -237,10 +216,11 @@ def _charged_by(db: peewee.Database, call_id: str) -> tuple[Owner, int]:
             f'"{call_id}" is no id of a call; it is the x-request-id of the answer'
         ) from None
     query = (
-        'SELECT r."user_id", r."user", u."id", r."charges" FROM "usage_records" r'
-        ' LEFT JOIN "users" u ON u."id" = r."user_id" WHERE r."day" = ? AND r."id" = ?'
+        UsageRow.select(UsageRow.user_id, UsageRow.user, User.id, UsageRow.charges)
+        .join(User, peewee.JOIN.LEFT_OUTER, on=(User.id == UsageRow.user_id))
+        .where(UsageRow.day == day, UsageRow.id == call_id)
     )
-    row = execute(db, query, (day, call_id)).fetchone()
+    row = first_row(db, query)
     if row is None:
         raise NotFound(f"there is no record of a call {call_id}; it is written when the call ended")
     user_id, user, living_id, charges = row
@@ -284,7 +264,7 @@ def book(db: peewee.Database, line_id: str, owner: Owner, kind: str, movement: M
 
 
 def _post(db: peewee.Database, line: Line, owner: Owner, actor: str) -> None:
-    post_line(db, line)
+    add_line(db, line)
     before = {"balance": format_money(line.balance_after_nanos - line.amount_nanos)}
     after = {"balance": format_money(line.balance_after_nanos), "reason": line.reason}
     if line.reference is not None:
@@ -292,37 +272,12 @@ def _post(db: peewee.Database, line: Line, owner: Owner, actor: str) -> None:
     audit.write(db, audit.Act(actor, line.kind, "wallet", owner.name, before, after))
 
 
-def post_line(db: peewee.Database, line: Line) -> None:
-    """Write a ledger line and the balance after it, in the caller's transaction, which holds the
-    row lock of the wallet and has computed `balance_after_nanos` under it.
-    """
-    update = 'UPDATE "wallets" SET "balance" = ? WHERE "user_id" = ?'
-    execute(db, update, (line.balance_after_nanos, line.user_id))
-    insert = f'INSERT INTO "ledger" ({_LINE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)'
-    values = (
-        *(line.id, line.user_id, line.kind, line.amount_nanos, line.balance_after_nanos),
-        *(line.reference, line.idempotency_id, line.reason, line.at_ms),
-    )
-    execute(db, insert, values)
-
-
 def find_owner(db: peewee.Database, user: str) -> Owner:
     """The owner of a wallet by name; NotFound."""
-    row = execute(db, 'SELECT "id" FROM "users" WHERE "name" = ?', (user,)).fetchone()
+    row = first_row(db, User.select(User.id).where(User.name == user))
     if row is None:
         raise NotFound(f"there is no user {user}")
     return Owner(str(row[0]), user)
-
-
-def find_line(db: peewee.Database, line_id: str, own_id: str | None = None) -> Line | None:
-    """The ledger line with this id, else the one with this idempotency id, or None."""
-    for column, value in (("id", line_id), ("idempotency_id", own_id)):
-        if value is not None:
-            query = f'SELECT {_LINE_COLUMNS} FROM "ledger" WHERE "{column}" = ?'
-            row = execute(db, query, (value,)).fetchone()
-            if row is not None:
-                return Line(*row)
-    return None
 
 
 def _check(movement: Movement) -> None:
@@ -387,13 +342,14 @@ def _same(booked: Line, user_id: str, kind: str, movement: Movement) -> Line:
 
 
 def _lock(db: peewee.Database, owner: Owner) -> _Locked:
-    lock = " FOR UPDATE" if is_mysql(db) else ""
-    query = f'SELECT "balance" FROM "wallets" WHERE "user_id" = ?{lock}'
-    row = execute(db, query, (owner.id,)).fetchone()
+    query = Wallet.select(Wallet.balance).where(Wallet.user_id == owner.id)
+    if is_mysql(db):
+        query = query.for_update()
+    row = first_row(db, query)
     if row is None:
         raise _no_wallet(owner.name)
-    last_ms = 'SELECT MAX("at_ms") FROM "ledger" WHERE "user_id" = ?'
-    (newest,) = execute(db, last_ms, (owner.id,)).fetchone()
+    last_ms = LedgerLine.select(peewee.fn.MAX(LedgerLine.at_ms))
+    [(newest,)] = select_rows(db, last_ms.where(LedgerLine.user_id == owner.id))
     leased, _ = leases.lent(db, owner.id)
     return _Locked(int(row[0]), leased, max(database_ms(db), (newest or 0) + 1))
 

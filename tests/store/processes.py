@@ -3,11 +3,11 @@
 import asyncio
 import functools
 
+from store.calls.booking import Batch, account_charges, apply_batch
 from store.catalog.keys import KeyEntry
 from store.db.database import execute, snapshot_read, transaction
 from store.money import leases
 from store.money.accounts import Payment
-from store.money.books import Batch, account_charges, apply_batch
 from store.money.funds import Funds
 from store.money.leases import Answer, Verdict
 from store.values.ids import new_ulid, now_ms

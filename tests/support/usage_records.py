@@ -1,11 +1,14 @@
 """Usage records written straight into the store."""
 
-from store.db.database import transaction
-from store.money.books import apply_records
-from store.values.ids import ulid
-from store.values.usage_record import UsageRecord
+from store.calls.booking import Batch, apply_batch, apply_records
+from store.db.database import execute, transaction
+from store.values.ids import new_ulid, ulid
+from store.values.usage_record import Charge, UsageRecord
 
 MONDAY_MS = NOW_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
+DAY_MS = 86_400_000
+
+_serial = iter(range(10**6))
 
 
 def store(db, records, recorded_ms=MONDAY_MS):
@@ -16,3 +19,27 @@ def record(number, at_ms, **fields):
     facts = {"user_id": "u", "user": "alice", "key_id": "k", "key_name": "n", "group": "g"}
     facts |= {"endpoint": "/a", "family": "f", "model": "m", "status": 200}
     return UsageRecord(id=ulid(at_ms, number.to_bytes(10)), started_ms=at_ms, **facts, **fields)
+
+
+def charged(user_id, cost, at_ms=MONDAY_MS, **fields):
+    """The record of a call that the wallet pays."""
+    names = ("key_name", "group", "endpoint", "family", "user")
+    facts = {"cost_nanos": cost, "charges": (Charge("wallet", cost),) if cost else ()}
+    facts |= {"key_id": new_ulid(), "user_id": user_id} | fields
+    call_id = ulid(at_ms, next(_serial).to_bytes(10))
+    return UsageRecord(id=call_id, started_ms=at_ms, **dict.fromkeys(names, "x"), **facts)
+
+
+class BookedJournal:
+    """A journal of which batches are booked."""
+
+    def __init__(self, db):
+        self.id = new_ulid()
+        self._db = db
+        insert = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, 0)'
+        transaction(db, lambda: execute(db, insert, (self.id, "web-1")))
+
+    def book(self, records, old, new, at_ms=MONDAY_MS):
+        """The journal's leases after the batch."""
+        batch = Batch(self.id, old, new, records)
+        return transaction(self._db, lambda: apply_batch(self._db, batch, at_ms))

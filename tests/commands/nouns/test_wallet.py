@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from store.calls.booking import apply_records
 from store.db.database import transaction
-from store.money.books import apply_records
 from store.money.wallet import find_owner
 from tests.commands.conftest import record
 

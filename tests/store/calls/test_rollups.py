@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from store.calls import rollups
+from store.calls.booking import Batch, OffsetMoved, apply_batch, apply_records
 from store.db.database import discard, execute, is_mysql, open_database, snapshot_read, transaction
 from store.db.partitions import prune
-from store.money.books import Batch, OffsetMoved, apply_batch, apply_records
 from store.values.ids import new_ulid, ulid
 from store.values.usage_record import UsageRecord
 

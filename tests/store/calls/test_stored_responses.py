@@ -3,6 +3,7 @@
 import pytest
 
 from store.calls import stored_responses
+from store.calls.booking import Batch, apply_batch
 from store.calls.journal_lines import HandedLine, MarkLine, OpenLine, Sent, lost_record
 from store.calls.stored_responses import (
     GONE_MS,
@@ -15,7 +16,6 @@ from store.calls.stored_responses import (
 )
 from store.calls.usage_queries import verify
 from store.db.database import execute, snapshot_read, transaction
-from store.money.books import Batch, apply_batch
 from store.values.ids import new_ulid, ulid
 from store.values.usage_record import StoredAt, UsageRecord
 

@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 
 from store.calls import rollups, usage_stats
+from store.calls.booking import apply_records
 from store.calls.usage_queries import Filters
 from store.calls.usage_stats import CLASSES, stats
 from store.db.database import execute, transaction
 from store.db.partitions import prune
-from store.money.books import apply_records
 from store.values.errors import Refused
 from store.values.ids import ulid
 from store.values.pricing import format_money

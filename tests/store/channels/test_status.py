@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from store.calls.booking import apply_records
 from store.catalog.keys_aside import KeyAside, put_aside, take_back
 from store.channels import breakers, status_sums
 from store.channels.status import (
@@ -20,7 +21,6 @@ from store.channels.status import (
 from store.channels.status_sums import Probed, add_probes, fold
 from store.db.database import execute, snapshot_read, transaction
 from store.db.tables.channels import BOUNDS_MS
-from store.money.books import apply_records
 from store.values.ids import new_ulid, ulid
 from store.values.usage_record import AttemptRecord, UsageRecord
 

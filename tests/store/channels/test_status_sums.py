@@ -9,8 +9,8 @@ import pytest
 
 import store.channels.status_sums as sums
 from adapters.faults import CODES, Condition, Fault
+from store.calls.booking import Batch, OffsetMoved, apply_batch, apply_records
 from store.db.database import discard, execute, open_database, snapshot_read, transaction
-from store.money.books import Batch, OffsetMoved, apply_batch, apply_records
 from store.values.ids import new_ulid, ulid
 from store.values.usage_record import AttemptRecord, UsageRecord
 

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
+from store.calls.booking import apply_records
 from store.db import partitions
 from store.db.database import discard, execute, is_mysql, open_database, snapshot_read, transaction
 from store.db.partitions import following_day, keep_ahead, make_days, prune, pruned_before
-from store.money.books import apply_records
 from store.values.errors import StoreError, StoreUnavailable
 from store.values.ids import day_at, now_ms, ulid
 from store.values.usage_record import UsageRecord

@@ -4,10 +4,11 @@ import threading
 
 import pytest
 
+from store.calls.booking import apply_records
 from store.db.audit import entries
 from store.db.database import discard, execute, transaction
 from store.money import wallet as wallet_module
-from store.money.books import apply_records, verify
+from store.money.books import verify
 from store.money.wallet import Movement, credit, debit, ledger, refund, show
 from store.values.errors import (
     Conflict,

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from store.calls.booking import Batch, apply_batch
 from store.db.database import execute, transaction
 from store.money import codes
-from store.money.books import Batch, apply_batch, verify
+from store.money.books import verify
 from store.money.wallet import Movement, credit, find_owner, ledger, show
 from store.values.ids import new_ulid
 from store.values.usage_record import Charge, UsageRecord

@@ -1,0 +1,116 @@
+"""Booking closed calls: what one batch of the writer changes in the store.
+
+The records, what they take from wallets, quotas and the journal's leases, the charges lines of the
+ledger, the roll-ups and the journal's offset change in one transaction: that is what makes each
+record count exactly once. All SQL here is the writer's, and raw: it runs for each batch.
+
+A record whose user has no wallet any more (a removed user) is kept with its cost and charges, but
+nobody is charged: there is no ledger left that could show it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import peewee
+
+from store.calls.journal_lines import HandedLine
+from store.calls.rollups import add_records
+from store.calls.stored_responses import note_stored
+from store.channels import status_sums
+from store.db.database import execute, insert_columns
+from store.money import leases
+from store.money.ledger import charge_wallets
+from store.values.errors import StoreError
+from store.values.usage_record import WALLET, UsageRecord, columns_of
+
+_MOVE_OFFSET = 'UPDATE "journals" SET "offset" = ? WHERE "id" = ? AND "offset" = ?'
+
+
+class OffsetMoved(StoreError):
+    """The journal's offset in the store is not what the writer took it for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records of one journal between two of its offsets; `handed`: what calls that may still run
+    have handed out."""
+
+    journal_id: str
+    old_offset: int
+    new_offset: int
+    records: Sequence[UsageRecord]
+    handed: Sequence[HandedLine] = ()
+
+
+def apply_batch(
+    db: peewee.Database, batch: Batch, recorded_ms: int, lead_ms: int = 0
+) -> dict[str, int]:
+    """Book a batch inside the caller's transaction: `apply_records`.
+
+    Returns the journal's leases after it, by the ids of the accounts that were charged. Raises
+    OffsetMoved when it has been applied already; driver errors pass to the transaction.
+    """
+    moved = execute(db, _MOVE_OFFSET, (batch.new_offset, batch.journal_id, batch.old_offset))
+    if moved.rowcount != 1:
+        raise OffsetMoved(f"the offset of journal {batch.journal_id} is not {batch.old_offset}")
+    if batch.handed:
+        note_stored(db, (), batch.handed)  # before the records: one of them may be its deletion
+    return apply_records(db, batch.records, recorded_ms, batch.journal_id, lead_ms)
+
+
+def apply_records(
+    db: peewee.Database,
+    records: Sequence[UsageRecord],
+    recorded_ms: int,
+    journal_id: str = "",
+    lead_ms: int = 0,
+) -> dict[str, int]:
+    """Insert records, charge their accounts, note what vendors keep, add to the roll-ups, in the
+    caller's transaction.
+
+    `recorded_ms` is the database's clock, `lead_ms` how far that is ahead of the records' own.
+    The leases of the journal they come from shrink, and are returned as `apply_batch` does. Passes
+    the driver's error when a record cannot be booked, after which the transaction must end.
+    """
+    left: dict[str, int] = {}
+    if not records:
+        return left
+    columns = columns_of(records, recorded_ms)
+    insert_columns(db, "usage_records", columns)
+    if charged := account_charges(records):
+        # The locks of wallets, then those of quotas, guard the leases on them.
+        charge_wallets(db, _day_charges(records, columns["day"]), recorded_ms)
+        leases.charge_quotas(db, _quota_charges(records, charged))
+        leases.spend(db, journal_id, charged)
+        left = leases.own_leases(db, journal_id, list(charged))
+    note_stored(db, records)
+    # Last, since all writers want the same rows of the roll-ups.
+    add_records(db, records)
+    status_sums.add_records(db, records, lead_ms)
+    return left
+
+
+def account_charges(records: Iterable[UsageRecord]) -> dict[str, int]:
+    """By account id, what records take from wallets and quotas; costs count against limits, too."""
+    charged: defaultdict[str, int] = defaultdict(int)
+    for record in records:
+        for charge in record.charges:
+            charged[charge.account or record.user_id] += charge.amount_nanos
+        if record.limit_account is not None and record.cost_nanos:
+            charged[record.limit_account] += record.cost_nanos
+    return dict(charged)
+
+
+def _day_charges(records: Iterable[UsageRecord], days: Iterable[int]) -> dict[tuple[str, int], int]:
+    sums: defaultdict[tuple[str, int], int] = defaultdict(int)
+    for record, day in zip(records, days, strict=True):
+        for charge in record.charges:
+            if charge.to == WALLET:
+                sums[record.user_id, day] += charge.amount_nanos
+    return sums
+
+
+def _quota_charges(records: Iterable[UsageRecord], charged: dict[str, int]) -> dict[str, int]:
+    wallets = {record.user_id for record in records}
+    return {account: amount for account, amount in charged.items() if account not in wallets}

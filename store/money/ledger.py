@@ -1,0 +1,139 @@
+"""The ledger: each movement of a wallet is a line, with the balance after it.
+
+Commands add a line for each movement (wallet, codes); the writer adds what calls cost to one line
+for each user and UTC day. Whoever adds a line holds the row lock of the wallet and changes its
+balance in the same transaction.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import peewee
+
+from store.db.database import execute, executemany, first_row, is_mysql, portions, select_rows
+from store.db.tables.money import LedgerLine, Wallet
+from store.values.ids import new_ulid
+from store.values.pricing import format_money
+
+log = logging.getLogger(__name__)
+
+CHARGES = "charges"
+"""Kind of the line that sums up the charges of one user and UTC day."""
+
+_COLUMNS = (
+    *(LedgerLine.id, LedgerLine.user_id, LedgerLine.kind, LedgerLine.amount),
+    *(LedgerLine.balance_after, LedgerLine.reference, LedgerLine.idempotency_id),
+    *(LedgerLine.reason, LedgerLine.at_ms),
+)
+
+# Raw SQL: the writer's, for all users of a batch at once.
+_LOCK = 'SELECT "user_id", "balance" FROM "wallets" WHERE "user_id" IN ({}) ORDER BY "user_id"'
+_SET_BALANCE = 'INSERT INTO "wallets" ("user_id", "balance") VALUES (?, ?)'
+_ADD_CHARGES = (
+    'INSERT INTO "ledger" ("id", "user_id", "kind", "amount", "balance_after",'
+    ' "idempotency_id", "reason", "at_ms", "day") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)'
+)
+_ON_WALLET = {
+    True: ' ON DUPLICATE KEY UPDATE "balance" = VALUES("balance")',
+    False: ' ON CONFLICT ("user_id") DO UPDATE SET "balance" = excluded."balance"',
+}
+_ON_CHARGES = {
+    True: ' ON DUPLICATE KEY UPDATE "amount" = "amount" + VALUES("amount"),'
+    ' "balance_after" = VALUES("balance_after"), "at_ms" = VALUES("at_ms")',
+    False: ' ON CONFLICT ("idempotency_id") DO UPDATE SET "amount" = "amount" + excluded."amount",'
+    ' "balance_after" = excluded."balance_after", "at_ms" = excluded."at_ms"',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a ledger; the amount is signed.
+
+    `again`: a movement asked for now was booked before, as this line, under the same id.
+    """
+
+    id: str
+    user_id: str
+    kind: str
+    amount_nanos: int
+    balance_after_nanos: int
+    reference: str | None
+    idempotency_id: str | None
+    reason: str
+    at_ms: int
+    again: bool = field(default=False, compare=False)
+
+
+def lines_of(db: peewee.Database, user_id: str) -> list[Line]:
+    """All lines of a user in order of time, in the caller's transaction."""
+    query = LedgerLine.select(*_COLUMNS).where(LedgerLine.user_id == user_id)
+    query = query.order_by(LedgerLine.at_ms, LedgerLine.day, LedgerLine.id)
+    return [Line(*row) for row in select_rows(db, query)]
+
+
+def find_line(db: peewee.Database, line_id: str, own_id: str | None = None) -> Line | None:
+    """The line with this id, else the one with this idempotency id, or None."""
+    for column, value in ((LedgerLine.id, line_id), (LedgerLine.idempotency_id, own_id)):
+        if value is not None:
+            row = first_row(db, LedgerLine.select(*_COLUMNS).where(column == value))
+            if row is not None:
+                return Line(*row)
+    return None
+
+
+def add_line(db: peewee.Database, line: Line) -> None:
+    """Write a line and the balance after it, in the caller's transaction, which holds the row lock
+    of the wallet and has computed `balance_after_nanos` under it."""
+    wallet = Wallet.user_id == line.user_id
+    Wallet.update(balance=line.balance_after_nanos).where(wallet).execute(db)
+    row = {
+        "id": line.id,
+        "user_id": line.user_id,
+        "kind": line.kind,
+        "amount": line.amount_nanos,
+        "balance_after": line.balance_after_nanos,
+        "reference": line.reference,
+        "idempotency_id": line.idempotency_id,
+        "reason": line.reason,
+        "at_ms": line.at_ms,
+    }
+    LedgerLine.insert(row).execute(db)
+
+
+def charges_id(user_id: str, day: int) -> str:
+    """The idempotency id of the charges line of a user and day."""
+    return f"{CHARGES}:{user_id}:{day}"
+
+
+def charge_wallets(db: peewee.Database, charges: Mapping[tuple[str, int], int], at_ms: int) -> None:
+    """Take charges, by user id and day, out of wallets and add them to their charges lines, in the
+    caller's transaction. A user without a wallet (a removed one) is not charged."""
+    if not charges:
+        return
+    mysql = is_mysql(db)
+    # The row locks of the wallets, taken in order of id, also guard their charges lines.
+    balances = _locked_balances(db, sorted({user_id for user_id, _ in charges}))
+    lines = []
+    # Days in order, so that the later day's line shows the later balance.
+    for (user_id, day), amount in sorted(charges.items()):
+        if user_id not in balances:
+            log.warning("user %s has no wallet: %s not charged", user_id, format_money(amount))
+            continue
+        balances[user_id] -= amount
+        key = charges_id(user_id, day)
+        reason = f"usage of {day // 10_000}-{day // 100 % 100:02d}-{day % 100:02d}"
+        after = balances[user_id]
+        lines.append((new_ulid(), user_id, CHARGES, -amount, after, key, reason, at_ms, day))
+    if lines:
+        executemany(db, _SET_BALANCE + _ON_WALLET[mysql], list(balances.items()))
+        executemany(db, _ADD_CHARGES + _ON_CHARGES[mysql], lines)
+
+
+def _locked_balances(db: peewee.Database, user_ids: Sequence[str]) -> dict[str, int]:
+    lock = " FOR UPDATE" if is_mysql(db) else ""
+    found: dict[str, int] = {}
+    for some in portions(user_ids):
+        query = _LOCK.format(", ".join("?" * len(some))) + lock
+        found.update(execute(db, query, some).fetchall())
+    return found
