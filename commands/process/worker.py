@@ -342,7 +342,7 @@ class Worker:
         self._writer.wake()
 
     def _mark(self, call: Call, output_tokens: int) -> None:
-        self._relay.mark(call, output_tokens)
+        self._relay.records.mark(call, output_tokens)
 
     def begin_without_store(self, why: str) -> None:
         """Say at once what the first look at the store has found."""

@@ -19,9 +19,9 @@ from handlers.http.connection import ClientConnection, Header
 from handlers.http.request import Request
 from handlers.relay.admit import Network, client_address
 from handlers.relay.call import Arrival
-from handlers.relay.pipeline import Relay, wall_ms
+from handlers.relay.pipeline import Relay
 from handlers.telemetry import Telemetry, Unrecorded
-from store.values.ids import new_ulid
+from store.values.ids import new_ulid, now_ms
 
 CLIENT_REQUEST_ID_MAX = 128
 USER_AGENT_MAX = 256
@@ -140,7 +140,7 @@ class RelayHandler(RequestHandler):
         agent = headers.get("user-agent")
         return Arrival(
             call_id=self.call_id,
-            started_ms=wall_ms(),
+            started_ms=now_ms(),
             client_ip=self.client_ip(),
             user_agent=agent[:USER_AGENT_MAX] if agent else None,
             client_request_id=client_id,
@@ -171,7 +171,7 @@ class RelayHandler(RequestHandler):
             outcome="internal_error" if fault.condition is Condition.INTERNAL else "refused",
             client_ip=self.client_ip(),
         )
-        self.site.telemetry.not_recorded(told, wall_ms())
+        self.site.telemetry.not_recorded(told, now_ms())
         self.respond(envelope.body, envelope.status, tuple(envelope.headers.items()))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:

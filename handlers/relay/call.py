@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from adapters.bridge import Bridge
 from adapters.family import Envelope, Family, Operation, Peek, StoredRef
 from adapters.family.ir import Usage
-from adapters.faults import Fault
+from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Spans
 from handlers.relay.limits.cells import Slots
 from handlers.relay.routing.health import Trial
@@ -56,13 +56,22 @@ class Arrival(Struct, frozen=True, gc=False):
     client_request_id: str | None
 
 
+_DRAINED = "The gateway is shutting down and has ended this call before its end; send it again."
+# Outcomes for which the upstream is to blame: an attempt ended with its fault.
+_BROKEN = frozenset({"upstream_error", "upstream_truncated", "timeout"})
+
+
 class Ending(Struct):
-    """How a call ended, before anything of it is written.
+    """How an attempt ended and, with its last attempt, the call; before anything of it is written.
 
     `outcome` is a word of the usage record. `fault` is what the client is told, None when the
     answer is whole (or nobody is there to be told). `envelope` is a whole answer of the upstream;
     `tail` the last bytes of a stream. `at_boundary` False: the last event went down in part, so
     that no event of ours may follow it.
+
+    Of an attempt whose answer was not accepted: `fail_over` when another channel may be asked,
+    `retry_without` a part of the request without which the same channel may be asked once more,
+    `counts` False when the fault says nothing of the channel's health.
     """
 
     outcome: str
@@ -70,6 +79,24 @@ class Ending(Struct):
     envelope: Envelope | None = None
     tail: bytes = b""
     at_boundary: bool = True
+    fail_over: bool = False
+    retry_without: str | None = None
+    counts: bool = True
+
+    @property
+    def upstream_fault(self) -> Fault | None:
+        """What the upstream did wrong, before its answer was accepted or after that."""
+        return self.fault if self.outcome in _BROKEN else None
+
+
+def interrupted(interrupt: Interrupt) -> Ending:
+    """The end of a call that was ended from outside."""
+    if isinstance(interrupt, ClientGone):
+        return Ending("client_gone")
+    if isinstance(interrupt, MoneyUsedUp):
+        return Ending("refused", interrupt.fault)
+    assert isinstance(interrupt, DrainForced)
+    return Ending("drained", Fault(Condition.UNAVAILABLE, _DRAINED))
 
 
 class Delivery(Struct):
@@ -83,6 +110,16 @@ class Delivery(Struct):
     output_units: int = 0
     upstream_id: str | None = None
     handed_over: bool = False  # the client left while a vendor had the request and was at work
+
+
+class Attempt(Struct, eq=False):
+    """One try of a call at a channel, with one of its upstream keys."""
+
+    candidate: Candidate
+    upstream_model: str | None = None
+    without: str | None = None  # part of the request that is left out
+    trial: Trial | None = None  # while it runs
+    bridge: Bridge | None = None  # of a streamed answer
 
 
 class Call(Struct, eq=False):
@@ -109,7 +146,6 @@ class Call(Struct, eq=False):
     stored_ref: StoredRef | None = None  # something stored that it builds on
     stored: StoredAt | None = None  # where its own answer is kept
     preference: Preference | None = None  # of the conversation it belongs to
-    candidate: Candidate | None = None  # the attempt that is running, or was the last one
     input_estimate_tokens: int = 0
     input_bound_tokens: int = 0
     output_bound_tokens: int = 0
@@ -118,17 +154,18 @@ class Call(Struct, eq=False):
     hold: Hold | None = None
     covered_units: int = 0  # so much text of its stream is surely paid for by the hold
     opened: bool = False
-    channel: Channel | None = None
-    upstream_model: str | None = None
-    attempts: list[AttemptRecord] = []  # each call gets a list of its own
-    trial: Trial | None = None  # the attempt that is running
-    bridge: Bridge | None = None  # of the accepted stream
+    attempt: Attempt | None = None  # that is planned or running, or was the last one
+    attempts: list[AttemptRecord] = []  # those that have begun; each call gets a list of its own
     delivery: Delivery = field(default_factory=Delivery)
     status: int | None = None
     first_byte_ms: int | None = None
-    without: str | None = None  # part of the request that the next attempt leaves out
     interrupted: Interrupt | None = None
     waiter: "asyncio.Future[Any] | None" = None
+
+    @property
+    def tried(self) -> Attempt | None:
+        """The attempt that is running, or was the last one; None before the first has begun."""
+        return self.attempt if self.attempts else None
 
     def check(self) -> None:
         """Raises the Interrupt that has come meanwhile."""

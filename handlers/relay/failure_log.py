@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import dumps
 from adapters.upstream_errors.echo import without_echo
-from handlers.relay.call import Call
+from handlers.relay.call import Attempt, Call
 from store.catalog.catalog import Channel
-from store.values.usage_record import AttemptRecord
 
 log = logging.getLogger("sluice.channel")
 
@@ -31,10 +30,10 @@ class FailureLog:
         """A call went well: the next failure is a first one again."""
         self.failing.discard((channel.id, model))
 
-    def failed(self, call: Call, attempt: AttemptRecord, fault: Fault, now_s: float) -> None:
+    def failed(self, call: Call, attempt: Attempt, fault: Fault, now_s: float) -> None:
         """An attempt met a fault, which is masked; what the client caused is no news."""
-        channel, model = call.channel, call.model_name or ""
-        if channel is None or fault.blame == "client" or (channel.id, model) in self.failing:
+        channel, model = attempt.candidate.channel, call.model_name or ""
+        if fault.blame == "client" or (channel.id, model) in self.failing:
             return
         if now_s - self._told_s.get(channel.id, -LINE_EVERY_S) < LINE_EVERY_S:
             return
@@ -48,30 +47,30 @@ class FailureLog:
         log.log(level, _line(call, attempt, fault))
 
 
-def _line(call: Call, attempt: AttemptRecord, fault: Fault) -> str:
-    assert call.channel is not None
-    route = call.channel.route
+def _line(call: Call, attempt: Attempt, fault: Fault) -> str:
+    channel, record = attempt.candidate.channel, call.attempts[-1]
+    route = channel.route
     told: dict[str, object] = {
-        "channel": call.channel.name,
+        "channel": channel.name,
         "model": call.model_name,
-        "upstream_model": call.upstream_model,
-        "upstream_status": attempt.status,
-        "error": attempt.error or fault.code,
-        "ca_file": route.ca_file if route and attempt.error == "ca_file" else None,
+        "upstream_model": attempt.upstream_model,
+        "upstream_status": record.status,
+        "error": record.error or fault.code,
+        "ca_file": route.ca_file if route and record.error == "ca_file" else None,
         "request_id": call.arrival.call_id,
-        "detail": _detail(call, fault),
+        "detail": _detail(call, attempt, fault),
     }
     pairs = (f"{name}={_word(value)}" for name, value in told.items() if value is not None)
     return f"channel fails: {' '.join(pairs)}"
 
 
-def _detail(call: Call, fault: Fault) -> str | None:
+def _detail(call: Call, attempt: Attempt, fault: Fault) -> str | None:
     """What was said, without the caller's words: a vendor may repeat them, no log may."""
     if fault.told is None or not fault.quoted:
         return fault.told
     if not call.body and not call.operation.stored:
         return None  # its answer was accepted, and the body freed: nothing to compare with
-    names = (call.model_name or "", call.upstream_model or "")
+    names = (call.model_name or "", attempt.upstream_model or "")
     return without_echo(fault.told, call.body, names)
 
 

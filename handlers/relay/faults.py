@@ -5,14 +5,11 @@ import math
 from collections.abc import Sequence
 
 from adapters.faults import Condition, Fault
-from handlers.relay.call import Call
 from handlers.relay.routing.health import KEY_ASIDE, RATE_LIMITED
 from handlers.relay.routing.plan import BEYOND_ITS_LIMIT, LeftOut
-from handlers.relay.upstream.errors import secrets_of
 from store.money.accounts import LIMIT, Account
 from store.money.funds import QuotaUsed, WalletEmpty
 from store.values.errors import StoreError
-from store.values.usage_record import AttemptRecord
 
 # Of several faults that a call met: what the client can act on, best first. E25 speaks of all
 # channels, and E24 keeps clients from trying again: they are told when there is nothing else.
@@ -26,14 +23,6 @@ _USEFUL = (
     Condition.CHANNEL_MISCONFIGURED,
 )
 _TOO_LARGE = "The request is larger than any channel for model '{}' may take in a minute."
-
-
-def note(call: Call, attempt: AttemptRecord, fault: Fault) -> None:
-    """What an attempt met, without secrets: for its record, and for what the client is told."""
-    assert call.channel is not None
-    fault.mask(secrets_of(call.channel))
-    fault.model = call.model_name
-    attempt.detail = fault.told
 
 
 def most_useful(met: Sequence[Fault]) -> Fault:

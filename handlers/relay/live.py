@@ -72,13 +72,15 @@ class LiveCalls:
 
     def trials(self) -> Iterator[Trial]:
         """The attempts that are running now."""
-        return (call.trial for call in self._calls.values() if call.trial is not None)
+        attempts = (call.attempt for call in self._calls.values())
+        return (one.trial for one in attempts if one is not None and one.trial is not None)
 
     def running_at(self, channels: Mapping[str, str]) -> dict[str, int]:
         """How many calls run at these channels (id -> name), by name; none: left out."""
         counts: dict[str, int] = {}
         for call in self._calls.values():
-            name = None if call.channel is None else channels.get(call.channel.id)
+            attempt = call.tried
+            name = channels.get(attempt.candidate.channel.id) if attempt is not None else None
             if name is not None:
                 counts[name] = counts.get(name, 0) + 1
         return counts

@@ -8,11 +8,9 @@ of the upstream end the pump, never the client's stream: the pipeline writes the
 import asyncio
 from collections.abc import Callable
 
-from msgspec import Struct
-
 from adapters.bridge import Bridge
 from adapters.faults import Condition, Fault
-from handlers.relay.call import Call
+from handlers.relay.call import Call, Ending
 from handlers.relay.downstream import Downstream, Header
 from handlers.relay.upstream.client import Exchange, UpstreamError
 from handlers.relay.upstream.errors import fault_of
@@ -27,18 +25,6 @@ STREAM_HEADERS: tuple[Header, ...] = (
 
 
 _STOPPED = "The upstream channel stopped answering."
-
-
-class PumpEnd(Struct, frozen=True):
-    """Why a pump stopped: `fault` None means that the answer is whole.
-
-    `error` is the upstream client's, when that is what ended it; `tail` are the last bytes for the
-    client, not sent yet.
-    """
-
-    fault: Fault | None
-    error: UpstreamError | None = None
-    tail: bytes = b""
 
 
 class StreamPump:
@@ -65,14 +51,14 @@ class StreamPump:
         self.accepted = False
         self._begun = False  # accepted, and the id is known if the vendor keeps the answer
         self._flowing = False  # the head of an accepted answer is down, and there is room for more
-        self.ended: asyncio.Future[PumpEnd] | None = None
+        self.ended: asyncio.Future[Ending] | None = None
         self.started_s = 0
         self.last_sent_s = 0
         self.marked_units = 0
 
     def attach(
         self, exchange: Exchange, bridge: Bridge, headers: tuple[Header, ...]
-    ) -> "asyncio.Future[PumpEnd]":
+    ) -> "asyncio.Future[Ending]":
         """Begins to carry the answer of `exchange`; the future says when it is over."""
         self._exchange, self._bridge = exchange, bridge
         self._headers = headers + STREAM_HEADERS
@@ -163,12 +149,13 @@ class StreamPump:
             if not self.accepted:
                 if not bridge.accepted:
                     if bridge.fault is not None:
-                        ended.set_result(PumpEnd(bridge.fault))
+                        ended.set_result(Ending("upstream_error", bridge.fault))
                     return True
-                self._accept(bridge)
+                self._accept()
             self._begun = self._identify(bridge)
         if bridge.ended:
-            ended.set_result(PumpEnd(bridge.fault, tail=out))
+            outcome = "ok" if bridge.fault is None else "upstream_error"
+            ended.set_result(Ending(outcome, bridge.fault, tail=out))
             return True
         if not out:
             return True
@@ -177,11 +164,10 @@ class StreamPump:
             return self._downstream.write(out)
         return self._downstream.start(200, self._headers, out)
 
-    def _accept(self, bridge: Bridge) -> None:
+    def _accept(self) -> None:
         self.accepted = True
         assert self._exchange is not None
         self._exchange.accept()
-        self._call.bridge = bridge
         self._on_accepted(self._call)
 
     def _identify(self, bridge: Bridge) -> bool:
@@ -202,15 +188,21 @@ class StreamPump:
             return
         tail = bridge.close() if error is None else b""
         if not self.accepted and bridge.accepted:
-            self._accept(bridge)
-        fault = bridge.fault
+            self._accept()
+        fault, outcome = bridge.fault, _outcome_of(error)
         if fault is None and bridge.whole and (error is None or bridge.end_seen):
-            ended.set_result(PumpEnd(None, tail=tail))
-            return
-        if fault is None and error is not None:
+            outcome = "ok"
+        elif fault is None and error is not None:
             fault = fault_of(error)
         elif fault is None:
             unfinished = Condition.UPSTREAM_FAILED if self.accepted else Condition.UPSTREAM_INVALID
             fault = Fault(unfinished, _STOPPED if self.accepted else None)
-            error = UpstreamError("truncated", "end of the body before the end of the answer")
-        ended.set_result(PumpEnd(fault, error=error, tail=tail))
+            outcome = "upstream_truncated"
+        ended.set_result(Ending(outcome, fault, tail=tail))
+
+
+def _outcome_of(error: UpstreamError | None) -> str:
+    """The record's word for a stream that broke off."""
+    if error is None:
+        return "upstream_error"
+    return "timeout" if error.kind.startswith("timeout") else "upstream_truncated"

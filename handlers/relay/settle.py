@@ -1,19 +1,14 @@
-"""What a call costs and what its usage record says. Runs always, once, before the last bytes.
-
-Pure apart from the clock that is passed in: a call and its ending in, counts and a record out.
-"""
+"""What a call costs: charged counts of tokens, bounded by what can be meant. Pure."""
 
 from collections.abc import Iterable
 
 from msgspec import Struct
 
 from adapters.family.ir import Usage
-from adapters.faults import Fault
-from adapters.json.jsonio import dumps
 from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS
-from handlers.relay.call import Call, Ending
+from handlers.relay.call import Call
 from store.values.pricing import cost_nanos
-from store.values.usage_record import Charge, UsageRecord
+from store.values.usage_record import Charge
 
 # A vendor may count more than our bound of the request (its own prompts, tools, media), so that
 # only what no model can take is called absurd when the model's window is not configured; nor does
@@ -25,10 +20,6 @@ OVERSHOOT_PART = 8  # one token for so many
 OVERSHOOT_TOKENS = 64
 OVERCOUNT = 2  # so many times a vendor's count may be ours of the same text
 UNKEPT_BOUND_TOKENS = DEFAULT_OUTPUT_BOUND_TOKENS  # of one answer, whose vendor goes on and on
-UPSTREAM_ID_MAX = 128
-
-# outcomes whose error_code is the outcome word itself
-_WORDS = frozenset({"client_gone", "upstream_truncated", "drained"})
 
 
 class Counts(Struct, frozen=True):
@@ -191,76 +182,3 @@ def cost_of(call: Call, counts: Counts) -> int:
     if counts.source == "none" or call.prices is None or call.group is None:
         return 0
     return cost_nanos(counts.usage, call.prices, call.group.multiplier_ppm)
-
-
-def record_of(call: Call, ending: Ending, bill: Bill, node: str, now_ms: int) -> UsageRecord:
-    """The usage record of a call that is over."""
-    counts, charges, channel, prices = bill.counts, bill.charges, call.channel, call.prices
-    arrival, key, usage, first_byte_ms = call.arrival, call.key, counts.usage, call.first_byte_ms
-    code, message = _error_of(ending)
-    started_ms, upstream_id = arrival.started_ms, call.delivery.upstream_id
-    # By position, in the order of the class: to match forty names takes 2 us.
-    return UsageRecord(
-        arrival.call_id,
-        started_ms,
-        key.user_id,
-        key.user,
-        key.id,
-        key.name,
-        key.group,
-        call.operation.endpoint,
-        call.family.name,
-        channel.family if channel else None,
-        call.model_name,
-        call.upstream_model,
-        channel.name if channel else None,
-        call.stream,
-        call.status,
-        ending.outcome,
-        code,
-        message,
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-        usage.cache_write_1h_tokens,
-        usage.reasoning_tokens,
-        counts.source,
-        prices.text if prices else None,
-        call.group.multiplier_ppm if prices and call.group else None,
-        bill.cost_nanos,
-        charges[0].to if charges else None,
-        charges,
-        _reported_text(counts.reported),
-        # A wall clock may have been set back meanwhile.
-        max(0, first_byte_ms - started_ms) if first_byte_ms is not None else None,
-        max(0, now_ms - started_ms),
-        tuple(call.attempts),
-        arrival.client_request_id,
-        upstream_id[:UPSTREAM_ID_MAX] if upstream_id else None,
-        arrival.client_ip,
-        arrival.user_agent,
-        node,
-        call.hold.limit_account if call.hold else None,
-        call.stored,
-    )
-
-
-def _reported_text(reported: object) -> str | None:
-    """The vendor's words as JSON; None when there are none, or JSON cannot say them (NaN)."""
-    if reported is None:
-        return None
-    try:
-        return dumps(reported).decode()
-    except (OverflowError, ValueError):
-        return None
-
-
-def _error_of(ending: Ending) -> tuple[str | None, str | None]:
-    if ending.outcome == "ok":
-        return None, None
-    fault: Fault | None = ending.fault
-    message = fault.message if fault is not None else None
-    if ending.outcome in _WORDS:
-        return ending.outcome, message
-    return (fault.code if fault is not None else ending.outcome), message

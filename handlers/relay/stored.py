@@ -68,10 +68,11 @@ class StoredResponses:
     def note(self, call: Call, response_id: str | None) -> bool:
         """The answer of the running attempt is kept by the vendor under this id, which the client
         is about to read; whether that is new. Idempotent."""
-        candidate = call.candidate
-        if call.stored is not None or not response_id or candidate is None:
+        attempt = call.attempt
+        if call.stored is not None or not response_id or attempt is None:
             return False
-        channel, user_id = candidate.channel, call.key.user_id
+        candidate, user_id = attempt.candidate, call.key.user_id
+        channel = candidate.channel
         fingerprint = channel.fingerprints[candidate.key] if channel.fingerprints else ""
         call.stored = StoredAt(mark_of(response_id), channel.id, fingerprint)
         self._remember(user_id, call.stored)

@@ -6,10 +6,7 @@ A thread would not do: decoders and regular expressions keep the interpreter's l
 import asyncio
 import time
 
-from adapters.family import Answer
-from adapters.faults import Fault
 from adapters.json.structure import Steps, T
-from adapters.large_answers import read_large
 from handlers.relay.call import Call
 
 LARGE_BYTES = 512 << 10  # of a body or an answer; smaller ones are read at one go, within 25 ms
@@ -34,18 +31,3 @@ async def in_turns(steps: Steps[T], call: Call) -> T:
         result: T = ended.value
     await asyncio.sleep(0)
     return result
-
-
-async def large_answer(call: Call, body: bytes) -> Answer | Fault:
-    """A whole answer of an upstream as the call's family reads it, or why it is none."""
-    peek = call.peek
-    assert peek is not None
-
-    def read(short: bytes) -> Answer:
-        upstream_model = call.upstream_model or ""
-        return call.family.read_answer(short, peek.model, upstream_model, call.operation)
-
-    try:
-        return await in_turns(read_large(body, read), call)
-    except Fault as fault:
-        return fault

@@ -67,16 +67,16 @@ SECRETS = {
 }
 # A bug of the gateway, in the place where it reads what an upstream said.
 BUG = """
-from handlers.relay import pipeline
+from handlers.relay import attempts
 
-read = pipeline.read_upstream_error
+read = attempts.read_upstream_error
 
 def broken(status, headers, body):
     if b"a bug" in body:
         raise ZeroDivisionError("a bug of the test")
     return read(status, headers, body)
 
-pipeline.read_upstream_error = broken
+attempts.read_upstream_error = broken
 """
 
 

@@ -5,9 +5,11 @@ import time
 import pytest
 
 from conf.settings import UpstreamSettings
-from handlers.relay.call import ClientGone, DrainForced
+from handlers.relay.call import Attempt, ClientGone, DrainForced
 from handlers.relay.live import LiveCalls, LiveStream
 from handlers.relay.pump import StreamPump
+from handlers.relay.routing.plan import Candidate
+from store.values.usage_record import AttemptRecord
 from tests.handlers.relay.calls import a_call
 from tests.handlers.relay.rig import HELLO, SILENT_S, Client, Rig, beat, text
 from tests.handlers.relay.routing.channels import channel
@@ -67,8 +69,9 @@ def test_calls_are_counted_by_their_channels():
     live, calls = Watch().live, [call_of(n) for n in range(4)]
     for call in calls:
         live.enter(call)
-    calls[0].channel = calls[1].channel = channel("a")
-    calls[2].channel = channel("b")  # the last one has none yet
+    for call, name in zip(calls, ("a", "a", "b"), strict=False):  # the last one has none yet
+        call.attempt = Attempt(Candidate(channel(name), 0))
+        call.attempts.append(AttemptRecord(name))
     wanted = {channel(name).id: name for name in ("a", "c")}
     assert live.running_at(wanted) == {"a": 2}
     live.leave(calls[0])

@@ -8,7 +8,7 @@ import pytest
 from adapters.bridge import PREAMBLE_LIMIT_BYTES, NativeBridge
 from adapters.faults import Condition
 from adapters.registry import FAMILIES
-from handlers.relay.call import Delivery
+from handlers.relay.call import Delivery, Ending
 from handlers.relay.pump import STREAM_HEADERS, StreamPump
 from handlers.relay.upstream.client import UpstreamError
 from tests.handlers.relay.calls import a_call
@@ -54,7 +54,7 @@ async def test_a_stream_passes_byte_for_byte(family, name):
         if rig.pump.accepted and not rig.ended.done():
             assert rig.client.body[before:].endswith(event)
     assert rig.client.body + rig.end.tail == whole
-    assert (rig.end.fault, rig.end.error) == (None, None)
+    assert (rig.end.outcome, rig.end.fault) == ("ok", None)
     assert rig.client.heads == [(200, PASSED + STREAM_HEADERS)]
     assert rig.accepted == [rig.call] and rig.exchange.accepted == 1
 
@@ -160,9 +160,8 @@ async def test_garbage_before_the_first_data_event(garbage):
 async def test_an_upstream_that_fails_before_the_first_data_event(kind):
     rig = Rig()
     rig.exchange.data(b": hello\n\n")
-    error = UpstreamError(kind, "detail")
-    rig.exchange.end(error)
-    assert rig.end.error is error and rig.end.fault.blame == "upstream"
+    rig.exchange.end(UpstreamError(kind, "detail"))
+    assert rig.end.fault.blame == "upstream"
     assert rig.client.pieces == [] and not rig.pump.accepted
 
 
@@ -192,7 +191,8 @@ async def test_an_error_event_after_the_acceptance():
     rig.exchange.data(HELLO)
     error = b'data: {"error":{"message":"sk-vendor is broke","type":"server_error"}}\n\n'
     rig.exchange.data(text(b"last") + error)
-    assert rig.end.fault.condition is Condition.UPSTREAM_FAILED and rig.end.error is None
+    assert rig.end.fault.condition is Condition.UPSTREAM_FAILED
+    assert rig.end.outcome == "upstream_error"
     assert rig.end.tail == text(b"last")
     assert rig.client.body == HELLO
 
@@ -207,19 +207,18 @@ async def test_samples_that_break_off(family):
 
 
 @pytest.mark.parametrize(
-    ("kind", "condition"),
+    ("kind", "condition", "outcome"),
     [
-        ("truncated", Condition.UPSTREAM_FAILED),
-        ("timeout_idle", Condition.UPSTREAM_TIMEOUT),
-        ("protocol", Condition.UPSTREAM_INVALID),
+        ("truncated", Condition.UPSTREAM_FAILED, "upstream_truncated"),
+        ("timeout_idle", Condition.UPSTREAM_TIMEOUT, "timeout"),
+        ("protocol", Condition.UPSTREAM_INVALID, "upstream_truncated"),
     ],
 )
-async def test_an_upstream_that_fails_after_the_acceptance(kind, condition):
+async def test_an_upstream_that_fails_after_the_acceptance(kind, condition, outcome):
     rig = Rig()
     rig.exchange.data(HELLO + text(b"hello") + text(b"half")[:-9])
-    error = UpstreamError(kind, "detail")
-    rig.exchange.end(error)
-    assert rig.end.fault.condition is condition and rig.end.error is error
+    rig.exchange.end(UpstreamError(kind, "detail"))
+    assert rig.end.fault.condition is condition and rig.end.outcome == outcome
     assert rig.client.body + rig.end.tail == HELLO + text(b"hello")
 
 
@@ -228,14 +227,14 @@ async def test_an_end_before_the_answer_is_whole():
     rig.exchange.data(HELLO + text(b"hello"))
     rig.exchange.end(None)
     assert rig.end.fault.condition is Condition.UPSTREAM_FAILED
-    assert rig.end.error.kind == "truncated"
+    assert rig.end.outcome == "upstream_truncated"
 
 
 async def test_an_end_without_the_marker_after_the_last_finish():
     rig = Rig()
     rig.exchange.data(HELLO + FINISHED)
     rig.exchange.end(None)
-    assert (rig.end.fault, rig.end.error, rig.end.tail) == (None, None, b"")
+    assert rig.end == Ending("ok")
 
 
 async def test_a_last_event_without_its_blank_line():

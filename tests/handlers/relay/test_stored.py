@@ -11,7 +11,7 @@ from adapters.family import StoredRef
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from handlers.relay import stored as module
-from handlers.relay.call import Arrival, Call
+from handlers.relay.call import Arrival, Attempt, Call
 from handlers.relay.fresh import private_fresh
 from handlers.relay.routing.plan import Candidate
 from handlers.relay.stored import LOOK_UPS_PER_USER, PAUSES_S, StoredResponses
@@ -281,7 +281,7 @@ def test_a_store_that_does_not_answer_keeps_a_users_turns(monkeypatch):
 
 def made(places, response_id, user="ann"):
     call = call_of(user=user)
-    call.candidate = Candidate(TWO[1], 2)
+    call.attempt = Attempt(Candidate(TWO[1], 2))
     assert places.note(call, None) is False and call.stored is None
     assert places.note(call, response_id) is True
     assert places.note(call, "another") is False

@@ -1,0 +1,353 @@
+"""The attempts of a call: one channel after the other until one answer is accepted.
+
+Each frame adds one thing: `run` fails over, `_with_health` tells the circuit breaker, `_noted`
+writes the attempt into the call's record, `_exchange` sends the request and reads the answer, whole
+or streamed. Nothing here settles the call or writes its last bytes (pipeline).
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from functools import partial
+
+from adapters.bridge import NativeBridge
+from adapters.family import Answer, Envelope
+from adapters.faults import Condition, Fault
+from adapters.large_answers import read_large
+from adapters.upstream_errors.read import read_upstream_error, retry_after_s
+from conf.settings import Settings
+from handlers.relay.call import Attempt, Call, ClientGone, Ending, Interrupt, interrupted
+from handlers.relay.downstream import Downstream, Header
+from handlers.relay.failure_log import FailureLog
+from handlers.relay.faults import most_useful
+from handlers.relay.limits.limits import Limits
+from handlers.relay.live import LiveCalls, LiveStream
+from handlers.relay.outgoing import request_of
+from handlers.relay.pump import StreamPump
+from handlers.relay.records import Records
+from handlers.relay.routing.affinity import Affinity
+from handlers.relay.routing.health import PLAIN, STREAM, Health
+from handlers.relay.routing.plan import Candidate, Tried
+from handlers.relay.routing.selector import Selector
+from handlers.relay.routing.suspects import refusal_of
+from handlers.relay.turns import LARGE_BYTES, in_turns
+from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError
+from handlers.relay.upstream.errors import (
+    fault_of,
+    may_fail_over,
+    note_unreadable,
+    secrets_of,
+    wait_headers,
+)
+from handlers.relay.upstream.request import ANSWERED
+from store.catalog.catalog import Channel
+from store.values.ids import now_ms
+from store.values.usage_record import AttemptRecord
+
+# Parts of a request that can be left out without translating it; opaque reasoning cannot.
+_CAN_DO_WITHOUT = frozenset({"beta", "stream_options"})
+BYTES_PER_TOKEN = 4  # of plain text, the mean of prose and code
+USAGE_WITHIN_S = 0.4  # for which an upstream may still speak to a client that has left
+USAGE_LOOKS = 8
+FINISH_WITHIN_S = 1.0  # how long the upstream may take to end a body whose terminal marker was seen
+
+
+@dataclass(slots=True)
+class Attempts:
+    """What the attempts of every call need; one object a worker."""
+
+    settings: Settings
+    client: UpstreamClient
+    live: LiveCalls
+    limits: Limits
+    records: Records
+    health: Health
+    selector: Selector
+    affinity: Affinity
+    failures: FailureLog
+
+    def first(self, call: Call) -> Attempt:
+        """Plans the first attempt and takes what it needs of limits. Raises Fault E09, E24, E25."""
+        now_s = time.monotonic()
+        call.preference = self.affinity.preference_of(call, now_s)
+        candidate = self.selector.next(call, now_s)
+        if isinstance(candidate, Fault):
+            raise candidate
+        return Attempt(candidate)
+
+    async def run(self, call: Call, attempt: Attempt, downstream: Downstream) -> Ending:
+        """Tries channels until one answer is accepted, or none is left that may be tried.
+
+        Raises Fault E09, E24, E25 when none could be tried, for others did worse in between.
+        """
+        routing = self.settings.routing
+        last_start = time.monotonic() + routing.total_time_s
+        pump = self._pump(call, downstream) if call.stream else None
+        tried: dict[str, set[int]] = {}
+        met: list[Fault] = []
+        while True:
+            ending = await self._with_health(call, attempt, pump)
+            if ending is not None and ending.retry_without in _CAN_DO_WITHOUT:
+                call.check()
+                attempt.without = ending.retry_without
+                ending = await self._with_health(call, attempt, pump) or ending
+            if ending is not None:
+                if not ending.fail_over:
+                    return ending
+                assert ending.fault is not None
+                met.append(ending.fault)
+            self.limits.leave_upstream(call, sent=ending is not None)
+            left = routing.max_attempts - len(met)
+            if left <= 0 or (met and (time.monotonic() > last_start or downstream.head_sent)):
+                return failed(most_useful(met))
+            again = _note_tried(tried, attempt.candidate, ending) and left > 1
+            call.check()
+            following = self._next(call, tried, attempt.candidate.channel if again else None)
+            if isinstance(following, Fault):
+                if met:
+                    return failed(most_useful(met))
+                raise following
+            attempt = following
+
+    def waiting(self, call: Call) -> None:
+        """A call has no answer yet, and a second has passed."""
+        attempt = call.attempt
+        if attempt is not None and attempt.trial is not None:
+            self.health.late(attempt.trial, time.monotonic())
+
+    def _next(self, call: Call, tried: Tried, again: Channel | None) -> Attempt | Fault:
+        candidate = self.selector.next(call, time.monotonic(), tried, again)
+        return candidate if isinstance(candidate, Fault) else Attempt(candidate)
+
+    def _pump(self, call: Call, downstream: Downstream) -> StreamPump:
+        pump = StreamPump(call, downstream, self._accepted, self.records.identified)
+        self.live.stream(LiveStream(call, pump, downstream))
+        return pump
+
+    async def _with_health(
+        self, call: Call, attempt: Attempt, pump: StreamPump | None
+    ) -> Ending | None:
+        """One try, from which health learns; None when the channel may not be asked any more."""
+        health, candidate = self.health, attempt.candidate
+        kind = STREAM if call.stream else "" if call.operation.free else PLAIN
+        begin = health.begin_anyway if candidate.anyway else health.begin
+        now_s, model = time.monotonic(), call.model_name or ""
+        trial = begin(candidate.channel, model, candidate.key, now_s, kind)
+        if trial is None:
+            return None
+        call.attempt, attempt.trial = attempt, trial
+        try:
+            ending = await self._noted(call, attempt, pump)
+            if ending.outcome == "ok":
+                health.succeeded(trial, time.monotonic())
+            elif ending.counts and (fault := ending.upstream_fault) is not None:
+                status = call.attempts[-1].status
+                refusal = refusal_of(fault, status, call.key.user_id)
+                health.failed(trial, time.monotonic(), fault, refusal)
+        finally:
+            attempt.trial = None
+            health.release(trial)
+        return ending
+
+    async def _noted(self, call: Call, attempt: Attempt, pump: StreamPump | None) -> Ending:
+        """One try, noted in the call's record and, when a channel begins to fail, in the log."""
+        assert call.peek is not None
+        channel = attempt.candidate.channel
+        attempt.upstream_model = channel.models.get(call.peek.model)
+        record = AttemptRecord(channel.name)
+        call.attempts.append(record)
+        started_ms = now_ms()
+        try:
+            ending = await self._exchange(call, attempt, pump)
+        except UpstreamError as error:
+            fail_over = may_fail_over(error, self.settings.routing.retry_timeouts)
+            ending = failed(fault_of(error), fail_over=fail_over)
+            ending.counts = error.kind != "too_large"  # clients can ask for such answers
+            record.error = error.kind
+        except Fault as fault:
+            # The request cannot be made for this channel; nothing was sent.
+            ending = failed(fault, fail_over=True)
+        finally:
+            record.ms = now_ms() - started_ms
+        if ending.outcome == "ok":
+            if self.failures.failing:
+                self.failures.answered(channel, call.model_name or "")
+        elif (met := ending.upstream_fault) is not None:
+            met.mask(secrets_of(channel))
+            met.model, record.detail = call.model_name, met.told
+            if not call.delivery.relayed:
+                record.error = record.error or met.code
+            if ending.counts:
+                self.failures.failed(call, attempt, met, time.monotonic())
+        return ending
+
+    async def _exchange(self, call: Call, attempt: Attempt, pump: StreamPump | None) -> Ending:
+        """Sends the request and reads the answer. Raises UpstreamError, Fault, Interrupt."""
+        exchange = self.client.start(request_of(call, attempt, self.settings.upstream))
+        try:
+            await call.wait(exchange.head)
+            call.attempts[-1].status = exchange.status
+            if exchange.streaming:
+                assert pump is not None
+                return await self._streamed(call, attempt, exchange, pump)
+            if exchange.status not in ANSWERED:
+                return _refused(call, attempt, exchange)
+            try:
+                if len(exchange.body) > LARGE_BYTES:
+                    read = partial(_read_answer, call, attempt)
+                    answer = await in_turns(read_large(exchange.body, read), call)
+                else:
+                    answer = _read_answer(call, attempt, exchange.body)
+            except Fault as fault:
+                return _unreadable(exchange, fault)
+            exchange.accept()
+            return self._whole(call, attempt, exchange, answer)
+        finally:
+            call.waiter = None  # it may refer to an exception, and so to the call
+            if not exchange.head.done() or call.interrupted is not None:
+                # The vendor works for a client that has left, and bills it.
+                if isinstance(call.interrupted, ClientGone):
+                    call.delivery.handed_over = exchange.handed_over
+                exchange.cancel()
+
+    def _whole(self, call: Call, attempt: Attempt, exchange: Exchange, answer: Answer) -> Ending:
+        """An answer that was read whole is accepted."""
+        self._bind(call, attempt)
+        delivery = call.delivery
+        delivery.relayed = delivery.whole = True
+        delivery.usage, delivery.reported = answer.usage, answer.reported
+        units = answer.output_units
+        if answer.usage is not None:  # the text alone was not counted: it has no more tokens
+            units = len(answer.body) // BYTES_PER_TOKEN
+        delivery.output_units, delivery.upstream_id = units, answer.upstream_id
+        call.first_byte_ms = now_ms()
+        envelope = Envelope(200, dict(_passed_headers(call, exchange)), answer.body)
+        return Ending("ok", envelope=envelope)
+
+    async def _streamed(
+        self, call: Call, attempt: Attempt, exchange: Exchange, pump: StreamPump
+    ) -> Ending:
+        """Lets the pump carry the answer until it or the call has ended."""
+        assert call.peek is not None
+        tap = call.family.stream_tap(
+            call.peek.model,
+            attempt.upstream_model or "",
+            drop_usage=not call.peek.include_usage,
+            operation=call.operation,
+        )
+        attempt.bridge = bridge = NativeBridge(tap, self.settings.upstream.max_event_bytes)
+        ended = pump.attach(exchange, bridge, _passed_headers(call, exchange))
+        try:
+            await call.wait(ended)
+        except Interrupt as interrupt:
+            if isinstance(interrupt, ClientGone):
+                await _hear_usage(pump)
+            pump.note_delivery()
+            ending = interrupted(interrupt)
+            ending.at_boundary = pump.at_boundary
+            return ending
+        ending = ended.result()
+        pump.note_delivery()
+        pump.begin()
+        if ending.fault is None:
+            exchange.finish_within(FINISH_WITHIN_S)
+            return ending
+        exchange.cancel()
+        if not pump.accepted:
+            return _unreadable(exchange, ending.fault)
+        ending.at_boundary = pump.at_boundary
+        return ending
+
+    def _accepted(self, call: Call) -> None:
+        """The answer of a stream was accepted: the body is not needed again, the journal told."""
+        call.body, call.spans = b"", None
+        call.first_byte_ms = now_ms()
+        attempt = call.attempt
+        assert attempt is not None
+        if (trial := attempt.trial) is not None:
+            now_s = time.monotonic()
+            self.health.started(trial, now_s, now_s - trial.begun_s)
+        self._bind(call, attempt)
+        self.records.identified(call)
+        if call.stored is None:
+            self.records.mark(call, 0)
+
+    def _bind(self, call: Call, attempt: Attempt) -> None:
+        """An answer was accepted: the conversation stays where it came from."""
+        if call.preference is not None:
+            self.affinity.accepted(call.preference, attempt.candidate, time.monotonic())
+
+
+def failed(fault: Fault, *, fail_over: bool = False, retry_without: str | None = None) -> Ending:
+    """The end of an attempt, or of a call, whose answer was not accepted."""
+    late = fault.condition is Condition.UPSTREAM_TIMEOUT
+    outcome = "timeout" if late else "upstream_error"
+    return Ending(outcome, fault, fail_over=fail_over, retry_without=retry_without)
+
+
+def _note_tried(tried: dict[str, set[int]], candidate: Candidate, ending: Ending | None) -> bool:
+    """Notes which upstream keys an attempt rules out; whether another one of the channel is due.
+
+    One that was refused for itself, or may not be asked just now, says nothing of the next. When
+    two were, the channel's others come after all other channels: it may be the account.
+    """
+    channel = candidate.channel
+    out = tried.setdefault(channel.id, set())
+    if ending is None or _is_of_key(ending.fault):
+        out.add(candidate.key)
+        return len(out) == 1 < len(channel.keys)
+    out.update(range(max(1, len(channel.keys))))
+    return False
+
+
+def _is_of_key(fault: Fault | None) -> bool:
+    """Whether another upstream key of the same channel may be better off."""
+    if fault is None:
+        return False
+    return fault.key_refused or fault.condition is Condition.UPSTREAM_RATE_LIMITED
+
+
+def _refused(call: Call, attempt: Attempt, exchange: Exchange) -> Ending:
+    """The upstream has answered with an error."""
+    waits, secrets = wait_headers(exchange), secrets_of(attempt.candidate.channel)
+    read = read_upstream_error(exchange.status, waits, exchange.body, secrets)
+    if call.operation.stored and exchange.status == 404:
+        return failed(Fault(Condition.ID_NOT_FOUND, detail=call.target))
+    return failed(read.fault, fail_over=read.fail_over, retry_without=read.retry_without)
+
+
+def _unreadable(exchange: Exchange, fault: Fault) -> Ending:
+    """The status of an answer is a success, and its body is none."""
+    if fault.retry_after_s is None:
+        fault.retry_after_s = retry_after_s(wait_headers(exchange))
+    note_unreadable(exchange, fault)
+    return failed(fault, fail_over=True)
+
+
+def _read_answer(call: Call, attempt: Attempt, body: bytes) -> Answer:
+    """A whole answer of the upstream. Raises Fault when it is none."""
+    assert call.peek is not None
+    answer = call.family.read_answer(
+        body, call.peek.model, attempt.upstream_model or "", call.operation
+    )
+    if call.stream:
+        raise Fault(Condition.UPSTREAM_INVALID)
+    return answer
+
+
+def _passed_headers(call: Call, exchange: Exchange) -> tuple[Header, ...]:
+    """The upstream's headers that may go down: the content type and the family's allow-list."""
+    passed = [("Content-Type", exchange.content_type or "application/json")]
+    for name in call.family.answer_headers:
+        value = exchange.header(name)
+        if value is not None:
+            passed.append((name, value))
+    return tuple(passed)
+
+
+async def _hear_usage(pump: StreamPump) -> None:
+    """Waits a moment for what a finished answer has cost, reasoning that nobody saw for one."""
+    left = USAGE_LOOKS
+    while pump.lacks_usage and left:
+        left -= 1
+        await asyncio.sleep(USAGE_WITHIN_S / USAGE_LOOKS)

@@ -1,0 +1,174 @@
+"""What the journal is told of a call: that it begins, how far it has come, what became of it.
+
+Belongs here: the lines of a call and its usage record. Not here: what it costs (settle).
+"""
+
+from dataclasses import dataclass
+
+from adapters.json.jsonio import dumps
+from handlers.relay.call import Call, Ending
+from handlers.relay.faults import from_store
+from handlers.relay.settle import Bill, text_tokens
+from handlers.relay.stored import StoredResponses
+from store.calls.journal import Journal, JournalFull
+from store.calls.journal_lines import OpenLine, Sent
+from store.values.ids import now_ms
+from store.values.usage_record import UsageRecord
+
+UPSTREAM_ID_MAX = 128
+
+# outcomes whose error_code is the outcome word itself
+_WORDS = frozenset({"client_gone", "upstream_truncated", "drained"})
+
+
+@dataclass(slots=True)
+class Records:
+    """The calls of one worker, as its journal has them."""
+
+    journal: Journal
+    stored: StoredResponses
+    node: str
+
+    def open(self, call: Call) -> None:
+        """The journal knows of the call before any upstream does. Raises Fault E38."""
+        arrival, key = call.arrival, call.key
+        hold, prices = call.hold, None if call.operation.free else call.prices
+        line = OpenLine(
+            arrival.call_id,
+            arrival.started_ms,
+            key.user_id,
+            key.user,
+            key.id,
+            key.name,
+            key.group,
+            call.operation.endpoint,
+            call.family.name,
+            call.model_name,
+            call.stream,
+            prices.text if prices else None,
+            call.group.multiplier_ppm if call.group else None,
+            call.input_estimate_tokens,
+            arrival.client_request_id,
+            arrival.client_ip,
+            arrival.user_agent,
+            hold.parts if hold else (),
+            hold.limit_account if hold else None,
+        )
+        try:
+            self.journal.open_call(line)
+        except JournalFull as error:
+            raise from_store(error) from None
+        call.opened = True
+
+    def mark(self, call: Call, output_units: int) -> None:
+        """The journal knows how far a stream has come."""
+        # Were the process killed, this would be charged.
+        output_tokens = text_tokens(call, output_units)
+        hold, call_id = call.hold, call.arrival.call_id
+        holds = hold.parts if hold is not None and hold.raised else ()
+        self.journal.mark(call_id, output_tokens, relayed=True, sent=_sent(call), holds=holds)
+
+    def identified(self, call: Call) -> None:
+        """The client is about to read the id of an answer that the vendor keeps, if it has one."""
+        attempt = call.attempt
+        if call.peek is None or not call.peek.stored or attempt is None or attempt.bridge is None:
+            return
+        bridge = attempt.bridge
+        if self.stored.note(call, bridge.upstream_id):
+            so_far = text_tokens(call, bridge.output_units)
+            self.journal.hand_out(call.arrival.call_id, call.key.user_id, so_far, _sent(call))
+
+    def close(self, call: Call, ending: Ending, bill: Bill) -> UsageRecord:
+        """The usage record of a call that is over, which the journal has now."""
+        record = record_of(call, ending, bill, self.node, now_ms())
+        if call.opened:
+            self.journal.close_call(record)
+        else:
+            self.journal.refused(record)
+        return record
+
+
+def _sent(call: Call) -> Sent:
+    attempt = call.attempt
+    assert attempt is not None
+    channel = attempt.candidate.channel
+    return Sent(
+        status=200,
+        upstream_family=channel.family,
+        upstream_model=attempt.upstream_model,
+        channel=channel.name,
+        stored=call.stored,
+    )
+
+
+def record_of(call: Call, ending: Ending, bill: Bill, node: str, ended_ms: int) -> UsageRecord:
+    """The usage record of a call that is over."""
+    counts, charges, prices, attempt = bill.counts, bill.charges, call.prices, call.tried
+    channel = attempt.candidate.channel if attempt else None
+    arrival, key, usage, first_byte_ms = call.arrival, call.key, counts.usage, call.first_byte_ms
+    code, message = _error_of(ending)
+    started_ms, upstream_id = arrival.started_ms, call.delivery.upstream_id
+    return UsageRecord(
+        arrival.call_id,
+        started_ms,
+        key.user_id,
+        key.user,
+        key.id,
+        key.name,
+        key.group,
+        call.operation.endpoint,
+        call.family.name,
+        channel.family if channel else None,
+        call.model_name,
+        attempt.upstream_model if attempt else None,
+        channel.name if channel else None,
+        call.stream,
+        call.status,
+        ending.outcome,
+        code,
+        message,
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.cache_write_1h_tokens,
+        usage.reasoning_tokens,
+        counts.source,
+        prices.text if prices else None,
+        call.group.multiplier_ppm if prices and call.group else None,
+        bill.cost_nanos,
+        charges[0].to if charges else None,
+        charges,
+        _reported_text(counts.reported),
+        # A wall clock may have been set back meanwhile.
+        max(0, first_byte_ms - started_ms) if first_byte_ms is not None else None,
+        max(0, ended_ms - started_ms),
+        tuple(call.attempts),
+        arrival.client_request_id,
+        upstream_id[:UPSTREAM_ID_MAX] if upstream_id else None,
+        arrival.client_ip,
+        arrival.user_agent,
+        node,
+        call.hold.limit_account if call.hold else None,
+        call.stored,
+    )
+
+
+def _reported_text(reported: object) -> str | None:
+    """The vendor's words as JSON; None when there are none, or JSON cannot say them (NaN)."""
+    if reported is None:
+        return None
+    try:
+        return dumps(reported).decode()
+    except (OverflowError, ValueError):
+        return None
+
+
+def _error_of(ending: Ending) -> tuple[str | None, str | None]:
+    if ending.outcome == "ok":
+        return None, None
+    fault = ending.fault
+    message = fault.message if fault is not None else None
+    if ending.outcome in _WORDS:
+        return ending.outcome, message
+    return (fault.code if fault is not None else ending.outcome), message
