@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from conf.settings import ConfigError, Loaded, find_config, load
+from conf.configuration import ConfigError, Loaded, find_config, load
 from store.values.errors import Refused, StoreError
 
 FAILED = 1

@@ -15,7 +15,7 @@ import peewee
 
 from commands.output import configuration
 from conf import secrets
-from conf.settings import ConfigError, Loaded, which
+from conf.configuration import ConfigError, Loaded, which
 from store.db import migrate
 from store.db.database import READ_TIMEOUT_S, discard, open_database, place
 from store.values.errors import NotFound, Refused, StoreUnavailable

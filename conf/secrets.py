@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from conf.settings import SECRETS_VARIABLE, ConfigError, Loaded
+from conf.configuration import SECRETS_VARIABLE, ConfigError, Loaded
 
 SECRET_BYTES = 32
 MODE = 0o600

@@ -16,7 +16,7 @@ import pytest
 import app
 from commands.nouns import quickstart
 from commands.nouns.init import prepare
-from conf.settings import load
+from conf.configuration import load
 
 ROOT = Path(__file__).resolve().parents[1]
 MADE = {"cli.md", "errors.md", "settings.md"}  # without blocks of commands

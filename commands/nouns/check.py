@@ -6,7 +6,7 @@ import click
 
 from commands.output import config_option, configuration, json_option, print_json, set_option
 from conf import secrets
-from conf.settings import ConfigError, Loaded
+from conf.configuration import ConfigError, Loaded
 
 
 @click.command()

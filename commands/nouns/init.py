@@ -7,7 +7,8 @@ import click
 
 from commands.output import note, set_option
 from conf import sample, secrets
-from conf.settings import FILE_NAME, Loaded, load, parse_overrides, to_plain
+from conf.configuration import FILE_NAME, Loaded, load, parse_overrides
+from conf.settings import to_plain
 from store.db import migrate
 from store.db.database import discard, open_database
 

@@ -11,7 +11,7 @@ import click
 import peewee
 
 from commands.output import config_option, configuration, json_option, print_json, print_table
-from conf.settings import which
+from conf.configuration import which
 from store.db import migrate
 from store.db.database import discard, open_database
 from store.values.errors import StoreUnavailable

@@ -22,7 +22,7 @@ from commands.output import note, set_option
 from commands.process.supervisor import APP
 from commands.store_access import actor
 from conf import secrets
-from conf.settings import FILE_NAME, Loaded, load
+from conf.configuration import FILE_NAME, Loaded, load
 from handlers.operations.client_settings import CURLS, base_url
 from handlers.operations.edits import editor
 from store.admin.document import parse

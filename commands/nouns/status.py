@@ -24,7 +24,8 @@ from commands.output import (
 )
 from commands.process.node import NAME_FILE
 from commands.store_access import opened_store
-from conf.settings import SETTINGS, Loaded, to_plain, which
+from conf.configuration import Loaded, which
+from conf.settings import SETTINGS, to_plain
 from store.channels.status import AVAILABLE, Status, of_channels, of_models, to_public
 from store.db.database import database_ms
 from store.values.errors import Refused, StoreError

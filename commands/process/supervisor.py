@@ -21,7 +21,8 @@ from commands.process.child import Companion, Slot, Worker
 from commands.process.log_lines import Log
 from commands.process.node import PortTaken, StartError
 from conf import secrets
-from conf.settings import ConfigError, Loaded, find_config, load, to_plain
+from conf.configuration import ConfigError, Loaded, find_config, load
+from conf.settings import to_plain
 from conf.values import is_loopback
 
 APP = str(Path(__file__).resolve().parents[2] / "app.py")

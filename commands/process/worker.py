@@ -28,7 +28,8 @@ from tornado.ioloop import IOLoop, PeriodicCallback
 from commands.process.log_lines import FORMS, text_line
 from commands.process.worker_state import StateWriter
 from conf import secrets
-from conf.settings import ConfigError, Settings, from_plain
+from conf.configuration import ConfigError
+from conf.settings import Settings, from_plain
 from conf.store_url import SQLITE
 from handlers.http.base import Deadlines, Site
 from handlers.http.server import RelayServer

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from commands import output
-from conf.settings import ConfigError
+from conf.configuration import ConfigError
 from store.values.errors import NotFound, Refused, StoreUnavailable
 
 ROOT = Path(__file__).resolve().parents[2]

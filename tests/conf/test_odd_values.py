@@ -6,7 +6,8 @@ import pytest
 
 from commands import output
 from commands.nouns import init
-from conf.settings import SETTINGS, ConfigError, load
+from conf.configuration import ConfigError, load
+from conf.settings import SETTINGS
 from store.db.database import discard, open_database
 
 ODD = (

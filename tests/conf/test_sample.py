@@ -3,7 +3,8 @@
 import tomllib
 
 from conf import sample
-from conf.settings import SETTINGS, load
+from conf.configuration import load
+from conf.settings import SETTINGS
 
 
 def test_without_values_it_says_nothing_and_shows_everything(tmp_path):

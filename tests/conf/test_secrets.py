@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from conf import secrets
-from conf.settings import ConfigError
+from conf.configuration import ConfigError
 
 STRONG = "A" * 43 + "="
 

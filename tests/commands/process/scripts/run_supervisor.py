@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 from commands.process.child import Companion
 from commands.process.node import StartError
 from commands.process.supervisor import Supervisor
-from conf.settings import load
+from conf.configuration import load
 
 
 def main() -> int:
