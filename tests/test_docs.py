@@ -80,7 +80,7 @@ WRITTEN = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs")
 def test_every_file_that_a_page_names_exists():
     missing = []
     for page in WRITTEN:
-        # A link is relative to its page; ARCHITECTURE.md says relay/ for handlers/relay/ and the like.
+        # A link is relative to its page; ARCHITECTURE.md says relay/ for handlers/relay/.
         folders = (ROOT, page.parent, ROOT / "handlers", ROOT / "adapters", ROOT / "store")
         missing += [
             f"{page.relative_to(ROOT)}: {name}"
