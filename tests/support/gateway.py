@@ -20,7 +20,7 @@ from typing import Any
 from store.calls.usage_queries import Filters, follow
 from store.db.database import discard, open_database
 from store.values.usage_record import to_public
-from tests.support import leash
+from tests.support import commands, leash
 from tests.support.ports import HOST, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,12 +70,7 @@ class Gateway:
 
     def run(self, *args: str, stdin: str = "", config: bool = True, code: int = 0) -> str:
         """A command that must end with `code`; its stdout."""
-        argv = [sys.executable, str(ROOT / "app.py"), *args]
-        if config:
-            argv += ["--config", str(self.config)]
-        done = subprocess.run(
-            argv, check=False, input=stdin, capture_output=True, text=True, timeout=60
-        )
+        done = commands.run([*args, *(["--config", str(self.config)] if config else [])], stdin)
         with self.log_path.open("a") as log:
             # Not what the command prints for the operator: that may be a new secret.
             log.write(done.stderr)
