@@ -35,7 +35,6 @@ from handlers.http.base import Deadlines, Site
 from handlers.http.server import RelayServer
 from handlers.logs import LogThread
 from handlers.relay.call import Call
-from handlers.relay.fresh import shared_fresh
 from handlers.relay.limits.limits import Limits, shared_cells
 from handlers.relay.limits.memory import MemoryPolicy
 from handlers.relay.live import LiveCalls
@@ -44,7 +43,8 @@ from handlers.relay.routing.health import KeyNews
 from handlers.relay.routing.key_check import KeyChecks
 from handlers.relay.routing.open_breakers import OpenBreakers
 from handlers.relay.routing.prober import Prober
-from handlers.relay.stored import StoredResponses
+from handlers.relay.stored.fresh import shared_fresh
+from handlers.relay.stored.responses import StoredResponses
 from handlers.relay.upstream.client import UpstreamClient
 from handlers.telemetry import Telemetry
 from store.calls.journal import Journal

@@ -1,7 +1,8 @@
 """Who calls, and may they: credential, key, entry, model, bounds of the cost. From memory only.
 
 The order of the checks is the callers' promise: credential, key, entry point, then (with the body)
-JSON, model, fields. The only wait is for a key nobody has used lately.
+JSON, model, fields. The only waits are for a key nobody has used lately and for the place of a
+stored response.
 """
 
 import re
@@ -21,6 +22,8 @@ from adapters.json.jsonio import Spans, top_level, top_level_steps
 from adapters.json.structure import Steps
 from adapters.registry import VENDORS
 from handlers.relay.call import Call
+from handlers.relay.faults import from_store
+from handlers.relay.stored.responses import StoredResponses
 from store.catalog.catalog import Channel, Group, Snapshot
 from store.catalog.key_cache import KeyCache
 from store.catalog.keys import KeyEntry
@@ -191,6 +194,22 @@ def makers(call: Call) -> list[Channel]:
     group, family = call.key.group, call.family.name
     channels = call.snapshot.channels
     return [one for one in channels if one.family == family and group in one.groups]
+
+
+async def admit_stored(call: Call, stored: StoredResponses) -> None:
+    """Leaves a call that builds on something stored the channel and key that know it.
+
+    Raises Fault E35 when it is another user's or not known here, E09 when its channel is switched
+    off, E38 when only the store could tell and is away or has yet to be told.
+    """
+    ref, place = call.stored_ref, None
+    assert ref is not None
+    if ref.response and makers(call):
+        try:
+            place = await stored.find(call.key.user_id, ref.id)
+        except StoreUnavailable as error:
+            raise from_store(error) from None
+    check_stored(call, ref, place, only_known=ref.response and stored.refuse)
 
 
 def check_stored(

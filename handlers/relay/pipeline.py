@@ -26,7 +26,7 @@ from handlers.relay.routing.affinity import Affinity
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Planner
 from handlers.relay.routing.selector import Selector
-from handlers.relay.stored import StoredResponses
+from handlers.relay.stored.responses import StoredResponses
 from handlers.relay.turns import LARGE_BYTES, in_turns
 from handlers.relay.upstream.client import UpstreamClient
 from handlers.telemetry import Telemetry
@@ -89,7 +89,7 @@ class Relay:
                 await in_turns(admit.large_body_steps(call, body), call)
             levels = self._limit(call, downstream) if self.limits.concern(call) else ()
             if call.stored_ref is not None:
-                await self.stored.admit(call)
+                await admit.admit_stored(call, self.stored)
                 call.check()
             call.attempt = attempt = self.attempts.first(call)
             if not self.holding.at_once(call):
@@ -154,9 +154,9 @@ class Relay:
         if call.slots is not None or call.upstream_slots is not None:
             self.limits.leave(call, settle.tokens_of(counts))
         if call.peek is not None and call.peek.stored and call.delivery.relayed:
-            self.stored.note(call, call.delivery.upstream_id)
+            self.records.note_stored(call, call.delivery.upstream_id)
         elif call.method == "DELETE" and ending.outcome == "ok":
-            self.stored.forget(call)
+            call.stored = self.stored.forget(call.key.user_id, call.target or "")
         record = self.records.close(call, ending, settle.Bill(counts, cost, charges))
         self.telemetry.call_ended(record)
 

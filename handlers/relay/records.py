@@ -9,11 +9,12 @@ from adapters.json.jsonio import dumps
 from handlers.relay.call import Call, Ending
 from handlers.relay.faults import from_store
 from handlers.relay.settle import Bill, text_tokens
-from handlers.relay.stored import StoredResponses
+from handlers.relay.stored.responses import StoredResponses
 from store.calls.journal import Journal, JournalFull
 from store.calls.journal_lines import OpenLine, Sent
+from store.calls.stored_responses import mark_of
 from store.values.ids import now_ms
-from store.values.usage_record import UsageRecord
+from store.values.usage_record import StoredAt, UsageRecord
 
 UPSTREAM_ID_MAX = 128
 
@@ -74,9 +75,21 @@ class Records:
         if call.peek is None or not call.peek.stored or attempt is None or attempt.bridge is None:
             return
         bridge = attempt.bridge
-        if self.stored.note(call, bridge.upstream_id):
+        if self.note_stored(call, bridge.upstream_id):
             so_far = text_tokens(call, bridge.output_units)
             self.journal.hand_out(call.arrival.call_id, call.key.user_id, so_far, _sent(call))
+
+    def note_stored(self, call: Call, response_id: str | None) -> bool:
+        """The vendor keeps the answer under this id, which the client is about to read; whether
+        that is new. Idempotent."""
+        attempt = call.attempt
+        if call.stored is not None or not response_id or attempt is None:
+            return False
+        channel, key = attempt.candidate.channel, attempt.candidate.key
+        fingerprint = channel.fingerprints[key] if channel.fingerprints else ""
+        call.stored = StoredAt(mark_of(response_id), channel.id, fingerprint)
+        self.stored.note(call.key.user_id, call.stored)
+        return True
 
     def close(self, call: Call, ending: Ending, bill: Bill) -> UsageRecord:
         """The usage record of a call that is over, which the journal has now."""

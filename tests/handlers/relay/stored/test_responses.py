@@ -10,11 +10,13 @@ import pytest
 from adapters.family import StoredRef
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
-from handlers.relay import stored as module
+from handlers.relay.admit import admit_stored
 from handlers.relay.call import Arrival, Attempt, Call
-from handlers.relay.fresh import private_fresh
+from handlers.relay.records import Records
 from handlers.relay.routing.plan import Candidate
-from handlers.relay.stored import LOOK_UPS_PER_USER, PAUSES_S, StoredResponses
+from handlers.relay.stored import responses as module
+from handlers.relay.stored.fresh import private_fresh
+from handlers.relay.stored.responses import LOOK_UPS_PER_USER, PAUSES_S, StoredResponses
 from store.calls.stored_responses import Found, mark_of
 from store.catalog.catalog import Channel, Snapshot
 from store.catalog.keys import KeyEntry
@@ -97,7 +99,7 @@ def places_of(store, threads, fresh=None, refuse=True):
 async def told(places, call):
     """What a call may ask: (channel's name, keys), or the fault's condition."""
     try:
-        await places.admit(call)
+        await admit_stored(call, places)
     except Fault as fault:
         return fault.condition
     (one,) = call.candidates
@@ -282,9 +284,10 @@ def test_a_store_that_does_not_answer_keeps_a_users_turns(monkeypatch):
 def made(places, response_id, user="ann"):
     call = call_of(user=user)
     call.attempt = Attempt(Candidate(TWO[1], 2))
-    assert places.note(call, None) is False and call.stored is None
-    assert places.note(call, response_id) is True
-    assert places.note(call, "another") is False
+    records = Records(None, places, "node-1")
+    assert records.note_stored(call, None) is False and call.stored is None
+    assert records.note_stored(call, response_id) is True
+    assert records.note_stored(call, "another") is False
     return call.stored
 
 
@@ -301,10 +304,7 @@ def test_what_this_worker_made_is_known_at_once_until_it_is_deleted(monkeypatch)
         store.error = None
         made(places, ID, "bob")  # vendors may give an id twice
         assert asyncio.run(told(places, call_of(user="bob"))) == ("b", ("z",))
-        call = call_of()
-        call.target = ID
-        places.forget(call)
-        assert call.stored == StoredAt(mark_of(ID))
+        assert places.forget("ann", ID) == StoredAt(mark_of(ID))
         assert asyncio.run(told(places, call_of())) is Condition.ID_NOT_FOUND
         assert asyncio.run(told(places, call_of(user="bob"))) == ("b", ("z",))
         for number in range(9):

@@ -13,10 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager
 
-from handlers.relay import admit
-from handlers.relay.call import Call
-from handlers.relay.faults import from_store
-from handlers.relay.fresh import FreshResponses, Owned
+from handlers.relay.stored.fresh import FreshResponses, Owned
 from store.calls.stored_responses import Found, mark_of
 from store.values.errors import StoreUnavailable
 from store.values.usage_record import StoredAt
@@ -49,48 +46,29 @@ class StoredResponses:
         self._executor = executor
         self._clock_ms = clock_ms
         self._fresh = fresh
-        self._refuse = refuse
+        self.refuse = refuse
         self._known: OrderedDict[str, tuple[Owned, ...]] = OrderedDict()
         self._lines: dict[str, _Line] = {}
 
-    async def admit(self, call: Call) -> None:
-        """Leaves a call that builds on something stored the channel and key that know it.
+    def note(self, user_id: str, stored: StoredAt) -> None:
+        """The user is about to read the id of a response that is kept there."""
+        self._remember(user_id, stored)
+        self._fresh.put(user_id, stored)
 
-        Raises Fault E35 when it is another user's or not known here, E09 when its channel is
-        switched off, E38 when only the store could tell and is away or has yet to be told.
-        """
-        ref, place = call.stored_ref, None
-        assert ref is not None
-        if ref.response and admit.makers(call):
-            place = await self._find(call.key.user_id, mark_of(ref.id))
-        admit.check_stored(call, ref, place, only_known=ref.response and self._refuse)
-
-    def note(self, call: Call, response_id: str | None) -> bool:
-        """The answer of the running attempt is kept by the vendor under this id, which the client
-        is about to read; whether that is new. Idempotent."""
-        attempt = call.attempt
-        if call.stored is not None or not response_id or attempt is None:
-            return False
-        candidate, user_id = attempt.candidate, call.key.user_id
-        channel = candidate.channel
-        fingerprint = channel.fingerprints[candidate.key] if channel.fingerprints else ""
-        call.stored = StoredAt(mark_of(response_id), channel.id, fingerprint)
-        self._remember(user_id, call.stored)
-        self._fresh.put(user_id, call.stored)
-        return True
-
-    def forget(self, call: Call) -> None:
-        """The vendor has deleted the response that the path of the call names."""
-        user_id, mark = call.key.user_id, mark_of(call.target or "")
-        call.stored = StoredAt(mark)
+    def forget(self, user_id: str, response_id: str) -> StoredAt:
+        """The vendor has deleted a response of the user: what its record says of it."""
+        mark = mark_of(response_id)
         others = tuple(one for one in self._known.pop(mark, ()) if one[0] != user_id)
         if others:
             self._known[mark] = others
         self._fresh.drop(user_id, mark)
+        return StoredAt(mark)
 
-    async def _find(self, user_id: str, mark: str) -> StoredAt | None:
+    async def find(self, user_id: str, response_id: str) -> StoredAt | None:
         """Where a user's response is; with no channel, when it is another user's; None: nobody has
-        been given the id. Raises Fault E38."""
+        been given the id. Raises StoreUnavailable when only the store could tell, and is away or
+        has yet to be told."""
+        mark = mark_of(response_id)
         owners = (*self._known.get(mark, ()), *self._fresh.find(mark))
         for owner, place in owners:
             if owner == user_id:
@@ -101,9 +79,9 @@ class StoredResponses:
         look_up = asyncio.create_task(self._look_up(user_id, mark, pauses_s, within_s))
         try:
             found = await look_up
-        except StoreUnavailable as error:
+        except StoreUnavailable:
             if not owners:
-                raise from_store(error) from None
+                raise
             found = None
         return StoredAt(mark) if found is None and owners else found
 
