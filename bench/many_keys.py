@@ -2,9 +2,9 @@
 
     python -m bench.many_keys --folder /tmp/many --keys 100000
 
-Makes a store of 200 channels, 200 models and 50 groups, with a user, a wallet and a key a piece,
-starts a gateway of one worker with the scripted vendor behind it, and calls some keys once, one
-after the other. A reload is timed in a process of its own, beside a thread that wants to run.
+Makes a store of 200 channels, 200 models, 50 groups and many users with a wallet and a key each,
+starts a gateway of one worker in front of the scripted vendor, and makes one call with each of some
+keys, one after the other. A reload is timed in this process, beside a thread that wants to run.
 """
 
 import http.client
@@ -36,7 +36,7 @@ BATCH_ROWS = 5_000
 RELOADS = 20
 READY_WAIT_S = 120
 FAMILY = "chat_completions"
-WARM_UP = 200  # calls of one key before the others: everything but keys is loaded then
+WARM_UP = 200  # calls of one key first, so that everything but keys is loaded
 
 
 def catalog(url: str) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def catalog(url: str) -> dict[str, Any]:
 
 
 def add_keys(db: peewee.Database, count: int, pepper: str) -> list[str]:
-    """So many users with a wallet and a key each; the secrets."""
+    """Insert `count` users with a wallet and a key each; returns the secrets."""
     query = 'SELECT "id" FROM "groups" ORDER BY "name"'
     groups = [row[0] for row in transaction(db, lambda: execute(db, query).fetchall())]
     secrets = [make_secret() for _ in range(count)]
@@ -111,13 +111,13 @@ def _insert(db: peewee.Database, rows: list[dict[str, tuple[Any, ...]]]) -> None
 
 
 def pss_mib(pids: list[int]) -> float:
-    """Memory of processes in MiB, what they share counted once."""
+    """Memory of processes in MiB, shared pages counted once."""
     lines = (Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines() for pid in pids)
     return sum(int(one.split()[1]) for text in lines for one in text if one[:4] == "Pss:") / 1024
 
 
 def call_each(port: int, secrets: list[str]) -> list[float]:
-    """Calls with each key once, on one connection; milliseconds of each."""
+    """Make one call with each key, on one connection; the milliseconds of each call."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     times = []
     for number, secret in enumerate(secrets):
@@ -137,7 +137,7 @@ def call_each(port: int, secrets: list[str]) -> list[float]:
 
 
 def measure_reload(db: peewee.Database, cipher: Cipher) -> tuple[float, float, float]:
-    """(CPU of a reload, longest pause of another thread meanwhile, the same without), in ms."""
+    """(CPU of a reload, longest pause of another thread meanwhile, the same without one), in ms."""
     cpu: list[float] = []
     ended = threading.Event()
 
@@ -158,7 +158,7 @@ def measure_reload(db: peewee.Database, cipher: Cipher) -> tuple[float, float, f
 
 
 def _pauses(over: Any) -> list[float]:
-    """What a thread that sleeps 1 ms at a time waits beyond that, in ms."""
+    """How much longer than 1 ms a thread sleeps that asks for 1 ms, in ms, until `over`."""
     found = [0.0]
     while not over():
         began = time.perf_counter()
@@ -178,7 +178,7 @@ def shown(times: list[float]) -> str:
 @click.option("--keys", "count", default=100_000, show_default=True)
 @click.option("--called", default=10_000, show_default=True, help="Keys that are called once.")
 def main(folder: Path, count: int, called: int) -> None:
-    """Print what a gateway with so many keys takes."""
+    """Print what a gateway with many keys costs."""
     settings = {"server.workers": 1, "log.level": "warning"}
     with ScriptedUpstream() as vendor:
         gateway = Gateway(folder, settings)
@@ -196,32 +196,32 @@ def _run(gateway: Gateway, url: str, count: int, called: int) -> None:
     db = open_database(f"sqlite:///{gateway.folder}/sluice.db")
     secrets = add_keys(db, count, kept["peppers"][0])
     cpu_ms, pause_ms, quiet_ms = measure_reload(db, Cipher(kept["cipher_keys"]))
-    click.echo(f"CPU of a catalog's reload      {cpu_ms:8.1f} ms")
-    click.echo(f"longest pause beside it        {pause_ms:8.1f} ms (without it {quiet_ms:.1f})")
+    click.echo(f"CPU of a catalog reload        {cpu_ms:8.1f} ms")
+    click.echo(f"longest pause meanwhile        {pause_ms:8.1f} ms (otherwise {quiet_ms:.1f})")
     discard(db)
     began = time.perf_counter()
     gateway.start(wait_s=READY_WAIT_S)
     click.echo(f"start until ready              {time.perf_counter() - began:8.2f} s")
     warm = secrets[-1:] * WARM_UP
     call_each(gateway.port, warm)
-    _tell_memory(gateway, "memory before")
+    _print_memory(gateway, "memory before")
     cold = call_each(gateway.port, secrets[:called])
-    _tell_memory(gateway, f"memory after {called} keys")
+    _print_memory(gateway, f"memory after {called} keys")
     again = call_each(gateway.port, secrets[:called])
     click.echo("milliseconds of a call: median / 95 % / 99 % / the largest")
     click.echo(f"  first call of a key     {shown(cold)}")
     click.echo(f"  second call of a key    {shown(again)}")
-    click.echo(f"  one key again and again {shown(call_each(gateway.port, warm))}")
+    click.echo(f"  one key repeatedly      {shown(call_each(gateway.port, warm))}")
 
 
-def _tell_memory(gateway: Gateway, words: str) -> None:
-    time.sleep(6)  # freed memory is given back every five seconds
+def _print_memory(gateway: Gateway, title: str) -> None:
+    time.sleep(6)  # freed memory is returned every five seconds
     process, workers = gateway.process, gateway.worker_pids()
     if process is None:
         raise RuntimeError("the gateway is not running")
     supervisor, worker = pss_mib([process.pid]), pss_mib(workers)
     told = f"supervisor {supervisor:.1f} MiB, worker {worker:.1f} MiB"
-    click.echo(f"{words:30} {told}")
+    click.echo(f"{title:30} {told}")
 
 
 if __name__ == "__main__":

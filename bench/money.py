@@ -2,8 +2,8 @@
 
     python -m bench.money --store sqlite:////tmp/bench.db
 
-Each figure is the least of several rounds. The store is made when it is missing; its wallet is
-that of one user, with a lease that is warm, as in a worker under load.
+Each figure is the minimum of several rounds. The store is made when it is missing; one user's
+wallet has a warm lease, as in a worker under load.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from store.values.pricing import NANOS_PER_UNIT, Prices
 from store.values.usage_record import AttemptRecord, UsageRecord
 
 CALLS = 2_000
-BATCH = 250  # records in a batch: what 2500 calls a second bring in 100 ms
+BATCH = 250  # records in a batch: 2500 calls a second, for 100 ms
 ROUNDS = 5
 PRICES = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 2 * 10**9, 32 * 10**8, 8 * 10**9, 0)
 WANTED, COST = 66_000_000, 1_630_000
@@ -75,7 +75,7 @@ def _record(call_id: str, key: KeyEntry, cost: int) -> UsageRecord:
 
 
 class Bench:
-    """One round after the other; the steps of a call in the order in which they happen."""
+    """Runs the steps of a call, in their order, for CALLS calls a round; keeps the best times."""
 
     def __init__(self, db: peewee.Database, folder: Path) -> None:
         self.db = db
@@ -162,7 +162,7 @@ async def _run(bench: Bench) -> None:
 @click.command()
 @click.option("--store", "url", required=True, help="Url of a store of its own.")
 def main(url: str) -> None:
-    """Print what each step of a call's money costs."""
+    """Print the cost of each step."""
     db = open_database(url)
     migrate.up(db)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,11 @@
-"""What limits, planning and health cost a call: thread CPU in us. `python -m bench.routing`.
+"""Cost of limits, planning and circuit breakers for a call, thread CPU in us.
+
+    python -m bench.routing
 
 200 channels and 200 models, each model served by one channel, by three, or by all (the worst case);
-all well, or some failing; without limits, with those of the caller, with those of channel and
-upstream key. A call takes its limits, is planned, begins its attempt, gets its first bytes, ends.
+all healthy, or some circuits open; without limits, with those of the caller, with those of channel
+and upstream key. A call takes its limits, is planned, begins its attempt, gets its first bytes,
+ends.
 """
 
 import logging
@@ -28,24 +31,24 @@ CALLS = 8_000
 ROUNDS = 5
 FAMILY, GROUP = "chat_completions", "all"
 PRICES = Prices(1, 1, 1, 1, 1, 1, 0)
-ROOM = {"rpm": 10**9, "tpm": 10**12, "concurrency": 10**6}  # limits that are never reached
+HIGH = {"rpm": 10**9, "tpm": 10**12, "concurrency": 10**6}  # never reached
 NONE: dict[str, int] = {}
 LIMITS = {
     "no limits": (NONE, NONE, NONE, NONE),
-    "key": (ROOM, NONE, NONE, NONE),
-    "key, user, group": (ROOM, ROOM, ROOM, NONE),
-    "channel, its key": (NONE, NONE, NONE, ROOM),
-    "all five": (ROOM, ROOM, ROOM, ROOM),
+    "key": (HIGH, NONE, NONE, NONE),
+    "key, user, group": (HIGH, HIGH, HIGH, NONE),
+    "channel, its key": (NONE, NONE, NONE, HIGH),
+    "all five": (HIGH, HIGH, HIGH, HIGH),
 }
 
 
 def with_prefix(prefix: str, limits: dict[str, int]) -> dict[str, int]:
-    """Limits as fields of another name."""
+    """The limits, with a prefix to their names."""
     return {prefix + name: value for name, value in limits.items()}
 
 
 def snapshot(serving: int, limits: dict[str, int]) -> Snapshot:
-    """A catalog in which each model is served by so many channels."""
+    """A catalog in which `serving` channels serve each model."""
     models = [f"model-{number}" for number in range(MODELS)]
     served: list[dict[str, str]] = [{} for _ in range(CHANNELS)]
     for place, model in enumerate(models):
@@ -76,7 +79,7 @@ def snapshot(serving: int, limits: dict[str, int]) -> Snapshot:
 
 
 def failing(health: Health, catalog: Snapshot, every: int) -> None:
-    """Every so many-th channel is put aside for all its models."""
+    """Open the circuits of every `every`-th channel, for all its models."""
     fault = Fault(Condition.UPSTREAM_FAILED)
     for channel in catalog.channels[::every]:
         for model in channel.models:
@@ -112,7 +115,7 @@ def calls(catalog: Snapshot, key: KeyEntry, group: Group) -> list[Call]:
 
 
 def measure(serving: int, every: int | None, which: str) -> float:
-    """Microseconds of thread CPU a call; the best of some rounds."""
+    """Microseconds of thread CPU a call, the minimum of some rounds."""
     of_key, of_user, of_group, of_channel = LIMITS[which]
     catalog, chance = snapshot(serving, of_channel), random.Random(1).random
     health, limits = Health(chance), Limits(private_cells())
@@ -133,7 +136,7 @@ def measure(serving: int, every: int | None, which: str) -> float:
 
 
 def one_call(call: Call, selector: Selector, limits: Limits, health: Health) -> None:
-    """What a streamed call does, with a clock that stands."""
+    """The steps of a streamed call, with a stopped clock."""
     if limits.concern(call):
         _, refusal = limits.enter(call)
         if refusal is not None:
@@ -143,7 +146,7 @@ def one_call(call: Call, selector: Selector, limits: Limits, health: Health) -> 
         raise candidate
     trial = health.begin(candidate.channel, call.model_name or "", candidate.key, 1.0, STREAM)
     if trial is None:
-        raise RuntimeError("a plan holds what may not begin")
+        raise RuntimeError("the selected candidate may not begin")
     health.started(trial, 1.0, 0.2)
     health.succeeded(trial, 1.0)
     health.release(trial)
@@ -154,13 +157,13 @@ def one_call(call: Call, selector: Selector, limits: Limits, health: Health) -> 
 
 def main() -> None:
     """Prints a table."""
-    logging.disable(logging.WARNING)  # each channel that is left alone is told
+    logging.disable(logging.WARNING)  # each opened circuit is logged
     for serving in (1, 3, CHANNELS):
-        for every, words in ((None, "all well"), (20, "5 % failing"), (3, "a third failing")):
+        for every, state in ((None, "all healthy"), (20, "5 % failing"), (3, "a third failing")):
             if serving == 1 and every is not None:
-                continue  # there is nothing left to choose
+                continue  # no other channel serves the model
             costs = "  ".join(f"{which} {measure(serving, every, which):.2f}" for which in LIMITS)
-            sys.stdout.write(f"{serving:4} channels a model, {words:16} us: {costs}\n")
+            sys.stdout.write(f"{serving:4} channels a model, {state:16} us: {costs}\n")
 
 
 if __name__ == "__main__":

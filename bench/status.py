@@ -2,8 +2,8 @@
 
     python -m bench.status --store sqlite:////tmp/bench.db --channels 200 --models 200 --each 20
 
-Makes a store with so many channels that serve `each` models, and sums of 24 hours and 30 days for
-each channel and group, and of the last minutes.
+Makes a store of channels that serve `each` models, with sums of 24 hours, 30 days and the last
+minutes for each channel and group.
 """
 
 import json
@@ -83,7 +83,7 @@ def _least_ms(work: Callable[[], object]) -> float:
 @click.option("--models", default=200)
 @click.option("--each", default=20, help="Models that a channel serves.")
 def main(url: str, channels: int, models: int, each: int) -> None:
-    """Print how long each question takes, in ms."""
+    """Print how long each query takes, in ms."""
     db = open_database(url)
     if migrate.up(db):
         _fill(db, channels, models, each)

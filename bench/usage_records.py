@@ -1,9 +1,9 @@
-"""Makes usage records of many calls in an empty store: what the figures of usage at size need.
+"""Makes usage records of many calls in an empty store, for the figures of usage at size.
 
     python -m bench.usage_records --store mysql://root@127.0.0.1:3306/bench --rows 10000000
 
-The same seed makes the same records. Costs, wallets and the ledger's day lines are right, so that
-`usage verify` and `books verify` find no fault; the users themselves are not there.
+The same seed makes the same records. Costs, wallets and the ledger's day lines are consistent, so
+that `usage verify` and `books verify` find no fault; the users themselves do not exist.
 """
 
 import random
@@ -52,9 +52,9 @@ Spent = dict[tuple[int, str], int]
 
 
 def records(rows: int, days: int, end_ms: int, seed: int) -> Iterator[UsageRecord]:
-    """Calls evenly spread over the days before a time, in order of their start.
+    """Calls spread evenly over the days before `end_ms`, in order of their start.
 
-    User n has n-th part of the first one's traffic, two keys, and three favourite models.
+    User n makes one n-th of the first one's calls, with two keys and three preferred models.
     """
     chance = random.Random(seed)
     users = chance.choices(range(USERS), [1 / (n + 1) for n in range(USERS)], k=100_000)
@@ -108,7 +108,7 @@ def _record(call_id: str, at_ms: int, who: tuple[int, int], outcome: str) -> Usa
 
 
 def fill(db: peewee.Database, made: Iterator[UsageRecord]) -> tuple[int, Spent]:
-    """Insert records as fast as the database takes them; how many, and nanos by day and user."""
+    """Insert records; returns how many, and the nanos spent by day and user."""
     count = 0
     spent: Spent = defaultdict(int)
     batch: list[UsageRecord] = []
@@ -131,7 +131,7 @@ def _insert(db: peewee.Database, batch: list[UsageRecord]) -> int:
 
 
 def write_books(db: peewee.Database, spent: Spent) -> None:
-    """The day lines of what was spent, and the wallets, which had nothing before."""
+    """Insert the ledger's day lines of what was spent, and the wallets, which began at 0."""
     balances: dict[str, int] = defaultdict(int)
     lines = []
     for number, ((day, user_id), nanos) in enumerate(sorted(spent.items())):

@@ -1,4 +1,4 @@
-"""Times what people ask of a large usage table made by bench.usage_records.
+"""Times queries of a large usage table made by bench.usage_records.
 
     python -m bench.usage_size --store mysql://root@127.0.0.1:3306/bench
     python -m bench.usage_size --store sqlite:////tmp/bench.db --drop-oldest-day
@@ -24,15 +24,15 @@ from store.db.partitions import following_day, next_day, prune
 from store.values.usage_record import to_public
 
 TURNS = 3
-# A user with an eighth of all calls, one in the middle, the last; then models these use often,
-# seldom and never; then what nearly all calls end with and what nearly none does.
+# The busiest user, one in the middle, the last; models they use often, rarely and never; the most
+# and the least frequent outcome.
 USERS = ("user-0", "user-30", "user-999")
 MODELS = ("model-0", "model-7", "model-15")
 OUTCOMES = ("ok", "gateway_lost")
 
 
 def page_figures(db: peewee.Database, size: int) -> None:
-    """Pages of so many records."""
+    """Pages of `size` records."""
     choices = [
         Filters(user=user, model=model, outcome=outcome)
         for user in USERS
@@ -48,7 +48,7 @@ def page_figures(db: peewee.Database, size: int) -> None:
 
 
 def sum_figures(db: peewee.Database) -> None:
-    """What `usage stats` shows."""
+    """Sums, as of `usage stats`."""
     _slowest("day x model, all days", [lambda: stats(db, ["day", "model"], Filters())])
     one = Filters(user="user-0")
     _slowest("day x model of the busiest user", [lambda: stats(db, ["day", "model"], one)])
@@ -56,7 +56,7 @@ def sum_figures(db: peewee.Database) -> None:
 
 
 def lookup_figures(db: peewee.Database) -> None:
-    """What `usage show` and the filters by error code look for, from the newest record back."""
+    """Look-ups of `usage show` and filters by error code, from the newest record back."""
     [newest] = tail(db, Filters(), 1)
     now_ms = newest["started_ms"]
     since_ms = now_ms - LOOK_BACK_MS
@@ -89,7 +89,7 @@ def _slowest(name: str, works: list[Callable[[], Sized]]) -> None:
 
 
 def export_rate(db: peewee.Database, rows: int) -> None:
-    """Records exported as JSON lines in a second, and the memory that took."""
+    """Print the records exported as JSON lines in a second, and the memory that takes."""
     begun, before = time.perf_counter(), _memory_kib()
     size = count = 0
     for row in itertools.islice(export_rows(db, Filters()), rows):

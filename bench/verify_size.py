@@ -1,8 +1,8 @@
-"""Times the proofs of a store made by bench.usage_records, and the memory they take.
+"""Times the verification of a store made by bench.usage_records, and the memory it takes.
 
     python -m bench.verify_size --store sqlite:////tmp/bench.db
 
-What `usage verify` does (every cost, then the roll-ups), then what `books verify` does.
+First `usage verify` (every cost, then the roll-ups), then `books verify`.
 """
 
 import resource
@@ -26,7 +26,7 @@ def _timed(name: str, work: Callable[[], Iterable[object]]) -> None:
 
 
 def figures(db: peewee.Database) -> None:
-    """Each proof and its time."""
+    """Print each step and its time."""
     query = 'SELECT COUNT(*) FROM "usage_records"'
     count = snapshot_read(db, lambda: execute(db, query).fetchone()[0])
     _timed(f"nothing of {count} records", lambda: ())
