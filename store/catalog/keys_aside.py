@@ -8,13 +8,22 @@ probe succeeded, when an operator says so, and with the key itself. Blocking, bu
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import peewee
 
 from store.db import audit, changes
-from store.db.database import execute, lead_ms, snapshot_read, transaction
+from store.db.database import (
+    first_row,
+    insert_rows,
+    lead_ms,
+    select_rows,
+    snapshot_read,
+    transaction,
+)
+from store.db.tables.catalog import Channel, ChannelKey
+from store.db.tables.catalog import KeyAside as Row
 from store.values.errors import Refused, StoreUnavailable
 from store.values.fields import Instant
 
@@ -28,8 +37,6 @@ SHOWN_FINGERPRINT_CHARS = 8
 KeyName = tuple[str, str]
 """Id of the channel and fingerprint of the key ("": the channel has no keys)."""
 
-_COLUMNS = '"channel_id", "fingerprint", "since_ms", "until_ms", "times", "reason"'
-_REPLACE = f'REPLACE INTO "keys_aside" ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)'
 _INSTANT = Instant()
 
 
@@ -53,8 +60,7 @@ class KeyAside:
 
 def load_keys_aside(db: peewee.Database) -> dict[KeyName, KeyAside]:
     """All rows; inside a snapshot read of the caller."""
-    rows = execute(db, f'SELECT {_COLUMNS} FROM "keys_aside"').fetchall()
-    found = [KeyAside(*row) for row in rows]
+    found = [KeyAside(*row) for row in select_rows(db, Row.select())]
     return {aside.name: aside for aside in found}
 
 
@@ -74,7 +80,8 @@ def put_aside(db: peewee.Database, aside: KeyAside) -> bool:
         elif not _is_used(db, aside.name):
             return False
         since_ms = aside.since_ms if found is None else min(found.since_ms, aside.since_ms)
-        execute(db, _REPLACE, astuple(replace(aside, since_ms=since_ms)))
+        row = asdict(replace(aside, since_ms=since_ms))
+        insert_rows(db, Row, [row], replace=("since_ms", "until_ms", "times", "reason"))
         changes.bump(db, changes.CATALOG, [aside.channel_id])
         return True
 
@@ -139,8 +146,8 @@ def _by_channel(
     db: peewee.Database, channels: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Mapping[str, Any], list[dict[str, Any]]]]:
     aside = load_keys_aside(db)
-    query = 'SELECT "channel_id", "fingerprint", "position" FROM "channel_keys"'
-    positions = {(row[0], row[1]): row[2] + 1 for row in execute(db, query).fetchall()}
+    query = ChannelKey.select(ChannelKey.channel_id, ChannelKey.fingerprint, ChannelKey.position)
+    positions = {(row[0], row[1]): row[2] + 1 for row in select_rows(db, query)}
     shown: dict[str, list[dict[str, Any]]] = {}
     for name, one in aside.items():
         position = positions.get(name, 1)  # without keys: as if it had an empty one
@@ -169,15 +176,15 @@ def _is_used(db: peewee.Database, name: KeyName) -> bool:
     """Whether the channel still has the key."""
     channel_id, fingerprint = name
     if not fingerprint:
-        query = 'SELECT 1 FROM "channels" WHERE "id" = ?'
-        return execute(db, query, (channel_id,)).fetchone() is not None
-    query = 'SELECT 1 FROM "channel_keys" WHERE "channel_id" = ? AND "fingerprint" = ?'
-    return execute(db, query, name).fetchone() is not None
+        channel = Channel.select(Channel.id).where(Channel.id == channel_id)
+        return first_row(db, channel) is not None
+    own = (ChannelKey.channel_id == channel_id) & (ChannelKey.fingerprint == fingerprint)
+    return first_row(db, ChannelKey.select(ChannelKey.id).where(own)) is not None
 
 
 def _delete(db: peewee.Database, name: KeyName) -> bool:
-    query = 'DELETE FROM "keys_aside" WHERE "channel_id" = ? AND "fingerprint" = ?'
-    return bool(execute(db, query, name).rowcount)
+    own = (Row.channel_id == name[0]) & (Row.fingerprint == name[1])
+    return bool(Row.delete().where(own).execute(db))
 
 
 class News:

@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import peewee
+from peewee import JOIN, fn
 
-from store.db.database import execute, executemany, is_mysql, transaction
+from store.db.database import insert_rows, select_rows, transaction
+from store.db.tables.channels import ChannelBreaker as Row
+from store.db.tables.usage import JournalRow
 
 ROWS_MAX = 200
 """Rows that one process writes at a time, which is once a second."""
@@ -24,22 +27,6 @@ Name = tuple[str, str, str]
 Open = tuple[str, int, int]
 """Reason, since when and until when it is left alone at least (ms): by the monotonic clock of its
 worker, so that neither moves with a wall clock, and by the database's in its row."""
-
-_INSERT = (
-    'INSERT INTO "channel_breakers" ("journal_id", "channel_id", "model", "fingerprint",'
-    ' "reason", "since_ms", "until_ms") VALUES (?, ?, ?, ?, ?, ?, ?)'
-)
-_ON_BREAKER = {
-    True: ' ON DUPLICATE KEY UPDATE "reason" = VALUES("reason"),'
-    ' "since_ms" = VALUES("since_ms"), "until_ms" = VALUES("until_ms")',
-    False: ' ON CONFLICT ("journal_id", "channel_id", "model", "fingerprint") DO UPDATE SET'
-    ' "reason" = excluded."reason", "since_ms" = excluded."since_ms",'
-    ' "until_ms" = excluded."until_ms"',
-}
-_DELETE = (
-    'DELETE FROM "channel_breakers" WHERE "journal_id" = ? AND "channel_id" = ? AND "model" = ?'
-    ' AND "fingerprint" = ?'
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +60,23 @@ def show(
     if not (gone or new):
         return
 
+    rows = [
+        {
+            **dict(zip(("channel_id", "model", "fingerprint"), name, strict=True)),
+            "journal_id": journal_id,
+            "reason": reason,
+            "since_ms": since_ms + offset_ms,
+            "until_ms": until_ms + offset_ms,
+        }
+        for name, (reason, since_ms, until_ms) in sorted(new)
+    ]
+
     def work() -> None:
-        if gone:
-            executemany(db, _DELETE, [(journal_id, *name) for name in sorted(gone)])
-        if new:
-            rows = [
-                (journal_id, *name, reason, since_ms + offset_ms, until_ms + offset_ms)
-                for name, (reason, since_ms, until_ms) in sorted(new)
-            ]
-            executemany(db, _INSERT + _ON_BREAKER[is_mysql(db)], rows)
+        own = Row.journal_id == journal_id
+        for channel_id, model, fingerprint in sorted(gone):
+            one = (Row.channel_id == channel_id) & (Row.model == model)
+            Row.delete().where(own & one & (Row.fingerprint == fingerprint)).execute(db)
+        insert_rows(db, Row, rows, replace=("reason", "since_ms", "until_ms"))
 
     transaction(db, work)
     for name in gone:
@@ -91,20 +86,20 @@ def show(
 
 def forget(db: peewee.Database, journal_id: str) -> None:
     """Remove the rows of a process that is gone, in the caller's transaction."""
-    execute(db, 'DELETE FROM "channel_breakers" WHERE "journal_id" = ?', (journal_id,))
+    Row.delete().where(Row.journal_id == journal_id).execute(db)
 
 
 def forget_old(db: peewee.Database, at_ms: int) -> None:
     """Remove what ended so long ago that its process cannot live."""
-    delete = 'DELETE FROM "channel_breakers" WHERE "until_ms" < ?'
-    transaction(db, lambda: execute(db, delete, (at_ms - KEPT_MS,)))
+    delete = Row.delete().where(Row.until_ms < at_ms - KEPT_MS)
+    transaction(db, lambda: delete.execute(db))
 
 
 def all_open(db: peewee.Database) -> list[Breaker]:
     """What all processes show, in the caller's transaction."""
-    query = (
-        'SELECT COALESCE(j."node", \'\'), b."journal_id", b."channel_id", b."model",'
-        ' b."fingerprint", b."reason", b."since_ms", b."until_ms" FROM "channel_breakers" b'
-        ' LEFT JOIN "journals" j ON j."id" = b."journal_id"'
-    )
-    return [Breaker(*row) for row in execute(db, query).fetchall()]
+    node = fn.COALESCE(JournalRow.node, "")
+    query = Row.select(
+        *(node, Row.journal_id, Row.channel_id, Row.model, Row.fingerprint),
+        *(Row.reason, Row.since_ms, Row.until_ms),
+    ).join(JournalRow, JOIN.LEFT_OUTER, on=(JournalRow.id == Row.journal_id))
+    return [Breaker(*row) for row in select_rows(db, query)]

@@ -13,7 +13,16 @@ from collections.abc import Callable, Iterable, Sequence
 import peewee
 
 from store.channels.status_sums import CHANNEL, HOUR, HOUR_S, MINUTE, PROBE, Probed, add_probes
-from store.db.database import database_ms, execute, lead_ms, snapshot_read, transaction
+from store.db.database import (
+    database_ms,
+    first_row,
+    lead_ms,
+    select_rows,
+    snapshot_read,
+    transaction,
+)
+from store.db.tables.channels import ChannelProbe as Claim
+from store.db.tables.channels import ChannelSums as Sums
 from store.values.errors import Conflict
 
 Pair = tuple[str, str]
@@ -77,16 +86,15 @@ class Rota:
 def quiet(db: peewee.Database, pairs: Iterable[Pair], interval_s: int, at_ms: int) -> list[Pair]:
     """Those of `pairs` of which nothing was heard for `interval_s`, and that nobody has claimed."""
     since_ms = at_ms - interval_s * 1000
-    heard = (
-        'SELECT DISTINCT "name", "model" FROM "channel_sums" WHERE "span" IN (?, ?) AND "at_s" > ?'
-        ' AND "scope" IN (?, ?) AND ("last_ok_ms" > ? OR "last_failed_ms" > ?)'
+    recent = (Sums.last_ok_ms > since_ms) | (Sums.last_failed_ms > since_ms)
+    rows = Sums.span.in_((MINUTE, HOUR)) & (Sums.at_s > since_ms // 1000 - HOUR_S)
+    heard = Sums.select(Sums.name, Sums.model).where(
+        rows & Sums.scope.in_((CHANNEL, PROBE)) & recent
     )
-    bounds = (since_ms // 1000 - HOUR_S, CHANNEL, PROBE, since_ms, since_ms)
-    claimed = 'SELECT "channel", "model" FROM "channel_probes" WHERE "next_ms" > ?'
+    claimed = Claim.select(Claim.channel, Claim.model).where(Claim.next_ms > at_ms)
 
     def read() -> list[Pair]:
-        found = {*execute(db, heard, (MINUTE, HOUR, *bounds)).fetchall()}
-        found.update(execute(db, claimed, (at_ms,)).fetchall())
+        found = {*select_rows(db, heard.distinct()), *select_rows(db, claimed)}
         return [pair for pair in pairs if pair not in found]
 
     return snapshot_read(db, read)
@@ -95,19 +103,14 @@ def quiet(db: peewee.Database, pairs: Iterable[Pair], interval_s: int, at_ms: in
 def claim(db: peewee.Database, pair: Pair, interval_s: int, at_ms: int) -> bool:
     """Whether the caller is to make the probe; nobody else is until the interval is over."""
     next_ms = at_ms + interval_s * 1000
-    update = (
-        'UPDATE "channel_probes" SET "next_ms" = ?'
-        ' WHERE "channel" = ? AND "model" = ? AND "next_ms" <= ?'
-    )
-    select = 'SELECT 1 FROM "channel_probes" WHERE "channel" = ? AND "model" = ?'
-    insert = 'INSERT INTO "channel_probes" ("channel", "model", "next_ms") VALUES (?, ?, ?)'
+    own = (Claim.channel == pair[0]) & (Claim.model == pair[1])
 
     def work() -> bool:
-        if execute(db, update, (next_ms, *pair, at_ms)).rowcount == 1:
+        if Claim.update(next_ms=next_ms).where(own & (Claim.next_ms <= at_ms)).execute(db):
             return True
-        if execute(db, select, pair).fetchone() is not None:
+        if first_row(db, Claim.select(Claim.next_ms).where(own)) is not None:
             return False
-        execute(db, insert, (*pair, next_ms))
+        Claim.insert(channel=pair[0], model=pair[1], next_ms=next_ms).execute(db)
         return True
 
     try:
@@ -118,5 +121,5 @@ def claim(db: peewee.Database, pair: Pair, interval_s: int, at_ms: int) -> bool:
 
 def forget_old(db: peewee.Database, at_ms: int) -> None:
     """Remove the claims of channels and models that are gone."""
-    delete = 'DELETE FROM "channel_probes" WHERE "next_ms" < ?'
-    transaction(db, lambda: execute(db, delete, (at_ms - KEPT_MS,)))
+    delete = Claim.delete().where(Claim.next_ms < at_ms - KEPT_MS)
+    transaction(db, lambda: delete.execute(db))

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import peewee
 
-from store.db.database import execute, executemany, is_mysql, place, snapshot_read
+from store.db.database import first_row, insert_rows, is_mysql, place, select_rows, snapshot_read
+from store.db.tables.system import Change as Row
+from store.db.tables.system import Version
 from store.values.errors import StoreUnavailable
 from store.values.ids import now_ms
 
@@ -20,6 +22,9 @@ KEYS = "keys"
 """Kind of changes to keys and users; `ref` is the id of the key or of the user."""
 
 CHANGE_LOG_KEPT = 10_000
+
+_IS_COUNTER = Version.name == "changes"
+_COUNTER = Version.select(Version.version).where(_IS_COUNTER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +52,7 @@ def lock(db: peewee.Database) -> None:
     """
     # SQLite's write transactions exclude each other anyway.
     if is_mysql(db):
-        query = 'SELECT "version" FROM "versions" WHERE "name" = \'changes\' FOR UPDATE'
-        execute(db, query).fetchone()
+        first_row(db, _COUNTER.for_update())
 
 
 def bump(db: peewee.Database, kind: str, refs: Sequence[str]) -> int:
@@ -58,16 +62,14 @@ def bump(db: peewee.Database, kind: str, refs: Sequence[str]) -> int:
     """
     if not db.in_transaction():
         raise ValueError("a change is logged in the transaction that makes it")
-    update = 'UPDATE "versions" SET "version" = "version" + ? WHERE "name" = \'changes\''
-    execute(db, update, (len(refs),))
+    Version.update(version=Version.version + len(refs)).where(_IS_COUNTER).execute(db)
     version = _counter(db)
     if refs:
         at_ms = now_ms()
-        first = version - len(refs) + 1
-        insert = 'INSERT INTO "change_log" ("version", "kind", "ref", "at_ms") VALUES (?, ?, ?, ?)'
-        executemany(db, insert, [(first + i, kind, ref, at_ms) for i, ref in enumerate(refs)])
-        forget = 'DELETE FROM "change_log" WHERE "version" <= ?'
-        execute(db, forget, (version - CHANGE_LOG_KEPT,))
+        numbered = enumerate(refs, version - len(refs) + 1)
+        rows = [{"version": n, "kind": kind, "ref": ref, "at_ms": at_ms} for n, ref in numbered]
+        insert_rows(db, Row, rows)
+        Row.delete().where(Row.version <= version - CHANGE_LOG_KEPT).execute(db)
     return version
 
 
@@ -83,11 +85,8 @@ def read_changes(db: peewee.Database, since: int) -> Changes:
         version = _counter(db)
         if version == since:
             return Changes(version, (), complete=True)
-        query = (
-            'SELECT "version", "kind", "ref" FROM "change_log"'
-            ' WHERE "version" > ? ORDER BY "version"'
-        )
-        changes = tuple(Change(*row) for row in execute(db, query, (since,)).fetchall())
+        query = Row.select(Row.version, Row.kind, Row.ref).where(Row.version > since)
+        changes = tuple(Change(*row) for row in select_rows(db, query.order_by(Row.version)))
         # Every number has one row, so a gap shows in the count. A counter that went back means
         # another database (restored, exchanged): nothing that was remembered is sure.
         return Changes(version, changes, complete=len(changes) == version - since)
@@ -96,7 +95,7 @@ def read_changes(db: peewee.Database, since: int) -> Changes:
 
 
 def _counter(db: peewee.Database) -> int:
-    row = execute(db, 'SELECT "version" FROM "versions" WHERE "name" = \'changes\'').fetchone()
+    row = first_row(db, _COUNTER)
     if row is None:
         raise StoreUnavailable(f"the schema of {place(db)} is not complete; run: migrate up")
     return int(row[0])

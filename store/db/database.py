@@ -218,6 +218,20 @@ def executemany(db: peewee.Database, text: str, rows: Iterable[Sequence[Any]]) -
         cursor.close()
 
 
+def insert_rows(
+    db: peewee.Database, table: Any, rows: Sequence[Mapping[str, Any]], replace: Sequence[str] = ()
+) -> None:
+    """Insert rows of a model that all give the same columns; where the primary key is there
+    already, set the columns of `replace` to the new values. Errors: `execute`."""
+    for portion in peewee.chunked(rows, SQLITE_VARIABLES // len(rows[0])) if rows else ():
+        insert = table.insert_many(portion)
+        if replace:
+            # MySQL goes by any unique key, and refuses to be told which.
+            key = None if is_mysql(db) else table._meta.get_primary_keys()
+            insert = insert.on_conflict(conflict_target=key, preserve=replace)
+        insert.execute(db)
+
+
 def insert_columns(db: peewee.Database, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
     """Insert rows that are given as columns of the same length; a column that is left out has its
     default. Errors: `execute`.
@@ -267,7 +281,7 @@ def snapshot_read(db: peewee.Database, work: Callable[[], Result]) -> Result:
 
 def select_rows(db: peewee.Database, query: Any) -> list[tuple[Any, ...]]:
     """All rows of a query of the builder as tuples, by `snapshot_read`."""
-    return snapshot_read(db, lambda: list(query.bind(db).tuples()))
+    return snapshot_read(db, lambda: list(query.tuples().bind(db)))
 
 
 def first_row(db: peewee.Database, query: Any) -> tuple[Any, ...] | None:

@@ -3,21 +3,19 @@
 
 import peewee
 
-from store.db.database import database_ms, execute, is_mysql, transaction
-
-_SEEN = 'INSERT INTO "nodes" ("name", "seen_ms") VALUES (?, ?)'
-_ON_SEEN = {
-    True: ' ON DUPLICATE KEY UPDATE "seen_ms" = VALUES("seen_ms")',
-    False: ' ON CONFLICT ("name") DO UPDATE SET "seen_ms" = excluded."seen_ms"',
-}
+from store.db.database import database_ms, insert_rows, select_rows, transaction
+from store.db.tables.system import Node
 
 
 def note_seen(db: peewee.Database, node: str) -> None:
     """A process of the node lives."""
-    seen = _SEEN + _ON_SEEN[is_mysql(db)]
-    transaction(db, lambda: execute(db, seen, (node, database_ms(db))))
+
+    def work() -> None:
+        insert_rows(db, Node, [{"name": node, "seen_ms": database_ms(db)}], replace=["seen_ms"])
+
+    transaction(db, work)
 
 
 def last_seen(db: peewee.Database) -> dict[str, int]:
     """Node name -> when it was last heard of, in ms; in the caller's transaction."""
-    return dict(execute(db, 'SELECT "name", "seen_ms" FROM "nodes"').fetchall())
+    return dict(select_rows(db, Node.select(Node.name, Node.seen_ms)))
