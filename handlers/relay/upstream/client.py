@@ -1,10 +1,10 @@
 """The upstream client: pycurl on Tornado's loop, made for a relay.
 
-Belongs here: one multi handle driven by a private epoll set, its options, sockets and timers, what
-its errors mean, and the one repetition of a request whose answer another call's bytes have spoilt.
-Does not belong here: what an exchange does with its bytes (upstream_exchange.py), handles and which
-of them is next (upstream_handle.py, upstream_parked.py), retries, what an error means to a client.
-Imported by handlers.relay and by the command that composes the relay.
+Belongs here: one multi handle driven by a private epoll set, its options, sockets and timers, its
+errors, and the single resend of a request that was answered with another call's bytes. Does not
+belong here: what an exchange does with its bytes (exchange.py), handles and which of them is used
+next (handle.py, parked.py), retries, what an error means to a client (errors.py). Imported by the
+relay and by the command that composes it.
 
 Facts behind the shape, each seen in a run with libcurl 8.23:
 
@@ -14,8 +14,8 @@ Facts behind the shape, each seen in a run with libcurl 8.23:
   with the loop for each request, and a reused descriptor number cannot confuse it.
 - `remove_handle` in the middle of a transfer closes an HTTP/1 connection at once: that is cancel.
 - Names are resolved in libcurl's threads; only `close()` waits for those that still run.
-- Of TLS, libcurl and OpenSSL may hold bytes of a record that came with the answer before: neither
-  the socket nor an option of libcurl tells. They are read in the turn that sends the request.
+- Under TLS, libcurl and OpenSSL may buffer bytes that came with the previous answer; neither the
+  socket nor an option of libcurl shows them. They are read in the turn that sends the request.
 """
 
 from __future__ import annotations
@@ -114,13 +114,13 @@ def _error_of(exchange: Exchange, code: int, message: str) -> UpstreamError:
 
 
 def _is_undecided(exchange: Exchange, code: int) -> bool:
-    """Whether what came may belong to the call before on the same connection."""
+    """Whether what came may belong to the previous call on the same connection."""
     if code not in _NO_HTTP_ERRORS or exchange.repeated:
         return False
     return bool(exchange.handle.reused) and not exchange.answered
 
 
-def _let_go(_: bytes) -> None:
+def _discard(_: bytes) -> None:
     """Stands for the `write` of an exchange that is over."""
 
 
@@ -139,20 +139,20 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self.hold_back: int = pycurl.WRITEFUNC_PAUSE
         self._closing = False
         self._epoll = select.epoll()
-        self._quiet: set[int] = set()  # sockets that libcurl is not interested in now
+        self._idle: set[int] = set()  # sockets that libcurl does not wait for now
         self._exchanges: dict[Any, Exchange] = {}
-        self._resting: dict[Exchange, asyncio.TimerHandle] = {}  # not begun yet
+        self._resting: dict[Exchange, asyncio.TimerHandle] = {}  # not sent yet
         self.parked = ParkedHandles()
         self.repeated = 0  # requests sent once more since what came was another call's
         self._flushing = False
-        self._wishes: deque[int] = deque(maxlen=1)  # libcurl's last for a timer, in ms
+        self._timeouts: deque[int] = deque(maxlen=1)  # the last that libcurl asked for, in ms
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0  # when it fires
         super().initialize(max_clients=FETCH_CLIENTS)
         self._socket_action = self._multi.socket_action  # as with the handles' methods
         self._add_handle = self._multi.add_handle
         self._remove_handle = self._multi.remove_handle
-        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._wishes.append)
+        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._timeouts.append)
         self._multi.setopt(pycurl.M_MAXCONNECTS, CONNECTIONS_MAX)
         # The environment's (SSL_CERT_FILE) or OpenSSL's own places: the wheel's libcurl was built
         # elsewhere and does not know this system's.
@@ -213,8 +213,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
     def _begin(self, exchange: Exchange, handle: Handle) -> None:
         self._exchanges[handle.curl] = exchange
         self._add_handle(handle.curl)  # asks for a turn: it gets one right here
-        if handle.hides and handle.fd >= 0:
-            self._act_warily(exchange, handle)
+        if handle.tls and handle.fd >= 0:
+            self._act_before_body(exchange, handle)
         self._act()
 
     def _new_handle(self, request: UpstreamRequest, place: Place) -> Handle:
@@ -235,7 +235,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
     # For exchanges.
 
     def flush_dirty(self) -> None:
-        """Let those act that took something; until none is left, however often that leads here."""
+        """Let exchanges act on what they took, until none is left; safe to re-enter."""
         if self._flushing:
             return
         self._flushing = True
@@ -254,17 +254,17 @@ class UpstreamClient(CurlAsyncHTTPClient):
         return 0 if handle is None else int(handle.curl.getinfo(pycurl.SIZE_UPLOAD_T))
 
     def set_reading(self, exchange: Exchange, reading: bool) -> None:
-        """Let libcurl read the exchange's socket or not; nothing when it is done with it."""
+        """Resume or pause the exchange's socket; nothing when libcurl is done with it."""
         if exchange.handle is not None:
             try:
                 exchange.handle.curl.pause(pycurl.PAUSE_CONT if reading else pycurl.PAUSE_RECV)
             except pycurl.error:
                 pass  # the transfer has failed meanwhile: libcurl reports that by itself
-            if self._wishes:
-                self._set_timeout(self._wishes.pop())
+            if self._timeouts:
+                self._set_timeout(self._timeouts.pop())
 
     def release(self, exchange: Exchange) -> None:
-        """Take the exchange from libcurl, whatever it does with it just now. Idempotent."""
+        """Take the exchange from libcurl, in whatever state. Idempotent."""
         handle = exchange.handle
         if handle is None:
             return
@@ -275,25 +275,25 @@ class UpstreamClient(CurlAsyncHTTPClient):
         else:
             self._exchanges.pop(handle.curl, None)
             self._remove_handle(handle.curl)
-            if self._wishes:
-                self._set_timeout(self._wishes.pop())
+            if self._timeouts:
+                self._set_timeout(self._timeouts.pop())
         if self._closing:
             handle.close()
             return
-        # It leads to the exchange with all its bytes; of the others little is left.
-        handle.setopt(_WRITE_FUNCTION, _let_go)
+        # The callback would keep the exchange and its bytes alive.
+        handle.setopt(_WRITE_FUNCTION, _discard)
         self.parked.put(handle, handle.getinfo(_ACTIVE_SOCKET))
 
     # Called by libcurl: it must neither raise nor call it.
 
     def _handle_socket(self, event: int, fd: int, multi: Any, data: Any) -> None:
-        """Without interest a socket stays in the set until it tells something: most are idle for a
-        moment between two requests."""
+        """A socket that libcurl does not wait for stays in the epoll set until its next event: most
+        are idle only for a moment between two requests."""
         mask = _EPOLL_MASKS.get(event)
         if mask is None:
-            self._quiet.add(fd)
+            self._idle.add(fd)
             return
-        self._quiet.discard(fd)
+        self._idle.discard(fd)
         try:
             self._epoll.modify(fd, mask)
         except FileNotFoundError:  # new, or closed and opened again in between
@@ -307,8 +307,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
         except OSError as error:
             app_log.error("cannot watch an upstream socket: %s", error)
 
-    def _hear_quiet(self, fd: int, events: int) -> None:
-        """An idle socket has something to tell: the answer is over, so its connection is, too."""
+    def _on_idle_socket(self, fd: int, events: int) -> None:
+        """An event of an idle socket: its answer is over, so the connection is closed."""
         try:
             if events == select.EPOLLOUT:  # it was watched for that until the answer was there
                 self._epoll.modify(fd, select.EPOLLIN)
@@ -316,11 +316,11 @@ class UpstreamClient(CurlAsyncHTTPClient):
             self._epoll.unregister(fd)
         except FileNotFoundError:
             pass  # closed already
-        self._quiet.discard(fd)
-        self.parked.hear(fd)
+        self._idle.discard(fd)
+        self.parked.close_readable(fd)
 
     def _set_timeout(self, msecs: int) -> None:
-        """One loop timer at most: when it fires, libcurl is asked for a later wish."""
+        """One loop timer at most: when it fires, libcurl is asked for its next timeout."""
         if msecs < 0 or self._closing:
             return
         due = self.loop.time() + msecs / 1000
@@ -338,7 +338,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
         try:
             self._act()
         finally:
-            # Where it finds nothing due it does not wish again; and its clock is not the loop's.
+            # Where nothing was due it does not ask again; and its clock is not the loop's.
             msecs = -1 if self._closing else self._multi.timeout()
             if msecs >= 0:
                 self._set_timeout(max(1, msecs))
@@ -348,8 +348,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
         running = -1
         try:
             for fd, events in self._epoll.poll(0, SOCKETS_PER_TURN):
-                if fd in self._quiet:
-                    self._hear_quiet(fd, events)
+                if fd in self._idle:
+                    self._on_idle_socket(fd, events)
                 else:
                     running = self._socket_action(fd, _ACTIONS[events])[1]
         except pycurl.error as error:
@@ -365,7 +365,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
             app_log.error("libcurl: %s", error)
         self._after_action(running)
 
-    def _act_warily(self, exchange: Exchange, handle: Handle) -> None:
+    def _act_before_body(self, exchange: Exchange, handle: Handle) -> None:
         """libcurl's turn that sends the head of a request on a kept connection under TLS, and holds
         the body back: what it reads in this turn was there before."""
         handle.holding = True
@@ -375,19 +375,19 @@ class UpstreamClient(CurlAsyncHTTPClient):
             app_log.error("libcurl: %s", error)
         handle.holding = False
         if exchange.head_lines and handle.reused:
-            self._repeat(exchange, "an answer came before its request was sent")
+            self._resend(exchange, "an answer came before its request was sent")
         elif exchange.source is not None:
-            self.set_reading(exchange, True)  # lets go of the body as well
+            self.set_reading(exchange, True)  # sends the body as well
 
-    def _repeat(self, exchange: Exchange, why: str) -> None:
-        """Send the request once more, on a new connection: what came on this one is no answer to
-        it. Whatever the vendor makes of the first, the caller knows nothing of it."""
+    def _resend(self, exchange: Exchange, why: str) -> None:
+        """Send the request once more, on a new connection: what came on this one does not answer
+        it. The caller does not notice."""
         handle: Handle = exchange.handle
         self._remove_handle(handle.curl)
         handle.drop()
         if exchange in self.dirty:
             self.dirty.remove(exchange)
-        exchange.begin_again()
+        exchange.restart()
         self.repeated += 1
         self.parked.note(handle.place, f"{why}; the request was sent again", certain=False)
         self._add_handle(handle.curl)
@@ -399,8 +399,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
         finally:  # a sink that raises must not hide the end of other exchanges
             if running + len(self._free_list) != len(self._exchanges) + FETCH_CLIENTS:
                 self._finish_pending_requests()
-            if self._wishes:
-                self._set_timeout(self._wishes.pop())
+            if self._timeouts:
+                self._set_timeout(self._timeouts.pop())
 
     def _finish_pending_requests(self) -> None:
         ended: list[tuple[Exchange, UpstreamError | None]] = []
@@ -416,7 +416,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
             for curl, code, message in failed:
                 exchange = self._exchanges.get(curl)
                 if exchange is not None and _is_undecided(exchange, code):
-                    self._repeat(exchange, message)
+                    self._resend(exchange, message)
                 elif exchange is not None:
                     ended.append((exchange, _error_of(exchange, code, message)))
                 else:

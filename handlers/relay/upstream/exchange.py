@@ -1,8 +1,8 @@
-"""One exchange with an upstream: takes what libcurl gives, passes it on while the sink has room.
+"""One exchange with an upstream: takes what libcurl gives and passes it on, with back-pressure.
 
-Belongs here: the life of one request and its answer, between the relay and the engine (upstream.py,
+Belongs here: the life of one request and its answer, between the relay and the engine (client.py,
 which alone knows pycurl; seen here as the `Engine` protocol). Does not belong here: sockets,
-libcurl, wire families. Imported by upstream.py; other modules import the names from there.
+libcurl, wire families. Other folders import the names from client.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from handlers.relay.upstream.request import (
     AnswerHead,
+    RequestBody,
     Unpacker,
     UpstreamError,
     UpstreamErrorKind,
@@ -32,41 +33,6 @@ STREAM_BUFFER_BYTES = 262_144  # of one exchange in Python; then libcurl stops r
 HEAD_MAX_BYTES = 65_536
 UNPACKED_PIECES_PER_TURN = 64  # of 64 KiB: some 5 ms
 DISCARD_MAX_BYTES = 65_536  # behind a terminal marker; more is not an end but a flood
-
-
-_SEEK_DONE, _SEEK_FAILED = 0, 1  # libcurl's CURL_SEEKFUNC_OK and _FAIL
-
-
-class RequestBody(BytesIO):
-    """What a handle sends, one body after the other; `read` is the READFUNCTION, and `close` frees
-    the bytes, whoever still refers to this.
-
-    libcurl may send a body again once, on a new connection, when a kept one had died; it would go
-    on to six times, and a vendor may bill each of them.
-    """
-
-    def fill(self, body: bytes) -> None:
-        """The next body, without a copy; also after `close`."""
-        BytesIO.__init__(self, body)
-        self._rewound = False
-
-    def rewind(self, offset: int, origin: int) -> int:
-        """SEEKFUNCTION."""
-        if self._rewound:
-            return _SEEK_FAILED
-        self._rewound = True
-        self.seek(offset, origin)
-        return _SEEK_DONE
-
-    def send_again(self) -> None:
-        """From its beginning; not a third time."""
-        self._rewound = True
-        self.seek(0)
-
-    @property
-    def taken(self) -> bool:
-        """Whether libcurl has read it to its end."""
-        return self.tell() == self.getbuffer().nbytes
 
 
 class Engine(Protocol):
@@ -108,8 +74,6 @@ class Exchange:
         "_on_end",
         "_packed",
         "_pass_on",
-        "_patience_kind",
-        "_patience_s",
         "_paused",
         "_sink",
         "_size",
@@ -117,6 +81,8 @@ class Exchange:
         "_stream_type",
         "_stream_wanted",
         "_tick",
+        "_timeout_kind",
+        "_timeout_s",
         "_unpacked_bytes",
         "_unpacker",
         "body",
@@ -150,8 +116,8 @@ class Exchange:
         self._max_answer_bytes = request.max_answer_bytes
         self._started_at = engine.loop.time()
         self._tick = engine.tick
-        self._patience_kind: UpstreamErrorKind = "timeout_first_byte"
-        self._patience_s = request.first_byte_timeout_s
+        self._timeout_kind: UpstreamErrorKind = "timeout_first_byte"
+        self._timeout_s = request.first_byte_timeout_s
         self._idle_s = request.idle_timeout_s
         self._head: AnswerHead | None = None
         self._unpacker: Unpacker | None = None
@@ -246,14 +212,14 @@ class Exchange:
         self._blocked = False
         self._discarding = True
         self._tick = self._engine.tick
-        self._patience_s = max(0.0, seconds - 1)
+        self._timeout_s = max(0.0, seconds - 1)
         if self._paused:
             self._unpause()
             self._engine.flush_dirty()
 
     # For the engine.
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         """What came was no answer to this request, which is sent once more. Nothing of it was read
         yet, and nothing must be left in the engine's `dirty`."""
         self.repeated = True
@@ -330,17 +296,17 @@ class Exchange:
             if len(raw) > HEAD_MAX_BYTES:
                 self.fail("protocol", f"no head within {HEAD_MAX_BYTES} bytes")
                 return
-            first = self._patience_kind == "timeout_first_byte"
+            first = self._timeout_kind == "timeout_first_byte"
             if first and not self._stream_wanted and AnswerHead(raw).complete:
                 # The head is the first byte of a whole answer; of a stream it is the body's.
                 self._tick = tick
                 self._wait_for_more()
-        if tick - self._tick < self._patience_s + 1:  # the first tick may have come at once
+        if tick - self._tick < self._timeout_s + 1:  # the first tick may have come at once
             return
         if self._discarding:
             self._engine.release(self)
         else:
-            self.fail(self._patience_kind, f"nothing came for {math.ceil(self._patience_s)} s")
+            self.fail(self._timeout_kind, f"nothing came for {math.ceil(self._timeout_s)} s")
 
     # Inside.
 
@@ -386,8 +352,8 @@ class Exchange:
             self._unpause()
 
     def _wait_for_more(self) -> None:
-        self._patience_kind = "timeout_idle"
-        self._patience_s = self._idle_s
+        self._timeout_kind = "timeout_idle"
+        self._timeout_s = self._idle_s
 
     def _deliver(self) -> None:
         """Give the sink what there is while it has room; then let more come, or end."""

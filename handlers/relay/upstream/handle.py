@@ -1,8 +1,8 @@
 """A handle of libcurl with the one connection it keeps, and what it is told about a request.
 
 Belongs here: options of libcurl's easy handles, routes, which addresses may be connected to. Does
-not belong here: when a handle runs (upstream.py), which one is used next (upstream_parked.py).
-Beside upstream.py the only file that knows pycurl.
+not belong here: when a handle runs (client.py), which one is used next (parked.py). Beside
+client.py the only file that knows pycurl.
 
 Each handle has a pool of its own for its connection (a share of libcurl's), so that it is ours to
 choose which connection serves a request, and to close one: libcurl takes any it finds, and since
@@ -20,8 +20,9 @@ from typing import Any
 
 import pycurl
 
-from handlers.relay.upstream.exchange import Exchange, RequestBody
+from handlers.relay.upstream.exchange import Exchange
 from handlers.relay.upstream.request import (
+    RequestBody,
     UpstreamRequest,
     encode_header_lines,
     is_public,
@@ -41,7 +42,7 @@ _CA_CACHE_TIMEOUT = 321
 
 _ENGINE_HEADER_LINES = [b"Expect:", b"Accept-Encoding: identity"]
 _USER_AGENT = "sluice"
-_TOLD = select.POLLIN | select.POLLRDHUP
+_READABLE = select.POLLIN | select.POLLRDHUP
 
 Place = str | tuple[str, Route]  # where connections lead to, and which way
 
@@ -52,8 +53,8 @@ def origin_in(url: str) -> str:
 
 
 origin_of = lru_cache(maxsize=1024)(origin_in)
-"""The same, in half the time for a URL that comes again. Not for those that hold ids or what a
-client adds: each is new and stays here, and may be 64 KiB long."""
+"""The same, cached. Not for URLs with ids or what a client adds: each is new, stays in the cache,
+and may be 64 KiB long."""
 
 
 def shown(place: Place) -> str:
@@ -61,7 +62,7 @@ def shown(place: Place) -> str:
     return place if isinstance(place, str) else place[0]
 
 
-def _nothing_told(timeout_ms: int) -> list[tuple[int, int]]:
+def _never_ready(timeout_ms: int) -> list[tuple[int, int]]:
     return []
 
 
@@ -73,9 +74,25 @@ class Handle:
     for a while before it was used again.
     """
 
-    __slots__ = ("_configured", "_polled_fd", "_share", "body", "curl", "fd", "getinfo",
-                 "head_lines", "hides", "holding", "home", "parked_at", "parked_tick", "place",
-                 "ready", "rests", "setopt")  # fmt: skip
+    __slots__ = (
+        "_configured",
+        "_polled_fd",
+        "_share",
+        "body",
+        "curl",
+        "fd",
+        "getinfo",
+        "head_lines",
+        "holding",
+        "home",
+        "parked_at",
+        "parked_tick",
+        "place",
+        "ready",
+        "rests",
+        "setopt",
+        "tls",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.body = RequestBody()
@@ -92,10 +109,10 @@ class Handle:
         self._share = _make_share()
         setopt(pycurl.SHARE, self._share)
         self.place: Place = ""
-        self.hides = False  # TLS may hold bytes that its socket knows nothing of
+        self.tls = False  # which may buffer bytes that the socket does not show
         self.fd = -1
         self._polled_fd = -1
-        self.ready: Callable[[int], list[tuple[int, int]]] = _nothing_told
+        self.ready: Callable[[int], list[tuple[int, int]]] = _never_ready
         self.home: deque[Handle] = deque()  # where it waits between two requests
         self.parked_tick = 0
         self.parked_at = 0.0  # of a new connection only
@@ -106,11 +123,11 @@ class Handle:
         route = request.route
         proxy = None if route is None else route.proxy
         self.place, self.home = place, home
-        self.hides = request.url.startswith("https") or bool(proxy and proxy.startswith("https"))
-        self.setopt(pycurl.READFUNCTION, self._read if self.hides else self.body.read)
+        self.tls = request.url.startswith("https") or bool(proxy and proxy.startswith("https"))
+        self.setopt(pycurl.READFUNCTION, self._read if self.tls else self.body.read)
 
     def _read(self, size: int) -> Any:
-        """READFUNCTION under TLS: no body yet while what came before is looked for."""
+        """READFUNCTION under TLS: no body while surplus of the last answer is looked for."""
         return pycurl.READFUNC_PAUSE if self.holding else self.body.read(size)
 
     def configure(self, request: UpstreamRequest, exchange: Exchange) -> None:
@@ -120,7 +137,7 @@ class Handle:
         # A larger one makes a large upload some 10 % cheaper, but stays as long as the stream.
         large = body is not None and len(body) > UPLOAD_BUFFER_BYTES and not request.stream
         wanted = (request.method, request.url, request.connect_timeout_s, large, request.headers)
-        # A kept handle mostly had the same: to set these anew takes 2 us.
+        # A kept handle mostly has the same already.
         if self._configured != wanted:
             self._configured = ()
             self._set(request, UPLOAD_BUFFER_LARGE_BYTES if large else UPLOAD_BUFFER_BYTES)
@@ -163,7 +180,7 @@ class Handle:
     def take_route(
         self, route: Route, url: str, allow_private: bool, ca_file: str | None, ca_dir: str | None
     ) -> None:
-        """A new handle goes another way, from now on. `ca_file`, `ca_dir`: the system's."""
+        """The route of a new handle. `ca_file`, `ca_dir`: the system's."""
         setopt = self.setopt
         if route.ca_file is not None:
             setopt(pycurl.CAINFO, route.ca_file)
@@ -187,16 +204,16 @@ class Handle:
             setopt(pycurl.OPENSOCKETFUNCTION, _open_socket if public else _open_none)
 
     def watch(self, fd: int) -> None:
-        """The handle has a new connection; `ready` asks whether it has told anything."""
+        """The handle has a new connection; `ready` polls it."""
         self.fd, self.rests = fd, 0
         if fd != self._polled_fd:
             poll = select.poll()
-            poll.register(fd, _TOLD)
+            poll.register(fd, _READABLE)
             self.ready, self._polled_fd = poll.poll, fd
 
     @property
     def reused(self) -> bool:
-        """Whether the transfer that has just run was sent on a connection kept from before."""
+        """Whether the last transfer was sent on a kept connection."""
         return self.fd >= 0 and self.getinfo(pycurl.NUM_CONNECTS) == 0
 
     def drop(self) -> None:
@@ -219,7 +236,7 @@ def _make_share() -> Any:
 
 
 def _make_curl() -> Any:
-    """With all that is the same for every request: to set it anew takes 3 us."""
+    """With the options that are the same for every request."""
     curl = pycurl.Curl()
     setopt = curl.setopt
     setopt(pycurl.USERAGENT, _USER_AGENT)

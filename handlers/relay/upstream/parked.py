@@ -1,13 +1,13 @@
-"""Connections between two requests: none is used again that has told anything meanwhile.
+"""Idle connections between two requests: one that became readable meanwhile is not used again.
 
-An upstream may send more than the answer: a wrong Content-Length, an answer twice. What comes
-behind an answer would be read as the next one, another user's. So an idle connection that becomes
-readable, or is readable when its turn comes, is closed. Surplus that comes a little later could
-still meet the next request on its way: a new connection therefore rests before it is used again,
-a few times, and at a place that was caught each connection serves one request only, for a while.
+An upstream may send more than the answer: a wrong Content-Length, an answer twice. Surplus bytes
+would be read as the next answer, which is another user's. So an idle connection that becomes
+readable, or is readable when it is taken, is closed. Surplus that comes a little later could still
+meet the next request: a new connection therefore rests before its first reuses, and at a place that
+was seen to send surplus each connection serves one request only, for DISTRUST_S.
 
-Belongs here: which idle connection is next, which are closed. Does not belong here: libcurl
-(upstream_handle.py), what runs (upstream.py).
+Belongs here: which idle connection is used next, which are closed. Does not belong here: libcurl
+(handle.py), running exchanges (client.py).
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from handlers.relay.upstream.handle import Handle, Place, shown
 
 CONNECTIONS_MAX = 1_000  # idle ones, looked at once a second
 HANDLES_MAX = 256  # kept without a connection
-IDLE_S = 118  # libcurl's own limit, which is asked for at the next use only
+IDLE_S = 118  # libcurl's own limit, which it applies at the next use only
 REST_S = 0.02
 RESTS = 3  # of a new connection: libcurl throws away what it reads together with a last chunk
 DISTRUST_S = 600
-# So many connections where it is likely, not certain: an answer may come at once, or be spoilt.
+# So many connections where surplus is likely, not certain.
 SUSPICIONS_MAX = 3
-# What comes after so long is no surplus: upstreams that close an idle connection may say why (408).
+# What comes later is no surplus: upstreams that close an idle connection may say why (408).
 SURPLUS_WITHIN_S = 2
 TELL_EVERY_S = 60
-TLS_NOTICE_BYTES = 31  # so long is TLS's own word that the connection ends
+TLS_NOTICE_BYTES = 31  # of a TLS close_notify
 
 log = logging.getLogger("sluice.relay")
 
 
 @dataclass(slots=True)
 class _Suspicion:
-    """What has been seen of a place."""
+    """Surplus seen at a place."""
 
     since_s: float
     times: int = 0
@@ -71,7 +71,7 @@ class ParkedHandles:
     def put(self, handle: Handle, fd: int) -> None:
         """An exchange is over: keeps its handle, with the connection whose socket this is, -1 for
         none."""
-        # Not so for nearly all: one that is known serves the next request.
+        # False for nearly all: a connection that has rested serves the next request.
         if handle.rests < RESTS or fd != handle.fd or self._caught:
             if fd < 0 or handle.place in self._caught:
                 if fd >= 0 or handle.fd >= 0:
@@ -111,12 +111,12 @@ class ParkedHandles:
         return max(0.0, handle.parked_at + REST_S - monotonic())
 
     def still_quiet(self, handle: Handle) -> None:
-        """A rest is over: closes the connection if it has told anything."""
+        """A rest is over: closes the connection if it is readable."""
         if handle.ready(0):
             self._close(handle)
 
-    def hear(self, fd: int) -> None:
-        """A socket without a transfer is readable or has ended; nothing when it is not parked."""
+    def close_readable(self, fd: int) -> None:
+        """An idle socket is readable or has ended; nothing when it is not parked."""
         for home in self._homes.values():
             for handle in home:
                 if handle.fd == fd:
@@ -184,7 +184,7 @@ class ParkedHandles:
     def _close(self, handle: Handle) -> None:
         waiting = _waiting_bytes(handle.fd)
         soon = self._tick - handle.parked_tick <= SURPLUS_WITHIN_S
-        if soon and waiting > (TLS_NOTICE_BYTES if handle.hides else 0):
+        if soon and waiting > (TLS_NOTICE_BYTES if handle.tls else 0):
             self.note(handle.place, f"{waiting} bytes came behind an answer", certain=True)
         handle.drop()
 

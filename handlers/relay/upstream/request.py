@@ -1,8 +1,8 @@
 """The pure part of the upstream client: what is asked for, how it fails, how its answer is read.
 
-Belongs here: the request and error types of the seam, safe header lines, the reader of a raw answer
-head, the bounded unpacker of compressed answers. Does not belong here: sockets, the loop, pycurl
-(upstream.py is its only home). Imported by upstream.py; other modules import the names from there.
+Belongs here: the request and error types of the seam, the body that libcurl reads, safe header
+lines, the reader of a raw answer head, the bounded unpacker of compressed answers. Does not belong
+here: sockets, the loop, pycurl. Other folders import the types from client.py.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from io import BytesIO
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from socket import inet_aton, inet_ntoa
 from typing import Literal
@@ -40,6 +41,7 @@ _WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 _RAW_DEFLATE_BITS = -15
 _ZLIB_METHOD_DEFLATE = 8
 _CR = 13
+_SEEK_DONE, _SEEK_FAILED = 0, 1  # libcurl's CURL_SEEKFUNC_OK and _FAIL
 
 
 class UpstreamError(Exception):
@@ -73,6 +75,38 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
     stream: bool
     stream_type: str = "text/event-stream"
     route: Route | None = None
+
+
+class RequestBody(BytesIO):
+    """The body of a handle's request, one after the other; `read` is the READFUNCTION, and `close`
+    frees the bytes, whoever still refers to this.
+
+    libcurl may send a body again once, on a new connection, when a kept one had died; it would go
+    on to six times, and a vendor may bill each of them.
+    """
+
+    def fill(self, body: bytes) -> None:
+        """The next body, without a copy; also after `close`."""
+        BytesIO.__init__(self, body)
+        self._rewound = False
+
+    def rewind(self, offset: int, origin: int) -> int:
+        """SEEKFUNCTION."""
+        if self._rewound:
+            return _SEEK_FAILED
+        self._rewound = True
+        self.seek(offset, origin)
+        return _SEEK_DONE
+
+    def send_again(self) -> None:
+        """From its beginning; not a third time."""
+        self._rewound = True
+        self.seek(0)
+
+    @property
+    def taken(self) -> bool:
+        """Whether libcurl has read it to its end."""
+        return self.tell() == self.getbuffer().nbytes
 
 
 def with_extra_headers(lines: Sequence[str], extra: Mapping[str, str]) -> list[str]:
@@ -172,7 +206,6 @@ class AnswerHead:
 
     def get(self, name: str) -> str | None:
         """The first field of that name (any case), stripped; None when there is none."""
-        # `partition` and not `find`, here and above: that takes longer to be called.
         before, found, _ = self._lower.partition(_beginning_of_field(name))
         if not found:
             return None

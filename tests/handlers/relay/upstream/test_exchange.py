@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from handlers.relay.upstream.client import UpstreamError
-from handlers.relay.upstream.exchange import RequestBody
+from handlers.relay.upstream.request import RequestBody
 
 EVENT = b"data: {}\n\n"
 
