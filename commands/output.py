@@ -44,6 +44,11 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
 
 
+def data_options(command: F) -> F:
+    """--config and --json, as commands that read the store take them."""
+    return config_option(json_option(command))
+
+
 def set_option(command: F) -> F:
     """--set k=v, given to the command as `overrides: tuple[str, ...]`."""
     return click.option(
@@ -65,8 +70,14 @@ def print_json(data: object) -> None:
     click.echo(json.dumps(data, ensure_ascii=False, default=str))
 
 
-def print_table(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> None:
-    """Rows under a line of column names; None is shown as -, lists with commas."""
+def print_table(
+    rows: Sequence[Mapping[str, object]], columns: Sequence[str], as_json: bool = False
+) -> None:
+    """Rows under a line of column names, or all of them as JSON; None is shown as -, lists with
+    commas."""
+    if as_json:
+        print_json(rows)
+        return
     lines = [[*columns]] + [[_cell(row.get(column)) for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
@@ -74,8 +85,11 @@ def print_table(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) ->
         click.echo("  ".join(cells).rstrip())
 
 
-def print_fields(data: Mapping[str, object]) -> None:
-    """One name and value a line."""
+def print_fields(data: Mapping[str, object], as_json: bool = False) -> None:
+    """One name and value a line, or all of them as JSON."""
+    if as_json:
+        print_json(data)
+        return
     width = max(map(len, data), default=0)
     for name, value in data.items():
         click.echo(f"{name.ljust(width)}  {_cell(value)}".rstrip())
@@ -90,8 +104,12 @@ def _cell(value: object) -> str:
         return ",".join(f"{name}={_cell(item)}" for name, item in value.items()) or "-"
     if isinstance(value, (list, tuple, frozenset)):
         return ",".join(map(_cell, value)) or "-"
-    # what came from a store or a client must not steer the terminal
-    return "".join(char if char.isprintable() else "�" for char in str(value))
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """The text as a terminal may show it: clients, vendors and stores choose some of them."""
+    return "".join(char if char.isprintable() else "�" for char in text)
 
 
 def note(text: str) -> None:

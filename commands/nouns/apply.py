@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from commands.edits import editor, print_outcome
-from commands.output import config_option, json_option
+from commands.output import data_options
 from commands.store_access import opened_store
 from conf.toml_lines import EntryPath, entry_lines
 from store.admin.document import BYTE_ORDER_MARK, Place, is_json, read, resolver
@@ -22,8 +22,7 @@ MAX_LINED_CHARS = 4 * 1024 * 1024  # of larger documents faults are told without
 @click.argument("file", metavar="FILE|-")
 @click.option("--dry-run", is_flag=True, help="Only say what would change.")
 @click.option("--prune", is_flag=True, help="Remove what the document does not name.")
-@config_option
-@json_option
+@data_options
 def command(file: str, dry_run: bool, prune: bool, config: Path | None, as_json: bool) -> None:
     """Make users, groups, models, channels, plans, subscriptions and keys as FILE says.
 

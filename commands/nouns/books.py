@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from commands.output import FAILED, config_option, json_option, print_json
+from commands.output import FAILED, data_options, print_json
 from commands.store_access import opened_store
 from commands.subcommands import Noun
 from store.money.books import verify as verify_books
@@ -15,8 +15,7 @@ command = Noun("books", help="Verify the books; release a lost node.", no_args_i
 
 
 @command.command()
-@config_option
-@json_option
+@data_options
 def verify(config: Path | None, as_json: bool) -> int:
     """Verify every wallet, lease and day's charges; exit code 1 when something differs."""
     with opened_store(config) as access:
@@ -30,8 +29,7 @@ def verify(config: Path | None, as_json: bool) -> int:
 
 @command.command("release-node")
 @click.argument("node")
-@config_option
-@json_option
+@data_options
 def release_node(node: str, config: Path | None, as_json: bool) -> int:
     """Give up the leases of NODE, a machine that is gone for good.
 

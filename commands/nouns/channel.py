@@ -12,7 +12,7 @@ import peewee
 
 from commands.edits import editor, print_outcome
 from commands.nouns.kinds import Objects, noun
-from commands.output import config_option, json_option, print_json
+from commands.output import data_options, print_json
 from commands.store_access import actor, opened_store
 from commands.subcommands import LazyVerb
 from store.admin.export import show
@@ -57,8 +57,7 @@ command.add_command(
 
 @command.command("drain")
 @click.argument("name")
-@config_option
-@json_option
+@data_options
 def drain(name: str, config: Path | None, as_json: bool) -> None:
     """Give a channel no new calls; running ones end in their time. `enable` ends it.
 
@@ -75,8 +74,7 @@ def drain(name: str, config: Path | None, as_json: bool) -> None:
 @command.command("reinstate")
 @click.argument("name")
 @click.option("--key", type=click.IntRange(1), help="Position of the key.  [default: all of them]")
-@config_option
-@json_option
+@data_options
 def reinstate_keys(name: str, key: int | None, config: Path | None, as_json: bool) -> None:
     """Use upstream keys again at once that were put aside since their vendor refused them."""
     with opened_store(config) as access:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from commands.output import FAILED, config_option, json_option, print_fields, print_json
+from commands.output import FAILED, data_options, print_fields, print_json
 from commands.store_access import opened_store
 from handlers.operations import channel_test
 from store.values.cipher import Cipher
@@ -16,8 +16,7 @@ from store.values.cipher import Cipher
 @click.argument("name")
 @click.option("--model", help="Public name of the model.  [default: the channel's first]")
 @click.option("--stream", is_flag=True, help="Ask for a stream.")
-@config_option
-@json_option
+@data_options
 def command(name: str, model: str | None, stream: bool, config: Path | None, as_json: bool) -> int:
     """Make a real call through a channel; exit code 1 when it fails."""
     with opened_store(config) as access:

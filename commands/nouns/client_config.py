@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from commands.output import config_option, configuration, json_option, print_json
+from commands.output import configuration, data_options, print_json
 from handlers.operations.client_settings import CLIENTS, base_url
 
 
@@ -12,8 +12,7 @@ from handlers.operations.client_settings import CLIENTS, base_url
 @click.argument("client", type=click.Choice(tuple(CLIENTS)))
 @click.option("--key", required=True, metavar="SECRET", help="The API key the client shall use.")
 @click.option("--model", metavar="NAME", help="The model the client shall ask for.")
-@config_option
-@json_option
+@data_options
 def command(client: str, key: str, model: str | None, config: Path | None, as_json: bool) -> None:
     """Print the settings for a client program, ready to be pasted.
 

@@ -9,14 +9,7 @@ import click
 from commands.edits import print_outcome, words_of
 from commands.nouns.kinds import FIELD
 from commands.nouns.wallet import USER, Amount, named_user, print_line
-from commands.output import (
-    config_option,
-    json_option,
-    note,
-    print_fields,
-    print_json,
-    print_table,
-)
+from commands.output import data_options, note, print_fields, print_json, print_table
 from commands.store_access import actor, opened_store
 from commands.subcommands import Noun
 from store.admin.apply import Change, Outcome
@@ -47,8 +40,7 @@ class Expiry(click.ParamType[int]):
 @click.option("-n", "count", type=int, default=1, show_default=True, help="How many.")
 @click.option("--amount", type=Amount(), required=True, help="What each is worth.")
 @click.option("--expires", type=Expiry(), help='Until when: "2027-01-01T00:00:00Z".')
-@config_option
-@json_option
+@data_options
 def create(
     count: int, amount: int, expires: int | None, config: Path | None, as_json: bool
 ) -> None:
@@ -65,49 +57,38 @@ def create(
         }
         for one in made
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(rows, ("id", "code", "amount", "expires_at"))
+    print_table(rows, ("id", "code", "amount", "expires_at"), as_json)
+    if not as_json:
         note("Codes are shown once: keep them now.")
 
 
 @command.command("list")
-@config_option
-@json_option
+@data_options
 def list_codes(config: Path | None, as_json: bool) -> None:
     """List codes; of each only the last four characters are known."""
     with opened_store(config) as access:
         found, at_ms = codes.list_codes(access.db), database_ms(access.db)
     rows = [_public(code, at_ms) for code in found]
-    if as_json:
-        print_json(rows)
-        return
-    print_table(rows, COLUMNS)
-    if not rows:
+    print_table(rows, COLUMNS, as_json)
+    if not rows and not as_json:
         note("there is none; make some: ./sluice code create -n 50 --amount 10")
 
 
 @command.command("show")
 @ID
-@config_option
-@json_option
+@data_options
 def show_code(code: str, config: Path | None, as_json: bool) -> None:
     """Show one code, named by its id."""
     with opened_store(config) as access:
         found, at_ms = codes.show(access.db, code), database_ms(access.db)
     fields = _public(found, at_ms)
-    if as_json:
-        print_json(fields)
-    else:
-        print_fields(fields)
+    print_fields(fields, as_json)
 
 
 @command.command("set")
 @ID
 @click.argument("assignments", nargs=-1, required=True, metavar=f"{FIELD}...")
-@config_option
-@json_option
+@data_options
 def set_fields(code: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
     """Change fields of a code, named by its id; refused when it has been used.
 
@@ -126,8 +107,7 @@ def _of_all(name: str, done: str, change: Callable[..., int]) -> click.Command:
 
     @click.command(name, help=summary)
     @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-    @config_option
-    @json_option
+    @data_options
     def verb(ids: tuple[str, ...], config: Path | None, as_json: bool) -> None:
         with opened_store(config) as access:
             changed = change(access.db, ids, actor())
@@ -147,8 +127,7 @@ command.add_command(_of_all("remove", "removed", codes.remove))
 @command.command()
 @USER
 @click.argument("code")
-@config_option
-@json_option
+@data_options
 def redeem(user: str, code: str, config: Path | None, as_json: bool) -> None:
     """Put what a code is worth into a wallet, once. Case, blanks and hyphens do not matter."""
     with opened_store(config) as access, named_user(access, user):

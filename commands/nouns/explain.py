@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from commands.output import config_option, json_option, print_json, print_table
+from commands.output import data_options, print_json, print_table
 from commands.store_access import opened_store
 from handlers.operations.explain import ChannelState, Explanation, explain
 from store.admin.export import show
@@ -22,8 +22,7 @@ COLUMNS = ("channel", "state", "priority", "weight", "upstream_model")
 @click.option("--key-id", help="Its id or USER/NAME, instead of the secret.")
 @click.option("--model", required=True, help="The model as clients name it.")
 @click.option("--endpoint", required=True, help="The path of the call, like /v1/messages.")
-@config_option
-@json_option
+@data_options
 def command(
     key: str | None,
     key_id: str | None,

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import click
 
-from commands.output import config_option, json_option, note, print_json
+from commands.output import data_options, note, print_json
 from commands.store_access import opened_store
 from store.admin.export import export, left_out, to_toml
 
 
 @click.command()
-@config_option
-@json_option
+@data_options
 def command(config: Path | None, as_json: bool) -> None:
     """Print users, groups, models, channels, plans, subscriptions, keys as a document for `apply`.
 

@@ -10,13 +10,7 @@ import click
 
 from commands.edits import editor, print_outcome, words_of
 from commands.nouns.kinds import FIELD
-from commands.output import (
-    config_option,
-    json_option,
-    print_fields,
-    print_json,
-    print_table,
-)
+from commands.output import data_options, print_fields, print_json, print_table
 from commands.store_access import Access, actor, opened_store
 from commands.subcommands import Noun
 from commands.times import Duration
@@ -44,8 +38,7 @@ command = Noun("key", help="Make, list, rotate, disable and revoke API keys.", n
     " file:PATH.  [default: a new one is made]",
 )
 @click.argument("assignments", nargs=-1, metavar=f"[{FIELD}]...")
-@config_option
-@json_option
+@data_options
 def create(
     user: str,
     group: str,
@@ -72,8 +65,7 @@ def create(
 
 @command.command("list")
 @click.option("--user", help="Only the keys of this user.")
-@config_option
-@json_option
+@data_options
 def list_keys(user: str | None, config: Path | None, as_json: bool) -> None:
     """List keys; of the secrets only a few characters are known."""
     with opened_store(config) as access:
@@ -81,31 +73,23 @@ def list_keys(user: str | None, config: Path | None, as_json: bool) -> None:
             show(access.db, "user", user)  # a misspelt name is told from a user without keys
         found = _shown(access, list_objects(access.db, "key"))
     wanted = [key for key in found if user is None or key["user"] == user]
-    if as_json:
-        print_json(wanted)
-    else:
-        print_table(wanted, ("id", "user", "name", "group", "status", "secret", "expires_at"))
+    print_table(wanted, ("id", "user", "name", "group", "status", "secret", "expires_at"), as_json)
 
 
 @command.command("show")
 @KEY
-@config_option
-@json_option
+@data_options
 def show_key(key: str, config: Path | None, as_json: bool) -> None:
     """Show one key, by its id or as USER/NAME."""
     with opened_store(config) as access:
         fields = _shown(access, [show(access.db, "key", key)])[0]
-    if as_json:
-        print_json(fields)
-    else:
-        print_fields(fields)
+    print_fields(fields, as_json)
 
 
 @command.command("set")
 @KEY
 @click.argument("assignments", nargs=-1, required=True, metavar=f"{FIELD}...")
-@config_option
-@json_option
+@data_options
 def set_fields(key: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
     """Change fields of a key, named by its id or as USER/NAME; its secret is changed by rotate.
 
@@ -131,8 +115,7 @@ def set_fields(key: str, assignments: tuple[str, ...], config: Path | None, as_j
     show_default=True,
     help="How long the old secret works on; 0s: not at all.",
 )
-@config_option
-@json_option
+@data_options
 def rotate(key: str, overlap: int, config: Path | None, as_json: bool) -> None:
     """Give a key a new secret, which is shown this once; the old one works on for a while."""
     with opened_store(config) as access:
@@ -144,8 +127,7 @@ def rotate(key: str, overlap: int, config: Path | None, as_json: bool) -> None:
 
 @command.command()
 @KEY
-@config_option
-@json_option
+@data_options
 def disable(key: str, config: Path | None, as_json: bool) -> None:
     """Stop a key from working, until it is enabled."""
     _end(key, config, as_json, lambda db, key_id: keys.set_key_enabled(db, key_id, False, actor()))
@@ -153,8 +135,7 @@ def disable(key: str, config: Path | None, as_json: bool) -> None:
 
 @command.command()
 @KEY
-@config_option
-@json_option
+@data_options
 def enable(key: str, config: Path | None, as_json: bool) -> None:
     """Let a disabled key work again."""
     _end(key, config, as_json, lambda db, key_id: keys.set_key_enabled(db, key_id, True, actor()))
@@ -162,8 +143,7 @@ def enable(key: str, config: Path | None, as_json: bool) -> None:
 
 @command.command()
 @KEY
-@config_option
-@json_option
+@data_options
 def revoke(key: str, config: Path | None, as_json: bool) -> None:
     """End a key for good."""
     _end(key, config, as_json, lambda db, key_id: keys.revoke(db, key_id, actor()))

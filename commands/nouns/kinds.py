@@ -12,14 +12,7 @@ import click
 import peewee
 
 from commands.edits import editor, print_outcome, words_of
-from commands.output import (
-    config_option,
-    json_option,
-    note,
-    print_fields,
-    print_json,
-    print_table,
-)
+from commands.output import data_options, note, print_fields, print_table
 from commands.store_access import opened_store
 from commands.subcommands import Noun
 from store.admin.export import list_objects, show
@@ -69,16 +62,12 @@ def _name(kind: str) -> str:
 
 def _list(kind: str, columns: Sequence[str], complete: Complete) -> click.Command:
     @click.command("list", help=f"List all {kind}s.")
-    @config_option
-    @json_option
+    @data_options
     def verb(config: Path | None, as_json: bool) -> None:
         with opened_store(config) as access:
             objects = complete(access.db, list_objects(access.db, kind))
-        if as_json:
-            print_json(objects)
-            return
-        print_table(objects, columns)
-        if not objects:
+        print_table(objects, columns, as_json)
+        if not objects and not as_json:
             note(f"there is none; make one: ./sluice {kind} create {_name(kind)} {FIELD} …")
 
     return verb
@@ -87,15 +76,13 @@ def _list(kind: str, columns: Sequence[str], complete: Complete) -> click.Comman
 def _show(kind: str, complete: Complete, json_only: Sequence[str]) -> click.Command:
     @click.command("show", help=f"Show one {kind}.")
     @click.argument("name", metavar=_name(kind))
-    @config_option
-    @json_option
+    @data_options
     def verb(name: str, config: Path | None, as_json: bool) -> None:
         with opened_store(config) as access:
             [fields] = complete(access.db, [show(access.db, kind, name)])
-        if as_json:
-            print_json(fields)
-        else:
-            print_fields({n: value for n, value in fields.items() if n not in json_only})
+        if not as_json:
+            fields = {n: value for n, value in fields.items() if n not in json_only}
+        print_fields(fields, as_json)
 
     return verb
 
@@ -104,8 +91,7 @@ def _create(kind: str, remark: str) -> click.Command:
     @click.command("create", help=_edit_help(f"Make a {kind}.", kind, remark))
     @click.argument("name", metavar=_name(kind))
     @click.argument("assignments", nargs=-1, metavar=f"[{FIELD}]...")
-    @config_option
-    @json_option
+    @data_options
     def verb(name: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
         words = words_of(assignments)
         with opened_store(config) as access:
@@ -119,8 +105,7 @@ def _set(kind: str, remark: str) -> click.Command:
     @click.command("set", help=_edit_help(f"Change fields of a {kind}.", kind, remark))
     @click.argument("name", metavar=_name(kind))
     @click.argument("assignments", nargs=-1, required=True, metavar=f"{FIELD}...")
-    @config_option
-    @json_option
+    @data_options
     def verb(name: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
         words = words_of(assignments)
         with opened_store(config) as access:
@@ -133,8 +118,7 @@ def _set(kind: str, remark: str) -> click.Command:
 def _switch(kind: str, verb_name: str, *, enabled: bool) -> click.Command:
     @click.command(verb_name, help=f"{verb_name.capitalize()} a {kind}.")
     @click.argument("name", metavar=_name(kind))
-    @config_option
-    @json_option
+    @data_options
     def verb(name: str, config: Path | None, as_json: bool) -> None:
         with opened_store(config) as access:
             outcome = editor(access).set_enabled(kind, name, enabled)
@@ -148,8 +132,7 @@ def _switch(kind: str, verb_name: str, *, enabled: bool) -> click.Command:
 def _remove(kind: str) -> click.Command:
     @click.command("remove", help=f"Remove a {kind}; refused while others refer to it.")
     @click.argument("name", metavar=_name(kind))
-    @config_option
-    @json_option
+    @data_options
     def verb(name: str, config: Path | None, as_json: bool) -> None:
         with opened_store(config) as access:
             outcome = editor(access).remove(kind, name)

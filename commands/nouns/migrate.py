@@ -4,17 +4,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 import peewee
 
-from commands.output import config_option, configuration, json_option, print_json, print_table
+from commands.output import configuration, data_options, print_json, print_table
 from conf.configuration import which
 from store.db import migrate
 from store.db.database import discard, open_database
 from store.values.errors import StoreUnavailable
+from store.values.usage_record import rfc3339
 
 READ_TIMEOUT_S = 3600  # altering a large table takes its time
 PROGRESS_S = 10.0
@@ -26,8 +26,7 @@ def command() -> None:
 
 
 @command.command()
-@config_option
-@json_option
+@data_options
 def status(config: Path | None, as_json: bool) -> None:
     """List the migrations and when each was applied."""
     with _database(config) as db:
@@ -40,8 +39,7 @@ def status(config: Path | None, as_json: bool) -> None:
 
 
 @command.command()
-@config_option
-@json_option
+@data_options
 def plan(config: Path | None, as_json: bool) -> None:
     """Print the SQL that `up` would run."""
     with _database(config) as db:
@@ -55,8 +53,7 @@ def plan(config: Path | None, as_json: bool) -> None:
 
 
 @command.command()
-@config_option
-@json_option
+@data_options
 def up(config: Path | None, as_json: bool) -> None:
     """Apply what is pending; safe when several run it at once.
 
@@ -105,7 +102,4 @@ def _database(config: Path | None) -> Iterator[peewee.Database]:
 
 
 def _time(at_ms: int | None) -> str | None:
-    if at_ms is None:
-        return None
-    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if at_ms is None else rfc3339(at_ms)

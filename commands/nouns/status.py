@@ -13,9 +13,8 @@ from typing import Any
 import click
 
 from commands.output import (
-    config_option,
     configuration,
-    json_option,
+    data_options,
     mask,
     note,
     print_fields,
@@ -44,8 +43,7 @@ _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 @click.command()
 @click.option("--settings", is_flag=True, help="The settings in force instead.")
 @click.option("--origin", is_flag=True, help="With --settings: where each one came from.")
-@config_option
-@json_option
+@data_options
 def command(settings: bool, origin: bool, config: Path | None, as_json: bool) -> None:
     """Show a running gateway and the state of its channels; exit code 1 when none runs.
 
@@ -87,10 +85,7 @@ def _settings(loaded: Loaded, origin: bool) -> list[dict[str, Any]]:
 
 
 def _print_settings(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(rows, list(rows[0]))
+    print_table(rows, list(rows[0]), as_json)
 
 
 # ---- a running gateway ---------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import peewee
 from commands.nouns import usage_upkeep
 from commands.nouns.usage_filters import bounded, filter_options, filters_of, needs_bound
 from commands.nouns.usage_show import show
-from commands.output import FAILED, config_option, json_option, print_json, print_table
+from commands.output import FAILED, data_options, print_json, print_table, printable
 from commands.store_access import PATIENT_S, opened_store
 from commands.subcommands import Noun
 from store.calls import rollups
@@ -74,8 +74,7 @@ def _dimensions(_context: click.Context, _option: click.Parameter, text: str) ->
     help="How many of the newest records are shown.",
 )
 @filter_options
-@config_option
-@json_option
+@data_options
 def tail(config: Path | None, as_json: bool, following: bool, limit: int, **filters: Any) -> None:
     """Show the newest records, oldest of them first; with -f go on until Ctrl-C.
 
@@ -112,8 +111,7 @@ def tail(config: Path | None, as_json: bool, following: bool, limit: int, **filt
     help="One JSON object a line, or one line of CSV.",
 )
 @filter_options
-@config_option
-@json_option
+@data_options
 def export(config: Path | None, as_json: bool, form: str, **filters: Any) -> None:
     """Print all records in order of id.
 
@@ -138,8 +136,7 @@ def export(config: Path | None, as_json: bool, form: str, **filters: Any) -> Non
 @click.option("--sort", type=click.Choice(SORTS), help="Which sum comes first: the greatest.")
 @click.option("--top", type=click.IntRange(1, ROWS_MAX), help="Only so many rows, the first ones.")
 @filter_options
-@config_option
-@json_option
+@data_options
 def stats(
     config: Path | None,
     as_json: bool,
@@ -171,8 +168,7 @@ def stats(
 
 
 @command.command()
-@config_option
-@json_option
+@data_options
 def verify(config: Path | None, as_json: bool) -> int:
     """Recompute every cost from its own record; exit code 1 and the ids when one differs.
 
@@ -280,7 +276,8 @@ def _written_tokens(record: Mapping[str, Any]) -> int:
 
 
 def _text_line(record: Mapping[str, Any]) -> str:
-    cells = (_fitted(_cell(record[name]), width) for name, width in TEXT_COLUMNS.items())
+    texts = ("-" if record[name] is None else str(record[name]) for name in TEXT_COLUMNS)
+    cells = map(_fitted, map(printable, texts), TEXT_COLUMNS.values())
     return " ".join(cells).rstrip()
 
 
@@ -289,9 +286,3 @@ def _fitted(text: str, width: int) -> str:
     return (
         text if not width else text[: width - 1] + "…" if len(text) > width else text.ljust(width)
     )
-
-
-def _cell(value: object) -> str:
-    text = "-" if value is None else str(value)
-    # clients choose some of these texts: they must not steer the terminal
-    return "".join(char if char.isprintable() else "�" for char in text)

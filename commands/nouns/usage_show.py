@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from commands.output import config_option, json_option, note, print_json, print_table
+from commands.output import data_options, note, print_json, print_table, printable
 from commands.store_access import PATIENT_S, opened_store
 from commands.times import Moment
 from store.calls.usage_lookup import LOOK_BACK_MS, cost_lines, find
@@ -41,8 +41,7 @@ _LINES: Mapping[str, tuple[str, ...]] = {
     type=Moment(),
     help=f"How far back a client's or vendor's id is looked for.  [default: {LOOK_BACK_DAYS}d]",
 )
-@config_option
-@json_option
+@data_options
 def show(config: Path | None, as_json: bool, call_id: str, since: int | None) -> None:
     """Show one call by its record's id, which is its request id, or by the client's or vendor's id.
 
@@ -81,11 +80,11 @@ def _print(record: Mapping[str, Any], row: Row, currency: str) -> None:
     click.echo(f"call {record['id']}")
     for name, fields in _LINES.items():
         if words := list(_words(name, [record[field] for field in fields])):
-            click.echo(f"  {name.ljust(width)}  {_shown(', '.join(words))}")
+            click.echo(f"  {name.ljust(width)}  {printable(', '.join(words))}")
     if record["attempts"]:
         click.echo("\nattempts")
         columns = ("channel", "status", "ms", "error", "detail")
-        print_table(({**one, "error": one["error"] or "-"} for one in record["attempts"]), columns)
+        print_table(record["attempts"], columns)
     click.echo(f"\ncost ({currency})")
     if record["cost_lines"]:
         print_table(record["cost_lines"], ("class", "tokens", "price", "amount"))
@@ -116,11 +115,6 @@ def _sum_of(record: Mapping[str, Any], row: Row) -> Iterator[str]:
     yield f"× multiplier {record['multiplier']}, rounded up = {record['cost']}"
     yield f"usage: {record['usage_source']}"
     for charge in record["charges"]:
-        yield f"charged to {_shown(charge['to'])}: {charge['amount']}"
+        yield f"charged to {printable(charge['to'])}: {charge['amount']}"
     if row["reported_usage"] is not None:
-        yield f"the vendor said: {_shown(row['reported_usage'])}"
-
-
-def _shown(text: str) -> str:
-    # Clients and vendors choose some of these texts: they must not steer the terminal.
-    return "".join(char if char.isprintable() else "�" for char in text)
+        yield f"the vendor said: {printable(row['reported_usage'])}"

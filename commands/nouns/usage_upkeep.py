@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from commands.output import config_option, json_option, print_json
+from commands.output import data_options, print_json
 from commands.store_access import PATIENT_S, actor, opened_store
 from commands.times import Duration
 from store.calls import rollups
@@ -22,8 +22,7 @@ from store.values.ids import day_at
     required=True,
     help="Records of days that ended longer ago than this are removed, like 90d.",
 )
-@config_option
-@json_option
+@data_options
 def prune(config: Path | None, as_json: bool, age_s: int) -> None:
     """Remove the records of old days (UTC); sums, ledger and balances stay.
 
@@ -47,8 +46,7 @@ def prune(config: Path | None, as_json: bool, age_s: int) -> None:
 
 
 @click.command("rebuild-rollups")
-@config_option
-@json_option
+@data_options
 def rebuild_rollups(config: Path | None, as_json: bool) -> None:
     """Make the sums behind `usage stats` anew from the records.
 

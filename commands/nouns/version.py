@@ -4,14 +4,13 @@ import platform
 
 import click
 
-from commands.output import config_option, json_option, print_json
+from commands.output import data_options, print_json
 
 VERSION = "0.1.0"
 
 
 @click.command()
-@config_option
-@json_option
+@data_options
 def command(config: object, as_json: bool) -> None:
     """Print the version."""
     if as_json:

@@ -7,14 +7,7 @@ from typing import Any
 
 import click
 
-from commands.output import (
-    config_option,
-    json_option,
-    note,
-    print_fields,
-    print_json,
-    print_table,
-)
+from commands.output import data_options, note, print_fields, print_table
 from commands.store_access import Access, actor, opened_store
 from commands.subcommands import Noun
 from store.admin.export import show as show_object
@@ -45,8 +38,7 @@ class Amount(click.ParamType[int]):
 
 @command.command()
 @USER
-@config_option
-@json_option
+@data_options
 def show(user: str, config: Path | None, as_json: bool) -> None:
     """Show a balance, what of it running calls hold, and what is lent to processes."""
     with opened_store(config) as access, named_user(access, user):
@@ -58,24 +50,17 @@ def show(user: str, config: Path | None, as_json: bool) -> None:
         "held": format_money(view.held_nanos),
         "leased": format_money(view.leased_nanos),
     }
-    if as_json:
-        print_json(fields)
-    else:
-        print_fields(fields)
+    print_fields(fields, as_json)
 
 
 @command.command()
 @USER
-@config_option
-@json_option
+@data_options
 def ledger(user: str, config: Path | None, as_json: bool) -> None:
     """List the lines of a ledger, oldest first; all charges of one UTC day are one line."""
     with opened_store(config) as access, named_user(access, user):
         lines = [public_line(line) for line in wallet.ledger(access.db, user)]
-    if as_json:
-        print_json(lines)
-    else:
-        print_table(lines, LEDGER_COLUMNS)
+    print_table(lines, LEDGER_COLUMNS, as_json)
 
 
 def _movement(name: str, summary: str, move: Callable[..., Line]) -> click.Command:
@@ -84,8 +69,7 @@ def _movement(name: str, summary: str, move: Callable[..., Line]) -> click.Comma
     @click.option("--amount", type=Amount(), required=True, help='A decimal number like "12.50".')
     @click.option("--reason", required=True, help="Why; kept in the ledger.")
     @click.option("--id", "own_id", help="Name of this movement: given twice, it counts once.")
-    @config_option
-    @json_option
+    @data_options
     def verb(config: Path | None, as_json: bool, user: str, **given: Any) -> None:
         movement = wallet.Movement(given["amount"], given["reason"], given["own_id"], actor())
         with opened_store(config) as access, named_user(access, user):
@@ -107,8 +91,7 @@ command.add_command(
 @command.command()
 @click.option("--call", required=True, metavar="ID", help="The call: its x-request-id.")
 @click.option("--reason", help="Why; kept in the ledger.  [default: refund of call ID]")
-@config_option
-@json_option
+@data_options
 def refund(call: str, reason: str | None, config: Path | None, as_json: bool) -> None:
     """Give back what a call took from a wallet; a call that was refunded before is not again."""
     with opened_store(config) as access:
@@ -122,10 +105,7 @@ def refund(call: str, reason: str | None, config: Path | None, as_json: bool) ->
 def print_line(user: str, line: Line, as_json: bool) -> None:
     """A movement that was made, and whose it is."""
     fields = {"user": user, **public_line(line)}
-    if as_json:
-        print_json(fields)
-    else:
-        print_fields(fields)
+    print_fields(fields, as_json)
 
 
 @contextmanager
