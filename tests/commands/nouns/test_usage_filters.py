@@ -4,7 +4,7 @@ import pytest
 
 from adapters.faults import CODES
 from commands.nouns.usage_filters import ERROR_CODES
-from handlers.relay import settle
+from handlers.relay import records
 from store.calls.journal_lines import LOST_OUTCOME
 from tests.commands.conftest import record
 
@@ -71,4 +71,4 @@ def test_what_no_index_knows_is_looked_for_in_the_last_days(filled):
 
 
 def test_every_code_that_a_record_may_have_is_known():
-    assert {*CODES.values(), *settle._WORDS, LOST_OUTCOME} == set(ERROR_CODES)
+    assert {*CODES.values(), *records._WORDS, LOST_OUTCOME} == set(ERROR_CODES)
