@@ -1,6 +1,6 @@
-"""How the values of settings are found: --set, environment, file, default; and what is refused.
+"""Finds and checks the values of settings: --set, environment, file, default.
 
-Everything wrong is reported at once, each fault with its place and the nearest known name.
+All faults are reported at once, each with its place and the nearest known name.
 """
 
 import difflib
@@ -27,10 +27,10 @@ MAX_FILE_BYTES = 1024 * 1024
 
 
 class ConfigError(Exception):
-    """The configuration is refused; `faults` has one line for each thing that is wrong.
+    """The configuration is refused; `faults` has one line for each fault.
 
-    `read` is the file that was read, None when there is none. `lines` ends with how to name
-    another one: whoever is refused may have meant another gateway.
+    `read` is the file that was read, None when there is none. `lines` ends with how to name another
+    file: the caller may have meant another gateway.
     """
 
     def __init__(self, faults: Sequence[str], read: Path | None = None) -> None:
@@ -40,12 +40,12 @@ class ConfigError(Exception):
 
     @property
     def lines(self) -> list[str]:
-        """What to tell people."""
+        """The faults as printed."""
         return [*self.faults, *([which(self.read)] if self.read else [])]
 
 
 def which(read: Path | None) -> str:
-    """Which file a command has read, and how to name another: part of what stops a command."""
+    """Which file a command has read, and how to name another; for error messages."""
     return f"configuration read: {read}; name another with --config FILE or {CONFIG_VARIABLE}"
 
 
@@ -62,14 +62,14 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 def find_config(option: Path | None, environ: Mapping[str, str]) -> Path:
     """The file of --config, else of SLUICE_CONFIG, else ./gateway.toml, else ./run/gateway.toml.
 
-    ConfigError when there is none. Whether the file can be read is found out by `load`.
+    ConfigError when there is none. `load` finds out whether the file can be read.
     """
     if option is not None:
         return option
     if environ.get(CONFIG_VARIABLE):
         return Path(environ[CONFIG_VARIABLE])
     for candidate in (Path(FILE_NAME), Path(QUICKSTART_FOLDER) / FILE_NAME):
-        if os.path.isfile(candidate):  # false, too, in a folder that may not be looked into
+        if os.path.isfile(candidate):  # also false in a folder that may not be read
             return candidate
     raise ConfigError(
         [
@@ -110,7 +110,7 @@ def load(path: Path | None, overrides: Sequence[str], environ: Mapping[str, str]
 
 
 def _refuse_sample(path: Path) -> None:
-    # Its store and its secrets would lie in the source tree.
+    # Its store and its secrets would be in the source tree.
     if path.resolve() == SAMPLE:
         raise ConfigError(
             [
@@ -121,7 +121,7 @@ def _refuse_sample(path: Path) -> None:
 
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, object]:
-    """{section.key: value} of --set texts alone; ConfigError with every fault."""
+    """{section.key: value} of --set texts alone. Raises ConfigError with every fault."""
     found = _Values()
     found.read_overrides(overrides)
     if found.faults:
@@ -170,7 +170,7 @@ class _Values:
                 self.faults.append(f"--set {name}: section.key=value expected")
 
     def check_ports(self) -> None:
-        """Two planes cannot listen on one port."""
+        """Two servers cannot listen on one port."""
         for one, other in (("server", "hub"), ("server", "ops"), ("hub", "ops")):
             ports, hosts = self._both(one, other, "port"), self._both(one, other, "host")
             overlap = len(set(hosts)) == 1 or any(host in ANY_ADDRESS for host in hosts)
@@ -179,7 +179,7 @@ class _Values:
                 self.faults.append(f"{named}: {other}.port {ports[0]} is also {one}.port")
 
     def check_ops(self) -> None:
-        """Beyond loopback nobody knows who asks: it takes a token."""
+        """Beyond loopback anybody may ask, so a token is required."""
         enabled, host, token = (
             self.values.get(name, SETTINGS[name].default)
             for name in ("ops.enabled", "ops.host", "ops.token")
@@ -254,7 +254,7 @@ def _syntax_fault(path: Path, text: str, error: tomllib.TOMLDecodeError) -> str:
 
 
 def _nearest_setting(name: str) -> str:
-    """The same key of another section first: `port` alone means one of them."""
+    """Prefers the same key of another section: `port` alone means one of them."""
     key = name.rpartition(".")[2]
     same = [known for known in SETTINGS if known.endswith("." + key)]
     close = difflib.get_close_matches(name, SETTINGS, n=1)

@@ -1,7 +1,7 @@
 """The text of a gateway.toml: every setting with its meaning, the defaults commented out.
 
-conf/gateway.toml is this text without any value of its own; `init` writes it with the values of
---set. A line that begins with # and no blank is a setting to be uncommented.
+conf/gateway.toml is this text without values; `init` writes it with the values of --set. A line
+that begins with # and no blank is a setting to uncomment.
 """
 
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from conf.values import toml
 
 _HEAD = """\
 # Sluice, one gateway. Lines that begin with # and no blank show the defaults; uncomment to change.
-# The environment (SLUICE_SERVER__PORT=8000) and --set server.port=8000 count before this file.
+# The environment (SLUICE_SERVER__PORT=8000) and --set server.port=8000 override this file.
 # Relative paths start at the folder of this file. After a change: ./sluice check --config FILE
 """
 
 
 def text(values: Mapping[str, object]) -> str:
-    """A whole file in which `values` (section.key: value) are set."""
+    """The complete file, with `values` (section.key: value) set."""
     parts = [_HEAD]
     for section in SECTIONS:
         title = (type(getattr(Settings(), section)).__doc__ or "").strip()

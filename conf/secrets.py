@@ -1,9 +1,9 @@
 """The secrets of an installation: peppers of key digests, cipher keys of upstream keys, cookie
 secrets.
 
-They live in a TOML file of their own with mode 0600, beside gateway.toml or where
+They are in a TOML file of their own with mode 0600, beside gateway.toml or where
 SLUICE_SECRETS_FILE says. Each list has the newest first: new values are made with the first one,
-old ones still open what they closed. Nothing here may appear in a log, a table or a message.
+older ones still verify and decrypt. Nothing here may appear in a log, a table or a message.
 """
 
 import base64
@@ -21,9 +21,9 @@ SECRET_BYTES = 32
 MODE = 0o600
 
 _TEXT = """\
-# Secrets of this gateway. Without this file its API keys and upstream keys are of no use: keep a
-# copy in a safe place, and keep it away from everybody else (mode 0600). Nodes of one store share
-# it. In each list the newest comes first.
+# Secrets of this gateway. Without this file its API keys and upstream keys are useless: keep a copy
+# in a safe place, and keep it away from everybody else (mode 0600). Nodes of one store share it. In
+# each list the newest comes first.
 peppers = ["{}"]
 cipher_keys = ["{}"]
 cookie_secrets = ["{}"]
@@ -46,7 +46,7 @@ def create(path: Path) -> None:
     made = (base64.urlsafe_b64encode(os.urandom(SECRET_BYTES)).decode() for _ in range(3))
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
     with open(descriptor, "w", encoding="utf-8") as file:
-        os.fchmod(descriptor, MODE)  # the umask of the caller may have taken bits away
+        os.fchmod(descriptor, MODE)  # the caller's umask may have removed bits
         file.write(_TEXT.format(*made))
 
 
@@ -59,7 +59,7 @@ def of(loaded: Loaded) -> Secrets:
 
 
 def load(path: Path) -> Secrets:
-    """Read the file; ConfigError says what is wrong with it and what to do."""
+    """Read the file. Raises ConfigError with the fault and the cure."""
     try:
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)

@@ -1,7 +1,7 @@
 """The table of settings: name, type, default, bounds and meaning of each.
 
-Add a setting: one row in its section. docs/settings.md and conf/gateway.toml are made from these
-rows (`make docs`). How values are found and checked: conf/configuration.py.
+To add a setting, add a row to its section. docs/settings.md and conf/gateway.toml are made from
+these rows (`make docs`). How values are found and checked: conf/configuration.py.
 """
 
 import typing
@@ -51,26 +51,24 @@ class ServerSettings(_Section, frozen=True):
         ),
     ] = ""
     trusted_proxies: Annotated[
-        tuple[str, ...], Meta(description="Networks whose X-Forwarded-For is believed.")
+        tuple[str, ...], Meta(description="Networks whose X-Forwarded-For is trusted.")
     ] = ()
     max_body_bytes: Annotated[
         int, _number(1024, GIB, "bytes", "Largest request body, also after unpacking.")
     ] = 33554432
     stream_buffer_bytes: Annotated[
-        int, _number(4096, GIB, "bytes", "How much of an answer may wait for a slow client.")
+        int, _number(4096, GIB, "bytes", "How much of an answer is buffered for a slow client.")
     ] = 262144
     header_timeout_s: Annotated[
         int, _number(1, 3600, "s", "Time for the first request head of a connection.")
     ] = 30
-    body_timeout_s: Annotated[int, _number(1, 3600, "s", "Time for a whole request body.")] = 60
+    body_timeout_s: Annotated[int, _number(1, 3600, "s", "Time for a complete request body.")] = 60
     keepalive_timeout_s: Annotated[
         int,
-        _number(
-            1, 3600, "s", "How long an idle connection of a client is kept; above the proxy's."
-        ),
+        _number(1, 3600, "s", "How long an idle client connection is kept; above the proxy's."),
     ] = 75
     drain_timeout_s: Annotated[
-        int, _number(0, DAY_S, "s", "How long running calls may go on after SIGTERM.")
+        int, _number(0, DAY_S, "s", "How long running calls may continue after SIGTERM.")
     ] = 600
 
 
@@ -96,12 +94,12 @@ class UpstreamSettings(_Section, frozen=True):
             0,
             DAY_S,
             "s",
-            "After so long without a data event a stream is begun towards the client and no other"
-            " channel is tried; 0: never.",
+            "After this time without a data event a stream is started towards the client and cannot"
+            " fail over any more; 0: never.",
         ),
     ] = 30
     max_event_bytes: Annotated[
-        int, _number(4096, GIB, "bytes", "Largest event that is read; larger ones pass unread.")
+        int, _number(4096, GIB, "bytes", "Largest event that is parsed; larger ones pass unread.")
     ] = 4194304
     max_answer_bytes: Annotated[
         int, _number(4096, GIB, "bytes", "Largest answer that is not a stream.")
@@ -118,24 +116,24 @@ class RoutingSettings(_Section, frozen=True):
     """Which channel a call gets."""
 
     max_attempts: Annotated[
-        int, _number(1, 100, "attempts", "How many channels are tried for one call.")
+        int, _number(1, 100, "attempts", "How many attempts one call makes.")
     ] = 3
-    total_time_s: Annotated[int, _number(1, DAY_S, "s", "No attempt is begun after so long.")] = 60
-    retry_timeouts: Annotated[bool, _flag("Whether another channel is tried after a time-out.")] = (
-        False
+    total_time_s: Annotated[int, _number(1, DAY_S, "s", "No attempt is begun after this time.")] = (
+        60
     )
+    retry_timeouts: Annotated[bool, _flag("Whether a call fails over after a time-out.")] = False
     unknown_responses: Annotated[
         Literal["refuse", "pass"],
         Meta(
-            description="What becomes of a stored response's id that nobody was given here, such as"
-            " one from before this gateway: refuse answers 404; pass sends it on when the group has"
-            " one channel of the family, so that whoever knows an id can read it."
+            description="What happens to the id of a stored response that was not given out here,"
+            " such as one from before this gateway: refuse answers 404; pass sends it on when the"
+            " group has one channel of the family, so whoever knows an id can read it."
         ),
     ] = "refuse"
 
 
 class ProbeSettings(_Section, frozen=True):
-    """Calls of the gateway's own to channels that nobody calls: they cost what the vendor takes."""
+    """Test calls to channels without traffic; the vendor charges for them."""
 
     interval_s: Annotated[
         int,
@@ -143,8 +141,8 @@ class ProbeSettings(_Section, frozen=True):
             0,
             DAY_S,
             "s",
-            "A channel is probed for a model that had no call for so long; 0: never. Each probe is"
-            " a real, short call of some 30 tokens, paid to the vendor by the operator.",
+            "A channel is probed for a model without calls for this time; 0: never. Each probe is"
+            " a real, short call of some 30 tokens, which the vendor charges.",
         ),
     ] = 0
 
@@ -163,17 +161,17 @@ class StoreSettings(_Section, frozen=True):
     )
 
     def __repr__(self) -> str:
-        return "StoreSettings(…)"  # the address may hold a password
+        return "StoreSettings(…)"  # the address may contain a password
 
 
 class JournalSettings(_Section, frozen=True):
-    """What survives a crash before the database has it."""
+    """Calls that are not yet in the database, kept through a crash."""
 
     dir: Annotated[str, _text("Folder of the journal; each node has its own, on a local disk.")] = (
         "journal"
     )
     sync_ms: Annotated[
-        int, _number(1, 10000, "ms", "Calls are on the disk at most so late after their end.")
+        int, _number(1, 10000, "ms", "Longest time from the end of a call until it is on disk.")
     ] = 20
     refused_per_minute: Annotated[
         int,
@@ -181,7 +179,7 @@ class JournalSettings(_Section, frozen=True):
             1,
             1000000,
             "records",
-            "Refused calls of one key beyond it share one record a minute that says how many.",
+            "Further refused calls of a key share one record a minute, with their number.",
         ),
     ] = 600
 
@@ -195,7 +193,7 @@ class HubSettings(_Section, frozen=True):
 
 
 class OpsSettings(_Section, frozen=True):
-    """Liveness, readiness, state, drain: for machines that look after the gateway."""
+    """Liveness, readiness, state and drain, for orchestration and monitoring."""
 
     enabled: Annotated[bool, _flag("Whether the ops port is opened.")] = True
     host: Annotated[
@@ -206,7 +204,7 @@ class OpsSettings(_Section, frozen=True):
         str,
         Meta(
             max_length=4096,
-            description="Secret that all but /livez and /readyz have to bring as"
+            description="Secret that every route but /livez and /readyz requires as"
             " `Authorization: Bearer …`; empty: none.",
             extra={"secret": True},
         ),
@@ -214,8 +212,8 @@ class OpsSettings(_Section, frozen=True):
     hosts: Annotated[
         tuple[str, ...],
         Meta(
-            description="Names it answers to as Host beside loopback and its own address, without"
-            " port; /livez and /readyz answer to any."
+            description="Host names it accepts besides loopback and its own address, without port;"
+            " /livez and /readyz accept any."
         ),
     ] = ()
 
@@ -228,7 +226,7 @@ class LogSettings(_Section, frozen=True):
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        Meta(description="Least level that is logged."),
+        Meta(description="Lowest level that is logged."),
     ] = "info"
     format: Annotated[
         Literal["json", "text"], Meta(description="One JSON object a line, or text for people.")
@@ -264,10 +262,10 @@ SETTINGS: Mapping[str, Setting] = {row.name: row for row in _rows()}
 
 
 def from_plain(plain: Mapping[str, Any]) -> Settings:
-    """Settings from {section: {key: value}}, as `to_plain` gave it to another process."""
+    """Settings from {section: {key: value}}, as `to_plain` made it for another process."""
     return msgspec.convert(plain, Settings)
 
 
 def to_plain(settings: Settings) -> dict[str, dict[str, Any]]:
-    """{section: {key: value}} of plain values that JSON carries."""
+    """{section: {key: value}} with plain values, fit for JSON."""
     return typing.cast(dict[str, dict[str, Any]], msgspec.to_builtins(settings))

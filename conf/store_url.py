@@ -1,7 +1,7 @@
-"""The address of the store, taken apart before anything is made with it.
+"""Checks the address of the store before it is used.
 
-Pure. It names what is wrong and the character that has to be percent-encoded, never the password.
-store/db/database.py opens what passes here.
+Pure. Messages name the fault and the character that must be percent-encoded, never the password.
+store/db/database.py opens the address.
 """
 
 import ipaddress
@@ -14,7 +14,7 @@ FORM = (
     "sqlite:///FILE or mysql://host:port/database expected, with user:password@ before the host"
     " (special characters of the password percent-encoded)"
 )
-# What may stand in a user, a password or the name of a database as it is (RFC 3986).
+# Characters of a user, a password or a database name that need no escape (RFC 3986).
 _PLAIN = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=-]", re.ASCII)
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}", re.ASCII)
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
@@ -38,7 +38,7 @@ def checked(value: str) -> str:
 
 
 def is_host(text: str) -> bool:
-    """Whether a text is an IP address or can be a name of a host."""
+    """Whether a text is an IP address or a possible host name."""
     try:
         return bool(ipaddress.ip_address(text))
     except ValueError:
@@ -50,7 +50,7 @@ def _check_mysql(rest: str) -> None:
     login, _, place = rest.rpartition("@")
     user, _, password = login.partition(":")
     _check_text("user", user)
-    # A colon is plain in a password: the first one has ended the user.
+    # A colon needs no escape in a password: the first one ends the user.
     _check_text("password", password.replace(":", ""))
     address, slash, database = place.partition("/")
     if not address or not slash or not database:

@@ -1,7 +1,7 @@
-"""Where in a TOML text a key was written: the standard parser does not say.
+"""Finds the line of each key in a TOML text, which the standard parser does not report.
 
-Facts of the syntax stay with tomllib: a statement of TOML (a table header or one key with its
-value) is itself a TOML document, so lines are gathered until tomllib takes them.
+tomllib alone knows the syntax: a TOML statement (a table header or one key with its value) is
+itself a TOML document, so lines are collected until tomllib accepts them.
 """
 
 import tomllib
@@ -9,15 +9,15 @@ from collections.abc import Iterator
 
 KeyPath = tuple[str, ...]
 EntryPath = tuple[str, int, str]
-"""An array of tables, which of its tables (from 0), and a key in it: "" for the table itself, outer
-and inner keys joined by points."""
+"""An array of tables, the index of one of its tables, and a key in it: "" for the table itself,
+nested keys joined by dots."""
 
-# What the last line of a statement of several lines holds: the end of an array or of a string.
+# The last line of a multi-line statement contains the end of an array or a string.
 _ENDS = ("]", "}", '"""', "'''")
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """The first line (from 1) of every key and table of a text that tomllib has accepted.
+    """The first line (from 1) of every key and table of a text that tomllib accepts.
 
     A key of an inline table has the line where its statement begins; keys inside arrays of tables
     share one path, and the first line wins.
@@ -37,9 +37,9 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def entry_lines(text: str) -> dict[EntryPath, int]:
-    """The first line of every table of the arrays of tables of an accepted text, and of its keys.
+    """The first line of every table in arrays of tables, and of its keys.
 
-    Tables that were written in one statement, as in `user = [{…}, {…}]`, share its line.
+    Tables written in one statement, as in `user = [{…}, {…}]`, share its line.
     """
     lines: dict[EntryPath, int] = {}
     counts: dict[str, int] = {}
@@ -66,7 +66,7 @@ def _header(document: dict[str, object]) -> KeyPath:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str, dict[str, object]]]:
-    """(first line, text, decoded) of each statement; blank lines and comments are left out."""
+    """(first line, text, decoded) of each statement, without blank lines and comments."""
     pending: list[str] = []
     first = 1
     # "\n" only: splitlines() would also cut at characters that are legal inside a TOML string
@@ -75,19 +75,19 @@ def _statements(text: str) -> Iterator[tuple[int, str, dict[str, object]]]:
             first = number
         pending.append(line)
         if len(pending) > 1 and not any(end in line for end in _ENDS):
-            continue  # else an array of 10,000 lines would be read 10,000 times
+            continue  # else an array of 10,000 lines would be parsed 10,000 times
         statement = "\n".join(pending)
         try:
             document = tomllib.loads(statement)
         except tomllib.TOMLDecodeError:
-            continue  # a string or an array that goes on in the next line
+            continue  # a string or an array that continues in the next line
         pending.clear()
         if document:
             yield first, statement, document
 
 
 def _paths(document: dict[str, object]) -> Iterator[KeyPath]:
-    """Every path of a decoded statement, outer tables before what they hold."""
+    """Every path of a decoded statement, outer tables first."""
     for key, value in document.items():
         yield (key,)
         inner = value[-1] if isinstance(value, list) and value else value

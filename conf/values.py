@@ -1,6 +1,6 @@
-"""The value of one setting: read from text, checked against its row of the table, explained.
+"""The value of one setting: parsed from text and checked against its row of the table.
 
-Pure functions. Messages say what is expected; a value is quoted only where it cannot be a secret.
+Pure functions. Messages say what is expected and quote a value only where it cannot be a secret.
 """
 
 import ipaddress
@@ -42,7 +42,7 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def expected(self) -> str:
-        """What a value has to be, in words."""
+        """What a value must be, in words."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
         if self.kind is bool:
@@ -73,7 +73,7 @@ def describe(name: str, annotated: object, default: object) -> Setting:
 
 
 def from_text(setting: Setting, text: str) -> object:
-    """What --set or the environment says without quotes, as TOML would; not checked yet."""
+    """A text of --set or the environment, parsed like TOML without quotes; not checked yet."""
     if setting.kind is str:
         return text
     try:
@@ -83,7 +83,7 @@ def from_text(setting: Setting, text: str) -> object:
 
 
 def checked(setting: Setting, raw: object) -> object:
-    """The value in its own type; ValueError with the reason."""
+    """The value in its own type. Raises ValueError with the reason."""
     try:
         value: Any = msgspec.convert(raw, setting.annotated)
     except msgspec.ValidationError:
@@ -96,7 +96,7 @@ def checked(setting: Setting, raw: object) -> object:
 
 def _given(setting: Setting, raw: object) -> str:
     if setting.secret or setting.name == "store.url":
-        return ""  # this one may hold a password
+        return ""  # it may contain a password
     if isinstance(raw, (str, int, float)):
         return f", {repr(raw)[:MAX_SHOWN_CHARS]} given"
     return f", a {type(raw).__name__} given"
@@ -159,7 +159,7 @@ def _token(value: Any) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, a name or an address, is this machine and nothing else reaches it."""
+    """Whether a host name or address is loopback."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -195,7 +195,7 @@ _CHECKS: Mapping[str, Callable[[object], object]] = {
 
 
 def absolute(name: str, value: object, folder: Path) -> object:
-    """The value with a relative path of it starting at `folder`."""
+    """The value, with its path (if it has one) made absolute from `folder`."""
     if name == "journal.dir":
         return str(folder / str(value))
     if name == "store.url" and str(value).startswith("sqlite:///"):
