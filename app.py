@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The entry: finds the command by its name and imports nothing but that command's module.
+"""The entry point: finds the command by its name and imports only that command's module.
 
 A module commands/nouns/<name>.py, or commands/process/<name>.py, holds `command` (click), or
 `main(args) -> exit code` when it does not want click in its process. Exit codes: 0 done, 1 failed,
@@ -10,7 +10,7 @@ import importlib
 import sys
 from collections.abc import Mapping, Sequence
 
-if sys.version_info < (3, 11):  # noqa: UP036 - before what an older one cannot read
+if sys.version_info < (3, 11):  # noqa: UP036 - before syntax that an older one cannot parse
     here = f"{sys.executable or 'this one'} is {sys.version_info[0]}.{sys.version_info[1]}"
     sys.exit(f"error: Python 3.11 or newer is needed; {here}")
 
@@ -48,7 +48,7 @@ SEE_HELP = "'sluice --help' lists the commands."
 
 
 def main(args: Sequence[str]) -> int:
-    """Run one command line; the exit code."""
+    """Run one command line and return the exit code."""
     if not args:
         sys.stderr.write(_help())
         return 2
@@ -94,7 +94,7 @@ def _run(name: str, args: Sequence[str]) -> int:
 def _missing(error: ModuleNotFoundError) -> int:
     package = (error.name or "").partition(".")[0]
     if package in _OWN:
-        raise error  # a bug of ours: no package to install
+        raise error  # a bug: no package to install
     sys.stderr.write(f"error: the Python package {package} is missing from {sys.prefix}; {_CURE}\n")
     return 1
 

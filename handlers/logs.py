@@ -1,6 +1,6 @@
-"""Log output of a worker, written by a thread: a slow reader of stderr must not stop the loop.
+"""Log output of a worker, written by a thread: a slow reader of stderr must not block the loop.
 
-Two sources: Python's logging (records), and the lines of calls, which come in blocks.
+Two sources: Python's logging (records), and the lines of calls, in blocks.
 """
 
 import contextlib
@@ -12,8 +12,8 @@ from types import TracebackType
 
 from handlers.telemetry import LineForm
 
-QUEUE_MAX = 10_000  # blocks and records that wait for stderr; beyond it they are dropped, counted
-STOP_WITHIN_S = 2  # for the lines that wait, and again for the last of them
+QUEUE_MAX = 10_000  # blocks and records waiting for stderr; further ones are dropped and counted
+STOP_WITHIN_S = 2  # to queue the end, and again to write what is queued
 _STOP = object()
 
 
@@ -28,7 +28,7 @@ class LogThread(logging.Handler):
         self.dropped = 0
 
     def start(self, level: str) -> None:
-        """Takes over the root logger."""
+        """Replace the handlers of the root logger and start the thread."""
         root = logging.getLogger()
         root.handlers[:] = [self]
         root.setLevel(level.upper())
@@ -43,21 +43,21 @@ class LogThread(logging.Handler):
         self._thread.start()
 
     def stop(self) -> None:
-        """Writes what waits, then ends."""
+        """Write what is queued, then end the thread."""
         with contextlib.suppress(queue.Full):
             self._queue.put(_STOP, timeout=STOP_WITHIN_S)
         self._thread.join(STOP_WITHIN_S)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A record of Python's logging."""
+        """Queue a record of Python's logging."""
         self._put(self.format(record).encode("utf-8", "backslashreplace") + b"\n")
 
     def write(self, block: bytes) -> None:
-        """Lines that are formatted already."""
+        """Queue formatted lines."""
         self._put(block)
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever the record holds."""
+        """The record as one line."""
         message = _message_of(record)
         if record.exc_info:
             message += " | " + logging.Formatter().formatException(record.exc_info)
@@ -70,7 +70,7 @@ class LogThread(logging.Handler):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """What nobody has caught: written at once, for the process may be at its end."""
+        """Log an uncaught exception at once: the process may be about to end."""
         told = (kind, error or kind(), trace)
         record = logging.LogRecord("sluice", logging.CRITICAL, "", 0, "uncaught", (), told)
         self._write(self.format(record).encode("utf-8", "backslashreplace") + b"\n")
@@ -94,7 +94,7 @@ class LogThread(logging.Handler):
             sys.stderr.buffer.write(data)
             sys.stderr.buffer.flush()
         except OSError:
-            self.dropped += 1  # nobody reads stderr any more; the calls go on
+            self.dropped += 1  # nobody reads stderr any more; calls go on
 
 
 def _message_of(record: logging.LogRecord) -> str:

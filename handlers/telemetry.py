@@ -1,7 +1,7 @@
-"""What a worker says of its calls: one log line each.
+"""The log line of each call.
 
-Lines of calls are gathered and handed to the log's thread once a second, since a write for each
-would cost a call more than its settlement.
+Lines are collected and handed to the log's thread once a second: a write for each would cost a call
+more than its settlement.
 """
 
 import logging
@@ -15,21 +15,21 @@ from adapters.json.jsonio import dumps
 from store.values.pricing import format_money
 from store.values.usage_record import UsageRecord
 
-LINES_MAX = 20_000  # call lines of one second; more are dropped and counted
-UNRECORDED_MAX = 20  # lines of one second about requests that make no record
+LINES_MAX = 20_000  # of one second; further ones are dropped and counted
+UNRECORDED_MAX = 20  # lines of one second for requests without a usage record
 
 log = logging.getLogger("sluice.http")
 
 LineForm = Callable[[int, str, str, str, Mapping[str, object]], str]
-"""at_ms, level, logger, message, further fields -> a line without its end."""
+"""(at_ms, level, logger, message, further fields) -> a line without its line end."""
 
 _encode = msgspec.json.Encoder().encode
 _ENDS = tuple(f".{ms:03d}Z" for ms in range(1000))
 
 
 class Unrecorded(msgspec.Struct, frozen=True):
-    """A request that was refused and makes no usage record: there is no known key, or no endpoint.
-    `endpoint` is None where the path is any text."""
+    """A refused request without a usage record: it had no known key, or no endpoint. `endpoint` is
+    None for an arbitrary path."""
 
     request_id: str
     family: str
@@ -41,7 +41,7 @@ class Unrecorded(msgspec.Struct, frozen=True):
 
 
 class _Stamps:
-    """Times of lines: the long part of one is made once a second."""
+    """Formats the times of lines; the part up to the second is made once a second."""
 
     __slots__ = ("_prefix", "_second")
 
@@ -50,7 +50,7 @@ class _Stamps:
         self._prefix = ""
 
     def of(self, at_ms: int) -> str:
-        """RFC 3339 UTC with milliseconds."""
+        """The time as RFC 3339, UTC, with milliseconds."""
         second, ms = divmod(at_ms, 1000)
         if second != self._second:
             self._second = second
@@ -70,7 +70,7 @@ class Telemetry:
     _unrecorded: int = 0  # of this second
 
     def call_ended(self, record: UsageRecord) -> None:
-        """A call is settled: its line joins the next write."""
+        """Add the line of a settled call to the next write."""
         if self.write is None:
             return
         if len(self._lines) >= LINES_MAX:
@@ -81,18 +81,25 @@ class Telemetry:
         self._lines.append(_json_line(line) if self.text is None else self._text_line(line, at_ms))
 
     def not_recorded(self, one: Unrecorded, at_ms: int) -> None:
-        """A request was refused that makes no record: a line, so that its id can be traced; only
-        the first ones of a second, for anybody can send such."""
+        """Add the line of a refused request without a record, so that its id can be traced. Only
+        the first ones of a second, since anybody can send such requests."""
         self._unrecorded += 1
         if self.write is None or self._unrecorded > UNRECORDED_MAX:
             return
-        head = (self._stamps.of(at_ms), "info", "call", one.request_id, None, None, one.family)
-        told = (one.endpoint, None, None, None, one.status, one.error_code, one.outcome)
-        line = _Line(*head, *told, None, 0, None, None, 0, 0, 0, "0", one.client_ip)
+        line = _Line(
+            at=self._stamps.of(at_ms),
+            request_id=one.request_id,
+            family=one.family,
+            endpoint=one.endpoint,
+            status=one.status,
+            error_code=one.error_code,
+            outcome=one.outcome,
+            client_ip=one.client_ip,
+        )
         self._lines.append(_json_line(line) if self.text is None else self._text_line(line, at_ms))
 
     def flush(self) -> None:
-        """Hands the gathered lines on; called once a second."""
+        """Hand the collected lines to the log; called once a second."""
         more, self._unrecorded = self._unrecorded - UNRECORDED_MAX, 0
         if more > 0:
             log.info("%d more requests without a known key or endpoint were refused", more)
@@ -110,36 +117,36 @@ class Telemetry:
 
 
 class _Line(msgspec.Struct, gc=False):
-    """What a call's line says, in this order."""
+    """The fields of a call's line, in their order."""
 
     at: str
-    level: str
-    event: str
-    request_id: str
-    user: str | None
-    key_id: str | None
-    family: str
-    endpoint: str | None
-    model: str | None
-    group: str | None
-    channel: str | None
-    status: int | None
-    error_code: str | None
-    outcome: str
-    stream: bool | None
-    attempts: int
-    ttft_ms: int | None
-    duration_ms: int | None
-    tokens: int
-    input_tokens: int
-    output_tokens: int
-    cost: str
-    client_ip: str | None
+    level: str = "info"
+    event: str = "call"
+    request_id: str = ""
+    user: str | None = None
+    key_id: str | None = None
+    family: str = ""
+    endpoint: str | None = None
+    model: str | None = None
+    group: str | None = None
+    channel: str | None = None
+    status: int | None = None
+    error_code: str | None = None
+    outcome: str = ""
+    stream: bool | None = None
+    attempts: int = 0
+    ttft_ms: int | None = None
+    duration_ms: int | None = None
+    tokens: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: str = "0"
+    client_ip: str | None = None
 
 
 def _line_of(record: UsageRecord, at: str) -> _Line:
     read, written = record.input_tokens, record.output_tokens
-    # By position: to match the names takes longer than all the rest.
+    # By position: keywords would take longer than all the rest.
     return _Line(
         at,
         "info",
