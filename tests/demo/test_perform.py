@@ -104,8 +104,9 @@ def test_a_whole_stream_is_one_chunk_an_event(upstream, family):
 # Pace.
 
 
-def test_the_default_pace_is_seen_by_a_person(upstream, family):
-    heard = Heard(upstream, family, "chunks=10")
+def test_the_default_pace_is_seen_by_a_person(family):
+    with ScriptedUpstream(paced=True) as upstream:
+        heard = Heard(upstream, family, "chunks=10")
     times = [at for at, part in heard.arrivals if b"data: " in part]
     assert len(times) >= 10
     assert 0.25 < times[-1] - times[0] < 1.5

@@ -18,15 +18,32 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "wire"
 START_TIMEOUT_S = 30
 END_TIMEOUT_S = 10
+# What a person sees as a stream takes tests too long; `ms` in a prompt is its pace as ever.
+GAP_MS = 2
+HURRIED = f"""
+from commands.process.demo import command
+from demo import perform
+perform.STREAM_GAP_MS = {GAP_MS}
+command()
+"""
 
 
 class ScriptedUpstream:
-    """Starts the vendor on a free port (or the given one); ends it with `close` or `with`."""
+    """Starts the vendor on a free port (or the given one); ends it with `close` or `with`.
+
+    It streams fast, unless `paced` as an operator's demo vendor is.
+    """
 
     def __init__(
-        self, samples: Path | None = None, log_file: Path | None = None, port: int = 0
+        self,
+        samples: Path | None = None,
+        log_file: Path | None = None,
+        port: int = 0,
+        *,
+        paced: bool = False,
     ) -> None:
-        command = [sys.executable, "-m", "commands.process.demo", f"--port={port}", "--watch-stdin"]
+        program = ["-m", "commands.process.demo"] if paced else ["-c", HURRIED]
+        command = [sys.executable, *program, f"--port={port}", "--watch-stdin"]
         if samples is None and SAMPLES.is_dir():
             samples = SAMPLES
         if samples is not None:
