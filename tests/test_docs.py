@@ -90,6 +90,16 @@ def test_every_file_that_a_page_names_exists():
     assert missing == []
 
 
+def test_decisions_are_short_and_those_that_pages_cite_exist():
+    numbers = set()
+    for path in sorted((ROOT / "docs/adr").iterdir()):
+        assert len(path.read_text().splitlines()) < 60, path.name
+        numbers.add(path.name[:4])
+    for page in WRITTEN:
+        for cited in re.findall(r"ADR (\d{4})", page.read_text()):
+            assert cited in numbers, f"{page.name}: ADR {cited}"
+
+
 @pytest.fixture
 def nginx(tmp_path):
     """The sample in a folder where nginx can load it without rights and certificates of its own."""
