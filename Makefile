@@ -2,7 +2,7 @@
 
 PORT ?=
 T ?= tests
-# All tests run side by side, a file at a time in one of so many processes; some of them in one row.
+# `make test` runs all files in JOBS processes; with T=… it runs in one.
 JOBS ?= 3
 SIDE_BY_SIDE = $(if $(filter tests,$(T)),-n $(JOBS) --dist loadfile --no-loadscope-reorder)
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -21,7 +21,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="	" read -r name text; do \
 		printf '  make %-9s %s\n' "$$name" "$$text"; done
 	@echo '  PORT=n is the port of make run; T=tests/store/money/test_wallet.py::test_name picks tests;'
-	@echo '  JOBS=n is how many processes run all tests.'
+	@echo '  JOBS=n is the number of processes that run all tests.'
 
 venv: $(RUN_STAMP) ## make .venv with what the gateway needs
 
@@ -32,7 +32,7 @@ test: $(TEST_STAMP) services ## run the tests (T=… for some of them)
 	@$(call say,running the tests$(if $(SIDE_BY_SIDE), in $(JOBS) processes; the first seconds go by without a dot))
 	.venv/bin/python -m pytest -q $(SIDE_BY_SIDE) $(T)
 
-test-long: $(TEST_STAMP) services ## run the long forms of the tests of faults (some minutes)
+test-long: $(TEST_STAMP) services ## run the long forms of the tests of crashes and outages
 	.venv/bin/python -m pytest -q -s -m long $(T)
 
 check: lint test ## format, lint, types, tests
@@ -46,7 +46,7 @@ format: $(TEST_STAMP) ## format the code
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-docs: $(RUN_STAMP) ## write what is made from the code: settings, cli, document in docs/, conf/gateway.toml
+docs: $(RUN_STAMP) ## generate settings, cli and document in docs/, and conf/gateway.toml
 	.venv/bin/python app.py docs
 
 $(RUN_STAMP): .venv/bin/python
@@ -69,8 +69,8 @@ $(TEST_STAMP): .venv/bin/python
 	@$(call say,making .venv with $(PYTHON))
 	@$(PYTHON) -m venv .venv
 
-# Programs the tests start for themselves. Where they may not be installed, their tests are skipped
-# and say so; with CI=true that is a failure.
+# Programs that the tests start. Where they cannot be installed, their tests are skipped with a message;
+# with CI=true that is a failure.
 services:
 	@$(call have,mariadbd) || $(call apt_install,mariadb-server) || true
 	@$(call have,nginx) || $(call apt_install,nginx) || true
@@ -84,10 +84,10 @@ services:
 		[ "$${CI:-}" != true ] || exit 1; \
 	fi
 
-# A line for each step that takes its time; on standard error, for `make -s` runs inside ./sluice.
+# A line for each slow step; on standard error, since ./sluice runs `make -s`.
 say = echo 'make: $(1)' >&2
 have = { PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v $(1) >/dev/null; }
-# RUNLEVEL=1: the package shall not start a service of its own on this machine
+# RUNLEVEL=1 keeps packages from starting services on this machine
 apt_get = RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -y -qq >/dev/null 2>&1
 apt_install = { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	$(call say,installing $(1) with apt-get) && { $(apt_get) install --no-install-recommends $(1) || \
