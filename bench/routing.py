@@ -18,10 +18,10 @@ from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
 from handlers.relay.call import Arrival, Call
 from handlers.relay.limits.cells import private_cells
-from handlers.relay.limits.limits import Limits
+from handlers.relay.limits.limits import Demand, Limits
 from handlers.relay.routing.health import ROW, STREAM, Health
-from handlers.relay.routing.plan import Planner
-from handlers.relay.routing.selector import Selector
+from handlers.relay.routing.plan import Candidate, Planner
+from handlers.relay.routing.selector import Selector, Wanted
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.keys import KeyEntry
 from store.values.pricing import Prices
@@ -106,8 +106,7 @@ def calls(catalog: Snapshot, key: KeyEntry, group: Group) -> list[Call]:
             model_name=f"model-{number}",
             candidates=catalog.candidates(GROUP, f"model-{number}", FAMILY),
             group=group,
-            input_estimate_tokens=100,
-            output_bound_tokens=300,
+            demand=Demand(100, 400, 356),
             opened=True,
         )
         made.append(call)
@@ -137,22 +136,24 @@ def measure(serving: int, every: int | None, which: str) -> float:
 
 def one_call(call: Call, selector: Selector, limits: Limits, health: Health) -> None:
     """The steps of a streamed call, with a stopped clock."""
-    if limits.concern(call):
-        _, refusal = limits.enter(call)
-        if refusal is not None:
-            raise refusal
-    candidate = selector.next(call, 1.0)
-    if isinstance(candidate, Fault):
-        raise candidate
-    trial = health.begin(candidate.channel, call.model_name or "", candidate.key, 1.0, STREAM)
+    slots = None
+    if call.key.limited or call.group.limited:
+        _, slots = limits.enter(call.key, call.group, call.demand)
+        if isinstance(slots, Fault):
+            raise slots
+    model = call.model_name or ""
+    candidate = selector.next(Wanted(call.candidates, model, None, call.demand), 1.0)
+    if not isinstance(candidate, Candidate):
+        raise RuntimeError("all channels are left out")
+    trial = health.begin(candidate.channel, model, candidate.key, 1.0, STREAM)
     if trial is None:
         raise RuntimeError("the selected candidate may not begin")
     health.started(trial, 1.0, 0.2)
     health.succeeded(trial, 1.0)
     health.release(trial)
-    if call.slots is not None or call.upstream_slots is not None:
-        limits.leave(call, 50)
-        call.slots = call.upstream_slots = None
+    for taken in (slots, candidate.slots):
+        if taken is not None:
+            limits.leave(taken, 50)
 
 
 def main() -> None:

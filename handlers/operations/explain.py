@@ -24,7 +24,7 @@ from handlers.relay.limits.limits import Limits
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.open_breakers import restore
 from handlers.relay.routing.plan import Candidate, LeftOut, Planner, not_candidates
-from handlers.relay.routing.selector import Selector
+from handlers.relay.routing.selector import Selector, Wanted
 from store.catalog.catalog import Channel, Snapshot
 from store.catalog.keys import KeyEntry
 from store.channels.breakers import all_open
@@ -119,9 +119,9 @@ def explain(
         )
         shown = _channels(world, call, model)
         _admit(call, model)
-        candidate = world.selector.next(call, world.now_s)
-        if isinstance(candidate, Fault):
-            raise candidate
+        candidate = world.selector.next(Wanted(call.candidates, model), world.now_s)
+        if not isinstance(candidate, Candidate):
+            raise faults.of_none_left(candidate, model)
         _check_money(db, call)
     except Fault as fault:
         status = family.encode_fault(fault, "").status

@@ -23,6 +23,7 @@ from adapters.json.structure import Steps
 from adapters.registry import VENDORS
 from handlers.relay.call import Call
 from handlers.relay.faults import from_store
+from handlers.relay.limits.limits import Demand
 from handlers.relay.stored.responses import StoredResponses
 from store.catalog.catalog import Channel, Group, Snapshot
 from store.catalog.key_cache import KeyCache
@@ -289,6 +290,17 @@ def _set_bounds(call: Call, bound: int, weight: int) -> None:
     if outputs is None or (most is not None and most < outputs):
         outputs = DEFAULT_OUTPUT_BOUND_TOKENS if most is None else most
     call.output_bound_tokens = outputs * peek.choices
+    if not call.operation.free:
+        call.demand = demand_of(call, peek)
+
+
+def demand_of(call: Call, peek: Peek) -> Demand:
+    """What a paid call asks of token limits. A client that sets no bound of its answer does not
+    want the longest that the model can give."""
+    inputs, outputs = call.input_estimate_tokens, call.output_bound_tokens
+    if peek.max_output_tokens is None:
+        outputs = min(outputs, DEFAULT_OUTPUT_BOUND_TOKENS * peek.choices)
+    return Demand(inputs, inputs + outputs, inputs + min(outputs, LEAST_OUTPUT_TOKENS))
 
 
 def least_hold(call: Call) -> int:

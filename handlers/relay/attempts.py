@@ -19,7 +19,7 @@ from conf.settings import Settings
 from handlers.relay.call import Attempt, Call, ClientGone, Ending, Interrupt, interrupted
 from handlers.relay.downstream import Downstream, Header
 from handlers.relay.failure_log import FailureLog
-from handlers.relay.faults import most_useful
+from handlers.relay.faults import most_useful, of_none_left
 from handlers.relay.limits.limits import Limits
 from handlers.relay.live import LiveCalls, LiveStream
 from handlers.relay.outgoing import request_of
@@ -28,7 +28,7 @@ from handlers.relay.records import Records
 from handlers.relay.routing.affinity import Affinity
 from handlers.relay.routing.health import PLAIN, STREAM, Health
 from handlers.relay.routing.plan import Candidate, Tried
-from handlers.relay.routing.selector import Selector
+from handlers.relay.routing.selector import Selector, Wanted
 from handlers.relay.routing.suspects import refusal_of
 from handlers.relay.turns import LARGE_BYTES, in_turns
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError
@@ -68,12 +68,16 @@ class Attempts:
 
     def first(self, call: Call) -> Attempt:
         """Plans the first attempt and takes what it needs of limits. Raises Fault E09, E24, E25."""
-        now_s = time.monotonic()
-        call.preference = self.affinity.preference_of(call, now_s)
-        candidate = self.selector.next(call, now_s)
-        if isinstance(candidate, Fault):
-            raise candidate
-        return Attempt(candidate)
+        now_s, preference = time.monotonic(), None
+        model = call.model_name or ""
+        if said := call.conversation():
+            preference = self.affinity.preference_of(call.key, model, said, now_s)
+        # By position, as with all that is made for each call.
+        call.wanted = Wanted(call.candidates, model, preference, call.demand)
+        found = self.selector.next(call.wanted, now_s)
+        if not isinstance(found, Candidate):
+            raise of_none_left(found, call.model_name)
+        return Attempt(found)
 
     async def run(self, call: Call, attempt: Attempt, downstream: Downstream) -> Ending:
         """Tries channels until one answer is accepted, or none is left that may be tried.
@@ -96,7 +100,9 @@ class Attempts:
                     return ending
                 assert ending.fault is not None
                 met.append(ending.fault)
-            self.limits.leave_upstream(call, sent=ending is not None)
+            if attempt.candidate.slots is not None:
+                used_tokens = 0 if ending is not None else None
+                self.limits.leave(attempt.candidate.slots, used_tokens)
             left = routing.max_attempts - len(met)
             if left <= 0 or (met and (time.monotonic() > last_start or downstream.head_sent)):
                 return failed(most_useful(met))
@@ -116,8 +122,11 @@ class Attempts:
             self.health.late(attempt.trial, time.monotonic())
 
     def _next(self, call: Call, tried: Tried, again: Channel | None) -> Attempt | Fault:
-        candidate = self.selector.next(call, time.monotonic(), tried, again)
-        return candidate if isinstance(candidate, Fault) else Attempt(candidate)
+        assert call.wanted is not None
+        found = self.selector.next(call.wanted, time.monotonic(), tried, again)
+        if isinstance(found, Candidate):
+            return Attempt(found)
+        return of_none_left(found, call.model_name)
 
     def _pump(self, call: Call, downstream: Downstream) -> StreamPump:
         pump = StreamPump(call, downstream, self._accepted, self.records.identified)
@@ -274,8 +283,9 @@ class Attempts:
 
     def _bind(self, call: Call, attempt: Attempt) -> None:
         """An answer was accepted: the conversation stays where it came from."""
-        if call.preference is not None:
-            self.affinity.accepted(call.preference, attempt.candidate, time.monotonic())
+        wanted = call.wanted
+        if wanted is not None and wanted.preference is not None:
+            self.affinity.accepted(wanted.preference, attempt.candidate, time.monotonic())
 
 
 def failed(fault: Fault, *, fail_over: bool = False, retry_without: str | None = None) -> Ending:

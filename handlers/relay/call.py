@@ -17,8 +17,10 @@ from adapters.family.ir import Usage
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Spans
 from handlers.relay.limits.cells import Slots
+from handlers.relay.limits.limits import NO_TOKENS, Demand
 from handlers.relay.routing.health import Trial
-from handlers.relay.routing.plan import Candidate, Preference
+from handlers.relay.routing.plan import Candidate
+from handlers.relay.routing.selector import Wanted
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.keys import KeyEntry
 from store.money.funds import Hold
@@ -145,12 +147,12 @@ class Call(Struct, eq=False):
     candidates: tuple[Channel, ...] = ()  # best priority first
     stored_ref: StoredRef | None = None  # something stored that it builds on
     stored: StoredAt | None = None  # where its own answer is kept
-    preference: Preference | None = None  # of the conversation it belongs to
     input_estimate_tokens: int = 0
     input_bound_tokens: int = 0
     output_bound_tokens: int = 0
+    demand: Demand = NO_TOKENS
     slots: Slots | None = None  # of its caller's limits
-    upstream_slots: Slots | None = None  # of the limits of the channel that is asked
+    wanted: Wanted | None = None  # what the selector is asked for
     hold: Hold | None = None
     covered_units: int = 0  # so much text of its stream is surely paid for by the hold
     opened: bool = False
@@ -166,6 +168,15 @@ class Call(Struct, eq=False):
     def tried(self) -> Attempt | None:
         """The attempt that is running, or was the last one; None before the first has begun."""
         return self.attempt if self.attempts else None
+
+    def conversation(self) -> bytes:
+        """What names its conversation; empty when it has none, or there is nothing to choose."""
+        channels, spans = self.candidates, self.spans
+        if len(channels) < 2 and not (channels and len(channels[0].keys) > 1):
+            return b""
+        if spans is None or self.operation.counting:
+            return b""
+        return self.family.conversation(spans)
 
     def check(self) -> None:
         """Raises the Interrupt that has come meanwhile."""

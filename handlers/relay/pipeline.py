@@ -87,7 +87,7 @@ class Relay:
                 admit.read_body(call, body)
             else:
                 await in_turns(admit.large_body_steps(call, body), call)
-            levels = self._limit(call, downstream) if self.limits.concern(call) else ()
+            levels = self._limit(call, downstream)
             if call.stored_ref is not None:
                 await admit.admit_stored(call, self.stored)
                 call.check()
@@ -108,10 +108,9 @@ class Relay:
             ending = Ending("internal_error", Fault(Condition.INTERNAL))
         try:
             self.end(call, ending, downstream)
-        finally:
-            # Settled already, unless that failed: a slot must never stay.
-            if call.slots is not None or call.upstream_slots is not None:
-                self.limits.leave(call, 0)
+        except BaseException:
+            self._leave_limits(call)  # a slot must never stay
+            raise
 
     def end(self, call: Call, ending: Ending, downstream: Downstream) -> None:
         """Settles the call, then writes its last bytes. For refusals of the head, too."""
@@ -134,10 +133,15 @@ class Relay:
 
     def _limit(self, call: Call, downstream: Downstream) -> tuple[RateLevel, ...]:
         """Takes what the call needs of its limits: what is left is for the head of its answer."""
-        levels, refusal = self.limits.enter(call)
-        if refusal is not None:
+        key, group = call.key, call.group
+        assert group is not None
+        if not (key.limited or group.limited):  # as most are
+            return ()
+        levels, taken = self.limits.enter(key, group, call.demand, free=call.operation.free)
+        if isinstance(taken, Fault):
             downstream.add_headers(call.family.rate_lines(levels, time.time()))
-            raise refusal
+            raise taken
+        call.slots = taken
         return levels
 
     def record_gone(self, call: Call) -> None:
@@ -151,14 +155,24 @@ class Relay:
         if call.hold is not None:
             counts, cost = settle.payable(call, counts)
             charges = self.funds.settle(call.hold, cost)
-        if call.slots is not None or call.upstream_slots is not None:
-            self.limits.leave(call, settle.tokens_of(counts))
+        self._leave_limits(call, counts)
         if call.peek is not None and call.peek.stored and call.delivery.relayed:
             self.records.note_stored(call, call.delivery.upstream_id)
         elif call.method == "DELETE" and ending.outcome == "ok":
             call.stored = self.stored.forget(call.key.user_id, call.target or "")
         record = self.records.close(call, ending, settle.Bill(counts, cost, charges))
         self.telemetry.call_ended(record)
+
+    def _leave_limits(self, call: Call, counts: settle.Counts | None = None) -> None:
+        """Gives back what the call has of limits; of one never opened as if it had not come."""
+        attempt = call.attempt
+        of_attempt = None if attempt is None else attempt.candidate.slots
+        if call.slots is None and of_attempt is None:
+            return
+        used_tokens = settle.tokens_of(counts) if counts is not None else 0
+        for slots in (call.slots, of_attempt):
+            if slots is not None:
+                self.limits.leave(slots, used_tokens if call.opened else None)
 
     def _end_stream(self, call: Call, ending: Ending, downstream: Downstream) -> None:
         """The last bytes of a stream whose head is out."""

@@ -14,8 +14,6 @@ from msgspec import Struct
 
 from adapters.family.rate_headers import RateLevel
 from adapters.faults import Condition, Fault
-from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS, LEAST_OUTPUT_TOKENS
-from handlers.relay.call import Call
 from handlers.relay.limits.cells import (
     MINUTE_NS,
     Cells,
@@ -27,7 +25,6 @@ from handlers.relay.limits.cells import (
     Unfit,
     private_cells,
 )
-from handlers.relay.routing.plan import Candidate
 from store.catalog.catalog import Channel, Group
 from store.catalog.keys import KeyEntry
 
@@ -47,6 +44,19 @@ def shared_cells(descriptor: int) -> SharedCells:
     except Unfit as error:
         log.error("%s; rate limits are counted in each worker apart until the next restart", error)
         return private_cells()
+
+
+class Demand(Struct, frozen=True, gc=False):
+    """Tokens that a call asks of limits: its input as estimated, with the answer that its client
+    wants, and with the shortest that is worth starting."""
+
+    input_tokens: int
+    tokens: int
+    least_tokens: int
+
+
+NO_TOKENS = Demand(0, 0, 0)
+"""Of calls that cost nothing."""
 
 
 class Full(Struct, frozen=True, gc=False):
@@ -88,63 +98,43 @@ class Limits:
         self._upstreams: dict[str, _Upstreams] = {}
         self._quiet_s = 0
 
-    @staticmethod
-    def concern(call: Call) -> bool:
-        """Whether key, user or group has any limit: most have none, and this is all they cost."""
-        assert call.group is not None
-        return call.key.limited or call.group.limited
-
-    def enter(self, call: Call) -> tuple[tuple[RateLevel, ...], Fault | None]:
-        """Takes what the call needs: what is left then, and E20 when it may not go on."""
-        assert call.group is not None
-        free = call.operation.free
+    def enter(
+        self, key: KeyEntry, group: Group, demand: Demand, *, free: bool = False
+    ) -> tuple[tuple[RateLevel, ...], Slots | Fault]:
+        """Takes what a call needs: what is left then, and RATE_LIMITED when it may not go on."""
         remembered = self._free if free else self._paid
-        known = remembered.get(call.key.id)
-        if known is None or known.key is not call.key or known.group is not call.group:
-            known = _callers_of(call.key, call.group, "free" if free else "paid")
-            _remember(remembered, call.key.id, known)
-        tokens, least = (0, 0) if free else _tokens_of(call)
-        if 0 < known.tpm < call.input_estimate_tokens and not free:
-            return (), _beyond_a_minute(call, known.tpm)
-        entered = self._cells.enter(known.claims, tokens, least)
+        known = remembered.get(key.id)
+        if known is None or known.key is not key or known.group is not group:
+            known = _callers_of(key, group, "free" if free else "paid")
+            _remember(remembered, key.id, known)
+        if 0 < known.tpm < demand.input_tokens:
+            return (), _beyond_a_minute(demand, known.tpm)
+        entered = self._cells.enter(known.claims, demand.tokens, demand.least_tokens)
         if isinstance(entered, Refusal):
             return _levels([entered]), _fault_of(entered)
-        call.slots = entered
-        return _levels(entered.taken), None
+        return _levels(entered.taken), entered
 
-    def enter_upstream(self, call: Call, candidate: Candidate) -> Full | None:
-        """Takes what an attempt at a limited channel needs; Full when there is no room."""
-        channel = candidate.channel
+    def enter_upstream(self, channel: Channel, key: int, demand: Demand) -> Slots | Full:
+        """Takes what an attempt with an upstream key of a limited channel needs."""
         known = self._upstreams.get(channel.id)
         if known is None or known.channel is not channel:
             known = _upstreams_of(channel)
             _remember(self._upstreams, channel.id, known)
-        tokens, least = (0, 0) if call.operation.free else _tokens_of(call)
         for tpm in (channel.tpm, channel.key_tpm):
-            if tokens and 0 < tpm < call.input_estimate_tokens:
+            if 0 < tpm < demand.input_tokens:
                 return Full(0, of_channel=True, never=True)
-        entered = self._cells.enter(known.of_key[candidate.key], tokens, least)
+        entered = self._cells.enter(known.of_key[key], demand.tokens, demand.least_tokens)
         if isinstance(entered, Slots):
-            call.upstream_slots = entered
-            return None
+            return entered
         of_channel = entered.claim.subject == _channel_subject(channel)
         return Full((entered.wait_ns or 0) / _SECOND_NS, of_channel)
 
-    def leave(self, call: Call, tokens: int) -> None:
-        """Gives back all that the call has; of one that was never opened as if it had not come.
+    def leave(self, slots: Slots, used_tokens: int | None) -> None:
+        """Gives slots back, settled by the tokens used; None: as if the call had never come.
 
         Idempotent.
         """
-        used = tokens if call.opened else None
-        for slots in (call.slots, call.upstream_slots):
-            if slots is not None:
-                self._cells.leave(slots, used)
-
-    def leave_upstream(self, call: Call, *, sent: bool) -> None:
-        """The attempt has ended without an answer: what it has of the channel is given back."""
-        if call.upstream_slots is not None:
-            self._cells.leave(call.upstream_slots, 0 if sent else None)
-            call.upstream_slots = None
+        self._cells.leave(slots, used_tokens)
 
     def sweep(self) -> None:
         """Frees what dead workers held. Once a second."""
@@ -190,25 +180,12 @@ def _claims(*subjects: tuple[str, int, int, int]) -> tuple[Claim, ...]:
     return tuple(Claim(*subject) for subject in subjects if any(subject[1:]))
 
 
-def _tokens_of(call: Call) -> tuple[int, int]:
-    """(wanted, least) tokens: the input as estimated and the longest answer, or a short one.
-
-    A client that sets no bound of its answer does not want the longest that the model can give.
-    """
-    assert call.peek is not None
-    outputs = call.output_bound_tokens
-    if call.peek.max_output_tokens is None:
-        outputs = min(outputs, DEFAULT_OUTPUT_BOUND_TOKENS * call.peek.choices)
-    inputs = call.input_estimate_tokens
-    return inputs + outputs, inputs + min(outputs, LEAST_OUTPUT_TOKENS)
-
-
-def _beyond_a_minute(call: Call, tpm: int) -> Fault:
+def _beyond_a_minute(demand: Demand, tpm: int) -> Fault:
     """The refusal of a call that would never fit, however long its client waits."""
     fault = Fault(
         Condition.RATE_LIMITED,
         "The request is larger than the limit allows in a minute: about"
-        f" {call.input_estimate_tokens} input tokens, the limit is {tpm} tokens per minute."
+        f" {demand.input_tokens} input tokens, the limit is {tpm} tokens per minute."
         " Send a shorter one.",
     )
     fault.permanent = True

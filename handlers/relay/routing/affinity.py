@@ -12,9 +12,9 @@ from collections import OrderedDict
 
 from msgspec import Struct
 
-from handlers.relay.call import Call
 from handlers.relay.routing.plan import Candidate, Preference
 from handlers.relay.routing.rendezvous import token_of
+from store.catalog.keys import KeyEntry
 
 TTL_S = 3600.0  # of silence: prompt caches of vendors live from five minutes to an hour
 MAX_MOVED = 20_000  # some 5 MB; the one that was silent longest is forgotten first
@@ -34,17 +34,8 @@ class Affinity:
     def __init__(self) -> None:
         self._moved: OrderedDict[int, Moved] = OrderedDict()
 
-    def preference_of(self, call: Call, now_s: float) -> Preference | None:
-        """Where a call wants to go; None when there is nothing to choose, or nothing to keep."""
-        candidates, spans = call.candidates, call.spans
-        if len(candidates) < 2 and not (candidates and len(candidates[0].keys) > 1):
-            return None
-        if spans is None or call.operation.counting:
-            return None
-        said = call.family.conversation(spans)
-        if not said:
-            return None
-        owner, model = call.key, call.model_name or ""
+    def preference_of(self, owner: KeyEntry, model: str, said: bytes, now_s: float) -> Preference:
+        """Where a conversation goes: `said` is what tells it from others of its owner."""
         token = token_of(owner.user_id.encode(), owner.group.encode(), model.encode(), said)
         moved = self._moved.get(token) if self._moved else None
         if moved is None or moved.until_s <= now_s:

@@ -13,6 +13,7 @@ from random import Random
 
 from msgspec import Struct
 
+from handlers.relay.limits.cells import Slots
 from handlers.relay.routing.health import HELD_BACK, KEY_ASIDE, SLOW, Health
 from handlers.relay.routing.rendezvous import Heats, Race, first_of, race_of, seed_of, token_of
 from store.catalog.catalog import Channel, Snapshot
@@ -36,13 +37,14 @@ class Candidate(Struct, frozen=True, gc=False):
     """One attempt: a channel and the position of the upstream key to use (0 without keys).
 
     `moved`: not where the call's conversation falls to by its token. `anyway`: a last resort, its
-    circuit is open like all others.
+    circuit is open like all others. `slots`: what the selector took of its limits.
     """
 
     channel: Channel
     key: int
     moved: bool = False
     anyway: bool = False
+    slots: Slots | None = None
 
 
 class Preference(Struct, frozen=True, gc=False):

@@ -4,9 +4,12 @@ from ipaddress import ip_network
 
 import pytest
 
+from adapters.family import Peek
 from adapters.faults import Condition, Fault
 from handlers.relay import admit
+from handlers.relay.limits.limits import Demand
 from store.catalog.keys import KeyEntry
+from tests.handlers.relay.calls import a_call
 
 PROXIES = (ip_network("10.0.0.0/8"), ip_network("::1/128"))
 CHAT = ("authorization",)
@@ -94,3 +97,20 @@ def test_check_key(changes, condition):
         with pytest.raises(Fault) as caught:
             admit.check_key(entry(**changes), "203.0.113.9", now_ms=1000)
         assert caught.value.condition is condition
+
+
+@pytest.mark.parametrize(
+    ("outputs", "stated", "choices", "tokens", "least"),
+    [
+        (5000, 5000, 1, 5100, 356),
+        (10, 10, 1, 110, 110),
+        (10**9, 10**9, 1, 10**9 + 100, 356),
+        (64_000, None, 1, 8292, 356),
+        (128_000, None, 2, 2 * 8192 + 100, 356),
+        (1000, None, 1, 1100, 356),
+    ],
+)
+def test_tokens_that_a_call_asks_of_limits(outputs, stated, choices, tokens, least):
+    call = a_call(input_estimate_tokens=100, output_bound_tokens=outputs)
+    peek = Peek("m", False, stated, choices, include_usage=True)
+    assert admit.demand_of(call, peek) == Demand(100, tokens, least)

@@ -1,11 +1,14 @@
 """A running call: who waits for it can be interrupted. Also makes calls for the tests beside it."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from adapters.family import Operation
+from adapters.json.jsonio import top_level
 from handlers.relay.call import ClientGone, Delivery, DrainForced, Interrupt
-from tests.handlers.relay.calls import a_call
+from tests.handlers.relay.calls import CHANNEL, a_call
 
 
 def test_every_call_has_lists_of_its_own():
@@ -13,6 +16,28 @@ def test_every_call_has_lists_of_its_own():
     first.attempts.append("attempt")
     first.delivery.relayed = True
     assert second.attempts == [] and second.delivery == Delivery()
+
+
+SPANS = top_level(b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}')
+TWO = (CHANNEL, CHANNEL)
+
+
+def test_a_conversation_has_a_name_where_there_is_something_to_choose():
+    assert a_call(candidates=TWO, spans=SPANS).conversation()
+    two_keys = replace(CHANNEL, keys=("x", "y"))
+    assert a_call(candidates=(two_keys,), spans=SPANS).conversation()
+    for channels in ((), (CHANNEL,), (replace(CHANNEL, keys=()),)):
+        call = a_call(candidates=channels, spans=SPANS)
+        call.family = None  # is not asked
+        assert call.conversation() == b""
+
+
+def test_counts_and_what_says_nothing_are_no_conversation():
+    assert a_call(candidates=TWO).conversation() == b""
+    silent = top_level(b'{"model":"m","messages":[]}')
+    assert a_call(candidates=TWO, spans=silent).conversation() == b""
+    counting = Operation("/v1/count", free=True, counting=True)
+    assert a_call(candidates=TWO, spans=SPANS, operation=counting).conversation() == b""
 
 
 async def await_it(call, future):

@@ -1,9 +1,7 @@
-"""Calls of keys with and without limits."""
+"""Keys and groups with and without limits, and what calls ask of them."""
 
-from adapters.family import Operation, Peek
-from adapters.registry import FAMILIES
-from handlers.relay.call import Arrival, Call
-from store.catalog.catalog import EMPTY, Group
+from handlers.relay.limits.limits import Demand
+from store.catalog.catalog import Group
 from store.catalog.keys import KeyEntry
 
 KEY = {
@@ -11,20 +9,15 @@ KEY = {
     "disabled": False, "revoked": False, "expires_ms": None, "models": None, "networks": (),
     "spend_order": "plan_first", "valid_until_ms": None,
 }  # fmt: skip
-FREE = Operation("/v1/count", free=True, counting=True)
-PAID = Operation("/v1/call")
 
 
-def call(operation=PAID, key=None, group=None, inputs=100, outputs=5000, stated=5000, choices=1):
-    made = Call(
-        arrival=Arrival("id", 0, "127.0.0.1", None, None),
-        family=FAMILIES["messages"],
-        operation=operation,
-        key=KeyEntry(**KEY, **(key or {})),
-        client_headers={},
-        snapshot=EMPTY,
-    )
-    made.group = Group("default", 10**6, None, frozenset(), False, **(group or {}))
-    made.peek = Peek("m", False, stated, choices, include_usage=True)
-    made.input_estimate_tokens, made.output_bound_tokens = inputs, outputs
-    return made
+def key_of(**limits):
+    return KeyEntry(**KEY, **limits)
+
+
+def group_of(**limits):
+    return Group("default", 10**6, None, frozenset(), False, **limits)
+
+
+def demand_of(inputs=100, outputs=5000):
+    return Demand(inputs, inputs + outputs, inputs + min(outputs, 256))

@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from adapters.faults import Condition
+from adapters.faults import Condition, Fault
 from handlers.relay.limits.cells import SharedCells, Slots, private_cells
-from handlers.relay.limits.limits import Limits, shared_cells
-from tests.handlers.relay.limits.calls import FREE, call
+from handlers.relay.limits.limits import NO_TOKENS, Limits, shared_cells
+from tests.handlers.relay.limits.calls import demand_of, group_of, key_of
 
 
 class Spy:
@@ -28,33 +28,38 @@ class Spy:
         return self.told
 
 
-def entered(made):
+def enter(limits, key=None, group=None, demand=None, *, free=False):
+    """What a call of a key with limits gets, in a group with limits."""
+    demand = demand or (NO_TOKENS if free else demand_of())
+    return limits.enter(key_of(**(key or {})), group_of(**(group or {})), demand, free=free)
+
+
+def entered(**asked):
     """What a call asks the cells for."""
     spy = Spy()
-    assert Limits.concern(made)
-    assert Limits(spy).enter(made) == ((), None)
+    assert enter(Limits(spy), **asked) == ((), Slots([]))
     return spy
 
 
-def claims_of(made):
-    return entered(made).claims
+def claims_of(**asked):
+    return entered(**asked).claims
 
 
-def test_most_calls_are_not_concerned():
-    assert not Limits.concern(call())
+def test_most_keys_and_groups_have_no_limits():
+    assert not (key_of().limited or group_of().limited)
     for name in ("rpm", "tpm", "concurrency"):
-        assert Limits.concern(call(key={name: 1})) and Limits.concern(call(group={name: 1}))
-        assert Limits.concern(call(key={f"user_{name}": 1}))
+        assert key_of(**{name: 1}).limited and group_of(**{name: 1}).limited
+        assert key_of(**{f"user_{name}": 1}).limited
 
 
 def test_key_user_and_group_are_subjects_of_their_own():
-    [key] = claims_of(call(key={"rpm": 1, "tpm": 200, "concurrency": 3}))
+    [key] = claims_of(key={"rpm": 1, "tpm": 200, "concurrency": 3})
     assert (key.subject, key.rpm, key.tpm, key.concurrency) == ("paid key k", 1, 200, 3)
-    [group] = claims_of(call(group={"rpm": 4}))
+    [group] = claims_of(group={"rpm": 4})
     assert (group.subject, group.rpm) == ("paid group default", 4)
-    [user] = claims_of(call(key={"user_rpm": 5, "user_tpm": 600, "user_concurrency": 7}))
+    [user] = claims_of(key={"user_rpm": 5, "user_tpm": 600, "user_concurrency": 7})
     assert (user.subject, user.rpm, user.tpm, user.concurrency) == ("paid user u", 5, 600, 7)
-    both = claims_of(call(key={"rpm": 1, "user_rpm": 2}, group={"tpm": 1000}))
+    both = claims_of(key={"rpm": 1, "user_rpm": 2}, group={"tpm": 1000})
     assert [one.subject for one in both] == ["paid key k", "paid user u", "paid group default"]
 
 
@@ -64,7 +69,7 @@ def test_claims_are_those_of_the_newest_key_and_group():
     limits = Limits(spy)
 
     def rates(key, group):
-        limits.enter(call(key=key, group=group))
+        enter(limits, key, group)
         return [one.rpm for one in spy.claims]
 
     assert rates({"rpm": 1}, {"rpm": 2}) == [1, 2]
@@ -74,24 +79,13 @@ def test_claims_are_those_of_the_newest_key_and_group():
 
 
 def test_calls_that_cost_nothing_are_subjects_of_their_own_without_tokens():
-    spy = entered(call(FREE, key={"rpm": 1}, group={"tpm": 1}))
+    spy = entered(key={"rpm": 1}, group={"tpm": 1}, free=True)
     assert [one.subject for one in spy.claims] == ["free key k", "free group default"]
     assert spy.wanted == (0, 0)
 
 
-@pytest.mark.parametrize(
-    ("asked", "tokens", "least"),
-    [
-        ({}, 5100, 356),
-        ({"outputs": 10, "stated": 10}, 110, 110),
-        ({"outputs": 10**9, "stated": 10**9}, 10**9 + 100, 356),
-        ({"outputs": 64_000, "stated": None}, 8292, 356),
-        ({"outputs": 128_000, "stated": None, "choices": 2}, 2 * 8192 + 100, 356),
-        ({"outputs": 1000, "stated": None}, 1100, 356),
-    ],
-)
-def test_tokens_that_are_reserved(asked, tokens, least):
-    assert entered(call(key={"tpm": 10**6}, **asked)).wanted == (tokens, least)
+def test_tokens_that_are_asked_for():
+    assert entered(key={"tpm": 10**6}).wanted == (5100, 356)
 
 
 @pytest.mark.parametrize(
@@ -106,8 +100,8 @@ def test_tokens_that_are_reserved(asked, tokens, least):
 def test_a_refusal_says_the_limit_and_the_wait(limit, words, wait_s):
     limits = Limits(private_cells())
     for _ in range(100):
-        levels, fault = limits.enter(call(key=limit))
-        if fault is not None:
+        levels, fault = enter(limits, limit)
+        if isinstance(fault, Fault):
             break
     assert fault.condition is Condition.RATE_LIMITED and fault.wait_s == wait_s
     assert fault.message == f"Rate limit reached: {words}"
@@ -121,7 +115,7 @@ def test_a_refusal_says_the_limit_and_the_wait(limit, words, wait_s):
 )  # fmt: skip
 def test_input_beyond_a_whole_minute_never_fits(limited):
     spy = Spy()
-    levels, fault = Limits(spy).enter(call(**limited))
+    levels, fault = enter(Limits(spy), **limited)
     assert fault.condition is Condition.RATE_LIMITED and levels == ()
     assert (fault.wait_s, fault.should_retry_header) == (None, "false")
     assert fault.message == (
@@ -129,33 +123,20 @@ def test_input_beyond_a_whole_minute_never_fits(limited):
         " limit is 99 tokens per minute. Send a shorter one."
     )
     assert spy.claims == ()  # nothing was taken
-    assert Limits(spy).enter(call(FREE, **limited)) == ((), None)
+    assert enter(Limits(spy), **limited, free=True) == ((), Slots([]))
 
 
 def test_input_of_just_a_minute_fits():
-    assert Limits(private_cells()).enter(call(key={"tpm": 100}))[1] is None
+    assert isinstance(enter(Limits(private_cells()), {"tpm": 100})[1], Slots)
 
 
 def test_the_limit_with_least_left_is_told():
     limits = Limits(private_cells())
-    made = call(key={"rpm": 10, "tpm": 10**6}, group={"rpm": 5, "tpm": 10**7}, stated=900,
-                outputs=900)  # fmt: skip
-    (requests, tokens), fault = limits.enter(made)
-    assert fault is None
+    key, group = {"rpm": 10, "tpm": 10**6}, {"rpm": 5, "tpm": 10**7}
+    (requests, tokens), _ = enter(limits, key, group, demand_of(outputs=900))
     assert (requests.limit, requests.remaining, requests.reset_s) == (5, 4, 12)
     assert (tokens.limit, tokens.remaining) == (10**6, 10**6 - 1000)
     assert tokens.reset_s == pytest.approx(0.06)
-
-
-@pytest.mark.parametrize("opened", [True, False])
-def test_only_a_call_that_was_opened_is_counted(opened):
-    spy = Spy()
-    made = call(key={"rpm": 1})
-    limits = Limits(spy)
-    limits.enter(made)
-    made.opened = opened
-    limits.leave(made, 77)
-    assert spy.left == [77 if opened else None]
 
 
 def test_trouble_is_told_once_a_minute(caplog):

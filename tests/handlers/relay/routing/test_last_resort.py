@@ -5,6 +5,7 @@ import random
 import pytest
 
 from adapters.faults import Condition, Fault
+from handlers.relay.faults import of_none_left
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Limits
 from handlers.relay.routing.health import (
@@ -18,9 +19,9 @@ from handlers.relay.routing.health import (
     Refusal,
 )
 from handlers.relay.routing.plan import Candidate, Planner
-from handlers.relay.routing.selector import Selector
+from handlers.relay.routing.selector import Selector, Wanted
 from handlers.relay.routing.trials import TRIAL_S
-from tests.handlers.relay.limits.calls import call
+from tests.handlers.relay.limits.calls import demand_of
 from tests.handlers.relay.routing.channels import MODEL, channel
 
 QUICK = Fault(Condition.UPSTREAM_FAILED)
@@ -48,9 +49,9 @@ class World:
         assert self.health.fault_of(one, MODEL, key, self.now_s)[0]
 
     def choose(self, tried=None):
-        made = call()
-        made.model_name, made.candidates = MODEL, self.channels
-        return self.selector.next(made, self.now_s, tried or {})
+        wanted = Wanted(self.channels, MODEL, None, demand_of())
+        found = self.selector.next(wanted, self.now_s, tried or {})
+        return found if isinstance(found, Candidate) else of_none_left(found, MODEL)
 
     def ask(self):
         """The trial of a call that comes now, or the fault that it gets."""

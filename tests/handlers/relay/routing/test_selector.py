@@ -5,12 +5,13 @@ import random
 import pytest
 
 from adapters.faults import Condition
+from handlers.relay.faults import of_none_left
 from handlers.relay.limits.cells import private_cells
-from handlers.relay.limits.limits import Limits
+from handlers.relay.limits.limits import NO_TOKENS, Limits
 from handlers.relay.routing.health import ROW, Health
 from handlers.relay.routing.plan import Candidate, Planner
-from handlers.relay.routing.selector import Selector
-from tests.handlers.relay.limits.calls import FREE, call
+from handlers.relay.routing.selector import Selector, Wanted
+from tests.handlers.relay.limits.calls import demand_of
 from tests.handlers.relay.routing.channels import MODEL, channel, fail
 
 
@@ -24,19 +25,18 @@ class World:
         self.selector = Selector(Planner(self.health, chance), self.limits)
         self.channels = tuple(sorted(channels, key=lambda one: -one.priority))
 
-    def next(self, **more):
-        """(call, what is next for it); an attempt of it begins."""
-        made = call(**{"outputs": 100, "stated": 100, **more.pop("of", {})})
-        made.model_name, made.candidates = MODEL, self.channels
-        found = self.selector.next(made, 0.0, **more)
-        if isinstance(found, Candidate):
-            self.health.begin(found.channel, MODEL, found.key, 0.0)
-            made.opened = True
-        return made, found
+    def next(self, demand=None, **more):
+        """What is next for a call, an attempt of which begins; the fault when there is nothing."""
+        wanted = Wanted(self.channels, MODEL, None, demand or demand_of(outputs=100))
+        found = self.selector.next(wanted, 0.0, **more)
+        if not isinstance(found, Candidate):
+            return of_none_left(found, MODEL)
+        self.health.begin(found.channel, MODEL, found.key, 0.0)
+        return found
 
     def places(self, count):
         """Where so many calls that come now would go; None: nowhere."""
-        found = [self.next()[1] for _ in range(count)]
+        found = [self.next() for _ in range(count)]
         return [
             (one.channel.name, one.key) if isinstance(one, Candidate) else None for one in found
         ]
@@ -49,8 +49,7 @@ def limited(name, priority=0, keys=("k",), **more):
 
 def test_channels_without_limits_count_nothing():
     world = World(channel("a"))
-    made, candidate = world.next()
-    assert isinstance(candidate, Candidate) and made.upstream_slots is None
+    assert world.next() == Candidate(world.channels[0], 0)
 
 
 def test_a_full_key_leaves_the_call_to_the_next_one_and_then_to_the_next_channel():
@@ -97,7 +96,7 @@ def test_a_channel_without_keys_has_their_limits_once():
 )
 def test_when_all_are_full_the_wait_is_that_of_the_first_to_have_room(channels, wait_s):
     world = World(*(limited(f"c{n}", **fields) for n, fields in enumerate(channels)))
-    while isinstance((found := world.next()[1]), Candidate):
+    while isinstance((found := world.next()), Candidate):
         pass
     assert (found.condition, found.wait_s) == (Condition.NO_CHANNEL, wait_s)
 
@@ -106,7 +105,7 @@ def test_one_full_and_the_other_ill():
     world = World(limited("full", rpm=1), limited("ill", 5))
     fail(world.health, world.channels[0], ROW)
     assert world.places(1) == [("full", 0)]
-    _, fault = world.next()
+    fault = world.next()
     assert fault.condition is Condition.NO_CHANNEL
     assert fault.wait_s <= 5  # the ill one's cool-down ends first
 
@@ -115,14 +114,14 @@ def test_another_key_of_a_channel_comes_first_when_asked_for():
     one, other = limited("a", 0, ("x", "y")), limited("b", 5)
     world = World(one, other)
     tried = {one.id: {0}}
-    _, candidate = world.next(tried=tried, again=one)
+    candidate = world.next(tried=tried, again=one)
     assert (candidate.channel, candidate.key) == (one, 1)
-    _, candidate = world.next(tried=tried)
+    candidate = world.next(tried=tried)
     assert candidate.channel is other
-    _, candidate = world.next(tried={one.id: {0, 1}}, again=one)
+    candidate = world.next(tried={one.id: {0, 1}}, again=one)
     assert candidate.channel is other
     # A channel of which a key was tried comes last, its other keys with it.
-    _, candidate = world.next(tried={other.id: {0}, one.id: {1}})
+    candidate = world.next(tried={other.id: {0}, one.id: {1}})
     assert (candidate.channel, candidate.key) == (one, 0)
 
 
@@ -130,7 +129,7 @@ def test_a_full_neighbour_leaves_the_call_to_other_channels():
     one, other = limited("a", 0, ("x", "y"), key_concurrency=1), channel("b", -5)
     world = World(one, other)
     assert world.places(2) == [("a", 0), ("a", 1)]
-    _, candidate = world.next(tried={one.id: {0}}, again=one)
+    candidate = world.next(tried={one.id: {0}}, again=one)
     assert candidate.channel is other
 
 
@@ -140,36 +139,25 @@ def test_a_full_neighbour_leaves_the_call_to_other_channels():
 def test_an_attempt_that_was_not_sent_costs_nothing():
     world = World(limited("a", rpm=1, concurrency=1))
     for sent in (False, False, True):
-        made, candidate = world.next()
-        assert isinstance(candidate, Candidate)
-        world.limits.leave_upstream(made, sent=sent)
-        world.limits.leave_upstream(made, sent=sent)
+        slots = world.next().slots
+        world.limits.leave(slots, 0 if sent else None)
+        world.limits.leave(slots, 0 if sent else None)
     assert world.places(1) == [None]
 
 
 def test_tokens_are_settled_by_usage():
     world = World(limited("a", keys=("x",), key_tpm=1000))
     for _ in range(4):
-        made, _ = world.next(of={"outputs": 800, "stated": 800})
+        candidate = world.next(demand_of(outputs=800))
         assert world.places(1) == [None]
-        world.limits.leave(made, 100)
-    assert isinstance(world.next(of={"outputs": 500, "stated": 500})[1], Candidate)
-
-
-def test_a_call_that_was_never_opened_costs_nothing():
-    world = World(limited("a", rpm=1))
-    for _ in range(3):
-        made, candidate = world.next()
-        assert isinstance(candidate, Candidate)
-        made.opened = False
-        world.limits.leave(made, 0)
-    assert world.places(2) == [("a", 0), None]
+        world.limits.leave(candidate.slots, 100)
+    assert isinstance(world.next(demand_of(outputs=500)), Candidate)
 
 
 def test_calls_that_cost_nothing_are_requests_without_tokens():
     world = World(limited("a", rpm=2, tpm=1))
-    assert isinstance(world.next(of={"operation": FREE})[1], Candidate)
-    assert isinstance(world.next(of={"operation": FREE})[1], Candidate)
+    assert isinstance(world.next(NO_TOKENS), Candidate)
+    assert isinstance(world.next(NO_TOKENS), Candidate)
     assert world.places(1) == [None]
 
 
@@ -177,7 +165,7 @@ def test_calls_that_cost_nothing_are_requests_without_tokens():
 def test_a_channel_that_is_too_small_for_the_call_is_passed_over(limit):
     small = limited("a", 5, ("x", "y"), **limit)
     assert World(small, channel("b")).places(2) == [("b", 0), ("b", 0)]
-    _, fault = World(small).next()
+    fault = World(small).next()
     assert fault.condition is Condition.NO_CHANNEL and fault.permanent
-    _, candidate = World(small).next(of={"operation": FREE})
+    candidate = World(small).next(NO_TOKENS)
     assert isinstance(candidate, Candidate)
