@@ -1,6 +1,6 @@
-"""The client's side of one call: head, bytes, end, and how full its buffer is.
+"""The client's side of one call: head, bytes, end, back-pressure.
 
-The relay sees this object alone, so that the connection below can be exchanged without touching it.
+All that the relay sees of the client's connection.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,9 +40,8 @@ class Connection(Protocol):
 class Downstream:
     """Writes one answer to one client. Nothing raises when the client is gone.
 
-    `write` sends more of a started stream. After a False of `start` or `write` the client has to
-    read first: what `when_drained` was given is called once there is room again. `base` are the
-    headers of every answer, the request id for one.
+    `write` sends more of a started stream. When `start` or `write` returns False, pause until the
+    callback of `when_drained`. `base`: the headers of every answer, the request id for one.
     """
 
     __slots__ = ("_base", "_connection", "write")
@@ -50,20 +49,20 @@ class Downstream:
     def __init__(self, connection: Connection, base: tuple[Header, ...]) -> None:
         self._connection = connection
         self._base = base
-        # The connection's own method: every event of every stream passes here.
+        # The connection's own method: one call less for every event of every stream.
         self.write: Callable[[bytes], bool] = connection.send
 
     def add_headers(self, headers: tuple[Header, ...]) -> None:
-        """`headers` go out with the answer, whatever it will be."""
+        """`headers` go out with the answer, whichever it is."""
         self._base += headers
 
     @property
     def blocked(self) -> bool:
-        """The client has to read before it gets more."""
+        """The client has to read before more is written."""
         return self._connection.full
 
     def when_drained(self, callback: Callable[[], None]) -> None:
-        """`callback` is called each time the client has read enough after it had to."""
+        """`callback` is called each time there is room again after a pause."""
         self._connection.on_drained = callback
 
     @property
@@ -73,7 +72,7 @@ class Downstream:
 
     @property
     def head_sent(self) -> bool:
-        """The answer has begun."""
+        """The head of the answer is out."""
         return self._connection.head_sent
 
     @property
@@ -94,5 +93,5 @@ class Downstream:
         self._connection.finish(data)
 
     def drop(self) -> None:
-        """Closes the connection without the end of the body, so that nobody takes it for whole."""
+        """Closes the connection without ending the body: the client sees a truncated answer."""
         self._connection.drop()

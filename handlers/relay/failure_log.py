@@ -1,7 +1,7 @@
-"""The log's word of a channel that begins to fail: its first failure after a success.
+"""Logs a channel that begins to fail: its first failure after a success.
 
-A line for every failed call would say the same a thousand times during an outage; the records of
-the calls have each failure. Sans-io: the clock (monotonic, s) is given. Imported by the pipeline.
+A line for every failed call would repeat itself a thousand times during an outage; the records of
+the calls have each failure. Sans-io: the clock (monotonic, s) is given. Imported by the attempts.
 """
 
 import logging
@@ -15,33 +15,33 @@ from store.catalog.catalog import Channel
 
 log = logging.getLogger("sluice.channel")
 
-LINE_EVERY_S = 10.0  # of one channel at most: one that fails now and then is no news each time
-FAILING_MAX = 20_000  # channels × models; beyond it all are forgotten, and may be told again
+LINE_EVERY_S = 10.0  # of one channel at most
+FAILING_MAX = 20_000  # channels × models; beyond it all are forgotten, and may be logged again
 
 
 @dataclass(slots=True)
 class FailureLog:
-    """Which channels fail for which models, as far as the log was told."""
+    """Which channels fail for which models, as far as it was logged."""
 
     failing: set[tuple[str, str]] = field(default_factory=set)
-    _told_s: dict[str, float] = field(default_factory=dict)
+    _logged_s: dict[str, float] = field(default_factory=dict)
 
     def answered(self, channel: Channel, model: str) -> None:
-        """A call went well: the next failure is a first one again."""
+        """A call succeeded: the next failure is a first one again."""
         self.failing.discard((channel.id, model))
 
     def failed(self, call: Call, attempt: Attempt, fault: Fault, now_s: float) -> None:
-        """An attempt met a fault, which is masked; what the client caused is no news."""
+        """An attempt failed with a masked fault; what the client caused is not logged."""
         channel, model = attempt.candidate.channel, call.model_name or ""
         if fault.blame == "client" or (channel.id, model) in self.failing:
             return
-        if now_s - self._told_s.get(channel.id, -LINE_EVERY_S) < LINE_EVERY_S:
+        if now_s - self._logged_s.get(channel.id, -LINE_EVERY_S) < LINE_EVERY_S:
             return
         if len(self.failing) >= FAILING_MAX:
             self.failing.clear()
-            self._told_s.clear()
+            self._logged_s.clear()
         self.failing.add((channel.id, model))
-        self._told_s[channel.id] = now_s
+        self._logged_s[channel.id] = now_s
         misconfigured = fault.condition is Condition.CHANNEL_MISCONFIGURED
         level = logging.ERROR if misconfigured else logging.WARNING
         log.log(level, _line(call, attempt, fault))
@@ -65,7 +65,7 @@ def _line(call: Call, attempt: Attempt, fault: Fault) -> str:
 
 
 def _detail(call: Call, attempt: Attempt, fault: Fault) -> str | None:
-    """What was said, without the caller's words: a vendor may repeat them, no log may."""
+    """What the upstream said, without the caller's own text, which vendors repeat in errors."""
     if fault.told is None or not fault.quoted:
         return fault.told
     if not call.body and not call.operation.stored:

@@ -1,7 +1,7 @@
-"""The money that a call holds: before a vendor is asked, and more of it while its stream grows.
+"""The hold of a call: taken before an upstream is asked, raised while its stream grows.
 
-How much a call needs is decided here, and what becomes of one that cannot have it; the money itself
-is in store/money/funds.py. Imported by the pipeline.
+How much a call needs and what happens when it cannot have it are decided here; the money itself is
+in store/money/funds.py. Imported by the pipeline.
 """
 
 import asyncio
@@ -15,10 +15,11 @@ from store.money.funds import Funds, Hold, QuotaUsed, WalletEmpty
 from store.values.errors import StoreUnavailable
 from store.values.pricing import affordable_tokens, bound_nanos
 
-ESTIMATES_MAX = 16  # at one time; further calls are refused by the cheap bound
+ESTIMATES_MAX = 16  # at one time; beyond it the cheap bound decides
 ESTIMATE_MARGIN_PERCENT = 110  # the estimator is right within 10 %
-AHEAD_TOKENS = 1024  # of a stream that outgrows its hold: so much more is held at least,
-AHEAD_S = 2  # and as much as it gives in so long
+# A stream that outgrows its hold gets one for the output of the next seconds, and at least so much.
+AHEAD_TOKENS = 1024
+AHEAD_S = 2
 
 
 class Holding:
@@ -30,7 +31,7 @@ class Holding:
         self._raising: dict[str, asyncio.Task[None]] = {}  # by call; also keeps them alive
 
     def at_once(self, call: Call) -> bool:
-        """Whether the call holds all it needs, as nearly all do; else there is more to be asked.
+        """Whether the call holds all it needs, without waiting, as nearly all do; else see `wait`.
 
         Raises Fault E12 when no money covers it.
         """
@@ -47,7 +48,7 @@ class Holding:
         return call.hold is not None
 
     async def wait(self, call: Call) -> None:
-        """Holds what the call needs, or what there is when that is enough to begin with.
+        """Holds what the call needs, or what is left when that is enough for a short answer.
 
         Raises Fault E18, E19, E38.
         """
@@ -63,10 +64,10 @@ class Holding:
             raise faults.from_store(error) from None
 
     def follow(self, call: Call, pump: StreamPump, grown: int) -> None:
-        """A stream has grown by so many tokens in a second: holds more before it costs more.
+        """A stream has grown by so many tokens in a second: raises its hold before it costs more.
 
-        Nothing is waited for. When the leases here have too little, more is asked for beside; a
-        stream that costs more than can be had is interrupted by MoneyUsedUp.
+        Does not wait. When the leases here have too little, a task asks for more; a stream that
+        costs more than can be had is interrupted by MoneyUsedUp.
         """
         hold, units = call.hold, pump.output_units
         if hold is None or not hold.amount_nanos or units + grown <= call.covered_units:
@@ -108,7 +109,7 @@ class Holding:
         return extra is not None
 
     def _raise_soon(self, call: Call, pump: StreamPump, wanted: int) -> None:
-        """One at a time for each call: what is lacking then is seen in the next second."""
+        """One task at a time for each call: what is missing then is seen in the next second."""
         call_id = call.arrival.call_id
         if call_id not in self._raising:
             loop = asyncio.get_running_loop()
@@ -121,12 +122,12 @@ class Holding:
             least = max(1, _cost(call) - hold.amount_nanos)
             extra = await self._funds.hold(hold.payment, wanted, least)
         except StoreUnavailable:
-            return  # an answer that has begun is not cut because nobody can say what is left
+            return  # an answer that has begun is not cut while the store is away
         except (WalletEmpty, QuotaUsed) as error:
             if hold.settled:
                 return
             pump.note_delivery()
-            # What is lacking may be for the seconds to come only.
+            # What is missing may be for the coming seconds only.
             if _cost(call) > hold.amount_nanos:
                 call.interrupt(MoneyUsedUp(faults.from_store(error)))
             return
@@ -144,8 +145,8 @@ def _cost(call: Call) -> int:
 
 
 def _ahead_nanos(call: Call, units: int, grown: int) -> int:
-    """What the next seconds may add to the cost. A bound of the client is believed until it is seen
-    to be passed, or calls that are held exactly would take what others need."""
+    """What the next seconds may add to the cost. The client's own bound counts until it is passed:
+    otherwise calls with an exact hold would take money that others need."""
     prices, group, peek = call.prices, call.group, call.peek
     assert prices is not None and group is not None and peek is not None
     now = settle.text_tokens(call, units)
@@ -162,7 +163,7 @@ def _ahead_nanos(call: Call, units: int, grown: int) -> int:
 
 
 def _affordable(call: Call, nanos: int) -> int:
-    """So many more tokens of output an amount pays for."""
+    """How many more tokens of output an amount pays for."""
     prices, group = call.prices, call.group
     assert prices is not None and group is not None
     return affordable_tokens(nanos, prices.dearest_output, group.multiplier_ppm)

@@ -1,6 +1,6 @@
-"""The calls that are running now: what must happen to them each second, and at the end of a drain.
+"""The calls in flight: what is due for them each second, and at the end of a drain.
 
-One sweep a second serves all of them, so that an open stream costs no timer of its own.
+One sweep a second serves all of them: an open stream needs no timer of its own.
 """
 
 import time
@@ -16,7 +16,7 @@ from handlers.relay.routing.health import Trial
 
 
 class LiveStream(Struct):
-    """A streaming call's moving parts, and how long its client has taken nothing."""
+    """A streaming call's parts, and since when its client has read nothing."""
 
     call: Call
     pump: StreamPump
@@ -26,7 +26,7 @@ class LiveStream(Struct):
 
 
 class LiveCalls:
-    """Registry of running calls; `sweep` is called once a second with a monotonic clock in s."""
+    """Registry of calls in flight; `sweep` is called once a second with a monotonic clock in s."""
 
     def __init__(self, limits: UpstreamSettings, mark: Callable[[Call, int], None]) -> None:
         self._limits = limits
@@ -39,25 +39,25 @@ class LiveCalls:
 
     @property
     def calls(self) -> int:
-        """Calls that are running, streams among them."""
+        """Calls in flight, streams among them."""
         return len(self._calls)
 
     @property
     def streams(self) -> int:
-        """Streaming calls that are running."""
+        """Streaming calls in flight."""
         return len(self._streams)
 
     def when_waiting(self, callback: Callable[[Call], None]) -> None:
-        """Called in each sweep with every call that no answer was accepted for yet."""
+        """Called in each sweep with every call whose answer is not accepted yet."""
         self._on_waiting = callback
 
     def when_grown(self, callback: Callable[[Call, StreamPump, int], None]) -> None:
-        """Called in a sweep with every stream that grew since the last, and by how much, before
-        its mark is made."""
+        """Called in a sweep with every stream that grew since the last one, and by how many tokens,
+        before its mark."""
         self._on_grown = callback
 
     def enter(self, call: Call) -> None:
-        """The call runs from now on."""
+        """The call is in flight from now on."""
         self._calls[call.arrival.call_id] = call
 
     def stream(self, stream: LiveStream) -> None:
@@ -71,12 +71,12 @@ class LiveCalls:
         self._streams.pop(call.arrival.call_id, None)
 
     def trials(self) -> Iterator[Trial]:
-        """The attempts that are running now."""
+        """The attempts in flight."""
         attempts = (call.attempt for call in self._calls.values())
         return (one.trial for one in attempts if one is not None and one.trial is not None)
 
     def running_at(self, channels: Mapping[str, str]) -> dict[str, int]:
-        """How many calls run at these channels (id -> name), by name; none: left out."""
+        """Calls in flight at these channels (id -> name), by name; without those that have none."""
         counts: dict[str, int] = {}
         for call in self._calls.values():
             attempt = call.tried
@@ -86,7 +86,7 @@ class LiveCalls:
         return counts
 
     def force_end(self) -> None:
-        """Ends every running call: the drain's time is up."""
+        """Interrupts every call in flight: the drain's time is up."""
         for call in list(self._calls.values()):
             call.interrupt(DrainForced())
 
@@ -113,7 +113,7 @@ class LiveCalls:
         if not pump.accepted and self._on_waiting is not None:
             self._on_waiting(stream.call)
         if self._is_stuck(stream, now_s):
-            # It holds an upstream connection and money, and nothing says that it will ever go on.
+            # It holds an upstream connection and money, and may never go on.
             stream.downstream.drop()
             stream.call.interrupt(ClientGone())
         units = pump.output_units
@@ -124,7 +124,7 @@ class LiveCalls:
             self._mark(stream.call, units)
 
     def _is_stuck(self, stream: LiveStream, now_s: int) -> bool:
-        """Whether a client with a full buffer has taken nothing for `upstream.idle_timeout_s`."""
+        """Whether a client under back-pressure has read nothing for `upstream.idle_timeout_s`."""
         unsent_bytes = stream.downstream.unsent_bytes if stream.downstream.blocked else 0
         if unsent_bytes == 0 or unsent_bytes != stream.unsent_bytes:
             stream.unsent_bytes, stream.stuck_since_s = unsent_bytes, now_s

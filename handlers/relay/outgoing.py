@@ -25,7 +25,6 @@ def request_of(call: Call, attempt: Attempt, limits: UpstreamSettings) -> Upstre
     elif attempt.without == "beta":
         client_headers = {n: v for n, v in client_headers.items() if n != "anthropic-beta"}
     path = family.upstream_path(call.operation, upstream_model, call.target)
-    # By position, as with all that is made for each call.
     return UpstreamRequest(
         call.method,
         url_of(channel, path) + call.query,

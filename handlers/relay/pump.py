@@ -1,8 +1,8 @@
 """Carries a streamed answer from the upstream to the client, event by event.
 
-One pump serves a streaming call through all its attempts: before an answer is accepted nothing of
-it goes down; after that every complete event goes down in the loop turn that completed it. Faults
-of the upstream end the pump, never the client's stream: the pipeline writes the ending.
+One pump serves a streaming call through all its attempts: nothing of an answer goes down before it
+is accepted; after that every complete event goes down in the loop turn that completed it. An
+upstream's fault ends the pump, never the client's stream: the pipeline writes the ending.
 """
 
 import asyncio
@@ -49,8 +49,8 @@ class StreamPump:
         self._exchange: Exchange | None = None
         self._headers: tuple[Header, ...] = STREAM_HEADERS
         self.accepted = False
-        self._begun = False  # accepted, and the id is known if the vendor keeps the answer
-        self._flowing = False  # the head of an accepted answer is down, and there is room for more
+        self._begun = False  # accepted, and its id is known if the vendor keeps the answer
+        self._flowing = False  # the head is out, the answer accepted, the client not paused
         self.ended: asyncio.Future[Ending] | None = None
         self.started_s = 0
         self.last_sent_s = 0
@@ -120,7 +120,8 @@ class StreamPump:
         delivery.whole = bridge.whole
 
     def _pass_on(self, chunk: bytes) -> bool:
-        """The way of nearly all events: one like the last goes down at once; False: it was not."""
+        """The path of nearly all events: one like the last goes down at once. False: it was not
+        taken."""
         if not self._flowing:
             return False
         assert self._bridge is not None
@@ -171,8 +172,8 @@ class StreamPump:
         self._on_accepted(self._call)
 
     def _identify(self, bridge: Bridge) -> bool:
-        """Whether nothing has to be known any more of what the vendor keeps; `on_identified` is
-        told of an id before the client can read it."""
+        """Whether the id of an answer that the vendor keeps is known, if it keeps it; then
+        `on_identified` is called before the client can read it."""
         call = self._call
         if call.stored is None and call.peek is not None and call.peek.stored:
             if bridge.upstream_id is None:

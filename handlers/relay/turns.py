@@ -1,6 +1,6 @@
-"""Long work on the loop, a slice of some ms in a turn, so that no caller's body stops the others.
+"""Long work on the loop in slices of some ms, so that no caller's body blocks the others.
 
-A thread would not do: decoders and regular expressions keep the interpreter's lock.
+A thread would not help: decoders and regular expressions keep the interpreter's lock.
 """
 
 import asyncio
@@ -9,12 +9,12 @@ import time
 from adapters.json.structure import Steps, T
 from handlers.relay.call import Call
 
-LARGE_BYTES = 512 << 10  # of a body or an answer; smaller ones are read at one go, within 25 ms
+LARGE_BYTES = 512 << 10  # of a body or an answer; smaller ones are read at once, within 25 ms
 SLICE_S = 0.005
 
 
 async def in_turns(steps: Steps[T], call: Call) -> T:
-    """The result of `steps`, with the turns of others in between; the last step ends a turn, too.
+    """The result of `steps`, run in slices with other work in between.
 
     Raises what they raise, and the call's Interrupt as soon as it has one.
     """
