@@ -16,36 +16,45 @@ def string_of(piece, size):
     return filled(piece, size, BEGIN + b'"', b'"' + END)
 
 
+# Bodies of about so many bytes that are slow to read.
+ODD_BODIES = {
+    "objects": lambda size: filled(b"{},", size, end=b"{}" + END),
+    "arrays": lambda size: filled(b"[],", size, end=b"[]" + END),
+    "numbers": lambda size: filled(b"1,", size, end=b"1" + END),
+    "strings": lambda size: filled(b'"",', size, end=b'""' + END),
+    "fields": lambda size: filled(b'"a":1,', size, BEGIN + b"{", b'"b":1}' + END),
+    "depth": lambda size: filled(b"[", size, end=b""),
+    "depth and back": lambda size: filled(b"[[[[[]]]]],", size, end=b"[]" + END),
+    "blanks": lambda size: filled(b" ", size),
+    "digits": lambda size: filled(b"1", size),
+    "fractions": lambda size: filled(b"0.12345678901234567,", size, end=b"1" + END),
+    "quotes": lambda size: string_of(b'\\"', size),
+    "escapes": lambda size: string_of(b"\\u0041", size),
+    "pairs": lambda size: string_of(b"\\ud83d\\ude00", size),
+    "two bytes": lambda size: string_of("é".encode(), size),
+    "three bytes": lambda size: string_of("漢a".encode(), size),
+    "four bytes": lambda size: string_of("😀".encode(), size),
+    "one of two bytes": lambda size: string_of(b"a", size).replace(b"a", "é".encode(), 1),
+    "letters": lambda size: string_of(b"a", size),
+    "media": lambda size: string_of(b";base64,", size),
+    "much media": lambda size: filled(b'";base64,",', size, end=b'""' + END),
+    "data": lambda size: filled(b'"data",', size, end=b'""' + END),
+    "data fields": lambda size: filled(b'{"data":"iVBORw0KGgo"},', size, end=b"{}" + END),
+    "model": lambda size: filled(b"{},", size, b'{"messages":[],"model":[', b"{}]}"),
+    "stream": lambda size: filled(b"{},", size, b'{"model":"m","messages":[],"stream":[', b"{}]}"),
+    "options": lambda size: filled(
+        b"{},", size, b'{"model":"m","messages":[],"stream_options":[', b"{}]}"
+    ),
+    "no end": lambda size: filled(b"{},", size, end=b""),
+    "no JSON": lambda size: filled(b"}", size, end=b""),
+    "comma at the end": lambda size: filled(b"1,", size),
+}
+
+
 def odd_bodies(size):
-    """(name, body): bodies of about `size` bytes that are slow to read."""
-    yield "objects", filled(b"{},", size, end=b"{}" + END)
-    yield "arrays", filled(b"[],", size, end=b"[]" + END)
-    yield "numbers", filled(b"1,", size, end=b"1" + END)
-    yield "strings", filled(b'"",', size, end=b'""' + END)
-    yield "fields", filled(b'"a":1,', size, BEGIN + b"{", b'"b":1}' + END)
-    yield "depth", filled(b"[", size, end=b"")
-    yield "depth and back", filled(b"[[[[[]]]]],", size, end=b"[]" + END)
-    yield "blanks", filled(b" ", size)
-    yield "digits", filled(b"1", size)
-    yield "fractions", filled(b"0.12345678901234567,", size, end=b"1" + END)
-    yield "quotes", string_of(b'\\"', size)
-    yield "escapes", string_of(b"\\u0041", size)
-    yield "pairs", string_of(b"\\ud83d\\ude00", size)
-    yield "two bytes", string_of("é".encode(), size)
-    yield "three bytes", string_of("漢a".encode(), size)
-    yield "four bytes", string_of("😀".encode(), size)
-    yield "one of two bytes", string_of(b"a", size).replace(b"a", "é".encode(), 1)
-    yield "letters", string_of(b"a", size)
-    yield "media", string_of(b";base64,", size)
-    yield "much media", filled(b'";base64,",', size, end=b'""' + END)
-    yield "data", filled(b'"data",', size, end=b'""' + END)
-    yield "data fields", filled(b'{"data":"iVBORw0KGgo"},', size, end=b"{}" + END)
-    yield "model", filled(b"{},", size, b'{"messages":[],"model":[', b"{}]}")
-    yield "stream", filled(b"{},", size, b'{"model":"m","messages":[],"stream":[', b"{}]}")
-    yield "options", filled(b"{},", size, b'{"model":"m","messages":[],"stream_options":[', b"{}]}")
-    yield "no end", filled(b"{},", size, end=b"")
-    yield "no JSON", filled(b"}", size, end=b"")
-    yield "comma at the end", filled(b"1,", size)
+    """(name, body) of all."""
+    for name, made in ODD_BODIES.items():
+        yield name, made(size)
 
 
 def large_requests():
