@@ -31,6 +31,7 @@ from conf import secrets
 from conf.configuration import ConfigError
 from conf.settings import Settings, from_plain
 from conf.store_url import SQLITE
+from handlers.entries.routes import Router
 from handlers.http.base import Deadlines, Site
 from handlers.http.server import RelayServer
 from handlers.logs import LogThread
@@ -221,7 +222,7 @@ class Worker:
         self._relay.health.on_key = self._tell_of_key
         self._key_news = News(lambda: self._writer.state == DOWN)
         self._site = self._make_site()
-        self._server = RelayServer(self._site)
+        self._server = RelayServer(self._site, Router(self._site))
         self._writer = self._make_writer()
         self._memory = MemoryPolicy(lambda: self._relay.live.streams)
         self._drained: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -426,8 +426,8 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
                 self._transport.write_eof()
 
     def _refuse(self, message: str, request: Request | None) -> None:
-        """What came is no HTTP: the answer says so, and nothing is read any more. `request`: whose
-        head was understood, if any was."""
+        """Malformed request: answer and stop reading. `request`: the one whose head was read, if
+        any."""
         self._deaf = True
         if self._request is not None and self.head_sent:
             self.drop()

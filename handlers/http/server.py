@@ -1,4 +1,4 @@
-"""The relay port: accepts connections, watches over silent ones, and drains.
+"""The relay port: accepts connections, closes idle ones, and drains.
 
 One sweep a second instead of a timer for each connection: a timer costs a request 15 us.
 """
@@ -9,13 +9,15 @@ import math
 import socket
 from collections.abc import Sequence
 from email.utils import formatdate
+from typing import Protocol
 
+from adapters.family import Family
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
-from handlers.entries.routes import Router
 from handlers.http.base import Site
 from handlers.http.connection import LINGER_S, LONG_LINGERS_MAX, ClientConnection, Header
 from handlers.http.request import Request
+from handlers.http.run import HandlerRun
 from store.values.ids import new_ulid
 
 log = logging.getLogger("sluice.http")
@@ -24,14 +26,22 @@ DRAIN_IDLE_S = 2  # while draining an idle connection is closed so long after it
 ACCEPT_BATCH = 128  # connections taken in one loop turn
 
 
-class RelayServer:
-    """Serves the relay's routes on listening sockets that somebody else has bound."""
+class Router(Protocol):
+    """Finds the handler of a request."""
 
-    def __init__(self, site: Site) -> None:
+    def delegate(self, request: Request) -> HandlerRun: ...
+
+    def dialect(self, request: Request) -> Family: ...
+
+
+class RelayServer:
+    """Serves the routes of `router` on listening sockets that somebody else has bound."""
+
+    def __init__(self, site: Site, router: Router) -> None:
         self._loop = asyncio.get_running_loop()
         self._site = site
-        self._router = Router(site)
-        self.delegate = self._router.delegate  # who takes a request
+        self._router = router
+        self.delegate = router.delegate  # who takes a request
         self._connections: set[ClientConnection] = set()
         self._lingering_long: set[ClientConnection] = set()
         self._listeners: list[socket.socket] = []
@@ -53,7 +63,7 @@ class RelayServer:
     def malformed(
         self, message: str, request: Request | None
     ) -> tuple[int, Sequence[Header], bytes]:
-        """The answer to what is no HTTP request, in the dialect of its path when it has one."""
+        """The answer to a malformed request, in the dialect of its path when it has one."""
         call_id = new_ulid()
         fault = Fault(Condition.INVALID_FIELD, message)
         family = FAMILIES["chat_completions"] if request is None else self._router.dialect(request)

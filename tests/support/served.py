@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from conf.settings import ServerSettings, Settings
-from handlers.entries.routes import ROUTES
+from handlers.entries.routes import ROUTES, Router
 from handlers.http.base import Deadlines, Site
 from handlers.http.intake import BodyHandler
 from handlers.http.server import RelayServer
@@ -92,7 +92,7 @@ async def serving(routes=None, trusted=(), relay=None, listener=None, **settings
     )
     errors = Errors()
     logging.getLogger().addHandler(errors)
-    server = RelayServer(site)
+    server = RelayServer(site, Router(site))
     listener = listener or bound()
     served = Served(site, server, listener.getsockname()[1], errors)
     try:
