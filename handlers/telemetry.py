@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import msgspec
 
@@ -24,7 +25,6 @@ LineForm = Callable[[int, str, str, str, Mapping[str, object]], str]
 """(at_ms, level, logger, message, further fields) -> a line without its line end."""
 
 _encode = msgspec.json.Encoder().encode
-_ENDS = tuple(f".{ms:03d}Z" for ms in range(1000))
 
 
 class Unrecorded(msgspec.Struct, frozen=True):
@@ -40,22 +40,15 @@ class Unrecorded(msgspec.Struct, frozen=True):
     client_ip: str
 
 
-class _Stamps:
-    """Formats the times of lines; the part up to the second is made once a second."""
+@lru_cache(maxsize=4)
+def _seconds_text(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
-    __slots__ = ("_prefix", "_second")
 
-    def __init__(self) -> None:
-        self._second = -1
-        self._prefix = ""
-
-    def of(self, at_ms: int) -> str:
-        """The time as RFC 3339, UTC, with milliseconds."""
-        second, ms = divmod(at_ms, 1000)
-        if second != self._second:
-            self._second = second
-            self._prefix = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return self._prefix + _ENDS[ms]
+def _stamp(at_ms: int) -> str:
+    """The time as RFC 3339, UTC, with milliseconds."""
+    second, ms = divmod(at_ms, 1000)
+    return f"{_seconds_text(second)}.{ms:03d}Z"
 
 
 @dataclass(slots=True)
@@ -66,7 +59,6 @@ class Telemetry:
     text: LineForm | None = None  # None: lines are JSON
     dropped: int = 0
     _lines: list[bytes] = field(default_factory=list)
-    _stamps: _Stamps = field(default_factory=_Stamps)
     _unrecorded: int = 0  # of this second
 
     def call_ended(self, record: UsageRecord) -> None:
@@ -77,7 +69,7 @@ class Telemetry:
             self.dropped += 1
             return
         at_ms = record.started_ms + (record.duration_ms or 0)
-        line = _line_of(record, self._stamps.of(at_ms))
+        line = _line_of(record, _stamp(at_ms))
         self._lines.append(_json_line(line) if self.text is None else self._text_line(line, at_ms))
 
     def not_recorded(self, one: Unrecorded, at_ms: int) -> None:
@@ -87,7 +79,7 @@ class Telemetry:
         if self.write is None or self._unrecorded > UNRECORDED_MAX:
             return
         line = _Line(
-            at=self._stamps.of(at_ms),
+            at=_stamp(at_ms),
             request_id=one.request_id,
             family=one.family,
             endpoint=one.endpoint,
