@@ -27,7 +27,7 @@ from handlers.relay.pump import StreamPump
 from handlers.relay.records import Records
 from handlers.relay.routing.affinity import Affinity
 from handlers.relay.routing.health import PLAIN, STREAM, Health
-from handlers.relay.routing.plan import Candidate, Tried
+from handlers.relay.routing.plan import NOTHING, Candidate, Tried
 from handlers.relay.routing.selector import Selector, Wanted
 from handlers.relay.routing.suspects import refusal_of
 from handlers.relay.turns import LARGE_BYTES, in_turns
@@ -72,12 +72,8 @@ class Attempts:
         model = call.model_name or ""
         if said := call.conversation():
             preference = self.affinity.preference_of(call.key, model, said, now_s)
-        # By position, as with all that is made for each call.
         call.wanted = Wanted(call.candidates, model, preference, call.demand)
-        found = self.selector.next(call.wanted, now_s)
-        if not isinstance(found, Candidate):
-            raise of_none_left(found, call.model_name)
-        return Attempt(found)
+        return self._next(call, NOTHING)
 
     async def run(self, call: Call, attempt: Attempt, downstream: Downstream) -> Ending:
         """Tries channels until one answer is accepted, or none is left that may be tried.
@@ -85,7 +81,7 @@ class Attempts:
         Raises Fault E09, E24, E25 when none could be tried, for others did worse in between.
         """
         routing = self.settings.routing
-        last_start = time.monotonic() + routing.total_time_s
+        last_start_s = time.monotonic() + routing.total_time_s
         pump = self._pump(call, downstream) if call.stream else None
         tried: dict[str, set[int]] = {}
         met: list[Fault] = []
@@ -104,16 +100,16 @@ class Attempts:
                 used_tokens = 0 if ending is not None else None
                 self.limits.leave(attempt.candidate.slots, used_tokens)
             left = routing.max_attempts - len(met)
-            if left <= 0 or (met and (time.monotonic() > last_start or downstream.head_sent)):
+            if left <= 0 or (met and (time.monotonic() > last_start_s or downstream.head_sent)):
                 return failed(most_useful(met))
             again = _note_tried(tried, attempt.candidate, ending) and left > 1
             call.check()
-            following = self._next(call, tried, attempt.candidate.channel if again else None)
-            if isinstance(following, Fault):
-                if met:
-                    return failed(most_useful(met))
-                raise following
-            attempt = following
+            try:
+                attempt = self._next(call, tried, attempt.candidate.channel if again else None)
+            except Fault:
+                if not met:
+                    raise
+                return failed(most_useful(met))
 
     def waiting(self, call: Call) -> None:
         """A call has no answer yet, and a second has passed."""
@@ -121,12 +117,13 @@ class Attempts:
         if attempt is not None and attempt.trial is not None:
             self.health.late(attempt.trial, time.monotonic())
 
-    def _next(self, call: Call, tried: Tried, again: Channel | None) -> Attempt | Fault:
+    def _next(self, call: Call, tried: Tried, again: Channel | None = None) -> Attempt:
+        """`again`: the channel of which another upstream key comes first. Raises Fault."""
         assert call.wanted is not None
         found = self.selector.next(call.wanted, time.monotonic(), tried, again)
         if isinstance(found, Candidate):
             return Attempt(found)
-        return of_none_left(found, call.model_name)
+        raise of_none_left(found, call.model_name)
 
     def _pump(self, call: Call, downstream: Downstream) -> StreamPump:
         pump = StreamPump(call, downstream, self._accepted, self.records.identified)
