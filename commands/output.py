@@ -56,7 +56,7 @@ def set_option(command: F) -> F:
         "overrides",
         multiple=True,
         metavar="SECTION.KEY=VALUE",
-        help="A setting that counts before environment and file; may be repeated.",
+        help="Set a value; takes precedence over environment and file. Repeatable.",
     )(command)
 
 

@@ -30,7 +30,7 @@ class Duration(click.ParamType[int]):
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
         seconds = duration_s(str(value))
         if seconds is None:
-            self.fail(f"{value!r} is no length of time; write it like 90m, 24h or 7d", param, ctx)
+            self.fail(f"{value!r} is not a duration; write it like 90m, 24h or 7d", param, ctx)
         return seconds
 
 
@@ -46,7 +46,7 @@ class Moment(click.ParamType[int]):
         at_ms = _moment_ms(str(value))
         if at_ms is None:
             self.fail(
-                f"{value!r} is no time; write 2026-11-21T14:00:00Z, the day 2026-11-21 (UTC),"
+                f"{value!r} is not a time; write 2026-11-21T14:00:00Z, the day 2026-11-21 (UTC),"
                 " or how long ago: 24h, 7d",
                 param,
                 ctx,

@@ -20,15 +20,15 @@ MAX_LINED_CHARS = 4 * 1024 * 1024  # of larger documents faults are told without
 
 @click.command()
 @click.argument("file", metavar="FILE|-")
-@click.option("--dry-run", is_flag=True, help="Only say what would change.")
-@click.option("--prune", is_flag=True, help="Remove what the document does not name.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--prune", is_flag=True, help="Remove objects that FILE does not contain.")
 @data_options
 def command(file: str, dry_run: bool, prune: bool, config: Path | None, as_json: bool) -> None:
-    """Make users, groups, models, channels, plans, subscriptions and keys as FILE says.
+    """Create or change users, groups, models, channels, plans, subscriptions and keys as in FILE.
 
-    FILE is TOML or JSON; -: standard input. Names are the identity: applying twice changes
-    nothing. A field that is missing keeps its value. A value "env:NAME" or "file:PATH" is read
-    from there; paths start at FILE's folder.
+    FILE is TOML or JSON; - is standard input. Objects are identified by name: applying twice
+    changes nothing. Omitted fields keep their values. A value "env:NAME" or "file:PATH" is read
+    from there; relative paths start at FILE's folder.
     """
     name = "standard input" if file == STDIN else file
     text, folder = _text_of(file, name)

@@ -17,7 +17,7 @@ command = Noun("books", help="Verify the books; release a lost node.", no_args_i
 @command.command()
 @data_options
 def verify(config: Path | None, as_json: bool) -> int:
-    """Verify every wallet, lease and day's charges; exit code 1 when something differs."""
+    """Verify all wallets, leases and daily charges; exit code 1 if anything differs."""
     with opened_store(config) as access:
         faults = verify_books(access.db)
     if as_json:
@@ -31,10 +31,10 @@ def verify(config: Path | None, as_json: bool) -> int:
 @click.argument("node")
 @data_options
 def release_node(node: str, config: Path | None, as_json: bool) -> int:
-    """Give up the leases of NODE, a machine that is gone for good.
+    """Release the leases of NODE, a machine that is permanently lost.
 
-    What it has spent and not yet written is lost with its journal. A node that only stands still
-    gives them back itself when it is started again.
+    What it spent but did not write yet is lost with its journal. A node that is only stopped
+    returns its leases itself when it starts again.
     """
     with opened_store(config) as access:
         released = release(access.db, node)

@@ -1,4 +1,4 @@
-"""`channel`: upstream accounts, listed and edited one by one, and tried by a real call.
+"""`channel`: upstream accounts, listed and edited one by one, and tested by a real call.
 
 `test` lies in channel_probe.py: it needs the event loop and the upstream client, which would make
 every other verb slow.
@@ -59,15 +59,15 @@ command.add_command(
 @click.argument("name")
 @data_options
 def drain(name: str, config: Path | None, as_json: bool) -> None:
-    """Give a channel no new calls; running ones end in their time. `enable` ends it.
+    """Stop new calls to a channel; calls in flight finish. `enable` reverts it.
 
-    Unlike disable: its models stay offered (calls wait for other channels), and responses that are
-    stored there can still be asked for and continued.
+    Unlike with disable, its models stay listed (503 while no other channel serves them), and
+    responses stored there can still be fetched and continued.
     """
     with opened_store(config) as access:
         outcome = editor(access).drain(name)
     as_before = "" if outcome.changes else ", as before"
-    state = f'channel "{name}": draining{as_before}; no new calls, running ones end in their time'
+    state = f'channel "{name}": draining{as_before}; no new calls, calls in flight finish'
     print_outcome(outcome, as_json, state=state)
 
 
@@ -76,7 +76,7 @@ def drain(name: str, config: Path | None, as_json: bool) -> None:
 @click.option("--key", type=click.IntRange(1), help="Position of the key.  [default: all of them]")
 @data_options
 def reinstate_keys(name: str, key: int | None, config: Path | None, as_json: bool) -> None:
-    """Use upstream keys again at once that were put aside since their vendor refused them."""
+    """Use upstream keys again that were put aside because their vendor refused them."""
     with opened_store(config) as access:
         count = reinstate(access.db, show(access.db, "channel", name), key, actor())
     if as_json:

@@ -14,7 +14,7 @@ from conf.configuration import ConfigError, Loaded
 @set_option
 @json_option
 def command(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Check the configuration; exit code 3 with everything that is wrong."""
+    """Check the configuration; exit code 3 and a list of all errors if it is invalid."""
     try:
         loaded = _checked(config, overrides)
     except ConfigError as error:

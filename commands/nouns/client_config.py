@@ -10,13 +10,14 @@ from handlers.operations.client_settings import CLIENTS, base_url
 
 @click.command()
 @click.argument("client", type=click.Choice(tuple(CLIENTS)))
-@click.option("--key", required=True, metavar="SECRET", help="The API key the client shall use.")
-@click.option("--model", metavar="NAME", help="The model the client shall ask for.")
+@click.option("--key", required=True, metavar="SECRET", help="API key for the client.")
+@click.option("--model", metavar="NAME", help="Model for the client to use.")
 @data_options
 def command(client: str, key: str, model: str | None, config: Path | None, as_json: bool) -> None:
-    """Print the settings for a client program, ready to be pasted.
+    """Print the settings for a client program, ready to paste.
 
-    Lines that begin with export are for the shell; the rest belongs where the line above it says.
+    Lines that begin with export are for the shell; the line above each other part says where it
+    belongs.
     """
     base = base_url(configuration(config).settings.server)
     text = CLIENTS[client](base, key, model).text

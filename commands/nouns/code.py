@@ -21,7 +21,9 @@ from store.values.pricing import format_money
 ID = click.argument("code", metavar="ID")
 COLUMNS = ("id", "code", "amount", "status", "expires_at", "created_at", "redeemed_at", "user")
 
-command = Noun("code", help="Make, list, edit and redeem codes for money.", no_args_is_help=True)
+command = Noun(
+    "code", help="Create, list, edit and redeem codes worth money.", no_args_is_help=True
+)
 
 
 class Expiry(click.ParamType[int]):
@@ -38,13 +40,13 @@ class Expiry(click.ParamType[int]):
 
 @command.command()
 @click.option("-n", "count", type=int, default=1, show_default=True, help="How many.")
-@click.option("--amount", type=Amount(), required=True, help="What each is worth.")
-@click.option("--expires", type=Expiry(), help='Until when: "2027-01-01T00:00:00Z".')
+@click.option("--amount", type=Amount(), required=True, help="Worth of each.")
+@click.option("--expires", type=Expiry(), help='Expiry, like "2027-01-01T00:00:00Z".')
 @data_options
 def create(
     count: int, amount: int, expires: int | None, config: Path | None, as_json: bool
 ) -> None:
-    """Make codes and print them, which are shown this once."""
+    """Create codes and print them; they are not shown again."""
     wanted = codes.Wanted(count, amount, expires)
     with opened_store(config) as access:
         made = codes.create(access.db, wanted, access.secrets().peppers[0], actor())
@@ -65,7 +67,7 @@ def create(
 @command.command("list")
 @data_options
 def list_codes(config: Path | None, as_json: bool) -> None:
-    """List codes; of each only the last four characters are known."""
+    """List codes; of each only the last four characters are stored."""
     with opened_store(config) as access:
         found, at_ms = codes.list_codes(access.db), database_ms(access.db)
     rows = [_public(code, at_ms) for code in found]
@@ -78,7 +80,7 @@ def list_codes(config: Path | None, as_json: bool) -> None:
 @ID
 @data_options
 def show_code(code: str, config: Path | None, as_json: bool) -> None:
-    """Show one code, named by its id."""
+    """Show one code, given by id."""
     with opened_store(config) as access:
         found, at_ms = codes.show(access.db, code), database_ms(access.db)
     fields = _public(found, at_ms)
@@ -90,11 +92,11 @@ def show_code(code: str, config: Path | None, as_json: bool) -> None:
 @click.argument("assignments", nargs=-1, required=True, metavar=f"{FIELD}...")
 @data_options
 def set_fields(code: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
-    """Change fields of a code, named by its id; refused when it has been used.
+    """Change fields of a code, given by id; refused if it has been used.
 
     \b
     FIELD=VALUE:
-      amount; expires_at, as in 2027-01-01T00:00:00Z, no value: good for ever, as in expires_at=
+      amount; expires_at, as in 2027-01-01T00:00:00Z, an empty value: never, as in expires_at=
     """
     words = words_of(assignments)
     with opened_store(config) as access:
@@ -103,7 +105,7 @@ def set_fields(code: str, assignments: tuple[str, ...], config: Path | None, as_
 
 
 def _of_all(name: str, done: str, change: Callable[..., int]) -> click.Command:
-    summary = f"{name.capitalize()} codes, all or none; refused when one has been used."
+    summary = f"{name.capitalize()} codes, all or none; refused if one has been used."
 
     @click.command(name, help=summary)
     @click.argument("ids", nargs=-1, required=True, metavar="ID...")
@@ -129,7 +131,7 @@ command.add_command(_of_all("remove", "removed", codes.remove))
 @click.argument("code")
 @data_options
 def redeem(user: str, code: str, config: Path | None, as_json: bool) -> None:
-    """Put what a code is worth into a wallet, once. Case, blanks and hyphens do not matter."""
+    """Credit a code to a wallet, once. Case, blanks and hyphens do not matter."""
     with opened_store(config) as access, named_user(access, user):
         line = codes.redeem(access.db, user, code, access.secrets().peppers, actor())
     print_line(user, line, as_json)

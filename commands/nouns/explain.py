@@ -31,11 +31,10 @@ def command(
     config: Path | None,
     as_json: bool,
 ) -> None:
-    """Say what a call of a key for a model at an endpoint would get now, and by which channels.
+    """Show what a call of a key for a model at an endpoint would get now, and by which channels.
 
-    The channels stand in the order of their priority; those that would not be asked have a reason.
-    The last line says where the call would go, or how it would fail. Exit code 0, whatever the
-    answer is.
+    Channels are listed by priority; those that would not be tried have a reason. The last line
+    says where the call would go, or how it would fail. The exit code is 0 in both cases.
     """
     if (key is None) == (key_id is None):
         raise click.UsageError("give either --key or --key-id")
@@ -81,5 +80,5 @@ def _state(channel: ChannelState) -> str:
     if channel.reason is None:
         return "usable"
     until = f" until {channel.until}" if channel.until else ""
-    anyway = ", asked all the same" if channel.usable else ""
+    anyway = ", tried all the same" if channel.usable else ""
     return f"{channel.reason}{until}{anyway}"

@@ -15,8 +15,8 @@ from store.admin.export import export, left_out, to_toml
 def command(config: Path | None, as_json: bool) -> None:
     """Print users, groups, models, channels, plans, subscriptions, keys as a document for `apply`.
 
-    Secrets and balances are left out, which is said by comments at its head (with --json: on
-    standard error). Applied to the same store it changes nothing.
+    Secrets and balances are omitted, as comments at its head say (with --json: on standard
+    error). Applying it to the same store changes nothing.
     """
     with opened_store(config) as access:
         document, omitted = export(access.db), left_out(access.db)

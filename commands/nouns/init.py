@@ -1,4 +1,4 @@
-"""`init`: a folder becomes a gateway. What is there already is left as it is."""
+"""`init`: a folder becomes a gateway. What exists already is not changed."""
 
 import os
 from pathlib import Path
@@ -19,9 +19,9 @@ FILE_MODE = 0o600  # store.url may hold a password
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @set_option
 def command(folder: Path, overrides: tuple[str, ...]) -> None:
-    """Make gateway.toml, secrets.toml and the schema of a new gateway in DIR.
+    """Create gateway.toml, secrets.toml and the database schema of a new gateway in DIR.
 
-    Values of --set are written into gateway.toml. What has been made before is not changed.
+    Values of --set are written into gateway.toml. What exists already is not changed.
     """
     found = (folder / FILE_NAME).exists()
     for line in prepare(folder, overrides):

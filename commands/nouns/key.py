@@ -25,17 +25,19 @@ from store.values.fields import Instant
 DEFAULT_OVERLAP = "24h"
 KEY = click.argument("key", metavar="ID")
 
-command = Noun("key", help="Make, list, rotate, disable and revoke API keys.", no_args_is_help=True)
+command = Noun(
+    "key", help="Create, list, rotate, disable and revoke API keys.", no_args_is_help=True
+)
 
 
 @command.command("create")
 @click.option("--user", required=True, help="Owner of the key.")
 @click.option("--group", required=True, help="Group whose models and prices the key has.")
-@click.option("--name", required=True, help="Name of the key; one user's keys differ in it.")
+@click.option("--name", required=True, help="Name of the key, unique for its user.")
 @click.option(
     "--secret",
-    help="A secret brought from elsewhere: 16 to 200 of A-Z a-z 0-9 . _ -; also env:NAME or"
-    " file:PATH.  [default: a new one is made]",
+    help="A secret of your own: 16 to 200 of A-Z a-z 0-9 . _ -; also env:NAME or file:PATH."
+    "  [default: generated]",
 )
 @click.argument("assignments", nargs=-1, metavar=f"[{FIELD}]...")
 @data_options
@@ -48,7 +50,7 @@ def create(
     config: Path | None,
     as_json: bool,
 ) -> None:
-    """Make a key and print its secret, which is shown this once.
+    """Create a key and print its secret, which is not shown again.
 
     \b
     FIELD=VALUE:
@@ -67,7 +69,7 @@ def create(
 @click.option("--user", help="Only the keys of this user.")
 @data_options
 def list_keys(user: str | None, config: Path | None, as_json: bool) -> None:
-    """List keys; of the secrets only a few characters are known."""
+    """List keys; of each secret only a few characters are stored."""
     with opened_store(config) as access:
         if user is not None:
             show(access.db, "user", user)  # a misspelt name is told from a user without keys
@@ -80,7 +82,7 @@ def list_keys(user: str | None, config: Path | None, as_json: bool) -> None:
 @KEY
 @data_options
 def show_key(key: str, config: Path | None, as_json: bool) -> None:
-    """Show one key, by its id or as USER/NAME."""
+    """Show one key, given by id or as USER/NAME."""
     with opened_store(config) as access:
         fields = _shown(access, [show(access.db, "key", key)])[0]
     print_fields(fields, as_json)
@@ -91,12 +93,12 @@ def show_key(key: str, config: Path | None, as_json: bool) -> None:
 @click.argument("assignments", nargs=-1, required=True, metavar=f"{FIELD}...")
 @data_options
 def set_fields(key: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
-    """Change fields of a key, named by its id or as USER/NAME; its secret is changed by rotate.
+    """Change fields of a key, given by id or as USER/NAME; rotate changes its secret.
 
     \b
     FIELD=VALUE:
       group, expires_at, models, networks, limit, limit_window, rpm, tpm, concurrency as in the
-      document of apply; no value: none, as in limit=
+      document of apply; an empty value clears a field, as in limit=
     """
     words = words_of(assignments)
     if "secret" in words:
@@ -113,11 +115,11 @@ def set_fields(key: str, assignments: tuple[str, ...], config: Path | None, as_j
     type=Duration(),
     default=DEFAULT_OVERLAP,
     show_default=True,
-    help="How long the old secret works on; 0s: not at all.",
+    help="How long the old secret stays valid; 0s: not at all.",
 )
 @data_options
 def rotate(key: str, overlap: int, config: Path | None, as_json: bool) -> None:
-    """Give a key a new secret, which is shown this once; the old one works on for a while."""
+    """Give a key a new secret, shown only now; the old one stays valid for a while."""
     with opened_store(config) as access:
         key_id = _id_of(access, key)
         rotation = keys.Rotation(access.secrets().peppers, overlap)
@@ -129,7 +131,7 @@ def rotate(key: str, overlap: int, config: Path | None, as_json: bool) -> None:
 @KEY
 @data_options
 def disable(key: str, config: Path | None, as_json: bool) -> None:
-    """Stop a key from working, until it is enabled."""
+    """Disable a key until it is enabled again."""
     _end(key, config, as_json, lambda db, key_id: keys.set_key_enabled(db, key_id, False, actor()))
 
 
@@ -137,7 +139,7 @@ def disable(key: str, config: Path | None, as_json: bool) -> None:
 @KEY
 @data_options
 def enable(key: str, config: Path | None, as_json: bool) -> None:
-    """Let a disabled key work again."""
+    """Enable a disabled key."""
     _end(key, config, as_json, lambda db, key_id: keys.set_key_enabled(db, key_id, True, actor()))
 
 
@@ -145,7 +147,7 @@ def enable(key: str, config: Path | None, as_json: bool) -> None:
 @KEY
 @data_options
 def revoke(key: str, config: Path | None, as_json: bool) -> None:
-    """End a key for good."""
+    """Revoke a key permanently."""
     _end(key, config, as_json, lambda db, key_id: keys.revoke(db, key_id, actor()))
 
 

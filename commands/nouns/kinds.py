@@ -88,7 +88,7 @@ def _show(kind: str, complete: Complete, json_only: Sequence[str]) -> click.Comm
 
 
 def _create(kind: str, remark: str) -> click.Command:
-    @click.command("create", help=_edit_help(f"Make a {kind}.", kind, remark))
+    @click.command("create", help=_edit_help(f"Create a {kind}.", kind, remark))
     @click.argument("name", metavar=_name(kind))
     @click.argument("assignments", nargs=-1, metavar=f"[{FIELD}]...")
     @data_options
@@ -130,7 +130,7 @@ def _switch(kind: str, verb_name: str, *, enabled: bool) -> click.Command:
 
 
 def _remove(kind: str) -> click.Command:
-    @click.command("remove", help=f"Remove a {kind}; refused while others refer to it.")
+    @click.command("remove", help=f"Remove a {kind}; refused while it is referenced.")
     @click.argument("name", metavar=_name(kind))
     @data_options
     def verb(name: str, config: Path | None, as_json: bool) -> None:
@@ -143,7 +143,8 @@ def _remove(kind: str) -> click.Command:
 
 def _edit_help(summary: str, kind: str, remark: str) -> str:
     text = (
-        f"{summary}\n\nFields: {', '.join(KINDS[kind].fields)}. Inner ones with points"
-        " (price.input=2), lists with commas; a value env:NAME or file:PATH is read from there."
+        f"{summary}\n\nFields: {', '.join(KINDS[kind].fields)}. Write nested"
+        " fields with dots (price.input=2), lists with commas; a value env:NAME or file:PATH is"
+        " read from there."
     )
     return f"{text}\n\n{remark}" if remark else text

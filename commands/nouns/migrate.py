@@ -22,7 +22,7 @@ PROGRESS_S = 10.0
 
 @click.group()
 def command() -> None:
-    """Show the database schema's state, or bring it up to date."""
+    """Show or upgrade the database schema."""
 
 
 @command.command()
@@ -55,9 +55,9 @@ def plan(config: Path | None, as_json: bool) -> None:
 @command.command()
 @data_options
 def up(config: Path | None, as_json: bool) -> None:
-    """Apply what is pending; safe when several run it at once.
+    """Apply pending migrations; safe to run concurrently.
 
-    What takes long says so on stderr every 10 s. When it was killed, run it again.
+    Long steps report progress on stderr every 10 s. If it was interrupted, run it again.
     """
     with _database(config) as db, _progress() as report:
         applied = migrate.up(db, report)

@@ -109,11 +109,11 @@ DEMO_PRICES = {"input": "1.00", "output": "4.00"}
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the relay.")
 @set_option
 def command(folder: Path, port: int | None, overrides: tuple[str, ...]) -> None:
-    """Make a gateway with channels, a user and a key, print curl commands, and run it.
+    """Create a gateway with channels, a user and a key, print curl commands, and run it.
 
-    Channels are made to the vendors whose keys are set (OPENAI_API_KEY, ANTHROPIC_API_KEY,
-    GEMINI_API_KEY); for families without one the built-in demo upstream answers. The first key is
-    kept in DIR/quickstart.key.
+    Channels are created for vendors whose API keys are set (OPENAI_API_KEY, ANTHROPIC_API_KEY,
+    GEMINI_API_KEY); the built-in demo upstream serves the other families. The first key is kept in
+    DIR/quickstart.key.
     """
     chosen = (*overrides, f"server.port={port}") if port else overrides
     prepare(folder, chosen)

@@ -41,14 +41,14 @@ _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 @click.command()
-@click.option("--settings", is_flag=True, help="The settings in force instead.")
-@click.option("--origin", is_flag=True, help="With --settings: where each one came from.")
+@click.option("--settings", is_flag=True, help="Show the settings in force instead.")
+@click.option("--origin", is_flag=True, help="With --settings: show where each value comes from.")
 @data_options
 def command(settings: bool, origin: bool, config: Path | None, as_json: bool) -> None:
     """Show a running gateway and the state of its channels; exit code 1 when none runs.
 
-    Nodes, workers, streams and journals are those of the node whose ops port the configuration
-    names; channels are those of the store, as all nodes see them.
+    Workers, streams and journal are those of the node whose ops port the configuration names;
+    the state of channels comes from the store and covers all nodes.
     """
     if origin and not settings:
         raise click.UsageError("--origin goes with --settings")

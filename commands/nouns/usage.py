@@ -1,4 +1,4 @@
-"""`usage`: the records of calls: the newest, as they come, all of them, their sums and proof."""
+"""`usage`: the records of calls: the newest, a live tail, all of them, their sums, their check."""
 
 import sys
 import time
@@ -65,20 +65,20 @@ def _dimensions(_context: click.Context, _option: click.Parameter, text: str) ->
 
 
 @command.command()
-@click.option("-f", "--follow", "following", is_flag=True, help="Go on as records are written.")
+@click.option("-f", "--follow", "following", is_flag=True, help="Keep printing new records.")
 @click.option(
     "--limit",
     type=click.IntRange(1, MAX_TAIL_RECORDS),
     default=DEFAULT_TAIL_RECORDS,
     show_default=True,
-    help="How many of the newest records are shown.",
+    help="How many of the newest records to show.",
 )
 @filter_options
 @data_options
 def tail(config: Path | None, as_json: bool, following: bool, limit: int, **filters: Any) -> None:
-    """Show the newest records, oldest of them first; with -f go on until Ctrl-C.
+    """Show the newest records, oldest of them first; with -f keep going until Ctrl-C.
 
-    With --json one array; with -f one object a line.
+    With --json: one array; with -f: one object a line.
     """
     try:
         with opened_store(config) as access:
@@ -113,9 +113,9 @@ def tail(config: Path | None, as_json: bool, following: bool, limit: int, **filt
 @filter_options
 @data_options
 def export(config: Path | None, as_json: bool, form: str, **filters: Any) -> None:
-    """Print all records in order of id.
+    """Print all records, ordered by id.
 
-    With --json one array instead of one object a line.
+    With --json: one array instead of one object a line.
     """
     out = sys.stdout.buffer
     with opened_store(config) as access:
@@ -131,10 +131,10 @@ def export(config: Path | None, as_json: bool, form: str, **filters: Any) -> Non
     callback=_dimensions,
     default="day,model",
     show_default=True,
-    help=f"What the sums are told apart by, with commas: {', '.join(DIMENSIONS)}.",
+    help=f"Group by these, separated by commas: {', '.join(DIMENSIONS)}.",
 )
-@click.option("--sort", type=click.Choice(SORTS), help="Which sum comes first: the greatest.")
-@click.option("--top", type=click.IntRange(1, ROWS_MAX), help="Only so many rows, the first ones.")
+@click.option("--sort", type=click.Choice(SORTS), help="Sort by this sum, greatest first.")
+@click.option("--top", type=click.IntRange(1, ROWS_MAX), help="Show only the first rows.")
 @filter_options
 @data_options
 def stats(
@@ -145,11 +145,11 @@ def stats(
     top: int | None,
     **filters: Any,
 ) -> None:
-    """Sum up calls, tokens and cost; also of days whose records were pruned.
+    """Sum up calls, tokens and cost, including days whose records were pruned.
 
-    Sums by endpoint, status, group or error code, by user together with channel, or of times that
-    are no whole hours, come from the records themselves: that takes longer, and only days that
-    were not pruned count. Those by error code are of the last 7 days, unless --since says more.
+    Sums by endpoint, status, group or error code, by user together with channel, or over times
+    that are not whole hours are computed from the records: that takes longer and covers only days
+    that were not pruned. Sums by error code cover the last 7 days unless --since says otherwise.
     """
     with opened_store(config, PATIENT_S) as access:
         wanted = filters_of(access.db, filters)
@@ -170,9 +170,9 @@ def stats(
 @command.command()
 @data_options
 def verify(config: Path | None, as_json: bool) -> int:
-    """Recompute every cost from its own record; exit code 1 and the ids when one differs.
+    """Recompute every cost from its record; exit code 1 and the ids of those that differ.
 
-    Also the sums behind `usage stats`; `usage rebuild-rollups` makes these right.
+    Also checks the sums behind `usage stats`; `usage rebuild-rollups` repairs them.
     """
     faults = []
     with opened_store(config, PATIENT_S) as access:

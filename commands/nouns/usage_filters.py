@@ -33,7 +33,7 @@ FILTERS: Mapping[str, tuple[type, str]] = {
     "outcome": (str, "ok, refused, upstream_error, client_gone …"),
     "status": (int, "HTTP status the client got."),
     "error_code": (str, "Code of the error, as in docs/errors.md, or a word like client_gone."),
-    "request_id": (str, "Id of one call, as its x-request-id said."),
+    "request_id": (str, "Id of one call: its x-request-id."),
     "client_request_id": (str, "The client's own X-Client-Request-Id."),
 }
 # Neither an index nor the sums tell where calls with these are.
@@ -46,8 +46,8 @@ ERROR_CODES = tuple(sorted({*CODES.values(), *_CODES_OF_OUTCOMES}))
 
 def filter_options(verb: F) -> F:
     """The options of FILTERS, --since and --until, given to the command as keywords."""
-    verb = click.option("--until", type=Moment(), help="Calls begun before.")(verb)
-    since = "Calls begun since: a time, a day, or how long ago (24h)."
+    verb = click.option("--until", type=Moment(), help="Calls started before.")(verb)
+    since = "Calls started since: a time, a day, or how long ago (24h)."
     verb = click.option("--since", type=Moment(), help=since)(verb)
     for name, (kind, text) in reversed(list(FILTERS.items())):
         verb = click.option("--" + name.replace("_", "-"), type=kind, help=text)(verb)

@@ -39,14 +39,14 @@ _LINES: Mapping[str, tuple[str, ...]] = {
 @click.option(
     "--since",
     type=Moment(),
-    help=f"How far back a client's or vendor's id is looked for.  [default: {LOOK_BACK_DAYS}d]",
+    help=f"How far back to search for a client's or vendor's id.  [default: {LOOK_BACK_DAYS}d]",
 )
 @data_options
 def show(config: Path | None, as_json: bool, call_id: str, since: int | None) -> None:
-    """Show one call by its record's id, which is its request id, or by the client's or vendor's id.
+    """Show one call, given by its request id, the client's id or the vendor's id.
 
-    A record's id is found at once; the others are looked for in all calls of the last days, the
-    newest first. Of several calls with one client's id the newest is shown, the others are named.
+    The request id is found at once; the others are searched for in the calls of the last days,
+    newest first. If several calls share a client's id, the newest is shown and the others listed.
     """
     with opened_store(config, PATIENT_S) as access:
         now_ms = database_ms(access.db)

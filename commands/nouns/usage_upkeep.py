@@ -1,4 +1,4 @@
-"""`usage prune` and `usage rebuild-rollups`: old records removed, sums made anew."""
+"""`usage prune` and `usage rebuild-rollups`: old records removed, sums rebuilt."""
 
 import functools
 from pathlib import Path
@@ -20,14 +20,14 @@ from store.values.ids import day_at
     "age_s",
     type=Duration(),
     required=True,
-    help="Records of days that ended longer ago than this are removed, like 90d.",
+    help="Remove records of days that ended longer ago than this, like 90d.",
 )
 @data_options
 def prune(config: Path | None, as_json: bool, age_s: int) -> None:
     """Remove the records of old days (UTC); sums, ledger and balances stay.
 
-    Safe while gateways run. MySQL drops each day's partition; SQLite deletes in small portions
-    and uses the room for new records.
+    Safe while gateways run. MySQL drops each day's partition; SQLite deletes in small batches and
+    reuses the space for new records.
     """
     with opened_store(config, PATIENT_S) as access:
         before = day_at(max(0, database_ms(access.db) - age_s * 1000))
@@ -48,7 +48,7 @@ def prune(config: Path | None, as_json: bool, age_s: int) -> None:
 @click.command("rebuild-rollups")
 @data_options
 def rebuild_rollups(config: Path | None, as_json: bool) -> None:
-    """Make the sums behind `usage stats` anew from the records.
+    """Rebuild the sums behind `usage stats` from the records.
 
     Safe while gateways run. Sums of days whose records were pruned are kept as they are.
     """

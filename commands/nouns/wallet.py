@@ -40,7 +40,7 @@ class Amount(click.ParamType[int]):
 @USER
 @data_options
 def show(user: str, config: Path | None, as_json: bool) -> None:
-    """Show a balance, what of it running calls hold, and what is lent to processes."""
+    """Show a balance, the holds of calls in flight, and what is leased to workers."""
     with opened_store(config) as access, named_user(access, user):
         view = wallet.show(access.db, user)
     fields = {
@@ -57,7 +57,7 @@ def show(user: str, config: Path | None, as_json: bool) -> None:
 @USER
 @data_options
 def ledger(user: str, config: Path | None, as_json: bool) -> None:
-    """List the lines of a ledger, oldest first; all charges of one UTC day are one line."""
+    """List the lines of a ledger, oldest first; the charges of a UTC day are one line."""
     with opened_store(config) as access, named_user(access, user):
         lines = [public_line(line) for line in wallet.ledger(access.db, user)]
     print_table(lines, LEDGER_COLUMNS, as_json)
@@ -67,8 +67,8 @@ def _movement(name: str, summary: str, move: Callable[..., Line]) -> click.Comma
     @click.command(name, help=summary)
     @USER
     @click.option("--amount", type=Amount(), required=True, help='A decimal number like "12.50".')
-    @click.option("--reason", required=True, help="Why; kept in the ledger.")
-    @click.option("--id", "own_id", help="Name of this movement: given twice, it counts once.")
+    @click.option("--reason", required=True, help="Reason, kept in the ledger.")
+    @click.option("--id", "own_id", help="Idempotency id: a movement given twice is booked once.")
     @data_options
     def verb(config: Path | None, as_json: bool, user: str, **given: Any) -> None:
         movement = wallet.Movement(given["amount"], given["reason"], given["own_id"], actor())
@@ -90,10 +90,10 @@ command.add_command(
 
 @command.command()
 @click.option("--call", required=True, metavar="ID", help="The call: its x-request-id.")
-@click.option("--reason", help="Why; kept in the ledger.  [default: refund of call ID]")
+@click.option("--reason", help="Reason, kept in the ledger.  [default: refund of call ID]")
 @data_options
 def refund(call: str, reason: str | None, config: Path | None, as_json: bool) -> None:
-    """Give back what a call took from a wallet; a call that was refunded before is not again."""
+    """Refund what a call was charged to a wallet; a call is refunded only once."""
     with opened_store(config) as access:
         done = wallet.refund(access.db, call, reason, actor())
     if done.again:

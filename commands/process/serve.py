@@ -18,9 +18,9 @@ from commands.process import supervisor
 def command(config: Path | None, overrides: tuple[str, ...]) -> int:
     """Run the gateway in the foreground.
 
-    SIGTERM or SIGINT drains: running calls finish (at most server.drain_timeout_s), exit code 0. A
-    second one, more than 1 s later, ends within 3 s, exit code 1. SIGHUP reads the configuration
-    again and replaces the workers; a bad configuration is logged and the old one stays.
+    SIGTERM or SIGINT drains: calls in flight finish (within server.drain_timeout_s), exit code 0.
+    A second signal, more than 1 s later, stops everything within 3 s, exit code 1. SIGHUP reloads
+    the configuration and replaces the workers; an invalid one is logged and changes nothing.
     """
     chosen = ["--config", str(config)] if config else []
     settings = [part for override in overrides for part in ("--set", override)]

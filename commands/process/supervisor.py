@@ -88,7 +88,7 @@ class Supervisor:
             self._ops.close()
         for companion in self._companions:
             companion.end()
-        self._log.info("ended", exit_code=int(self._failed))
+        self._log.info("gateway ended", exit_code=int(self._failed))
         return int(self._failed)
 
     # ---- start -----------------------------------------------------------------------------------
@@ -109,8 +109,13 @@ class Supervisor:
             self._ops = ops_server.OpsServer(self._selector, ops, self._routes(), self._guard)
         _raise_descriptor_limit()
         self._watch_signals()
-        address = f"{settings.server.host}:{settings.server.port}"
-        self._log.info("started", node=self._node, pid=os.getpid(), relay=address, workers=workers)
+        self._log.info(
+            "gateway started",
+            node=self._node,
+            pid=os.getpid(),
+            relay=f"{settings.server.host}:{settings.server.port}",
+            workers=workers,
+        )
 
     def _watch_signals(self) -> None:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -141,7 +146,7 @@ class Supervisor:
         yield from self._leaving
 
     def _tend(self, now: float) -> None:
-        """Bury the dead, start what is due, use force where time is over."""
+        """Clean up after dead workers, start those that are due, stop those whose time is over."""
         self._read_states(now)
         for worker in list(self._workers()):
             if worker.exit_code is not None:
@@ -181,7 +186,7 @@ class Supervisor:
         try:
             worker = Worker(self._worker_command, slot.number, slot.listener, start, self._shared)
         except OSError as error:
-            self._log.error("a worker cannot be started", slot=slot.number, error=str(error))
+            self._log.error("worker failed to start", slot=slot.number, error=str(error))
             return None
 
         self._log.info("worker started", slot=slot.number, worker=worker.pid)
@@ -198,12 +203,12 @@ class Supervisor:
             self._leaving.remove(worker)
         elif worker is slot.successor:
             slot.successor = None
-            self._log.error("reload: the new worker died", slot=slot.number, **_ended_by(code))
+            self._log.error("reload failed: new worker died", slot=slot.number, **_ended_by(code))
         elif self._draining:
             slot.worker = None
         elif code == CONFIG_REFUSED and not self._ever_ready:
             slot.worker = None
-            self._log.error("the worker refused to start; its reason stands above")
+            self._log.error("worker refused to start; its reason is logged above")
             self._failed = True
             self._drain("refused start")
         else:
@@ -227,7 +232,7 @@ class Supervisor:
         self._draining_since = time.monotonic()
         node.tell_draining(self._lock)
         limit_s = self._loaded.settings.server.drain_timeout_s
-        self._log.info("draining", because=why, at_most_s=limit_s)
+        self._log.info("gateway draining", because=why, at_most_s=limit_s)
         # the workers hold the sockets still: with the last of them new clients are refused
         listeners.close_all([slot.listener for slot in self._slots])
         for worker in self._workers():
@@ -235,7 +240,7 @@ class Supervisor:
                 worker.drain(limit_s + self._drain_margin_s)
 
     def _stop(self, why: str) -> None:
-        self._log.warning("stopping at once", because=why)
+        self._log.warning("gateway stopping at once", because=why)
         self._failed = True
         for worker in self._workers():
             worker.stop()
@@ -251,10 +256,10 @@ class Supervisor:
             secrets.of(fresh)
         except ConfigError as error:
             for fault in error.faults:
-                self._log.error("reload refused, the old configuration stays", fault=fault)
+                self._log.error("reload refused; current configuration kept", fault=fault)
             return
         for name in _fixed_changes(self._loaded, fresh):
-            self._log.warning("reload: this setting needs a restart to act", setting=name)
+            self._log.warning("reload: setting takes effect after a restart", setting=name)
         self._loaded = fresh
         self._log = Log(fresh.settings.log.level, fresh.settings.log.format)
         self._log.info("reloading")
@@ -309,7 +314,7 @@ class Supervisor:
 
     def _take_out(self) -> ops_server.Answer:
         self._out_of_rotation = True
-        self._log.info("not ready from now on, as POST /drain asks")
+        self._log.info("not ready until restart: POST /drain")
         return HTTPStatus.OK, {"ready": False, "reason": "draining"}
 
     def _status(self) -> ops_server.Answer:

@@ -413,7 +413,7 @@ class Worker:
             return "the journal cannot be written"
         return ""
 
-    # ---- the supervisor's words ------------------------------------------------------------------
+    # ---- orders of the supervisor ----------------------------------------------------------------
 
     def _listen_to_supervisor(self) -> None:
         os.set_blocking(0, False)
@@ -426,7 +426,7 @@ class Worker:
             return
         if not data:
             self._loop.remove_handler(0)
-            log.error("the supervisor is gone; draining")
+            log.error("supervisor ended; draining")
             self._begin_drain()
             return
         for line in data.splitlines():
@@ -466,9 +466,7 @@ class Worker:
         """Everything recorded, then everything given back."""
         loop = asyncio.get_running_loop()
         if not await loop.run_in_executor(None, self._writer.stop, WRITER_STOP_S):
-            log.warning(
-                "the store did not take all records; the next start goes on from the journal"
-            )
+            log.warning("store not reached: the rest of the journal is written at the next start")
         self._telemetry.flush()
         self._relay.client.close()
         self._memory.stop()

@@ -911,9 +911,9 @@ def test_a_second_signal_ends_it(drained, vendor):
     with began(drained.port, CHAT, "[[demo ms=100 chunks=100000]]") as connection:
         assert wait_until(lambda: len(vendor.log()) == 1)
         connection.read_head()
-        before = drained.log().count('"draining"')
+        before = drained.log().count("gateway draining")
         drained.process.send_signal(signal.SIGTERM)
-        assert wait_until(lambda: drained.log().count('"draining"') > before)
+        assert wait_until(lambda: drained.log().count("gateway draining") > before)
         time.sleep(SECOND_SIGNAL_S)
         drained.process.send_signal(signal.SIGTERM)
         answer = connection.read_chunk()  # what is in the pipe

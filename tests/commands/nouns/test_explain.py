@@ -256,14 +256,14 @@ def test_what_workers_hold_against_a_channel_is_there(world, reason):
     assert states(said)["first"] == (False, reason) and said["first"] == ["main"]
     [until] = [one["until"] for one in said["channels"] if one["name"] == "first"]
     assert until is not None
-    # Nothing better is left: it is asked all the same.
+    # Nothing better is left: it is tried all the same.
     world.ok("channel", "disable", "main")
     said = explain(world)
     assert (said["allowed"], said["first"]) == (True, ["first"])
     assert states(said)["first"] == (True, reason)
     args = ("--key", SECRET, "--model", "gpt-4.1", "--endpoint", CHAT)
     text = world.ok("explain", *args)
-    assert f"{reason} until 20" in text and "asked all the same" in text
+    assert f"{reason} until 20" in text and "tried all the same" in text
     assert text.endswith("\nwould be sent to first\n")
 
 

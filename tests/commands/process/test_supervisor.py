@@ -211,7 +211,7 @@ def test_second_signal_ends_deaf_workers_within_3_s(start):
     gateway = start("deaf", server__workers=2)
     pids = until(gateway.all_ready)
     gateway.signal(signal.SIGTERM)
-    until(lambda: gateway.lines("draining"))
+    until(lambda: gateway.lines("gateway draining"))
     time.sleep(SECOND_SIGNAL_S)
     assert gateway.process.poll() is None
     began = time.monotonic()
@@ -225,18 +225,18 @@ def test_signals_within_a_second_are_one(start):
     gateway = start("slow-drain")
     until(gateway.all_ready)
     gateway.signal(signal.SIGTERM)
-    until(lambda: gateway.lines("draining"))
+    until(lambda: gateway.lines("gateway draining"))
     gateway.signal(signal.SIGTERM)
     gateway.signal(signal.SIGINT)
     assert gateway.wait() == 0
-    assert not gateway.lines("stopping at once")
+    assert not gateway.lines("gateway stopping at once")
 
 
 def test_who_comes_while_it_drains_is_told_so(start):
     first = start("slow-drain")
     until(first.all_ready)
     first.signal(signal.SIGTERM)
-    until(lambda: first.lines("draining"))
+    until(lambda: first.lines("gateway draining"))
     second = start("good")
     assert second.wait() == 1
     assert f"still draining: process {first.process.pid} " in second.log()
@@ -350,7 +350,7 @@ def test_a_reload_takes_no_token_from_a_port_that_stays_bound_beyond_loopback(st
     gateway.config.write_text("\n".join(kept) + "\n")
     gateway.signal(signal.SIGHUP)
     until(lambda: gateway.lines("reloading"))
-    assert gateway.lines("reload: this setting needs a restart to act")[0]["setting"] == "ops.host"
+    assert gateway.lines("reload: setting takes effect after a restart")[0]["setting"] == "ops.host"
     assert gateway.ops("/status")[0] == gateway.ops("/drain", "POST")[0] == 401
     assert gateway.ops("/status", headers={"Authorization": "Bearer s3cret-token"})[0] == 200
 
@@ -405,7 +405,7 @@ def test_reload_of_a_bad_file_changes_nothing(start):
     before = until(gateway.all_ready)
     gateway.config.write_text(gateway.config.read_text() + "upstraem.idle_timeout_s = 5\n")
     gateway.signal(signal.SIGHUP)
-    (line,) = until(lambda: gateway.lines("reload refused, the old configuration stays"))
+    (line,) = until(lambda: gateway.lines("reload refused; current configuration kept"))
     assert "upstraem" in line["fault"]
     assert gateway.all_ready() == before
 
