@@ -130,6 +130,7 @@ class SurplusVendor:
         self._lock = threading.Lock()
         self._listener = socket.create_server((HOST, 0), backlog=256)
         self.connections = self.requests = 0
+        self.sending = 0  # answers whose form has not come to its end
         self.port = int(self._listener.getsockname()[1])
         self.url = f"{'http' if context is None else 'https'}://{HOST}:{self.port}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -161,9 +162,14 @@ class SurplusVendor:
         while (request := _read_request(connection)) is not None:
             with self._lock:
                 self.requests += 1
+                self.sending += 1
                 form = next(self._forms)
             mark = MARK.search(request)
-            form(connection.sendall, self._answer(mark.group() if mark else b"<none>"))
+            try:
+                form(connection.sendall, self._answer(mark.group() if mark else b"<none>"))
+            finally:
+                with self._lock:
+                    self.sending -= 1
 
 
 def _read_request(connection: socket.socket) -> bytes | None:

@@ -13,7 +13,8 @@ from tests.support import surplus
 from tests.support.certificates import Authority
 from tests.support.surplus import SurplusVendor
 
-FOR_S = 0.5
+FOR_S = 0.2
+CALLS_MIN = 50  # however slow the machine is
 LONG_FOR_S = 10.0
 
 
@@ -59,7 +60,7 @@ def ask(client, authority, request_to):
     return send
 
 
-async def until(condition, seconds=2.0):
+async def until(condition, seconds=10.0):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -67,24 +68,25 @@ async def until(condition, seconds=2.0):
 
 
 async def alternate(ask, upstream, seconds, callers=1, pause_s=0.0, **changes):
-    """Callers who ask one call after the other; how many there were."""
+    """Callers who ask one call after the other, for so long at least; how many calls there were."""
     ends_s = time.monotonic() + seconds
     calls = 0
 
     async def caller(number):
         nonlocal calls
-        while time.monotonic() < ends_s:
+        while time.monotonic() < ends_s or calls < CALLS_MIN:
             calls += 1
             mark = b"<%d-%d>" % (number, calls)
             assert await ask(upstream, mark, **changes) == mark
             await asyncio.sleep(pause_s)
+            if pause_s:
+                await until(lambda: not upstream.sending)
 
     await asyncio.gather(*[caller(number) for number in range(callers)])
     return calls
 
 
-# A write behind a last chunk is seen when it is there before the next request, in a process that
-# shares its interpreter with the vendor's thread not at once.
+# A write behind a last chunk is seen when it is there before the next request: that waits for it.
 PAUSES_S = {surplus.chunked_and_a_write: 0.005, surplus.stream_and_more: 0.005}
 
 
@@ -95,7 +97,7 @@ async def test_no_call_gets_the_bytes_of_another(ask, vendor, form, tls, callers
     upstream = vendor(tls, form)
     stream = form is surplus.stream_and_more
     pause_s = PAUSES_S.get(form, 0.0)
-    assert await alternate(ask, upstream, FOR_S, callers, pause_s, stream=stream) > 5
+    await alternate(ask, upstream, FOR_S, callers, pause_s, stream=stream)
 
 
 @pytest.mark.long
@@ -104,7 +106,7 @@ async def test_no_call_gets_the_bytes_of_another(ask, vendor, form, tls, callers
 @pytest.mark.parametrize("form", surplus.FORMS)
 async def test_no_call_gets_the_bytes_of_another_for_long(ask, vendor, form, tls, callers):
     pause_s = PAUSES_S.get(form, 0.0)
-    assert await alternate(ask, vendor(tls, form), LONG_FOR_S, callers, pause_s) > 100
+    await alternate(ask, vendor(tls, form), LONG_FOR_S, callers, pause_s)
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -121,7 +123,6 @@ async def test_a_proper_vendor_sees_one_connection_a_caller(ask, client, vendor,
     upstream = vendor(tls, surplus.proper)
     # Time for the vendor's thread: under TLS an answer within the turn of its request is suspect.
     calls = await alternate(ask, upstream, FOR_S, callers, pause_s=0.001)
-    assert calls > 50
     assert upstream.requests == calls + client.repeated
     assert upstream.connections == callers + client.repeated
     assert client.repeated == client.parked.surplus
