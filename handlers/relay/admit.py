@@ -83,7 +83,8 @@ def _within(address: str, networks: Sequence[Network]) -> bool:
 def credential(header: Callable[[str], str | None], sources: Sequence[str]) -> str:
     """The API key of a request: the first source that is present decides, alone.
 
-    `header` gives a header's value by its lower-case name. Raises Fault E01, E02.
+    `header` gives a header's value by its lower-case name. Raises Fault MISSING_KEY,
+    MALFORMED_AUTHORIZATION.
     """
     for source in sources:
         value = header(source)
@@ -101,7 +102,8 @@ def credential(header: Callable[[str], str | None], sources: Sequence[str]) -> s
 
 
 async def find_key(keys: KeyCache, secret: str) -> KeyEntry:
-    """The key of a secret, from the store when it is not in memory. Raises Fault E03, E38."""
+    """The key of a secret, from the store when it is not in memory. Raises Fault INVALID_KEY,
+    UNAVAILABLE."""
     try:
         entry = await keys.get(secret)
     except StoreUnavailable:
@@ -112,7 +114,7 @@ async def find_key(keys: KeyCache, secret: str) -> KeyEntry:
 
 
 def unknown_key(secret: str) -> Fault:
-    """E03, with as much of the key as lets its owner recognise it."""
+    """INVALID_KEY, with as much of the key as lets its owner recognise it."""
     if _KEY_SHAPE.fullmatch(secret) is None:
         return Fault(Condition.INVALID_KEY)
     head = SECRET_PREFIX if secret.startswith(SECRET_PREFIX) else ""
@@ -120,7 +122,7 @@ def unknown_key(secret: str) -> Fault:
 
 
 def check_key(key: KeyEntry, client_ip: str, now_ms: int) -> None:
-    """Raises Fault E04, E05, E06 when the key may not be used now from this address."""
+    """Raises Fault KEY_DISABLED, KEY_EXPIRED, IP_NOT_ALLOWED."""
     if key.disabled or key.revoked:
         raise Fault(Condition.KEY_DISABLED)
     for until_ms in (key.expires_ms, key.valid_until_ms):
@@ -131,7 +133,7 @@ def check_key(key: KeyEntry, client_ip: str, now_ms: int) -> None:
 
 
 def check_entry(snapshot: Snapshot, key: KeyEntry, family: Family) -> Group:
-    """The key's group, when it has the family's entry point. Raises Fault E07."""
+    """The key's group, when it has the family's entry point. Raises Fault ENTRY_NOT_ALLOWED."""
     group = snapshot.groups.get(key.group)
     if group is None or group.disabled or family.name not in group.entries:
         raise Fault(Condition.ENTRY_NOT_ALLOWED, detail=key.group)
@@ -139,15 +141,15 @@ def check_entry(snapshot: Snapshot, key: KeyEntry, family: Family) -> Group:
 
 
 def read_body(call: Call, body: bytes) -> None:
-    """JSON, model and fields of the body into the call. Raises Fault E08, E10 to E13, E31."""
+    """JSON, model and fields of the body into the call. Raises Fault of the client's mistakes."""
     _read_fields(call, body, top_level(body))
     _refer(call, body)
     _set_bounds(call, input_bound_tokens(body), body_weight(body))
 
 
 def large_body_steps(call: Call, body: bytes) -> Steps[None]:
-    """`read_body` in steps, for bodies that take long; E12, too, for more values than a model can
-    take."""
+    """`read_body` in steps, for bodies that take long. Raises Fault INVALID_FIELD also for more
+    values than a model can take."""
     spans = yield from top_level_steps(body)
     yield True
     _read_fields(call, body, spans)
@@ -159,7 +161,7 @@ def large_body_steps(call: Call, body: bytes) -> Steps[None]:
 
 
 def _read_fields(call: Call, body: bytes, spans: Spans) -> None:
-    """The model and the few fields that are read. Raises Fault E08, E10 to E13."""
+    """The model and the few fields that are read. Raises Fault MODEL_NOT_FOUND, or of a field."""
     call.spans = spans
     try:
         call.peek = peek = call.family.peek(spans, call.operation, call.target)
@@ -174,7 +176,8 @@ def _read_fields(call: Call, body: bytes, spans: Spans) -> None:
 
 
 def _refer(call: Call, body: bytes) -> None:
-    """What the body refers to, and whether it can be counted. Raises Fault E12, E31."""
+    """What the body refers to, and whether it can be counted. Raises Fault INVALID_FIELD,
+    UNKNOWN_PATH."""
     assert call.spans is not None
     call.stored_ref = call.family.stored_ref(call.spans)
     if call.operation.counting:
@@ -200,8 +203,9 @@ def makers(call: Call) -> list[Channel]:
 async def admit_stored(call: Call, stored: StoredResponses) -> None:
     """Leaves a call that builds on something stored the channel and key that know it.
 
-    Raises Fault E35 when it is another user's or not known here, E09 when its channel is switched
-    off, E38 when only the store could tell and is away or has yet to be told.
+    Raises Fault ID_NOT_FOUND when it is another user's or not known here, NO_CHANNEL when its
+    channel is disabled, UNAVAILABLE when only the store could tell and is away or has yet to be
+    told.
     """
     ref, place = call.stored_ref, None
     assert ref is not None
@@ -219,8 +223,8 @@ def check_stored(
     """Leaves the one channel, with one upstream key, that knows what is stored, wherever that is
     known; else, unless `only_known`, the only channel there is.
 
-    Raises Fault E35 when it is not known and there are more or none, or the channel is gone or does
-    not serve this call, E09 when it is disabled.
+    Raises Fault ID_NOT_FOUND when it is not known and there are more or none, or the channel is
+    gone or does not serve this call; NO_CHANNEL when it is disabled.
     """
     detail = ref.id[:_ID_SHOWN_MAX]
     unknown = Fault(Condition.ID_NOT_FOUND, param=ref.param, detail=detail)
@@ -242,7 +246,8 @@ def check_stored(
 
 
 def check_counting(call: Call) -> None:
-    """Leaves the channels whose vendors count tokens. Raises Fault E31 when there are none."""
+    """Leaves the channels whose vendors count tokens. Raises Fault UNKNOWN_PATH when there are
+    none."""
     able = tuple(one for one in call.candidates if VENDORS[one.vendor].counts)
     if call.candidates and not able:
         raise Fault(Condition.UNKNOWN_PATH, "No channel of this model counts tokens.")
@@ -250,7 +255,8 @@ def check_counting(call: Call) -> None:
 
 
 def check_model(call: Call, name: str) -> None:
-    """Finds the model for this key, its current prices and channels. Raises Fault E08."""
+    """Finds the model for this key, its current prices and channels. Raises Fault
+    MODEL_NOT_FOUND."""
     key, group, snapshot = call.key, call.group, call.snapshot
     assert group is not None
     call.model_name = name[:MODEL_NAME_MAX_CHARS]
@@ -306,14 +312,14 @@ def demand_of(call: Call, peek: Peek) -> Demand:
 def least_hold(call: Call) -> int:
     """Nanos with which it may start when less than its `hold_bound` is left: a short answer's.
 
-    Raises Fault E12 when no money covers it.
+    Raises Fault INVALID_FIELD when no money covers it.
     """
     return hold_bound(call, min(LEAST_OUTPUT_TOKENS, call.output_bound_tokens))
 
 
 def hold_bound(call: Call, output_tokens: int | None = None) -> int:
     """Nanos to hold: the most that the call can cost, with so many output tokens if it is not its
-    own bound of them. Raises Fault E12 when no money covers it."""
+    own bound of them. Raises Fault INVALID_FIELD when no money covers it."""
     if output_tokens is None:
         output_tokens = call.output_bound_tokens
     prices, group = call.prices, call.group

@@ -67,7 +67,8 @@ class Attempts:
     failures: FailureLog
 
     def first(self, call: Call) -> Attempt:
-        """Plans the first attempt and takes what it needs of limits. Raises Fault E09, E24, E25."""
+        """Plans the first attempt and takes what it needs of limits. Raises Fault when none can be
+        made: NO_CHANNEL, or what all candidates have lately failed with."""
         now_s, preference = time.monotonic(), None
         model = call.model_name or ""
         if said := call.conversation():
@@ -78,7 +79,7 @@ class Attempts:
     async def run(self, call: Call, attempt: Attempt, downstream: Downstream) -> Ending:
         """Tries channels until one answer is accepted, or none is left that may be tried.
 
-        Raises Fault E09, E24, E25 when none could be tried, for others did worse in between.
+        Raises Fault as `first` does when none could be tried, since circuits opened in between.
         """
         routing = self.settings.routing
         last_start_s = time.monotonic() + routing.total_time_s

@@ -11,8 +11,8 @@ from store.money.accounts import LIMIT, Account
 from store.money.funds import QuotaUsed, WalletEmpty
 from store.values.errors import StoreError
 
-# Of several faults that a call met: what the client can act on, best first. E25 speaks of all
-# channels, and E24 keeps clients from trying again: they are told when there is nothing else.
+# Of several faults that a call met: what the client can act on, best first. The last two are told
+# when there is nothing else: a rate limit speaks of all channels, a misconfiguration stops retries.
 _USEFUL = (
     Condition.UPSTREAM_OVERLOADED,
     Condition.UPSTREAM_FAILED,
@@ -31,7 +31,8 @@ def most_useful(met: Sequence[Fault]) -> Fault:
 
 
 def of_none_left(left_out: Sequence[LeftOut], model: str | None) -> Fault:
-    """The fault when no candidate can be asked: what all of them have told lately, else E09."""
+    """The fault when no candidate can be asked: what all of them have lately failed
+    with, else NO_CHANNEL."""
     # A channel that is too small for the call will not take it later, either.
     able = [one for one in left_out if one.reason != BEYOND_ITS_LIMIT]
     if left_out and not able:

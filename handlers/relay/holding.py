@@ -33,7 +33,7 @@ class Holding:
     def at_once(self, call: Call) -> bool:
         """Whether the call holds all it needs, without waiting, as nearly all do; else see `wait`.
 
-        Raises Fault E12 when no money covers it.
+        Raises Fault INVALID_FIELD when no money covers it.
         """
         if call.operation.free:
             return True
@@ -50,7 +50,7 @@ class Holding:
     async def wait(self, call: Call) -> None:
         """Holds what the call needs, or what is left when that is enough for a short answer.
 
-        Raises Fault E18, E19, E38.
+        Raises Fault WALLET_EMPTY, QUOTA_USED, UNAVAILABLE.
         """
         payment = payment_of(call.key, call.arrival.started_ms)
         try:

@@ -14,7 +14,7 @@ from handlers.relay.upstream.client import UpstreamRequest
 def request_of(call: Call, attempt: Attempt, limits: UpstreamSettings) -> UpstreamRequest:
     """The request of an attempt, without what `attempt.without` names.
 
-    Raises Fault E12, E24 when it cannot be made for this channel.
+    Raises Fault INVALID_FIELD, CHANNEL_MISCONFIGURED when it cannot be made for this channel.
     """
     candidate, family, client_headers = attempt.candidate, call.family, call.client_headers
     channel, upstream_model = candidate.channel, attempt.upstream_model or ""

@@ -31,7 +31,8 @@ class Records:
     node: str
 
     def open(self, call: Call) -> None:
-        """The journal knows of the call before any upstream does. Raises Fault E38."""
+        """The journal knows of the call before any upstream does. Raises Fault
+        UNAVAILABLE."""
         arrival, key = call.arrival, call.key
         hold, prices = call.hold, None if call.operation.free else call.prices
         line = OpenLine(

@@ -1,4 +1,4 @@
-"""What a call costs: charged counts of tokens, bounded by what can be meant. Pure."""
+"""What a call costs: the token counts that are charged, within plausible bounds. Pure."""
 
 from collections.abc import Iterable
 
@@ -10,16 +10,15 @@ from handlers.relay.call import Call
 from store.values.pricing import cost_nanos
 from store.values.usage_record import Charge
 
-# A vendor may count more than our bound of the request (its own prompts, tools, media), so that
-# only what no model can take is called absurd when the model's window is not configured; nor does
-# any model give so much in one answer.
+# No model takes or gives so much. A vendor may count more than our bound of the request (its own
+# prompts, tools, media), so nothing less is absurd while the model's window is not configured.
 ABSURD_INPUT_TOKENS = 10_000_000
 ABSURD_OUTPUT_TOKENS = 1_000_000
 # Vendors go beyond a client's bound a little: to end a turn or a tool call.
-OVERSHOOT_PART = 8  # one token for so many
+OVERSHOOT_DIVISOR = 8  # one token more for so many
 OVERSHOOT_TOKENS = 64
-OVERCOUNT = 2  # so many times a vendor's count may be ours of the same text
-UNKEPT_BOUND_TOKENS = DEFAULT_OUTPUT_BOUND_TOKENS  # of one answer, whose vendor goes on and on
+OVERCOUNT_FACTOR = 2  # a vendor may count so many times our tokens of the same text
+IGNORED_BOUND_TOKENS = DEFAULT_OUTPUT_BOUND_TOKENS  # of one answer beyond the client's bound
 
 
 class Counts(Struct, frozen=True):
@@ -42,8 +41,8 @@ NOTHING = Counts(Usage(), "none")
 
 
 def charged_counts(call: Call) -> Counts:
-    """The counts to charge as things are now: delivered output and its input, or the input alone
-    of what the client left to the vendor."""
+    """The counts to charge if the call ended now: delivered output and its input, or the input
+    alone when the client left while the vendor was at work."""
     delivery = call.delivery
     if call.operation.free:
         return NOTHING
@@ -81,36 +80,35 @@ def _partial(bounded: Usage, usage: Usage, delivered: int, reported: object) -> 
 def text_tokens(call: Call, units: int) -> int:
     """Output tokens to charge for text that was counted here, as `units`.
 
-    Beyond the bound that the client set it counts in part: a vendor that keeps the bound may need
-    fewer tokens for the same text, one that does not know the field gives all it has, and a flood
-    was not asked for.
+    Beyond the bound that the client set it counts in part: a vendor that keeps the bound may count
+    fewer tokens for the same text, and one that ignores it gives more than was asked for.
     """
     bound, peek = call.output_bound_tokens, call.peek
     if units <= bound:
         return units
     if peek is not None and peek.max_output_tokens is not None:
-        units = max(bound, min(units // OVERCOUNT, UNKEPT_BOUND_TOKENS * peek.choices))
+        units = max(bound, min(units // OVERCOUNT_FACTOR, IGNORED_BOUND_TOKENS * peek.choices))
     return min(units, _absurd_output(call))
 
 
 def _absurd_output(call: Call) -> int:
-    """What no vendor gives in all the answers that the call asks for; none of what is stored."""
+    """More than any vendor gives in all the answers that the call asks for; 0 for stored things."""
     if call.model is None or call.peek is None:
         return 0
     return (call.model.max_output_tokens or ABSURD_OUTPUT_TOKENS) * call.peek.choices
 
 
-def _rightful_output(call: Call) -> tuple[int, int]:
-    """(without, with reasoning) the most output tokens that a vendor's report is believed."""
+def _plausible_output(call: Call) -> tuple[int, int]:
+    """The most output tokens of a vendor's report that are charged: (without, with reasoning)."""
     absurd, peek = _absurd_output(call), call.peek
     if peek is None or peek.max_output_tokens is None:
         return absurd, absurd
     model = call.model
     if model is not None and model.max_output_tokens is not None:
-        return absurd, absurd  # the operator's word of the model is better than a guess
+        return absurd, absurd  # what the operator configured is better than a guess
     bound = call.output_bound_tokens
-    most = bound + bound // OVERSHOOT_PART + OVERSHOOT_TOKENS * peek.choices
-    # What was delivered is no mere report: a vendor may not know the field that had the bound.
+    most = bound + bound // OVERSHOOT_DIVISOR + OVERSHOOT_TOKENS * peek.choices
+    # What was delivered is a fact: the vendor may not know the field with the bound.
     text = call.delivery.output_units
     text = text if call.delivery.whole else text_tokens(call, text)
     most = min(max(most, text), max(absurd, bound))
@@ -118,7 +116,7 @@ def _rightful_output(call: Call) -> tuple[int, int]:
 
 
 def _bounded(usage: Usage, call: Call) -> Usage:
-    """`usage` with counts beyond reason cut to what may be meant."""
+    """`usage` with implausible counts cut."""
     outputs = usage.output_tokens + usage.reasoning_tokens
     inputs = (
         usage.input_tokens
@@ -130,7 +128,7 @@ def _bounded(usage: Usage, call: Call) -> Usage:
         return usage  # as nearly always
     assert call.model is not None
     input_bound = max(call.model.context_tokens or ABSURD_INPUT_TOKENS, call.input_bound_tokens)
-    return _cut_usage(usage, input_bound, *_rightful_output(call))
+    return _cut_usage(usage, input_bound, *_plausible_output(call))
 
 
 def _cut_usage(usage: Usage, most_input: int, most_text: int, most_output: int) -> Usage:

@@ -16,7 +16,7 @@ def url_of(channel: Channel, path: str) -> str:
 def headers_of(channel: Channel, vendor: Vendor, key: str, client: Mapping[str, str]) -> list[str]:
     """Header lines for a channel: the key, what goes on of the client's, the channel's own.
 
-    Raises Fault E24 for a key that cannot stand in a header.
+    Raises Fault CHANNEL_MISCONFIGURED for a key that cannot stand in a header.
     """
     lines = FAMILIES[channel.family].request_headers(client, vendor, key)
     extra = channel.extra_headers

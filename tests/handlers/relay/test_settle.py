@@ -69,7 +69,7 @@ def test_a_request_that_the_client_left_to_the_vendor_is_charged_as_estimated():
     ("units", "bound", "charged"),
     # Beyond the client's bound our own count may be twice the vendor's.
     [(0, 300, 0), (50, 300, 50), (300, 300, 300), (599, 300, 300), (5000, 300, 2500),
-     (10**9, 300, settle.UNKEPT_BOUND_TOKENS), (10**9, 10_000, 10_000)],
+     (10**9, 300, settle.IGNORED_BOUND_TOKENS), (10**9, 10_000, 10_000)],
 )  # fmt: skip
 def test_what_was_not_reported_is_estimated(units, bound, charged, whole):
     counts = counts_of(delivered(None, units, whole), output_bound_tokens=bound)
@@ -139,7 +139,7 @@ def test_without_a_bound_of_the_client_reports_count_up_to_absurdity(reported, m
 
 def test_each_answer_has_the_bound_and_the_tolerance():
     changes = {"peek": THREE_ANSWERS, "output_bound_tokens": 300}
-    most = 300 + 300 // settle.OVERSHOOT_PART + 3 * settle.OVERSHOOT_TOKENS
+    most = 300 + 300 // settle.OVERSHOOT_DIVISOR + 3 * settle.OVERSHOOT_TOKENS
     for reported, charged in ((most, most), (most + 1, most)):
         assert counts_of(delivered(Usage(9, reported)), **changes).usage == Usage(9, charged)
     unbounded = Peek("m", False, None, 3, True)
@@ -156,7 +156,7 @@ def test_a_report_beyond_the_bound_is_believed_as_far_as_text_was_delivered(repo
 
 def test_in_a_broken_stream_a_report_of_a_flood_is_believed_no_further_than_our_own_count():
     counts = counts_of(delivered(Usage(9, 10**6), units=10**6, whole=False))
-    assert counts.usage == Usage(9, settle.UNKEPT_BOUND_TOKENS)
+    assert counts.usage == Usage(9, settle.IGNORED_BOUND_TOKENS)
 
 
 def test_a_broken_stream_is_charged_what_was_delivered_since_the_last_report():
