@@ -4,7 +4,6 @@ Reading it never waits. It holds upstream keys in clear, in memory only: their f
 out of every repr. Loading is blocking and belongs in a thread.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +13,8 @@ import peewee
 from store.catalog.keys import KeyEntry
 from store.catalog.keys_aside import KeyAside, KeyName, load_keys_aside
 from store.db.changes import current_version
-from store.db.database import database_ms, execute, lead_of, snapshot_read
+from store.db.database import database_ms, lead_of, select_rows, snapshot_read
+from store.db.tables import catalog as tables
 from store.values.cipher import Cipher, Unreadable
 from store.values.pricing import Prices
 from store.values.sealed_fields import open_headers, open_proxy
@@ -242,28 +242,37 @@ def load_snapshot(db: peewee.Database, cipher: Cipher) -> Snapshot:
 
 
 def _groups(db: peewee.Database) -> list[Group]:
-    query = """SELECT "name", "multiplier_ppm", "models", "entries", "disabled",
-      "rpm", "tpm", "concurrency" FROM "groups" """
-    groups = []
-    for name, multiplier_ppm, models, entries, disabled, *limits in execute(db, query).fetchall():
-        names = frozenset(json.loads(models))
-        permitted = None if EVERYTHING in names else names
-        entries = frozenset(json.loads(entries))
-        groups.append(Group(name, multiplier_ppm, permitted, entries, bool(disabled), *limits))
-    return groups
+    row = tables.Group
+    query = row.select(
+        *(row.name, row.multiplier_ppm, row.models, row.entries, row.disabled),
+        *(row.rpm, row.tpm, row.concurrency),
+    )
+    return [
+        Group(name, ppm, _permitted(models), frozenset(entries), disabled, *limits)
+        for name, ppm, models, entries, disabled, *limits in select_rows(db, query)
+    ]
+
+
+def _permitted(models: Sequence[str]) -> frozenset[str] | None:
+    return None if EVERYTHING in models else frozenset(models)
 
 
 def _models(db: peewee.Database, ahead_ms: int) -> list[Model]:
     prices: dict[str, list[tuple[int, Prices]]] = {}
-    query = """SELECT "model_id", "effective_ms", "input", "output", "cache_read", "cache_write",
-      "cache_write_1h", "reasoning", "call" FROM "prices" ORDER BY "effective_ms" """
-    for model_id, effective_ms, *amounts in execute(db, query).fetchall():
+    price, row = tables.Price, tables.Model
+    query = price.select(
+        *(price.model_id, price.effective_ms, price.input, price.output, price.cache_read),
+        *(price.cache_write, price.cache_write_1h, price.reasoning, price.call),
+    ).order_by(price.effective_ms)
+    for model_id, effective_ms, *amounts in select_rows(db, query):
         prices.setdefault(model_id, []).append((effective_ms - ahead_ms, prices_of(amounts)))
-    query = """SELECT "id", "name", "context_tokens", "max_output_tokens", "disabled", "created_ms"
-      FROM "models" """
+    models = row.select(
+        *(row.id, row.name, row.context_tokens, row.max_output_tokens),
+        *(row.disabled, row.created_ms),
+    )
     return [
-        Model(name, context, output, bool(disabled), created, tuple(prices.get(model_id, ())))
-        for model_id, name, context, output, disabled, created in execute(db, query).fetchall()
+        Model(name, context, output, disabled, created_ms, tuple(prices.get(model_id, ())))
+        for model_id, name, context, output, disabled, created_ms in select_rows(db, models)
     ]
 
 
@@ -286,46 +295,28 @@ def prices_of(amounts: Sequence[int | None]) -> Prices:
 
 def _channels(db: peewee.Database, cipher: Cipher, faults: list[str]) -> list[Channel]:
     sealed: dict[str, list[tuple[str, str]]] = {}
-    query = """SELECT "channel_id", "cipher", "fingerprint" FROM "channel_keys"
-      ORDER BY "channel_id", "position" """
-    for channel_id, token, fingerprint in execute(db, query).fetchall():
-        sealed.setdefault(channel_id, []).append((token, fingerprint))
-    query = """SELECT "id", "name", "vendor", "family", "base_url", "groups", "models",
-      "priority", "weight", "enabled", "rpm", "tpm", "concurrency", "key_rpm", "key_tpm",
-      "key_concurrency", "extra_headers", "proxy", "ca_file", "draining" FROM "channels" """
+    key = tables.ChannelKey
+    query = key.select(key.channel_id, key.cipher, key.fingerprint)
+    for channel_id, token, mark in select_rows(db, query.order_by(key.channel_id, key.position)):
+        sealed.setdefault(channel_id, []).append((token, mark))
     channels = []
-    for row in execute(db, query).fetchall():
+    rows: Any = tables.Channel.select().bind(db).dicts()
+    for row in rows:
         try:
-            keys = tuple((cipher.decrypt(token), mark) for token, mark in sealed.get(row[0], ()))
-            channels.append(_channel(row, keys, cipher))
+            channels.append(_channel(row, sealed.get(row["id"], ()), cipher))
         except Unreadable as error:
-            faults.append(f'channel "{row[1]}" is left out: {error}')
+            faults.append(f'channel "{row["name"]}" is left out: {error}')
     return channels
 
 
-def _channel(row: Sequence[Any], keys: tuple[tuple[str, str], ...], cipher: Cipher) -> Channel:
-    """A channel of its row and its (key, fingerprint)s. Raises Unreadable."""
-    proxy, ca_file = open_proxy(cipher, row[17]), row[18]
+def _channel(row: dict[str, Any], sealed: Sequence[tuple[str, str]], cipher: Cipher) -> Channel:
+    """A channel of its row and its (sealed key, fingerprint)s. Raises Unreadable."""
+    proxy, ca_file = open_proxy(cipher, row.pop("proxy")), row.pop("ca_file")
+    row["groups"] = frozenset(row["groups"])
+    row["extra_headers"] = open_headers(cipher, row["extra_headers"] or {})
     return Channel(
-        id=row[0],
-        name=row[1],
-        vendor=row[2],
-        family=row[3],
-        base_url=row[4],
-        keys=tuple(key for key, _ in keys),
-        groups=frozenset(json.loads(row[5])),
-        models=json.loads(row[6]),
-        priority=row[7],
-        weight=row[8],
-        enabled=bool(row[9]),
-        rpm=row[10],
-        tpm=row[11],
-        concurrency=row[12],
-        fingerprints=tuple(fingerprint for _, fingerprint in keys),
-        key_rpm=row[13],
-        key_tpm=row[14],
-        key_concurrency=row[15],
-        extra_headers=open_headers(cipher, json.loads(row[16] or "{}")),
+        **row,
         route=Route(proxy, ca_file) if proxy or ca_file else None,
-        draining=bool(row[19]),
+        keys=tuple(cipher.decrypt(token) for token, _ in sealed),
+        fingerprints=tuple(fingerprint for _, fingerprint in sealed),
     )
