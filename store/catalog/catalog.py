@@ -230,8 +230,8 @@ def load_snapshot(db: peewee.Database, cipher: Cipher) -> Snapshot:
         at_ms = database_ms(db)
         return Snapshot(
             version=current_version(db),
-            groups={group.name: group for group in _groups(db)},
-            models={model.name: model for model in _models(db, lead_of(at_ms))},
+            groups={group.name: group for group in load_groups(db)},
+            models={model.name: model for model in load_models(db, lead_of(at_ms))},
             channels=tuple(_channels(db, cipher, faults)),
             faults=tuple(faults),
             keys_aside=load_keys_aside(db),
@@ -241,7 +241,8 @@ def load_snapshot(db: peewee.Database, cipher: Cipher) -> Snapshot:
     return snapshot_read(db, read)
 
 
-def _groups(db: peewee.Database) -> list[Group]:
+def load_groups(db: peewee.Database) -> list[Group]:
+    """All groups, in the caller's transaction."""
     row = tables.Group
     query = row.select(
         *(row.name, row.multiplier_ppm, row.models, row.entries, row.disabled),
@@ -257,7 +258,8 @@ def _permitted(models: Sequence[str]) -> frozenset[str] | None:
     return None if EVERYTHING in models else frozenset(models)
 
 
-def _models(db: peewee.Database, ahead_ms: int) -> list[Model]:
+def load_models(db: peewee.Database, ahead_ms: int = 0) -> list[Model]:
+    """All models, in the caller's transaction; times of prices less `ahead_ms`."""
     prices: dict[str, list[tuple[int, Prices]]] = {}
     price, row = tables.Price, tables.Model
     query = price.select(

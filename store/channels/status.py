@@ -22,34 +22,38 @@ A breaker counts until RECENT_MS after it lets the next call through: then nobod
 what it knew is old.
 """
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import add
+from itertools import product
 from typing import Any
 
-import msgspec
 import peewee
 
-from store.catalog.catalog import EVERYTHING
+from store.catalog.catalog import load_groups, load_models
 from store.catalog.keys_aside import load_keys_aside
 from store.channels.breakers import Breaker, all_open
+from store.channels.figures import (
+    Figures,
+    Part,
+    of_windows,
+    probes_of_a_day,
+    recent_sums,
+    running_sums,
+)
 from store.channels.status_sums import (
     CHANNEL,
     GROUP,
     HOUR,
     HOUR_S,
-    LAST_DAY,
-    LAST_MONTH,
     MINUTE,
     MINUTE_S,
     PROBE,
-    SUMS,
     WINDOW_S,
 )
-from store.db.database import execute, snapshot_read
-from store.db.tables.channels import BOUNDS_MS, FIRST_BYTE, TOTAL
+from store.db.database import select_rows, snapshot_read
+from store.db.tables.catalog import Channel, ChannelKey
+from store.db.tables.channels import ChannelSums as Sums
 from store.values.usage_record import rfc3339
 
 AVAILABLE, DEGRADED, DOWN, DISABLED = "available", "degraded", "down", "disabled"
@@ -64,51 +68,9 @@ DEGRADED_CALLS = 10
 DEGRADED_RATE = 0.95
 RECENT_MS = WINDOW_S * 1000
 PROBES_S = HOUR_S
-NAMES_PER_QUERY = 500
-
-WINDOWS = ("5m", "24h", "30d")
 
 Pair = tuple[str, str]
 """Name of a channel or group, and of a model."""
-
-_Rows = Sequence[tuple[Any, ...]]
-_FIRST_BYTE = SUMS.index(FIRST_BYTE[0])
-_TOTAL = SUMS.index(TOTAL[0])
-_ZEROS = [0] * len(SUMS)
-_REST = (0,) * (len(SUMS) - 2)
-_decode = msgspec.json.Decoder(list[int]).decode
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What one window knows, from `sums` of SUMS; None: nothing that could tell it."""
-
-    sums: Sequence[int] = (0,) * len(SUMS)
-
-    @property
-    def calls(self) -> int:
-        """Those that tell anything."""
-        return self.sums[0] + self.sums[1]
-
-    @property
-    def success(self) -> float | None:
-        """The part of the calls that succeeded."""
-        return round(self.sums[0] / self.calls, 4) if self.calls else None
-
-    @property
-    def tokens_per_s(self) -> float | None:
-        """Output of streams, from the first byte on."""
-        tokens, generation_ms = self.sums[2:_FIRST_BYTE]
-        return round(tokens * 1000 / generation_ms, 1) if generation_ms else None
-
-    def first_byte_ms(self, percent: int) -> int | None:
-        """A percentile of the time until a stream began."""
-        return percentile(self.sums[_FIRST_BYTE:_TOTAL], percent)
-
-    def total_ms(self, percent: int) -> int | None:
-        """A percentile of the time until an answer was whole."""
-        return percentile(self.sums[_TOTAL:], percent)
-
 
 _NO_FIGURES = Figures()
 
@@ -126,18 +88,11 @@ class Status:
     last_error: str | None = None
     last_error_ms: int | None = None
     probes: Figures = _NO_FIGURES
-    parts: list[tuple[int, str]] = field(default_factory=list)
-    """Sums (JSON) and the first of WINDOWS that they lie in."""
+    parts: list[Part] = field(default_factory=list)
 
     def windows(self) -> dict[str, Figures]:
-        """The figures of all WINDOWS, added up when they are asked for."""
-        found = [_ZEROS for _ in WINDOWS]
-        for first, text in self.parts:
-            row = _decode(text)
-            # What lies in a window lies in all longer ones.
-            for place in range(first, len(WINDOWS)):
-                found[place] = row if found[place] is _ZEROS else [*map(add, found[place], row)]
-        return dict(zip(WINDOWS, map(Figures, found), strict=True))
+        """The figures of all windows, added up when they are asked for."""
+        return of_windows(self.parts)
 
     def saw(self, error: str, failed_ms: int, ok_ms: int) -> None:
         """The last error and the last success of some rows."""
@@ -155,8 +110,10 @@ def of_channels(db: peewee.Database, at_ms: int) -> list[Status]:
     """Each channel for each of its models, in order of their names. For operators alone."""
 
     def read() -> list[Status]:
-        found = _channel_states(db, at_ms, _channels(db))
+        channels = _channels(db)
+        found = _channel_states(db, at_ms, channels)
         _add_windows(db, CHANNEL, found, at_ms)
+        _add_probes(db, found, {channel.name: (channel.name,) for channel in channels})
         return [found[pair] for pair in sorted(found)]
 
     return snapshot_read(db, read)
@@ -169,8 +126,10 @@ def of_models(db: peewee.Database, at_ms: int, groups: Sequence[str] | None = No
     """
 
     def read() -> list[Status]:
-        found = _group_states(db, at_ms, groups)
+        channels = _channels(db)
+        found = _group_states(db, at_ms, groups, channels)
         _add_windows(db, GROUP, found, at_ms)
+        _add_probes(db, found, {channel.name: channel.groups for channel in channels})
         return [found[pair] for pair in sorted(found)]
 
     return snapshot_read(db, read)
@@ -186,7 +145,7 @@ def to_public(status: Status) -> dict[str, Any]:
         "last_ok_at": _time(status.last_ok_ms),
         "last_error": status.last_error,
         "last_error_at": _time(status.last_error_ms),
-        "windows": {name: _plain(figures) for name, figures in status.windows().items()},
+        "windows": {name: _plain(one) for name, one in status.windows().items()},
         "probes_24h": {"calls": status.probes.calls, "success": status.probes.success},
     }
 
@@ -195,15 +154,15 @@ def _time(at_ms: int | None) -> str | None:
     return rfc3339(at_ms) if at_ms else None
 
 
-def _plain(figures: Figures) -> dict[str, Any]:
+def _plain(one: Figures) -> dict[str, Any]:
     return {
-        "calls": figures.calls,
-        "success": figures.success,
-        "first_byte_p50_ms": figures.first_byte_ms(50),
-        "first_byte_p95_ms": figures.first_byte_ms(95),
-        "total_p50_ms": figures.total_ms(50),
-        "total_p95_ms": figures.total_ms(95),
-        "tokens_per_s": figures.tokens_per_s,
+        "calls": one.calls,
+        "success": one.success,
+        "first_byte_p50_ms": one.first_byte_ms(50),
+        "first_byte_p95_ms": one.first_byte_ms(95),
+        "total_p50_ms": one.total_ms(50),
+        "total_p95_ms": one.total_ms(95),
+        "tokens_per_s": one.tokens_per_s,
     }
 
 
@@ -340,34 +299,36 @@ def _judge_calls(status: Status, recent: _Recent, probes: _Recent) -> None:
 
 
 def _group_states(
-    db: peewee.Database, at_ms: int, groups: Sequence[str] | None
+    db: peewee.Database,
+    at_ms: int,
+    groups: Sequence[str] | None,
+    channels: Sequence[_Channel],
 ) -> dict[Pair, Status]:
-    channels = _channels(db)
     if groups is not None:
         channels = [channel for channel in channels if channel.groups.intersection(groups)]
     states = _channel_states(db, at_ms, channels)
     traffic = _recently(db, GROUP, MINUTE, at_ms // 1000 - WINDOW_S)
     serving: defaultdict[Pair, list[Status]] = defaultdict(list)
     for channel in channels:
-        for group in channel.groups if groups is None else channel.groups.intersection(groups):
-            for model in channel.models:
-                serving[group, model].append(states[channel.name, model])
+        asked = channel.groups if groups is None else channel.groups.intersection(groups)
+        for pair in product(asked, channel.models):
+            serving[pair].append(states[channel.name, pair[1]])
     served = frozenset(model for channel in channels for model in channel.models)
-    on_sale = _models(db)
+    models = {model.name: model for model in load_models(db)}
     found = {}
-    for group, permitted, disabled in _groups(db):
-        if groups is not None and group not in groups:
+    for group in load_groups(db):
+        if groups is not None and group.name not in groups:
             continue
-        for model in on_sale if permitted is None else permitted & on_sale.keys():
-            if model not in served and permitted is None:
-                continue  # a model without any channel is worth a line where it was named
-            status = found[group, model] = Status(group, model)
-            recent = traffic.get((group, model), _NOTHING)
+        # A model without any channel is worth a line where it was named.
+        names = served if group.models is None else group.models
+        for name in names & models.keys():
+            status = found[group.name, name] = Status(group.name, name)
+            recent = traffic.get((group.name, name), _NOTHING)
             status.saw(recent.last_error, recent.last_failed_ms, recent.last_ok_ms)
-            if disabled or not on_sale[model]:
+            if group.disabled or models[name].disabled or not models[name].prices:
                 status.become(DISABLED, MODEL_DISABLED)
             else:
-                _judge_model(status, serving[group, model], recent)
+                _judge_model(status, serving[group.name, name], recent)
     return found
 
 
@@ -395,14 +356,14 @@ def _judge_model(status: Status, channels: Sequence[Status], recent: _Recent) ->
 
 def _recently(db: peewee.Database, scope: str, span: str, since_s: int) -> dict[Pair, _Recent]:
     """By pair, what its rows of a span that reach beyond a moment say together."""
-    query = (
-        'SELECT "name", "model", "ok", "failed", "last_ok_ms", "last_failed_ms", "last_error",'
-        ' "at_s" FROM "channel_sums" WHERE "span" = ? AND "at_s" > ? AND "scope" = ?'
-        ' ORDER BY "at_s"'
-    )
     width_s = MINUTE_S if span == MINUTE else HOUR_S
+    rows = (Sums.span == span) & (Sums.at_s > since_s - width_s) & (Sums.scope == scope)
+    query = Sums.select(
+        *(Sums.name, Sums.model, Sums.ok, Sums.failed, Sums.last_ok_ms, Sums.last_failed_ms),
+        *(Sums.last_error, Sums.at_s),
+    )
     found: defaultdict[Pair, _Recent] = defaultdict(_Recent)
-    for name, model, *row, at_s in execute(db, query, (span, since_s - width_s, scope)).fetchall():
+    for name, model, *row, at_s in select_rows(db, query.where(rows).order_by(Sums.at_s)):
         _take(found[name, model], row, at_s)
     return found
 
@@ -434,131 +395,48 @@ def _probed_recently(db: peewee.Database, at_ms: int) -> dict[Pair, _Recent]:
     return found
 
 
-# ---- figures of windows --------------------------------------------------------------------------
-
-
 def _add_windows(db: peewee.Database, scope: str, found: Mapping[Pair, Status], at_ms: int) -> None:
     """Give statuses their figures, and what they saw last."""
     names = sorted({name for name, _ in found})
-    since_s = at_ms // 1000 - WINDOW_S - MINUTE_S
-    for start in range(0, len(names), NAMES_PER_QUERY):
-        part = names[start : start + NAMES_PER_QUERY]
-        for name, model, within, text in _minutes(db, scope, part, since_s):
+    for name, model, part in recent_sums(db, scope, names, at_ms):
+        if (status := found.get((name, model))) is not None:
+            status.parts.append(part)
+    for name, model, part, latest in running_sums(db, scope, names):
+        if (status := found.get((name, model))) is not None:
+            status.parts.append(part)
+            status.saw(*latest)
+
+
+def _add_probes(
+    db: peewee.Database, found: Mapping[Pair, Status], serving: Mapping[str, Collection[str]]
+) -> None:
+    """Give statuses the counts of probes; `serving`: channel -> the names it is probed for."""
+    for channel, model, ok, failed in probes_of_a_day(db):
+        for name in serving.get(channel, ()):
             if (status := found.get((name, model))) is not None:
-                status.parts.append((0 if within else 1, text))
-        for first, span in ((1, LAST_DAY), (2, LAST_MONTH)):
-            for name, model, text, *latest in _running(db, scope, part, span):
-                if (status := found.get((name, model))) is not None:
-                    status.parts.append((first, text))
-                    status.saw(*latest)
-    _add_probes(db, scope, found)
-
-
-def _minutes(db: peewee.Database, scope: str, names: Sequence[str], since_s: int) -> _Rows:
-    """Name, model, whether it is of the shortest window, sums. Others are on their way to hours."""
-    sums = ", ".join(f'SUM("{name}")' for name in SUMS)
-    query = (
-        f'SELECT "name", "model", "at_s" > ? AS "within", JSON_ARRAY({sums}) FROM "channel_sums"'
-        f' WHERE "span" = ? AND "scope" = ? AND "name" IN ({_places(names)})'
-        f' GROUP BY "name", "model", "within"'
-    )
-    return _fetch(db, query, (since_s, MINUTE, scope, *names))
-
-
-def _running(db: peewee.Database, scope: str, names: Sequence[str], span: str) -> _Rows:
-    """Name, model, sums, last error, its time, time of the last success."""
-    # As one text: drivers take their time for each column.
-    sums = ", ".join(f'"{name}"' for name in SUMS)
-    query = (
-        f'SELECT "name", "model", JSON_ARRAY({sums}), "last_error", "last_failed_ms",'
-        ' "last_ok_ms" FROM "channel_sums" WHERE "span" = ? AND "at_s" = 0 AND "scope" = ?'
-        f' AND "name" IN ({_places(names)})'
-    )
-    return _fetch(db, query, (span, scope, *names))
-
-
-def _fetch(db: peewee.Database, query: str, values: Sequence[Any]) -> _Rows:
-    rows: _Rows = execute(db, query, values).fetchall()
-    return rows
-
-
-def _places(values: Sequence[str]) -> str:
-    return ", ".join("?" * len(values))
-
-
-def _add_probes(db: peewee.Database, scope: str, found: Mapping[Pair, Status]) -> None:
-    """The counts of probes; for a group those of all channels that may serve it."""
-    query = (
-        'SELECT "name", "model", SUM("ok"), SUM("failed") FROM "channel_sums"'
-        ' WHERE "span" IN (?, ?) AND "scope" = ? GROUP BY "name", "model"'
-    )
-    rows = execute(db, query, (MINUTE, LAST_DAY, PROBE)).fetchall()
-    if not rows:
-        return
-    groups = {channel.name: channel.groups for channel in _channels(db)}
-    for name, model, ok, failed in rows:
-        whose = groups.get(name, frozenset()) if scope == GROUP else (name,)
-        for one in whose:
-            status = found.get((one, model))
-            if status is not None:
-                before = status.probes.sums
-                status.probes = Figures((before[0] + int(ok), before[1] + int(failed), *_REST))
-
-
-def percentile(buckets: Sequence[int], percent: int) -> int | None:
-    """The time (ms) below which so many percent of a histogram lie, even within its bucket.
-
-    None: it is empty. Beyond the last bound it is that bound.
-    """
-    left = sum(buckets) * percent / 100
-    if not left:
-        return None
-    low_ms = 0
-    for count, high_ms in zip(buckets, BOUNDS_MS, strict=False):
-        if count >= left:
-            return round(low_ms + (high_ms - low_ms) * left / count)
-        left -= count
-        low_ms = high_ms
-    return low_ms
-
-
-# ---- the catalog, without secrets ----------------------------------------------------------------
+                status.probes = status.probes.plus(ok, failed)
 
 
 def _channels(db: peewee.Database) -> list[_Channel]:
+    """The channels, without secrets."""
     marks: defaultdict[str, list[str]] = defaultdict(list)
-    query = 'SELECT "channel_id", "fingerprint" FROM "channel_keys"'
-    for channel_id, fingerprint in execute(db, query).fetchall():
-        marks[channel_id].append(fingerprint)
-    query = 'SELECT "id", "name", "groups", "models", "enabled", "draining" FROM "channels"'
+    for channel_id, mark in select_rows(
+        db, ChannelKey.select(ChannelKey.channel_id, ChannelKey.fingerprint)
+    ):
+        marks[channel_id].append(mark)
+    query = Channel.select(
+        *(Channel.id, Channel.name, Channel.groups, Channel.models),
+        *(Channel.enabled, Channel.draining),
+    )
     return [
         _Channel(
-            channel_id,
-            name,
-            frozenset(json.loads(groups)),
-            frozenset(json.loads(models)),
-            bool(enabled),
-            bool(draining),
-            tuple(marks.get(channel_id, ("",))),
+            id=channel_id,
+            name=name,
+            groups=frozenset(groups),
+            models=frozenset(models),
+            enabled=enabled,
+            draining=draining,
+            fingerprints=tuple(marks.get(channel_id, ("",))),
         )
-        for channel_id, name, groups, models, enabled, draining in execute(db, query).fetchall()
+        for channel_id, name, groups, models, enabled, draining in select_rows(db, query)
     ]
-
-
-def _groups(db: peewee.Database) -> list[tuple[str, frozenset[str] | None, bool]]:
-    """Name, models (None: all), disabled."""
-    query = 'SELECT "name", "models", "disabled" FROM "groups"'
-    found = []
-    for name, models, disabled in execute(db, query).fetchall():
-        names = frozenset(json.loads(models))
-        found.append((name, None if EVERYTHING in names else names, bool(disabled)))
-    return found
-
-
-def _models(db: peewee.Database) -> dict[str, bool]:
-    """Name -> whether it can be called: enabled, and with prices."""
-    query = (
-        'SELECT "name", "disabled" = 0 AND EXISTS'
-        ' (SELECT 1 FROM "prices" p WHERE p."model_id" = m."id") FROM "models" m'
-    )
-    return {name: bool(able) for name, able in execute(db, query).fetchall()}

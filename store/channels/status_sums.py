@@ -12,6 +12,8 @@ so that reading a window takes one row a pair, however much traffic there was, a
 are there for bars. A minute is that in which an attempt or a call ended, by the database's clock.
 Reading: channel_status.
 
+Raw SQL: rows have 46 columns and are written by the writer, at most FOLD_ROWS at a time.
+
 What the client caused counts as nothing. Times and tokens are those of answers with output, first
 byte and tokens those of streams.
 """
@@ -25,7 +27,7 @@ from typing import Any
 import peewee
 
 from store.db.database import execute, executemany, is_mysql, transaction
-from store.db.tables.channels import BOUNDS_MS, FIRST_BYTE, TOTAL
+from store.db.tables.channels import BOUNDS_MS, FIRST_BYTE, TOTAL, ChannelSums
 from store.values.usage_record import AttemptRecord, UsageRecord
 
 SUMS = ("ok", "failed", "output_tokens", "generation_ms", *FIRST_BYTE, *TOTAL)
@@ -273,11 +275,10 @@ def _fold(db: peewee.Database, span: str, before_s: int) -> int:
 
 def forget_empty(db: peewee.Database) -> None:
     """Remove the rows of windows that nothing is left in."""
-    delete = (
-        'DELETE FROM "channel_sums" WHERE "span" IN (?, ?) AND "at_s" = 0'
-        ' AND "ok" = 0 AND "failed" = 0'
-    )
-    transaction(db, lambda: execute(db, delete, (LAST_DAY, LAST_MONTH)))
+    running = ChannelSums.span.in_((LAST_DAY, LAST_MONTH)) & (ChannelSums.at_s == 0)
+    empty = (ChannelSums.ok == 0) & (ChannelSums.failed == 0)
+    delete = ChannelSums.delete().where(running & empty)
+    transaction(db, lambda: delete.execute(db))
 
 
 COLUMNS = (*SUMS, "last_error", *LATEST)

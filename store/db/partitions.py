@@ -20,11 +20,14 @@ from store.db.database import (
     database_ms,
     discard,
     execute,
+    first_row,
     is_mysql,
     place,
     snapshot_read,
     transaction,
 )
+from store.db.tables.system import Version
+from store.db.tables.usage import UsageRow
 from store.values.errors import StoreError, StoreUnavailable
 from store.values.ids import day_at
 
@@ -49,6 +52,9 @@ _DELETING_SQLITE = ("PRAGMA cache_size = -65536", "PRAGMA wal_autocheckpoint = 8
 PRUNED = "usage_pruned"
 """Row of `versions`: records of all days before this one have been removed."""
 
+_DAYS = UsageRow.select(UsageRow.day)
+
+# Raw SQL: partitions are no matter of the query builder, nor is DELETE with a LIMIT.
 _LAST = "pmax"
 _PARTITIONS = """SELECT partition_name, partition_description FROM information_schema.partitions
   WHERE table_schema = DATABASE() AND table_name = 'usage_records'
@@ -134,22 +140,20 @@ def prune(db: peewee.Database, before: int) -> Pruned:
 
 def pruned_before(db: peewee.Database) -> int:
     """Records of UTC days before this one (yyyymmdd) may be gone; 0: nothing was removed yet."""
-    rows = _fetch(db, 'SELECT "version" FROM "versions" WHERE "name" = ?', (PRUNED,))
-    return int(rows[0][0]) if rows else 0
+    row = first_row(db, Version.select(Version.version).where(Version.name == PRUNED))
+    return int(row[0]) if row else 0
 
 
 def next_day(db: peewee.Database, after: int) -> int | None:
     """The first UTC day after a day (yyyymmdd) that has records; None: there is none."""
-    query = 'SELECT "day" FROM "usage_records" WHERE "day" > ? ORDER BY "day" LIMIT 1'
-    rows = _fetch(db, query, (after,))
-    return int(rows[0][0]) if rows else None
+    row = first_row(db, _DAYS.where(UsageRow.day > after).order_by(UsageRow.day))
+    return int(row[0]) if row else None
 
 
 def previous_day(db: peewee.Database, last: int) -> int | None:
     """The last UTC day (yyyymmdd), up to a day, that has records; None: there is none."""
-    query = 'SELECT "day" FROM "usage_records" WHERE "day" <= ? ORDER BY "day" DESC LIMIT 1'
-    rows = _fetch(db, query, (last,))
-    return int(rows[0][0]) if rows else None
+    row = first_row(db, _DAYS.where(UsageRow.day <= last).order_by(UsageRow.day.desc()))
+    return int(row[0]) if row else None
 
 
 def following_day(day: int) -> int:
@@ -200,8 +204,8 @@ def _delete_some(db: peewee.Database, before: int) -> int:
 
 
 def _note_pruned(db: peewee.Database, before: int) -> None:
-    update = 'UPDATE "versions" SET "version" = ? WHERE "name" = ? AND "version" < ?'
-    execute(db, update, (before, PRUNED, before))
+    earlier = (Version.name == PRUNED) & (Version.version < before)
+    Version.update(version=before).where(earlier).execute(db)
 
 
 def _fetch(db: peewee.Database, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

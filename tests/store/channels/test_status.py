@@ -1,26 +1,23 @@
 """The status of channels and models: its states, since when and why, its figures, who sees what."""
 
-import itertools
 import json
 
 import pytest
 
 from store.calls.booking import apply_records
 from store.catalog.keys_aside import KeyAside, put_aside, take_back
-from store.channels import breakers, status_sums
+from store.channels import breakers
 from store.channels.status import (
     DEGRADED_CALLS,
     DOWN_CALLS,
     RECENT_MS,
     of_channels,
     of_models,
-    percentile,
     to_public,
     worst,
 )
 from store.channels.status_sums import Probed, add_probes, fold
 from store.db.database import execute, snapshot_read, transaction
-from store.db.tables.channels import BOUNDS_MS
 from store.values.ids import new_ulid, ulid
 from store.values.usage_record import AttemptRecord, UsageRecord
 
@@ -370,29 +367,6 @@ def test_the_public_form(db):
     assert (empty["since"], empty["last_error"], empty["last_error_at"]) == (None, None, None)
 
 
-@pytest.mark.parametrize(
-    ("buckets", "percent", "wanted"),
-    [
-        ({}, 50, None),
-        ({0: 1}, 50, 25),
-        ({0: 1, 1: 1}, 50, 50),
-        ({0: 50, 3: 50}, 95, 380),
-        ({19: 7}, 50, BOUNDS_MS[-1]),
-        ({0: 99, 19: 1}, 95, 48),
-    ],
-)
-def test_percentiles(buckets, percent, wanted):
-    counts = [buckets.get(place, 0) for place in range(len(BOUNDS_MS) + 1)]
-    assert percentile(counts, percent) == wanted
-
-
-def test_percentiles_are_right_within_a_bucket():
-    for low_ms, high_ms in itertools.pairwise(BOUNDS_MS):
-        counts = [0] * (len(BOUNDS_MS) + 1)
-        counts[BOUNDS_MS.index(high_ms)] = 10
-        assert low_ms < percentile(counts, 50) < high_ms <= 2 * low_ms
-
-
 def test_the_worst_is_what_an_operator_looks_at(db, editor):
     show(db, "spare", 0, reason="slow")
     assert worst(of_channels(db, NOW_MS)).name == "spare"
@@ -402,11 +376,7 @@ def test_the_worst_is_what_an_operator_looks_at(db, editor):
 
 
 def test_many_channels_are_asked_for_in_parts(db, monkeypatch):
-    monkeypatch.setattr("store.channels.status.NAMES_PER_QUERY", 1)
+    monkeypatch.setattr("store.db.database.PORTION", 1)
     store(db, call(), call(channel="spare"))
     found = {one.name: one.windows()["24h"].calls for one in of_channels(db, NOW_MS)}
     assert found == {"anthropic-main": 0, "openai-main": 1, "spare": 1}
-
-
-def test_the_buckets_of_the_table_are_those_of_the_code():
-    assert len(status_sums.HISTOGRAMS) == 2 * (len(BOUNDS_MS) + 1)

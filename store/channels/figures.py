@@ -1,0 +1,144 @@
+"""The figures of channels and groups in windows of time: sums added up, rates, percentiles.
+
+Read from the sums of status_sums, in the caller's transaction; for status.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import add
+from typing import Any
+
+import msgspec
+import peewee
+from peewee import fn
+
+from store.channels.status_sums import (
+    LAST_DAY,
+    LAST_MONTH,
+    MINUTE,
+    MINUTE_S,
+    PROBE,
+    SUMS,
+    WINDOW_S,
+)
+from store.db.database import portions, select_rows
+from store.db.tables.channels import BOUNDS_MS, FIRST_BYTE, TOTAL, ChannelSums
+
+WINDOWS = ("5m", "24h", "30d")
+
+Part = tuple[int, str]
+"""The first of WINDOWS that some sums lie in, and the sums as a JSON array."""
+
+_FIRST_BYTE = SUMS.index(FIRST_BYTE[0])
+_TOTAL = SUMS.index(TOTAL[0])
+_ZEROS = [0] * len(SUMS)
+_COLUMNS = [ChannelSums._meta.fields[name] for name in SUMS]
+_PAIR = (ChannelSums.name, ChannelSums.model)
+_decode = msgspec.json.Decoder(list[int]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one window knows, from `sums` of SUMS; None: nothing that could tell it."""
+
+    sums: Sequence[int] = (0,) * len(SUMS)
+
+    def plus(self, ok: int, failed: int) -> "Figures":
+        """These and so many calls more, of which nothing else is known."""
+        return Figures((self.sums[0] + ok, self.sums[1] + failed, *self.sums[2:]))
+
+    @property
+    def calls(self) -> int:
+        """Those that tell anything."""
+        return self.sums[0] + self.sums[1]
+
+    @property
+    def success(self) -> float | None:
+        """The part of the calls that succeeded."""
+        return round(self.sums[0] / self.calls, 4) if self.calls else None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Output of streams, from the first byte on."""
+        tokens, generation_ms = self.sums[2:_FIRST_BYTE]
+        return round(tokens * 1000 / generation_ms, 1) if generation_ms else None
+
+    def first_byte_ms(self, percent: int) -> int | None:
+        """A percentile of the time until a stream began."""
+        return percentile(self.sums[_FIRST_BYTE:_TOTAL], percent)
+
+    def total_ms(self, percent: int) -> int | None:
+        """A percentile of the time until an answer was whole."""
+        return percentile(self.sums[_TOTAL:], percent)
+
+
+def percentile(buckets: Sequence[int], percent: int) -> int | None:
+    """The time (ms) below which so many percent of a histogram lie, even within its bucket.
+
+    None: it is empty. Beyond the last bound it is that bound.
+    """
+    left = sum(buckets) * percent / 100
+    if not left:
+        return None
+    low_ms = 0
+    for count, high_ms in zip(buckets, BOUNDS_MS, strict=False):
+        if count >= left:
+            return round(low_ms + (high_ms - low_ms) * left / count)
+        left -= count
+        low_ms = high_ms
+    return low_ms
+
+
+def of_windows(parts: Sequence[Part]) -> dict[str, Figures]:
+    """The figures of all WINDOWS, from what `recent_sums` and `running_sums` have found."""
+    found = [_ZEROS for _ in WINDOWS]
+    for first, text in parts:
+        row = _decode(text)
+        # What lies in a window lies in all longer ones.
+        for place in range(first, len(WINDOWS)):
+            found[place] = row if found[place] is _ZEROS else [*map(add, found[place], row)]
+    return dict(zip(WINDOWS, map(Figures, found), strict=True))
+
+
+def recent_sums(
+    db: peewee.Database, scope: str, names: Sequence[str], at_ms: int
+) -> Iterator[tuple[str, str, Part]]:
+    """Name, model and sums of minutes; those that left the shortest window go to hours soon."""
+    within = ChannelSums.at_s > at_ms // 1000 - WINDOW_S - MINUTE_S
+    for part in portions(names):
+        query = ChannelSums.select(*_PAIR, within, _as_json(map(fn.SUM, _COLUMNS)))
+        query = query.where(_rows_of(MINUTE, scope, part)).group_by(*_PAIR, within)
+        for name, model, is_within, text in select_rows(db, query):
+            yield name, model, (0 if is_within else 1, text)
+
+
+def running_sums(
+    db: peewee.Database, scope: str, names: Sequence[str]
+) -> Iterator[tuple[str, str, Part, tuple[str, int, int]]]:
+    """Name, model and sums of the longer windows, with last error, its time, the last success."""
+    latest = (ChannelSums.last_error, ChannelSums.last_failed_ms, ChannelSums.last_ok_ms)
+    for first, span in ((1, LAST_DAY), (2, LAST_MONTH)):
+        for part in portions(names):
+            query = ChannelSums.select(*_PAIR, _as_json(_COLUMNS), *latest)
+            query = query.where(_rows_of(span, scope, part) & (ChannelSums.at_s == 0))
+            for name, model, text, *seen in select_rows(db, query):
+                yield name, model, (first, text), tuple(seen)
+
+
+def probes_of_a_day(db: peewee.Database) -> list[tuple[str, str, int, int]]:
+    """Channel, model and how many probes of the last 24 hours succeeded and failed."""
+    row = ChannelSums
+    query = row.select(*_PAIR, fn.SUM(row.ok), fn.SUM(row.failed))
+    rows = row.span.in_((MINUTE, LAST_DAY)) & (row.scope == PROBE)
+    found = select_rows(db, query.where(rows).group_by(*_PAIR))
+    return [(name, model, int(ok), int(failed)) for name, model, ok, failed in found]
+
+
+def _as_json(columns: Iterable[Any]) -> Any:
+    # As one text: drivers take their time for each column.
+    return fn.JSON_ARRAY(*columns).coerce(False)
+
+
+def _rows_of(span: str, scope: str, names: Sequence[str]) -> Any:
+    row = ChannelSums
+    return (row.span == span) & (row.scope == scope) & row.name.in_(names)
