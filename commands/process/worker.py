@@ -35,7 +35,6 @@ from handlers.entries.routes import Router
 from handlers.http.base import Deadlines, Site
 from handlers.http.server import RelayServer
 from handlers.logs import LogThread
-from handlers.relay.call import Call
 from handlers.relay.limits.limits import Limits, shared_cells
 from handlers.relay.limits.memory import MemoryPolicy
 from handlers.relay.live import LiveCalls
@@ -231,7 +230,6 @@ class Worker:
         self._left: dict[str, str] = {}  # channels without new calls: id -> name
 
     def _make_relay(self, keys: secrets.Secrets) -> Relay:
-        live = LiveCalls(self._settings.upstream, self._mark)
         return Relay(
             settings=self._settings,
             keys=KeyCache(self._load_key, self._threads, keys.peppers),
@@ -240,7 +238,7 @@ class Worker:
             client=UpstreamClient(
                 force_instance=True, allow_private=self._settings.upstream.allow_private
             ),
-            live=live,
+            live=LiveCalls(self._settings.upstream),
             telemetry=self._telemetry,
             limits=Limits(shared_cells(self._orders.limits_fd)),
             stored=StoredResponses(
@@ -342,9 +340,6 @@ class Worker:
                 f' cause="{news.reason}"',
             )
         self._writer.wake()
-
-    def _mark(self, call: Call, output_tokens: int) -> None:
-        self._relay.records.mark(call, output_tokens)
 
     def begin_without_store(self, why: str) -> None:
         """Say at once what the first look at the store has found."""

@@ -25,16 +25,24 @@ class LiveStream(Struct):
     stuck_since_s: int = 0
 
 
-class LiveCalls:
-    """Registry of calls in flight; `sweep` is called once a second with a monotonic clock in s."""
+def _ignore(*_: object) -> None:
+    """Nobody is to be told."""
 
-    def __init__(self, limits: UpstreamSettings, mark: Callable[[Call, int], None]) -> None:
+
+class LiveCalls:
+    """Registry of calls in flight; `sweep` is called once a second with a monotonic clock in s.
+
+    In each sweep `on_waiting` is called with every call whose answer is not accepted yet; of a
+    stream that has grown `on_grown` with the number of new tokens, then `on_mark` with all of them.
+    """
+
+    def __init__(self, limits: UpstreamSettings) -> None:
         self._limits = limits
-        self._mark = mark
         self._calls: dict[str, Call] = {}
         self._streams: dict[str, LiveStream] = {}
-        self._on_waiting: Callable[[Call], None] | None = None
-        self._on_grown: Callable[[Call, StreamPump, int], None] | None = None
+        self.on_waiting: Callable[[Call], None] = _ignore
+        self.on_grown: Callable[[Call, StreamPump, int], None] = _ignore
+        self.on_mark: Callable[[Call, int], None] = _ignore
         self.now_s = int(time.monotonic())  # the loop's clock
 
     @property
@@ -46,15 +54,6 @@ class LiveCalls:
     def streams(self) -> int:
         """Streaming calls in flight."""
         return len(self._streams)
-
-    def when_waiting(self, callback: Callable[[Call], None]) -> None:
-        """Called in each sweep with every call whose answer is not accepted yet."""
-        self._on_waiting = callback
-
-    def when_grown(self, callback: Callable[[Call, StreamPump, int], None]) -> None:
-        """Called in a sweep with every stream that grew since the last one, and by how many tokens,
-        before its mark."""
-        self._on_grown = callback
 
     def enter(self, call: Call) -> None:
         """The call is in flight from now on."""
@@ -95,10 +94,9 @@ class LiveCalls:
         self.now_s = now_s
         for stream in list(self._streams.values()):
             self._sweep_stream(stream, now_s)
-        if self._on_waiting is not None:
-            for call in self._calls.values():
-                if not call.stream:
-                    self._on_waiting(call)
+        for call in self._calls.values():
+            if not call.stream:
+                self.on_waiting(call)
 
     def _sweep_stream(self, stream: LiveStream, now_s: int) -> None:
         pump, limits = stream.pump, self._limits
@@ -110,18 +108,17 @@ class LiveCalls:
                 pump.last_sent_s = now_s
         elif limits.heartbeat_s:
             pump.heartbeat(now_s, limits.heartbeat_s)
-        if not pump.accepted and self._on_waiting is not None:
-            self._on_waiting(stream.call)
+        if not pump.accepted:
+            self.on_waiting(stream.call)
         if self._is_stuck(stream, now_s):
             # It holds an upstream connection and money, and may never go on.
             stream.downstream.drop()
             stream.call.interrupt(ClientGone())
         units = pump.output_units
         if units > pump.marked_units:
-            if self._on_grown is not None:
-                self._on_grown(stream.call, pump, units - pump.marked_units)
+            self.on_grown(stream.call, pump, units - pump.marked_units)
             pump.marked_units = units
-            self._mark(stream.call, units)
+            self.on_mark(stream.call, units)
 
     def _is_stuck(self, stream: LiveStream, now_s: int) -> bool:
         """Whether a client under back-pressure has read nothing for `upstream.idle_timeout_s`."""

@@ -74,8 +74,9 @@ class Relay:
             failures=FailureLog(),
         )
         self.health.running = self.live.trials
-        self.live.when_waiting(self.attempts.waiting)
-        self.live.when_grown(self.holding.follow)
+        self.live.on_waiting = self.attempts.waiting
+        self.live.on_grown = self.holding.follow
+        self.live.on_mark = self.records.mark
 
     async def run(self, call: Call, body: bytes, downstream: Downstream) -> None:
         """Relays one call whose head was admitted; whatever happens, it is settled and answered."""

@@ -26,7 +26,8 @@ class Watch:
             heartbeat_s=heartbeat_s, commit_after_s=commit_after_s, idle_timeout_s=IDLE_S
         )
         self.marks = []
-        self.live = LiveCalls(limits, lambda call, units: self.marks.append((call, units)))
+        self.live = LiveCalls(limits)
+        self.live.on_mark = lambda call, units: self.marks.append((call, units))
         self.now_s = self.live.now_s
 
     def pass_s(self, seconds):
@@ -90,7 +91,7 @@ def test_the_end_of_a_drain_interrupts_every_call():
 
 async def test_streams_that_wait_for_an_answer_are_told_in_each_sweep():
     watch, waiting = Watch(), []
-    watch.live.when_waiting(waiting.append)
+    watch.live.on_waiting = waiting.append
     rig = watch.stream()
     rig.call.stream = True
     watch.pass_s(2)
@@ -102,7 +103,7 @@ async def test_streams_that_wait_for_an_answer_are_told_in_each_sweep():
 
 async def test_streams_that_have_grown_are_told_before_their_mark():
     watch, grown = Watch(), []
-    watch.live.when_grown(lambda call, pump, more: grown.append((call, more, len(watch.marks))))
+    watch.live.on_grown = lambda call, pump, more: grown.append((call, more, len(watch.marks)))
     rig = watch.stream()
     rig.exchange.data(HELLO)
     watch.pass_s(1)
@@ -116,7 +117,7 @@ async def test_streams_that_have_grown_are_told_before_their_mark():
 
 def test_plain_calls_are_told_in_each_sweep_until_they_end():
     watch, waiting, call = Watch(), [], call_of(1)
-    watch.live.when_waiting(waiting.append)
+    watch.live.on_waiting = waiting.append
     watch.live.enter(call)
     watch.pass_s(2)
     watch.live.leave(call)
