@@ -18,7 +18,8 @@ import peewee
 
 from store.calls.booking import Batch, account_charges, apply_batch
 from store.calls.journal import Journal
-from store.calls.journal_lines import JournalReader, OpenLine
+from store.calls.journal_lines import OpenLine
+from store.calls.journal_reader import JournalReader
 from store.catalog.keys import KeyEntry
 from store.db import migrate
 from store.db.database import discard, execute, open_database, transaction
@@ -28,12 +29,13 @@ from store.money.funds import Funds, Hold
 from store.money.leases import Order
 from store.values.ids import new_ulid, now_ms
 from store.values.pricing import NANOS_PER_UNIT, Prices
-from store.values.usage_record import AttemptRecord, UsageRecord
+from store.values.usage_record import AttemptRecord, CallFacts, Charge, UsageRecord
 
 CALLS = 2_000
 BATCH = 250  # records in a batch: 2500 calls a second, for 100 ms
 ROUNDS = 5
 PRICES = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 2 * 10**9, 32 * 10**8, 8 * 10**9, 0)
+ATTEMPT = AttemptRecord("openai-main", 200, None, 12)
 WANTED, COST = 66_000_000, 1_630_000
 
 
@@ -44,33 +46,57 @@ def _key(user_id: str) -> KeyEntry:
     )
 
 
-def _open_line(call_id: str, key: KeyEntry, hold: Hold) -> OpenLine:
-    return OpenLine(
-        *(call_id, now_ms(), key.user_id, key.user, key.id, key.name, key.group),
-        *("/v1/chat/completions", "chat_completions", "gpt-4.1", False, PRICES.json, 10**6, 15),
-        *(None, "127.0.0.1", "python-requests/2.32.3", hold.parts, hold.limit_account),
+def _facts(key: KeyEntry, hold: Hold) -> CallFacts:
+    return CallFacts(
+        started_ms=now_ms(),
+        user_id=key.user_id,
+        user=key.user,
+        key_id=key.id,
+        key_name=key.name,
+        group=key.group,
+        endpoint="/v1/chat/completions",
+        family="chat_completions",
+        model="gpt-4.1",
+        stream=False,
+        prices=PRICES.text,
+        multiplier_ppm=10**6,
+        client_ip="127.0.0.1",
+        user_agent="python-requests/2.32.3",
+        limit_account=hold.limit_account,
     )
 
 
-def _record(call_id: str, key: KeyEntry, cost: int) -> UsageRecord:
-    facts = (call_id, now_ms(), key.user_id, key.user, key.id, key.name, key.group)
+def _open_line(call_id: str, facts: CallFacts, hold: Hold) -> OpenLine:
+    return OpenLine(id=call_id, call=facts, input_tokens=15, holds=hold.parts)
+
+
+def _record(call_id: str, facts: CallFacts, charges: tuple[Charge, ...]) -> UsageRecord:
     return UsageRecord(
-        *(*facts, "/v1/chat/completions", "chat_completions", "chat_completions", "gpt-4.1"),
-        *("gpt-4.1-2025-04-14", "openai-main", False, 200, "ok"),
+        id=call_id,
+        call=facts,
+        upstream_family="chat_completions",
+        upstream_model="gpt-4.1-2025-04-14",
+        channel="openai-main",
+        status=200,
+        outcome="ok",
+        error_code=None,
+        error_message=None,
         input_tokens=15,
         output_tokens=200,
+        cache_read_tokens=0,
+        cache_write_tokens=0,
+        cache_write_1h_tokens=0,
+        reasoning_tokens=0,
         usage_source="reported",
-        prices=PRICES.json,
-        multiplier_ppm=10**6,
-        cost_nanos=cost,
-        billed_to="wallet",
+        cost_nanos=COST,
+        charges=charges,
+        reported_usage=None,
         ttft_ms=12,
         duration_ms=13,
-        attempts=(AttemptRecord("openai-main", 200, None, 12),),
+        attempts=(ATTEMPT,),
         upstream_request_id="req_0123456789",
-        client_ip="127.0.0.1",
-        user_agent="python-requests/2.32.3",
         node="web-1",
+        stored=None,
     )
 
 
@@ -114,6 +140,7 @@ class Bench:
         await asyncio.sleep(0)
         holds: list[Hold] = []
         ids = [new_ulid() for _ in range(CALLS)]
+        facts: list[CallFacts] = []
 
         def hold_all() -> None:
             for _ in range(CALLS):
@@ -123,19 +150,17 @@ class Bench:
 
         def open_all() -> None:
             for call_id, hold in zip(ids, holds, strict=True):
-                self.journal.open_call(_open_line(call_id, self.key, hold))
+                facts.append(_facts(self.key, hold))
+                self.journal.open_call(_open_line(call_id, facts[-1], hold))
 
-        charges = []
+        charges: list[tuple[Charge, ...]] = []
 
         def settle_all() -> None:
             charges.extend([self.funds.settle(hold, COST) for hold in holds])
 
-        records = [_record(call_id, self.key, COST) for call_id in ids]
-
         def close_all() -> None:
-            for record, charged in zip(records, charges, strict=True):
-                record.charges = charged
-                self.journal.close_call(record)
+            for call_id, known, charged in zip(ids, facts, charges, strict=True):
+                self.journal.close_call(_record(call_id, known, charged))
 
         self.time("hold", hold_all)
         self.time("settle", settle_all)

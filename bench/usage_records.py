@@ -28,7 +28,14 @@ from store.db.partitions import AHEAD_DAYS, make_days
 from store.money.ledger import CHARGES, charges_id
 from store.values.ids import day_at, day_begin_ms, ulid
 from store.values.pricing import Prices, cost_nanos
-from store.values.usage_record import AttemptRecord, Charge, UsageRecord, columns_of, record_day
+from store.values.usage_record import (
+    AttemptRecord,
+    CallFacts,
+    Charge,
+    UsageRecord,
+    columns_of,
+    record_day,
+)
 
 USERS = 1_000
 MODELS = 20
@@ -76,34 +83,36 @@ def _record(call_id: str, at_ms: int, who: tuple[int, int], outcome: str) -> Usa
     channel = f"channel-{(model + (at_ms >> 3 & 1)) % CHANNELS}" if relayed else None
     made = UsageRecord(
         id=call_id,
-        started_ms=at_ms,
-        user_id=f"01USER{user:020}",
-        user=f"user-{user}",
-        key_id=f"01KEY{key:021}",
-        key_name=f"key-{key}",
-        group="default",
-        endpoint="/v1/chat/completions",
-        family="chat_completions",
+        call=CallFacts(
+            started_ms=at_ms,
+            user_id=f"01USER{user:020}",
+            user=f"user-{user}",
+            key_id=f"01KEY{key:021}",
+            key_name=f"key-{key}",
+            group="default",
+            endpoint="/v1/chat/completions",
+            family="chat_completions",
+            model=f"model-{model}",
+            stream=True,
+            prices=PRICES.text,
+            multiplier_ppm=1_000_000,
+            client_ip="203.0.113.7",
+            user_agent="OpenAI/Python 2.8.1",
+        ),
         upstream_family="chat_completions" if relayed else None,
-        model=f"model-{model}",
         upstream_model=f"model-{model}-2026-01-01" if relayed else None,
         channel=channel,
-        stream=True,
         status=STATUS.get(outcome, 200),
         outcome=outcome,
         error_code=None if outcome == "ok" else "some_code",
-        prices=PRICES.json,
-        multiplier_ppm=1_000_000,
         attempts=(AttemptRecord(channel, 200, None, 700),) if channel else (),
-        client_ip="203.0.113.7",
-        user_agent="OpenAI/Python 2.8.1",
         node="node-1",
     )
     if outcome in ("ok", "client_gone"):
         made.input_tokens, made.output_tokens = 200 + at_ms % 3000, 20 + at_ms % 700
         made.usage_source, made.ttft_ms, made.duration_ms = "reported", 400, 5_000
         made.cost_nanos = cost_nanos(made, PRICES, 1_000_000)
-        made.billed_to, made.charges = "wallet", (Charge("wallet", made.cost_nanos),)
+        made.charges = (Charge("wallet", made.cost_nanos),)
     return made
 
 
@@ -115,7 +124,7 @@ def fill(db: peewee.Database, made: Iterator[UsageRecord]) -> tuple[int, Spent]:
     for record in made:
         batch.append(record)
         if record.charges:
-            spent[record_day(record.id), record.user_id] += record.cost_nanos
+            spent[record_day(record.id), record.call.user_id] += record.cost_nanos
         if len(batch) == BATCH_ROWS:
             count += _insert(db, batch)
             batch = []
@@ -125,7 +134,7 @@ def fill(db: peewee.Database, made: Iterator[UsageRecord]) -> tuple[int, Spent]:
 def _insert(db: peewee.Database, batch: list[UsageRecord]) -> int:
     if batch:
         columns = columns_of(batch, 0)
-        columns["recorded_ms"] = [record.started_ms + 5_000 for record in batch]
+        columns["recorded_ms"] = [record.call.started_ms + 5_000 for record in batch]
         transaction(db, lambda: insert_columns(db, "usage_records", columns))
     return len(batch)
 

@@ -68,7 +68,7 @@ class Telemetry:
         if len(self._lines) >= LINES_MAX:
             self.dropped += 1
             return
-        at_ms = record.started_ms + (record.duration_ms or 0)
+        at_ms = record.call.started_ms + (record.duration_ms or 0)
         line = _line_of(record, _stamp(at_ms))
         self._lines.append(_json_line(line) if self.text is None else self._text_line(line, at_ms))
 
@@ -137,24 +137,24 @@ class _Line(msgspec.Struct, gc=False):
 
 
 def _line_of(record: UsageRecord, at: str) -> _Line:
-    read, written = record.input_tokens, record.output_tokens
+    call, read, written = record.call, record.input_tokens, record.output_tokens
     # By position: keywords would take longer than all the rest.
     return _Line(
         at,
         "info",
         "call",
         record.id,
-        record.user,
-        record.key_id,
-        record.family,
-        record.endpoint,
-        record.model,
-        record.group,
+        call.user,
+        call.key_id,
+        call.family,
+        call.endpoint,
+        call.model,
+        call.group,
         record.channel,
         record.status,
         record.error_code,
         record.outcome,
-        record.stream,
+        call.stream,
         len(record.attempts),
         record.ttft_ms,
         record.duration_ms,
@@ -167,7 +167,7 @@ def _line_of(record: UsageRecord, at: str) -> _Line:
         read,
         written,
         format_money(record.cost_nanos),
-        record.client_ip,
+        call.client_ip,
     )
 
 

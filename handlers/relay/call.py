@@ -25,7 +25,7 @@ from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.keys import KeyEntry
 from store.money.funds import Hold
 from store.values.pricing import Prices
-from store.values.usage_record import AttemptRecord, StoredAt
+from store.values.usage_record import AttemptRecord, CallFacts, StoredAt
 
 
 class Interrupt(Exception):
@@ -156,6 +156,7 @@ class Call(Struct, eq=False):
     hold: Hold | None = None
     covered_units: int = 0  # so much text of its stream is surely paid for by the hold
     opened: bool = False
+    facts: CallFacts | None = None  # as the open line has them
     attempt: Attempt | None = None  # that is planned or running, or was the last one
     attempts: list[AttemptRecord] = []  # those that have begun; each call gets a list of its own
     delivery: Delivery = field(default_factory=Delivery)

@@ -10,11 +10,12 @@ from handlers.relay.call import Call, Ending
 from handlers.relay.faults import from_store
 from handlers.relay.settle import Bill, text_tokens
 from handlers.relay.stored.responses import StoredResponses
-from store.calls.journal import Journal, JournalFull
+from store.calls.journal import Journal
+from store.calls.journal_files import JournalFull
 from store.calls.journal_lines import OpenLine, Sent
 from store.calls.stored_responses import mark_of
 from store.values.ids import now_ms
-from store.values.usage_record import StoredAt, UsageRecord
+from store.values.usage_record import CallFacts, StoredAt, UsageRecord
 
 UPSTREAM_ID_MAX = 128
 
@@ -31,30 +32,13 @@ class Records:
     node: str
 
     def open(self, call: Call) -> None:
-        """The journal knows of the call before any upstream does. Raises Fault
-        UNAVAILABLE."""
-        arrival, key = call.arrival, call.key
-        hold, prices = call.hold, None if call.operation.free else call.prices
+        """The journal knows of the call before any upstream does. Raises Fault UNAVAILABLE."""
+        call.facts = _facts_of(call)
         line = OpenLine(
-            arrival.call_id,
-            arrival.started_ms,
-            key.user_id,
-            key.user,
-            key.id,
-            key.name,
-            key.group,
-            call.operation.endpoint,
-            call.family.name,
-            call.model_name,
-            call.stream,
-            prices.text if prices else None,
-            call.group.multiplier_ppm if call.group else None,
-            call.input_estimate_tokens,
-            arrival.client_request_id,
-            arrival.client_ip,
-            arrival.user_agent,
-            hold.parts if hold else (),
-            hold.limit_account if hold else None,
+            id=call.arrival.call_id,
+            call=call.facts,
+            input_tokens=call.input_estimate_tokens,
+            holds=call.hold.parts if call.hold else (),
         )
         try:
             self.journal.open_call(line)
@@ -117,54 +101,59 @@ def _sent(call: Call) -> Sent:
 
 def record_of(call: Call, ending: Ending, bill: Bill, node: str, ended_ms: int) -> UsageRecord:
     """The usage record of a call that is over."""
-    counts, charges, prices, attempt = bill.counts, bill.charges, call.prices, call.tried
+    counts, attempt, facts = bill.counts, call.tried, call.facts or _facts_of(call)
     channel = attempt.candidate.channel if attempt else None
-    arrival, key, usage, first_byte_ms = call.arrival, call.key, counts.usage, call.first_byte_ms
+    usage, first_byte_ms, upstream_id = counts.usage, call.first_byte_ms, call.delivery.upstream_id
     code, message = _error_of(ending)
-    started_ms, upstream_id = arrival.started_ms, call.delivery.upstream_id
     return UsageRecord(
-        arrival.call_id,
-        started_ms,
-        key.user_id,
-        key.user,
-        key.id,
-        key.name,
-        key.group,
-        call.operation.endpoint,
-        call.family.name,
-        channel.family if channel else None,
-        call.model_name,
-        attempt.upstream_model if attempt else None,
-        channel.name if channel else None,
-        call.stream,
-        call.status,
-        ending.outcome,
-        code,
-        message,
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-        usage.cache_write_1h_tokens,
-        usage.reasoning_tokens,
-        counts.source,
-        prices.text if prices else None,
-        call.group.multiplier_ppm if prices and call.group else None,
-        bill.cost_nanos,
-        charges[0].to if charges else None,
-        charges,
-        _reported_text(counts.reported),
+        id=call.arrival.call_id,
+        call=facts,
+        upstream_family=channel.family if channel else None,
+        upstream_model=attempt.upstream_model if attempt else None,
+        channel=channel.name if channel else None,
+        status=call.status,
+        outcome=ending.outcome,
+        error_code=code,
+        error_message=message,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cache_write_1h_tokens=usage.cache_write_1h_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        usage_source=counts.source,
+        cost_nanos=bill.cost_nanos,
+        charges=bill.charges,
+        reported_usage=_reported_text(counts.reported),
         # A wall clock may have been set back meanwhile.
-        max(0, first_byte_ms - started_ms) if first_byte_ms is not None else None,
-        max(0, ended_ms - started_ms),
-        tuple(call.attempts),
-        arrival.client_request_id,
-        upstream_id[:UPSTREAM_ID_MAX] if upstream_id else None,
-        arrival.client_ip,
-        arrival.user_agent,
-        node,
-        call.hold.limit_account if call.hold else None,
-        call.stored,
+        ttft_ms=max(0, first_byte_ms - facts.started_ms) if first_byte_ms is not None else None,
+        duration_ms=max(0, ended_ms - facts.started_ms),
+        attempts=tuple(call.attempts),
+        upstream_request_id=upstream_id[:UPSTREAM_ID_MAX] if upstream_id else None,
+        node=node,
+        stored=call.stored,
+    )
+
+
+def _facts_of(call: Call) -> CallFacts:
+    arrival, key, prices = call.arrival, call.key, call.prices
+    return CallFacts(
+        started_ms=arrival.started_ms,
+        user_id=key.user_id,
+        user=key.user,
+        key_id=key.id,
+        key_name=key.name,
+        group=key.group,
+        endpoint=call.operation.endpoint,
+        family=call.family.name,
+        model=call.model_name,
+        stream=call.stream,
+        prices=prices.text if prices else None,
+        multiplier_ppm=call.group.multiplier_ppm if prices and call.group else None,
+        client_request_id=arrival.client_request_id,
+        client_ip=arrival.client_ip,
+        user_agent=arrival.user_agent,
+        limit_account=call.hold.limit_account if call.hold else None,
     )
 
 

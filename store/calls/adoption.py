@@ -14,25 +14,30 @@ from pathlib import Path
 
 import msgspec
 
-from store.calls.journal import lock_path, remove_journal, still_named, try_lock
+from store.calls.journal_files import (
+    SEGMENT_BYTES,
+    lock_path,
+    remove_journal,
+    segment_path,
+    segment_starts,
+    still_named,
+    try_lock,
+)
 from store.calls.journal_lines import (
     CLOSE,
     HANDED,
     MARK,
     OPEN,
-    SEGMENT_BYTES,
-    Damage,
     HandedLine,
-    JournalReader,
     MarkLine,
     OpenLine,
     line_call_id,
     line_kind,
     lost_record,
-    segment_path,
-    segment_starts,
     with_check,
 )
+from store.calls.journal_reader import Damage, JournalReader
+from store.calls.older_lines import older_open
 from store.values.ids import ULID_CHARS
 from store.values.usage_record import UsageRecord
 
@@ -131,7 +136,7 @@ class Orphan:
             mark = marked.get(call_id)
             try:
                 last = None if mark is None else _decode_mark(mark)
-                records.append(lost_record(_decode_open(line), last, node))
+                records.append(lost_record(_decoded(line), last, node))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 log.error(
                     "journal %s: open line of call %r is unreadable: %s", self.id, line, error
@@ -166,6 +171,13 @@ class Orphan:
                     done += os.pwrite(descriptor, lines[done:], place + done)
                 os.fdatasync(descriptor)
         return position
+
+
+def _decoded(line: bytes) -> OpenLine:
+    try:
+        return _decode_open(line)
+    except msgspec.ValidationError:
+        return older_open(line)
 
 
 @contextlib.contextmanager

@@ -95,10 +95,11 @@ def account_charges(records: Iterable[UsageRecord]) -> dict[str, int]:
     """By account id, what records take from wallets and quotas; costs count against limits, too."""
     charged: defaultdict[str, int] = defaultdict(int)
     for record in records:
+        call = record.call
         for charge in record.charges:
-            charged[charge.account or record.user_id] += charge.amount_nanos
-        if record.limit_account is not None and record.cost_nanos:
-            charged[record.limit_account] += record.cost_nanos
+            charged[charge.account or call.user_id] += charge.amount_nanos
+        if call.limit_account is not None and record.cost_nanos:
+            charged[call.limit_account] += record.cost_nanos
     return dict(charged)
 
 
@@ -107,10 +108,10 @@ def _day_charges(records: Iterable[UsageRecord], days: Iterable[int]) -> dict[tu
     for record, day in zip(records, days, strict=True):
         for charge in record.charges:
             if charge.to == WALLET:
-                sums[record.user_id, day] += charge.amount_nanos
+                sums[record.call.user_id, day] += charge.amount_nanos
     return sums
 
 
 def _quota_charges(records: Iterable[UsageRecord], charged: dict[str, int]) -> dict[str, int]:
-    wallets = {record.user_id for record in records}
+    wallets = {record.call.user_id for record in records}
     return {account: amount for account, amount in charged.items() if account not in wallets}

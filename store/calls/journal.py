@@ -7,7 +7,6 @@ closed calls to the store by reading the files; nothing is queued in memory. Lin
 journals of dead processes: adoption.
 """
 
-import fcntl
 import logging
 import os
 import threading
@@ -19,22 +18,27 @@ from typing import TypeVar
 from zlib import crc32
 
 import msgspec
+from msgspec.structs import replace
 
+from store.calls.journal_files import (
+    SEGMENT_BYTES,
+    JournalFull,
+    Segments,
+    claim,
+    remove_journal,
+    segment_path,
+)
 from store.calls.journal_lines import (
     CHECK,
     LINE_MAX_BYTES,
-    SEGMENT_BYTES,
     HandedLine,
     MarkLine,
     OpenLine,
     Sent,
-    segment_path,
-    segment_starts,
     with_check,
 )
-from store.values.errors import StoreError
-from store.values.ids import new_ulid, now_ms
-from store.values.usage_record import Charge, UsageRecord, clipped, sound_text
+from store.values.ids import now_ms
+from store.values.usage_record import CallFacts, Charge, UsageRecord, clipped, sound_text
 
 log = logging.getLogger(__name__)
 
@@ -43,39 +47,13 @@ CARRY_BYTES = 16 * SEGMENT_BYTES
 
 IDLE_TICK_S = 1.0
 DISK_RETRY_S = 1.0
-FLOOD_KEYS_MAX = 10_000
+REFUSED_KEYS_MAX = 10_000
 OPEN_TEXT_CHARS = 128
-BARE_TEXT_CHARS = 64
+MINIMAL_TEXT_CHARS = 64
 _MINUTE_MS = 60_000
 _NOTHING_SENT = Sent()
 
 Line = TypeVar("Line", OpenLine, UsageRecord)
-
-
-class JournalFull(StoreError):
-    """There is no room for another call (or the disk fails): new calls are refused for now."""
-
-
-def lock_path(directory: Path, journal_id: str) -> Path:
-    """The file whose lock says that a journal's process lives."""
-    return directory / f"{journal_id}.lock"
-
-
-def try_lock(descriptor: int) -> bool:
-    """Take the exclusive lock of an open file without waiting; False when another has it."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def still_named(descriptor: int, path: Path) -> bool:
-    """Whether a path still leads to the open file: adoption may have removed it meanwhile."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 class Journal:
@@ -99,8 +77,8 @@ class Journal:
         self.synced_offset = 0
         self._clock_ms = clock_ms
         self._sync_s = sync_ms / 1000
-        self.id, self._lock_fd = _claim(directory)
-        self._segments = _Segments(directory, self.id)
+        self.id, self._lock_fd = claim(directory)
+        self._segments = Segments(directory, self.id)
         try:
             self._segments.allocate()
         except OSError as error:
@@ -112,7 +90,7 @@ class Journal:
         self._line = bytearray()
         # Offset of the open line of each running call, oldest first.
         self._open: dict[str, int] = {}
-        self._flood = _Flood(refused_per_minute)
+        self._refusals = _Refusals(refused_per_minute)
         self._fd = self._segments.take()
         self._start = 0
         self._written = 0
@@ -201,7 +179,7 @@ class Journal:
         """
         if record.id not in self._open and not (self._has_room(1) or self._make_room(1)):
             raise JournalFull("the journal has no room for a record: is the disk full?")
-        self._append(self._line_of(record, clipped, _without_details, _bare))
+        self._append(self._line_of(record, clipped, _without_details, _minimal))
         self._open.pop(record.id, None)
 
     def refused(self, record: UsageRecord) -> None:
@@ -210,20 +188,20 @@ class Journal:
         Beyond `refused_per_minute` of one key, or without room, it is only counted, and one
         record a minute stands for all of them. Never raises.
         """
-        if self._flood.passes(record, self._clock_ms()):
+        if self._refusals.passes(record, self._clock_ms()):
             self._close_refused([(1, record)])
         else:
-            self._flood.hold(1, record)
+            self._refusals.hold(1, record)
 
     def sweep(self) -> None:
         """Write the records that stand for a past minute's refusals; to be called each second."""
-        self._close_refused(self._flood.take(self._clock_ms()))
+        self._close_refused(self._refusals.take(self._clock_ms()))
 
     def finish(self) -> None:
         """End writing: what was only counted becomes records, all is synced. Idempotent."""
         if self._ending:
             return
-        self._close_refused(self._flood.take())
+        self._close_refused(self._refusals.take())
         self._ending = True
         self._wake.set()
         self._pause.set()
@@ -243,7 +221,7 @@ class Journal:
             try:
                 self.close_call(_standing_for(count, record))
             except JournalFull:
-                self._flood.hold(count, record)
+                self._refusals.hold(count, record)
 
     def _line_of(self, line: Line, *shorter: Callable[[Line], Line]) -> bytearray:
         """The bytes of a line, good until the next one; of its first shorter form that fits."""
@@ -389,56 +367,7 @@ class Journal:
             self._deleted_to += SEGMENT_BYTES
 
 
-class _Segments:
-    """Allocates the segments of a journal in order, from the loop or from the thread."""
-
-    def __init__(self, directory: Path, journal_id: str) -> None:
-        self.end = 0
-        self._directory = directory
-        self._journal_id = journal_id
-        self._ready: deque[int] = deque()
-        self._lock = threading.Lock()
-        self._named_to = 0
-
-    def allocate(self) -> None:
-        """Make one more segment; OSError when the disk has no room for it."""
-        with self._lock:
-            path = segment_path(self._directory, self._journal_id, self.end)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            try:
-                os.posix_fallocate(descriptor, 0, SEGMENT_BYTES)
-            except OSError:
-                os.close(descriptor)
-                path.unlink()
-                raise
-            self._ready.append(descriptor)
-            self.end += SEGMENT_BYTES
-
-    def take(self) -> int:
-        """The descriptor of the next segment; JournalFull when none is ready."""
-        try:
-            return self._ready.popleft()
-        except IndexError:
-            raise JournalFull("the journal has no segment ready") from None
-
-    def sync_names(self) -> None:
-        """Make new files findable after a power loss: the thread's, since it may take long."""
-        end = self.end
-        if self._named_to == end:
-            return
-        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        self._named_to = end
-
-    def close(self) -> None:
-        while self._ready:
-            os.close(self._ready.popleft())
-
-
-class _Flood:
+class _Refusals:
     """Counts the refused calls of each key in a minute, in tables of bounded size."""
 
     def __init__(self, per_minute: int) -> None:
@@ -451,19 +380,19 @@ class _Flood:
     def passes(self, record: UsageRecord, at_ms: int) -> bool:
         """Whether a refusal gets a record of its own."""
         self._turn(at_ms)
-        seen = self._seen.get(record.key_id, 0)
+        seen = self._seen.get(record.call.key_id, 0)
         if seen >= self._per_minute:
             return False
         # A key beyond the table is not counted in this minute.
-        if seen or len(self._seen) < FLOOD_KEYS_MAX:
-            self._seen[record.key_id] = seen + 1
+        if seen or len(self._seen) < REFUSED_KEYS_MAX:
+            self._seen[record.call.key_id] = seen + 1
         return True
 
     def hold(self, count: int, record: UsageRecord) -> None:
         """Count refusals that get no record of their own."""
-        held, _ = self._held.get(record.key_id, (0, record))
-        if held or len(self._held) < FLOOD_KEYS_MAX:
-            self._held[record.key_id] = (held + count, record)
+        held, _ = self._held.get(record.call.key_id, (0, record))
+        if held or len(self._held) < REFUSED_KEYS_MAX:
+            self._held[record.call.key_id] = (held + count, record)
 
     def take(self, at_ms: int | None = None) -> list[tuple[int, UsageRecord]]:
         """What was held in past minutes; without a time: all of it."""
@@ -481,60 +410,49 @@ class _Flood:
         return True
 
 
-def _claim(directory: Path) -> tuple[str, int]:
-    """A new journal id and its lock."""
-    while True:
-        journal_id = new_ulid()
-        path = lock_path(directory, journal_id)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        # An adopter may come in between and take it for a dead process's.
-        if try_lock(descriptor) and still_named(descriptor, path):
-            return journal_id, descriptor
-        os.close(descriptor)
-
-
-def remove_journal(directory: Path, journal_id: str) -> None:
-    """Delete the files of a journal whose lock the caller holds; the lock file last."""
-    for start in segment_starts(directory, journal_id):
-        segment_path(directory, journal_id, start).unlink(missing_ok=True)
-    lock_path(directory, journal_id).unlink(missing_ok=True)
-
-
 def _standing_for(count: int, record: UsageRecord) -> UsageRecord:
     if count == 1:
         return record
     message = f"{record.error_message} (This record stands for {count} refused calls of the key.)"
-    return msgspec.structs.replace(record, error_message=message)
+    return replace(record, error_message=message)
 
 
 def _sound_open(line: OpenLine) -> OpenLine:
+    call = line.call
     texts = {
         name: sound_text(text, OPEN_TEXT_CHARS)
-        for name in line.__struct_fields__
-        if isinstance(text := getattr(line, name), str) and name != "prices"
+        for name in call.__struct_fields__
+        if isinstance(text := getattr(call, name), str) and name != "prices"
     }
-    return msgspec.structs.replace(line, **texts)
+    return replace(line, call=replace(call, **texts))
 
 
 def _without_details(record: UsageRecord) -> UsageRecord:
     """The clipped record without what upstreams said in attempts that failed."""
     record = clipped(record)
-    attempts = (msgspec.structs.replace(one, detail=None) for one in record.attempts)
-    return msgspec.structs.replace(record, attempts=tuple(attempts))
+    attempts = (replace(one, detail=None) for one in record.attempts)
+    return replace(record, attempts=tuple(attempts))
 
 
-def _bare(record: UsageRecord) -> UsageRecord:
+def _minimal(record: UsageRecord) -> UsageRecord:
     """The record without its longest texts: identity, counts and money only."""
     record = clipped(record)
-    texts = {
-        name: text[:BARE_TEXT_CHARS]
-        for name in _FREE_TEXTS
-        if (text := getattr(record, name)) is not None
+    call = replace(record.call, **_shortened(record.call))
+    shortened = _shortened(record)
+    return replace(record, call=call, **shortened, reported_usage=None, attempts=())
+
+
+def _shortened(part: CallFacts | UsageRecord) -> dict[str, str]:
+    return {
+        name: text[:MINIMAL_TEXT_CHARS]
+        for name in part.__struct_fields__
+        if name in _FREE_TEXTS and (text := getattr(part, name)) is not None
     }
-    return msgspec.structs.replace(record, **texts, reported_usage=None, attempts=())
 
 
-_FREE_TEXTS = (
-    *("endpoint", "model", "upstream_model", "error_message", "user_agent"),
-    *("client_request_id", "upstream_request_id"),
+_FREE_TEXTS = frozenset(
+    (
+        *("endpoint", "model", "upstream_model", "error_message", "user_agent"),
+        *("client_request_id", "upstream_request_id"),
+    )
 )

@@ -88,12 +88,13 @@ def _gather(records: Iterable[UsageRecord]) -> Sums:
     """Sums of records that differ in nothing a roll-up tells apart. Runs for each call: lean."""
     facts: Sums = {}
     for record in records:
+        call = record.call
         key = (
             _hour_of_block(record.id[:9]),
-            record.key_id,
-            record.user,
+            call.key_id,
+            call.user,
             record.channel or "",
-            (record.model or "")[:MODEL_CHARS],
+            (call.model or "")[:MODEL_CHARS],
             record.outcome,
         )
         sums = facts.get(key)

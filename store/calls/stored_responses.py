@@ -79,7 +79,8 @@ def note_stored(
             last[line.sent.stored.mark, line.user_id] = line.sent.stored, line.at_ms + KEPT_MS
     for record in records:
         if (stored := record.stored) is not None:
-            last[stored.mark, record.user_id] = stored, record.started_ms + KEPT_MS
+            call = record.call
+            last[stored.mark, call.user_id] = stored, call.started_ms + KEPT_MS
     put, drop = [], []
     # In order, so that two writers never wait for each other.
     for (mark, user_id), (stored, until_ms) in sorted(last.items(), key=lambda one: one[0]):

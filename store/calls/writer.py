@@ -21,7 +21,7 @@ import peewee
 from store.calls.adoption import Orphan, find_orphans
 from store.calls.booking import Batch, account_charges, apply_batch, apply_records
 from store.calls.journal import Journal
-from store.calls.journal_lines import Closed, Damage, JournalReader
+from store.calls.journal_reader import Closed, Damage, JournalReader
 from store.calls.stored_responses import forget_expired, note_stored
 from store.channels import breakers, probes, status_sums
 from store.db.database import (

@@ -120,15 +120,16 @@ def _gather(records: Iterable[UsageRecord], lead_ms: int) -> Rows:
     # Calls that one channel served: what they add to their channel and to their group is the same.
     plain: Rows = {}
     for record in records:
-        attempts, model = record.attempts, record.model
+        call, attempts = record.call, record.attempts
+        model = call.model
         if model is None:
             continue
         if record.outcome != "ok" or len(attempts) != 1:
             _add_odd(rows, record, lead_ms)
             continue
         duration_ms = record.duration_ms or 0
-        end_ms = record.started_ms + duration_ms + lead_ms
-        key = (end_ms // 60_000, record.group, attempts[0].channel, model)
+        end_ms = call.started_ms + duration_ms + lead_ms
+        key = (end_ms // 60_000, call.group, attempts[0].channel, model)
         row = plain.get(key)
         if row is None:
             row = plain[key] = [*_NEW]
@@ -138,7 +139,7 @@ def _gather(records: Iterable[UsageRecord], lead_ms: int) -> Rows:
         output = record.output_tokens + record.reasoning_tokens
         if output:
             row[_TOTAL + bisect_left(BOUNDS_MS, duration_ms)] += 1
-            if record.stream and (first_ms := record.ttft_ms) is not None:
+            if call.stream and (first_ms := record.ttft_ms) is not None:
                 row[_FIRST_BYTE + bisect_left(BOUNDS_MS, first_ms)] += 1
                 if duration_ms > first_ms:
                     row[_TOKENS] += output
@@ -152,17 +153,18 @@ def _gather(records: Iterable[UsageRecord], lead_ms: int) -> Rows:
 
 def _add_odd(rows: Rows, record: UsageRecord, lead_ms: int) -> None:
     """A call that failed, or that several channels were tried for."""
-    model, outcome = (record.model or "")[:MODEL_CHARS], record.outcome
+    call, outcome = record.call, record.outcome
+    model = (call.model or "")[:MODEL_CHARS]
     duration_ms = record.duration_ms or 0
-    at_ms = record.started_ms + lead_ms
+    at_ms = call.started_ms + lead_ms
     end_ms = at_ms + duration_ms
     error = record.error_code or outcome
     if outcome == "ok":
-        row = _row(rows, GROUP, record.group, model, end_ms)
+        row = _row(rows, GROUP, call.group, model, end_ms)
         _note(row, None, end_ms)
         _add_times(row, record, 0)
     elif outcome in _BROKEN or error in OUTAGES:
-        _note(_row(rows, GROUP, record.group, model, end_ms), error, end_ms)
+        _note(_row(rows, GROUP, call.group, model, end_ms), error, end_ms)
     for attempt in record.attempts:
         at_ms += attempt.ms
         last = attempt is record.attempts[-1]
@@ -209,7 +211,7 @@ def _add_times(row: Row, record: UsageRecord, before_ms: int) -> None:
     if not output or record.duration_ms is None:
         return
     row[_TOTAL + bisect_left(BOUNDS_MS, record.duration_ms - before_ms)] += 1
-    if record.stream and record.ttft_ms is not None:
+    if record.call.stream and record.ttft_ms is not None:
         first_ms = max(0, record.ttft_ms - before_ms)
         row[_FIRST_BYTE + bisect_left(BOUNDS_MS, first_ms)] += 1
         generation_ms = record.duration_ms - record.ttft_ms

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from store.values.ids import ULID_CHARS, day_of
 from store.values.pricing import (
@@ -69,16 +70,14 @@ class StoredAt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     fingerprint: str = ""
 
 
-class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
-    """What became of one call. Counts are disjoint; None means unknown or not there.
+class CallFacts(msgspec.Struct, array_like=True, gc=False):
+    """What is known of a call when it is admitted; None: not known, or not there.
 
-    `prices` is `Prices.text` (in older journals `Prices.json`), `reported_usage` JSON text of what
-    the vendor said. A record with usage_source `none` was not charged, whatever its prices say.
-    `limit_account`: the spend limit that the cost counts against; `stored`: what the vendor keeps
-    of it; both are no columns.
+    Made once for each call: its lines in the journal and its record share it. `prices` is
+    `Prices.text` (in older journals `Prices.json`); `limit_account`: the spend limit that the cost
+    counts against, which is no column.
     """
 
-    id: str
     started_ms: int
     user_id: str
     user: str
@@ -87,11 +86,28 @@ class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
     group: str
     endpoint: str
     family: str
-    upstream_family: str | None = None
     model: str | None = None
+    stream: bool | None = None
+    prices: str | None = None
+    multiplier_ppm: int | None = None
+    client_request_id: str | None = None
+    client_ip: str | None = None
+    user_agent: str | None = None
+    limit_account: str | None = None
+
+
+class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
+    """What became of one call. Counts are disjoint; None means unknown or not there.
+
+    `reported_usage`: JSON text of what the vendor said. A record with usage_source `none` was not
+    charged, whatever its prices say. `stored`: what the vendor keeps of it, which is no column.
+    """
+
+    id: str
+    call: CallFacts
+    upstream_family: str | None = None
     upstream_model: str | None = None
     channel: str | None = None
-    stream: bool | None = None
     status: int | None = None
     outcome: str = "ok"
     error_code: str | None = None
@@ -103,34 +119,27 @@ class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
     cache_write_1h_tokens: int = 0
     reasoning_tokens: int = 0
     usage_source: str = "none"
-    prices: str | None = None
-    multiplier_ppm: int | None = None
     cost_nanos: int = 0
-    billed_to: str | None = None
     charges: tuple[Charge, ...] = ()
     reported_usage: str | None = None
     ttft_ms: int | None = None
     duration_ms: int | None = None
     attempts: tuple[AttemptRecord, ...] = ()
-    client_request_id: str | None = None
     upstream_request_id: str | None = None
-    client_ip: str | None = None
-    user_agent: str | None = None
     node: str | None = None
-    limit_account: str | None = None
     stored: StoredAt | None = None
 
 
-COLUMNS = (
-    "day",
+_RECORD_FIELDS = (
     "id",
-    "started_ms",
-    "recorded_ms",
-    *(
-        name
-        for name in UsageRecord.__struct_fields__
-        if name not in ("id", "started_ms", "limit_account", "stored")
-    ),
+    *CallFacts.__struct_fields__,
+    *UsageRecord.__struct_fields__[2:],  # after id and call
+)
+_NO_COLUMNS = ("limit_account", "stored")
+
+COLUMNS = (
+    *("day", "recorded_ms", "billed_to"),
+    *(name for name in _RECORD_FIELDS if name not in _NO_COLUMNS),
 )
 """The columns of usage_records."""
 
@@ -158,7 +167,7 @@ TEXT_LIMITS_CHARS = {
     **dict.fromkeys(("family", "upstream_family", "outcome", "usage_source"), 32),
     **dict.fromkeys(("model", "upstream_model", "endpoint", "user_agent"), 256),
     **dict.fromkeys(("client_request_id", "upstream_request_id"), 128),
-    **{"error_code": 64, "error_message": 1000, "billed_to": 255, "client_ip": 64},
+    **{"error_code": 64, "error_message": 1000, "client_ip": 64},
 }
 REPORTED_USAGE_LIMIT_CHARS = 2_048
 ATTEMPTS_LIMIT = 16
@@ -174,18 +183,12 @@ def sound_text(text: str, limit_chars: int) -> str:
 
 def clipped(record: UsageRecord) -> UsageRecord:
     """A copy whose texts fit their columns and are valid UTF-8; numbers and money are kept."""
-    changed: dict[str, Any] = {
-        name: sound_text(text, limit)
-        for name, limit in TEXT_LIMITS_CHARS.items()
-        if (text := getattr(record, name)) is not None
-    }
-    if record.reported_usage is not None:
+    reported = record.reported_usage
+    if reported is not None:
         # Cut JSON would be no JSON.
-        short = len(record.reported_usage) <= REPORTED_USAGE_LIMIT_CHARS
-        changed["reported_usage"] = (
-            sound_text(record.reported_usage, REPORTED_USAGE_LIMIT_CHARS) if short else None
-        )
-    changed["attempts"] = tuple(
+        short = len(reported) <= REPORTED_USAGE_LIMIT_CHARS
+        reported = sound_text(reported, REPORTED_USAGE_LIMIT_CHARS) if short else None
+    attempts = [
         AttemptRecord(
             sound_text(attempt.channel, TEXT_LIMITS_CHARS["channel"]),
             attempt.status,
@@ -194,8 +197,22 @@ def clipped(record: UsageRecord) -> UsageRecord:
             attempt.detail and sound_text(attempt.detail, DETAIL_LIMIT_CHARS),
         )
         for attempt in record.attempts[:ATTEMPTS_LIMIT]
+    ]
+    return msgspec.structs.replace(
+        record,
+        call=msgspec.structs.replace(record.call, **_sound_texts(record.call)),
+        **_sound_texts(record),
+        reported_usage=reported,
+        attempts=tuple(attempts),
     )
-    return msgspec.structs.replace(record, **changed)
+
+
+def _sound_texts(part: CallFacts | UsageRecord) -> dict[str, Any]:
+    return {
+        name: sound_text(text, TEXT_LIMITS_CHARS[name])
+        for name in part.__struct_fields__
+        if name in TEXT_LIMITS_CHARS and (text := getattr(part, name)) is not None
+    }
 
 
 def record_day(call_id: str) -> int:
@@ -214,14 +231,16 @@ def columns_of(records: Sequence[UsageRecord], recorded_ms: int) -> dict[str, Se
 
     A column that is seldom filled, and by none of them, is not there. At least one record.
     """
-    fields = zip(*map(msgspec.structs.astuple, records), strict=True)
+    rows = [(one.id, *astuple(one.call), *astuple(one)[2:]) for one in records]
     columns: dict[str, Sequence[Any]] = dict(
-        zip(UsageRecord.__struct_fields__, fields, strict=True)
+        zip(_RECORD_FIELDS, zip(*rows, strict=True), strict=True)
     )
-    del columns["limit_account"], columns["stored"]
+    for name in _NO_COLUMNS:
+        del columns[name]
     columns["day"] = [record_day(call_id) for call_id in columns["id"]]
     columns["recorded_ms"] = [recorded_ms] * len(records)
     columns["prices"] = [text and _prices_json(text) for text in columns["prices"]]
+    columns["billed_to"] = [charges[0].to if charges else None for charges in columns["charges"]]
     columns["charges"] = [charges_json(charges) for charges in columns["charges"]]
     columns["attempts"] = [_encode_json(attempts).decode() for attempts in columns["attempts"]]
     for name, default in SELDOM.items():

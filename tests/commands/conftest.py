@@ -15,6 +15,7 @@ from store.db.database import discard, insert_columns, open_database, transactio
 from store.values.ids import ulid
 from store.values.pricing import Prices, cost_nanos
 from store.values.usage_record import Charge, UsageRecord, columns_of
+from tests.support.usage_records import usage_record
 
 UPSTREAM_KEY = "sk-upstream-key-of-the-channel"
 PRICES = Prices(2_000, 8_000, 500, 2_000, 3_200, 8_000, 0)
@@ -129,7 +130,7 @@ def record(number: int, **changes: Any) -> UsageRecord:
         "node": "node-1",
         **changes,
     }
-    made = UsageRecord(**fields)
+    made = usage_record(**fields)
     made.cost_nanos = cost_nanos(made, PRICES, 1_000_000)
     made.charges = (Charge("wallet", made.cost_nanos),)
     return made

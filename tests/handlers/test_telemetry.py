@@ -7,8 +7,9 @@ import pytest
 from commands.process.log_lines import text_line
 from handlers import telemetry
 from handlers.telemetry import UNRECORDED_MAX, Telemetry, Unrecorded
-from store.values.usage_record import AttemptRecord, UsageRecord
+from store.values.usage_record import AttemptRecord
 from tests.support.call_line import FIELDS
+from tests.support.usage_records import usage_record
 
 CALL_ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
@@ -23,7 +24,7 @@ def record(**changes):
         "client_ip": "198.51.100.7", "user_agent": "agent/1", "reported_usage": "{}",
         "client_request_id": "theirs",
     }  # fmt: skip
-    return UsageRecord(**{**fields, **changes})
+    return usage_record(**{**fields, **changes})
 
 
 class Written(list):

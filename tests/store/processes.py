@@ -11,7 +11,7 @@ from store.money.accounts import Payment
 from store.money.funds import Funds
 from store.money.leases import Answer, Verdict
 from store.values.ids import new_ulid, now_ms
-from store.values.usage_record import UsageRecord
+from tests.support.usage_records import usage_record
 
 NAMES = ("key_name", "group", "endpoint", "family")
 
@@ -82,7 +82,7 @@ class Process:
     def end(self, hold, cost, payment: Payment, user_id, call_id=None):
         """The call is over: its record waits to be booked."""
         charges = self.funds.settle(hold, cost)
-        record = UsageRecord(
+        record = usage_record(
             id=call_id or new_ulid(),
             started_ms=now_ms(),
             user_id=user_id,

@@ -1,14 +1,35 @@
 """Usage records written straight into the store."""
 
 from store.calls.booking import Batch, apply_batch, apply_records
+from store.calls.journal_lines import OpenLine
 from store.db.database import execute, transaction
 from store.values.ids import new_ulid, ulid
-from store.values.usage_record import Charge, UsageRecord
+from store.values.usage_record import CallFacts, Charge, UsageRecord
 
 MONDAY_MS = NOW_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
 DAY_MS = 86_400_000
 
 _serial = iter(range(10**6))
+
+
+def usage_record(*, id, **fields):
+    """A record, given the facts of its call beside its own fields."""
+    return UsageRecord(id=id, call=_facts(fields), **fields)
+
+
+def open_line(*, id, **fields):
+    """An open line, in the same way."""
+    return OpenLine(id=id, call=_facts(fields), **fields)
+
+
+def field_of(record, name):
+    """A field of a record or of the facts of its call."""
+    return getattr(record.call if name in CallFacts.__struct_fields__ else record, name)
+
+
+def _facts(fields):
+    names = [name for name in CallFacts.__struct_fields__ if name in fields]
+    return CallFacts(**{name: fields.pop(name) for name in names})
 
 
 def store(db, records, recorded_ms=MONDAY_MS):
@@ -18,7 +39,7 @@ def store(db, records, recorded_ms=MONDAY_MS):
 def record(number, at_ms, **fields):
     facts = {"user_id": "u", "user": "alice", "key_id": "k", "key_name": "n", "group": "g"}
     facts |= {"endpoint": "/a", "family": "f", "model": "m", "status": 200}
-    return UsageRecord(id=ulid(at_ms, number.to_bytes(10)), started_ms=at_ms, **facts, **fields)
+    return usage_record(id=ulid(at_ms, number.to_bytes(10)), started_ms=at_ms, **facts, **fields)
 
 
 def charged(user_id, cost, at_ms=MONDAY_MS, **fields):
@@ -27,7 +48,7 @@ def charged(user_id, cost, at_ms=MONDAY_MS, **fields):
     facts = {"cost_nanos": cost, "charges": (Charge("wallet", cost),) if cost else ()}
     facts |= {"key_id": new_ulid(), "user_id": user_id} | fields
     call_id = ulid(at_ms, next(_serial).to_bytes(10))
-    return UsageRecord(id=call_id, started_ms=at_ms, **dict.fromkeys(names, "x"), **facts)
+    return usage_record(id=call_id, started_ms=at_ms, **dict.fromkeys(names, "x"), **facts)
 
 
 class BookedJournal:

@@ -8,6 +8,7 @@ from adapters.upstream_errors.read import QUOTA_USED
 from store.values.ids import now_ms, ulid
 from store.values.usage_record import FIELDS, AttemptRecord
 from tests.commands.conftest import record
+from tests.support.usage_records import field_of
 
 MINUTE_MS = 60_000
 
@@ -29,7 +30,7 @@ def failed(installation):
     made = recent(1, attempts=attempts, client_request_id="mine-1",
                   upstream_request_id="chatcmpl-9", cache_read_tokens=3,
                   ttft_ms=400, duration_ms=950, upstream_model="up-gpt",
-                  multiplier_ppm=1_500_000, billed_to="wallet",
+                  multiplier_ppm=1_500_000,
                   reported_usage='{"prompt_tokens":7}')  # fmt: skip
     made.cost_nanos, made.charges = 30, made.charges
     refused = recent(2, outcome="refused", status=404, error_code="model_not_found", prices=None,
@@ -41,7 +42,7 @@ def failed(installation):
 
 @pytest.mark.parametrize("which", ["id", "client_request_id", "upstream_request_id"])
 def test_a_call_is_found_by_each_of_its_ids(installation, failed, which):
-    found = installation.json("usage", "show", getattr(failed[0], which))
+    found = installation.json("usage", "show", field_of(failed[0], which))
     assert list(found) == [*FIELDS, "cost_lines"]
     assert found["id"] == failed[0].id
     assert found["attempts"][0]["detail"].startswith("Connection refused")

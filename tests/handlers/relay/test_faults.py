@@ -5,7 +5,7 @@ import pytest
 from adapters.faults import Condition, Fault
 from handlers.relay import faults
 from handlers.relay.routing.plan import LeftOut
-from store.calls.journal import JournalFull
+from store.calls.journal_files import JournalFull
 from store.money.funds import WalletEmpty
 from store.values.errors import StoreUnavailable
 

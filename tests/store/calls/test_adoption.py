@@ -11,13 +11,15 @@ import time
 
 import pytest
 
-from store.calls import journal_lines
+from store.calls import journal_files
 from store.calls.adoption import Orphan, find_orphans
 from store.calls.journal import Journal
-from store.calls.journal_lines import SEGMENT_BYTES, OpenLine, Sent, segment_path, segment_starts
+from store.calls.journal_files import SEGMENT_BYTES, segment_path, segment_starts
+from store.calls.journal_lines import Sent
 from store.values.ids import new_ulid
 from store.values.pricing import Prices
-from store.values.usage_record import StoredAt, UsageRecord
+from store.values.usage_record import StoredAt
+from tests.support.usage_records import open_line, usage_record
 
 PRICES = Prices(10**9, 10**9, 0, 0, 0, 0, 0)
 NAMES = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
@@ -26,11 +28,11 @@ ODD = random.Random(40).randbytes(40)  # the same in every process that collects
 
 def opened(call_id):
     money = {"prices": PRICES.json, "multiplier_ppm": 10**6, "input_tokens": 10}
-    return OpenLine(id=call_id, started_ms=1, **dict.fromkeys(NAMES, "x"), **money)
+    return open_line(id=call_id, started_ms=1, **dict.fromkeys(NAMES, "x"), **money)
 
 
 def closed(call_id):
-    return UsageRecord(id=call_id, started_ms=1, **dict.fromkeys(NAMES, "x"))
+    return usage_record(id=call_id, started_ms=1, **dict.fromkeys(NAMES, "x"))
 
 
 def die(journal):
@@ -205,7 +207,7 @@ def test_a_damaged_close_line_at_the_end_leaves_its_call_lost_and_is_shown(tmp_p
 
 def test_damage_that_the_store_has_passed_is_shown_once(tmp_path):
     journal, path, begin = two_calls(tmp_path)
-    overwrite(path, begin + 50, b"x")
+    overwrite(path, begin + 50, b"#")
     orphan = adopt(tmp_path)
     for _ in range(2):
         end = orphan.close_open_calls(journal.written_offset, "web-1")
@@ -229,9 +231,9 @@ def test_a_journal_of_a_version_without_checksums_is_adopted(tmp_path):
 
 
 def test_closing_lines_go_on_in_the_next_segment(tmp_path, monkeypatch):
-    for module in ("journal_lines", "journal", "adoption"):
+    for module in ("journal_files", "journal_reader", "journal", "adoption"):
         monkeypatch.setattr(sys.modules[f"store.calls.{module}"], "SEGMENT_BYTES", 32 * 1024)
-    assert journal_lines.SEGMENT_BYTES == 32 * 1024
+    assert journal_files.SEGMENT_BYTES == 32 * 1024
     journal = Journal(tmp_path)
     ids = [new_ulid() for _ in range(300)]
     for call_id in ids:
@@ -288,16 +290,15 @@ def test_a_process_killed_while_writing_loses_no_acknowledged_line(tmp_path):
         sys.path.insert(0, {os.getcwd()!r})
         from store.values.ids import new_ulid
         from store.calls.journal import Journal
-        from store.calls.journal_lines import OpenLine
-        from store.values.usage_record import UsageRecord
+        from tests.support.usage_records import open_line, usage_record
         journal = Journal(pathlib.Path(sys.argv[1]))
         names = dict.fromkeys({NAMES!r}, "x")
         while True:
             call_id = new_ulid()
-            journal.open_call(OpenLine(id=call_id, started_ms=1, **names))
+            journal.open_call(open_line(id=call_id, started_ms=1, **names))
             sys.stdout.write("o" + call_id + chr(10))
             sys.stdout.flush()
-            journal.close_call(UsageRecord(id=call_id, started_ms=1, **names))
+            journal.close_call(usage_record(id=call_id, started_ms=1, **names))
             sys.stdout.write("c" + call_id + chr(10))
             sys.stdout.flush()
     """)

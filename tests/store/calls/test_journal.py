@@ -9,23 +9,22 @@ import time
 import pytest
 
 from store.calls import journal as journal_module
-from store.calls.journal import Journal, JournalFull
+from store.calls.journal import Journal
+from store.calls.journal_files import SEGMENT_BYTES, JournalFull, segment_starts
 from store.calls.journal_lines import (
     CLOSE,
     LINE_MAX_BYTES,
     MARK,
     OPEN,
-    SEGMENT_BYTES,
-    JournalReader,
-    OpenLine,
     Sent,
     line_call_id,
     line_kind,
-    segment_starts,
     with_check,
 )
+from store.calls.journal_reader import JournalReader
 from store.values.ids import new_ulid
-from store.values.usage_record import AttemptRecord, UsageRecord
+from store.values.usage_record import AttemptRecord
+from tests.support.usage_records import open_line, usage_record
 
 USER = "01J00000000000000000000USR"
 KEY = "01J00000000000000000000KEY"
@@ -39,24 +38,24 @@ class Clock:
         return self.ms
 
 
+FACTS = {
+    "started_ms": 1_700_000_000_000,
+    "user_id": USER,
+    "user": "alice",
+    "key_id": KEY,
+    "key_name": "laptop",
+    "group": "default",
+    "endpoint": "/v1/messages",
+    "family": "messages",
+}
+
+
 def opened(call_id, **fields):
-    facts = {
-        "started_ms": 1_700_000_000_000,
-        "user_id": USER,
-        "user": "alice",
-        "key_id": KEY,
-        "key_name": "laptop",
-        "group": "default",
-        "endpoint": "/v1/messages",
-        "family": "messages",
-    }
-    return OpenLine(id=call_id, **(facts | fields))
+    return open_line(id=call_id, **(FACTS | fields))
 
 
 def closed(call_id, **fields):
-    line = opened(call_id)
-    names = ("started_ms", "user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
-    return UsageRecord(id=call_id, **({name: getattr(line, name) for name in names} | fields))
+    return usage_record(id=call_id, **(FACTS | fields))
 
 
 def refused(key_id=KEY, message="no"):
@@ -188,7 +187,7 @@ def test_no_text_makes_a_line_impossible_or_too_long(journal, text):
     journal.close_call(wild)
     assert max(map(len, all_lines(journal))) < LINE_MAX_BYTES
     (record,) = records(journal)
-    assert (record.id, record.cost_nanos, record.user) == (call_id, 77, "alice")
+    assert (record.id, record.cost_nanos, record.call.user) == (call_id, 77, "alice")
     assert (record.error_message or "").startswith(text[:40].replace("\ud800", "?"))
 
 
@@ -364,7 +363,7 @@ def test_what_was_only_counted_is_written_at_the_end(journal):
 
 
 def test_the_flood_table_is_bounded(journal, monkeypatch):
-    monkeypatch.setattr(journal_module, "FLOOD_KEYS_MAX", 5)
+    monkeypatch.setattr(journal_module, "REFUSED_KEYS_MAX", 5)
     for _ in range(4):
         for key in range(20):
             journal.refused(refused(key_id=f"key-{key}"))

@@ -7,26 +7,23 @@ import random
 import msgspec
 import pytest
 
-from store.calls import journal_lines
+from store.calls import journal_reader
+from store.calls.journal_files import segment_path, segment_starts
 from store.calls.journal_lines import (
     CLOSE,
     LOST_OUTCOME,
-    Closed,
-    Damage,
     HandedLine,
-    JournalReader,
     MarkLine,
-    OpenLine,
     Sent,
     line_kind,
     lost_record,
-    segment_path,
-    segment_starts,
     with_check,
 )
+from store.calls.journal_reader import Closed, Damage, JournalReader
 from store.values.ids import new_ulid
 from store.values.pricing import MAX_BIGINT, Prices
-from store.values.usage_record import Charge, StoredAt, UsageRecord
+from store.values.usage_record import Charge, StoredAt
+from tests.support.usage_records import open_line, usage_record
 
 JOURNAL = "01J00000000000000000000JNL"
 SEGMENT = 4096
@@ -35,8 +32,8 @@ PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 5)
 
 @pytest.fixture(autouse=True)
 def small_segments(monkeypatch):
-    monkeypatch.setattr(journal_lines, "SEGMENT_BYTES", SEGMENT)
-    monkeypatch.setattr(journal_lines, "READ_BYTES", 1024)
+    monkeypatch.setattr(journal_reader, "SEGMENT_BYTES", SEGMENT)
+    monkeypatch.setattr(journal_reader, "READ_BYTES", 1024)
 
 
 def write(directory, start, data):
@@ -115,7 +112,7 @@ def test_random_journals_are_read_from_any_line_on(tmp_path, reader):
 def record(**fields):
     names = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
     facts = {"id": new_ulid(), "started_ms": 1, **dict.fromkeys(names, "x")} | fields
-    return UsageRecord(**facts)
+    return usage_record(**facts)
 
 
 def test_closed_calls_are_read_in_batches_and_bad_lines_are_shown(tmp_path, reader):
@@ -146,7 +143,7 @@ def test_a_record_written_by_an_older_program_is_read(tmp_path, reader):
     assert line_kind(older) == CLOSE
     write(tmp_path, 0, older + b"\n")
     (found,) = reader.read_closed(0, SEGMENT, 10).records
-    assert (found.user, found.cost_nanos, found.node) == ("alice", 0, None)
+    assert (found.call.user, found.cost_nanos, found.node) == ("alice", 0, None)
 
 
 @pytest.fixture
@@ -216,7 +213,7 @@ def test_garbage_in_the_middle_is_shown_and_the_rest_is_read(tmp_path, written, 
 
 
 def test_nothing_of_a_long_stretch_of_garbage_is_kept_in_memory(tmp_path, monkeypatch, written):
-    monkeypatch.setattr(journal_lines, "DAMAGE_SHOWN_BYTES", 100)
+    monkeypatch.setattr(journal_reader, "DAMAGE_SHOWN_BYTES", 100)
     records, lines = written
     data = lines[2] + b"x" * 2000 + b"\n" + lines[5]
     found, [damage] = closed_of(tmp_path, data)
@@ -245,7 +242,7 @@ def opened(**fields):
     names = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
     facts = {"id": new_ulid(), "started_ms": 1_000, **dict.fromkeys(names, "x")}
     money = {"prices": PRICES.json, "multiplier_ppm": 2_000_000, "input_tokens": 1_000}
-    return OpenLine(**(facts | money | fields))
+    return open_line(**(facts | money | fields))
 
 
 def test_a_lost_call_is_split_among_those_who_held_for_it_last():
@@ -267,13 +264,18 @@ def test_a_lost_call_that_relayed_something_is_charged_for_it():
     lost = lost_record(line, MarkLine(line.id, 3_500, 40, True, sent), "web-1")
     assert lost.cost_nanos == 2 * (1_000 * 1_000 + 40 * 2_000 + 5)
     assert lost.charges == (Charge("wallet", lost.cost_nanos),)
-    assert (lost.billed_to, lost.usage_source) == ("wallet", "estimated")
+    assert lost.usage_source == "estimated"
     assert (lost.input_tokens, lost.output_tokens) == (1_000, 40)
     assert (lost.outcome, lost.error_code) == (LOST_OUTCOME, LOST_OUTCOME)
     assert (lost.status, lost.upstream_family, lost.channel) == (200, "messages", "main")
     assert (lost.upstream_model, lost.upstream_request_id) == ("up", "req_9")
-    assert (lost.duration_ms, lost.node, lost.model, lost.stream) == (2_500, "web-1", "m", True)
-    assert (lost.client_ip, lost.prices) == ("10.0.0.1", PRICES.json)
+    assert (lost.duration_ms, lost.node, lost.call.model, lost.call.stream) == (
+        2_500,
+        "web-1",
+        "m",
+        True,
+    )
+    assert (lost.call.client_ip, lost.call.prices) == ("10.0.0.1", PRICES.json)
 
 
 @pytest.mark.parametrize("marked", [False, True])
@@ -281,7 +283,7 @@ def test_a_lost_call_that_relayed_nothing_costs_nothing(marked):
     line = opened()
     mark = MarkLine(line.id, 1_500, 0, False, Sent()) if marked else None
     lost = lost_record(line, mark, "web-1")
-    assert (lost.cost_nanos, lost.charges, lost.billed_to) == (0, (), None)
+    assert (lost.cost_nanos, lost.charges) == (0, ())
     assert (lost.usage_source, lost.status, lost.input_tokens) == ("none", None, 0)
     assert lost.duration_ms == (500 if marked else None)
 
@@ -290,7 +292,7 @@ def test_a_lost_call_of_a_free_model_or_without_prices_costs_nothing():
     relayed = MarkLine("x", 1_500, 9, True, Sent(200))
     for fields in ({"prices": Prices(0, 0, 0, 0, 0, 0, 0).json}, {"prices": None}):
         lost = lost_record(opened(**fields), relayed, "web-1")
-        assert (lost.cost_nanos, lost.charges, lost.billed_to) == (0, (), None)
+        assert (lost.cost_nanos, lost.charges) == (0, ())
         assert lost.output_tokens == 9
 
 

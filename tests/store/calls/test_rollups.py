@@ -10,7 +10,7 @@ from store.calls.booking import Batch, OffsetMoved, apply_batch, apply_records
 from store.db.database import discard, execute, is_mysql, open_database, snapshot_read, transaction
 from store.db.partitions import prune
 from store.values.ids import new_ulid, ulid
-from store.values.usage_record import UsageRecord
+from tests.support.usage_records import usage_record
 
 MONDAY_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
 HOUR_MS = 3_600_000
@@ -22,7 +22,7 @@ serial = iter(range(10**6))
 def record(at_ms=MONDAY_MS, **fields):
     facts = {"id": ulid(at_ms, next(serial).to_bytes(10)), "started_ms": at_ms, "channel": "main"}
     facts |= {"key_id": "K1", "user": "alice", "model": "m1"}
-    return UsageRecord(**(dict.fromkeys(NAMES, "x") | facts | fields))
+    return usage_record(**(dict.fromkeys(NAMES, "x") | facts | fields))
 
 
 def many(count, seed=1):

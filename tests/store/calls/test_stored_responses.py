@@ -4,7 +4,7 @@ import pytest
 
 from store.calls import stored_responses
 from store.calls.booking import Batch, apply_batch
-from store.calls.journal_lines import HandedLine, MarkLine, OpenLine, Sent, lost_record
+from store.calls.journal_lines import HandedLine, MarkLine, Sent, lost_record
 from store.calls.stored_responses import (
     GONE_MS,
     KEPT_MS,
@@ -17,7 +17,8 @@ from store.calls.stored_responses import (
 from store.calls.usage_queries import verify
 from store.db.database import execute, snapshot_read, transaction
 from store.values.ids import new_ulid, ulid
-from store.values.usage_record import StoredAt, UsageRecord
+from store.values.usage_record import StoredAt
+from tests.support.usage_records import open_line, usage_record
 
 MADE_MS = 1_767_571_200_000
 ANN, BOB = new_ulid(), new_ulid()
@@ -27,7 +28,7 @@ FACTS = dict.fromkeys(("user", "key_name", "group", "endpoint", "family"), "x")
 
 
 def record(stored, user_id=ANN, at_ms=MADE_MS):
-    return UsageRecord(
+    return usage_record(
         id=ulid(at_ms, new_ulid().encode()[:10]), started_ms=at_ms, user_id=user_id,
         key_id=new_ulid(), stored=stored, **FACTS,
     )  # fmt: skip
@@ -158,8 +159,8 @@ def test_a_lost_call_leaves_what_its_mark_says():
     facts = {"id": new_ulid(), "started_ms": 1, "user_id": ANN, "key_id": ANN, **FACTS}
     stored = StoredAt(MARK, "A", "1")
     mark = MarkLine(facts["id"], 2, 5, True, Sent(200, stored=stored))
-    assert lost_record(OpenLine(**facts), mark, "web-1").stored == stored
-    assert lost_record(OpenLine(**facts), None, "web-1").stored is None
+    assert lost_record(open_line(**facts), mark, "web-1").stored == stored
+    assert lost_record(open_line(**facts), None, "web-1").stored is None
 
 
 def test_marks_of_ids():

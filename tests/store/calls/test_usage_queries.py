@@ -22,8 +22,8 @@ from store.db.partitions import prune
 from store.values.errors import StoreUnavailable
 from store.values.ids import new_ulid, ulid
 from store.values.pricing import Prices, cost_nanos
-from store.values.usage_record import Charge, UsageRecord, to_public
-from tests.support.usage_records import MONDAY_MS, store
+from store.values.usage_record import Charge, to_public
+from tests.support.usage_records import MONDAY_MS, store, usage_record
 
 DAY_MS = 86_400_000
 PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 1)
@@ -32,13 +32,13 @@ NAMES = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
 
 def record(number, at_ms=MONDAY_MS, **fields):
     facts = {"id": ulid(at_ms, number.to_bytes(10)), "started_ms": at_ms}
-    return UsageRecord(**(dict.fromkeys(NAMES, "x") | facts | fields))
+    return usage_record(**(dict.fromkeys(NAMES, "x") | facts | fields))
 
 
 def paid(number, **fields):
     money = {"prices": PRICES.json, "multiplier_ppm": 1_500_000, "usage_source": "reported"}
     made = record(number, input_tokens=number, output_tokens=3, **(money | fields))
-    made.cost_nanos = cost_nanos(made, PRICES, made.multiplier_ppm)
+    made.cost_nanos = cost_nanos(made, PRICES, made.call.multiplier_ppm)
     made.charges = (Charge("wallet", made.cost_nanos),)
     return made
 
@@ -75,7 +75,7 @@ def test_an_empty_table_has_nothing(db):
 def test_since_and_until_are_of_the_start_and_half_open(db, small_pages):
     records = [record(number, MONDAY_MS + number * DAY_MS // 4) for number in range(20)]
     store(db, records)
-    since, until = records[5].started_ms, records[15].started_ms
+    since, until = records[5].call.started_ms, records[15].call.started_ms
     chosen = Filters(since_ms=since, until_ms=until)
     assert ids(export_rows(db, chosen)) == [made.id for made in records[5:15]]
     assert ids(tail(db, chosen, 100)) == [made.id for made in records[5:15]]
@@ -195,7 +195,7 @@ def test_history_of_a_key_whose_user_was_renamed(db):
         record(n, MONDAY_MS + n * DAY_MS // 4, key_id="K1", user="old" if n < 5 else "new")
         for n in range(8)
     ]
-    twice = [record(20 + n, made[5].started_ms + 1, key_id="K1", user="old") for n in range(2)]
+    twice = [record(20 + n, made[5].call.started_ms + 1, key_id="K1", user="old") for n in range(2)]
     store(db, [*made, *twice, record(40, MONDAY_MS + DAY_MS, key_id="K2", user="new")])
     wanted = sorted((one.id for one in [*made, *twice]), reverse=True)
     assert ids(history(db, Filters(key_id="K1"), 50)) == wanted

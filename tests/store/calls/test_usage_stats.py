@@ -15,7 +15,7 @@ from store.db.partitions import prune
 from store.values.errors import Refused
 from store.values.ids import ulid
 from store.values.pricing import format_money
-from store.values.usage_record import UsageRecord
+from tests.support.usage_records import field_of, usage_record
 
 MONDAY_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
 HOUR_MS = 3_600_000
@@ -33,7 +33,7 @@ def records(count=200):
         facts = {"key_id": f"K{key}", "user": f"user-{key // 2}", "user_id": "u", "key_name": "k"}
         facts |= {"group": f"g{key % 2}", "endpoint": chance.choice(["/a", "/b"]), "family": "f"}
         made.append(
-            UsageRecord(
+            usage_record(
                 id=ulid(at_ms, next(serial).to_bytes(10)),
                 started_ms=at_ms,
                 **facts,
@@ -55,7 +55,7 @@ def expected(chosen, by):
         day, hour = rollups._hour_of_block(record.id[:9])
         date = f"{day // 10000}-{day // 100 % 100:02d}-{day % 100:02d}"
         times = {"day": date, "hour": f"{date}T{hour:02d}:00:00.000Z"}
-        key = tuple(times[name] if name in times else getattr(record, name) for name in by)
+        key = tuple(times[name] if name in times else field_of(record, name) for name in by)
         sums = found.setdefault(key, Counter())
         sums["calls"] += 1
         sums[record.outcome if record.outcome in CLASSES else "failed"] += 1
@@ -100,7 +100,7 @@ CHOICES = [
 def test_sums_are_those_of_the_records(filled, by):
     db, made = filled
     for choice in CHOICES:
-        chosen = [r for r in made if all(getattr(r, name) == v for name, v in choice.items())]
+        chosen = [r for r in made if all(field_of(r, name) == v for name, v in choice.items())]
         rows = stats(db, by, Filters(**choice))
         assert ordered(rows, by) == ordered(expected(chosen, by), by), choice
 
@@ -117,7 +117,9 @@ def test_times_bound_the_sums(filled, since, until):
     since_ms = None if since is None else MONDAY_MS + since
     until_ms = None if until is None else MONDAY_MS + until
     chosen = [
-        record for record in made if (since_ms or 0) <= record.started_ms < (until_ms or 10**15)
+        record
+        for record in made
+        if (since_ms or 0) <= record.call.started_ms < (until_ms or 10**15)
     ]
     filters = Filters(since_ms=since_ms, until_ms=until_ms)
     for by in (["day", "model"], ["user"], ["hour"], ["endpoint"]):
@@ -165,7 +167,7 @@ def test_too_many_rows_are_refused(filled, monkeypatch):
 def test_sums_beyond_32_bits_are_exact(database):
     made = records(3)
     for record, cost in zip(made, itertools.repeat(2**60), strict=False):
-        record.cost_nanos, record.input_tokens, record.model = cost, 2**40, "m"
+        record.cost_nanos, record.input_tokens, record.call.model = cost, 2**40, "m"
         record.channel, record.outcome = "c", "ok"
     transaction(database, lambda: apply_records(database, made, MONDAY_MS))
     (row,) = stats(database, ["model"], Filters())

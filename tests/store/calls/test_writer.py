@@ -21,7 +21,8 @@ import pytest
 from store.calls import stored_responses
 from store.calls import writer as writer_module
 from store.calls.journal import Journal
-from store.calls.journal_lines import OpenLine, Sent, segment_path, with_check
+from store.calls.journal_files import segment_path
+from store.calls.journal_lines import Sent, with_check
 from store.calls.rollups import verify as verify_rollups
 from store.calls.stored_responses import find_stored, mark_of, note_stored
 from store.calls.usage_queries import Filters, export_rows
@@ -41,8 +42,9 @@ from store.money.wallet import show
 from store.values.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from store.values.ids import new_ulid, now_ms
 from store.values.pricing import Prices, cost_nanos
-from store.values.usage_record import AttemptRecord, Charge, StoredAt, UsageRecord
+from store.values.usage_record import AttemptRecord, Charge, StoredAt
 from tests.store.processes import key_of
+from tests.support.usage_records import open_line, usage_record
 
 PRICES = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 0)
 FACTS = ("key_name", "group", "endpoint", "family")
@@ -77,11 +79,11 @@ def facts(call_id, user_id):
 
 
 def opened(call_id, user_id):
-    return OpenLine(**facts(call_id, user_id), input_tokens=10)
+    return open_line(**facts(call_id, user_id), input_tokens=10)
 
 
 def closed(call_id, user_id, tokens=1, **fields):
-    record = UsageRecord(
+    record = usage_record(
         **facts(call_id, user_id), output_tokens=tokens, usage_source="reported", **fields
     )
     record.cost_nanos = cost_nanos(record, PRICES, 10**6)
@@ -802,7 +804,7 @@ def test_a_duplicate_is_parked_and_the_rest_goes_on(database, desks, alice, capl
 def test_what_does_not_fit_its_column_is_cut_or_parked(database, desks, alice):
     desk = desks().start()
     wide = closed(new_ulid(), alice)
-    wide.client_request_id = "x" * 300
+    wide.call.client_request_id = "x" * 300
     huge = closed(new_ulid(), alice)
     huge.duration_ms = 2**63
     nonsense = closed("no-ulid-but-26-characters!", alice)
@@ -932,9 +934,10 @@ CHILD = textwrap.dedent("""
     from store.db.database import open_database
     from store.values.ids import new_ulid
     from store.calls.journal import Journal
-    from store.calls.journal_lines import OpenLine, Sent
+    from store.calls.journal_lines import Sent
     from store.values.pricing import Prices, cost_nanos, prices_from_json
-    from store.values.usage_record import AttemptRecord, Charge, UsageRecord
+    from store.values.usage_record import AttemptRecord, Charge
+    from tests.support.usage_records import open_line, usage_record
     from store.calls.writer import Hooks, Writer
     _, _, url, folder, said, prices_json, *users = sys.argv
     prices = prices_from_json(prices_json)
@@ -951,14 +954,14 @@ CHILD = textwrap.dedent("""
         call_id, user = new_ulid(), rng.choice(users)
         facts = dict(names, id=call_id, started_ms=1, user_id=user, prices=prices_json,
                      multiplier_ppm=1_500_000)
-        journal.open_call(OpenLine(**facts, input_tokens=10))
+        journal.open_call(open_line(**facts, input_tokens=10))
         os.write(out, f"open {call_id}\\n".encode())
         if rng.random() < 0.3:
             journal.mark(call_id, rng.randrange(50), rng.random() < 0.8, Sent(200))
         running.append((call_id, user, facts))
         if len(running) > 20:
             call_id, user, facts = running.pop(rng.randrange(len(running)))
-            record = UsageRecord(**facts, output_tokens=rng.randrange(100),
+            record = usage_record(**facts, output_tokens=rng.randrange(100),
                                  usage_source="reported")
             record.cost_nanos = cost_nanos(record, prices, 1_500_000)
             record.charges = (Charge("wallet", record.cost_nanos),) if record.cost_nanos else ()

@@ -5,7 +5,8 @@ import threading
 from store.channels import probes
 from store.channels.status_sums import Probed, add_probes, add_records
 from store.db.database import discard, execute, open_database, snapshot_read
-from store.values.usage_record import AttemptRecord, UsageRecord
+from store.values.usage_record import AttemptRecord
+from tests.support.usage_records import usage_record
 
 NOW_MS = 1_767_571_200_000
 PAIRS = [("main", "m1"), ("main", "m2"), ("spare", "m1")]
@@ -21,7 +22,7 @@ def traffic(db, ago_s, error=None):
     )
     fields = {"started_ms": NOW_MS - ago_s * 1000, "duration_ms": 0, "model": "m1"}
     outcome = {"outcome": "upstream_error", "error_code": error} if error else {}
-    made = UsageRecord(
+    made = usage_record(
         **names, **fields, **outcome, attempts=(AttemptRecord("main", 200, error, 0),)
     )
     add_records(db, [made])

@@ -19,7 +19,8 @@ from store.channels.status import (
 from store.channels.status_sums import Probed, add_probes, fold
 from store.db.database import execute, snapshot_read, transaction
 from store.values.ids import new_ulid, ulid
-from store.values.usage_record import AttemptRecord, UsageRecord
+from store.values.usage_record import AttemptRecord
+from tests.support.usage_records import usage_record
 
 NOW_MS = 1_767_571_290_000  # 2026-01-05T00:01:30Z
 MINUTE_MS = 60_000
@@ -59,7 +60,7 @@ def call(outcome="ok", ago_s=0, channel="openai-main", code=None, **fields):
     facts |= {"stream": True, "output_tokens": 30, "channel": channel}
     facts |= {"attempts": (AttemptRecord(channel, 200, error, 900),)}
     facts |= {"id": ulid(NOW_MS, next(serial).to_bytes(10))}
-    return UsageRecord(**(facts | {"outcome": outcome, "error_code": code} | fields))
+    return usage_record(**(facts | {"outcome": outcome, "error_code": code} | fields))
 
 
 def failed(ago_s=0, code="upstream_error", **fields):

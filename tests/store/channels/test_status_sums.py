@@ -12,7 +12,8 @@ from adapters.faults import CODES, Condition, Fault
 from store.calls.booking import Batch, OffsetMoved, apply_batch, apply_records
 from store.db.database import discard, execute, open_database, snapshot_read, transaction
 from store.values.ids import new_ulid, ulid
-from store.values.usage_record import AttemptRecord, UsageRecord
+from store.values.usage_record import AttemptRecord
+from tests.support.usage_records import usage_record
 
 NOW_S = 1_767_571_200  # 2026-01-05T00:00:00Z
 NOW_MS = NOW_S * 1000
@@ -26,7 +27,7 @@ def record(at_s=NOW_S, attempts=ONE_GOOD, **fields):
     facts = dict.fromkeys(NAMES, "x") | {"group": "default", "model": "m1", "channel": "main"}
     facts |= {"started_ms": at_s * 1000, "duration_ms": 900, "ttft_ms": 150, "stream": True}
     facts |= {"id": ulid(at_s * 1000, next(serial).to_bytes(10)), "output_tokens": 30}
-    return UsageRecord(**(facts | {"attempts": tuple(attempts)} | fields))
+    return usage_record(**(facts | {"attempts": tuple(attempts)} | fields))
 
 
 def store(db, *records):
@@ -293,7 +294,7 @@ def test_windows_are_the_sums_of_what_lies_in_them(database, monkeypatch):
         for _ in range(chance.randrange(1, 6)):
             late_s = chance.choice([0, 0, 0, 400, 100_000])
             batch.append(record(now_s - late_s, model=chance.choice(["m1", "m2"]), duration_ms=0))
-            ended.append((now_s - late_s, batch[-1].model))
+            ended.append((now_s - late_s, batch[-1].call.model))
         store(database, *batch)
         fold_all(database, now_s)
         for span, finest_s, age_s in (

@@ -11,7 +11,7 @@ from store.db.database import discard, execute, is_mysql, open_database, snapsho
 from store.db.partitions import following_day, keep_ahead, make_days, prune, pruned_before
 from store.values.errors import StoreError, StoreUnavailable
 from store.values.ids import day_at, now_ms, ulid
-from store.values.usage_record import UsageRecord
+from tests.support.usage_records import usage_record
 
 MONDAY_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
 MONDAY = 20260105
@@ -22,7 +22,7 @@ serial = iter(range(10**6))
 
 def record(at_ms):
     call_id = ulid(at_ms, next(serial).to_bytes(10))
-    return UsageRecord(id=call_id, started_ms=at_ms, **dict.fromkeys(NAMES, "x"))
+    return usage_record(id=call_id, started_ms=at_ms, **dict.fromkeys(NAMES, "x"))
 
 
 def store(db, days, each=3):

@@ -20,7 +20,8 @@ from store.values.errors import (
 )
 from store.values.ids import new_ulid
 from store.values.pricing import MAX_BIGINT
-from store.values.usage_record import Charge, UsageRecord
+from store.values.usage_record import Charge
+from tests.support.usage_records import usage_record
 
 
 def add_user(db, name, *, wallet=True):
@@ -43,7 +44,7 @@ def book_call(db, user, *charges):
     """A call of that user in the books; its id."""
     query = 'SELECT "id" FROM "users" WHERE "name" = ?'
     names = ("key_id", "key_name", "group", "endpoint", "family")
-    call = UsageRecord(
+    call = usage_record(
         id=new_ulid(),
         started_ms=0,
         user_id=execute(db, query, (user,)).fetchone()[0],

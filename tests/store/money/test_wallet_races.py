@@ -13,7 +13,8 @@ from store.money import codes
 from store.money.books import verify
 from store.money.wallet import Movement, credit, find_owner, ledger, show
 from store.values.ids import new_ulid
-from store.values.usage_record import Charge, UsageRecord
+from store.values.usage_record import Charge
+from tests.support.usage_records import usage_record
 
 ROOT = Path(__file__).resolve().parents[3]
 PEPPER = "pepper of the tests"
@@ -119,7 +120,7 @@ def test_a_call_is_refunded_once_by_two_processes(db, race):
     user_id = find_owner(db, "alice").id
     names = ("key_id", "key_name", "group", "endpoint", "family")
     calls = [
-        UsageRecord(
+        usage_record(
             id=new_ulid(), started_ms=0, user_id=user_id, user="alice", cost_nanos=7,
             charges=(Charge("wallet", 7),), **dict.fromkeys(names, "x"),
         )

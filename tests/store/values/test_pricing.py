@@ -29,7 +29,8 @@ from store.values.pricing import (
     prices_from_json,
     prices_from_text,
 )
-from store.values.usage_record import SELDOM, Charge, UsageRecord, columns_of, to_public
+from store.values.usage_record import SELDOM, Charge, columns_of, to_public
+from tests.support.usage_records import usage_record
 
 FREE = Prices(0, 0, 0, 0, 0, 0, 0)
 
@@ -103,8 +104,16 @@ COUNT_OF_PRICE = {
 def recorded(tokens, prices, ppm):
     """The row of a call that was charged to the wallet, and what the public sees of it."""
     cost = cost_nanos(tokens, prices, ppm)
-    record = UsageRecord(
-        *(ulid(0, bytes(10)), 0, "u", "alice", "k", "laptop", "default", "/v1/x", "messages"),
+    record = usage_record(
+        id=ulid(0, bytes(10)),
+        started_ms=0,
+        user_id="u",
+        user="alice",
+        key_id="k",
+        key_name="laptop",
+        group="default",
+        endpoint="/v1/x",
+        family="messages",
         usage_source="reported",
         prices=prices.json,
         multiplier_ppm=ppm,

@@ -18,6 +18,7 @@ from store.values.usage_record import (
     SELDOM,
     TEXT_LIMITS_CHARS,
     AttemptRecord,
+    CallFacts,
     Charge,
     UsageRecord,
     charges_from_json,
@@ -30,13 +31,14 @@ from store.values.usage_record import (
     rfc3339,
     to_public,
 )
+from tests.support.usage_records import field_of, usage_record
 
 STARTED_MS = 1_767_225_599_001  # 2025-12-31T23:59:59.001Z
 CALL_ID = ulid(STARTED_MS, bytes(10))
 
 
 def full_record():
-    return UsageRecord(
+    return usage_record(
         id=CALL_ID,
         started_ms=STARTED_MS,
         user_id="U",
@@ -65,7 +67,6 @@ def full_record():
         prices=Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 1).json,
         multiplier_ppm=1_500_000,
         cost_nanos=12_500,
-        billed_to="wallet",
         charges=(Charge("wallet", 12_500),),
         reported_usage='{"input_tokens":1}',
         ttft_ms=7,
@@ -95,8 +96,9 @@ def test_columns_are_those_of_the_table():
 def test_the_row_has_the_prices_as_json_whatever_the_journal_had():
     prices = Prices(10**9, 2 * 10**9, 0, 0, 0, 0, 1)
     records = [full_record() for _ in range(4)]
-    records[0].prices, records[1].prices, records[2].prices = prices.text, prices.json, None
-    records[3].prices = "broken"
+    texts = [prices.text, prices.json, None, "broken"]
+    for record, text in zip(records, texts, strict=True):
+        record.call.prices = text
     columns = columns_of(records, 1)
     assert columns["prices"] == [prices.json, prices.json, None, "broken"]
 
@@ -122,7 +124,7 @@ def test_the_public_form_has_every_field_in_order():
     assert public["stream"] is True
     same = {"user", "key_id", "group", "endpoint", "model", "channel", "status", "outcome", "node"}
     assert {name: public[name] for name in same} == {
-        name: getattr(full_record(), name) for name in same
+        name: field_of(full_record(), name) for name in same
     }
     assert "user_id" not in public
 
@@ -156,7 +158,7 @@ def test_the_day_changes_exactly_at_midnight():
 
 def test_a_column_that_is_seldom_filled_is_left_out_when_no_record_fills_it():
     names = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
-    bare = UsageRecord(id=CALL_ID, started_ms=STARTED_MS, **dict.fromkeys(names, "x"))
+    bare = usage_record(id=CALL_ID, started_ms=STARTED_MS, **dict.fromkeys(names, "x"))
     columns = columns_of([bare, bare], 7)
     assert {*names, "outcome", "cost_nanos", "charges"} <= columns.keys()
     assert not {"error_code", "client_request_id", "cache_write_tokens"} & columns.keys()
@@ -169,7 +171,7 @@ def test_a_column_that_is_seldom_filled_is_left_out_when_no_record_fills_it():
 
 def test_a_column_that_is_left_out_has_the_same_default_in_the_table(database):
     names = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
-    bare = UsageRecord(id=CALL_ID, started_ms=STARTED_MS, **dict.fromkeys(names, "x"))
+    bare = usage_record(id=CALL_ID, started_ms=STARTED_MS, **dict.fromkeys(names, "x"))
     columns = columns_of([bare], 7)
     transaction(database, lambda: insert_columns(database, "usage_records", columns))
     listed = ", ".join(f'"{name}"' for name in COLUMNS)
@@ -179,7 +181,7 @@ def test_a_column_that_is_left_out_has_the_same_default_in_the_table(database):
 
 def test_unknown_is_null():
     names = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
-    bare = UsageRecord(id=CALL_ID, started_ms=STARTED_MS, **dict.fromkeys(names, "x"))
+    bare = usage_record(id=CALL_ID, started_ms=STARTED_MS, **dict.fromkeys(names, "x"))
     public = to_public(as_row(bare))
     nulls = {name for name in FIELDS if public[name] is None}
     assert {"model", "stream", "status", "prices", "multiplier", "billed_to", "ttft_ms"} <= nulls
@@ -207,11 +209,8 @@ def test_clipped_texts_fit_their_columns():
         widths[name] = int(size[1]) if size else words.get(kind, 16_000)
     for name, limit in TEXT_LIMITS_CHARS.items():
         assert limit <= widths[name], name
-    texts = {
-        name
-        for name in UsageRecord.__struct_fields__
-        if isinstance(getattr(full_record(), name), str)
-    }
+    names = (*CallFacts.__struct_fields__, *UsageRecord.__struct_fields__)
+    texts = {name for name in names if isinstance(field_of(full_record(), name), str)}
     own = {"id", "user_id", "key_id", "prices", "reported_usage"}
     assert texts - own == set(TEXT_LIMITS_CHARS)
 
@@ -220,12 +219,12 @@ def test_clipping_keeps_numbers_and_money_and_makes_texts_sound():
     record = full_record()
     assert clipped(record) == record
     record.error_message = "x" * 5_000 + "\ud800"
-    record.model = "\udfff"
+    record.call.model = "\udfff"
     record.reported_usage = '"' + "y" * 5_000 + '"'
     record.attempts = (AttemptRecord("main", 500, "z" * 5_000, 1, "y" * 5_000),) * 100
     short = clipped(record)
     assert short.error_message == "x" * 1000
-    assert short.model == "?"
+    assert short.call.model == "?"
     assert short.reported_usage is None
     assert len(short.attempts) == 16 and len(short.attempts[0].error) == 1000
     assert (short.cost_nanos, short.charges) == (record.cost_nanos, record.charges)
@@ -243,7 +242,7 @@ def test_csv_has_the_public_fields():
     assert cells["charges"] == '[{"to":"wallet","amount":"0.0000125"}]'
     assert (cells["stream"], cells["cost"], cells["input_tokens"]) == ("true", "0.0000125", "1")
     bare = full_record()
-    bare.stream, bare.ttft_ms, bare.channel = False, None, None
+    bare.call.stream, bare.ttft_ms, bare.channel = False, None, None
     cells = read_csv(bare)
     assert (cells["stream"], cells["ttft_ms"], cells["channel"]) == ("false", "", "")
 
@@ -251,10 +250,10 @@ def test_csv_has_the_public_fields():
 @pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r"])
 def test_no_cell_is_a_formula(first):
     record = full_record()
-    record.user_agent = f'{first}cmd("a,b")\n'
-    record.model = first
+    record.call.user_agent = f'{first}cmd("a,b")\n'
+    record.call.model = first
     cells = read_csv(record)
-    assert cells["user_agent"] == f"'{record.user_agent}"
+    assert cells["user_agent"] == f"'{record.call.user_agent}"
     assert cells["model"] == f"'{first}"
 
 

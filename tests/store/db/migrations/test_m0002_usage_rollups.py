@@ -7,7 +7,8 @@ from store.db import migrate, migrations
 from store.db.database import execute, insert_columns, is_mysql, transaction
 from store.db.migrations import m0002_usage_rollups as migration
 from store.values.ids import ulid
-from store.values.usage_record import UsageRecord, columns_of
+from store.values.usage_record import columns_of
+from tests.support.usage_records import usage_record
 
 MONDAY_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
 NAMES = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
@@ -16,7 +17,7 @@ STEP_MS = 50 * 60_000
 
 def records(count):
     return [
-        UsageRecord(
+        usage_record(
             id=ulid(MONDAY_MS + number * STEP_MS, number.to_bytes(10)),
             started_ms=MONDAY_MS + number * STEP_MS,
             **dict.fromkeys(NAMES, f"n{number % 2}"),
