@@ -12,7 +12,7 @@ so that reading a window takes one row a pair, however much traffic there was, a
 are there for bars. A minute is that in which an attempt or a call ended, by the database's clock.
 Reading: channel_status.
 
-Raw SQL: rows have 46 columns and are written by the writer, at most FOLD_ROWS at a time.
+Raw SQL: to add four rows of 49 columns takes the writer 20 µs of CPU so, and 1,300 by the builder.
 
 What the client caused counts as nothing. Times and tokens are those of answers with output, first
 byte and tokens those of streams.
