@@ -13,32 +13,32 @@ _HEAD = """\
 
 Made by `make docs` from the table in store/admin/kinds.py; do not edit.
 
-A document says which models, groups, channels, users, plans, subscriptions and keys there are. One
-with everything, `setup.toml`, is at the end of this page.
+A document lists models, groups, channels, users, plans, subscriptions and keys. One with
+everything, `setup.toml`, is at the end of this page.
 
-    ./sluice apply setup.toml --dry-run    # what would change, and all faults
+    ./sluice apply setup.toml --dry-run    # what would change, and all errors
     ./sluice apply setup.toml
     ./sluice export > now.toml             # what the store holds, without its secrets
 
-It is TOML, or JSON of the same names (an object of lists). All of it is applied or nothing; every
-fault is told at once, of TOML with its line. A running gateway acts on it within 2 s.
+It is TOML, or JSON with the same names (an object of lists). All of it is applied or nothing; all
+errors are reported at once, for TOML with their lines. A running gateway picks it up within 2 s.
 
-**Names are the identity.** Applying twice changes nothing. An entry that is not there is made; of
-one that is, only the given fields change: a missing one keeps its value, in a new entry it takes
-the default. What the document does not name stays, or is removed with `--prune` (users and their
+**Entries are identified by name.** Applying twice changes nothing. A new entry is created; of an
+existing one only the given fields change: an omitted field keeps its value, in a new entry it takes
+the default. What the document does not contain stays, or is removed with `--prune` (users and their
 keys, too; wallets and ledger stay). A name cannot be changed.
 
-**Money** and multipliers are decimal strings; a TOML number is taken as it is written.
+**Money** and multipliers are decimal strings; a TOML number is taken literally.
 
 ## Values from elsewhere: `env:` and `file:`
 
 A string `"env:NAME"` anywhere in the document is replaced by the variable `NAME`, a string
-`"file:PATH"` by what the file holds, without the line ends at its end; a relative path starts at
-the folder of the document (of `-`: at the current one). Both are read **by `apply`, at the moment
-it runs**, from the environment of its own shell. What was read is stored, upstream keys sealed,
-keys and passwords as digests. A gateway never reads them: when the variable or the file changes,
-apply again; and a variable that is set for the service alone, as in its unit, is unknown to
-`apply`. The same holds for `FIELD=env:NAME` of single commands.
+`"file:PATH"` by the content of the file without trailing line ends; a relative path starts at the
+folder of the document (for `-`: the current one). Both are read **by `apply`, when it runs**, from
+the environment of its own shell. What was read is stored, upstream keys sealed, keys and passwords
+as digests. A gateway never reads them: when the variable or the file changes, apply again; and a
+variable that is set for the service alone, as in its unit, is unknown to `apply`. The same holds
+for `FIELD=env:NAME` of single commands.
 """
 
 # A test applies it.
@@ -150,9 +150,9 @@ def _row(name: str, field: Field) -> str:
 
 def _remarks(field: Field) -> Iterator[str]:
     if field.secret:
-        yield " Secret: kept sealed or as a digest, left out by `export`."
+        yield " Secret: stored sealed or as a digest, omitted by `export`."
     if field.once:
-        yield " Left out by `export`."
+        yield " Omitted by `export`."
 
 
 def _default(field: Field) -> str:

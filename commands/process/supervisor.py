@@ -150,7 +150,7 @@ class Supervisor:
         self._read_states(now)
         for worker in list(self._workers()):
             if worker.exit_code is not None:
-                self._bury(worker, now)
+                self._reap(worker, now)
             else:
                 worker.enforce(now)
         if not self._draining:
@@ -192,7 +192,7 @@ class Supervisor:
         self._log.info("worker started", slot=slot.number, worker=worker.pid)
         return worker
 
-    def _bury(self, worker: Worker, now: float) -> None:
+    def _reap(self, worker: Worker, now: float) -> None:
         code = worker.exit_code or 0
         worker.close()
         slot = self._slots[worker.slot]

@@ -11,12 +11,11 @@ import io
 import ipaddress
 import logging
 import os
-import select
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
@@ -25,12 +24,12 @@ import peewee
 import uvloop
 from tornado.ioloop import IOLoop, PeriodicCallback
 
+from commands.process import store_check
 from commands.process.log_lines import FORMS, text_line
 from commands.process.worker_state import StateWriter
 from conf import secrets
 from conf.configuration import ConfigError
 from conf.settings import Settings, from_plain
-from conf.store_url import SQLITE
 from handlers.entries.routes import Router
 from handlers.http.base import Deadlines, Site
 from handlers.http.server import RelayServer
@@ -55,13 +54,12 @@ from store.catalog.key_cache import KeyCache
 from store.catalog.keys import KeyEntry, find_key
 from store.catalog.keys_aside import KeyAside, News
 from store.catalog.refresh import Refresh
-from store.db import migrate
 from store.db.changes import KEYS, Changes
-from store.db.database import open_database, place
+from store.db.database import open_database
 from store.money.funds import Funds
 from store.money.leases import Order
 from store.values.cipher import Cipher
-from store.values.errors import StoreError, StoreUnavailable
+from store.values.errors import StoreError
 from store.values.ids import now_ms
 
 log = logging.getLogger("sluice.worker")
@@ -69,10 +67,8 @@ log = logging.getLogger("sluice.worker")
 SWEEP_MS = 1000
 LOOKUP_THREADS = 4  # database threads for keys that are not in memory
 STORED_THREADS = 4  # and for stored responses, so that neither waits for the other
-SCHEMA_WAIT_S = 5  # at a start, for a database that takes connections and does not answer
 REFUSED_EXIT = 3  # the supervisor gives up instead of starting the worker again and again
 STOP_WITHIN_S = 2.0
-ORDERS_POLL_S = 0.05
 TROUBLE_CHARS = 300  # of the store's, in what /readyz says
 WRITER_STOP_S = 10.0  # for the last records, while the database answers
 DRAIN_POLL_S = 0.05
@@ -89,7 +85,7 @@ class Orders(msgspec.Struct):
     state_fd: int
     limits_fd: int
     node: str
-    responses_fd: int = -1  # a supervisor that was started before there was one gives none
+    responses_fd: int
 
 
 class Command(msgspec.Struct):
@@ -110,7 +106,7 @@ def main(args: Sequence[str]) -> int:
     logs.start(settings.log.level)
     try:
         keys = secrets.load(Path(orders.secrets_path))
-        found = _unless_ended(functools.partial(_look_at_store, settings))
+        found = store_check.check(settings.store.url)
         if found is not None and found.refusal:
             log.error(found.refusal)
             return REFUSED_EXIT
@@ -127,51 +123,6 @@ def main(args: Sequence[str]) -> int:
     # Everything is recorded and closed. A look-up thread that waits for a database which does not
     # answer, or a name server that is silent, must not hold the process up.
     os._exit(code)
-
-
-class StoreFound(msgspec.Struct, frozen=True):
-    """`refusal`: why this store cannot be served; `away`: why it cannot be had now."""
-
-    refusal: str = ""
-    away: str = ""
-
-
-def _look_at_store(settings: Settings) -> StoreFound:
-    if missing := _missing_file(settings.store.url):
-        cure = "bring it back, correct store.url, or make it: ./sluice init FOLDER"
-        return StoreFound(refusal=f"{missing} (store.url) does not exist; {cure}")
-    db = open_database(settings.store.url, read_timeout_s=SCHEMA_WAIT_S)
-    try:
-        pending = migrate.pending(db)
-    except StoreUnavailable as error:
-        return StoreFound(away=str(error))
-    finally:
-        db.close()
-    if not pending:
-        return StoreFound()
-    told = f"the schema of {place(db)} is behind (pending: {', '.join(pending)})"
-    return StoreFound(refusal=f"{told}; run: ./sluice migrate up")
-
-
-def _missing_file(url: str) -> str:
-    """The SQLite file that is not in its folder; else empty. Without its folder it is away."""
-    file = url.removeprefix(SQLITE)
-    if not url.startswith(SQLITE) or not os.path.isdir(os.path.dirname(file)):
-        return ""
-    # SQLite would make an empty one, perhaps where a disk is to be mounted
-    return "" if os.path.exists(file) else file
-
-
-def _unless_ended(look: Callable[[], StoreFound]) -> StoreFound | None:
-    """What a look says that may take seconds; None when the supervisor says meanwhile: end."""
-    thread = ThreadPoolExecutor(1, thread_name_prefix="first look")
-    looking = thread.submit(look)
-    thread.shutdown(wait=False)
-    while not looking.done():
-        wait([looking], ORDERS_POLL_S)
-        if not looking.done() and select.select([0], [], [], 0)[0]:
-            return None
-    return looking.result()
 
 
 async def _serve(
