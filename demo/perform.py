@@ -61,10 +61,8 @@ class Performance:
             await self._before_head()
             self._entry.status = self._answer.status
             self._held = encode_head(self._answer, keep_alive=keep_alive)
-            if self._answer.streaming or self._script.head_then_ms:
+            if self._answer.streaming:
                 await self._flush_head()
-            if self._script.head_then_ms:
-                await self._wire.pause(self._script.head_then_ms / 1000)
             if self._script.stall_after_head:
                 await self._end(Ending.STALL)
             await self._send_steps()

@@ -146,7 +146,6 @@ class GenerateContent:
         base = _base(ask)
         whole = _usage(ask, said.counts)
         so_far = said.counts.reasoning
-        first = True
         for part, is_last in _marked_last(_stream_parts(ask, said)):
             if part is not None and not part.get("thought"):
                 so_far = min(so_far + count_tokens(part.get("text", "")), said.counts.output)
@@ -155,9 +154,6 @@ class GenerateContent:
                 usage = {"usageMetadata": whole}
             if script.usage == "none" or (script.usage == "finish_chunk" and not is_last):
                 usage = {}
-            if script.no_usage_start and first:
-                usage = {}
-            first = False
             reason = FINISH_REASONS[said.finish] if is_last else None
             parts = [] if part is None else [part]
             for index in range(ask.choices):

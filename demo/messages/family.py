@@ -128,7 +128,7 @@ class Messages:
 
     def events(self, ask: Ask, said: Said, script: Script) -> Iterator[bytes]:
         message = {**_base(ask), "content": [], "stop_reason": None, "stop_sequence": None}
-        if script.usage != "none" and not script.no_usage_start:
+        if script.usage != "none":
             message["usage"] = {**_input_usage(said.counts), "output_tokens": FIRST_OUTPUT_TOKENS}
         yield encode_event({"type": "message_start", "message": message})
         for index, (block, deltas) in enumerate(_blocks(ask, said)):
@@ -140,8 +140,6 @@ class Messages:
         end: dict[str, Any] = {"type": "message_delta", "delta": delta}
         if script.usage != "none":
             end["usage"] = _output_usage(said.counts)
-            if script.no_usage_start:
-                end["usage"] |= _input_usage(said.counts)
         for _ in range(2 if script.usage == "repeated" else 1):
             yield encode_event(end)
         if not script.no_done:

@@ -131,8 +131,7 @@ class Responses:
         return CHAT_COMPLETIONS.answer_headers(request_id)
 
     def _keep(self, ask: Ask, finished: dict[str, Any], script: Script) -> None:
-        heavy = script.flood is not None or script.big_event is not None
-        if is_stored(ask) and not heavy:
+        if is_stored(ask) and script.flood is None:
             self._shelf.put(finished, input_items(ask))
 
 

@@ -81,7 +81,6 @@ class Script:
 
     # Pace.
     first_ms: int = _number(0, DAY_MS, 0)  # before the head
-    head_then_ms: int = _number(0, DAY_MS, 0)  # between the head and the first event
     ms: int | None = _number(0, DAY_MS)  # between two events
     slow_body: bool = _flag()  # a plain answer trickles
     # What is said.
@@ -91,10 +90,8 @@ class Script:
     tools: bool = _flag()
     sample: str | None = _text()  # a sample file, byte for byte
     usage: str | None = _choice("none", "zero", "absurd", "repeated", "cumulative", "finish_chunk")
-    no_usage_start: bool = _flag()  # message_start without usage
     no_done: bool = _flag()  # the stream lacks its terminal marker
     flood: int | None = _number(1, MEBIBYTES_MAX)  # MiB of 4 KiB deltas at full speed
-    big_event: int | None = _number(1, MEBIBYTES_MAX)  # one event of so many MiB
     # How the bytes travel.
     split: int | None = _number(1, PIECE_BYTES_MAX)  # pieces of so many bytes
     batch: int | None = _number(1, EVENTS_MAX)  # events a write

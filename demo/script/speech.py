@@ -61,8 +61,9 @@ def say(ask: Ask, script: Script) -> Said:
     """The answer to what was asked, as far as the script leaves it open."""
     thoughts = THOUGHTS if ask.thinking else ()
     reasoning = count_tokens("".join(thoughts))
-    if script.flood is not None or script.big_event is not None:
-        pieces = _heavy_pieces(script)
+    if script.flood is not None:
+        count = script.flood * MEBIBYTE // FLOOD_PIECE_BYTES
+        pieces = ("Here it comes. ", *("z" * FLOOD_PIECE_BYTES,) * count)
         output = reasoning + sum(map(len, pieces)) // BYTES_A_TOKEN
         counts = _counts(ask, script, output, reasoning)
         return Said(counts, "stop", pieces, thoughts)
@@ -173,15 +174,6 @@ def _cut_bytes(text: str, size_bytes: int) -> Iterable[str]:
         piece_bytes += width
     if piece:
         yield piece
-
-
-def _heavy_pieces(script: Script) -> tuple[str, ...]:
-    pieces: tuple[str, ...] = ("Here it comes. ",)
-    if script.big_event is not None:
-        pieces += ("y" * (script.big_event * MEBIBYTE),)
-    if script.flood is not None:
-        pieces += ("z" * FLOOD_PIECE_BYTES,) * (script.flood * MEBIBYTE // FLOOD_PIECE_BYTES)
-    return pieces
 
 
 def _calls(ask: Ask, script: Script) -> tuple[Call, ...]:

@@ -123,15 +123,6 @@ def test_first_ms_delays_the_head(upstream, family):
         assert heard.arrivals[0][0] >= 0.2
 
 
-def test_head_then_ms_delays_the_first_event(upstream, family):
-    for stream in (True, False):
-        heard = Heard(upstream, family, "head_then_ms=200 ms=0", stream=stream)
-        at, first = heard.arrivals[0]
-        assert first.endswith(b"\r\n\r\n") and b"data" not in first.partition(b"\r\n\r\n")[2]
-        assert at < 0.15
-        assert heard.arrivals[1][0] >= 0.2
-
-
 def test_slow_body(upstream, family):
     heard = Heard(upstream, family, "slow_body ms=5", stream=False)
     assert len(heard.arrivals) > 10
@@ -204,12 +195,6 @@ def test_flood(upstream, family):
     assert 20 * 1024 * 1024 < len(heard.body) < 32 * 1024 * 1024
     assert heard.whole and heard.body.endswith(ENDS[family])
     assert heard.arrivals[-1][0] < 5
-
-
-def test_big_event(upstream, family):
-    heard = Heard(upstream, family, "big_event=3 ms=0")
-    assert max(map(len, heard.body.split(b"\n\n"))) > 3 * 1024 * 1024
-    assert heard.whole
 
 
 # Errors of the vendor.

@@ -84,7 +84,6 @@ def test_refused_requests_and_other_paths_are_logged(upstream):
     [
         "ms=60000",
         "first_ms=60000",
-        "head_then_ms=60000",
         "stall_before_head",
         "stall_after_head",
         "stall=2 ms=0",

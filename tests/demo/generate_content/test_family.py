@@ -396,11 +396,6 @@ def test_the_repeated_usage_comes_without_candidates(upstream):
     assert "candidates" not in last and last["usageMetadata"]["totalTokenCount"] > 0
 
 
-def test_no_usage_start(upstream):
-    chunks = chunks_of(upstream, contents=said("chunks=2 no_usage_start"))
-    assert ["usageMetadata" in chunk for chunk in chunks] == [False, True]
-
-
 def test_pings_are_empty_lines(upstream):
     text = stream_text(upstream, contents=said("chunks=3 ping")).text
     frames = text.split("\r\n\r\n")

@@ -111,12 +111,6 @@ def test_usage_words(upstream, word, counts):
     assert ("usage" in events[0][1]["message"]) is (word != "none")
 
 
-def test_no_usage_start(upstream):
-    events = events_of(upstream, messages=said("no_usage_start"))
-    assert "usage" not in events[0][1]["message"]
-    assert events[-2][1]["usage"]["input_tokens"] > 0
-
-
 def test_no_done(upstream):
     assert events_of(upstream, messages=said("no_done"))[-1][0] == "message_delta"
 
