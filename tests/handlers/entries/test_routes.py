@@ -138,7 +138,7 @@ def test_the_documents_tell_every_endpoint_and_base_url():
     for family in FAMILIES:
         text = (WIRE / f"{family}.md").read_text()
         base = "{base_url}/v1" if family in ("chat_completions", "responses") else "{base_url}"
-        assert f"What clients are given as base URL: `{base}`" in text
+        assert f"Base URL for clients: `{base}`" in text
 
 
 def test_the_endpoints_are_those_of_their_families():
