@@ -20,8 +20,8 @@ from handlers.relay.call import Arrival, Call
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Demand, Limits
 from handlers.relay.routing.health import ROW, STREAM, Health
-from handlers.relay.routing.plan import Candidate, Planner
-from handlers.relay.routing.selector import Selector, Wanted
+from handlers.relay.routing.plan import Candidate, Planner, Wanted
+from handlers.relay.routing.selector import Selector
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.keys import KeyEntry
 from store.values.pricing import Prices
@@ -142,7 +142,7 @@ def one_call(call: Call, selector: Selector, limits: Limits, health: Health) -> 
         if isinstance(slots, Fault):
             raise slots
     model = call.model_name or ""
-    candidate = selector.next(Wanted(call.candidates, model, None, call.demand), 1.0)
+    candidate = selector.next(Wanted(call.candidates, FAMILY, model, None, call.demand), 1.0)
     if not isinstance(candidate, Candidate):
         raise RuntimeError("all channels are left out")
     trial = health.begin(candidate.channel, model, candidate.key, 1.0, STREAM)

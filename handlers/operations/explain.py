@@ -23,8 +23,8 @@ from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Limits
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.open_breakers import restore
-from handlers.relay.routing.plan import Candidate, LeftOut, Planner, not_candidates
-from handlers.relay.routing.selector import Selector, Wanted
+from handlers.relay.routing.plan import Candidate, LeftOut, Planner, Wanted, not_candidates
+from handlers.relay.routing.selector import Selector
 from store.catalog.catalog import Channel, Snapshot
 from store.catalog.keys import KeyEntry
 from store.channels.breakers import all_open
@@ -119,22 +119,24 @@ def explain(
         )
         shown = _channels(world, call, model)
         _admit(call, model)
-        candidate = world.selector.next(Wanted(call.candidates, model), world.now_s)
+        candidate = world.selector.next(Wanted(call.candidates, family.name, model), world.now_s)
         if not isinstance(candidate, Candidate):
             raise faults.of_none_left(candidate, model)
         _check_money(db, call)
     except Fault as fault:
         status = family.encode_fault(fault, "").status
         return Explanation(shown, (), fault.code, status, fault.message)
-    return Explanation(shown, _first(shown, candidate))
+    return Explanation(shown, _first(call, shown, candidate))
 
 
-def _first(shown: Sequence[ChannelState], candidate: Candidate) -> list[str]:
+def _first(call: Call, shown: Sequence[ChannelState], candidate: Candidate) -> list[str]:
     """The channels that a call may be sent to first: which one is drawn by weight."""
     if candidate.anyway:
         return [candidate.channel.name]
-    equals = [one for one in shown if one.usable and one.reason is None]
-    return [one.name for one in equals if one.priority == candidate.channel.priority]
+    family = call.family.name
+    rank = candidate.channel.rank(family)
+    equals = {one.name for one in call.candidates if one.rank(family) == rank}
+    return [one.name for one in shown if one.usable and one.reason is None and one.name in equals]
 
 
 def _entry_of(endpoint: str) -> tuple[Family, Operation]:
@@ -169,9 +171,10 @@ def _channels(world: _World, call: Call, model: str) -> list[ChannelState]:
     channels = snapshot.candidates(group, model, family)
     counting = call.operation.counting
     able = [one for one in channels if not counting or VENDORS[one.vendor].counts]
-    last = planner.last_resort(able, model, now_s)
-    candidates = planner.plan(able, model, now_s, len(able)) if last is None else last.candidates
-    left_out = planner.left_out(able, model, now_s)
+    wanted = Wanted(able, family, model)
+    last = planner.last_resort(wanted, now_s)
+    candidates = planner.plan(wanted, now_s, len(able)) if last is None else last.candidates
+    left_out = planner.left_out(wanted, now_s)
     reasons = {one.channel.id: one for one in left_out}
     shown = [
         _shown(world, candidate.channel, model, reasons.get(candidate.channel.id), True)

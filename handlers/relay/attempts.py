@@ -27,8 +27,8 @@ from handlers.relay.pump import StreamPump
 from handlers.relay.records import Records
 from handlers.relay.routing.affinity import Affinity
 from handlers.relay.routing.health import PLAIN, STREAM, Health
-from handlers.relay.routing.plan import NOTHING, Candidate, Tried
-from handlers.relay.routing.selector import Selector, Wanted
+from handlers.relay.routing.plan import NOTHING, Candidate, Tried, Wanted
+from handlers.relay.routing.selector import Selector
 from handlers.relay.routing.suspects import refusal_of
 from handlers.relay.turns import LARGE_BYTES, in_turns
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError
@@ -73,7 +73,7 @@ class Attempts:
         model = call.model_name or ""
         if said := call.conversation():
             preference = self.affinity.preference_of(call.key, model, said, now_s)
-        call.wanted = Wanted(call.candidates, model, preference, call.demand)
+        call.wanted = Wanted(call.candidates, call.family.name, model, preference, call.demand)
         return self._next(call, NOTHING)
 
     async def run(self, call: Call, attempt: Attempt, downstream: Downstream) -> Ending:

@@ -113,6 +113,15 @@ class Channel:
         now = (self.vendor, self.base_url, self.route, self.extra_headers)
         return now != (before.vendor, before.base_url, before.route, before.extra_headers)
 
+    def answers(self, family: str) -> bool:
+        """Whether it can be asked by calls of a family: of its own alone, as nothing translates."""
+        return self.family == family
+
+    def rank(self, family: str) -> tuple[bool, int]:
+        """Its place among the candidates of a call of a family: native ones first, then by
+        priority. Lower is better; those of one rank share the calls by weight."""
+        return self.family != family, -self.priority
+
     @property
     def takes_calls(self) -> bool:
         """Whether new calls may be given to it, but for those about what it has stored."""
@@ -139,7 +148,7 @@ class Snapshot:
     )
 
     def candidates(self, group: str, model: str, family: str) -> tuple[Channel, ...]:
-        """Channels that may take a call for a model of a group in a family, highest priority first.
+        """Channels that may take a call for a model of a group in a family, best rank first.
 
         Empty when the group may not use the model, or it is disabled or has no prices.
         """
@@ -211,11 +220,11 @@ class Snapshot:
             channel
             for channel in self.channels
             if channel.enabled
-            and channel.family == family
+            and channel.answers(family)
             and group in channel.groups
             and model in channel.models
         ]
-        return tuple(sorted(fit, key=lambda channel: (-channel.priority, channel.name)))
+        return tuple(sorted(fit, key=lambda channel: (channel.rank(family), channel.name)))
 
 
 EMPTY = Snapshot(version=-1, groups={}, models={}, channels=())

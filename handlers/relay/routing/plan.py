@@ -1,7 +1,7 @@
-"""Which channels a call may try, in which order: priority first, then a weighted draw.
+"""Which channels a call may try, in which order: by rank, then a weighted draw.
 
-Channels, health, clock, chance and a conversation's preference in; candidates out, and for channels
-left out the reason. Nothing is claimed or counted here (that is Health.begin, and selector.py for
+What a call wants, health, clock and chance in; candidates out, and for channels left out the
+reason. Nothing is claimed or counted here (that is Health.begin, and selector.py for
 limits), so the same question may be asked for show.
 """
 
@@ -14,6 +14,7 @@ from random import Random
 from msgspec import Struct
 
 from handlers.relay.limits.cells import Slots
+from handlers.relay.limits.limits import NO_TOKENS, Demand
 from handlers.relay.routing.health import HELD_BACK, KEY_ASIDE, SLOW, Health
 from handlers.relay.routing.rendezvous import Heats, Race, first_of, race_of, seed_of, token_of
 from store.catalog.catalog import Channel, Snapshot
@@ -55,6 +56,19 @@ class Preference(Struct, frozen=True, gc=False):
     fingerprint: str = ""
 
 
+class Wanted(Struct, frozen=True, gc=False):
+    """What a call of a family wants: one of these channels for a model, within its limits.
+
+    `channels` come sorted by rank, the best first.
+    """
+
+    channels: Sequence[Channel]
+    family: str
+    model: str
+    preference: Preference | None = None
+    demand: Demand = NO_TOKENS
+
+
 class LeftOut(Struct, frozen=True):
     """A channel that cannot take the call now; `wait_s`: until it may (0: not by waiting)."""
 
@@ -72,7 +86,7 @@ class LastResort(Struct, frozen=True):
 
 
 class Tier:
-    """Channels of one priority; drawing one costs the same however many there are."""
+    """Channels of one rank; drawing one costs the same however many there are."""
 
     __slots__ = ("_points", "_race", "channels")
 
@@ -106,32 +120,24 @@ class Planner:
         self._remembered: dict[int, tuple[Sequence[Channel], list[Tier]]] = {}
 
     def plan(
-        self,
-        channels: Sequence[Channel],
-        model: str,
-        now_s: float,
-        most: int = 1,
-        tried: Tried = NOTHING,
-        *,
-        preference: Preference | None = None,
+        self, wanted: Wanted, now_s: float, most: int = 1, tried: Tried = NOTHING
     ) -> list[Candidate]:
         """The next `most` attempts for a call, best first, one a channel; none when all are left
         out or `tried`.
 
-        `channels` come sorted by priority, highest first. Inside one priority the order is drawn
-        without replacement, each draw in proportion to the weights: by chance, or by the token of
-        a `preference`. A channel that the preference names comes first, whatever its priority. Last
-        come slow ones and those of whose keys one was tried.
+        Inside one rank the order is drawn without replacement, each draw in proportion to the
+        weights: by chance, or by the token of a preference. A channel that the preference names
+        comes first, whatever its rank. Last come slow ones and those of whose keys one was tried.
         """
-        health = self.health
+        health, channels, preference = self.health, wanted.channels, wanted.preference
         if len(channels) == 1 and not health.breakers and not tried and preference is None:
             return [Candidate(channels[0], health.turn(channels[0]))]
         candidates: list[Candidate] = []
         last: list[Candidate] = []
         moved = preference is not None and bool(preference.channel_id)
-        for channel in self._order(channels, preference):
+        for channel in self._order(wanted):
             out = tried.get(channel.id, ())
-            found = self._candidate_of(channel, model, now_s, out, preference)
+            found = self._candidate_of(channel, wanted.model, now_s, out, preference)
             if found is not None:
                 candidate = Candidate(channel, found[0].key, True) if moved else found[0]
                 (last if found[1] or out else candidates).append(candidate)
@@ -148,13 +154,7 @@ class Planner:
         return None if found is None or found[1] else Candidate(channel, found[0].key, True)
 
     def last_resort(
-        self,
-        channels: Sequence[Channel],
-        model: str,
-        now_s: float,
-        tried: Tried = NOTHING,
-        *,
-        preference: Preference | None = None,
+        self, wanted: Wanted, now_s: float, tried: Tried = NOTHING
     ) -> LastResort | None:
         """The candidates of a call whose circuits are all open; None when one is not: it was tried
         already, or is at its limit.
@@ -162,12 +162,13 @@ class Planner:
         First those that fail quickly, in the order of a plan, then those that limit us or hang, as
         far as they have room for one more. Refused upstream keys are not asked.
         """
-        if any(self._candidate_of(channel, model, now_s) is not None for channel in channels):
+        model, preference = wanted.model, wanted.preference
+        if any(self._candidate_of(one, model, now_s) is not None for one in wanted.channels):
             return None
         found: list[tuple[bool, Candidate]] = []
         left_out: list[LeftOut] = []
         moved = preference is not None and bool(preference.channel_id)
-        for channel in self._order(channels, preference):
+        for channel in self._order(wanted):
             out = tried.get(channel.id, ())
             reason, candidate = self._least_bad(channel, model, out, preference)
             wait_s = self.health.trials.wait_s(channel.id, now_s) if reason in HELD_BACK else 0.0
@@ -182,32 +183,31 @@ class Planner:
         found.sort(key=lambda one: one[0])
         return LastResort([candidate for _, candidate in found], left_out)
 
-    def left_out(self, channels: Sequence[Channel], model: str, now_s: float) -> list[LeftOut]:
+    def left_out(self, wanted: Wanted, now_s: float) -> list[LeftOut]:
         """The channels that are in no plan now, with the reasons of health."""
-        found = []
-        for channel in channels:
-            if self._candidate_of(channel, model, now_s) is None:
-                found.append(self._left_out(channel, model, now_s))
-        return found
+        model = wanted.model
+        return [
+            self._left_out(channel, model, now_s)
+            for channel in wanted.channels
+            if self._candidate_of(channel, model, now_s) is None
+        ]
 
     def _left_out(self, channel: Channel, model: str, now_s: float) -> LeftOut:
         keys = range(max(1, len(channel.keys)))
         faults = [self.health.fault_of(channel, model, key, now_s) for key in keys]
         return LeftOut(channel, *min(faults, key=lambda fault: fault[1]))
 
-    def _order(
-        self, channels: Sequence[Channel], preference: Preference | None
-    ) -> Iterator[Channel]:
+    def _order(self, wanted: Wanted) -> Iterator[Channel]:
         """All channels in the order in which they are wanted."""
-        wanted = ""
+        preference, named = wanted.preference, ""
         if preference is not None and preference.channel_id:
-            for channel in channels:
+            for channel in wanted.channels:
                 if channel.id == preference.channel_id:
-                    wanted = channel.id
+                    named = channel.id
                     yield channel
-        for tier in self._tiers(channels):
+        for tier in self._tiers(wanted):
             for channel in _drawn(tier, self._random if preference is None else preference.token):
-                if channel.id != wanted:
+                if channel.id != named:
                     yield channel
 
     def _candidate_of(
@@ -255,12 +255,13 @@ class Planner:
                 best = reason, Candidate(channel, key, offset > 0 and preference is not None)
         return best
 
-    def _tiers(self, channels: Sequence[Channel]) -> list[Tier]:
+    def _tiers(self, wanted: Wanted) -> list[Tier]:
+        channels, family = wanted.channels, wanted.family
         known = self._remembered.get(id(channels))
         if known is not None:
             return known[1]
-        by_priority = groupby(channels, key=lambda channel: channel.priority)
-        tiers = [Tier(list(group)) for _, group in by_priority]
+        by_rank = groupby(channels, key=lambda channel: channel.rank(family))
+        tiers = [Tier(list(group)) for _, group in by_rank]
         if len(self._remembered) >= _MAX_REMEMBERED:
             self._remembered.clear()
         self._remembered[id(channels)] = (channels, tiers)
@@ -322,7 +323,7 @@ def not_candidates(snapshot: Snapshot, group: str, model: str, family: str) -> l
             reason = DISABLED
         elif group not in channel.groups:
             reason = OTHER_GROUP
-        elif channel.family != family:
+        elif not channel.answers(family):
             reason = OTHER_FAMILY
         elif channel.draining:
             reason = DRAINING

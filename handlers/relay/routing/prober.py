@@ -16,7 +16,7 @@ from random import random
 from conf.settings import Settings
 from handlers.relay.routing import probe
 from handlers.relay.routing.health import Health
-from handlers.relay.routing.plan import Planner
+from handlers.relay.routing.plan import Planner, Wanted
 from handlers.relay.routing.suspects import refusal_of
 from handlers.relay.upstream.client import UpstreamClient
 from store.catalog.catalog import EMPTY, Channel, Snapshot
@@ -77,7 +77,7 @@ class Prober:
 
     async def _probe(self, channel: Channel, model: str) -> None:
         health, now_s = self._health, time.monotonic()
-        candidates = self._planner.plan((channel,), model, now_s)
+        candidates = self._planner.plan(Wanted((channel,), channel.family, model), now_s)
         trial = health.begin(channel, model, candidates[0].key, now_s) if candidates else None
         if trial is None:
             return  # the circuits of all its keys are open, and none is due for a probe

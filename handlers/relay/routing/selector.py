@@ -5,11 +5,9 @@ worker could take the same. What is at its limit is passed over; that is no atte
 of health. Another upstream key of a channel is asked before the next channel.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from msgspec import Struct
-
-from handlers.relay.limits.limits import NO_TOKENS, Demand, Full, Limits
+from handlers.relay.limits.limits import Full, Limits
 from handlers.relay.routing.plan import (
     AT_ITS_LIMIT,
     BEYOND_ITS_LIMIT,
@@ -17,19 +15,10 @@ from handlers.relay.routing.plan import (
     Candidate,
     LeftOut,
     Planner,
-    Preference,
     Tried,
+    Wanted,
 )
 from store.catalog.catalog import Channel
-
-
-class Wanted(Struct, frozen=True, gc=False):
-    """What a call wants of routing: one of these channels for a model, with so many tokens."""
-
-    channels: Sequence[Channel]
-    model: str
-    preference: Preference | None = None
-    demand: Demand = NO_TOKENS
 
 
 class Selector:
@@ -46,19 +35,17 @@ class Selector:
 
         `again`: a tried channel of which another upstream key comes first.
         """
-        planner, channels, model = self._planner, wanted.channels, wanted.model
-        preference = wanted.preference
-        candidates = planner.plan(channels, model, now_s, tried=tried, preference=preference)
+        planner = self._planner
+        candidates = planner.plan(wanted, now_s, tried=tried)
         if again is not None:
-            better = planner.next_key(again, model, now_s, tried[again.id])
+            better = planner.next_key(again, wanted.model, now_s, tried[again.id])
             candidates = candidates if better is None else [better, *candidates]
         if candidates and not candidates[0].channel.limited:
             return candidates[0]
         full: dict[str, LeftOut] = {}
         found = self._first_with_room(wanted, candidates, now_s, tried, full)
         if found is None and full:
-            most = len(channels)
-            candidates = planner.plan(channels, model, now_s, most, tried, preference=preference)
+            candidates = planner.plan(wanted, now_s, len(wanted.channels), tried)
             found = self._first_with_room(wanted, candidates, now_s, tried, full)
         return self._last_resort(wanted, now_s, tried, full) if found is None else found
 
@@ -66,10 +53,10 @@ class Selector:
         self, wanted: Wanted, now_s: float, tried: Tried, full: dict[str, LeftOut]
     ) -> Candidate | list[LeftOut]:
         """The least bad candidate when all circuits are open; else why there is none."""
-        planner, channels, model = self._planner, wanted.channels, wanted.model
-        left = planner.last_resort(channels, model, now_s, tried, preference=wanted.preference)
+        planner = self._planner
+        left = planner.last_resort(wanted, now_s, tried)
         if left is None:
-            return [*planner.left_out(channels, model, now_s), *full.values()]
+            return [*planner.left_out(wanted, now_s), *full.values()]
         for candidate in left.candidates:
             found = self._with_room(wanted, candidate, now_s, {candidate.key})
             if isinstance(found, Candidate):

@@ -1,9 +1,8 @@
 """Channels of one model as a snapshot holds them, and their failing."""
 
 from adapters.faults import Condition, Fault
-from handlers.relay.routing.health import (
-    ROW,
-)
+from handlers.relay.routing.health import ROW
+from handlers.relay.routing.plan import Wanted
 from store.catalog.catalog import Channel
 
 MODEL = "m"
@@ -23,6 +22,11 @@ def channel(name, priority=0, weight=1, keys=("k",), **more):
         **more,
     }
     return Channel(name=name, keys=tuple(keys), priority=priority, weight=weight, **fields)
+
+
+def wanted(channels, model=MODEL, **more):
+    """What a call of the channels' own family wants."""
+    return Wanted(channels, "chat_completions", model, **more)
 
 
 def fail(health, one, times=ROW, at=0.0, key=0, fault=FAILED, **more):

@@ -33,7 +33,7 @@ from handlers.relay.routing.health import (
 from handlers.relay.routing.plan import Planner
 from store.catalog.catalog import Snapshot
 from store.catalog.keys_aside import KeyAside
-from tests.handlers.relay.routing.channels import MODEL, channel
+from tests.handlers.relay.routing.channels import MODEL, channel, wanted
 
 ONE = channel("one")
 
@@ -568,7 +568,7 @@ class World:
 
     def _attempt(self, now, tried, left):
         while left:
-            candidates = self.planner.plan(self.channels, MODEL, now, tried=tried)
+            candidates = self.planner.plan(wanted(self.channels), now, tried=tried)
             if not candidates:
                 break
             one = candidates[0].channel

@@ -19,10 +19,10 @@ from handlers.relay.routing.health import (
     Refusal,
 )
 from handlers.relay.routing.plan import Candidate, Planner
-from handlers.relay.routing.selector import Selector, Wanted
+from handlers.relay.routing.selector import Selector
 from handlers.relay.routing.trials import TRIAL_S
 from tests.handlers.relay.limits.calls import demand_of
-from tests.handlers.relay.routing.channels import MODEL, channel
+from tests.handlers.relay.routing.channels import MODEL, channel, wanted
 
 QUICK = Fault(Condition.UPSTREAM_FAILED)
 LATE = Fault(Condition.UPSTREAM_TIMEOUT)
@@ -49,8 +49,8 @@ class World:
         assert self.health.fault_of(one, MODEL, key, self.now_s)[0]
 
     def choose(self, tried=None):
-        wanted = Wanted(self.channels, MODEL, None, demand_of())
-        found = self.selector.next(wanted, self.now_s, tried or {})
+        asked = wanted(self.channels, demand=demand_of())
+        found = self.selector.next(asked, self.now_s, tried or {})
         return found if isinstance(found, Candidate) else of_none_left(found, MODEL)
 
     def ask(self):

@@ -19,7 +19,7 @@ from handlers.relay.routing.health import (
 from handlers.relay.routing.plan import Planner, Preference, not_candidates
 from handlers.relay.routing.rendezvous import token_of
 from store.catalog.catalog import Snapshot
-from tests.handlers.relay.routing.channels import MODEL, channel, fail
+from tests.handlers.relay.routing.channels import MODEL, channel, fail, wanted
 
 OWN = Refusal("")
 
@@ -42,7 +42,7 @@ def test_higher_priority_always_comes_first():
     channels = [channel("a", 10), channel("b", 10), channel("c"), channel("d", -5)]
     make, _ = planner()
     for _ in range(200):
-        order = names(make.plan(channels, MODEL, 0.0, 4))
+        order = names(make.plan(wanted(channels), 0.0, 4))
         assert set(order[:2]) == {"a", "b"}
         assert order[2:] == ["c", "d"]
 
@@ -50,7 +50,7 @@ def test_higher_priority_always_comes_first():
 def test_first_place_is_shared_by_weight():
     channels = [channel("heavy", weight=3), channel("light", weight=1)]
     make, _ = planner(2)
-    firsts = Counter(names(make.plan(channels, MODEL, 0.0))[0] for _ in range(4000))
+    firsts = Counter(names(make.plan(wanted(channels), 0.0))[0] for _ in range(4000))
     assert 0.70 < firsts["heavy"] / 4000 < 0.80
 
 
@@ -58,7 +58,7 @@ def test_the_share_of_one_left_out_goes_to_the_others_by_weight():
     channels = [channel("ill", weight=4), channel("heavy", weight=3), channel("light", weight=1)]
     make, health = planner(2)
     fail(health, channels[0])
-    firsts = Counter(names(make.plan(channels, MODEL, 0.0))[0] for _ in range(4000))
+    firsts = Counter(names(make.plan(wanted(channels), 0.0))[0] for _ in range(4000))
     assert set(firsts) == {"heavy", "light"}
     assert 0.70 < firsts["heavy"] / 4000 < 0.80
 
@@ -68,30 +68,30 @@ def test_every_channel_is_there_once_whatever_the_weights():
     channels.sort(key=lambda c: -c.priority)
     make, _ = planner(3)
     for _ in range(50):
-        assert sorted(names(make.plan(channels, MODEL, 0.0, 40))) == sorted(map(str, range(40)))
+        assert sorted(names(make.plan(wanted(channels), 0.0, 40))) == sorted(map(str, range(40)))
 
 
 def test_all_weights_zero_means_equal_chances():
     channels = [channel("a", weight=0), channel("b", weight=0)]
     make, _ = planner(4)
-    firsts = Counter(names(make.plan(channels, MODEL, 0.0))[0] for _ in range(1000))
+    firsts = Counter(names(make.plan(wanted(channels), 0.0))[0] for _ in range(1000))
     assert 400 < firsts["a"] < 600
 
 
 def test_weight_zero_beside_others_is_never_first():
     channels = [channel("spare", weight=0), channel("a", weight=1)]
     make, _ = planner(5)
-    assert {names(make.plan(channels, MODEL, 0.0))[0] for _ in range(300)} == {"a"}
-    assert names(make.plan(channels, MODEL, 0.0, 2)) == ["a", "spare"]
+    assert {names(make.plan(wanted(channels), 0.0))[0] for _ in range(300)} == {"a"}
+    assert names(make.plan(wanted(channels), 0.0, 2)) == ["a", "spare"]
 
 
 def test_no_more_than_wanted_and_none_tried():
     channels = [channel(str(i)) for i in range(5)]
     make, _ = planner()
-    assert len(make.plan(channels, MODEL, 0.0, 3)) == 3
+    assert len(make.plan(wanted(channels), 0.0, 3)) == 3
     tried = {f"id-{number}": {0} for number in (0, 1, 3, 4)}
-    assert names(make.plan(channels, MODEL, 0.0, 3, tried)) == ["2"]
-    assert make.plan(channels[:1], MODEL, 0.0, 3, tried) == []
+    assert names(make.plan(wanted(channels), 0.0, 3, tried)) == ["2"]
+    assert make.plan(wanted(channels[:1]), 0.0, 3, tried) == []
 
 
 def test_one_channel_needs_no_draw():
@@ -100,7 +100,7 @@ def test_one_channel_needs_no_draw():
 
     health = Health(never)
     only = channel("only")
-    assert names(Planner(health, never).plan([only], MODEL, 0.0)) == ["only"]
+    assert names(Planner(health, never).plan(wanted([only]), 0.0)) == ["only"]
 
 
 def test_upstream_keys_are_used_in_turn():
@@ -108,7 +108,7 @@ def test_upstream_keys_are_used_in_turn():
     one = channel("a", keys=("x", "y", "z"))
     used = []
     for _ in range(6):
-        (candidate,) = make.plan([one], MODEL, 0.0)
+        (candidate,) = make.plan(wanted([one]), 0.0)
         used.append(candidate.key)
         health.succeeded(health.begin(one, MODEL, candidate.key, 0.0), 0.0)
     assert used == [0, 1, 2, 0, 1, 2]
@@ -120,7 +120,7 @@ def test_a_key_put_aside_is_skipped_for_all_models_and_the_others_go_on():
     fail(health, one, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), refusal=OWN)
     for model in (MODEL, "another"):
         for _ in range(4):
-            (candidate,) = make.plan([one], model, 0.0)
+            (candidate,) = make.plan(wanted([one], model), 0.0)
             assert candidate.key == 1
             health.succeeded(health.begin(one, model, candidate.key, 0.0), 0.0)
 
@@ -131,7 +131,7 @@ def test_a_plan_changes_nothing():
     fail(health, channels[1])
     after = health.breakers[("id-b", MODEL, "k")].until_s
     for _ in range(3):
-        (candidate,) = make.plan(channels, MODEL, after)[:1]
+        (candidate,) = make.plan(wanted(channels), after)[:1]
         assert candidate.key == 0
     assert not any(one.probe for one in health.breakers.values())
 
@@ -143,8 +143,8 @@ def test_reasons_and_waits_of_those_left_out():
     fail(health, limited, 1, fault=Fault(Condition.UPSTREAM_RATE_LIMITED, retry_after_s=30))
     fail(health, refused, 1, fault=Fault(Condition.CHANNEL_MISCONFIGURED), refusal=OWN)
     channels = [failing, limited, refused, well]
-    assert names(make.plan(channels, MODEL, 1.0, 9)) == ["w"]
-    found = {one.channel.name: one for one in make.left_out(channels, MODEL, 1.0)}
+    assert names(make.plan(wanted(channels), 1.0, 9)) == ["w"]
+    found = {one.channel.name: one for one in make.left_out(wanted(channels), 1.0)}
     assert {name: one.reason for name, one in found.items()} == {
         "failing": FAILING,
         "limited": RATE_LIMITED,
@@ -161,15 +161,24 @@ def test_slow_ones_are_asked_last_but_asked():
     for _ in range(ROW):
         health.started(health.begin(slow, MODEL, 0, 0.0), 10.0, 10.0)
     assert health.fault_of(slow, MODEL, 0, 10.0)[0] == SLOW
-    assert names(make.plan([slow, quick], MODEL, 10.0, 2)) == ["quick", "slow"]
-    assert names(make.plan([slow], MODEL, 10.0)) == ["slow"]
-    assert make.left_out([slow, quick], MODEL, 10.0) == []
+    assert names(make.plan(wanted([slow, quick]), 10.0, 2)) == ["quick", "slow"]
+    assert names(make.plan(wanted([slow]), 10.0)) == ["slow"]
+    assert make.left_out(wanted([slow, quick]), 10.0) == []
+
+
+def test_native_channels_come_before_others_whatever_the_priority():
+    """No snapshot has others among the candidates until calls are translated."""
+    foreign = [channel("m", 9, family="messages"), channel("g", 9, family="generate_content")]
+    channels = [channel("a", 5), channel("b"), *foreign, channel("late", 5, family="messages")]
+    make, _ = planner()
+    orders = {tuple(names(make.plan(wanted(channels), 0.0, 5))) for _ in range(100)}
+    assert orders == {("a", "b", "m", "g", "late"), ("a", "b", "g", "m", "late")}
 
 
 def test_what_is_remembered_of_candidates_is_bounded():
     make, _ = planner()
     for _ in range(3 * plan._MAX_REMEMBERED):
-        make.plan((channel("a"), channel("b")), MODEL, 0.0)
+        make.plan(wanted((channel("a"), channel("b"))), 0.0)
     assert len(make._remembered) <= plan._MAX_REMEMBERED
 
 
@@ -192,7 +201,7 @@ def test_reasons_of_channels_that_are_no_candidates(changes, reason):
 
 
 def first(make, channels, preference, now_s=0.0):
-    return make.plan(channels, MODEL, now_s, preference=preference)[0]
+    return make.plan(wanted(channels, preference=preference), now_s)[0]
 
 
 def test_a_conversation_falls_to_one_channel_and_key_in_every_worker():
@@ -252,11 +261,11 @@ def test_all_channels_come_after_the_one_that_a_conversation_falls_to():
     channels.sort(key=lambda c: -c.priority)
     make, _ = planner()
     for preference in preferences(50):
-        candidates = make.plan(channels, MODEL, 0.0, 40, preference=preference)
+        candidates = make.plan(wanted(channels, preference=preference), 0.0, 40)
         assert sorted(names(candidates)) == sorted(map(str, range(40)))
         assert [candidate.moved for candidate in candidates] == [False] + [True] * 39
         tried = {candidate.channel.id: {0} for candidate in candidates[:3]}
-        (following,) = make.plan(channels, MODEL, 0.0, tried=tried, preference=preference)
+        (following,) = make.plan(wanted(channels, preference=preference), 0.0, tried=tried)
         assert following == candidates[3]
 
 
@@ -264,7 +273,7 @@ def test_where_a_conversation_went_comes_first_whatever_the_priority():
     channels = [channel("a", 10), channel("b", 10), channel("c", keys="xyz")]
     make, health = planner()
     for preference in preferences(20, channel_id="id-c", fingerprint="mark-y"):
-        candidates = make.plan(channels, MODEL, 0.0, 3, preference=preference)
+        candidates = make.plan(wanted(channels, preference=preference), 0.0, 3)
         assert [(s.channel.name, s.moved) for s in candidates[:1]] == [("c", True)]
         assert candidates[0].key == 1 and set(names(candidates)) == {"a", "b", "c"}
     fail(health, channels[2], key=1)
@@ -281,7 +290,7 @@ def test_where_a_conversation_went_is_left_when_it_is_slow():
     for _ in range(ROW):
         health.started(health.begin(slow, MODEL, 0, 0.0), 10.0, 10.0)
     (preference,) = preferences(1, channel_id="id-slow", fingerprint="mark-k")
-    candidates = make.plan([slow, quick], MODEL, 10.0, 2, preference=preference)
+    candidates = make.plan(wanted([slow, quick], preference=preference), 10.0, 2)
     assert names(candidates) == ["quick", "slow"]
 
 

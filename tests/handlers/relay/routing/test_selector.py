@@ -10,9 +10,9 @@ from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import NO_TOKENS, Limits
 from handlers.relay.routing.health import ROW, Health
 from handlers.relay.routing.plan import Candidate, Planner
-from handlers.relay.routing.selector import Selector, Wanted
+from handlers.relay.routing.selector import Selector
 from tests.handlers.relay.limits.calls import demand_of
-from tests.handlers.relay.routing.channels import MODEL, channel, fail
+from tests.handlers.relay.routing.channels import MODEL, channel, fail, wanted
 
 
 class World:
@@ -27,8 +27,8 @@ class World:
 
     def next(self, demand=None, **more):
         """What is next for a call, an attempt of which begins; the fault when there is nothing."""
-        wanted = Wanted(self.channels, MODEL, None, demand or demand_of(outputs=100))
-        found = self.selector.next(wanted, 0.0, **more)
+        asked = wanted(self.channels, demand=demand or demand_of(outputs=100))
+        found = self.selector.next(asked, 0.0, **more)
         if not isinstance(found, Candidate):
             return of_none_left(found, MODEL)
         self.health.begin(found.channel, MODEL, found.key, 0.0)

@@ -28,6 +28,7 @@ from handlers.relay.routing.health import (
 )
 from handlers.relay.routing.plan import Planner
 from store.catalog.catalog import Channel
+from tests.handlers.relay.routing.channels import wanted
 
 MODEL, OTHER = "m", "n"
 ATTEMPTS = 3
@@ -125,7 +126,7 @@ class World:
 
     def _try(self, model, tried):
         while len(tried) < ATTEMPTS:
-            candidates = self.planner.plan(self.channels, model, self.now_s, tried=tried)
+            candidates = self.planner.plan(wanted(self.channels, model), self.now_s, tried=tried)
             if not candidates:
                 break
             (candidate,) = candidates
