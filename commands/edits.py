@@ -25,17 +25,17 @@ def editor(access: Access) -> Editor:
     return edits.editor(access.db, sealing, actor(), os.environ)
 
 
-def words_of(assignments: Sequence[str]) -> dict[str, str]:
+def edits_of(assignments: Sequence[str]) -> dict[str, str]:
     """Arguments `field=value` by field; UsageError for anything else and for a doubled field."""
-    words: dict[str, str] = {}
+    given: dict[str, str] = {}
     for assignment in assignments:
         field, separator, value = assignment.partition("=")
         if not separator or not field:
             raise click.UsageError(f"{assignment!r}: write it as FIELD=VALUE")
-        if field in words:
+        if field in given:
             raise click.UsageError(f"the field {field} is given twice")
-        words[field] = value
-    return words
+        given[field] = value
+    return given
 
 
 def print_outcome(
@@ -43,8 +43,8 @@ def print_outcome(
 ) -> None:
     """What an edit did, or would do; secrets that were made are shown here and never again. `state`
     is what is true now, in place of what has changed."""
-    for remark in outcome.remarks:
-        note(f"warning: {remark}")
+    for warning in outcome.warnings:
+        note(f"warning: {warning}")
     if as_json:
         print_json(
             {

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from commands.edits import print_outcome, words_of
+from commands.edits import edits_of, print_outcome
 from commands.nouns.kinds import FIELD
 from commands.nouns.wallet import USER, Amount, named_user, print_line
 from commands.output import data_options, note, print_fields, print_json, print_table
@@ -98,9 +98,9 @@ def set_fields(code: str, assignments: tuple[str, ...], config: Path | None, as_
     FIELD=VALUE:
       amount; expires_at, as in 2027-01-01T00:00:00Z, an empty value: never, as in expires_at=
     """
-    words = words_of(assignments)
+    edits = edits_of(assignments)
     with opened_store(config) as access:
-        changed = codes.set_fields(access.db, code, words, actor())
+        changed = codes.set_fields(access.db, code, edits, actor())
     print_outcome(Outcome([Change("code", code, "update")] if changed else [], []), as_json)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from commands.edits import editor, print_outcome, words_of
+from commands.edits import editor, edits_of, print_outcome
 from commands.nouns.kinds import FIELD
 from commands.output import data_options, print_fields, print_json, print_table
 from commands.store_access import Access, actor, opened_store
@@ -57,11 +57,11 @@ def create(
       expires_at, models, networks, limit, limit_window, rpm, tpm, concurrency as in the document
       of apply
     """
-    words = {**words_of(assignments), "user": user, "group": group}
+    edits = {**edits_of(assignments), "user": user, "group": group}
     if secret is not None:
-        words["secret"] = secret = _resolved(secret)
+        edits["secret"] = secret = _resolved(secret)
     with opened_store(config) as access:
-        made = editor(access).create("key", name, words).keys[0]
+        made = editor(access).create("key", name, edits).keys[0]
     _print_secret(made.id, made.secret or secret, as_json)
 
 
@@ -100,11 +100,11 @@ def set_fields(key: str, assignments: tuple[str, ...], config: Path | None, as_j
       group, expires_at, models, networks, limit, limit_window, rpm, tpm, concurrency as in the
       document of apply; an empty value clears a field, as in limit=
     """
-    words = words_of(assignments)
-    if "secret" in words:
+    edits = edits_of(assignments)
+    if "secret" in edits:
         raise Refused(["secret: a key gets a new one by: key rotate"])
     with opened_store(config) as access:
-        outcome = editor(access).set_fields("key", key, words)
+        outcome = editor(access).set_fields("key", key, edits)
     print_outcome(outcome, as_json)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import peewee
 
-from commands.edits import editor, print_outcome, words_of
+from commands.edits import editor, edits_of, print_outcome
 from commands.output import data_options, note, print_fields, print_table
 from commands.store_access import opened_store
 from commands.subcommands import Noun
@@ -93,9 +93,9 @@ def _create(kind: str, remark: str) -> click.Command:
     @click.argument("assignments", nargs=-1, metavar=f"[{FIELD}]...")
     @data_options
     def verb(name: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
-        words = words_of(assignments)
+        edits = edits_of(assignments)
         with opened_store(config) as access:
-            outcome = editor(access).create(kind, name, words)
+            outcome = editor(access).create(kind, name, edits)
         print_outcome(outcome, as_json)
 
     return verb
@@ -107,9 +107,9 @@ def _set(kind: str, remark: str) -> click.Command:
     @click.argument("assignments", nargs=-1, required=True, metavar=f"{FIELD}...")
     @data_options
     def verb(name: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
-        words = words_of(assignments)
+        edits = edits_of(assignments)
         with opened_store(config) as access:
-            outcome = editor(access).set_fields(kind, name, words)
+            outcome = editor(access).set_fields(kind, name, edits)
         print_outcome(outcome, as_json)
 
     return verb

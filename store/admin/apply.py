@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 import peewee
 
 from store.admin.document import Document, Identity, label
+from store.admin.field_edits import entry_of_edits, named
 from store.admin.kinds import plain
 from store.admin.objects import Sealing, State, Stored, Writer, find, load
 from store.admin.plan import CREATE, REMOVE, Step, Vendors, final_fields, judge, make_plan
-from store.admin.remarks import remarks
-from store.admin.words import entry_from_words, named
+from store.admin.warnings import warnings_of
 from store.db import audit, changes
 from store.db.database import database_ms, snapshot_read, transaction
 from store.values.errors import Refused
@@ -45,19 +45,19 @@ class MadeKey:
 class Outcome:
     """What an edit did (or would do); `keys` is empty for a dry run.
 
-    `remarks`: what of a document will hardly do what was meant, though it is no fault.
+    `warnings`: what of a document will hardly do what was meant, though it is no fault.
     """
 
     changes: list[Change]
     keys: list[MadeKey]
-    remarks: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
 
 class Editor:
     """Makes changes in the name of an actor.
 
-    `vendors` says which families a vendor's channels may speak; `environ` serves the env: words
-    of single edits, whose file: words are read from the current folder.
+    `vendors` says which families a vendor's channels may speak; `environ` serves the env:
+    values of single edits, whose file: values are read from the current folder.
     """
 
     def __init__(
@@ -94,21 +94,21 @@ class Editor:
                 raise Refused([*faults, *error.faults]) from None
             if faults:
                 raise Refused(faults)
-            found[:] = remarks(final_fields(state, steps), document)
+            found[:] = warnings_of(final_fields(state, steps), document)
             return steps
 
         # Once without the write lock: faults show early, and slow password hashes are ready
         # before everybody else has to wait.
         planned = snapshot_read(self._db, lambda: plan(load(self._db)))
         outcome = Outcome(_changes(planned), []) if dry_run else self._carry_out(plan)
-        return replace(outcome, remarks=found)
+        return replace(outcome, warnings=found)
 
-    def create(self, kind: str, name: str, words: Mapping[str, str]) -> Outcome:
-        """Make one object from command-line words; Refused when it exists or has faults.
+    def create(self, kind: str, name: str, edits: Mapping[str, str]) -> Outcome:
+        """Make one object of field edits (`field=value`); Refused when it exists or has faults.
 
-        A key or a subscription also needs the word `user`, or a name written USER/NAME.
+        A key or a subscription also needs `user`, or a name written USER/NAME.
         """
-        entry = entry_from_words(kind, named(kind, name, words), None, self._environ)
+        entry = entry_of_edits(kind, named(kind, name, edits), None, self._environ)
 
         def plan(state: State) -> list[Step]:
             there = state[kind].get(entry.identity)
@@ -119,8 +119,8 @@ class Editor:
 
         return self._carry_out(plan)
 
-    def set_fields(self, kind: str, name: str, words: Mapping[str, str]) -> Outcome:
-        """Change fields of one object from command-line words; NotFound, Refused.
+    def set_fields(self, kind: str, name: str, edits: Mapping[str, str]) -> Outcome:
+        """Change fields of one object by field edits; NotFound, Refused.
 
         `price.input` changes one price, `models.NAME` one name of a channel's map (no value: it
         goes); other values replace what was there.
@@ -128,7 +128,7 @@ class Editor:
 
         def plan(state: State) -> list[Step]:
             stored = find(state, kind, name)
-            entry = entry_from_words(kind, words, stored, self._environ)
+            entry = entry_of_edits(kind, edits, stored, self._environ)
             if stored.revoked:
                 raise Refused([f"{label(kind, stored.identity)} is revoked; that is for good"])
             return self._plan(state, [entry])
@@ -140,10 +140,10 @@ class Editor:
 
         A channel that is enabled does not drain any more.
         """
-        words = {"enabled": "true" if enabled else "false"}
+        edits = {"enabled": "true" if enabled else "false"}
         if enabled and kind == "channel":
-            words["draining"] = "false"
-        return self.set_fields(kind, name, words)
+            edits["draining"] = "false"
+        return self.set_fields(kind, name, edits)
 
     def drain(self, name: str) -> Outcome:
         """Give a channel no new calls, until it is enabled; those that run go on. NotFound."""

@@ -233,8 +233,8 @@ def test_single_edits_of_headers_and_of_the_way(editor, read, applied, database,
         editor.set_fields("channel", "openai-main", {"extra_headers.x-new": "a, b"}).changes == []
     )
     ca_file = str(Authority(tmp_path).ca_file)
-    words = {"ca_file": ca_file, "proxy": "", "extra_headers": ""}
-    editor.set_fields("channel", "openai-main", words)
+    edits = {"ca_file": ca_file, "proxy": "", "extra_headers": ""}
+    editor.set_fields("channel", "openai-main", edits)
     channel = _loaded(database, cipher)
     assert (channel.extra_headers, channel.route) == ({}, Route(ca_file=ca_file))
     with pytest.raises(Refused, match="proxy: must be a URL"):
@@ -249,9 +249,9 @@ def test_single_edits_of_headers_and_of_the_way(editor, read, applied, database,
 def test_what_cannot_be_opened_leaves_the_channel_out_until_it_is_set_again(
     editor, database, cipher, field
 ):
-    words = {"vendor": "demo", "family": "messages", "base_url": "http://x", "groups": ""}
+    edits = {"vendor": "demo", "family": "messages", "base_url": "http://x", "groups": ""}
     name, _, value = field.partition("=")
-    editor.create("channel", "c", {**words, name: value})
+    editor.create("channel", "c", {**edits, name: value})
     another = Cipher(["another"])
     snapshot = load_snapshot(database, another)
     assert snapshot.channels == () and 'channel "c" is left out' in snapshot.faults[0]
@@ -422,10 +422,10 @@ def test_administrators_work_one_after_another(editor, read, database, monkeypat
         return state
 
     monkeypatch.setattr("store.admin.apply.load", slow_load)
-    words = {"vendor": "demo", "family": "messages", "base_url": "http://x", "groups": "g"}
+    edits = {"vendor": "demo", "family": "messages", "base_url": "http://x", "groups": "g"}
 
     def create():
-        outcomes.append(short(editor.create("channel", "c", words)))
+        outcomes.append(short(editor.create("channel", "c", edits)))
         discard(database)
 
     creator = threading.Thread(target=create)
@@ -554,12 +554,12 @@ def test_changed_subscriptions_are_logged_as_their_users(editor, logged, subscri
 
 
 @pytest.mark.parametrize(
-    "words", [{"quota": "2"}, {"window": "week"}, {"enabled": "false"}, {"quota": "3", "days": "1"}]
+    "edits", [{"quota": "2"}, {"window": "week"}, {"enabled": "false"}, {"quota": "3", "days": "1"}]
 )
-def test_changed_plans_are_logged_as_their_subscribers(editor, logged, subscribed, user_ids, words):
-    refs = logged(lambda: editor.set_fields("plan", "monthly", words))
+def test_changed_plans_are_logged_as_their_subscribers(editor, logged, subscribed, user_ids, edits):
+    refs = logged(lambda: editor.set_fields("plan", "monthly", edits))
     assert sorted(refs) == sorted(user_ids.values())
-    assert logged(lambda: editor.set_fields("plan", "daily", words)) == [user_ids["alice"]]
+    assert logged(lambda: editor.set_fields("plan", "daily", edits)) == [user_ids["alice"]]
 
 
 def test_a_user_is_logged_once(editor, read, logged, subscribed, user_ids):

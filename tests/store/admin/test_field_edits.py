@@ -2,8 +2,8 @@
 
 import pytest
 
+from store.admin.field_edits import entry_of_edits, named
 from store.admin.objects import Stored
-from store.admin.words import entry_from_words, named
 from store.values.errors import Refused
 from store.values.fields import Sealed
 
@@ -11,14 +11,14 @@ CHANNEL = Stored("channel", "id", ("c",), {"models": {"gpt-4.1": "a", "other": "
 
 
 def test_words_become_fields():
-    words = {
+    edits = {
         "name": "m",
         "price.input": "2",
         "price.cache_read": "",
         "context_tokens": "",
         "enabled": "false",
     }
-    entry = entry_from_words("model", words, None, {})
+    entry = entry_of_edits("model", edits, None, {})
     assert entry.identity == ("m",)
     assert entry.fields == {
         "price": {"input": 2 * 10**9, "cache_read": None},
@@ -28,29 +28,29 @@ def test_words_become_fields():
 
 
 def test_one_name_of_a_map_is_changed_or_taken_away():
-    words = {"models.gpt-4.1": "new", "models.other": "", "models.third": "c"}
-    entry = entry_from_words("channel", words, CHANNEL, {})
+    edits = {"models.gpt-4.1": "new", "models.other": "", "models.third": "c"}
+    entry = entry_of_edits("channel", edits, CHANNEL, {})
     assert entry.identity == ("c",)
     assert entry.fields == {"models": {"gpt-4.1": "new", "third": "c"}}
     assert CHANNEL.fields["models"]["other"] == "b"
 
 
 def test_a_key_has_its_user_in_the_words():
-    words = {"user": "alice", "name": "k", "networks": "10.0.0.0/8,::1", "limit": "5"}
-    entry = entry_from_words("key", words, None, {})
+    edits = {"user": "alice", "name": "k", "networks": "10.0.0.0/8,::1", "limit": "5"}
+    entry = entry_of_edits("key", edits, None, {})
     assert entry.identity == ("alice", "k")
     assert entry.fields == {"networks": ["10.0.0.0/8", "::1/128"], "limit": 5 * 10**9}
 
 
 def test_secrets_may_come_from_the_environment():
-    entry = entry_from_words("channel", {"keys": "env:A,plain"}, CHANNEL, {"A": "sk-a"})
+    entry = entry_of_edits("channel", {"keys": "env:A,plain"}, CHANNEL, {"A": "sk-a"})
     assert entry.fields == {"keys": ["sk-a", "plain"]}
 
 
 def test_all_faults_at_once():
-    words = {"name": "d", "weigth": "1", "weight": "none", "models.x y": "z", "price.input": "1"}
+    edits = {"name": "d", "weigth": "1", "weight": "none", "models.x y": "z", "price.input": "1"}
     with pytest.raises(Refused) as caught:
-        entry_from_words("channel", words, CHANNEL, {})
+        entry_of_edits("channel", edits, CHANNEL, {})
     text = "\n".join(caught.value.faults)
     assert "name cannot be changed" in text
     assert 'unknown field "weigth"; did you mean "weight"?' in text
@@ -62,11 +62,11 @@ def test_all_faults_at_once():
 
 def test_a_missing_identity():
     with pytest.raises(Refused, match="user is missing"):
-        entry_from_words("key", {"name": "k"}, None, {})
+        entry_of_edits("key", {"name": "k"}, None, {})
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "words", "identity"),
+    ("kind", "name", "edits", "identity"),
     [
         ("user", "a/b", {}, {"name": "a/b"}),
         ("subscription", "alice/monthly", {}, {"user": "alice", "plan": "monthly"}),
@@ -78,13 +78,13 @@ def test_a_missing_identity():
         ("key", "a/b", {"user": "alice"}, {"user": "alice", "name": "a/b"}),
     ],
 )
-def test_names_of_new_objects(kind, name, words, identity):
-    assert named(kind, name, words | {"rpm": "1"}) == identity | {"rpm": "1"}
+def test_names_of_new_objects(kind, name, edits, identity):
+    assert named(kind, name, edits | {"rpm": "1"}) == identity | {"rpm": "1"}
 
 
 def test_one_header_is_changed_or_taken_away_and_the_others_stay_sealed():
     kept = {"x-a": Sealed("a"), "x-b": Sealed("b"), "x-c": Sealed("c")}
     stored = Stored("channel", "id", ("c",), {"extra_headers": kept}, {})
-    words = {"extra_headers.X-A": "new, with a comma", "extra_headers.x-B": ""}
-    entry = entry_from_words("channel", words, stored, {})
+    edits = {"extra_headers.X-A": "new, with a comma", "extra_headers.x-B": ""}
+    entry = entry_of_edits("channel", edits, stored, {})
     assert entry.fields == {"extra_headers": {"x-a": "new, with a comma", "x-c": Sealed("c")}}

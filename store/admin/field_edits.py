@@ -1,4 +1,4 @@
-"""Single edits: words of the command line (`field=value`) as an entry of the document.
+"""Single edits of the command line, `field=value` each, as an entry of the document.
 
 Pure but for env: and file: values. Only apply.py needs it.
 """
@@ -14,17 +14,17 @@ from store.values.errors import Refused
 from store.values.fields import HeaderMap, ModelMap, PriceTable
 
 
-def entry_from_words(
-    kind: str, words: Mapping[str, str], stored: Stored | None, environ: Mapping[str, str]
+def entry_of_edits(
+    kind: str, edits: Mapping[str, str], stored: Stored | None, environ: Mapping[str, str]
 ) -> Entry:
-    """An entry with the fields that the words give; Refused with all faults.
+    """An entry with the fields that the edits give; Refused with all faults.
 
     `stored`: the object they change, whose identity the entry takes; None for a new one, then
-    the words hold the identity. `price.input=2` and `models.PUBLIC=UPSTREAM` reach inside.
+    the edits hold the identity. `price.input=2` and `models.PUBLIC=UPSTREAM` reach inside.
     """
     raw: dict[str, Any] = {}
     faults: list[str] = []
-    for name, text in words.items():
+    for name, text in edits.items():
         if stored is not None and name in KINDS[kind].identity:
             faults.append(f"{name} cannot be changed: it is the identity of a {kind}")
             continue
@@ -33,7 +33,7 @@ def entry_from_words(
             where = label(kind, stored.identity)
             faults.append(f"{where}: {name} counts only when a {kind} is made; {cure}")
             continue
-        _take_word(kind, raw, (name, text), stored)
+        _take_edit(kind, raw, (name, text), stored)
     if stored is not None:
         raw |= zip(KINDS[kind].identity, stored.identity, strict=True)
     report = Report(faults, f"{kind} without a name")
@@ -43,22 +43,22 @@ def entry_from_words(
     return entry
 
 
-def named(kind: str, name: str, words: Mapping[str, str]) -> dict[str, str]:
-    """The words of a new object with its identity, whose last part is `name`.
+def named(kind: str, name: str, edits: Mapping[str, str]) -> dict[str, str]:
+    """The edits of a new object with its identity, whose last part is `name`.
 
-    Of two parts the first is among the words, or the name is written FIRST/LAST.
+    Of two parts the first is among the edits, or the name is written FIRST/LAST.
     """
     identity = list(KINDS[kind].identity)
     parts = name.split("/")
-    if len(identity) == len(parts) == 2 and identity[0] not in words:
-        return {**words, **dict(zip(identity, parts, strict=True))}
-    return {**words, identity[-1]: name}
+    if len(identity) == len(parts) == 2 and identity[0] not in edits:
+        return {**edits, **dict(zip(identity, parts, strict=True))}
+    return {**edits, identity[-1]: name}
 
 
-def _take_word(
-    kind: str, raw: dict[str, Any], word: tuple[str, str], stored: Stored | None
+def _take_edit(
+    kind: str, raw: dict[str, Any], edit: tuple[str, str], stored: Stored | None
 ) -> None:
-    name, text = word
+    name, text = edit
     fields = KINDS[kind].fields
     if name in fields:
         raw[name] = fields[name].type.from_text(text)

@@ -7,7 +7,7 @@ from store.admin.document import Document
 from store.admin.plan import Final
 
 
-def remarks(final: Final, document: Document) -> list[str]:
+def warnings_of(final: Final, document: Document) -> list[str]:
     """A sentence for each group and model without a channel, and each channel without keys, that
     the document names; `final` is what the store holds in the end."""
     channels = [fields for (kind, _), fields in final.items() if kind == "channel"]
