@@ -21,7 +21,7 @@ from store.db.database import READ_TIMEOUT_S, discard, open_database, place
 from store.values.errors import NotFound, Refused, StoreUnavailable
 
 SQLITE_PREFIX = "sqlite:///"
-PATIENT_S = 3600.0  # for statements that go through all records
+FULL_SCAN_TIMEOUT_S = 3600.0  # of statements that read all records
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from adapters.upstream_errors.read import read_embedded_error, read_upstream_err
 
 CHAT, RESPONSES, MESSAGES, GENERATE = FAMILY_NAMES
 PAGE = (Path(__file__).resolve().parents[1] / "docs/errors.md").read_text()
-HEADS = ["status", "raises", "repeats", "headers", "message", "what to do", "No."]
+HEADS = ["status", "raises", "retries", "headers", "message", "what to do", "No."]
 
 
 def sections():
@@ -127,7 +127,7 @@ def test_the_sdk_raises_and_repeats_what_the_row_says(family, row):
         raised = client._make_status_error("m", body=body, response=answer)
         repeats = client._should_retry(answer)
     assert row["raises"] == f"`{type(raised).__name__}`"
-    assert row["repeats"] == ("yes" if repeats else "no")
+    assert row["retries"] == ("yes" if repeats else "no")
 
 
 # ---- streams and upstreams -----------------------------------------------------------------------
@@ -202,12 +202,12 @@ def test_how_upstream_errors_are_read(start):
     body = {"error": error}
     read = [read_upstream_error(status, {}, json.dumps(body).encode()) for status in statuses]
     for one in read or [read_embedded_error(body)]:
-        assert row["is told as"].startswith(one.fault.condition.value)
-        assert row["another channel is asked"] == ("yes" if one.fail_over else "no")
+        assert row["reported as"].startswith(one.fault.condition.value)
+        assert row["fails over"] == ("yes" if one.fail_over else "no")
 
 
 def test_readings_name_conditions_and_their_codes():
-    told = [row["is told as"].split() for row in READINGS]
+    told = [row["reported as"].split() for row in READINGS]
     assert {number for number, _ in told} == {*(f"E{n}" for n in range(21, 31)), "E35"}
     for number, code in told:
         assert code == f"`{CODES[Condition(number)]}`"

@@ -57,7 +57,7 @@ def command(settings: bool, origin: bool, config: Path | None, as_json: bool) ->
         _print_settings(_settings(loaded, origin), as_json)
         return
     found = _node(loaded)
-    _note_a_stranger(loaded, found["node"])
+    _warn_of_another_gateway(loaded, found["node"])
     channels, models = _states(config)
     found["probe"] = to_plain(loaded.settings)["probe"]
     if as_json:
@@ -122,8 +122,8 @@ def _why(error: Exception) -> str:
     return "something else listens there"
 
 
-def _note_a_stranger(loaded: Loaded, node: str) -> None:
-    """Say when what answers at the ops port is not the gateway of this configuration."""
+def _warn_of_another_gateway(loaded: Loaded, node: str) -> None:
+    """Warn when the gateway at the ops port is not that of this configuration."""
     try:
         own = (Path(loaded.settings.journal.dir) / NAME_FILE).read_text(encoding="utf-8").strip()
     except FileNotFoundError:

@@ -15,7 +15,7 @@ from commands.nouns import usage_upkeep
 from commands.nouns.usage_filters import bounded, filter_options, filters_of, needs_bound
 from commands.nouns.usage_show import show
 from commands.output import FAILED, data_options, print_json, print_table, printable
-from commands.store_access import PATIENT_S, opened_store
+from commands.store_access import FULL_SCAN_TIMEOUT_S, opened_store
 from commands.subcommands import Noun
 from store.calls import rollups
 from store.calls.usage_queries import OVERLAP_MS, Filters, Row, export_rows, follow
@@ -151,7 +151,7 @@ def stats(
     that are not whole hours are computed from the records: that takes longer and covers only days
     that were not pruned. Sums by error code cover the last 7 days unless --since says otherwise.
     """
-    with opened_store(config, PATIENT_S) as access:
+    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
         wanted = filters_of(access.db, filters)
         if "error_code" in by or wanted.error_code is not None:
             wanted = bounded(
@@ -175,7 +175,7 @@ def verify(config: Path | None, as_json: bool) -> int:
     Also checks the sums behind `usage stats`; `usage rebuild-rollups` repairs them.
     """
     faults = []
-    with opened_store(config, PATIENT_S) as access:
+    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
         for call_id, fault in _faults(access.db):
             faults.append({"id": call_id, "fault": fault})
             if not as_json:

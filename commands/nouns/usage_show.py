@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from commands.output import data_options, note, print_json, print_table, printable
-from commands.store_access import PATIENT_S, opened_store
+from commands.store_access import FULL_SCAN_TIMEOUT_S, opened_store
 from commands.times import Moment
 from store.calls.usage_lookup import LOOK_BACK_MS, cost_lines, find
 from store.calls.usage_queries import Row
@@ -48,7 +48,7 @@ def show(config: Path | None, as_json: bool, call_id: str, since: int | None) ->
     The request id is found at once; the others are searched for in the calls of the last days,
     newest first. If several calls share a client's id, the newest is shown and the others listed.
     """
-    with opened_store(config, PATIENT_S) as access:
+    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
         now_ms = database_ms(access.db)
         since_ms = max(0, now_ms - LOOK_BACK_MS) if since is None else since
         found = find(access.db, call_id, since_ms, now_ms)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from commands.output import data_options, print_json
-from commands.store_access import PATIENT_S, actor, opened_store
+from commands.store_access import FULL_SCAN_TIMEOUT_S, actor, opened_store
 from commands.times import Duration
 from store.calls import rollups
 from store.db import audit, partitions
@@ -29,7 +29,7 @@ def prune(config: Path | None, as_json: bool, age_s: int) -> None:
     Safe while gateways run. MySQL drops each day's partition; SQLite deletes in small batches and
     reuses the space for new records.
     """
-    with opened_store(config, PATIENT_S) as access:
+    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
         before = day_at(max(0, database_ms(access.db) - age_s * 1000))
         text = f"{before // 10_000}-{before // 100 % 100:02d}-{before % 100:02d}"
         act = audit.Act(actor(), "prune", "usage", text)
@@ -52,7 +52,7 @@ def rebuild_rollups(config: Path | None, as_json: bool) -> None:
 
     Safe while gateways run. Sums of days whose records were pruned are kept as they are.
     """
-    with opened_store(config, PATIENT_S) as access:
+    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
         days = list(rollups.rebuild(access.db))
     if as_json:
         print_json({"days": len(days)})

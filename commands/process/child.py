@@ -46,8 +46,8 @@ class Child:
     """A running process. Times are of time.monotonic, in seconds."""
 
     def __init__(self, command: Sequence[str], descriptors: Sequence[int] = ()) -> None:
-        # Ctrl-C and the end of a terminal reach every process of the group; what follows from them
-        # is the supervisor's to say. A blocked signal stays blocked over exec: no gap at the start.
+        # Ctrl-C and the end of a terminal reach every process of the group; the supervisor decides
+        # what follows. A blocked signal stays blocked over exec: no gap at the start.
         signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
         try:
             # What children say goes to stderr; their stdout would mix with what a command prints.
@@ -100,8 +100,8 @@ class Child:
 
 
 class Worker(Child):
-    """A relay worker on a listening socket that the supervisor keeps, as it does the memory files
-    that all workers share: `shared`, by their names in the worker's orders."""
+    """A relay worker. The supervisor owns its listening socket and the memory files that all
+    workers share: `shared`, by their names in the worker's orders."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class Worker(Child):
             self.send({"cmd": "stop"})
 
     def enforce(self, now: float) -> None:
-        """What was said to it earlier becomes force when its time is over."""
+        """Stop or kill it when its time to drain or to stop is over."""
         if self._stop_at is not None and now >= self._stop_at:
             self.stop()
         if self._kill_at is not None and now >= self._kill_at:
@@ -172,7 +172,7 @@ class Worker(Child):
 
 
 class Slot:
-    """One place for a worker: a socket that outlives it, the worker, and when to start the next."""
+    """A socket that outlives its workers, the worker on it, and when to start the next."""
 
     def __init__(self, number: int, listener: socket.socket) -> None:
         self.number = number
@@ -183,7 +183,7 @@ class Slot:
         self._back_off = BackOff()
 
     def died(self, worker: Worker, now: float) -> float:
-        """Its worker has gone unasked: seconds until the next one starts."""
+        """Its worker ended unexpectedly: seconds until the next one starts."""
         delay_s = self._back_off.died(now - worker.started_at)
         self.worker = None
         self.start_at = now + delay_s
@@ -215,7 +215,7 @@ class Companion:
                 self._start_at = now + MAX_BACK_OFF_S
 
     def end(self) -> None:
-        """Its work is over: ask, then force."""
+        """Terminate it, then kill it."""
         if self._child is not None:
             self._child.close()
             self._child.terminate()
