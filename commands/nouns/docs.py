@@ -19,12 +19,12 @@ _SETTINGS_HEAD = """\
 
 Made by `make docs` from the table in conf/settings.py; do not edit.
 
-Which file: the one of `--config`, else of `SLUICE_CONFIG`, else `gateway.toml` in the current
-folder, else `run/gateway.toml`, which `make run` makes. conf/gateway.toml is a sample and refused.
+The file is that of `--config`, else of `SLUICE_CONFIG`, else `gateway.toml` in the current folder,
+else `run/gateway.toml`, which `make run` makes. conf/gateway.toml is a sample and refused.
 Precedence: `--set section.key=value` > environment `SLUICE_SECTION__KEY` > gateway.toml > default.
 A list is a TOML array, also on the command line. Relative paths start at the folder of
-gateway.toml. Unknown names are refused with the nearest known one. `SLUICE_SECRETS_FILE` names
-another file than secrets.toml beside gateway.toml.
+gateway.toml. Unknown names are refused with the nearest known one. `SLUICE_SECRETS_FILE` replaces
+secrets.toml in the folder of gateway.toml.
 """
 
 _CLI_HEAD = """\

@@ -35,7 +35,7 @@ keys, too; wallets and ledger stay). A name cannot be changed.
 A string `"env:NAME"` anywhere in the document is replaced by the variable `NAME`, a string
 `"file:PATH"` by the content of the file without trailing line ends; a relative path starts at the
 folder of the document (for `-`: the current one). Both are read **by `apply`, when it runs**, from
-the environment of its own shell. What was read is stored, upstream keys sealed, keys and passwords
+the environment of its own shell. What was read is stored, upstream keys encrypted, keys and passwords
 as digests. A gateway never reads them: when the variable or the file changes, apply again; and a
 variable that is set for the service alone, as in its unit, is unknown to `apply`. The same holds
 for `FIELD=env:NAME` of single commands.
@@ -150,7 +150,7 @@ def _row(name: str, field: Field) -> str:
 
 def _remarks(field: Field) -> Iterator[str]:
     if field.secret:
-        yield " Secret: stored sealed or as a digest, omitted by `export`."
+        yield " Secret: stored encrypted or as a digest, omitted by `export`."
     if field.once:
         yield " Omitted by `export`."
 

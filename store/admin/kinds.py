@@ -96,28 +96,28 @@ _MULTIPLIER = Number(parse_multiplier, format_multiplier)
 _TOKENS = Optional(Integer(1, MAX_TOKENS))
 _NUMBER = Integer(0, MAX_LIMIT)
 _LIMITS = {
-    "rpm": Field(_NUMBER, "Requests in a minute; 0: no limit.", 0),
-    "tpm": Field(_NUMBER, "Tokens in a minute; 0: no limit.", 0),
-    "concurrency": Field(_NUMBER, "Calls that run at once; 0: no limit.", 0),
+    "rpm": Field(_NUMBER, "Requests a minute; 0: no limit.", 0),
+    "tpm": Field(_NUMBER, "Tokens a minute; 0: no limit.", 0),
+    "concurrency": Field(_NUMBER, "Concurrent calls; 0: no limit.", 0),
 }
 _KEY_LIMITS = {
     "key_rpm": Field(_NUMBER, "`rpm` of each of its upstream keys.", 0),
     "key_tpm": Field(_NUMBER, "`tpm` of each of its upstream keys.", 0),
     "key_concurrency": Field(_NUMBER, "`concurrency` of each of its upstream keys.", 0),
 }
-_ENABLED = {"enabled": Field(Boolean(), "false: it is there and not used.", True)}
+_ENABLED = {"enabled": Field(Boolean(), "false: it exists and is not used.", True)}
 
 # In the order in which entries are made: what is referred to comes first.
 KINDS: Mapping[str, Kind] = {
     "model": Kind(
-        "A model by the name that clients ask for, and what it costs.",
+        "A model, by the name that clients use, and its prices.",
         {"name": MODEL_NAME},
         {
             "context_tokens": Field(
-                _TOKENS, "Its context; bounds the input that is charged.", None
+                _TOKENS, "Its context window; limits the input that is charged.", None
             ),
             "max_output_tokens": Field(
-                _TOKENS, "Its output; held for a call that names no bound.", None
+                _TOKENS, "Its longest output; held for a call without a limit of its own.", None
             ),
             "price": Field(
                 PriceTable(),
@@ -129,47 +129,53 @@ KINDS: Mapping[str, Kind] = {
         },
     ),
     "group": Kind(
-        "What keys may do: which models, by which entries, at which multiple of the price.",
+        "What its keys may do: models, entry points, and the multiplier of the price.",
         {"name": NAME},
         {
             "multiplier": Field(_MULTIPLIER, "Of the price; at most 6 decimals.", PPM_PER_ONE),
-            "models": Field(ListOf(MODEL_OR_ALL), "The models that its keys may ask for.", ["*"]),
+            "models": Field(ListOf(MODEL_OR_ALL), "Models that its keys may use.", ["*"]),
             "entries": Field(
-                ListOf(Choice(FAMILIES)), "Families that its keys may speak.", list(FAMILIES)
+                ListOf(Choice(FAMILIES)), "Families that its keys may use.", list(FAMILIES)
             ),
             **_LIMITS,
             **_ENABLED,
         },
     ),
     "channel": Kind(
-        "A way to an upstream: an account at a vendor, or a server of your own (vendors.md).",
+        "An upstream: an account at a vendor, or a server of your own (vendors.md).",
         {"name": NAME},
         {
             "vendor": Field(NAME, "A row of vendors.md."),
-            "family": Field(Choice(FAMILIES), "What the upstream speaks."),
-            "base_url": Field(BASE_URL, "Where it is asked."),
+            "family": Field(Choice(FAMILIES), "Wire format of the upstream."),
+            "base_url": Field(BASE_URL, "Address of the upstream."),
             "keys": Field(
                 ListOf(UPSTREAM_KEY),
-                "The vendor's keys, used in turn, each with a health of its own. Without one no"
-                " credential is sent.",
+                "The vendor's keys, which share the calls, each with its own circuit breaker."
+                " Without one no credential is sent.",
                 [],
                 secret=True,
             ),
-            "groups": Field(ListOf(NAME), "Whose keys may use it.", [DEFAULT_GROUP]),
-            "models": Field(ModelMap(), "Which models it serves, and their names there.", {}),
-            "priority": Field(Integer(-MAX_PRIORITY, MAX_PRIORITY), "Higher is asked first.", 0),
+            "groups": Field(ListOf(NAME), "Groups whose keys may use it.", [DEFAULT_GROUP]),
+            "models": Field(
+                ModelMap(), "Models that it serves, and the upstream's names for them.", {}
+            ),
+            "priority": Field(
+                Integer(-MAX_PRIORITY, MAX_PRIORITY), "Higher ones are asked first.", 0
+            ),
             "weight": Field(Integer(1, MAX_WEIGHT), "Its share among channels of one priority.", 1),
             **_LIMITS,
             **_KEY_LIMITS,
-            "extra_headers": Field(HeaderMap(), "Headers it sends besides.", {}, secret=True),
+            "extra_headers": Field(
+                HeaderMap(), "Additional headers of its requests.", {}, secret=True
+            ),
             "proxy": Field(
-                Optional(PROXY), "The proxy by which it goes out.", None, "directly", secret=True
+                Optional(PROXY), "Proxy for its requests.", None, "directly", secret=True
             ),
             "ca_file": Field(
                 Optional(CA_FILE), "The only certificates it trusts.", None, "the system's"
             ),
             **_ENABLED,
-            "draining": Field(Boolean(), "true: no new calls, those that run go on.", False),
+            "draining": Field(Boolean(), "true: no new calls; running ones go on.", False),
         },
     ),
     "user": Kind(
@@ -193,7 +199,7 @@ KINDS: Mapping[str, Kind] = {
         {"name": NAME},
         {
             "quota": Field(Number(_parse_quota, format_money), "Money for each window, above 0."),
-            "window": Field(Choice(WINDOWS), "Turns at midnight UTC, a week on Monday."),
+            "window": Field(Choice(WINDOWS), "Starts at midnight UTC, a week on Monday."),
             "days": Field(Integer(1, MAX_DAYS), "How long a subscription lasts.", DEFAULT_DAYS),
             **_ENABLED,
         },
@@ -211,19 +217,19 @@ KINDS: Mapping[str, Kind] = {
         "An API key of a user.",
         {"user": NAME, "name": NAME},
         {
-            "group": Field(NAME, "What it may do.", DEFAULT_GROUP),
+            "group": Field(NAME, "Group that says what it may do.", DEFAULT_GROUP),
             "secret": Field(
                 SECRET,
-                "What the client sends; given to move a key from elsewhere.",
+                "What the client sends; set it to bring a key from elsewhere.",
                 None,
                 "made, and printed once",
                 secret=True,
             ),
             "expires_at": Field(Optional(Instant()), "When it stops working.", None, "never"),
-            "models": Field(ListOf(MODEL_NAME), "Only these of its group's.", []),
-            "networks": Field(ListOf(NETWORK), "Only from these addresses.", []),
+            "models": Field(ListOf(MODEL_NAME), "Only these models of its group; empty: all.", []),
+            "networks": Field(ListOf(NETWORK), "Only from these addresses; empty: from all.", []),
             "limit": Field(Optional(_MONEY), "What it may spend in a window.", None, "no limit"),
-            "limit_window": Field(Choice(LIMIT_WINDOWS), "When the count begins anew.", NEVER),
+            "limit_window": Field(Choice(LIMIT_WINDOWS), "When its count starts anew.", NEVER),
             **_LIMITS,
             **_ENABLED,
         },
