@@ -13,30 +13,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
 from store.money.accounts import Account, Payment
+from store.money.lease_state import LeaseState
 from store.money.leases import Answer, Order, Verdict
 from store.values.errors import StoreError, StoreUnavailable
 from store.values.usage_record import WALLET, Charge
 
-IDLE_S = 600.0
+LEASE_IDLE_S = 600.0
 """The lease of an account that nobody uses for so long goes back."""
-
-PACE_S = 120
-"""For so long a lease shall last at the recent pace of spending. More is ordered when a quarter of
-it is used, so that an outage of a minute and a half is covered at any moment."""
-
-HOLDS_AHEAD = 8
-"""A lease shall cover so many more calls like the last one, whatever the pace."""
-
-EMPTY_S = 1.0
-"""So long is believed that an account has nothing to lend, or that the store is away."""
 
 RECALL_WAIT_S = 1.0
 RECALL_RETRY_S = 0.1
-BARE_S = 0.25  # so long no call waits again for a recall that has brought nothing
+RECALL_BACKOFF_S = 0.25  # so long no call waits again for a recall that has brought nothing
 ORDER_WAIT_S = 5.0
 AHEAD_INTERVAL_S = 0.25
-RECALLED_S = 2.0  # so long nothing is ordered ahead of an account that was recalled
-REVIEW_S = 1.0
+AHEAD_BACKOFF_S = 2.0  # so long nothing is ordered ahead of an account that was recalled
 IDLE_SWEEP_S = 30.0
 
 
@@ -55,80 +45,7 @@ class QuotaUsed(StoreError):
         self.account = account
 
 
-class _State:
-    """What is known of one account; times are of the monotonic clock, in seconds."""
-
-    __slots__ = (
-        *("account", "ahead_at", "away_until", "bare_from", "bare_until", "cut"),
-        *("empty_until", "giving"),
-        *("held", "hold_size", "lease", "low", "order", "ordered_at"),
-        *("outdated", "pace", "review_at", "unsure", "unwritten", "used_at", "wanted"),
-    )
-
-    def __init__(self, account: Account, now: float) -> None:
-        self.account = account
-        self.lease = self.held = self.unwritten = self.giving = 0
-        self.order: asyncio.Future[Verdict] | None = None
-        self.ordered_at = self.ahead_at = self.review_at = 0.0
-        self.empty_until = 0.0  # the store has nothing free
-        self.bare_until = 0.0  # nor have others, if so much is lacking
-        self.bare_from = 0
-        self.away_until = 0.0
-        self.unsure = False  # the store may have done what it did not confirm
-        self.cut = False  # the last order was not filled
-        self.outdated = False  # lent before a change of the quota: to be given back
-        self.wanted = False  # by others, who asked while an order was on its way
-        self.low = 0  # below it more is ordered
-        self.hold_size = 0
-        self.used_at = now
-        self.pace = _Pace(now)
-
-    @property
-    def free(self) -> int:
-        return self.lease - self.held - self.unwritten - self.giving
-
-    def target(self, now: float) -> int:
-        """How much more than what runs a lease should have."""
-        return max(HOLDS_AHEAD * self.hold_size, self.pace.need(now))
-
-    def may_lend(self, lacking: int, now: float) -> bool:
-        """Whether to ask the store; `lacking` above 0: to recall from others, too."""
-        if now < self.away_until:
-            return False
-        if lacking:
-            return now >= self.bare_until or lacking < self.bare_from
-        return now >= self.empty_until
-
-    def note_bare(self, lacking: int, until: float, now: float) -> None:
-        """Nobody has so much."""
-        self.bare_from = lacking if now >= self.bare_until else min(self.bare_from, lacking)
-        self.bare_until = until
-
-
-class _Pace:
-    """What PACE_S need at the recent pace of spending, from two buckets of that length."""
-
-    __slots__ = ("_bucket", "_earlier", "_recent", "_since")
-
-    def __init__(self, now: float) -> None:
-        self._bucket = int(now // PACE_S)
-        self._earlier = self._recent = 0
-        self._since = now
-
-    def add(self, nanos: int, now: float) -> None:
-        bucket = int(now // PACE_S)
-        if bucket != self._bucket:
-            follows = bucket == self._bucket + 1
-            self._earlier = self._recent if follows else 0
-            self._since = max(self._since, (bucket - 1) * PACE_S) if follows else now
-            self._recent, self._bucket = 0, bucket
-        self._recent += nanos
-
-    def need(self, now: float) -> int:
-        return (self._earlier + self._recent) * PACE_S // max(1, int(now - self._since))
-
-
-_Part = tuple[_State, int]
+_Part = tuple[LeaseState, int]
 
 
 class Hold:
@@ -138,7 +55,7 @@ class Hold:
     __slots__ = ("_limit", "_parts", "amount_nanos", "payment", "raised", "settled")
 
     def __init__(
-        self, payment: Payment, parts: Sequence[_Part], limit: _State | None, amount_nanos: int
+        self, payment: Payment, parts: Sequence[_Part], limit: LeaseState | None, amount_nanos: int
     ) -> None:
         self.payment = payment
         self._parts = parts
@@ -176,7 +93,7 @@ class _Need:
 
     __slots__ = ("least", "nanos", "states")
 
-    def __init__(self, states: tuple[_State, ...], nanos: int, least: int) -> None:
+    def __init__(self, states: tuple[LeaseState, ...], nanos: int, least: int) -> None:
         self.states, self.nanos, self.least = states, nanos, least
 
     def add(self, other: "_Need") -> None:
@@ -210,9 +127,9 @@ class Funds:
         is away, and none comes."""
         self._send = send
         self._clock = clock
-        self._states: dict[str, _State] = {}
-        self._unsure: set[str] = set()
-        self._asking: dict[tuple[_State, ...], _Need] = {}  # not ordered yet
+        self._states: dict[str, LeaseState] = {}
+        self._unconfirmed: set[str] = set()
+        self._asking: dict[tuple[LeaseState, ...], _Need] = {}  # not ordered yet
         self._idle_sweep_at = clock() + IDLE_SWEEP_S
 
     # ---- calls ----
@@ -224,7 +141,8 @@ class Funds:
         if len(payment.payers) == 1 and payment.limit is None:
             state = self._states.get(payment.payers[0].id)
             if state is not None and state.free >= wanted_nanos:
-                self._reserve(state, wanted_nanos, self._clock())
+                if state.reserve(wanted_nanos, self._clock()):
+                    self._order_ahead(state, self._clock())
                 return Hold(payment, ((state, wanted_nanos),), None, wanted_nanos)
         try:
             return self._hold_parts(payment, wanted_nanos, wanted_nanos)
@@ -253,7 +171,7 @@ class Funds:
                     await asyncio.sleep(RECALL_RETRY_S)
                 else:
                     for state in need.states:
-                        state.note_bare(need.least, now + BARE_S, now)
+                        state.back_off_recall(need.least, now + RECALL_BACKOFF_S, now)
         raise StoreUnavailable("the store lends too slowly")
 
     def has_free(self, payment: Payment) -> bool:
@@ -274,9 +192,11 @@ class Funds:
             state.held -= amount
         if hold._limit is not None:
             hold._limit.held -= hold.amount_nanos
-            self._spend(hold._limit, cost_nanos, now)
+            if hold._limit.spend(cost_nanos, now):
+                self._order_ahead(hold._limit, now)
         for state, amount in costs:
-            self._spend(state, amount, now)
+            if state.spend(amount, now):
+                self._order_ahead(state, now)
         return tuple([_charge(state.account, amount) for state, amount in costs])
 
     # ---- the writer ----
@@ -300,12 +220,13 @@ class Funds:
             self._not_confirmed(states)
         else:
             for state, its in zip(states, (answer, *answer.others), strict=True):
-                self._confirmed(state, order, its)
+                state.confirm(order, its, self._clock())
+                self._unconfirmed.discard(state.account.id)
         self._end_order(states, answer.verdict)
         for state in states:
-            wanted, state.wanted = state.wanted, False
+            recalled, state.recalled = state.recalled, False
             # Calls that were lent something take it first.
-            if state.outdated or (wanted and answer.verdict is Verdict.SHORT):
+            if state.outdated or (recalled and answer.verdict is Verdict.SHORT):
                 self._give_back(state)
 
     def recalled(self, account_ids: Collection[str]) -> None:
@@ -313,8 +234,8 @@ class Funds:
         for account_id in account_ids:
             if state := self._states.get(account_id):
                 # Nor is it taken back at once, before the other one could have it.
-                state.ahead_at = self._clock() + RECALLED_S
-                state.wanted = state.order is not None
+                state.ahead_at = self._clock() + AHEAD_BACKOFF_S
+                state.recalled = state.order is not None
                 self._give_back(state)
 
     def held(self) -> dict[str, int]:
@@ -327,15 +248,15 @@ class Funds:
         """Plans, limits or users (by their ids; None: any) have changed: quotas are lent anew."""
         for state in list(self._states.values()):
             if refs is None or state.account.ref in refs:
-                state.empty_until = state.bare_until = 0.0
+                state.empty_until = state.recall_until = 0.0
                 if state.account.kind != WALLET:
                     state.outdated = True
                     self._give_back(state)
 
     def sweep(self) -> None:
-        """Clear up what is unsure, and give back what is idle; to be called once a second."""
+        """Learn what was not confirmed, and give back what is idle; to be called once a second."""
         now = self._clock()
-        for account_id in list(self._unsure):
+        for account_id in list(self._unconfirmed):
             state = self._states[account_id]
             if state.order is None:
                 self._order(state, Order(state.account))
@@ -343,38 +264,20 @@ class Funds:
             return
         self._idle_sweep_at = now + IDLE_SWEEP_S
         for account_id, state in list(self._states.items()):
-            if state.used_at > now - IDLE_S or state.held or state.unwritten or state.order:
+            if state.used_at > now - LEASE_IDLE_S or state.held or state.unwritten or state.order:
                 continue
             if state.lease:
                 self._give_back(state)
-            elif not state.unsure:
+            elif not state.unconfirmed:
                 del self._states[account_id]
 
     # ---- from here on: how ----
 
-    def _state(self, account: Account) -> _State:
+    def _state(self, account: Account) -> LeaseState:
         state = self._states.get(account.id)
         if state is None:
-            state = self._states[account.id] = _State(account, self._clock())
+            state = self._states[account.id] = LeaseState(account, self._clock())
         return state
-
-    def _reserve(self, state: _State, amount: int, now: float) -> None:
-        state.held += amount
-        state.hold_size = amount
-        state.used_at = now
-        if state.free < state.low:
-            self._order_ahead(state, now)
-
-    def _spend(self, state: _State, amount: int, now: float) -> None:
-        state.unwritten += amount
-        state.used_at = now
-        state.pace.add(amount, now)
-        if now >= state.review_at:
-            state.review_at = now + REVIEW_S
-            if not state.cut:
-                state.low = state.target(now) * 3 // 4
-        if state.free < state.low:
-            self._order_ahead(state, now)
 
     def _hold_parts(self, payment: Payment, wanted: int, least: int) -> Hold:
         """The hold as the leases allow it. Raises _Lack while the store may lend more."""
@@ -389,9 +292,11 @@ class Funds:
             # Asked by those alone who have the payers' part, or two could each have one of them.
             allowed = self._allowed(limit, got, least, now)
             parts, got = _shortened(parts, allowed), allowed
-            self._reserve(limit, got, now)
+            if limit.reserve(got, now):
+                self._order_ahead(limit, now)
         for state, amount in parts:
-            self._reserve(state, amount, now)
+            if state.reserve(amount, now):
+                self._order_ahead(state, now)
         return Hold(payment, parts, limit, got)
 
     def _payers_parts(
@@ -422,7 +327,7 @@ class Funds:
             raise _Lack(_Need(states, need, least))
         raise self._refusal(payment, now)
 
-    def _allowed(self, limit: _State, got: int, least: int, now: float) -> int:
+    def _allowed(self, limit: LeaseState, got: int, least: int, now: float) -> int:
         """How much of a hold the spend limit of the key allows."""
         free = max(0, limit.free)
         if free >= got:
@@ -455,7 +360,7 @@ class Funds:
             self._begin_order(states, now)
             asyncio.get_running_loop().call_soon(self._order_need, asking)
         elif asking is None and now - busy.ordered_at > ORDER_WAIT_S:
-            busy.away_until = now + EMPTY_S
+            busy.back_off_store(now)
             return Verdict.AWAY
         order = (busy or states[0]).order
         assert order is not None
@@ -471,7 +376,7 @@ class Funds:
         if order.done():
             return order.result()
         for state in states:
-            state.away_until = self._clock() + EMPTY_S
+            state.back_off_store(self._clock())
         return Verdict.AWAY
 
     def _order_need(self, need: _Need) -> None:
@@ -479,62 +384,46 @@ class Funds:
         if not self._send(need.order(self._clock())):
             self._not_sent(need.states)
 
-    def _order_ahead(self, state: _State, now: float) -> None:
+    def _order_ahead(self, state: LeaseState, now: float) -> None:
         if now < state.ahead_at or state.order is not None or not state.may_lend(0, now):
             return
         state.ahead_at = now + AHEAD_INTERVAL_S
         self._order(state, Order(state.account, ahead=max(1, state.target(now) - state.free)))
 
-    def _order(self, state: _State, order: Order) -> None:
+    def _order(self, state: LeaseState, order: Order) -> None:
         self._begin_order((state,), self._clock())
         if not self._send(order):
             self._not_sent((state,))
 
-    def _give_back(self, state: _State) -> None:
-        if state.order is not None or state.unsure:
+    def _give_back(self, state: LeaseState) -> None:
+        if state.order is not None or state.unconfirmed:
             return
         state.outdated = False
         if state.free <= 0:
             return
         state.giving = state.free
-        state.bare_until = 0.0  # this much will be there for calls that come now
+        state.recall_until = 0.0  # this much will be there for calls that come now
         self._order(state, Order(state.account, give=state.giving))
 
-    def _not_confirmed(self, states: Sequence[_State]) -> None:
+    def _not_confirmed(self, states: Sequence[LeaseState]) -> None:
         for state in states:
-            state.away_until = self._clock() + EMPTY_S
-            state.unsure = True
-            self._unsure.add(state.account.id)
+            state.back_off_store(self._clock())
+            state.unconfirmed = True
+            self._unconfirmed.add(state.account.id)
 
-    def _confirmed(self, state: _State, order: Order, answer: Answer) -> None:
-        # The lease was read under its lock: it also contains what was not confirmed before.
-        state.lease, state.giving = answer.lease, 0
-        state.unsure = False
-        self._unsure.discard(state.account.id)
-        if not order.give:
-            self._lent(state, order, answer, self._clock())
-
-    def _lent(self, state: _State, order: Order, answer: Answer, now: float) -> None:
-        state.cut = answer.granted < order.need + order.ahead
-        state.low = (state.free - order.need) // 2 if state.cut else state.target(now) * 3 // 4
-        if answer.empty:
-            state.empty_until = now + EMPTY_S
-        if answer.verdict is Verdict.DRY:
-            state.note_bare(order.least, now + EMPTY_S, now)
-
-    def _not_sent(self, states: Sequence[_State]) -> None:
+    def _not_sent(self, states: Sequence[LeaseState]) -> None:
         for state in states:
-            if not state.unsure:
+            if not state.unconfirmed:
                 state.giving = 0
-            state.away_until = self._clock() + EMPTY_S
+            state.back_off_store(self._clock())
         self._end_order(states, Verdict.AWAY)
 
-    def _begin_order(self, states: Sequence[_State], now: float) -> None:
+    def _begin_order(self, states: Sequence[LeaseState], now: float) -> None:
         order: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         for state in states:
             state.order, state.ordered_at = order, now
 
-    def _end_order(self, states: Sequence[_State], verdict: Verdict) -> None:
+    def _end_order(self, states: Sequence[LeaseState], verdict: Verdict) -> None:
         order = states[0].order
         for state in states:
             state.order = None

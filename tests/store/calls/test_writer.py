@@ -33,7 +33,7 @@ from store.db import database as database_module
 from store.db.database import discard, execute, is_mysql, open_database, snapshot_read, transaction
 from store.db.migrate import up
 from store.db.nodes import last_seen
-from store.money import funds as funds_module
+from store.money import lease_state
 from store.money.accounts import payment_of
 from store.money.books import verify as verify_books
 from store.money.funds import Funds
@@ -734,7 +734,7 @@ def test_a_lost_reply_to_commit_books_once(database, desks, alice, monkeypatch):
 
 
 def test_a_lost_reply_to_an_order_lends_once(database, desks, alice, monkeypatch):
-    monkeypatch.setattr(funds_module, "EMPTY_S", 0.02)
+    monkeypatch.setattr(lease_state, "STORE_BACKOFF_S", 0.02)
     rng = random.Random(7)
     losses = [rng.choice(("before", "after", None)) for _ in range(30)]
     lose_replies(monkeypatch, losses, of="Writer._serve_orders")
@@ -756,7 +756,7 @@ def test_a_lost_reply_to_an_order_lends_once(database, desks, alice, monkeypatch
             desk.run_posts()
             desk.funds.sweep()
         state = desk.funds._states[alice]
-        while state.unsure or state.order or state.giving:
+        while state.unconfirmed or state.order or state.giving:
             desk.funds.sweep()
             await asyncio.sleep(0.01)
             desk.run_posts()

@@ -8,7 +8,8 @@ from store.db.database import discard, execute, open_database, transaction
 from store.db.migrate import up
 from store.money import funds as funds_module
 from store.money.accounts import Account, Payment, payment_of
-from store.money.funds import EMPTY_S, HOLDS_AHEAD, IDLE_S, PACE_S, WalletEmpty
+from store.money.funds import LEASE_IDLE_S, WalletEmpty
+from store.money.lease_state import HOLDS_AHEAD, LEASE_COVER_S, STORE_BACKOFF_S
 from store.money.wallet import Movement, credit, show
 from store.values.errors import StoreUnavailable
 from store.values.ids import now_ms
@@ -121,8 +122,8 @@ def test_the_lease_follows_the_pace_of_spending(process, alice, clock):
             clock.now += 1
             process.funds.settle(await process.funds.hold(alice.payment, 10, 10), 10)
             await settled()
-        # 10 a second: between half of what PACE_S need and all of it are there without the store
-        assert PACE_S * 10 // 2 <= process.free(alice.id) <= PACE_S * 10 + 10
+        # 10 a second: half of what LEASE_COVER_S need, or more, is there without the store
+        assert LEASE_COVER_S * 10 // 2 <= process.free(alice.id) <= LEASE_COVER_S * 10 + 10
 
     run(main())
 
@@ -159,7 +160,7 @@ def test_a_credit_is_seen_a_second_later(db, process, bob, clock):
         with pytest.raises(WalletEmpty):
             await process.funds.hold(bob.payment, 500, 500)
         credit(db, "bob", Movement(500, "paid"))
-        clock.now += EMPTY_S
+        clock.now += STORE_BACKOFF_S
         assert (await process.funds.hold(bob.payment, 500, 500)).amount_nanos == 500
 
     run(main())
@@ -255,7 +256,7 @@ def test_while_the_store_is_away_leases_are_spent_and_others_are_told(process, a
             with pytest.raises(StoreUnavailable):
                 await process.funds.hold(user.payment, 10, 10)
         process.store = "up"
-        clock.now += EMPTY_S
+        clock.now += STORE_BACKOFF_S
         assert (await process.funds.hold(alice.payment, 10, 10)).amount_nanos == 10
         with pytest.raises(WalletEmpty):
             await process.funds.hold(bob.payment, 10, 10)
@@ -311,7 +312,7 @@ def test_an_order_that_is_not_answered(process, alice, clock, monkeypatch):
         process.store = "slow"
         with pytest.raises(StoreUnavailable):
             await process.funds.hold(alice.payment, 300, 300)
-        clock.now += EMPTY_S
+        clock.now += STORE_BACKOFF_S
         # Nobody waits for what has not come in time.
         waiting = asyncio.ensure_future(process.funds.hold(alice.payment, 300, 300))
         await settled()
@@ -319,7 +320,7 @@ def test_an_order_that_is_not_answered(process, alice, clock, monkeypatch):
         with pytest.raises(StoreUnavailable):
             waiting.result()
         process.serve()
-        clock.now += EMPTY_S
+        clock.now += STORE_BACKOFF_S
         assert process.funds.try_hold(alice.payment, 300).amount_nanos == 300
 
     run(main())
@@ -355,18 +356,18 @@ def test_idle_leases_go_back_and_busy_ones_do_not(process, alice, bob, clock):
         with pytest.raises(WalletEmpty):
             await process.funds.hold(bob.payment, 10, 10)
         for _ in range(2):
-            clock.now += IDLE_S + 1
+            clock.now += LEASE_IDLE_S + 1
             process.funds.sweep()
             await settled()
         assert process.funds.held() == {alice.id: 10}
         process.end(open_hold, 4, alice.payment, alice.id)
-        clock.now += IDLE_S + 1
+        clock.now += LEASE_IDLE_S + 1
         process.funds.sweep()
         await settled()
         assert process.lease(alice.id) > 0, "given back before its charge was written"
         process.book()
         for _ in range(2):
-            clock.now += IDLE_S + 1
+            clock.now += LEASE_IDLE_S + 1
             process.funds.sweep()
             await settled()
         assert process.funds.held() == {} and lease_rows(process.db) == {}

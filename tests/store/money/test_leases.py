@@ -9,7 +9,7 @@ import pytest
 from store.catalog.keys import Subscription
 from store.db.database import discard, execute, snapshot_read, transaction
 from store.money import funds as funds_module
-from store.money import leases
+from store.money import lease_state, leases
 from store.money import wallet as wallet_module
 from store.money.accounts import Account, Payment, payment_of
 from store.money.books import verify
@@ -549,8 +549,8 @@ class World:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_histories_never_lose_or_double_money(db, alice, seed, monkeypatch):
-    monkeypatch.setattr(funds_module, "EMPTY_S", 0.02)
-    monkeypatch.setattr(funds_module, "BARE_S", 0.02)
+    monkeypatch.setattr(lease_state, "STORE_BACKOFF_S", 0.02)
+    monkeypatch.setattr(funds_module, "RECALL_BACKOFF_S", 0.02)
     monkeypatch.setattr(funds_module, "RECALL_WAIT_S", 0.05)
     bob = add_user(db, "bob")
     credit(db, "bob", Movement(30_000, "paid"))

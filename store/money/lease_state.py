@@ -1,0 +1,134 @@
+"""What a process knows of its lease on one account, and how much it should have. In memory.
+
+For funds, on the loop's thread. Times are of the monotonic clock, in seconds.
+"""
+
+import asyncio
+
+from store.money.accounts import Account
+from store.money.leases import Answer, Order, Verdict
+
+LEASE_COVER_S = 120
+"""For so long a lease shall last at the recent rate of spending. More is ordered when a quarter of
+it is used, so that an outage of a minute and a half is covered at any moment."""
+
+HOLDS_AHEAD = 8
+"""A lease shall cover so many more calls like the last one, whatever the rate."""
+
+STORE_BACKOFF_S = 1.0
+"""So long nothing more is asked of an account that has nothing to lend, or of an absent store."""
+
+REVIEW_S = 1.0
+
+
+class LeaseState:
+    """The lease on one account, and what of it is held, charged or on its way back."""
+
+    __slots__ = (
+        *("account", "ahead_at", "away_until", "empty_until", "giving", "held", "hold_size"),
+        *("lease", "order", "order_below", "ordered_at", "outdated", "rate", "recall_from"),
+        *("recall_until", "recalled", "review_at", "unconfirmed", "underfilled", "unwritten"),
+        "used_at",
+    )
+
+    def __init__(self, account: Account, now: float) -> None:
+        self.account = account
+        self.lease = self.held = self.unwritten = self.giving = 0
+        self.order: asyncio.Future[Verdict] | None = None
+        self.ordered_at = self.ahead_at = self.review_at = 0.0
+        self.empty_until = 0.0  # the store has nothing free
+        self.recall_until = 0.0  # nor have others, if so much as `recall_from` is lacking
+        self.recall_from = 0
+        self.away_until = 0.0  # the store is away
+        self.unconfirmed = False  # the store may have done what it did not confirm
+        self.underfilled = False  # the last order was not filled
+        self.outdated = False  # lent before a change of the quota: to be given back
+        self.recalled = False  # by others, while an order was on its way
+        self.order_below = 0  # below it more is ordered
+        self.hold_size = 0
+        self.used_at = now
+        self.rate = _SpendingRate(now)
+
+    @property
+    def free(self) -> int:
+        """What calls may still hold; below 0 when more was charged than was lent."""
+        return self.lease - self.held - self.unwritten - self.giving
+
+    def target(self, now: float) -> int:
+        """How much more than what runs a lease should have."""
+        return max(HOLDS_AHEAD * self.hold_size, self.rate.need(now))
+
+    def reserve(self, amount: int, now: float) -> bool:
+        """A call holds so much; whether more should be ordered."""
+        self.held += amount
+        self.hold_size = amount
+        self.used_at = now
+        return self.free < self.order_below
+
+    def spend(self, amount: int, now: float) -> bool:
+        """A call was charged so much, which the writer has yet to book; as `reserve`."""
+        self.unwritten += amount
+        self.used_at = now
+        self.rate.add(amount, now)
+        if now >= self.review_at:
+            self.review_at = now + REVIEW_S
+            if not self.underfilled:
+                self.order_below = self.target(now) * 3 // 4
+        return self.free < self.order_below
+
+    def may_lend(self, lacking: int, now: float) -> bool:
+        """Whether to ask the store; `lacking` above 0: to recall from others, too."""
+        if now < self.away_until:
+            return False
+        if lacking:
+            return now >= self.recall_until or lacking < self.recall_from
+        return now >= self.empty_until
+
+    def back_off_recall(self, lacking: int, until: float, now: float) -> None:
+        """Nobody has so much: do not ask others for it again until then."""
+        self.recall_from = lacking if now >= self.recall_until else min(self.recall_from, lacking)
+        self.recall_until = until
+
+    def back_off_store(self, now: float) -> None:
+        """The store is away."""
+        self.away_until = now + STORE_BACKOFF_S
+
+    def confirm(self, order: Order, answer: Answer, now: float) -> None:
+        """Take in what the store has done: the lease was read under its lock, and so contains what
+        was not confirmed before."""
+        self.lease, self.giving = answer.lease, 0
+        self.unconfirmed = False
+        if order.give:
+            return
+        self.underfilled = answer.granted < order.need + order.ahead
+        if self.underfilled:
+            self.order_below = (self.free - order.need) // 2
+        else:
+            self.order_below = self.target(now) * 3 // 4
+        if answer.empty:
+            self.empty_until = now + STORE_BACKOFF_S
+        if answer.verdict is Verdict.DRY:
+            self.back_off_recall(order.least, now + STORE_BACKOFF_S, now)
+
+
+class _SpendingRate:
+    """What LEASE_COVER_S need at the recent rate of spending, from two buckets of that length."""
+
+    __slots__ = ("_bucket", "_earlier", "_recent", "_since")
+
+    def __init__(self, now: float) -> None:
+        self._bucket = int(now // LEASE_COVER_S)
+        self._earlier = self._recent = 0
+        self._since = now
+
+    def add(self, nanos: int, now: float) -> None:
+        bucket = int(now // LEASE_COVER_S)
+        if bucket != self._bucket:
+            follows = bucket == self._bucket + 1
+            self._earlier = self._recent if follows else 0
+            self._since = max(self._since, (bucket - 1) * LEASE_COVER_S) if follows else now
+            self._recent, self._bucket = 0, bucket
+        self._recent += nanos
+
+    def need(self, now: float) -> int:
+        return (self._earlier + self._recent) * LEASE_COVER_S // max(1, int(now - self._since))
