@@ -36,9 +36,9 @@ A string `"env:NAME"` anywhere in the document is replaced by the variable `NAME
 `"file:PATH"` by the content of the file without trailing line ends; a relative path starts at the
 folder of the document (for `-`: the current one). Both are read **by `apply`, when it runs**, from
 the environment of its own shell. What was read is stored, upstream keys encrypted, keys and
-passwords as digests. A gateway never reads them: when the variable or the file changes, apply again; and a
-variable that is set for the service alone, as in its unit, is unknown to `apply`. The same holds
-for `FIELD=env:NAME` of single commands.
+passwords as digests. A gateway never reads them: when the variable or the file changes, apply
+again. A variable that is set for the service alone, as in its unit, is unknown to `apply`. The same
+holds for `FIELD=env:NAME` of single commands.
 """
 
 # A test applies it.
