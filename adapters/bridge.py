@@ -1,20 +1,24 @@
 """Joins the family of the client with the family of the channel.
 
-Here: ``Bridge``, what the relay knows of a streamed answer, and ``NativeBridge`` for the same
-family on both sides: bytes pass, a tap reads and edits. Sans-io, made for one answer; it takes any
-cut of the stream. Imported by the relay.
+Here: ``Pairing``, how a channel serves the calls of a family; ``Bridge``, what the relay knows of a
+streamed answer; and both for the same family on either side, where bytes pass and a tap reads and
+edits. Sans-io; a bridge is made for one answer and takes any cut of the stream. Imported by the
+relay.
 """
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
 
-from adapters.family import StreamTap
+from adapters.family import Answer, Family, Operation, Peek, UpstreamSide, Vendor
 from adapters.family.ir import Usage
+from adapters.family.tap import Tap
 from adapters.faults import Condition, Fault
 from adapters.framing.array import FIRST_OBJECT, JsonArraySplitter
 from adapters.framing.sse import EventSplitter, RawPiece, event_fields
+from adapters.json.jsonio import Spans
 
 PREAMBLE_LIMIT_BYTES = 4096  # comments and blank lines held before the first data event
 
@@ -119,7 +123,7 @@ class NativeBridge:
         "feed_repeat",
     )
 
-    def __init__(self, tap: StreamTap, max_event_bytes: int) -> None:
+    def __init__(self, tap: Tap, max_event_bytes: int) -> None:
         self._tap = tap
         self._of_events = tap.framing == "sse"  # else one JSON array
         self._splitter: EventSplitter | JsonArraySplitter = (
@@ -247,3 +251,42 @@ class NativeBridge:
     def _fail(self) -> None:
         self._tap.fault = Fault(Condition.UPSTREAM_INVALID)
         self._tap.ended = True
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """How a channel serves calls of a family: natively, or translated from one it does not speak.
+
+    Each function takes the client's operation; ``peek`` is what was read of the client's request.
+    """
+
+    upstream: UpstreamSide
+    # the upstream's operation for the client's (whether the answer is to be a stream)
+    operation: Callable[[Operation, bool], Operation]
+    # the body for the upstream (fields, peek, operation, upstream's model, vendor); raises Fault
+    request_body: Callable[[Spans, Peek, Operation, str, Vendor], bytes]
+    # a whole answer for the client (body, public name, upstream's name of the model, operation);
+    # raises Fault E30 or the condition of an error inside it
+    read_answer: Callable[[bytes, str, str, Operation], Answer]
+    # for a streamed answer (public name, upstream's name of the model, whether the client did not
+    # ask for usage, operation, limit of an event's bytes)
+    open_bridge: Callable[[str, str, bool, Operation, int], Bridge]
+
+
+def native(family: Family) -> Pairing:
+    """The pairing of a family with itself."""
+    upstream = family.upstream
+
+    def open_bridge(
+        public: str, upstream_model: str, drop_usage: bool, operation: Operation, max_bytes: int
+    ) -> NativeBridge:
+        tap = upstream.stream_tap(public, upstream_model, drop_usage, operation)
+        return NativeBridge(tap, max_bytes)
+
+    return Pairing(
+        upstream,
+        operation=lambda asked, stream: asked,
+        request_body=upstream.edit_request,
+        read_answer=upstream.read_answer,
+        open_bridge=open_bridge,
+    )

@@ -1,9 +1,11 @@
 """The tables of families and vendors: the only file of this package that knows which there are.
 
-A family is a folder and a line here; a vendor of a known family is a row. Imported by handlers,
+A family is a folder and a line here; a vendor of a known family is a row; a translation between two
+families is a pairing. Imported by handlers,
 the relay, commands and tests.
 """
 
+from adapters.bridge import Pairing, native
 from adapters.chat_completions import FAMILY as CHAT_COMPLETIONS
 from adapters.family import Family, Vendor
 from adapters.generate_content import FAMILY as GENERATE_CONTENT
@@ -12,6 +14,11 @@ from adapters.responses import FAMILY as RESPONSES
 
 FAMILIES: dict[str, Family] = {
     family.name: family for family in (CHAT_COMPLETIONS, RESPONSES, MESSAGES, GENERATE_CONTENT)
+}
+
+# how a channel (the second family) serves clients of the first
+PAIRINGS: dict[tuple[str, str], Pairing] = {
+    (family.name, family.name): native(family) for family in FAMILIES.values()
 }
 
 FAMILY_NAMES = tuple(FAMILIES)  # in the order in which they are shown

@@ -98,7 +98,7 @@ def calls(catalog: Snapshot, key: KeyEntry, group: Group) -> list[Call]:
         call = Call(
             arrival=Arrival("id", 0, "127.0.0.1", None, None),
             family=family,
-            operation=next(one for one in family.operations.values() if not one.free),
+            operation=next(one for one in family.client.operations.values() if not one.free),
             key=key,
             client_headers={},
             snapshot=catalog,

@@ -75,7 +75,7 @@ def test_what_nothing_leads_to_yet_is_marked():
 
 def envelope_of(family, number):
     fault = Fault(Condition(number), param="p", model="demo-large")
-    return FAMILIES[family].encode_fault(fault, "01ABC")
+    return FAMILIES[family].client.encode_fault(fault, "01ABC")
 
 
 @pytest.mark.parametrize(("family", "row"), ROWS, ids=IDS)
@@ -143,8 +143,10 @@ STREAMS = {
 def errors_in_a_stream(name, condition):
     """The decoded events with which a stream of the family ends."""
     family = FAMILIES[name]
-    operation = next(o for o in family.operations.values() if o.endpoint.endswith(STREAMS[name]))
-    tap = family.stream_tap("m", "m", drop_usage=False, operation=operation)
+    operation = next(
+        o for o in family.client.operations.values() if o.endpoint.endswith(STREAMS[name])
+    )
+    tap = family.upstream.stream_tap("m", "m", drop_usage=False, operation=operation)
     events = tap.encode_fault(Fault(condition), "01ABC").decode()
     return [json.loads(line[6:]) for line in events.splitlines() if line.startswith("data: ")]
 

@@ -1,6 +1,6 @@
 """Refusals and failures in the shape of the chat completions family.
 
-Imported by this folder's ``__init__`` and ``stream``.
+Imported by this folder's ``client`` and ``stream``.
 """
 
 from adapters.family import Envelope
@@ -9,8 +9,8 @@ from adapters.json.jsonio import dumps
 from adapters.openai import faults
 
 
-def encode_fault(fault: Fault) -> Envelope:
-    """The whole answer to a call that is refused or failed."""
+def encode_fault(fault: Fault, request_id: str) -> Envelope:
+    """The whole answer to a call that is refused or failed; its id travels in headers only."""
     return faults.envelope(fault, faults.error_of(fault))
 
 

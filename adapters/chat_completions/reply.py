@@ -2,27 +2,26 @@
 text.
 
 ``prompt_tokens`` includes cache reads and writes, ``completion_tokens`` includes reasoning; the
-hub's counts are disjoint. Imported by this folder's ``stream`` and ``__init__``.
+hub's counts are disjoint. Imported by this folder's ``stream`` and ``upstream``.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-from adapters.family import Answer
-from adapters.family.estimate import output_weight, tokens_of_weight
+from adapters.family import Answer, Operation
+from adapters.family.estimate import output_weight
 from adapters.family.ir import Usage, token_count
-from adapters.faults import Condition, Fault
+from adapters.family.reply import (
+    AnswerReader,
+    Fields,
+    embedded_fault,
+)
 from adapters.json.jsonio import (
-    DECODE_ERRORS,
     Raw,
     Struct,
     decoder,
     dumps,
-    loads_loose,
-    locate,
-    replace,
 )
-from adapters.upstream_errors.read import read_embedded_error
 
 
 class _Reply(Struct):
@@ -37,54 +36,25 @@ class _Reply(Struct):
 _decode = decoder(_Reply)
 
 
-def read(body: bytes, public: str, upstream_model: str) -> Answer:
-    """Read a whole answer: usage, id, and the model's public name in place of the upstream's.
-
-    Raises Fault E30 when it is no answer, or the condition of an error that stands in its place.
-    """
-    upstream_id, usage, choices = _fields(body)
-    units = 0
-    counts = read_usage(usage)
-    if counts is None:
-        units = tokens_of_weight(sum(_weight_of_choice(choice) for choice in choices))
-    if public != upstream_model:
-        place = locate(body, "model")
-        if place is not None and body.startswith(b'"', place.start):
-            body = replace(body, {place: dumps(public)})
-    return Answer(body, counts, usage, upstream_id if isinstance(upstream_id, str) else None, units)
+def read(body: bytes, public: str, upstream_model: str, operation: Operation) -> Answer:
+    """Read a whole answer (see ``family.UpstreamSide``)."""
+    return _READER.read(body, public, upstream_model)
 
 
-def _fields(body: bytes) -> tuple[object, object | None, list[Any]]:
-    """Id, usage and choices; a choice is a Raw, or decoded when the body was odd."""
-    try:
-        if not body.isascii():
-            body.decode()  # what is skipped is not checked by the decoder
-        reply = _decode(body)
-    except DECODE_ERRORS:
-        return _odd_fields(body)
-    if not reply.choices:
-        return _odd_fields(body)
-    return reply.id, reply.usage, list(reply.choices)
+def _fields(body: bytes) -> Fields | None:
+    reply = _decode(body)
+    return (reply.id, reply.usage, [*reply.choices]) if reply.choices else None
 
 
-def _odd_fields(body: bytes) -> tuple[object, object | None, list[Any]]:
-    try:
-        answer = loads_loose(body)
-    except ValueError:
-        raise Fault(Condition.UPSTREAM_INVALID) from None
+def _odd_fields(answer: Any) -> Fields:
     choices = answer.get("choices") if isinstance(answer, dict) else None
     if not isinstance(choices, list) or not choices:
-        raise read_embedded_error(answer).fault
+        raise embedded_fault(answer)
     return answer.get("id"), answer.get("usage"), choices
 
 
-def _weight_of_choice(choice: Any) -> int:
-    try:
-        if isinstance(choice, Raw):
-            choice = loads_loose(bytes(choice))
-    except ValueError:  # nested deeper than the loose reader goes
-        return 0
-    return weight_of_message(choice.get("message")) if isinstance(choice, dict) else 0
+def _weight_of_choice(choice: dict[str, Any]) -> int:
+    return weight_of_message(choice.get("message"))
 
 
 def weight_of_message(message: object) -> int:
@@ -154,3 +124,6 @@ def read_usage(usage: object) -> Usage | None:
         cache_write_tokens=written,
         reasoning_tokens=reasoning,
     )
+
+
+_READER = AnswerReader(_fields, _odd_fields, read_usage, _weight_of_choice)

@@ -2,10 +2,10 @@
 
 The body passes as the client sent it but for the model's name and, in streams, the wish for
 usage; fields that are not read here are the vendor's to judge. Imported by this folder's
-``__init__``.
+``client`` and ``upstream``.
 """
 
-from adapters.family import Peek, Vendor
+from adapters.family import Operation, Peek, Vendor
 from adapters.family.conversation import given_name, opening, text_field
 from adapters.family.fields import count, flag, model_name, optional_object, required_array
 from adapters.faults import wrong_type
@@ -14,7 +14,7 @@ from adapters.json.jsonio import Span, Spans, dumps, replace
 _WITH_USAGE = b'"stream_options":{"include_usage":true}'
 
 
-def peek(spans: Spans) -> Peek:
+def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
     """Read the few fields; raises Fault E10, E12, E13 with the field's name."""
     model = model_name(spans)
     required_array(spans, "messages")
@@ -36,21 +36,21 @@ def peek(spans: Spans) -> Peek:
 
 
 def edit(
-    body: bytes, spans: Spans, read: Peek, upstream_model: str, vendor: Vendor | None
+    spans: Spans, read: Peek, operation: Operation, upstream_model: str, vendor: Vendor
 ) -> bytes:
     """The body for the upstream; the same object when nothing has to change."""
     edits: dict[Span, bytes] = {}
     model = spans.get("model")
     if model is not None and read.model != upstream_model:
         edits[model] = dumps(upstream_model)
-    if read.stream and not read.include_usage and (vendor is None or vendor.stream_options):
+    if read.stream and not read.include_usage and vendor.stream_options:
         options = spans.get("stream_options")
         if options is None:
             edits[Span(spans.opening, spans.opening)] = _WITH_USAGE + b","
         else:
             wanted = {**optional_object(spans, "stream_options"), "include_usage": True}
             edits[options] = dumps(wanted)
-    return replace(body, edits) if edits else body
+    return replace(spans.body, edits) if edits else spans.body
 
 
 def conversation(spans: Spans) -> bytes:

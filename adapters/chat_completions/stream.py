@@ -3,19 +3,24 @@ it.
 
 The tap reads leniently what vendors really send (comments, no [DONE], usage in many places, null
 deltas) and changes nothing but the model's name and, where the client had not asked, the event
-that carries only usage. Imported by this folder's ``__init__``.
+that carries only usage. Imported by this folder's ``upstream``.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 from adapters.chat_completions.fault import encode_stream_fault
 from adapters.chat_completions.reply import read_usage, weight_of_message
-from adapters.family.estimate import ASCII_WEIGHT, output_weight, tokens_of_weight
+from adapters.family.estimate import ASCII_WEIGHT, output_weight
 from adapters.family.ir import Usage
+from adapters.family.tap import Tap
 from adapters.faults import Condition, Fault
-from adapters.framing.event_template import Repeat
-from adapters.framing.sse import event_fields, place_in_event
-from adapters.json.jsonio import DECODE_ERRORS, Struct, decoder, dumps, loads_loose, locate
+from adapters.framing.event_template import EventTemplate
+from adapters.json.jsonio import (
+    DECODE_ERRORS,
+    Struct,
+    decoder,
+    dumps,
+)
 from adapters.upstream_errors.read import read_embedded_error
 
 
@@ -56,65 +61,40 @@ _PREFIX = b"data: {"
 _ERROR_WORDS = frozenset({"message", "msg", "detail", "title", "code"})
 
 
-class ChatTap:
-    """The tap of one chat completions stream (see ``family.StreamTap``)."""
+class ChatTap(Tap):
+    """The tap of one chat completions stream."""
 
-    framing: Literal["sse", "json_array"] = "sse"
     __slots__ = (
         "_drop_usage",
         "_finished_choices",
         "_last_choice",
         "_new_head",
         "_old_head",
-        "_public",
-        "_renaming",
-        "_repeat",
         "_settled",
-        "_weight",
-        "accepted",
-        "ended",
-        "fault",
-        "finished",
+        "_template",
         "reported",
-        "started",
-        "terminal",
-        "upstream_id",
         "usage",
     )
 
     def __init__(self, public: str, upstream_model: str, drop_usage: bool) -> None:
-        self._public = dumps(public)
-        self._renaming = public != upstream_model
+        super().__init__(public, upstream_model)
         self._drop_usage = drop_usage
         self._old_head = b""  # of the last renamed event: everything up to the model's value
         self._new_head = b""
         self._settled = False  # the first event with choices, and so the id, was read in full
-        self._repeat = Repeat()
-        self._weight = 0
+        self._template = EventTemplate()
         self._last_choice = 0
         self._finished_choices: set[int] = set()
-        self.accepted = False
-        self.started = False
-        self.finished = False
-        self.terminal = False
-        self.ended = False
-        self.fault: Fault | None = None
         self.usage: Usage | None = None
         self.reported: object | None = None
-        self.upstream_id: str | None = None
 
     @property
     def whole(self) -> bool:
         """[DONE] was seen, or every choice had its finish reason: the marker may be missing."""
-        return self.fault is None and (self.terminal or self.finished)
-
-    @property
-    def output_units(self) -> int:
-        """Estimated output tokens so far."""
-        return tokens_of_weight(self._weight)
+        return self.fault is None and (self.ended or self.finished)
 
     def feed(self, event: bytes) -> bytes | None:
-        """Read one event; return what to send of it (see ``family.StreamTap``)."""
+        """Read one event; return what to send of it."""
         # The way of nearly all events: one line, a plain delta. Everything else goes the general
         # way.
         if not (
@@ -127,8 +107,8 @@ class ChatTap:
         return self._renamed(event) if self._renaming else event
 
     def feed_repeat(self, chunk: bytes) -> bytes | None:
-        """The way of nearly all events (see ``family.StreamTap``)."""
-        chars = self._repeat.chars(chunk)
+        """The way of nearly all events: one like the last but for its text."""
+        chars = self._template.text_length(chunk)
         if chars < 0:
             return None
         self._weight += ASCII_WEIGHT * chars
@@ -155,7 +135,7 @@ class ChatTap:
         if delta.content:
             self._weight += output_weight(delta.content)
             if not (delta.reasoning_content or delta.tool_calls):
-                self._repeat.learn(event, delta.content)
+                self._template.learn(event, delta.content)
         if delta.reasoning_content:
             self._weight += output_weight(delta.reasoning_content)
         if delta.tool_calls:
@@ -164,18 +144,7 @@ class ChatTap:
                     self._weight += output_weight(call.function.arguments)
         return True
 
-    def _feed_any(self, event: bytes) -> bytes | None:
-        name, data = event_fields(event)
-        if data is None or not data.strip():
-            return event  # a comment, a blank line, an event without data
-        if data.strip() == b"[DONE]":
-            return self._end(event)
-        try:
-            chunk = loads_loose(data)
-        except ValueError:
-            chunk = None
-        if not isinstance(chunk, dict):
-            return self._failed(Fault(Condition.UPSTREAM_INVALID))
+    def _read_event(self, name: str | None, chunk: dict[str, Any], event: bytes) -> bytes | None:
         if _is_error(chunk, name) or (not self.accepted and _is_other_error(chunk)):
             return self._failed(read_embedded_error(chunk).fault)
         self.accepted = self.started = True
@@ -219,16 +188,11 @@ class ChatTap:
         if counts is not None or self.usage is None:
             self.reported = usage
 
-    def _end(self, event: bytes) -> bytes | None:
+    def _read_marker(self, event: bytes) -> bytes | None:
         if not self.accepted:
             return self._failed(Fault(Condition.UPSTREAM_INVALID))  # an answer of nothing
-        self.terminal = self.ended = True
-        return event
-
-    def _failed(self, fault: Fault) -> bytes | None:
-        self.fault = fault
         self.ended = True
-        return None
+        return event
 
     def _renamed(self, event: bytes) -> bytes | None:
         """The event with the model's public name; every other byte stays."""
@@ -238,18 +202,15 @@ class ChatTap:
         # again.
         if old and event.startswith(old) and event.find(b'"model"', len(old)) < 0:
             return self._new_head + event[len(old) :]
-        data = event_fields(event)[1] or b""
         try:
-            place = locate(data, "model")
+            place = self._place_of_model(event)
         except Fault as fault:
             return self._failed(fault)
-        if place is None or not data.startswith(b'"', place.start):
+        if place is None:
             return event
-        start = place_in_event(event, place.start)
-        end = start + place.end - place.start
-        self._old_head = event[:end]
-        self._new_head = event[:start] + self._public
-        return self._new_head + event[end:]
+        self._old_head = event[: place.end]
+        self._new_head = event[: place.start] + dumps(self._public)
+        return self._new_head + event[place.end :]
 
 
 def _is_error(chunk: dict[str, Any], name: str | None) -> bool:

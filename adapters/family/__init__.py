@@ -1,18 +1,19 @@
 """What a wire family offers to the relay, and the values that pass between them.
 
-Only shapes: the Protocol ``Family``, the Protocol ``StreamTap`` and frozen values. A family
-implements them in a folder of its own and is named in ``registry.py``; handlers and the relay
-know nothing else of it. Values that are made for every call are structs, which are made six times
-faster than dataclasses. Names of headers in mappings are lower case (or the mapping does not mind
-case).
+Only shapes: ``Family`` with its two sides, which are functions, and frozen values. A family fills
+them in a folder of its own and is named in ``registry.py``; handlers and the relay know nothing
+else of it. Values that are made for every call are structs, which are
+made six times faster than dataclasses. Names of headers in mappings are lower case (or the mapping
+does not mind case).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 from adapters.family.ir import Usage
 from adapters.family.rate_headers import RateLines
+from adapters.family.tap import Tap
 from adapters.faults import Fault
 from adapters.json.jsonio import Spans, Struct
 
@@ -34,6 +35,13 @@ class Vendor:
     stream_options: bool = True  # false: refuses the field, so usage is not asked for
 
 
+# What can be asked for, in the words that all families share. `stream` is a streamed `generate`
+# where the path tells it; `stored` retrieves and deletes.
+Job = Literal[
+    "generate", "stream", "count", "compact", "stored", "cancel", "list_input", "list_models"
+]
+
+
 class Operation(Struct, frozen=True, gc=False):
     """One thing that clients of a family ask for: an endpoint of the relay port.
 
@@ -42,11 +50,10 @@ class Operation(Struct, frozen=True, gc=False):
     """
 
     endpoint: str  # path of records, targets in it replaced: "/v1/responses/{id}"
+    job: Job = "generate"
     free: bool = False  # recorded with cost 0 and without a hold: counts, stored things
-    counting: bool = False  # the answer is a number of tokens
     stored: bool = False  # about something stored; the request has no body that is read
     framing: Literal["sse", "json_array"] = "sse"
-    streams: bool = False  # the path itself asks for a stream
 
 
 class StoredRef(Struct, frozen=True, gc=False):
@@ -58,6 +65,10 @@ class StoredRef(Struct, frozen=True, gc=False):
     param: str
     id: str
     response: bool = False
+
+
+def nothing_stored(spans: Spans) -> None:
+    """Of a family without a field that names something stored."""
 
 
 class Peek(Struct, frozen=True, gc=False):
@@ -103,135 +114,66 @@ class ModelEntry:
     max_output_tokens: int | None
 
 
-class StreamTap(Protocol):
-    """Reads the events of one streamed answer as they pass, and edits the few that need it.
+@dataclass(frozen=True, slots=True)
+class ClientSide:
+    """What a family is to the callers of the gateway: what they ask for, and what they are told.
 
-    ``feed`` takes one complete event and returns the bytes to send: the same object when
-    untouched, None when the event is left out. Once ``ended`` is true (terminal marker or fault)
-    it is fed no more.
+    ``credentials``: headers that may carry the key ("?key": the query's field); the first one
+    present decides. ``answer_headers``: those of the upstream that may go down to the client.
     """
 
-    framing: Literal["sse", "json_array"]
-    accepted: bool  # a data event that is no error was seen
-    started: bool  # the client's reader is inside an answer (M: message_start was seen)
-    finished: bool  # every choice has its finish reason
-    terminal: bool  # the family's last event was seen
-    ended: bool  # terminal, or fault is set
-    fault: Fault | None  # error event of the vendor, or an unreadable one; it was not passed on
-    upstream_id: str | None
-
-    @property
-    def whole(self) -> bool:
-        """Whether the upstream may end here with nothing missing."""
-        ...  # pragma: no cover
-
-    @property
-    def usage(self) -> Usage | None:
-        """The usage reported so far, disjoint."""
-        ...  # pragma: no cover
-
-    @property
-    def reported(self) -> object | None:
-        """Usage as the vendor said it."""
-        ...  # pragma: no cover
-
-    @property
-    def output_units(self) -> int:
-        """Estimated output tokens so far: text, reasoning and tool arguments."""
-        ...  # pragma: no cover
-
-    def feed(self, event: bytes) -> bytes | None:
-        """Read one event; return what to send of it."""
-        ...  # pragma: no cover
-
-    def feed_repeat(self, chunk: bytes) -> bytes | None:
-        """``feed`` for a chunk that is one event like the last but for its text; None, and nothing
-        is read, when it is anything else."""
-        ...  # pragma: no cover
-
-    def encode_fault(self, fault: Fault, request_id: str) -> bytes:
-        """The last bytes of a stream that failed, also of one that nothing was fed to."""
-        ...  # pragma: no cover
+    operations: Mapping[str, Operation]  # by job; the other framing of one by a name of its own
+    credentials: tuple[str, ...]
+    # what names the conversation of a request: another in each of a caller's conversations, the
+    # same in all turns of one; empty when nothing does. Makes no faults.
+    conversation: Callable[[Spans], bytes]
+    # the model that body or path asks for (fields, target); raises Fault E10, E12
+    model_name: Callable[[Spans, str | None], str]
+    # the few fields that are read (fields, operation, target); raises Fault E10, E12, E13
+    peek: Callable[[Spans, Operation, str | None], Peek]
+    # a refusal or failure before the answer began (fault, request id)
+    encode_fault: Callable[[Fault, str], Envelope]
+    # bytes between two events that keep the connection alive and mean nothing (inside an answer?)
+    keep_alive: Callable[[bool], bytes]
+    # the body of a list of models (models, query); raises Fault E12 for a bad query
+    model_list: Callable[[Sequence[ModelEntry], Mapping[str, str]], bytes]
+    model_entry: Callable[[ModelEntry], bytes]  # the body that shows one model
+    rate_lines: RateLines  # makes the headers that tell the caller of its own limits
+    # what the request builds on that only one upstream account knows; E12 for a wrong type
+    stored_ref: Callable[[Spans], StoredRef | None] = nothing_stored
+    answer_headers: frozenset[str] = frozenset()
 
 
-class Family(Protocol):
-    """One wire format on its own ground: no conversion, bytes pass as they are."""
+@dataclass(frozen=True, slots=True)
+class UpstreamSide:
+    """What a family is to the vendors that speak it: what they are sent, and what they answer.
+
+    Their errors are read in one lenient way (``adapters.upstream_errors``), whatever they speak.
+    """
+
+    operations: Mapping[str, Operation]  # by job
+    # where the upstream takes a call, behind its base URL, with the query if any (operation,
+    # upstream's model, target)
+    path: Callable[[Operation, str, str | None], str]
+    # header lines (client's headers, vendor, key); E24 when the key cannot stand in a header
+    request_headers: Callable[[Mapping[str, str], Vendor, str], list[str]]
+    # the client's body with the upstream's name of the model and, in streams, the wish for usage;
+    # the same object when nothing has to change (fields, read, operation, upstream's model, vendor)
+    edit_request: Callable[[Spans, Peek, Operation, str, Vendor], bytes]
+    # a whole answer (body, public name, upstream's name of the model, operation); raises Fault E30
+    # or the condition of an error inside it
+    read_answer: Callable[[bytes, str, str, Operation], Answer]
+    # a tap for a streamed answer (public name, upstream's name, whether the client did not ask for
+    # usage, operation)
+    stream_tap: Callable[[str, str, bool, Operation], Tap]
+    # some vendors do not count reasoning towards the bound that a client sets
+    reasoning_beyond_bound: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One wire format: what speaks to clients, and what speaks to upstreams."""
 
     name: str
-    operations: Mapping[str, Operation]  # by what the family calls them
-    answer_headers: frozenset[str]  # of the upstream, that may go down to the client
-    # headers that may carry the key ("?key": the query's field); the first one present decides
-    credentials: tuple[str, ...]
-    # some vendors do not count reasoning towards the bound that a client sets
-    reasoning_beyond_bound: bool
-
-    @property
-    def rate_lines(self) -> RateLines:
-        """Makes the headers that tell the caller of its own limits."""
-        ...  # pragma: no cover
-
-    @property
-    def conversation(self) -> Callable[[Spans], bytes]:
-        """Tells what names the conversation of a request: what is another in each of a caller's
-        conversations and the same in all turns of one. The name that the client gave it, else its
-        beginning; empty when there is nothing. Makes no faults."""
-        ...  # pragma: no cover
-
-    def model_name(self, spans: Spans, target: str | None = None) -> str:
-        """The model that is asked for, by the body or the path; raises Fault E10, E12."""
-        ...  # pragma: no cover
-
-    def peek(self, spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-        """Read the few fields; raises Fault E10, E12, E13."""
-        ...  # pragma: no cover
-
-    def stored_ref(self, spans: Spans) -> StoredRef | None:
-        """What the request builds on that only one upstream account knows; E12 for a wrong type."""
-        ...  # pragma: no cover
-
-    def upstream_path(self, operation: Operation, upstream_model: str, target: str | None) -> str:
-        """Where the upstream takes the call, behind its base URL: path, with the query if any."""
-        ...  # pragma: no cover
-
-    def request_headers(self, client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
-        """Header lines for the upstream; E24 when the key cannot stand in a header."""
-        ...  # pragma: no cover
-
-    def edit_request(
-        self,
-        body: bytes,
-        spans: Spans,
-        peek: Peek,
-        upstream_model: str,
-        vendor: Vendor | None = None,
-    ) -> bytes:
-        """The body for the upstream: model name and, in streams, the wish for usage."""
-        ...  # pragma: no cover
-
-    def read_answer(
-        self, body: bytes, public: str, upstream_model: str, operation: Operation
-    ) -> Answer:
-        """Read a whole answer; raises Fault E30 or the condition of an error inside it."""
-        ...  # pragma: no cover
-
-    def stream_tap(
-        self, public: str, upstream_model: str, drop_usage: bool, operation: Operation
-    ) -> StreamTap:
-        """A tap for one streamed answer; ``drop_usage``: the client did not ask for usage."""
-        ...  # pragma: no cover
-
-    def encode_fault(self, fault: Fault, request_id: str) -> Envelope:
-        """A refusal or failure before the answer began."""
-        ...  # pragma: no cover
-
-    def keep_alive(self, started: bool) -> bytes:
-        """Bytes between two events that keep the connection alive and mean nothing."""
-        ...  # pragma: no cover
-
-    def model_list(self, models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
-        """The body of a list of models; raises Fault E12 for a bad query."""
-        ...  # pragma: no cover
-
-    def model_entry(self, model: ModelEntry) -> bytes:
-        """The body that shows one model."""
-        ...  # pragma: no cover
+    client: ClientSide
+    upstream: UpstreamSide

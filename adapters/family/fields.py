@@ -6,20 +6,32 @@ read here is the vendor's to judge: unknown fields pass.
 
 from typing import Any
 
+from adapters.family import Operation, Peek, Vendor
 from adapters.faults import Condition, Fault, wrong_type, wrong_value
-from adapters.json.jsonio import Spans
+from adapters.json.jsonio import Spans, dumps, replace
 
 MAX_COUNT = 2**31  # of tokens or choices that a client may ask for
 
 
-def model_name(spans: Spans) -> str:
-    """The model's name: E10 when missing, null or empty, E12 when not a string."""
+def model_name(spans: Spans, target: str | None = None) -> str:
+    """The model's name, which the body has: E10 when missing, null or empty, E12 when not a
+    string."""
     model = spans.value("model")
     if model is None or model == "":
         raise Fault(Condition.MODEL_MISSING)
     if not isinstance(model, str):
         raise wrong_type("model", "expected a string")
     return model
+
+
+def rename_model(
+    spans: Spans, read: Peek, operation: Operation, upstream_model: str, vendor: Vendor
+) -> bytes:
+    """The body with the upstream's name of the model; the same object when it is the same name."""
+    model = spans.get("model")
+    if model is None or read.model == upstream_model:
+        return spans.body
+    return replace(spans.body, {model: dumps(upstream_model)})
 
 
 def required_array(spans: Spans, name: str) -> None:
@@ -57,3 +69,8 @@ def optional_object(spans: Spans, name: str) -> dict[str, Any]:
     if value is not None and not isinstance(value, dict):
         raise wrong_type(name, "expected an object")
     return value or {}
+
+
+def path(operation: Operation, upstream_model: str, target: str | None) -> str:
+    """Where the upstream takes a call of a family whose paths name nothing."""
+    return operation.endpoint

@@ -16,8 +16,9 @@ _MAX_VALUE_CHARS = 8192
 _OPENAI_HEADERS = ("openai-organization", "openai-project", "openai-beta")
 
 
-def base_lines(vendor: Vendor, key: str) -> list[str]:
-    """Credential, content type and accept; E24 when the key cannot stand in a header.
+def base_lines(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
+    """Credential, content type and accept; E24 when the key cannot stand in a header. Nothing of
+    what the client sent.
 
     An empty key: the upstream asks for none, as servers for models at home do.
     """
@@ -35,7 +36,7 @@ def _credential_line(auth: str, key: str) -> str:
 def openai_lines(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
     """The lines for the families of OpenAI: our credential, and its own few headers of the client
     where the vendor knows them."""
-    lines = base_lines(vendor, key)
+    lines = base_lines(client, vendor, key)
     if vendor.forward_openai_headers:
         lines += forwarded(client, _OPENAI_HEADERS)
     return lines

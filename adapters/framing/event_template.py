@@ -12,8 +12,8 @@ _PLAIN = re.compile(rb"[ !#-\[\]-~]*")  # of a JSON string: ASCII without quotes
 LEARNED_MAX = 16  # times a stream; a vendor whose events differ in more is not looked at again
 
 
-class Repeat:
-    """What the last event of one stream had around its text."""
+class EventTemplate:
+    """What an event of one stream had around its text."""
 
     __slots__ = ("_before", "_behind", "_learned")
 
@@ -22,7 +22,7 @@ class Repeat:
         self._behind = b""
         self._learned = 0
 
-    def chars(self, event: bytes) -> int:
+    def text_length(self, event: bytes) -> int:
         """The length of the text when ``event`` is like the last one but for it, else -1."""
         before, behind = self._before, self._behind
         if before and event.startswith(before) and event.endswith(behind):

@@ -2,7 +2,7 @@
 
 The SDK's exception class comes from the status; ``code`` and ``status`` are copied from the body.
 In streams clients find an error only when ``error`` is the first key and ``code`` an integer.
-Imported by this folder's ``__init__`` and ``stream``.
+Imported by this folder's ``client`` and ``stream``.
 """
 
 from adapters.family import Envelope
@@ -69,8 +69,8 @@ _IN_STREAM: dict[Condition, tuple[int, str]] = {
 }
 
 
-def encode_fault(fault: Fault) -> Envelope:
-    """The whole answer to a call that is refused or failed."""
+def encode_fault(fault: Fault, request_id: str) -> Envelope:
+    """The whole answer to a call that is refused or failed; its id travels in headers only."""
     code, status = _TABLE[fault.condition]
     error: dict[str, object] = {"code": code, "message": _message(fault), "status": status}
     if fault.wait_s is not None:

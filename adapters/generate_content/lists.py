@@ -1,5 +1,5 @@
 """Lists of models in the generate-content family: pages, and one model. Imported by this folder's
-``__init__``."""
+``client``."""
 
 from collections.abc import Mapping, Sequence
 

@@ -3,28 +3,31 @@ and the model's name.
 
 ``promptTokenCount`` includes cache reads and excludes tokens of tool results;
 ``candidatesTokenCount`` excludes thoughts; the hub's counts are disjoint. Fields that are zero may
-be absent. Imported by this folder's ``stream`` and ``__init__``.
+be absent. Imported by this folder's ``stream`` and ``upstream``.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-from adapters.family import Answer
-from adapters.family.estimate import output_weight, tokens_of_weight
+from adapters.family import Answer, Operation
+from adapters.family.estimate import output_weight
 from adapters.family.ir import MAX_TOKENS, Usage, token_count
-from adapters.faults import Condition, Fault
+from adapters.family.reply import (
+    AnswerReader,
+    Fields,
+    embedded_fault,
+    read_count,
+)
 from adapters.generate_content.request import MODELS
 from adapters.json.jsonio import (
-    DECODE_ERRORS,
     Raw,
     Struct,
     decoder,
     dumps,
-    loads_loose,
+    loads_or_none,
     locate,
     replace,
 )
-from adapters.upstream_errors.read import read_embedded_error
 
 MODEL_FIELD = "modelVersion"
 
@@ -41,34 +44,20 @@ class _Reply(Struct):
 _decode = decoder(_Reply)
 
 
-def read(body: bytes, public: str, upstream_model: str) -> Answer:
-    """Read a whole answer: usage, id, and the model's public name in place of the upstream's.
-
-    Raises Fault E30 when it is no answer, or the condition of an error that stands in its place. A
-    prompt that was blocked is an answer without candidates.
-    """
-    upstream_id, usage, candidates = _fields(body)
-    units = 0
-    counts = read_usage(usage)
-    if counts is None:
-        units = tokens_of_weight(sum(_weight_of_any(candidate) for candidate in candidates))
-    if public != upstream_model:
-        place = locate(body, MODEL_FIELD)
-        if place is not None:
-            name = renamed(body[place.start : place.end], public, upstream_model)
-            body = body if name is None else replace(body, {place: name})
-    return Answer(body, counts, usage, upstream_id if isinstance(upstream_id, str) else None, units)
+def read(body: bytes, public: str, upstream_model: str, operation: Operation) -> Answer:
+    """Read a whole answer (see ``family.UpstreamSide``); a prompt that was blocked is an answer
+    without candidates."""
+    if operation.job == "count":
+        return read_count(body, "totalTokens")
+    return _READER.read(body, public, upstream_model)
 
 
-def read_count(body: bytes) -> Answer:
-    """Read the answer to a request to count tokens; it costs nothing and is passed as it is."""
-    try:
-        answer = loads_loose(body)
-    except ValueError:
-        raise Fault(Condition.UPSTREAM_INVALID) from None
-    if not isinstance(answer, dict) or token_count(answer.get("totalTokens")) is None:
-        raise read_embedded_error(answer).fault
-    return Answer(body, None, None, None)
+def _rename(body: bytes, public: str, upstream_model: str) -> bytes:
+    place = locate(body, MODEL_FIELD)
+    if place is None:
+        return body
+    name = renamed(body[place.start : place.end], public, upstream_model)
+    return body if name is None else replace(body, {place: name})
 
 
 def renamed(value: bytes, public: str, upstream_model: str) -> bytes | None:
@@ -76,10 +65,7 @@ def renamed(value: bytes, public: str, upstream_model: str) -> bytes | None:
 
     Only the name that the upstream was asked for is replaced: a version behind it says more.
     """
-    try:
-        version = loads_loose(value)
-    except ValueError:
-        return None
+    version = loads_or_none(value)
     if not isinstance(version, str):
         return None
     if version.removeprefix(MODELS) != upstream_model.removeprefix(MODELS):
@@ -87,32 +73,19 @@ def renamed(value: bytes, public: str, upstream_model: str) -> bytes | None:
     return dumps(MODELS + public if version.startswith(MODELS) else public)
 
 
-def _fields(body: bytes) -> tuple[object, object | None, list[Any]]:
-    """Id, usage and candidates; a candidate is a Raw, or decoded when the body was odd."""
-    try:
-        if not body.isascii():
-            body.decode()  # what is skipped is not checked by the decoder
-        reply = _decode(body)
-    except DECODE_ERRORS:
-        return _odd_fields(body)
+def _fields(body: bytes) -> Fields | None:
+    reply = _decode(body)
     if reply.error is not None or not reply.candidates:
-        return _odd_fields(body)
-    return reply.responseId, reply.usageMetadata, list(reply.candidates)
+        return None
+    return reply.responseId, reply.usageMetadata, [*reply.candidates]
 
 
-def _odd_fields(body: bytes) -> tuple[object, object | None, list[Any]]:
-    try:
-        answer = loads_loose(body)
-    except ValueError:
-        raise Fault(Condition.UPSTREAM_INVALID) from None
+def _odd_fields(answer: Any) -> Fields:
     if not isinstance(answer, dict) or answer.get("error") or not _is_answer(answer):
-        raise read_embedded_error(answer).fault
+        raise embedded_fault(answer)
     candidates = answer.get("candidates")
-    return (
-        answer.get("responseId"),
-        answer.get("usageMetadata"),
-        candidates if isinstance(candidates, list) else [],
-    )
+    listed = candidates if isinstance(candidates, list) else []
+    return answer.get("responseId"), answer.get("usageMetadata"), listed
 
 
 def _is_answer(answer: dict[str, Any]) -> bool:
@@ -120,15 +93,6 @@ def _is_answer(answer: dict[str, Any]) -> bool:
     if isinstance(candidates, list) and candidates:
         return True
     return any(isinstance(answer.get(name), dict) for name in ("promptFeedback", "usageMetadata"))
-
-
-def _weight_of_any(candidate: Any) -> int:
-    try:
-        if isinstance(candidate, Raw):
-            candidate = loads_loose(bytes(candidate))
-    except ValueError:  # nested deeper than the loose reader goes
-        return 0
-    return weight_of_candidate(candidate) if isinstance(candidate, dict) else 0
 
 
 def weight_of_candidate(candidate: dict[str, Any]) -> int:
@@ -180,3 +144,6 @@ def read_usage(usage: object) -> Usage | None:
         cache_read_tokens=cached,
         reasoning_tokens=thoughts,
     )
+
+
+_READER = AnswerReader(_fields, _odd_fields, read_usage, weight_of_candidate, _rename)

@@ -2,20 +2,19 @@
 
 Names of fields are taken in both spellings of proto JSON, maxOutputTokens and max_output_tokens,
 for clients mix them. What is not read here is the vendor's to judge and passes as it came.
-Imported by this folder's ``__init__``.
+Imported by this folder's ``client`` and ``upstream``.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from adapters.family import Operation, Peek, StoredRef
+from adapters.family import Operation, Peek, StoredRef, Vendor
 from adapters.family.conversation import given_name, opening, text_field
 from adapters.family.fields import count, required_array
 from adapters.faults import Condition, Fault, wrong_type, wrong_value
 from adapters.json.jsonio import Span, Spans, dumps, inner_level, replace
 
-STREAM = "streamGenerateContent"
 MODELS = "models/"
 _TUNED_MODELS = "tunedModels/"
 _COUNTED = "generateContentRequest"
@@ -26,7 +25,7 @@ _HUMP = re.compile(r"[A-Z]")
 _UNDERSCORE = re.compile(r"_([a-z0-9])")
 
 
-def model_name(target: str | None) -> str:
+def model_name(spans: Spans, target: str | None) -> str:
     """The model's name, which the path has; E10 when it has none."""
     if not target:
         raise Fault(Condition.MODEL_MISSING)
@@ -38,10 +37,10 @@ def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
 
     A request to count tokens may have ``generateContentRequest`` in place of ``contents``.
     """
-    model = model_name(target)
+    model = model_name(spans, target)
     _refuse_twins(spans.places, "")
     counted = _object(spans, _COUNTED)
-    if counted is None or not operation.counting:
+    if counted is None or operation.job != "count":
         required_array(spans, "contents")
     for fields, name in _mentions(spans, counted):
         value = fields.value(name)
@@ -54,7 +53,7 @@ def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
     config = _object(spans, "generationConfig")
     return Peek(
         model=model,
-        stream=operation.endpoint.endswith(":" + STREAM),
+        stream=operation.job == "stream",
         max_output_tokens=_count(config, "maxOutputTokens") or None,
         choices=_count(config, "candidateCount") or 1,
         include_usage=True,  # streams of the family always show it
@@ -83,14 +82,16 @@ def conversation(spans: Spans) -> bytes:
     return given or opening(spans, ("systemInstruction", "system_instruction"), "contents")
 
 
-def edit(body: bytes, spans: Spans, read: Peek, upstream_model: str) -> bytes:
+def edit(
+    spans: Spans, read: Peek, operation: Operation, upstream_model: str, vendor: Vendor
+) -> bytes:
     """The body for the upstream; the same object when nothing has to change.
 
     Some clients repeat the model of the path in the body, where an upstream that calls it by
     another name would refuse it; ``peek`` has refused any other model.
     """
     if read.model == upstream_model:
-        return body
+        return spans.body
     edits: dict[Span, bytes] = {}
     for fields, name in _mentions(spans, _object(spans, _COUNTED)):
         value = fields.value(name)
@@ -98,7 +99,7 @@ def edit(body: bytes, spans: Spans, read: Peek, upstream_model: str) -> bytes:
             edits[fields.places[name]] = dumps(upstream_model.removeprefix(MODELS))
         elif value == MODELS + read.model:
             edits[fields.places[name]] = dumps(_resource(upstream_model))
-    return replace(body, edits) if edits else body
+    return replace(spans.body, edits) if edits else spans.body
 
 
 def path(operation: Operation, upstream_model: str, target: str | None) -> str:
@@ -110,7 +111,7 @@ def path(operation: Operation, upstream_model: str, target: str | None) -> str:
     if _PATH_NAME.fullmatch(resource.removeprefix(MODELS)) is None:
         raise Fault(Condition.CHANNEL_MISCONFIGURED, model=target)
     verb = operation.endpoint.rpartition(":")[2]
-    events = verb == STREAM and operation.framing == "sse"
+    events = operation.job == "stream" and operation.framing == "sse"
     return f"/v1beta/{resource}:{verb}" + ("?alt=sse" if events else "")
 
 

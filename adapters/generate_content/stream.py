@@ -2,19 +2,27 @@
 
 Every chunk is an answer of its own with the new parts. Usage may stand in each and is cumulative:
 of every number the last one counts. No marker ends a stream of events, so its end is judged by
-the finish reasons; an array ends with its bracket. Imported by this folder's ``__init__``.
+the finish reasons; an array ends with its bracket. Imported by this folder's ``upstream``.
 """
 
-from abc import ABC, abstractmethod
-from typing import Any, Literal
+from typing import Any
 
-from adapters.family.estimate import output_weight, tokens_of_weight
+from adapters.family.estimate import output_weight
 from adapters.family.ir import Usage
-from adapters.faults import Condition, Fault
-from adapters.framing.sse import event_fields, place_in_event
+from adapters.family.tap import Tap
+from adapters.faults import Fault
 from adapters.generate_content.fault import encode_stream_fault
 from adapters.generate_content.reply import MODEL_FIELD, read_usage, renamed, weight_of_candidate
-from adapters.json.jsonio import DECODE_ERRORS, Raw, Span, Struct, decoder, loads_loose, locate
+from adapters.json.jsonio import (
+    DECODE_ERRORS,
+    Raw,
+    Span,
+    Struct,
+    decoder,
+    loads_loose,
+    loads_or_none,
+    locate,
+)
 from adapters.upstream_errors.read import read_embedded_error
 
 
@@ -99,8 +107,10 @@ class _Reported:
             self._fields.update((k, v) for k, v in usage.items() if v is not None)
 
 
-class _Tap(ABC):
+class _ChunkTap(Tap):
     """What the taps of both framings share: reading chunks and renaming the model in them."""
+
+    model_path = (MODEL_FIELD,)
 
     __slots__ = (
         "_blocked",
@@ -108,51 +118,19 @@ class _Tap(ABC):
         "_new_tail",
         "_old_tail",
         "_open",
-        "_public",
-        "_renaming",
         "_upstream_model",
         "_usage",
-        "_weight",
-        "accepted",
-        "ended",
-        "fault",
-        "finished",
-        "framing",
-        "started",
-        "terminal",
-        "upstream_id",
     )
 
-    def __init__(
-        self, public: str, upstream_model: str, framing: Literal["sse", "json_array"]
-    ) -> None:
-        self._public = public
+    def __init__(self, public: str, upstream_model: str) -> None:
+        super().__init__(public, upstream_model)
         self._upstream_model = upstream_model
-        self._renaming = public != upstream_model
         self._old_tail = b""  # of the last chunk, from the key of the model on
         self._new_tail = b""
         self._open: set[int] = set()  # candidates without a finish reason
         self._done: set[int] = set()
         self._blocked = False
         self._usage = _Reported()
-        self._weight = 0
-        self.framing: Literal["sse", "json_array"] = framing
-        self.accepted = False
-        self.started = False
-        self.finished = False
-        self.terminal = False
-        self.ended = False
-        self.fault: Fault | None = None
-        self.upstream_id: str | None = None
-
-    def feed_repeat(self, chunk: bytes) -> bytes | None:
-        """None: the events of this family differ in more than their text."""
-        return None
-
-    @property
-    def output_units(self) -> int:
-        """Estimated output tokens so far."""
-        return tokens_of_weight(self._weight)
 
     @property
     def reported(self) -> object | None:
@@ -189,14 +167,13 @@ class _Tap(ABC):
             self.upstream_id = chunk.responseId or None
         return True
 
-    def _read_any(self, data: bytes, piece: bytes) -> bytes | None:
-        """Read the chunk ``data`` that stands in ``piece``; return what to send of it."""
-        try:
-            chunk = loads_loose(data)
-        except ValueError:
-            chunk = None
+    def _read_data(self, name: str | None, data: bytes, event: bytes) -> bytes | None:
+        chunk = loads_or_none(data)
         if not isinstance(chunk, dict) or chunk.get("error"):
             return self._failed(read_embedded_error(chunk).fault)
+        return self._read_event(name, chunk, event)
+
+    def _read_event(self, name: str | None, chunk: dict[str, Any], piece: bytes) -> bytes | None:
         if not self.accepted and _ANSWER_FIELDS.isdisjoint(chunk):
             return self._failed(read_embedded_error(chunk).fault)
         sent = self._renamed(piece) if self._renaming else piece
@@ -230,11 +207,6 @@ class _Tap(ABC):
         elif index not in self._done:
             self._open.add(index)
 
-    def _failed(self, fault: Fault) -> bytes | None:
-        self.fault = fault
-        self.ended = True
-        return None
-
     def _renamed(self, piece: bytes) -> bytes | None:
         """The piece with the model's public name; every other byte stays."""
         old = self._old_tail
@@ -244,7 +216,7 @@ class _Tap(ABC):
         if old and piece.endswith(old) and piece.find(_KEY, 0, len(piece) - len(old)) < 0:
             return piece[: -len(old)] + self._new_tail
         try:
-            place = self._place(piece)
+            place = self._place_of_model(piece)
         except Fault as fault:
             return self._failed(fault)
         if place is None:
@@ -258,18 +230,11 @@ class _Tap(ABC):
             self._new_tail = piece[tail:start] + name + piece[end:]
         return piece[:start] + name + piece[end:] if name is not value else piece
 
-    @abstractmethod
-    def _place(self, piece: bytes) -> Span | None:
-        """Where the model's name stands in a piece; raises Fault E30 when that cannot be told."""
 
-
-class EventTap(_Tap):
-    """The tap of one stream of server-sent events (see ``family.StreamTap``)."""
+class EventTap(_ChunkTap):
+    """The tap of one stream of server-sent events."""
 
     __slots__ = ()
-
-    def __init__(self, public: str, upstream_model: str) -> None:
-        super().__init__(public, upstream_model, "sse")
 
     @property
     def whole(self) -> bool:
@@ -277,7 +242,7 @@ class EventTap(_Tap):
         return self.fault is None and self.finished
 
     def feed(self, event: bytes) -> bytes | None:
-        """Read one event; return what to send of it (see ``family.StreamTap``)."""
+        """Read one event; return what to send of it."""
         # The way of nearly all events: one line, text of a known candidate. The rest goes the
         # general way.
         if (
@@ -287,12 +252,7 @@ class EventTap(_Tap):
             and self._read_plain(event[6:])
         ):
             return self._renamed(event) if self._renaming else event
-        data = event_fields(event)[1]
-        if data is None or not data.strip():
-            return event  # a comment, a blank line, an event without data
-        if data.strip() == b"[DONE]":
-            return None  # some servers copy it from another family; clients of this one break
-        return self._read_any(data, event)
+        return self._feed_any(event)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """The last event of a stream that failed, and the same object bare behind it: some clients
@@ -300,21 +260,18 @@ class EventTap(_Tap):
         error = encode_stream_fault(fault)
         return b"data: %b\r\n\r\n%b\n" % (error, error)
 
-    def _place(self, piece: bytes) -> Span | None:
-        place = locate(event_fields(piece)[1] or b"", MODEL_FIELD)
-        if place is None:
-            return None
-        start = place_in_event(piece, place.start)
-        return Span(start, start + place.end - place.start)
+    def _read_marker(self, event: bytes) -> None:
+        """Some servers copy the marker from another family; clients of this one break."""
 
 
-class ElementTap(_Tap):
+class ElementTap(_ChunkTap):
     """The tap of one streamed JSON array, fed element by element with the bytes before each."""
 
+    framing = "json_array"
     __slots__ = ("_closed",)
 
     def __init__(self, public: str, upstream_model: str) -> None:
-        super().__init__(public, upstream_model, "json_array")
+        super().__init__(public, upstream_model)
         self._closed = False  # the bracket was seen
 
     @property
@@ -323,13 +280,13 @@ class ElementTap(_Tap):
         return self.fault is None and self._closed
 
     def feed(self, event: bytes) -> bytes | None:
-        """Read one piece of the array; return what to send of it (see ``family.StreamTap``)."""
+        """Read one piece of the array; return what to send of it."""
         text = event.lstrip(_BLANKS if self.accepted else _BLANKS_AND_BOM)
         if self._closed:
             return self._behind(event, text)
         mark = text[:1]
         if self.accepted and text == b"]":
-            # Not terminal: vendors end the last line, too, and the body is to be theirs exactly.
+            # Not ended: vendors end the last line, too, and the body is to be theirs exactly.
             self._closed = True
             return event
         if mark != (b"," if self.accepted else b"["):
@@ -337,7 +294,7 @@ class ElementTap(_Tap):
         data = text[1:]
         if self._open and self._read_plain(data):
             return self._renamed(event) if self._renaming else event
-        return self._read_any(data, event)
+        return self._read_data(None, data, event)
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """The last element of an array that failed, and the bracket; nothing behind a bracket."""
@@ -349,10 +306,10 @@ class ElementTap(_Tap):
         """What to send of bytes behind the bracket: white space; anything else ends the answer."""
         if not text:
             return event
-        self.terminal = self.ended = True
+        self.ended = True
         return None
 
-    def _place(self, piece: bytes) -> Span | None:
+    def _place_of_model(self, piece: bytes) -> Span | None:
         skipped = piece.index(b"," if self.accepted else b"[") + 1
         place = locate(piece[skipped:], MODEL_FIELD)
         if place is None:
@@ -362,8 +319,4 @@ class ElementTap(_Tap):
 
 def _fault_of(text: bytes) -> Fault:
     """The fault of what stands where an element should: an error alone can be read."""
-    try:
-        said = loads_loose(text)
-    except ValueError:
-        return Fault(Condition.UPSTREAM_INVALID)
-    return read_embedded_error(said).fault
+    return read_embedded_error(loads_or_none(text)).fault

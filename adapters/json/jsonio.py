@@ -141,6 +141,14 @@ def loads_loose(data: bytes) -> Any:
     return ujson.loads(data)
 
 
+def loads_or_none(data: bytes) -> Any:
+    """``loads_loose``; None for what cannot be read."""
+    try:
+        return loads_loose(data)
+    except ValueError:
+        return None
+
+
 def decoder(shape: type[T]) -> Callable[[bytes], T]:
     """A fast decoder for one shape, unknown fields skipped. It raises one of DECODE_ERRORS for
     bytes that do not fit; they may still be good JSON with odd types: try ``loads_loose`` then."""

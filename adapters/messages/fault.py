@@ -1,7 +1,7 @@
 """Refusals and failures in the shape of the messages family.
 
 The SDK's exception class comes from the status; the path of a field stands in the message,
-written with points. Imported by this folder's ``__init__``.
+written with points. Imported by this folder's ``client``.
 """
 
 import re

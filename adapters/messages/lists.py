@@ -1,5 +1,5 @@
 """Lists of models in the messages family: pages, and one model. Imported by this folder's
-``__init__``."""
+``client``."""
 
 import datetime
 from collections.abc import Mapping, Sequence

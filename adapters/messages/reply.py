@@ -1,27 +1,27 @@
 """Whole answers of the messages family, and what they share with the stream: usage and text.
 
 ``input_tokens`` excludes cache reads and writes; ``output_tokens`` includes thinking; the hub's
-counts are disjoint. Imported by this folder's ``stream`` and ``__init__``.
+counts are disjoint. Imported by this folder's ``stream`` and ``upstream``.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-from adapters.family import Answer
-from adapters.family.estimate import output_weight, tokens_of_weight
+from adapters.family import Answer, Operation
+from adapters.family.estimate import output_weight
 from adapters.family.ir import MAX_TOKENS, Usage, token_count
-from adapters.faults import Condition, Fault
+from adapters.family.reply import (
+    AnswerReader,
+    Fields,
+    embedded_fault,
+    read_count,
+)
 from adapters.json.jsonio import (
-    DECODE_ERRORS,
     Raw,
     Struct,
     decoder,
     dumps,
-    loads_loose,
-    locate,
-    replace,
 )
-from adapters.upstream_errors.read import read_embedded_error
 
 
 class _Reply(Struct):
@@ -36,70 +36,30 @@ class _Reply(Struct):
 _decode = decoder(_Reply)
 
 
-def read(body: bytes, public: str, upstream_model: str) -> Answer:
-    """Read a whole answer: usage, id, and the model's public name in place of the upstream's.
-
-    Raises Fault E30 when it is no answer, or the condition of an error that stands in its place.
-    """
-    upstream_id, usage, blocks = _fields(body)
-    units = 0
-    counts = read_usage(usage)
-    if counts is None:
-        units = tokens_of_weight(sum(_weight_of_block(block) for block in blocks))
-    if public != upstream_model:
-        place = locate(body, "model")
-        if place is not None and body.startswith(b'"', place.start):
-            body = replace(body, {place: dumps(public)})
-    return Answer(body, counts, usage, upstream_id if isinstance(upstream_id, str) else None, units)
+def read(body: bytes, public: str, upstream_model: str, operation: Operation) -> Answer:
+    """Read a whole answer (see ``family.UpstreamSide``)."""
+    if operation.job == "count":
+        return read_count(body, "input_tokens")
+    return _READER.read(body, public, upstream_model)
 
 
-def read_count(body: bytes) -> Answer:
-    """Read the answer to a request to count tokens; it costs nothing and is passed as it is."""
-    try:
-        answer = loads_loose(body)
-    except ValueError:
-        raise Fault(Condition.UPSTREAM_INVALID) from None
-    if not isinstance(answer, dict) or token_count(answer.get("input_tokens")) is None:
-        raise read_embedded_error(answer).fault
-    return Answer(body, None, None, None)
+def _fields(body: bytes) -> Fields | None:
+    reply = _decode(body)
+    return None if reply.type == "error" else (reply.id, reply.usage, [*reply.content])
 
 
-def _fields(body: bytes) -> tuple[object, object | None, list[Any]]:
-    """Id, usage and blocks; a block is a Raw, or decoded when the body was odd."""
-    try:
-        if not body.isascii():
-            body.decode()  # what is skipped is not checked by the decoder
-        reply = _decode(body)
-    except DECODE_ERRORS:
-        return _odd_fields(body)
-    if reply.type == "error":
-        return _odd_fields(body)
-    return reply.id, reply.usage, list(reply.content)
-
-
-def _odd_fields(body: bytes) -> tuple[object, object | None, list[Any]]:
-    try:
-        answer = loads_loose(body)
-    except ValueError:
-        raise Fault(Condition.UPSTREAM_INVALID) from None
+def _odd_fields(answer: Any) -> Fields:
     content = answer.get("content") if isinstance(answer, dict) else None
     if not isinstance(content, list) or answer.get("type") == "error":
-        raise read_embedded_error(answer).fault
+        raise embedded_fault(answer)
     return answer.get("id"), answer.get("usage"), content
 
 
-def _weight_of_block(block: Any) -> int:
-    try:
-        if isinstance(block, Raw):
-            block = loads_loose(bytes(block))
-    except ValueError:  # nested deeper than the loose reader goes
-        return 0
+def _weight_of_block(block: dict[str, Any]) -> int:
     return sum(output_weight(text) for text in _texts(block))
 
 
-def _texts(block: object) -> Iterator[str]:
-    if not isinstance(block, dict):
-        return
+def _texts(block: dict[str, Any]) -> Iterator[str]:
     for name in ("text", "thinking"):
         if isinstance(block.get(name), str):
             yield block[name]
@@ -170,3 +130,6 @@ def _sum(one: Usage, other: Usage) -> Usage:
         min(one.cache_write_1h_tokens + other.cache_write_1h_tokens, MAX_TOKENS),
         min(one.reasoning_tokens + other.reasoning_tokens, MAX_TOKENS),
     )
+
+
+_READER = AnswerReader(_fields, _odd_fields, read_usage, _weight_of_block)

@@ -1,23 +1,23 @@
 """Requests of the messages family: what is read, edited and sent along.
 
 Two versions of the interface are alive; the client's version and betas travel with the body they
-belong to. Imported by this folder's ``__init__``.
+belong to. Imported by this folder's ``client`` and ``upstream``.
 """
 
 from collections.abc import Mapping
 
-from adapters.family import Peek, Vendor
+from adapters.family import Operation, Peek, Vendor
 from adapters.family.conversation import given_name, object_field, opening
 from adapters.family.fields import count, flag, model_name, required_array
 from adapters.family.headers import base_lines, is_safe
 from adapters.faults import Condition, Fault
-from adapters.json.jsonio import Spans, dumps, replace
+from adapters.json.jsonio import Spans
 
 KNOWN_VERSIONS = ("2023-06-01", "2026-10-21")  # oldest first
 _VERSION_OF_NO_HEADER = KNOWN_VERSIONS[0]
 
 
-def peek(spans: Spans, counting: bool) -> Peek:
+def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
     """Read the few fields; raises Fault E10, E12, E13 with the field's name.
 
     A request to count tokens needs no ``max_tokens``.
@@ -26,7 +26,7 @@ def peek(spans: Spans, counting: bool) -> Peek:
     required_array(spans, "messages")
     if "max_tokens" in spans:
         bound = count(spans, "max_tokens")
-    elif counting:
+    elif operation.job == "count":
         bound = None
     else:
         raise Fault(Condition.FIELD_MISSING, param="max_tokens")
@@ -46,17 +46,9 @@ def conversation(spans: Spans) -> bytes:
     return given or opening(spans, ("system",), "messages")
 
 
-def edit(body: bytes, spans: Spans, read: Peek, upstream_model: str) -> bytes:
-    """The body for the upstream; the same object when nothing has to change."""
-    model = spans.get("model")
-    if model is None or read.model == upstream_model:
-        return body
-    return replace(body, {model: dumps(upstream_model)})
-
-
 def headers(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
     """Header lines for the upstream: our credential, the client's version and betas."""
-    lines = base_lines(vendor, key)
+    lines = base_lines(client, vendor, key)
     lines.append(f"anthropic-version: {version(client)}")
     betas = [beta.strip() for beta in client.get("anthropic-beta", "").split(",")]
     joined = ",".join(beta for beta in betas if beta)

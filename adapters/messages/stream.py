@@ -1,17 +1,21 @@
 """Streams of the messages family: reading events as they pass, renaming the model in the first.
 
 Numbers of ``message_delta`` are totals that overwrite those of ``message_start``; absent ones
-keep theirs. Imported by this folder's ``__init__``.
+keep theirs. Imported by this folder's ``upstream``.
 """
 
-from typing import Any, Literal
+from typing import Any
 
-from adapters.family.estimate import ASCII_WEIGHT, output_weight, tokens_of_weight
+from adapters.family.estimate import ASCII_WEIGHT, output_weight
 from adapters.family.ir import Usage
+from adapters.family.tap import Tap
 from adapters.faults import Condition, Fault
-from adapters.framing.event_template import Repeat
-from adapters.framing.sse import event_fields, place_in_event
-from adapters.json.jsonio import DECODE_ERRORS, Struct, decoder, dumps, loads_loose, locate
+from adapters.framing.event_template import EventTemplate
+from adapters.json.jsonio import (
+    DECODE_ERRORS,
+    Struct,
+    decoder,
+)
 from adapters.messages.fault import encode_stream_fault
 from adapters.messages.reply import read_usage
 from adapters.upstream_errors.read import read_embedded_error
@@ -36,48 +40,16 @@ _PREFIX = b"event: content_block_delta\ndata: {"
 _DATA = len(_PREFIX) - 1
 
 
-class MessagesTap:
-    """The tap of one messages stream (see ``family.StreamTap``)."""
+class MessagesTap(Tap):
+    """The tap of one messages stream; of its events the first alone has the model's name."""
 
-    framing: Literal["sse", "json_array"] = "sse"
-    __slots__ = (
-        "_public",
-        "_renaming",
-        "_repeat",
-        "_reported",
-        "_weight",
-        "accepted",
-        "ended",
-        "fault",
-        "finished",
-        "started",
-        "terminal",
-        "upstream_id",
-    )
+    model_path = ("message", "model")
+    __slots__ = ("_reported", "_template")
 
     def __init__(self, public: str, upstream_model: str) -> None:
-        self._public = dumps(public)
-        self._renaming = public != upstream_model
+        super().__init__(public, upstream_model)
         self._reported: dict[str, Any] = {}
-        self._repeat = Repeat()
-        self._weight = 0
-        self.accepted = False
-        self.started = False
-        self.finished = False
-        self.terminal = False
-        self.ended = False
-        self.fault: Fault | None = None
-        self.upstream_id: str | None = None
-
-    @property
-    def whole(self) -> bool:
-        """Only message_stop ends a message."""
-        return self.fault is None and self.terminal
-
-    @property
-    def output_units(self) -> int:
-        """Estimated output tokens so far."""
-        return tokens_of_weight(self._weight)
+        self._template = EventTemplate()
 
     @property
     def reported(self) -> object | None:
@@ -91,7 +63,7 @@ class MessagesTap:
         return read_usage(self._reported)
 
     def feed(self, event: bytes) -> bytes | None:
-        """Read one event; return what to send of it (see ``family.StreamTap``)."""
+        """Read one event; return what to send of it."""
         # The way of nearly all events: a content_block_delta on two lines. The rest goes the
         # general way.
         if (
@@ -104,8 +76,8 @@ class MessagesTap:
         return self._feed_any(event)
 
     def feed_repeat(self, chunk: bytes) -> bytes | None:
-        """The way of nearly all events (see ``family.StreamTap``)."""
-        chars = self._repeat.chars(chunk)
+        """The way of nearly all events: one like the last but for its text."""
+        chars = self._template.text_length(chunk)
         if chars < 0:
             return None
         self._weight += ASCII_WEIGHT * chars
@@ -127,19 +99,10 @@ class MessagesTap:
         text = delta.text or delta.thinking or delta.partial_json
         if text:
             self._weight += output_weight(text)
-            self._repeat.learn(event, text)
+            self._template.learn(event, text)
         return True
 
-    def _feed_any(self, event: bytes) -> bytes | None:
-        name, data = event_fields(event)
-        if data is None or not data.strip():
-            return event  # a comment, a blank line, an event without data
-        try:
-            said = loads_loose(data)
-        except ValueError:
-            said = None
-        if not isinstance(said, dict):
-            return self._failed(Fault(Condition.UPSTREAM_INVALID))
+    def _read_event(self, name: str | None, said: dict[str, Any], event: bytes) -> bytes | None:
         kind = said.get("type")
         if kind == "error" or name == "error" or (said.get("error") and not isinstance(kind, str)):
             return self._failed(read_embedded_error(said).fault)
@@ -161,7 +124,7 @@ class MessagesTap:
         elif kind == "message_stop":
             if not self.started:
                 return self._failed(Fault(Condition.UPSTREAM_INVALID))  # an answer of nothing
-            self.terminal = self.ended = True
+            self.ended = True
         return event
 
     def _start(self, said: dict[str, Any], event: bytes) -> bytes | None:
@@ -177,23 +140,6 @@ class MessagesTap:
     def _merge(self, usage: object) -> None:
         if isinstance(usage, dict):
             self._reported.update((k, v) for k, v in usage.items() if v is not None)
-
-    def _failed(self, fault: Fault) -> bytes | None:
-        self.fault = fault
-        self.ended = True
-        return None
-
-    def _renamed(self, event: bytes) -> bytes | None:
-        """The event with the model's public name; every other byte stays."""
-        data = event_fields(event)[1] or b""
-        try:
-            place = locate(data, "message", "model")
-        except Fault as fault:
-            return self._failed(fault)
-        if place is None or not data.startswith(b'"', place.start):
-            return event
-        start = place_in_event(event, place.start)
-        return event[:start] + self._public + event[start + place.end - place.start :]
 
 
 def _weight_of_delta(delta: object) -> int:

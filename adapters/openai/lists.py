@@ -1,12 +1,15 @@
-"""Lists of models as chat completions and responses show them. Imported by the two families."""
+"""Lists of models and heartbeats as chat completions and responses have them. Imported by the two
+families."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from adapters.family import ModelEntry
+from adapters.family import ModelEntry, Operation
 from adapters.json.jsonio import dumps
 
+LIST_MODELS = Operation("/v1/models", "list_models", free=True)
 
-def model_list(models: Sequence[ModelEntry]) -> bytes:
+
+def model_list(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
     """The whole list on one page."""
     return dumps({"object": "list", "data": [_fields(model) for model in models]})
 
@@ -23,3 +26,8 @@ def _fields(model: ModelEntry) -> dict[str, object]:
         "created": model.created_s,
         "owned_by": "gateway",
     }
+
+
+def keep_alive(started: bool) -> bytes:
+    """A comment: every client of these families skips it."""
+    return b": keep-alive\n\n"

@@ -2,7 +2,7 @@
 
 Bodies are those of chat completions but for one code; a stream ends with two events, since some
 clients read the first and some the second. Imported by this folder's ``stream`` and
-``__init__``.
+``client``.
 """
 
 from typing import Any
@@ -26,8 +26,8 @@ _RESPONSE_CODES = {
 }
 
 
-def encode_fault(fault: Fault) -> Envelope:
-    """The whole answer to a call that is refused or failed."""
+def encode_fault(fault: Fault, request_id: str) -> Envelope:
+    """The whole answer to a call that is refused or failed; its id travels in headers only."""
     return faults.envelope(fault, _error_of(fault))
 
 

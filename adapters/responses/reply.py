@@ -2,25 +2,26 @@
 the error of a response that failed.
 
 ``input_tokens`` includes cache reads and writes, ``output_tokens`` includes reasoning; the hub's
-counts are disjoint. Imported by this folder's ``stream`` and ``__init__``.
+counts are disjoint. Imported by this folder's ``stream`` and ``upstream``.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from adapters.family import Answer
-from adapters.family.estimate import output_weight, tokens_of_weight
+from adapters.family import Answer, Operation
+from adapters.family.estimate import output_weight
 from adapters.family.ir import Usage, token_count
+from adapters.family.reply import (
+    AnswerReader,
+    Fields,
+    loads_answer,
+    read_count,
+)
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import (
-    DECODE_ERRORS,
     Raw,
     Struct,
     decoder,
-    dumps,
-    loads_loose,
-    locate,
-    replace,
 )
 from adapters.upstream_errors.read import read_embedded_error
 
@@ -63,63 +64,30 @@ _KINDS = {
 }
 
 
-def read(body: bytes, public: str, upstream_model: str) -> Answer:
-    """Read a response or a compaction: usage, id, and the model's public name in place of the
-    upstream's.
-
-    Raises Fault E30 when it is no answer, or the condition of an error that stands in its place,
-    also of a response whose status is "failed".
-    """
-    upstream_id, usage, items = _fields(body)
-    units = 0
-    counts = read_usage(usage)
-    if counts is None:
-        units = tokens_of_weight(weight_of_items(items))
-    if public != upstream_model:
-        place = locate(body, "model")
-        if place is not None and body.startswith(b'"', place.start):
-            body = replace(body, {place: dumps(public)})
-    return Answer(body, counts, usage, upstream_id if isinstance(upstream_id, str) else None, units)
+def read(body: bytes, public: str, upstream_model: str, operation: Operation) -> Answer:
+    """Read a response, a compaction, a count or the answer about something stored (see
+    ``family.UpstreamSide``); a response whose status is "failed" is an error."""
+    if operation.job == "count":
+        return read_count(body, "input_tokens", read_failure)
+    if operation.stored:
+        return _read_stored(body)
+    return _READER.read(body, public, upstream_model)
 
 
-def read_count(body: bytes) -> Answer:
-    """Read the answer to a request to count tokens; it costs nothing and is passed as it is."""
-    answer = _loads(body)
-    if not isinstance(answer, dict) or token_count(answer.get("input_tokens")) is None:
-        raise read_failure(answer)
-    return Answer(body, None, None, None)
-
-
-def read_stored(body: bytes) -> Answer:
-    """Check the answer about something stored: any object passes as it is, also a response that
-    failed when it was made. Raises Fault E30 when it is no object."""
-    if not isinstance(_loads(body), dict):
+def _read_stored(body: bytes) -> Answer:
+    """Any object passes as it is, also a response that failed when it was made."""
+    if not isinstance(loads_answer(body), dict):
         raise Fault(Condition.UPSTREAM_INVALID)
     return Answer(body, None, None, None)
 
 
-def _loads(body: bytes) -> Any:
-    try:
-        return loads_loose(body)
-    except ValueError:
-        raise Fault(Condition.UPSTREAM_INVALID) from None
+def _fields(body: bytes) -> Fields | None:
+    reply = _decode(body)
+    failed = reply.error or reply.status == "failed"
+    return None if failed else (reply.id, reply.usage, [*reply.output])
 
 
-def _fields(body: bytes) -> tuple[object, object | None, list[Any]]:
-    """Id, usage and output items; an item is a Raw, or decoded when the body was odd."""
-    try:
-        if not body.isascii():
-            body.decode()  # what is skipped is not checked by the decoder
-        reply = _decode(body)
-    except DECODE_ERRORS:
-        return _odd_fields(body)
-    if reply.error or reply.status == "failed":
-        return _odd_fields(body)
-    return reply.id, reply.usage, list(reply.output)
-
-
-def _odd_fields(body: bytes) -> tuple[object, object | None, list[Any]]:
-    answer = _loads(body)
+def _odd_fields(answer: Any) -> Fields:
     output = answer.get("output") if isinstance(answer, dict) else None
     if not isinstance(output, list) or answer.get("error") or answer.get("status") == "failed":
         raise read_failure(answer)
@@ -148,22 +116,8 @@ def _error_of(said: object) -> dict[str, Any]:
     return said
 
 
-def weight_of_items(items: object) -> int:
-    """The output weight of a list of output items, whatever of it is there and readable."""
-    if not isinstance(items, list):
-        return 0
-    return sum(weight_of_item(item) for item in items)
-
-
-def weight_of_item(item: object) -> int:
-    """The output weight of an output item; a Raw is decoded first."""
-    try:
-        if isinstance(item, Raw):
-            item = loads_loose(bytes(item))
-    except ValueError:  # nested deeper than the loose reader goes
-        return 0
-    if not isinstance(item, dict):
-        return 0
+def weight_of_item(item: dict[str, Any]) -> int:
+    """The output weight of an output item, whatever of it is there and readable."""
     return sum(output_weight(text) for text in _texts(item))
 
 
@@ -227,3 +181,6 @@ def _cache_writes(details: dict[str, Any], limit: int) -> tuple[int, int]:
 def _details(holder: dict[str, Any], name: str) -> dict[str, Any]:
     value = holder.get(name)
     return value if isinstance(value, dict) else {}
+
+
+_READER = AnswerReader(_fields, _odd_fields, read_usage, weight_of_item)

@@ -1,33 +1,38 @@
 """Requests of the responses family: what is read, edited and sent along.
 
 The body passes as the client sent it but for the model's name; items, tools and fields that are
-not read here are the vendor's to judge. Imported by this folder's ``__init__``.
+not read here are the vendor's to judge. Imported by this folder's ``client``.
 """
 
-from adapters.family import Peek, StoredRef
+from adapters.family import Operation, Peek, StoredRef
 from adapters.family.conversation import given_name, object_field, opening, text_field
 from adapters.family.fields import count, flag, model_name
 from adapters.faults import Condition, Fault, wrong_type
-from adapters.json.jsonio import Spans, dumps, replace
+from adapters.json.jsonio import Spans
 
 # What may stand in place of `input`: the vendor has the text already.
 _INSTEAD_OF_INPUT = ("prompt", "previous_response_id", "conversation")
 
 
-def peek_create(spans: Spans) -> Peek:
+def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
+    """Read the few fields of a request; only the one for a response knows streams and bounds."""
+    return _peek_response(spans) if operation.job == "generate" else _peek_other(spans)
+
+
+def _peek_response(spans: Spans) -> Peek:
     """Read the few fields of a request for a response; raises Fault E10, E12, E13 with the
     field's name, E14 for ``background``: what is fetched later without a charge cannot be billed.
     """
-    peek = peek_other(spans)
+    other = _peek_other(spans)
     stream = flag(spans, "stream")
     bound = count(spans, "max_output_tokens") or None
     if flag(spans, "background"):
-        raise Fault(Condition.UNSUPPORTED, param="background", model=peek.model)
+        raise Fault(Condition.UNSUPPORTED, param="background", model=other.model)
     stored = spans.raw("store") != b"false"  # vendors keep what they are not told to forget
-    return Peek(peek.model, stream, bound, peek.choices, peek.include_usage, stored)
+    return Peek(other.model, stream, bound, other.choices, other.include_usage, stored)
 
 
-def peek_other(spans: Spans) -> Peek:
+def _peek_other(spans: Spans) -> Peek:
     """Read the model of a request to count or to compact, and see that there is input; raises
     Fault E10, E12, E13. The answer is never a stream: the field means nothing there."""
     model = model_name(spans)
@@ -69,12 +74,9 @@ def conversation(spans: Spans) -> bytes:
     return given or opening(spans, ("instructions",), "input")
 
 
-def edit(body: bytes, spans: Spans, read: Peek, upstream_model: str) -> bytes:
-    """The body for the upstream; the same object when nothing has to change."""
-    model = spans.get("model")
-    if model is None or read.model == upstream_model:
-        return body
-    return replace(body, {model: dumps(upstream_model)})
+def path(operation: Operation, upstream_model: str, target: str | None) -> str:
+    """Where the upstream takes the call; ``target``: the id of what is stored, checked."""
+    return operation.endpoint if target is None else operation.endpoint.replace("{id}", target)
 
 
 def _check_input(spans: Spans) -> None:

@@ -3,18 +3,25 @@ that carry a response.
 
 Only the terminal event reports usage. Vendors may leave out deltas and send whole items, or
 leave out the items: output is estimated by whichever of them says more. Imported by this
-folder's ``__init__``.
+folder's ``upstream``.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 from adapters.family.estimate import output_weight, tokens_of_weight
 from adapters.family.ir import Usage
-from adapters.faults import Condition, Fault
-from adapters.framing.sse import event_fields, place_in_event
-from adapters.json.jsonio import DECODE_ERRORS, Struct, decoder, dumps, loads_loose, locate
+from adapters.family.reply import weight_of_items
+from adapters.family.tap import Tap
+from adapters.faults import Fault
+from adapters.framing.sse import event_fields
+from adapters.json.jsonio import (
+    DECODE_ERRORS,
+    Struct,
+    decoder,
+    loads_loose,
+)
 from adapters.responses.fault import encode_stream_fault
-from adapters.responses.reply import read_failure, read_usage, weight_of_item, weight_of_items
+from adapters.responses.reply import read_failure, read_usage, weight_of_item
 
 # Of the first response object, kept for the event that says that it failed. It repeats the
 # client's instructions and tools, so a larger one is not worth its memory in every open stream.
@@ -53,64 +60,36 @@ _FAILED = "response.failed"
 _LAST = frozenset({"response.completed", "response.incomplete"})
 
 
-class ResponsesTap:
-    """The tap of one responses stream (see ``family.StreamTap``)."""
+class ResponsesTap(Tap):
+    """The tap of one responses stream; its events have the model's name in a response object."""
+
+    model_path = ("response", "model")
 
     __slots__ = (
         "_created_at",
-        "_delta_weight",
         "_first_response",
         "_item_weight",
         "_last_passed",
-        "_public",
-        "_renaming",
-        "accepted",
-        "ended",
-        "fault",
-        "finished",
         "reported",
-        "started",
-        "terminal",
-        "upstream_id",
         "usage",
     )
 
-    framing: Literal["sse", "json_array"] = "sse"
-
     def __init__(self, public: str, upstream_model: str) -> None:
-        self._public = public
-        self._renaming = public != upstream_model
+        super().__init__(public, upstream_model)
         self._first_response = b""  # the data of the first event with a response
         self._created_at = 0  # of that response, in seconds
         self._last_passed = b""  # the last event with data that was passed on
-        self._delta_weight = 0
-        self._item_weight = 0  # of whole items
-        self.accepted = False
-        self.started = False
-        self.finished = False
-        self.terminal = False
-        self.ended = False
-        self.fault: Fault | None = None
+        self._item_weight = 0  # of whole items; that of the deltas counts apart
         self.usage: Usage | None = None
         self.reported: object | None = None
-        self.upstream_id: str | None = None
-
-    @property
-    def whole(self) -> bool:
-        """Only response.completed and response.incomplete end a response."""
-        return self.fault is None and self.terminal
-
-    def feed_repeat(self, chunk: bytes) -> bytes | None:
-        """None: the events of this family differ in more than their text."""
-        return None
 
     @property
     def output_units(self) -> int:
-        """Estimated output tokens so far."""
-        return tokens_of_weight(max(self._delta_weight, self._item_weight))
+        """Estimated output tokens so far, by the deltas or the whole items."""
+        return tokens_of_weight(max(self._weight, self._item_weight))
 
     def feed(self, event: bytes) -> bytes | None:
-        """Read one event; return what to send of it (see ``family.StreamTap``)."""
+        """Read one event; return what to send of it."""
         # The way of nearly all events: a delta. The rest goes the general way.
         if self.accepted and self._read_delta(event):
             self._last_passed = event
@@ -149,20 +128,11 @@ class ResponsesTap:
         if not (said.error is said.response is None):
             return False
         if said.type in _DELTAS:
-            self._delta_weight += output_weight(said.delta)
+            self._weight += output_weight(said.delta)
             return True
         return False
 
-    def _feed_any(self, event: bytes) -> bytes | None:
-        name, data = event_fields(event)
-        if data is None or not data.strip():
-            return event  # a comment, a blank line, an event without data
-        try:
-            said = loads_loose(data)
-        except ValueError:
-            said = None
-        if not isinstance(said, dict):
-            return self._failed(Fault(Condition.UPSTREAM_INVALID))
+    def _read_event(self, name: str | None, said: dict[str, Any], event: bytes) -> bytes | None:
         kind = said.get("type")
         if not isinstance(kind, str):
             kind = None
@@ -190,12 +160,12 @@ class ResponsesTap:
             self.started = True
         elif kind in _LAST:
             self._read_end(response)
-            self.terminal = self.finished = self.fault is None
+            self.finished = self.fault is None
             self.ended = True
         elif kind == "response.output_item.done":
-            self._item_weight += weight_of_item(said.get("item"))
+            self._item_weight += weight_of_items([said.get("item")], weight_of_item)
         elif kind in _DELTAS and isinstance(said.get("delta"), str):
-            self._delta_weight += output_weight(said["delta"])
+            self._weight += output_weight(said["delta"])
         return passed
 
     def _read_response(self, response: dict[str, Any], event: bytes) -> None:
@@ -213,24 +183,9 @@ class ResponsesTap:
         self.reported = response.get("usage")
         self.usage = read_usage(self.reported)
         if self.usage is None:
-            self._item_weight = max(self._item_weight, weight_of_items(response.get("output")))
-
-    def _failed(self, fault: Fault) -> bytes | None:
-        self.fault = fault
-        self.ended = True
-        return None
-
-    def _renamed(self, event: bytes) -> bytes | None:
-        """The event with the model's public name; every other byte stays."""
-        data = event_fields(event)[1] or b""
-        try:
-            place = locate(data, "response", "model")
-        except Fault as fault:
-            return self._failed(fault)
-        if place is None or not data.startswith(b'"', place.start):
-            return event
-        start = place_in_event(event, place.start)
-        return event[:start] + dumps(self._public) + event[start + place.end - place.start :]
+            items = response.get("output")
+            weight = weight_of_items(items, weight_of_item) if isinstance(items, list) else 0
+            self._item_weight = max(self._item_weight, weight)
 
     def _next_number(self) -> int:
         """The sequence number that comes next; 0 when the vendor does not count."""

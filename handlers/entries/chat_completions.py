@@ -8,4 +8,4 @@ class ChatCompletionsHandler(InferenceHandler):
     """Chat completions, plain and streamed."""
 
     family = FAMILIES["chat_completions"]
-    operation = family.operations["create"]
+    operation = family.client.operations["generate"]

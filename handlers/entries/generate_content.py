@@ -8,6 +8,13 @@ from handlers.entries.inference import InferenceHandler
 from handlers.http.base import Site
 
 _FAMILY = FAMILIES["generate_content"]
+_OPERATIONS = _FAMILY.client.operations
+# what a path asks of a model
+_VERBS = {
+    "generateContent": _OPERATIONS["generate"],
+    "streamGenerateContent": _OPERATIONS["stream"],
+    "countTokens": _OPERATIONS["count"],
+}
 # A model's name may hold slashes and colons: it ends at the last colon. It may be missing: E10.
 _PATH = re.compile(r"/(?:v1|v1beta)/models/(.*):([A-Za-z]+)")
 
@@ -22,10 +29,9 @@ class GenerateContentHandler(InferenceHandler):
         super().initialize(site)
         match = _PATH.fullmatch(self.request.path)
         assert match is not None
-        verb = match[2]
-        if verb == "streamGenerateContent" and self.query_field("alt") != "sse":
-            verb += ".array"
-        self.operation = _FAMILY.operations[verb]
+        self.operation = _VERBS[match[2]]
+        if self.operation.job == "stream" and self.query_field("alt") != "sse":
+            self.operation = _OPERATIONS["stream_array"]
         self.target = unquote(match[1]).removeprefix("models/")
 
 
@@ -37,4 +43,4 @@ def verb_of(path: str) -> str:
 
 def is_call(path: str) -> bool:
     """Whether a path names a model and something that it can be asked for."""
-    return verb_of(path) in _FAMILY.operations
+    return verb_of(path) in _VERBS

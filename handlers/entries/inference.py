@@ -46,7 +46,7 @@ class InferenceHandler(BodyHandler):
         """Method, key, entry point, content type, size, encoding, in this order."""
         if self.request.method not in self.methods:
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=", ".join(self.methods))
-        secret = admit.credential(self.credential_field, self.family.credentials)
+        secret = admit.credential(self.credential_field, self.family.client.credentials)
         keys = self.site.relay.keys
         entry = keys.peek(secret)
         if entry is MISS:
@@ -123,7 +123,7 @@ class InferenceHandler(BodyHandler):
 def _note_model(call: Call, body: bytes) -> None:
     """Puts the model's name of a refused call into its record, when path or body tells it."""
     name: object = call.target
-    stream: object = call.operation.streams
+    stream: object = call.operation.job == "stream"
     if name is None:
         try:
             spans = top_level(body)

@@ -8,11 +8,11 @@ class MessagesHandler(InferenceHandler):
     """Messages, plain and streamed; any query string (`beta=true`) is ignored."""
 
     family = FAMILIES["messages"]
-    operation = family.operations["create"]
+    operation = family.client.operations["generate"]
 
 
 class CountTokensHandler(InferenceHandler):
     """Token counts of a messages request: free of charge, recorded."""
 
     family = FAMILIES["messages"]
-    operation = family.operations["count_tokens"]
+    operation = family.client.operations["count"]

@@ -47,7 +47,7 @@ class ModelsHandler(BodyHandler):
         """Method and key."""
         if self.request.method not in ("GET", "HEAD"):
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
-        secret = admit.credential(self.credential_field, self.dialect.credentials)
+        secret = admit.credential(self.credential_field, self.dialect.client.credentials)
         entry = self.site.relay.keys.peek(secret)
         if entry is MISS:
             return self._check_later(secret)
@@ -78,9 +78,9 @@ class ModelsHandler(BodyHandler):
             name = name.removeprefix("models/")
         try:
             if not name:
-                self.respond(family.model_list(list(entries.values()), self._query()))
+                self.respond(family.client.model_list(list(entries.values()), self._query()))
             elif name in entries:
-                self.respond(family.model_entry(entries[name]))
+                self.respond(family.client.model_entry(entries[name]))
             else:
                 raise Fault(Condition.MODEL_NOT_FOUND, model=name)
         except Fault as fault:

@@ -11,14 +11,15 @@ from store.catalog.keys import KeyEntry
 
 PREFIX = "/v1/responses/"
 _FAMILY = FAMILIES["responses"]
+_OPERATIONS = _FAMILY.client.operations
 # Ids as vendors make them. Anything else might lead to another path of the upstream: it is none.
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,255}")
 _ID_SHOWN_MAX = 64
-# what follows the id in a path -> operation, methods
+# what follows the id in a path -> job, methods
 _STORED = {
     "": ("stored", ("GET", "DELETE")),
     "cancel": ("cancel", ("POST",)),
-    "input_items": ("input_items", ("GET",)),
+    "input_items": ("list_input", ("GET",)),
 }
 
 
@@ -26,7 +27,7 @@ class ResponsesHandler(InferenceHandler):
     """Responses, plain and streamed."""
 
     family = _FAMILY
-    operation = _FAMILY.operations["create"]
+    operation = _OPERATIONS["generate"]
 
     def check_head(self) -> Awaitable[None] | None:
         """As ever; but a client that asks for a websocket is told at once that there is none."""
@@ -40,14 +41,14 @@ class InputTokensHandler(InferenceHandler):
     """Token counts of a responses request: free of charge, recorded."""
 
     family = _FAMILY
-    operation = _FAMILY.operations["input_tokens"]
+    operation = _OPERATIONS["count"]
 
 
 class CompactHandler(InferenceHandler):
     """Compaction of a conversation, a whole answer."""
 
     family = _FAMILY
-    operation = _FAMILY.operations["compact"]
+    operation = _OPERATIONS["compact"]
 
 
 class StoredResponseHandler(InferenceHandler):
@@ -60,8 +61,8 @@ class StoredResponseHandler(InferenceHandler):
         """Takes operation and id out of the path."""
         super().initialize(site)
         self.target, _, what = self.request.path.removeprefix(PREFIX).partition("/")
-        name, self.methods = _STORED[what]
-        self.operation = _FAMILY.operations[name]
+        job, self.methods = _STORED[what]
+        self.operation = _OPERATIONS[job]
 
     def _check_key(self, key: KeyEntry) -> None:
         """As ever; then the id, so that the record of a wrong one knows the key."""

@@ -161,7 +161,7 @@ class RelayHandler(RequestHandler):
     def answer_fault(self, fault: Fault) -> None:
         """Ends the request with an error in its dialect; such a request makes no record."""
         dialect = self.dialect
-        envelope = dialect.encode_fault(fault, self.call_id)
+        envelope = dialect.client.encode_fault(fault, self.call_id)
         told = Unrecorded(
             request_id=self.call_id,
             family=dialect.name,

@@ -67,7 +67,7 @@ class RelayServer:
         call_id = new_ulid()
         fault = Fault(Condition.INVALID_FIELD, message)
         family = FAMILIES["chat_completions"] if request is None else self._router.dialect(request)
-        envelope = family.encode_fault(fault, call_id)
+        envelope = family.client.encode_fault(fault, call_id)
         ids = (("x-request-id", call_id), ("request-id", call_id))
         return envelope.status, (*ids, *envelope.headers.items()), envelope.body
 

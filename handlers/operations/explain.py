@@ -124,7 +124,7 @@ def explain(
             raise faults.of_none_left(candidate, model)
         _check_money(db, call)
     except Fault as fault:
-        status = family.encode_fault(fault, "").status
+        status = family.client.encode_fault(fault, "").status
         return Explanation(shown, (), fault.code, status, fault.message)
     return Explanation(shown, _first(call, shown, candidate))
 
@@ -143,7 +143,7 @@ def _entry_of(endpoint: str) -> tuple[Family, Operation]:
     """What a path asks for; E31 when the relay has no such endpoint that takes a model."""
     known = []
     for family in FAMILIES.values():
-        for operation in family.operations.values():
+        for operation in family.client.operations.values():
             if not operation.stored:
                 pattern = _PLACEHOLDER.sub("[^/]+", re.escape(operation.endpoint))
                 if re.fullmatch(pattern, endpoint) or endpoint == operation.endpoint:
@@ -160,7 +160,7 @@ def _admit(call: Call, model: str) -> None:
     admit.check_key(replace(call.key, networks=()), "", call.arrival.started_ms)
     call.group = admit.check_entry(call.snapshot, call.key, call.family)
     admit.check_model(call, model)
-    if call.operation.counting:
+    if call.operation.job == "count":
         admit.check_counting(call)
 
 
@@ -169,7 +169,7 @@ def _channels(world: _World, call: Call, model: str) -> list[ChannelState]:
     snapshot, group, family = call.snapshot, call.key.group, call.family.name
     planner, now_s = world.planner, world.now_s
     channels = snapshot.candidates(group, model, family)
-    counting = call.operation.counting
+    counting = call.operation.job == "count"
     able = [one for one in channels if not counting or VENDORS[one.vendor].counts]
     wanted = Wanted(able, family, model)
     last = planner.last_resort(wanted, now_s)

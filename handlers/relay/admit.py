@@ -164,11 +164,11 @@ def _read_fields(call: Call, body: bytes, spans: Spans) -> None:
     """The model and the few fields that are read. Raises Fault MODEL_NOT_FOUND, or of a field."""
     call.spans = spans
     try:
-        call.peek = peek = call.family.peek(spans, call.operation, call.target)
+        call.peek = peek = call.family.client.peek(spans, call.operation, call.target)
     except Fault:
         # A model that this key cannot have is told before a field that is wrong.
-        name = call.family.model_name(spans, call.target)
-        call.stream = call.operation.streams or spans.value("stream") is True
+        name = call.family.client.model_name(spans, call.target)
+        call.stream = call.operation.job == "stream" or spans.value("stream") is True
         check_model(call, name)
         raise
     call.stream = peek.stream
@@ -179,8 +179,8 @@ def _refer(call: Call, body: bytes) -> None:
     """What the body refers to, and whether it can be counted. Raises Fault INVALID_FIELD,
     UNKNOWN_PATH."""
     assert call.spans is not None
-    call.stored_ref = call.family.stored_ref(call.spans)
-    if call.operation.counting:
+    call.stored_ref = call.family.client.stored_ref(call.spans)
+    if call.operation.job == "count":
         check_counting(call)
     call.body = body
 

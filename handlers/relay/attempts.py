@@ -10,10 +10,10 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
-from adapters.bridge import NativeBridge
 from adapters.family import Answer, Envelope
 from adapters.faults import Condition, Fault
 from adapters.large_answers import read_large
+from adapters.registry import PAIRINGS
 from adapters.upstream_errors.read import read_upstream_error, retry_after_s
 from conf.settings import Settings
 from handlers.relay.call import Attempt, Call, ClientGone, Ending, Interrupt, interrupted
@@ -123,7 +123,7 @@ class Attempts:
         assert call.wanted is not None
         found = self.selector.next(call.wanted, time.monotonic(), tried, again)
         if isinstance(found, Candidate):
-            return Attempt(found)
+            return Attempt(found, PAIRINGS[call.family.name, found.channel.family])
         raise of_none_left(found, call.model_name)
 
     def _pump(self, call: Call, downstream: Downstream) -> StreamPump:
@@ -236,13 +236,13 @@ class Attempts:
     ) -> Ending:
         """Lets the pump carry the answer until it or the call has ended."""
         assert call.peek is not None
-        tap = call.family.stream_tap(
+        attempt.bridge = bridge = attempt.pairing.open_bridge(
             call.peek.model,
             attempt.upstream_model or "",
-            drop_usage=not call.peek.include_usage,
-            operation=call.operation,
+            not call.peek.include_usage,
+            call.operation,
+            self.settings.upstream.max_event_bytes,
         )
-        attempt.bridge = bridge = NativeBridge(tap, self.settings.upstream.max_event_bytes)
         ended = pump.attach(exchange, bridge, _passed_headers(call, exchange))
         try:
             await call.wait(ended)
@@ -335,7 +335,7 @@ def _unreadable(exchange: Exchange, fault: Fault) -> Ending:
 def _read_answer(call: Call, attempt: Attempt, body: bytes) -> Answer:
     """A whole answer of the upstream. Raises Fault when it is none."""
     assert call.peek is not None
-    answer = call.family.read_answer(
+    answer = attempt.pairing.read_answer(
         body, call.peek.model, attempt.upstream_model or "", call.operation
     )
     if call.stream:
@@ -346,7 +346,7 @@ def _read_answer(call: Call, attempt: Attempt, body: bytes) -> Answer:
 def _passed_headers(call: Call, exchange: Exchange) -> tuple[Header, ...]:
     """The upstream's headers that may go down: the content type and the family's allow-list."""
     passed = [("Content-Type", exchange.content_type or "application/json")]
-    for name in call.family.answer_headers:
+    for name in call.family.client.answer_headers:
         value = exchange.header(name)
         if value is not None:
             passed.append((name, value))

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from adapters.bridge import Bridge
+from adapters.bridge import Bridge, Pairing
 from adapters.family import Envelope, Family, Operation, Peek, StoredRef
 from adapters.family.ir import Usage
 from adapters.faults import Condition, Fault
@@ -117,6 +117,7 @@ class Attempt(Struct, eq=False):
     """One try of a call at a channel, with one of its upstream keys."""
 
     candidate: Candidate
+    pairing: Pairing  # of the caller's family with the channel's
     upstream_model: str | None = None
     without: str | None = None  # part of the request that is left out
     trial: Trial | None = None  # while it runs
@@ -174,9 +175,9 @@ class Call(Struct, eq=False):
         channels, spans = self.candidates, self.spans
         if len(channels) < 2 and not (channels and len(channels[0].keys) > 1):
             return b""
-        if spans is None or self.operation.counting:
+        if spans is None or self.operation.job == "count":
             return b""
-        return self.family.conversation(spans)
+        return self.family.client.conversation(spans)
 
     def check(self) -> None:
         """Raises the Interrupt that has come meanwhile."""

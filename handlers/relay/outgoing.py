@@ -16,7 +16,7 @@ def request_of(call: Call, attempt: Attempt, limits: UpstreamSettings) -> Upstre
 
     Raises Fault INVALID_FIELD, CHANNEL_MISCONFIGURED when it cannot be made for this channel.
     """
-    candidate, family, client_headers = attempt.candidate, call.family, call.client_headers
+    candidate, pairing, client_headers = attempt.candidate, attempt.pairing, call.client_headers
     channel, upstream_model = candidate.channel, attempt.upstream_model or ""
     key = channel.keys[candidate.key] if channel.keys else ""
     vendor = VENDORS[channel.vendor]
@@ -24,25 +24,28 @@ def request_of(call: Call, attempt: Attempt, limits: UpstreamSettings) -> Upstre
         vendor = replace(vendor, stream_options=False)
     elif attempt.without == "beta":
         client_headers = {n: v for n, v in client_headers.items() if n != "anthropic-beta"}
-    path = family.upstream_path(call.operation, upstream_model, call.target)
+    operation = pairing.operation(call.operation, bool(call.stream))
+    path = pairing.upstream.path(operation, upstream_model, call.target)
     return UpstreamRequest(
         call.method,
         url_of(channel, path) + call.query,
         headers_of(channel, vendor, key, client_headers),
-        _edited_body(call, upstream_model, vendor),
+        _body(call, attempt, vendor),
         limits.connect_timeout_s,
         limits.first_byte_timeout_s,
         limits.idle_timeout_s,
         limits.max_answer_bytes,
         bool(call.stream),
-        CONTENT_TYPES[call.operation.framing],
+        CONTENT_TYPES[operation.framing],
         channel.route,
     )
 
 
-def _edited_body(call: Call, upstream_model: str, vendor: Vendor) -> bytes | None:
+def _body(call: Call, attempt: Attempt, vendor: Vendor) -> bytes | None:
     """The body for the upstream; None for a method without one."""
     if call.operation.stored:
         return b"" if call.method == "POST" else None
     assert call.spans is not None and call.peek is not None
-    return call.family.edit_request(call.body, call.spans, call.peek, upstream_model, vendor)
+    upstream_model = attempt.upstream_model or ""
+    make = attempt.pairing.request_body
+    return make(call.spans, call.peek, call.operation, upstream_model, vendor)

@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass, field
 from random import random
 
-from adapters.bridge import NativeBridge
 from adapters.family.rate_headers import RateLevel
 from adapters.faults import Condition, Fault
 from conf.settings import Settings
@@ -98,7 +97,7 @@ class Relay:
                 call.check()
             self.records.open(call)
             if levels:
-                downstream.add_headers(call.family.rate_lines(levels, time.time()))
+                downstream.add_headers(call.family.client.rate_lines(levels, time.time()))
             ending = await self.attempts.run(call, attempt, downstream)
         except Fault as fault:
             ending = Ending("refused", fault)
@@ -120,7 +119,7 @@ class Relay:
             ending = Ending("client_gone")
         envelope = ending.envelope
         if envelope is None and ending.fault is not None and not downstream.head_sent:
-            envelope = call.family.encode_fault(ending.fault, call.arrival.call_id)
+            envelope = call.family.client.encode_fault(ending.fault, call.arrival.call_id)
         begun = downstream.head_sent
         if begun:
             call.status = 200
@@ -140,7 +139,7 @@ class Relay:
             return ()
         levels, taken = self.limits.enter(key, group, call.demand, free=call.operation.free)
         if isinstance(taken, Fault):
-            downstream.add_headers(call.family.rate_lines(levels, time.time()))
+            downstream.add_headers(call.family.client.rate_lines(levels, time.time()))
             raise taken
         call.slots = taken
         return levels
@@ -185,10 +184,10 @@ class Relay:
             downstream.drop()
             return
         attempt = call.attempt
-        bridge = attempt.bridge if attempt is not None else None
+        assert attempt is not None
+        bridge = attempt.bridge
         if bridge is None or not bridge.accepted:  # nothing but heartbeats went down
-            name = call.model_name or ""
-            tap = call.family.stream_tap(name, name, drop_usage=False, operation=call.operation)
-            bridge = NativeBridge(tap, self.settings.upstream.max_event_bytes)
+            name, limit = call.model_name or "", self.settings.upstream.max_event_bytes
+            bridge = attempt.pairing.open_bridge(name, name, False, call.operation, limit)
         event = bridge.encode_fault(ending.fault, call.arrival.call_id)
         downstream.finish(ending.tail + event)

@@ -74,7 +74,7 @@ class StreamPump:
 
     def commit(self) -> None:
         """Sends the head and a heartbeat although nothing is accepted yet."""
-        beat = self._call.family.keep_alive(started=False)
+        beat = self._call.family.client.keep_alive(False)
         content_type = CONTENT_TYPES[self._call.operation.framing]
         headers = (("Content-Type", content_type), *STREAM_HEADERS)
         self._downstream.start(200, headers, beat)
@@ -87,7 +87,7 @@ class StreamPump:
         if bridge is not None and not bridge.at_boundary:
             return
         started = self.accepted and bridge is not None and bridge.started
-        downstream.write(self._call.family.keep_alive(started=started))
+        downstream.write(self._call.family.client.keep_alive(started))
         self.last_sent_s = now_s
 
     @property

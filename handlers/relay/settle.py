@@ -112,7 +112,9 @@ def _plausible_output(call: Call) -> tuple[int, int]:
     text = call.delivery.output_units
     text = text if call.delivery.whole else text_tokens(call, text)
     most = min(max(most, text), max(absurd, bound))
-    return most, max(most, absurd) if call.family.reasoning_beyond_bound else most
+    assert call.attempt is not None
+    beyond = call.attempt.pairing.upstream.reasoning_beyond_bound
+    return most, max(most, absurd) if beyond else most
 
 
 def _bounded(usage: Usage, call: Call) -> Usage:

@@ -19,7 +19,9 @@ CREATE = Operation("/v1/some/endpoint")
 
 
 def chat_stream(drop=False, limit=65536, public="up"):
-    return NativeBridge(FAMILIES["chat_completions"].stream_tap(public, "up", drop, CREATE), limit)
+    return NativeBridge(
+        FAMILIES["chat_completions"].upstream.stream_tap(public, "up", drop, CREATE), limit
+    )
 
 
 def test_nothing_is_sent_before_acceptance_then_all_of_it():
@@ -165,7 +167,7 @@ def test_events_that_end_with_crlf_pass_alike_in_every_cut(public):
 
 
 def test_messages_are_whole_only_with_their_last_event():
-    tap = FAMILIES["messages"].stream_tap("m", "m", True, CREATE)
+    tap = FAMILIES["messages"].upstream.stream_tap("m", "m", True, CREATE)
     stream = NativeBridge(tap, 65536)
     stream.feed(b'event: message_start\ndata: {"type":"message_start","message":{}}\n\n')
     stream.feed(

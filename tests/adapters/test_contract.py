@@ -59,12 +59,12 @@ def cuts(data: bytes, rng: random.Random) -> list[list[bytes]]:
 
 def plain(family: Family) -> Operation:
     """What asks for a whole answer."""
-    return next(iter(family.operations.values()))
+    return next(iter(family.client.operations.values()))
 
 
 def streamed(family: Family) -> Operation:
     """What asks for a stream of events."""
-    return family.operations.get("streamGenerateContent", plain(family))
+    return family.upstream.operations["stream"]
 
 
 def lines_of(path: pathlib.Path) -> bytes:
@@ -89,14 +89,14 @@ def run(
     drop: bool = False,
     operation: Operation | None = None,
 ) -> tuple[bytes, NativeBridge]:
-    tap = family.stream_tap(public, MODEL, drop, operation or streamed(family))
+    tap = family.upstream.stream_tap(public, MODEL, drop, operation or streamed(family))
     stream = NativeBridge(tap, MAX_EVENT_BYTES)
     sent = b"".join([stream.feed(chunk) for chunk in chunks])
     return sent + stream.close(), stream
 
 
 def run_array(chunks: list[bytes], public: str = MODEL) -> tuple[bytes, NativeBridge]:
-    array = GENERATE.operations["streamGenerateContent.array"]
+    array = GENERATE.client.operations["stream_array"]
     return run(GENERATE, chunks, public, operation=array)
 
 
@@ -176,7 +176,7 @@ def test_our_own_stream_fault_is_read_back_as_an_error(family):
 def test_heartbeats_disturb_nobody(family, started):
     data = lines_of(next(p for f, p in GOOD_STREAMS if f is family))
     first, rest = data.split(b"\n\n", 1)
-    beat = family.keep_alive(started)
+    beat = family.client.keep_alive(started)
     data = first + b"\n\n" + beat + rest if started else beat + data
     sent, stream = run(family, [data])
     assert sent == data and stream.whole
@@ -186,7 +186,7 @@ def test_heartbeats_disturb_nobody(family, started):
 def test_every_condition_has_an_envelope(family):
     for condition in Condition:
         fault = Fault(condition, param="messages[0].content", model=MODEL)
-        envelope = family.encode_fault(fault, "req_1")
+        envelope = family.client.encode_fault(fault, "req_1")
         body = json.loads(envelope.body)
         assert 400 <= envelope.status <= 599
         assert envelope.headers["content-type"] == "application/json"
@@ -202,9 +202,9 @@ def test_every_condition_has_an_envelope(family):
 @pytest.mark.parametrize(("family", "path"), ANSWERS, ids=name_of)
 def test_a_whole_answer_is_byte_exact_but_for_the_model(family, path):
     body = path.read_bytes()
-    same = family.read_answer(body, MODEL, MODEL, plain(family))
+    same = family.upstream.read_answer(body, MODEL, MODEL, plain(family))
     assert same.body is body and same.usage is not None and same.upstream_id
-    renamed = family.read_answer(body, PUBLIC, MODEL, plain(family))
+    renamed = family.upstream.read_answer(body, PUBLIC, MODEL, plain(family))
     expected, times = MODEL_VALUE.subn(rb'\1"' + PUBLIC.encode() + b'"', body)
     assert times == 1 and renamed.body == expected and renamed.usage == same.usage
 
@@ -213,14 +213,14 @@ def test_a_whole_answer_is_byte_exact_but_for_the_model(family, path):
 def test_stream_and_whole_answer_report_the_same_usage(family, path):
     whole = path.with_suffix(".json")
     stream = run(family, [path.read_bytes()])[1]
-    answer = family.read_answer(whole.read_bytes(), MODEL, MODEL, plain(family))
+    answer = family.upstream.read_answer(whole.read_bytes(), MODEL, MODEL, plain(family))
     assert stream.usage == answer.usage
 
 
 @pytest.mark.parametrize(("family", "path"), ERRORS, ids=name_of)
 def test_error_bodies_in_place_of_an_answer(family, path):
     with pytest.raises(Fault) as caught:
-        family.read_answer(path.read_bytes(), MODEL, MODEL, plain(family))
+        family.upstream.read_answer(path.read_bytes(), MODEL, MODEL, plain(family))
     assert caught.value.condition is not Condition.UPSTREAM_INVALID
     status = int(path.stem.split("_")[1])
     read = read_upstream_error(status, {}, path.read_bytes())
@@ -232,7 +232,7 @@ def test_error_bodies_in_place_of_an_answer(family, path):
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
 def test_no_answer_at_all_is_e30(family, body):
     with pytest.raises(Fault) as caught:
-        family.read_answer(body, PUBLIC, MODEL, plain(family))
+        family.upstream.read_answer(body, PUBLIC, MODEL, plain(family))
     assert caught.value.condition is Condition.UPSTREAM_INVALID
 
 
@@ -301,7 +301,7 @@ def test_only_white_space_stands_behind_the_bracket():
 
 
 def test_white_space_between_elements_passes():
-    beat = GENERATE.keep_alive(started=True)
+    beat = GENERATE.client.keep_alive(True)
     data = ARRAY_SAMPLE.read_bytes().replace(b"  },\n", b"  }" + beat * 3 + b",\n").rstrip()
     for chunks in cuts(data, random.Random(13)):
         sent, stream = run_array(chunks)
@@ -330,12 +330,14 @@ def request_of(family: Family) -> bytes:
 def test_a_request_passes_when_nothing_needs_editing(family):
     body = request_of(family)
     spans = top_level(body)
-    peek = family.peek(spans, streamed(family), "m")
-    assert family.model_name(spans, "m") == "m"
+    peek = family.client.peek(spans, streamed(family), "m")
+    assert family.client.model_name(spans, "m") == "m"
     assert (peek.model, peek.stream, peek.max_output_tokens, peek.choices) == ("m", True, 5, 1)
     told = Peek("m", True, 5, 1, include_usage=True)
-    assert family.edit_request(body, spans, told, "m") is body
-    renamed = family.edit_request(body, spans, told, "up/stream")
+    assert family.upstream.edit_request(spans, told, streamed(family), "m", VENDORS["demo"]) is body
+    renamed = family.upstream.edit_request(
+        spans, told, streamed(family), "up/stream", VENDORS["demo"]
+    )
     assert renamed == body.replace(b'"m"', b'"up/stream"')
 
 
@@ -351,14 +353,14 @@ def test_header_lines_are_safe(family, vendor):
         "anthropic-beta": "a\r\nx-evil: 1",
         "openai-organization": "org\nx-evil: 1",
     }
-    lines = family.request_headers(client, vendor, "upstream-key")
+    lines = family.upstream.request_headers(client, vendor, "upstream-key")
     text = "\n".join(lines)
     assert "client-secret" not in text and "cookie" not in text and "forwarded" not in text
     assert all(re.fullmatch(r"[a-z-]+: [\x20-\x7e]+", line) for line in lines), lines
     assert sum("upstream-key" in line for line in lines) == 1
     assert "content-type: application/json" in lines
     with pytest.raises(Fault) as caught:
-        family.request_headers(client, vendor, "key\nx-evil: 1")
+        family.upstream.request_headers(client, vendor, "key\nx-evil: 1")
     assert caught.value.condition is Condition.CHANNEL_MISCONFIGURED
 
 
@@ -406,7 +408,8 @@ def survives(action, *args, **kwargs) -> None:
 
 def edit(family: Family, body: bytes) -> None:
     spans = top_level(body)
-    family.edit_request(body, spans, family.peek(spans, streamed(family), "m"), "other")
+    peek = family.client.peek(spans, streamed(family), "m")
+    family.upstream.edit_request(spans, peek, streamed(family), "other", VENDORS["demo"])
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=name_of)
@@ -419,8 +422,8 @@ def test_mutants_raise_nothing_but_faults(family):
         for public in (MODEL, PUBLIC):
             stream = run(family, [data[:cut], data[cut:]], public, drop=True)[1]
             assert stream.usage is None or stream.reported
-            for operation in family.operations.values():
-                survives(family.read_answer, data, public, MODEL, operation)
+            for operation in family.client.operations.values():
+                survives(family.upstream.read_answer, data, public, MODEL, operation)
         read_upstream_error(rng.choice([200, 302, 400, 401, 404, 429, 500, 503]), {}, data)
         survives(edit, family, mutant(request_of(family), rng))
 
@@ -445,13 +448,13 @@ def test_a_refused_key_inside_an_answer_is_told_as_such(family):
     for error, refused in said:
         body = json.dumps(error).encode()
         with pytest.raises(Fault) as met:
-            family.read_answer(body, PUBLIC, MODEL, plain(family))
+            family.upstream.read_answer(body, PUBLIC, MODEL, plain(family))
         assert met.value.key_refused is refused, error
-        for operation in family.operations.values():
-            if operation.stored or operation.counting:
+        for operation in family.client.operations.values():
+            if operation.stored or operation.job == "count":
                 continue
             of_events = operation.framing == "sse"
-            tap = family.stream_tap(PUBLIC, MODEL, drop_usage=False, operation=operation)
+            tap = family.upstream.stream_tap(PUBLIC, MODEL, False, operation)
             bridge = NativeBridge(tap, MAX_EVENT_BYTES)
             assert bridge.feed(b"data: %b\n\n" % body if of_events else b"[%b]" % body) == b""
             assert tap.fault is not None and not tap.accepted

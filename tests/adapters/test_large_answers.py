@@ -42,7 +42,7 @@ FAMILY = pytest.mark.parametrize("name", ANSWERS)
 
 
 def reader(name, public=PUBLIC):
-    return lambda body: FAMILIES[name].read_answer(body, public, UPSTREAM, CREATE)
+    return lambda body: FAMILIES[name].upstream.read_answer(body, public, UPSTREAM, CREATE)
 
 
 @FAMILY

@@ -10,12 +10,16 @@ from adapters.registry import FAMILIES, FAMILY_NAMES, VENDORS
 def test_built_families_are_named_and_have_paths_of_their_own():
     assert set(FAMILIES) <= set(FAMILY_NAMES)
     assert all(FAMILIES[name].name == name for name in FAMILIES)
-    paths = [{o.endpoint for o in family.operations.values()} for family in FAMILIES.values()]
+    paths = [
+        {o.endpoint for o in family.client.operations.values()} for family in FAMILIES.values()
+    ]
     assert len(set.union(*paths)) == sum(map(len, paths))
     for family in FAMILIES.values():
-        assert family.credentials and all(name == name.lower() for name in family.credentials)
-        for operation in family.operations.values():
-            path = family.upstream_path(operation, "up/m", "x_1").partition("?")[0]
+        assert family.client.credentials and all(
+            name == name.lower() for name in family.client.credentials
+        )
+        for operation in family.client.operations.values():
+            path = family.upstream.path(operation, "up/m", "x_1").partition("?")[0]
             assert path in (
                 operation.endpoint.format(model="up/m", id="x_1"),
                 operation.endpoint,

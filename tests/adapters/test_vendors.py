@@ -49,8 +49,8 @@ BODIES = {
     ),
     GENERATE: ({"contents": CONTENTS, "odd": 1}, {"contents": CONTENTS, "odd": 1}),
 }  # fmt: skip
-CREATE = dict.fromkeys((CHAT, RESPONSES, MESSAGES), "create") | {GENERATE: "streamGenerateContent"}
-COUNT = {RESPONSES: "input_tokens", MESSAGES: "count_tokens", GENERATE: "countTokens"}
+CREATE = dict.fromkeys((CHAT, RESPONSES, MESSAGES), "generate") | {GENERATE: "stream"}
+COUNTING = (RESPONSES, MESSAGES, GENERATE)
 
 
 class Expected(NamedTuple):
@@ -117,15 +117,15 @@ REQUESTS = [
 
 def url_of(vendor, family, base_url, operation):
     """A call's URL, made as in handlers/relay: `pipeline.py` and `routing/probe.py`."""
-    path = FAMILIES[family].upstream_path(operation, UPSTREAM, None)
+    path = FAMILIES[family].upstream.path(operation, UPSTREAM, None)
     return base_url + VENDORS[vendor].prefixes.get(family, "") + path
 
 
 def edited(vendor, family, body):
-    operation = FAMILIES[family].operations[CREATE[family]]
+    operation = FAMILIES[family].client.operations[CREATE[family]]
     spans = top_level(body)
-    peek = FAMILIES[family].peek(spans, operation, PUBLIC)
-    return FAMILIES[family].edit_request(body, spans, peek, UPSTREAM, VENDORS[vendor])
+    peek = FAMILIES[family].client.peek(spans, operation, PUBLIC)
+    return FAMILIES[family].upstream.edit_request(spans, peek, operation, UPSTREAM, VENDORS[vendor])
 
 
 def name_of(value):
@@ -140,13 +140,13 @@ def test_every_family_of_every_vendor_is_here():
 
 @pytest.mark.parametrize("row", REQUESTS, ids=name_of)
 def test_the_url(row):
-    operation = FAMILIES[row.family].operations[CREATE[row.family]]
+    operation = FAMILIES[row.family].client.operations[CREATE[row.family]]
     assert url_of(row.vendor, row.family, row.base_url, operation) == row.url
 
 
 @pytest.mark.parametrize("row", REQUESTS, ids=name_of)
 def test_the_headers(row):
-    lines = FAMILIES[row.family].request_headers(CLIENT, VENDORS[row.vendor], KEY)
+    lines = FAMILIES[row.family].upstream.request_headers(CLIENT, VENDORS[row.vendor], KEY)
     assert lines == row.headers
 
 
@@ -169,9 +169,11 @@ COUNTERS = {
 
 def test_who_counts_tokens_and_where():
     found = {
-        (name, family): url_of(name, family, "https://x.example", FAMILIES[family].operations[verb])
+        (name, family): url_of(
+            name, family, "https://x.example", FAMILIES[family].client.operations["count"]
+        )
         for name, vendor in VENDORS.items()
-        for family, verb in COUNT.items()
+        for family in COUNTING
         if vendor.counts and family in vendor.families
     }
     assert found == COUNTERS
@@ -179,13 +181,13 @@ def test_who_counts_tokens_and_where():
 
 @pytest.mark.parametrize("row", REQUESTS, ids=name_of)
 def test_no_key_no_credential(row):
-    lines = FAMILIES[row.family].request_headers(CLIENT, VENDORS[row.vendor], "")
+    lines = FAMILIES[row.family].upstream.request_headers(CLIENT, VENDORS[row.vendor], "")
     assert lines == row.headers[1:]
 
 
 def test_the_page_about_vendors_agrees():
     page = (Path(__file__).parents[2] / "docs" / "vendors.md").read_text()
-    page = page.partition("## What to know")[0]
+    page = page.partition("## Notes on vendors")[0]
     table = [line for line in page.splitlines() if line.startswith("| `")][1:]
     lines = {line.split("`")[1]: line for line in table}
     assert list(lines) == list(VENDORS)

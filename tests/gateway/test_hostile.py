@@ -396,10 +396,10 @@ def chunks_of(data, rng):
 
 def tap_of(family, array, public):
     wire = FAMILIES[family]
-    name = next(iter(wire.operations))
+    name = next(iter(wire.client.operations))
     if family == GENERATE:
         name = "streamGenerateContent.array" if array else "streamGenerateContent"
-    return wire.stream_tap(public, SAMPLE_MODEL, False, wire.operations[name])
+    return wire.upstream.stream_tap(public, SAMPLE_MODEL, False, wire.client.operations[name])
 
 
 def relayed(family, array, chunks, public, limit_bytes=LIMIT_BYTES):

@@ -9,12 +9,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from adapters.bridge import NativeBridge
 from adapters.family import Family, Operation
 from adapters.faults import Condition, Fault
 from adapters.faults.masking import clean_message
 from adapters.json.jsonio import dumps, loads_loose, top_level
-from adapters.registry import FAMILIES, VENDORS
+from adapters.registry import FAMILIES, PAIRINGS, VENDORS
 from adapters.upstream_errors.read import read_embedded_error, read_upstream_error
 from conf.settings import UpstreamSettings
 from handlers.relay.upstream.addressing import headers_of, url_of
@@ -27,20 +26,15 @@ PROMPT = "Reply with the word ready."
 MAX_TOKENS = 64
 PATIENCE_S = 60
 
-LIST = "/v1/models"
-LISTS = {"generate_content": "/v1beta/models"}
-
 _MESSAGES = [{"role": "user", "content": PROMPT}]
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A small request of a family: its fields, and the names of the operations, plain and
-    streamed. `in_path`: model and streaming are told by the path, not by the body."""
+    """A small request of a family: its fields. `in_path`: model and streaming are told by the
+    path, not by the body."""
 
     fields: dict[str, Any]
-    plain: str = "create"
-    streamed: str = "create"
     in_path: bool = False
 
 
@@ -50,10 +44,7 @@ PROBES: dict[str, Probe] = {
     "responses": Probe({"input": PROMPT, "store": False}),
     "messages": Probe({"messages": _MESSAGES, "max_tokens": MAX_TOKENS}),
     "generate_content": Probe(
-        {"contents": [{"role": "user", "parts": [{"text": PROMPT}]}]},
-        plain="generateContent",
-        streamed="streamGenerateContent",
-        in_path=True,
+        {"contents": [{"role": "user", "parts": [{"text": PROMPT}]}]}, in_path=True
     ),
 }
 
@@ -80,8 +71,7 @@ class Target:
     @property
     def operation(self) -> Operation:
         """What of the family is called."""
-        probe = PROBES[self.family.name]
-        return self.family.operations[probe.streamed if self.stream else probe.plain]
+        return self.family.upstream.operations["stream" if self.stream else "generate"]
 
 
 @dataclass(slots=True)
@@ -152,9 +142,10 @@ async def list_models(
 
 
 def _list_request(channel: Channel, key: str, limits: UpstreamSettings) -> UpstreamRequest:
+    listing = FAMILIES[channel.family].upstream.operations["list_models"]
     return UpstreamRequest(
         method="GET",
-        url=url_of(channel, LISTS.get(channel.family, LIST)),
+        url=url_of(channel, listing.endpoint),
         headers=headers_of(channel, VENDORS[channel.vendor], key, {}),
         body=None,
         connect_timeout_s=limits.connect_timeout_s,
@@ -172,13 +163,13 @@ def _request(target: Target, limits: UpstreamSettings) -> UpstreamRequest:
     named = {} if probe.in_path else {"model": target.model, "stream": target.stream}
     body = dumps(named | probe.fields)
     spans = top_level(body)
-    peek = family.peek(spans, operation, target.model)
-    path = family.upstream_path(operation, target.upstream_model, target.model)
+    peek = family.client.peek(spans, operation, target.model)
+    path = family.upstream.path(operation, target.upstream_model, target.model)
     return UpstreamRequest(
         method="POST",
         url=url_of(channel, path),
         headers=headers_of(channel, vendor, target.key, {}),
-        body=family.edit_request(body, spans, peek, target.upstream_model, vendor),
+        body=family.upstream.edit_request(spans, peek, operation, target.upstream_model, vendor),
         connect_timeout_s=limits.connect_timeout_s,
         first_byte_timeout_s=min(limits.first_byte_timeout_s, PATIENCE_S),
         idle_timeout_s=min(limits.idle_timeout_s, PATIENCE_S),
@@ -198,14 +189,14 @@ def _read_whole(target: Target, exchange: Exchange, outcome: Outcome) -> None:
         content_type = exchange.content_type or "nothing"
         outcome.told = f"asked for a stream, the answer is {clean_message(content_type)}"
         raise Fault(Condition.UPSTREAM_INVALID)
-    target.family.read_answer(exchange.body, target.model, target.upstream_model, target.operation)
+    read_answer = target.family.upstream.read_answer
+    read_answer(exchange.body, target.model, target.upstream_model, target.operation)
 
 
 async def _read_stream(target: Target, exchange: Exchange, limits: UpstreamSettings) -> None:
-    tap = target.family.stream_tap(
-        target.model, target.upstream_model, drop_usage=True, operation=target.operation
+    bridge = PAIRINGS[target.family.name, target.family.name].open_bridge(
+        target.model, target.upstream_model, True, target.operation, limits.max_event_bytes
     )
-    bridge = NativeBridge(tap, limits.max_event_bytes)
     ended: asyncio.Future[UpstreamError | None] = asyncio.get_running_loop().create_future()
 
     def end(error: UpstreamError | None) -> None:

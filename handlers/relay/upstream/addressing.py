@@ -18,6 +18,6 @@ def headers_of(channel: Channel, vendor: Vendor, key: str, client: Mapping[str, 
 
     Raises Fault CHANNEL_MISCONFIGURED for a key that cannot stand in a header.
     """
-    lines = FAMILIES[channel.family].request_headers(client, vendor, key)
+    lines = FAMILIES[channel.family].upstream.request_headers(client, vendor, key)
     extra = channel.extra_headers
     return with_extra_headers(lines, extra) if extra else lines

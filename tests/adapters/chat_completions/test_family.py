@@ -12,10 +12,10 @@ WIRE = pathlib.Path(__file__).parents[2] / "wire" / "chat_completions"
 def test_the_list_of_models_is_that_of_the_sample():
     models = [ModelEntry(name, 1795000000, None, None) for name in ("demo-large", "demo-small")]
     sample = json.loads((WIRE / "models.json").read_bytes())
-    assert json.loads(FAMILY.model_list(models, {"limit": "1"})) == sample
-    assert json.loads(FAMILY.model_entry(models[0])) == sample["data"][0]
-    assert json.loads(FAMILY.model_list([], {})) == {"object": "list", "data": []}
+    assert json.loads(FAMILY.client.model_list(models, {"limit": "1"})) == sample
+    assert json.loads(FAMILY.client.model_entry(models[0])) == sample["data"][0]
+    assert json.loads(FAMILY.client.model_list([], {})) == {"object": "list", "data": []}
 
 
 def test_heartbeats_are_comments():
-    assert FAMILY.keep_alive(True) == FAMILY.keep_alive(False) == b": keep-alive\n\n"
+    assert FAMILY.client.keep_alive(True) == FAMILY.client.keep_alive(False) == b": keep-alive\n\n"

@@ -52,7 +52,7 @@ E39 426 invalid_request_error upgrade_not_supported
 @pytest.mark.parametrize("row", ROWS.split("\n")[1:-1])
 def test_the_table(row):
     number, status, kind, code = row.split()
-    envelope = FAMILY.encode_fault(Fault(Condition(number)), "req_1")
+    envelope = FAMILY.client.encode_fault(Fault(Condition(number)), "req_1")
     error = json.loads(envelope.body)["error"]
     assert (envelope.status, error["type"], error["code"]) == (int(status), kind, code)
     assert list(error) == ["message", "type", "param", "code"]
@@ -63,7 +63,9 @@ def test_the_table_is_whole():
 
 
 def test_a_body_to_the_letter():
-    envelope = FAMILY.encode_fault(wrong_type("messages[0].content", "expected a string"), "r")
+    envelope = FAMILY.client.encode_fault(
+        wrong_type("messages[0].content", "expected a string"), "r"
+    )
     assert envelope.body == (
         b'{"error":{"message":"Wrong type for \'messages[0].content\': expected a string.",'
         b'"type":"invalid_request_error","param":"messages[0].content","code":"invalid_type"}}'
@@ -71,9 +73,9 @@ def test_a_body_to_the_letter():
 
 
 def test_the_last_event_of_a_failed_stream():
-    assert FAMILY.stream_tap("m", "m", False, FAMILY.operations["create"]).encode_fault(
-        Fault(Condition.UPSTREAM_FAILED), "r"
-    ) == (
+    assert FAMILY.upstream.stream_tap(
+        "m", "m", False, FAMILY.client.operations["generate"]
+    ).encode_fault(Fault(Condition.UPSTREAM_FAILED), "r") == (
         b'data: {"error":{"message":"The upstream channel stopped answering.",'
         b'"type":"server_error","param":null,"code":"upstream_error"}}\n\n'
     )

@@ -11,7 +11,7 @@ from adapters.faults import Condition, Fault
 
 
 def read(body: bytes, public: str = "m"):
-    return FAMILY.read_answer(body, public, "m", FAMILY.operations["create"])
+    return FAMILY.upstream.read_answer(body, public, "m", FAMILY.client.operations["generate"])
 
 
 def answer(**fields) -> bytes:
@@ -122,7 +122,7 @@ def test_deep_choices_do_no_harm(monkeypatch):
     def refuse(data):
         raise ValueError("too deep")
 
-    monkeypatch.setattr("adapters.chat_completions.reply.loads_loose", refuse)
+    monkeypatch.setattr("adapters.family.reply.loads_loose", refuse)
     assert read(answer()).output_units == 0
 
 

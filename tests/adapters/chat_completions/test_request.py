@@ -10,7 +10,7 @@ from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
 from adapters.registry import VENDORS
 
-CREATE = FAMILY.operations["create"]
+CREATE = FAMILY.client.operations["generate"]
 
 
 def body_of(**fields) -> bytes:
@@ -18,12 +18,14 @@ def body_of(**fields) -> bytes:
 
 
 def peek(**fields):
-    return FAMILY.peek(top_level(body_of(**fields)), CREATE)
+    return FAMILY.client.peek(top_level(body_of(**fields)), CREATE, None)
 
 
-def edit(body: bytes, upstream_model: str = "m", vendor: Vendor | None = None) -> bytes:
+def edit(body: bytes, upstream_model: str = "m", vendor: Vendor = VENDORS["openai"]) -> bytes:
     spans = top_level(body)
-    return FAMILY.edit_request(body, spans, FAMILY.peek(spans, CREATE), upstream_model, vendor)
+    return FAMILY.upstream.edit_request(
+        spans, FAMILY.client.peek(spans, CREATE, None), CREATE, upstream_model, vendor
+    )
 
 
 def test_defaults():
@@ -69,10 +71,10 @@ def test_wrong_types(fields, param):
 
 def test_the_model_is_looked_at_first():
     with pytest.raises(Fault) as caught:
-        FAMILY.peek(top_level(b'{"messages":7,"n":"x"}'), CREATE)
+        FAMILY.client.peek(top_level(b'{"messages":7,"n":"x"}'), CREATE, None)
     assert caught.value.condition is Condition.MODEL_MISSING
     with pytest.raises(Fault) as caught:
-        FAMILY.peek(top_level(b'{"model":"m"}'), CREATE)
+        FAMILY.client.peek(top_level(b'{"model":"m"}'), CREATE, None)
     assert caught.value.condition is Condition.FIELD_MISSING
     assert caught.value.param == "messages"
 
@@ -121,6 +123,6 @@ def test_a_vendor_that_refuses_stream_options_is_not_asked():
 
 def test_first_party_headers_go_to_the_first_party_only():
     client = {"openai-organization": "org-1", "openai-beta": "x=1", "user-agent": "me"}
-    lines = FAMILY.request_headers(client, VENDORS["openai"], "k")
+    lines = FAMILY.upstream.request_headers(client, VENDORS["openai"], "k")
     assert lines[3:] == ["openai-organization: org-1", "openai-beta: x=1"]
-    assert len(FAMILY.request_headers(client, VENDORS["openai-compatible"], "k")) == 3
+    assert len(FAMILY.upstream.request_headers(client, VENDORS["openai-compatible"], "k")) == 3

@@ -21,7 +21,7 @@ def delta(index=0, finish=None, **fields) -> bytes:
 
 
 def tap_after(*events: bytes, public="up", drop=False) -> tuple[ChatTap, list[bytes | None]]:
-    tap = FAMILY.stream_tap(public, "up", drop, FAMILY.operations["create"])
+    tap = FAMILY.upstream.stream_tap(public, "up", drop, FAMILY.client.operations["generate"])
     return tap, [tap.feed(one) for one in events]
 
 
@@ -66,7 +66,7 @@ def test_only_the_event_of_usage_alone_is_left_out():
     ]
     tap, sent = tap_after(*events, drop=True)
     assert sent == [None if one is alone else one for one in events]
-    assert tap.usage == Usage(10, 4) and tap.terminal
+    assert tap.usage == Usage(10, 4) and tap.ended
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_output_is_counted(fields, units):
 
 def test_finish_of_every_choice():
     tap, _ = tap_after(FIRST, delta(content="x"), delta(finish="stop"))
-    assert tap.finished and tap.whole and not tap.terminal
+    assert tap.finished and tap.whole and not tap.ended
     tap.feed(event(choices=[{"index": 1, "delta": {}}]))
     assert not tap.finished and not tap.whole
     tap.feed(delta(index=1, finish="length"))
@@ -136,7 +136,7 @@ def test_finish_of_every_choice():
 )
 def test_done(done):
     tap, sent = tap_after(FIRST, done)
-    assert sent[1] == done and tap.terminal and tap.ended and tap.whole
+    assert sent[1] == done and tap.ended and tap.whole
     tap, sent = tap_after(done)
     assert sent == [None] and tap.fault.condition == "E30" and not tap.accepted
 

@@ -38,7 +38,7 @@ def body_of(family, turns, system=None, **more):
 
 def name_of(family, body, **form):
     data = body if isinstance(body, bytes) else json.dumps(body, **form).encode()
-    return FAMILIES[family].conversation(top_level(data))
+    return FAMILIES[family].client.conversation(top_level(data))
 
 
 def of_turns(family, *turns, **more):

@@ -19,7 +19,7 @@ from adapters.registry import VENDORS
     ],
 )
 def test_the_credential_stands_where_the_vendor_wants_it(vendor, line):
-    assert base_lines(VENDORS[vendor], "k") == [
+    assert base_lines({}, VENDORS[vendor], "k") == [
         line,
         "content-type: application/json",
         "accept: application/json, text/event-stream",
@@ -29,12 +29,12 @@ def test_the_credential_stands_where_the_vendor_wants_it(vendor, line):
 @pytest.mark.parametrize("key", ["a\rb", "a\nb", "a\0b", "ключ", "x" * 8193])
 def test_a_key_that_cannot_stand_in_a_header_is_the_channels_fault(key):
     with pytest.raises(Fault) as caught:
-        base_lines(VENDORS["openai"], key)
+        base_lines({}, VENDORS["openai"], key)
     assert caught.value.condition is Condition.CHANNEL_MISCONFIGURED
 
 
 def test_a_channel_without_a_key_sends_no_credential():
-    assert base_lines(VENDORS["openai-compatible"], "") == [
+    assert base_lines({}, VENDORS["openai-compatible"], "") == [
         "content-type: application/json",
         "accept: application/json, text/event-stream",
     ]

@@ -13,7 +13,7 @@ LEVELS = (RateLevel("requests", 60, 59, 1.0), RateLevel("tokens", 9000, 0, 59.5)
 
 @pytest.mark.parametrize("family", ["chat_completions", "responses"])
 def test_the_openai_families_tell_durations(family):
-    assert dict(FAMILIES[family].rate_lines(LEVELS, NOW_S)) == {
+    assert dict(FAMILIES[family].client.rate_lines(LEVELS, NOW_S)) == {
         "x-ratelimit-limit-requests": "60",
         "x-ratelimit-remaining-requests": "59",
         "x-ratelimit-reset-requests": "1s",
@@ -27,12 +27,14 @@ def test_the_openai_families_tell_durations(family):
     ("seconds", "text"), [(0, "0ms"), (0.0201, "21ms"), (1.2, "2s"), (60, "1m0s"), (360, "6m0s")]
 )
 def test_a_reset_is_told_in_the_vendors_form(seconds, text):
-    [*_, (_, reset)] = FAMILIES["responses"].rate_lines([RateLevel("tokens", 1, 0, seconds)], 0)
+    [*_, (_, reset)] = FAMILIES["responses"].client.rate_lines(
+        [RateLevel("tokens", 1, 0, seconds)], 0
+    )
     assert reset == text
 
 
 def test_messages_tells_times():
-    assert dict(FAMILIES["messages"].rate_lines(LEVELS, NOW_S)) == {
+    assert dict(FAMILIES["messages"].client.rate_lines(LEVELS, NOW_S)) == {
         "anthropic-ratelimit-requests-limit": "60",
         "anthropic-ratelimit-requests-remaining": "59",
         "anthropic-ratelimit-requests-reset": "2026-12-31T23:59:32Z",
@@ -43,9 +45,9 @@ def test_messages_tells_times():
 
 
 def test_generate_content_has_no_such_headers():
-    assert FAMILIES["generate_content"].rate_lines(LEVELS, NOW_S) == ()
+    assert FAMILIES["generate_content"].client.rate_lines(LEVELS, NOW_S) == ()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_without_limits_nothing_is_told(family):
-    assert FAMILIES[family].rate_lines((), NOW_S) == ()
+    assert FAMILIES[family].client.rate_lines((), NOW_S) == ()

@@ -7,7 +7,7 @@ import pytest
 
 from adapters.bridge import NativeBridge
 from adapters.framing import event_template
-from adapters.framing.event_template import LEARNED_MAX, Repeat
+from adapters.framing.event_template import LEARNED_MAX, EventTemplate
 from adapters.registry import FAMILIES
 
 EVENT = b'data: {"delta":{"content":"abc"},"finish_reason":null}\n\n'
@@ -17,15 +17,15 @@ def like(text: bytes) -> bytes:
     return EVENT.replace(b"abc", text)
 
 
-def learned(event: bytes = EVENT, text: str = "abc") -> Repeat:
-    repeat = Repeat()
-    repeat.learn(event, text)
-    return repeat
+def learned(event: bytes = EVENT, text: str = "abc") -> EventTemplate:
+    template = EventTemplate()
+    template.learn(event, text)
+    return template
 
 
 @pytest.mark.parametrize("text", [b"", b"x", b"two words!", b"{[:,]}", b"~" * 9000])
 def test_plain_text_in_the_same_place(text):
-    assert learned().chars(like(text)) == len(text)
+    assert learned().text_length(like(text)) == len(text)
 
 
 @pytest.mark.parametrize(
@@ -47,17 +47,17 @@ def test_plain_text_in_the_same_place(text):
         b"",
     ],
 )
-def test_everything_else_is_no_repeat(event):
-    assert learned().chars(event) == -1
+def test_everything_else_is_something_else(event):
+    assert learned().text_length(event) == -1
 
 
-def test_nothing_is_a_repeat_before_something_was_learned():
-    assert Repeat().chars(EVENT) == Repeat().chars(b"") == -1
+def test_nothing_fits_before_something_was_learned():
+    assert EventTemplate().text_length(EVENT) == EventTemplate().text_length(b"") == -1
 
 
 def test_the_places_before_and_behind_do_not_overlap():
-    repeat = learned(b'{"aa":"x"}{"aa":""}', "x")
-    assert repeat.chars(b'{"aa":""}') == -1
+    template = learned(b'{"aa":"x"}{"aa":""}', "x")
+    assert template.text_length(b'{"aa":""}') == -1
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,16 @@ def test_the_places_before_and_behind_do_not_overlap():
     ],
 )
 def test_what_cannot_be_placed_is_not_learned(event, text):
-    repeat = learned(event, text)
-    assert repeat.chars(event) == -1
+    template = learned(event, text)
+    assert template.text_length(event) == -1
 
 
 def test_events_that_differ_in_more_are_given_up():
-    repeat = Repeat()
+    template = EventTemplate()
     for number in range(LEARNED_MAX + 1):
-        repeat.learn(b'{"n":%d,"a":"x"}' % number, "x")
-    assert repeat.chars(b'{"n":%d,"a":"x"}' % LEARNED_MAX) == -1
-    assert repeat.chars(b'{"n":%d,"a":"x"}' % (LEARNED_MAX - 1)) == 1
+        template.learn(b'{"n":%d,"a":"x"}' % number, "x")
+    assert template.text_length(b'{"n":%d,"a":"x"}' % LEARNED_MAX) == -1
+    assert template.text_length(b'{"n":%d,"a":"x"}' % (LEARNED_MAX - 1)) == 1
 
 
 CHAT_HEAD = {"id": "c1", "object": "chat.completion.chunk", "created": 7, "model": "up"}
@@ -130,15 +130,15 @@ def message_events(rng: random.Random) -> list[bytes]:
     ("family", "made"), [("chat_completions", chat_events), ("messages", message_events)]
 )
 def test_a_stream_is_read_the_same_with_and_without(family, made, public, monkeypatch):
-    operation = FAMILIES[family].operations["create"]
+    operation = FAMILIES[family].client.operations["generate"]
     for seed in range(40):
         events = made(random.Random(seed))
         ways = []
         for learned_max in (LEARNED_MAX, 0):
             monkeypatch.setattr(event_template, "LEARNED_MAX", learned_max)
-            tap = FAMILIES[family].stream_tap(public, "up", False, operation)
+            tap = FAMILIES[family].upstream.stream_tap(public, "up", False, operation)
             stream = NativeBridge(tap, 65536)
             sent = [stream.feed(event) for event in events]
-            ways.append((sent, tap.output_units, tap.usage, tap.finished, tap.terminal, tap.fault))
+            ways.append((sent, tap.output_units, tap.usage, tap.finished, tap.ended, tap.fault))
         assert ways[0] == ways[1]
         assert ways[0][1] > 0

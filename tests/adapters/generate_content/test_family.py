@@ -11,13 +11,14 @@ from adapters.bridge import NativeBridge
 from adapters.faults import Condition, Fault
 from adapters.generate_content import FAMILY
 from adapters.json.jsonio import top_level
+from adapters.registry import VENDORS
 from adapters.upstream_errors.read import read_upstream_error
 
 WIRE = pathlib.Path(__file__).parents[2] / "wire" / "generate_content"
 MODEL = "demo-large"
 PUBLIC = "public/name:1"
 MODEL_VALUE = re.compile(rb'("modelVersion":\s*)"demo-large"')
-PLAIN, EVENTS, ARRAY, COUNT = FAMILY.operations.values()
+PLAIN, EVENTS, ARRAY, COUNT = FAMILY.client.operations.values()
 
 SSE = sorted(WIRE.glob("*.sse"))
 GOOD_SSE = [path for path in SSE if path.stem != "midstream_error"]
@@ -58,7 +59,7 @@ def cuts(data: bytes, rng: random.Random) -> list[list[bytes]]:
 
 
 def run(operation, chunks, public=MODEL, limit=65536) -> tuple[bytes, NativeBridge]:
-    stream = NativeBridge(FAMILY.stream_tap(public, MODEL, False, operation), limit)
+    stream = NativeBridge(FAMILY.upstream.stream_tap(public, MODEL, False, operation), limit)
     sent = b"".join([stream.feed(chunk) for chunk in chunks])
     return sent + stream.close(), stream
 
@@ -96,7 +97,9 @@ def test_an_array_is_byte_exact_however_it_is_cut(name):
 
 @pytest.mark.parametrize("path", GOOD_SSE, ids=name_of)
 def test_all_forms_report_the_same_usage(path):
-    answer = FAMILY.read_answer(path.with_suffix(".json").read_bytes(), MODEL, MODEL, PLAIN)
+    answer = FAMILY.upstream.read_answer(
+        path.with_suffix(".json").read_bytes(), MODEL, MODEL, PLAIN
+    )
     assert answer.usage is not None
     assert run(EVENTS, [path.read_bytes()])[1].usage == answer.usage
     for form in (path.stem, path.stem + "_pretty"):
@@ -120,7 +123,7 @@ def test_a_cut_array_is_never_whole_and_can_be_ended_with_an_error(name):
     for end in range(0, len(data) - 1, 5):
         sent, stream = run(ARRAY, [data[:end]])
         assert not stream.whole and stream.at_boundary and data.startswith(sent)
-        ended = json.loads(sent + FAMILY.keep_alive(True) + stream.encode_fault(fault, "r"))
+        ended = json.loads(sent + FAMILY.client.keep_alive(True) + stream.encode_fault(fault, "r"))
         assert ended[-1]["error"]["status"] == "UNAVAILABLE"
         assert all("candidates" in chunk for chunk in ended[:-1])
 
@@ -149,15 +152,15 @@ def test_our_own_stream_fault_is_read_back_as_an_error():
             event = tap.encode_fault(Fault(condition, model="m", param="p"), "req_1")
             sent, stream = run(operation, [first + event])
             assert sent == first and stream.fault is not None
-            tap = FAMILY.stream_tap(MODEL, MODEL, False, operation)
+            tap = FAMILY.upstream.stream_tap(MODEL, MODEL, False, operation)
             event = tap.encode_fault(Fault(condition, model="m", param="p"), "req_1")
-            sent, stream = run(operation, [FAMILY.keep_alive(False) + event])
+            sent, stream = run(operation, [FAMILY.client.keep_alive(False) + event])
             assert sent == b"" and stream.fault is not None and not stream.accepted
 
 
 def test_heartbeats_disturb_nobody():
-    beat = FAMILY.keep_alive(False)
-    assert beat == FAMILY.keep_alive(True) == b"\r\n"
+    beat = FAMILY.client.keep_alive(False)
+    assert beat == FAMILY.client.keep_alive(True) == b"\r\n"
     data = GOOD_SSE[0].read_bytes()
     first, rest = data.split(b"\r\n\r\n", 1)
     for beaten in (beat + data, first + b"\r\n\r\n" + beat + rest):
@@ -171,9 +174,9 @@ def test_heartbeats_disturb_nobody():
 @pytest.mark.parametrize("path", ANSWERS, ids=name_of)
 def test_a_whole_answer_is_byte_exact_but_for_the_model(path):
     body = path.read_bytes()
-    same = FAMILY.read_answer(body, MODEL, MODEL, PLAIN)
+    same = FAMILY.upstream.read_answer(body, MODEL, MODEL, PLAIN)
     assert same.body is body and same.usage is not None and same.upstream_id == "gw0001"
-    renamed = FAMILY.read_answer(body, PUBLIC, MODEL, PLAIN)
+    renamed = FAMILY.upstream.read_answer(body, PUBLIC, MODEL, PLAIN)
     expected, times = MODEL_VALUE.subn(rb'\1"' + PUBLIC.encode() + b'"', body)
     assert times == 1 and renamed.body == expected and renamed.usage == same.usage
 
@@ -182,7 +185,7 @@ def test_a_whole_answer_is_byte_exact_but_for_the_model(path):
 def test_error_bodies_in_place_of_an_answer(path):
     for body in (path.read_bytes(), b"[" + path.read_bytes() + b"]"):
         with pytest.raises(Fault) as caught:
-            FAMILY.read_answer(body, MODEL, MODEL, PLAIN)
+            FAMILY.upstream.read_answer(body, MODEL, MODEL, PLAIN)
         assert caught.value.condition is not Condition.UPSTREAM_INVALID
         status = int(path.stem.split("_")[1])
         read = read_upstream_error(status, {}, body)
@@ -196,7 +199,7 @@ def test_error_bodies_in_place_of_an_answer(path):
 def test_no_answer_at_all_is_e30(body):
     for operation in (PLAIN, COUNT):
         with pytest.raises(Fault) as caught:
-            FAMILY.read_answer(body, PUBLIC, MODEL, operation)
+            FAMILY.upstream.read_answer(body, PUBLIC, MODEL, operation)
         assert caught.value.condition is Condition.UPSTREAM_INVALID
     sent, stream = run(ARRAY, [body])
     assert sent == b"" and not stream.whole and not stream.accepted
@@ -206,13 +209,13 @@ def test_no_answer_at_all_is_e30(body):
 
 def test_the_list_of_models_has_the_fields_of_the_sample():
     sample = json.loads((WIRE / "models.json").read_bytes())
-    assert set(json.loads(FAMILY.model_list([], {}))) <= set(sample)
+    assert set(json.loads(FAMILY.client.model_list([], {}))) <= set(sample)
 
 
 def test_token_counts_pass():
     body = (WIRE / "count_tokens.json").read_bytes()
-    assert FAMILY.read_answer(body, PUBLIC, MODEL, COUNT).body is body
-    assert COUNT.free and COUNT.counting
+    assert FAMILY.upstream.read_answer(body, PUBLIC, MODEL, COUNT).body is body
+    assert COUNT.free and COUNT.job == "count"
 
 
 REQUESTS = [
@@ -255,8 +258,9 @@ def survives(action, *args) -> None:
 
 def edit(body: bytes, operation) -> None:
     spans = top_level(body)
-    FAMILY.stored_ref(spans)
-    FAMILY.edit_request(body, spans, FAMILY.peek(spans, operation, "m"), "other")
+    FAMILY.client.stored_ref(spans)
+    peek = FAMILY.client.peek(spans, operation, "m")
+    FAMILY.upstream.edit_request(spans, peek, operation, "other", VENDORS["gemini"])
 
 
 def test_mutants_raise_nothing_but_faults():
@@ -274,7 +278,7 @@ def test_mutants_raise_nothing_but_faults():
                     assert data.startswith(sent.removesuffix(b"\n\n").removesuffix(b"\n"))
                 fault = Fault(Condition.UPSTREAM_FAILED)
                 assert stream.encode_fault(fault, "r").isascii()
-            survives(FAMILY.read_answer, data, public, MODEL, PLAIN)
-            survives(FAMILY.read_answer, data, public, MODEL, COUNT)
+            survives(FAMILY.upstream.read_answer, data, public, MODEL, PLAIN)
+            survives(FAMILY.upstream.read_answer, data, public, MODEL, COUNT)
         for operation in (PLAIN, COUNT):
             survives(edit, mutant(rng.choice(REQUESTS), rng), operation)

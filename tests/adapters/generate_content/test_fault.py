@@ -47,14 +47,14 @@ E37 500 INTERNAL
 E38 503 UNAVAILABLE
 E39 426 UNIMPLEMENTED
 """
-EVENTS = FAMILY.operations["streamGenerateContent"]
-ARRAY = FAMILY.operations["streamGenerateContent.array"]
+EVENTS = FAMILY.client.operations["stream"]
+ARRAY = FAMILY.client.operations["stream_array"]
 
 
 @pytest.mark.parametrize("row", ROWS.split("\n")[1:-1])
 def test_the_table(row):
     number, status, name = row.split()
-    envelope = FAMILY.encode_fault(Fault(Condition(number), param="p"), "01ABC")
+    envelope = FAMILY.client.encode_fault(Fault(Condition(number), param="p"), "01ABC")
     error = json.loads(envelope.body)["error"]
     assert (envelope.status, error["code"], error["status"]) == (int(status), int(status), name)
     assert envelope.headers["content-type"] == "application/json"
@@ -65,7 +65,7 @@ def test_the_table_is_whole():
 
 
 def message(fault: Fault) -> str:
-    return json.loads(FAMILY.encode_fault(fault, "r").body)["error"]["message"]
+    return json.loads(FAMILY.client.encode_fault(fault, "r").body)["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -111,12 +111,12 @@ def test_wordings(fault, words):
 
 
 def test_a_wait_is_told_twice():
-    envelope = FAMILY.encode_fault(Fault(Condition.RATE_LIMITED, retry_after_s=7), "r")
+    envelope = FAMILY.client.encode_fault(Fault(Condition.RATE_LIMITED, retry_after_s=7), "r")
     assert envelope.headers["retry-after"] == "7"
     assert json.loads(envelope.body)["error"]["details"] == [
         {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7s"}
     ]
-    envelope = FAMILY.encode_fault(Fault(Condition.WALLET_EMPTY), "r")
+    envelope = FAMILY.client.encode_fault(Fault(Condition.WALLET_EMPTY), "r")
     assert "details" not in json.loads(envelope.body)["error"]
     assert envelope.headers["x-should-retry"] == "false"
 
@@ -136,13 +136,13 @@ def test_a_wait_is_told_twice():
 )
 def test_errors_in_a_stream(condition, code, status):
     fault = Fault(Condition(condition), "é\u2028")
-    ending = FAMILY.stream_tap("m", "m", True, EVENTS).encode_fault(fault, "01ABC")
+    ending = FAMILY.upstream.stream_tap("m", "m", True, EVENTS).encode_fault(fault, "01ABC")
     event, bare = ending.split(b"\r\n\r\n")
     assert event.startswith(b'data: {"error":{"code":') and event.endswith(b"}}")
     assert ending.isascii() and bare == event.removeprefix(b"data: ") + b"\n"
     error = {"code": code, "message": "é\u2028", "status": status}
     assert json.loads(bare) == {"error": error}
-    tap = FAMILY.stream_tap("m", "m", True, ARRAY)
+    tap = FAMILY.upstream.stream_tap("m", "m", True, ARRAY)
     assert json.loads(tap.encode_fault(fault, "01ABC")) == [{"error": error}]
     sent = tap.feed(b'[{"candidates":[]}')
     assert json.loads(sent + b"\r\n" + tap.encode_fault(fault, "01ABC"))[1:] == [{"error": error}]

@@ -12,7 +12,7 @@ MODELS = [ModelEntry(f"v/m{i:04}:8b", 1795000000 + i, 200_000, None) for i in ra
 
 
 def page(**query):
-    found = json.loads(FAMILY.model_list(MODELS, query))
+    found = json.loads(FAMILY.client.model_list(MODELS, query))
     return [model["name"] for model in found["models"]], found.get("nextPageToken", "")
 
 
@@ -21,13 +21,13 @@ def names(first, last):
 
 
 def test_one_model():
-    assert json.loads(FAMILY.model_entry(MODELS[3])) == {
+    assert json.loads(FAMILY.client.model_entry(MODELS[3])) == {
         "name": "models/v/m0003:8b",
         "displayName": "v/m0003:8b",
         "inputTokenLimit": 200_000,
         "supportedGenerationMethods": ["generateContent", "countTokens"],
     }
-    known = json.loads(FAMILY.model_entry(ModelEntry("m", 1, None, 32_000)))
+    known = json.loads(FAMILY.client.model_entry(ModelEntry("m", 1, None, 32_000)))
     assert "inputTokenLimit" not in known and known["outputTokenLimit"] == 32_000
 
 
@@ -37,7 +37,7 @@ def test_pages():
     assert page(pageSize="999999999") == (names(0, 1000), MODELS[999].name)
     assert page(pageToken=MODELS[999].name, pageSize="1000") == (names(1000, 1200), "")
     assert page(pageToken=MODELS[1199].name) == ([], "")
-    assert json.loads(FAMILY.model_list([], {})) == {"models": []}
+    assert json.loads(FAMILY.client.model_list([], {})) == {"models": []}
 
 
 def test_going_through_all_pages_as_the_sdk_does():

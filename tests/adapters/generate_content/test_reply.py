@@ -9,12 +9,12 @@ from adapters.faults import Condition, Fault
 from adapters.generate_content import FAMILY
 from adapters.generate_content.reply import read_usage
 
-PLAIN = FAMILY.operations["generateContent"]
-COUNT = FAMILY.operations["countTokens"]
+PLAIN = FAMILY.client.operations["generate"]
+COUNT = FAMILY.client.operations["count"]
 
 
 def read(body: bytes, public: str = "m", upstream: str = "m"):
-    return FAMILY.read_answer(body, public, upstream, PLAIN)
+    return FAMILY.upstream.read_answer(body, public, upstream, PLAIN)
 
 
 def usage_of(**fields):
@@ -99,7 +99,7 @@ def test_output_that_cannot_be_counted_counts_nothing(monkeypatch):
     def refuse(data):
         raise ValueError("too deep")
 
-    monkeypatch.setattr("adapters.generate_content.reply.loads_loose", refuse)
+    monkeypatch.setattr("adapters.family.reply.loads_loose", refuse)
     assert read(endless).output_units == 0
 
 
@@ -158,7 +158,7 @@ def test_the_model_is_renamed_where_it_is_the_one_asked_for(value, upstream, rep
 
 def test_token_counts_pass_as_they_are():
     body = b'{ "totalTokens": 14, "x": 1 }'
-    found = FAMILY.read_answer(body, "pub", "m", COUNT)
+    found = FAMILY.upstream.read_answer(body, "pub", "m", COUNT)
     assert found.body is body and found.usage is None and found.output_units == 0
     for bad, condition in (
         (b'{"totalTokens":"x"}', Condition.UPSTREAM_INVALID),
@@ -168,5 +168,5 @@ def test_token_counts_pass_as_they_are():
         (b'{"error":{"code":503,"status":"UNAVAILABLE"}}', Condition.UPSTREAM_OVERLOADED),
     ):
         with pytest.raises(Fault) as caught:
-            FAMILY.read_answer(bad, "pub", "m", COUNT)
+            FAMILY.upstream.read_answer(bad, "pub", "m", COUNT)
         assert caught.value.condition is condition

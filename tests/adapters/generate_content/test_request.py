@@ -9,14 +9,14 @@ from adapters.faults import Condition, Fault
 from adapters.generate_content import FAMILY
 from adapters.json.jsonio import top_level
 
-PLAIN, EVENTS, ARRAY, COUNT = FAMILY.operations.values()
+PLAIN, EVENTS, ARRAY, COUNT = FAMILY.client.operations.values()
 TURN = [{"role": "user", "parts": [{"text": "x"}]}]
 GEMINI = Vendor("gemini", frozenset({"generate_content"}), "x-goog-api-key")
 DEMO = Vendor("demo", frozenset({"generate_content"}), "bearer")
 
 
 def peek_bytes(body: bytes, operation=PLAIN):
-    return FAMILY.peek(top_level(body), operation, "m")
+    return FAMILY.client.peek(top_level(body), operation, "m")
 
 
 def peek(operation=PLAIN, **fields):
@@ -115,7 +115,7 @@ def test_counting_takes_a_whole_request():
 
 
 def stored_ref(**fields):
-    return FAMILY.stored_ref(top_level(json.dumps({"contents": TURN, **fields}).encode()))
+    return FAMILY.client.stored_ref(top_level(json.dumps({"contents": TURN, **fields}).encode()))
 
 
 @pytest.mark.parametrize("name", ["cachedContent", "cached_content"])
@@ -132,17 +132,17 @@ def test_cached_content_is_stored_in_one_account(name):
 
 def test_the_path_names_the_model():
     spans = top_level(b'{"model":"other"}')
-    assert FAMILY.model_name(spans, "vendor/m:8b") == "vendor/m:8b"
+    assert FAMILY.client.model_name(spans, "vendor/m:8b") == "vendor/m:8b"
     for nothing in (None, ""):
         with pytest.raises(Fault) as caught:
-            FAMILY.model_name(spans, nothing)
+            FAMILY.client.model_name(spans, nothing)
         assert caught.value.condition is Condition.MODEL_MISSING
 
 
 def edited(body: bytes, upstream: str, operation=PLAIN) -> bytes:
     spans = top_level(body)
-    return FAMILY.edit_request(
-        body, spans, FAMILY.peek(spans, operation, "pub/m"), upstream, GEMINI
+    return FAMILY.upstream.edit_request(
+        spans, FAMILY.client.peek(spans, operation, "pub/m"), operation, upstream, GEMINI
     )
 
 
@@ -178,7 +178,7 @@ def test_a_body_that_names_another_model_than_the_path_is_e12(name, operation):
         (b"{%b}" % inside.replace(_CAMEL, _SNAKE), "generate_content_request.model"),
     ):
         with pytest.raises(Fault) as caught:
-            FAMILY.peek(top_level(body), operation, "pub/m")
+            FAMILY.client.peek(top_level(body), operation, "pub/m")
         assert caught.value.condition is Condition.INVALID_FIELD
         assert caught.value.param == param
 
@@ -214,7 +214,7 @@ def test_a_mention_of_the_model_follows_its_name(upstream, bare, whole):
     ],
 )
 def test_paths(upstream, resource):
-    paths = [FAMILY.upstream_path(one, upstream, "m") for one in (PLAIN, EVENTS, ARRAY, COUNT)]
+    paths = [FAMILY.upstream.path(one, upstream, "m") for one in (PLAIN, EVENTS, ARRAY, COUNT)]
     assert paths == [
         f"/v1beta/{resource}:generateContent",
         f"/v1beta/{resource}:streamGenerateContent?alt=sse",
@@ -232,7 +232,7 @@ def test_paths(upstream, resource):
 )
 def test_names_that_cannot_stand_in_a_path(upstream):
     with pytest.raises(Fault) as caught:
-        FAMILY.upstream_path(PLAIN, upstream, "pub")
+        FAMILY.upstream.path(PLAIN, upstream, "pub")
     assert caught.value.condition is Condition.CHANNEL_MISCONFIGURED
     assert "'pub'" in caught.value.message
 
@@ -245,7 +245,7 @@ def test_nothing_of_the_client_is_sent_on():
         "x-goog-api-key": "client-key",
         "x-gemini-api-privileged-user-id": "p",
     }
-    lines = FAMILY.request_headers(client, GEMINI, "k")
+    lines = FAMILY.upstream.request_headers(client, GEMINI, "k")
     assert lines[0] == "x-goog-api-key: k"
     assert [line.partition(":")[0] for line in lines[1:]] == ["content-type", "accept"]
-    assert FAMILY.request_headers(client, DEMO, "k")[0] == "authorization: Bearer k"
+    assert FAMILY.upstream.request_headers(client, DEMO, "k")[0] == "authorization: Bearer k"

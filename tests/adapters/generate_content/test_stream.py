@@ -8,8 +8,8 @@ from adapters.bridge import NativeBridge
 from adapters.family.ir import Usage
 from adapters.generate_content import FAMILY
 
-EVENTS = FAMILY.operations["streamGenerateContent"]
-ARRAY = FAMILY.operations["streamGenerateContent.array"]
+EVENTS = FAMILY.client.operations["stream"]
+ARRAY = FAMILY.client.operations["stream_array"]
 FRAMINGS = [EVENTS, ARRAY]
 
 
@@ -41,7 +41,7 @@ def framed(chunks, operation) -> list[bytes]:
 
 
 def tap_after(*chunks: bytes, operation=EVENTS, public="up"):
-    tap = FAMILY.stream_tap(public, "up", True, operation)
+    tap = FAMILY.upstream.stream_tap(public, "up", True, operation)
     return tap, [tap.feed(one) for one in framed(chunks, operation)]
 
 
@@ -55,13 +55,13 @@ def test_an_answer_from_its_beginning_to_its_end(operation):
     assert tap.upstream_id == "r1" and sent == framed([HELLO], operation)
     assert tap.usage is None and tap.reported is None
     tap, _ = tap_after(HELLO, chunk(text("."), finish="STOP"), operation=operation)
-    assert tap.finished and not tap.terminal and not tap.ended
+    assert tap.finished and not tap.ended
     assert tap.whole == (operation is EVENTS)
     if operation is ARRAY:
         assert tap.feed(b"\r\n]") == b"\r\n]"
         assert tap.whole and tap.finished and not tap.ended
         assert tap.feed(b"\r\n") == b"\r\n" and not tap.ended
-        assert tap.feed(b"more") is None and tap.whole and tap.terminal and tap.ended
+        assert tap.feed(b"more") is None and tap.whole and tap.ended
 
 
 @pytest.mark.parametrize("operation", FRAMINGS)
@@ -180,7 +180,7 @@ def test_oddities_pass_as_they_are(odd, operation):
 
 @pytest.mark.parametrize("odd", [b": comment\r\n\r\n", b"\r\n", b"event: x\r\n\r\n", b"data:\n\n"])
 def test_events_without_data_pass(odd):
-    tap = FAMILY.stream_tap("up", "up", True, EVENTS)
+    tap = FAMILY.upstream.stream_tap("up", "up", True, EVENTS)
     assert tap.feed(odd) == odd and not tap.accepted
 
 
@@ -230,7 +230,7 @@ def test_a_first_chunk_has_something_of_an_answer(first, operation):
 
 
 def array_of(*pieces: bytes, public="up"):
-    tap = FAMILY.stream_tap(public, "up", True, ARRAY)
+    tap = FAMILY.upstream.stream_tap(public, "up", True, ARRAY)
     return tap, [tap.feed(one) for one in pieces]
 
 
@@ -332,14 +332,14 @@ def test_a_doubled_model_is_not_let_through(operation):
 def test_renaming_over_several_data_lines():
     multi = b'data: {"candidates":[],\r\ndata:"modelVersion":\r\ndata: "up"}\r\n\r\n'
     for public in ("up", "a/b"):
-        tap = FAMILY.stream_tap(public, "up", True, EVENTS)
+        tap = FAMILY.upstream.stream_tap(public, "up", True, EVENTS)
         expected = multi.replace(b'"up"', f'"{public}"'.encode())
         assert [tap.feed(multi) for _ in range(3)] == [expected] * 3
 
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\r", b"\n\r\n", b"\r\n\r\n"])
 def test_any_line_end(end):
-    tap = FAMILY.stream_tap("a/b", "up", True, EVENTS)
+    tap = FAMILY.upstream.stream_tap("a/b", "up", True, EVENTS)
     event = b"data: " + HELLO + end
     for _ in range(3):
         assert tap.feed(event) == event.replace(b'"up"', b'"a/b"')
@@ -347,7 +347,7 @@ def test_any_line_end(end):
 
 
 def stream_of(operation, limit=65536):
-    return NativeBridge(FAMILY.stream_tap("up", "up", True, operation), limit)
+    return NativeBridge(FAMILY.upstream.stream_tap("up", "up", True, operation), limit)
 
 
 def test_an_array_through_the_bridge():

@@ -53,7 +53,7 @@ E39 426 invalid_request_error
 @pytest.mark.parametrize("row", ROWS.split("\n")[1:-1])
 def test_the_table(row):
     number, status, kind = row.split()
-    envelope = FAMILY.encode_fault(Fault(Condition(number)), "01ABC")
+    envelope = FAMILY.client.encode_fault(Fault(Condition(number)), "01ABC")
     body = json.loads(envelope.body)
     assert (envelope.status, body["error"]["type"]) == (int(status), kind)
     assert body["type"] == "error" and body["request_id"] == "01ABC"
@@ -64,7 +64,7 @@ def test_the_table_is_whole():
 
 
 def message(fault: Fault) -> str:
-    return json.loads(FAMILY.encode_fault(fault, "r").body)["error"]["message"]
+    return json.loads(FAMILY.client.encode_fault(fault, "r").body)["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,9 @@ def test_the_vendors_own_sentence_has_no_words_of_ours():
 
 
 def test_encoding_fault_has_its_error_code():
-    error = json.loads(FAMILY.encode_fault(Fault(Condition.CONTENT_ENCODING), "r").body)["error"]
+    error = json.loads(FAMILY.client.encode_fault(Fault(Condition.CONTENT_ENCODING), "r").body)[
+        "error"
+    ]
     assert error["details"] == {"error_code": "request_body_encoding_unsupported"}
 
 
@@ -138,9 +140,9 @@ def test_encoding_fault_has_its_error_code():
     ],
 )
 def test_types_in_a_stream(condition, kind):
-    event = FAMILY.stream_tap("m", "m", False, FAMILY.operations["create"]).encode_fault(
-        Fault(Condition(condition)), "01ABC"
-    )
+    event = FAMILY.upstream.stream_tap(
+        "m", "m", False, FAMILY.client.operations["generate"]
+    ).encode_fault(Fault(Condition(condition)), "01ABC")
     name, data, blank, end = event.split(b"\n")
     assert (name, blank, end) == (b"event: error", b"", b"")
     body = json.loads(data[6:])

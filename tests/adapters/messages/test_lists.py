@@ -12,7 +12,7 @@ MODELS = [ModelEntry(f"m{i:02}", 1795000000 + i, 200_000, None) for i in range(5
 
 
 def page(**query):
-    found = json.loads(FAMILY.model_list(MODELS, query))
+    found = json.loads(FAMILY.client.model_list(MODELS, query))
     names = [model["id"] for model in found["data"]]
     assert (found["first_id"], found["last_id"]) == (
         (names[0], names[-1]) if names else (None, None)
@@ -25,7 +25,7 @@ def names(first, last):
 
 
 def test_one_model():
-    assert json.loads(FAMILY.model_entry(MODELS[3])) == {
+    assert json.loads(FAMILY.client.model_entry(MODELS[3])) == {
         "type": "model",
         "id": "m03",
         "display_name": "m03",
@@ -66,5 +66,5 @@ def test_a_limit_out_of_range(limit):
 
 
 def test_heartbeats():
-    assert FAMILY.keep_alive(False).startswith(b":")
-    assert FAMILY.keep_alive(True) == b'event: ping\ndata: {"type": "ping"}\n\n'
+    assert FAMILY.client.keep_alive(False).startswith(b":")
+    assert FAMILY.client.keep_alive(True) == b'event: ping\ndata: {"type": "ping"}\n\n'

@@ -11,7 +11,7 @@ from adapters.messages.reply import read_usage
 
 
 def read(body: bytes, public: str = "m"):
-    return FAMILY.read_answer(body, public, "m", FAMILY.operations["create"])
+    return FAMILY.upstream.read_answer(body, public, "m", FAMILY.client.operations["generate"])
 
 
 def usage_of(**fields):
@@ -116,7 +116,7 @@ def test_output_that_cannot_be_counted_counts_nothing(monkeypatch):
     def refuse(data):
         raise ValueError("too deep")
 
-    monkeypatch.setattr("adapters.messages.reply.loads_loose", refuse)
+    monkeypatch.setattr("adapters.family.reply.loads_loose", refuse)
     assert read(endless).output_units == 0
 
 
@@ -156,9 +156,9 @@ def test_only_a_string_is_renamed():
 
 def test_token_counts_pass_as_they_are():
     body = b'{ "input_tokens": 14, "x": 1 }'
-    found = FAMILY.read_answer(body, "pub", "m", FAMILY.operations["count_tokens"])
+    found = FAMILY.upstream.read_answer(body, "pub", "m", FAMILY.client.operations["count"])
     assert found.body is body and found.usage is None and found.output_units == 0
     for bad in (b'{"input_tokens":"x"}', b"[]", b"", b'{"type":"message","content":[]}'):
         with pytest.raises(Fault) as caught:
-            FAMILY.read_answer(bad, "pub", "m", FAMILY.operations["count_tokens"])
+            FAMILY.upstream.read_answer(bad, "pub", "m", FAMILY.client.operations["count"])
         assert caught.value.condition is Condition.UPSTREAM_INVALID

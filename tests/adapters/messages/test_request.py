@@ -13,8 +13,8 @@ from adapters.registry import VENDORS
 def peek(counting=False, **fields):
     body = {"model": "m", "messages": [], "max_tokens": 5, **fields}
     body = {name: value for name, value in body.items() if value is not ...}
-    operation = FAMILY.operations["count_tokens" if counting else "create"]
-    return FAMILY.peek(top_level(json.dumps(body).encode()), operation)
+    operation = FAMILY.client.operations["count" if counting else "generate"]
+    return FAMILY.client.peek(top_level(json.dumps(body).encode()), operation, None)
 
 
 def test_what_is_read():
@@ -27,8 +27,8 @@ def test_what_is_read():
 
 def test_counting_needs_no_bound():
     assert peek(counting=True, max_tokens=...).max_output_tokens is None
-    counting = FAMILY.operations["count_tokens"]
-    assert FAMILY.upstream_path(counting, "up", None) == "/v1/messages/count_tokens"
+    counting = FAMILY.client.operations["count"]
+    assert FAMILY.upstream.path(counting, "up", None) == "/v1/messages/count_tokens"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_refusals(fields, condition, param):
 
 
 def lines(client, vendor="anthropic"):
-    return FAMILY.request_headers(client, VENDORS[vendor], "k")[3:]
+    return FAMILY.upstream.request_headers(client, VENDORS[vendor], "k")[3:]
 
 
 @pytest.mark.parametrize(
@@ -79,5 +79,5 @@ def test_betas_keep_their_order():
 
 
 def test_the_credential_is_the_vendors():
-    assert FAMILY.request_headers({}, VENDORS["anthropic"], "k")[0] == "x-api-key: k"
-    assert FAMILY.request_headers({}, VENDORS["demo"], "k")[0] == "authorization: Bearer k"
+    assert FAMILY.upstream.request_headers({}, VENDORS["anthropic"], "k")[0] == "x-api-key: k"
+    assert FAMILY.upstream.request_headers({}, VENDORS["demo"], "k")[0] == "authorization: Bearer k"

@@ -12,6 +12,7 @@ from adapters.family import ModelEntry
 from adapters.family.ir import Usage
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
+from adapters.registry import VENDORS
 from adapters.responses import FAMILY
 from adapters.upstream_errors.read import read_upstream_error
 
@@ -20,7 +21,7 @@ MAX_EVENT_BYTES = 65536
 MODEL = "demo-large"
 PUBLIC = "public/name:1"
 MODEL_VALUE = re.compile(rb'("model":\s*)"demo-large"')
-CREATE = FAMILY.operations["create"]
+CREATE = FAMILY.client.operations["generate"]
 
 STREAMS = [p for p in sorted(WIRE.glob("*.sse")) if p.stem != "midstream_error"]
 ANSWERS = [path.with_suffix(".json") for path in STREAMS]
@@ -51,7 +52,7 @@ def cuts(data: bytes, seed: int) -> list[list[bytes]]:
 
 
 def run(chunks: list[bytes], public: str = MODEL) -> tuple[bytes, NativeBridge]:
-    stream = NativeBridge(FAMILY.stream_tap(public, MODEL, True, CREATE), MAX_EVENT_BYTES)
+    stream = NativeBridge(FAMILY.upstream.stream_tap(public, MODEL, True, CREATE), MAX_EVENT_BYTES)
     sent = b"".join([stream.feed(chunk) for chunk in chunks])
     return sent + stream.close(), stream
 
@@ -101,9 +102,9 @@ def test_a_stream_without_its_end_is_cut(path):
 @every_answer
 def test_a_whole_answer_is_byte_exact_but_for_the_model(path):
     body = path.read_bytes()
-    same = FAMILY.read_answer(body, MODEL, MODEL, CREATE)
+    same = FAMILY.upstream.read_answer(body, MODEL, MODEL, CREATE)
     assert same.body is body and same.upstream_id == "resp_gw0001"
-    renamed = FAMILY.read_answer(body, PUBLIC, MODEL, CREATE)
+    renamed = FAMILY.upstream.read_answer(body, PUBLIC, MODEL, CREATE)
     expected, times = MODEL_VALUE.subn(rb'\1"' + PUBLIC.encode() + b'"', body)
     assert times == 1 and renamed.body == expected and renamed.usage == same.usage
     stream = run([path.with_suffix(".sse").read_bytes()])[1]
@@ -122,20 +123,20 @@ def test_a_whole_answer_is_byte_exact_but_for_the_model(path):
 )
 def test_the_usage_of_the_samples(name, usage):
     body = (WIRE / f"{name}.json").read_bytes()
-    assert FAMILY.read_answer(body, MODEL, MODEL, CREATE).usage == usage
+    assert FAMILY.upstream.read_answer(body, MODEL, MODEL, CREATE).usage == usage
 
 
 def test_a_count():
     body = (WIRE / "input_tokens.json").read_bytes()
-    counting = FAMILY.operations["input_tokens"]
-    assert FAMILY.read_answer(body, PUBLIC, MODEL, counting).body is body
+    counting = FAMILY.client.operations["count"]
+    assert FAMILY.upstream.read_answer(body, PUBLIC, MODEL, counting).body is body
 
 
 @pytest.mark.parametrize(("name", "condition"), [("error_401", "E24"), ("error_400_field", "E22")])
 def test_error_bodies_in_place_of_an_answer(name, condition):
     body = (WIRE / f"{name}.json").read_bytes()
     with pytest.raises(Fault) as caught:
-        FAMILY.read_answer(body, MODEL, MODEL, CREATE)
+        FAMILY.upstream.read_answer(body, MODEL, MODEL, CREATE)
     assert caught.value.condition == condition
 
 
@@ -174,8 +175,8 @@ def test_an_unreadable_event_is_e30(data):
 
 
 def test_heartbeats_are_comments_that_disturb_nobody():
-    beat = FAMILY.keep_alive(True)
-    assert beat == FAMILY.keep_alive(False) == b": keep-alive\n\n"
+    beat = FAMILY.client.keep_alive(True)
+    assert beat == FAMILY.client.keep_alive(False) == b": keep-alive\n\n"
     first, rest = STREAMS[0].read_bytes().split(b"\n\n", 1)
     for data in (beat + first + b"\n\n" + rest, first + b"\n\n" + beat + rest):
         sent, stream = run([data])
@@ -185,10 +186,10 @@ def test_heartbeats_are_comments_that_disturb_nobody():
 def test_the_list_of_models():
     models = [ModelEntry(name, 1795000000, None, None) for name in ("demo-large", "demo-small")]
     one = {"id": "demo-large", "object": "model", "created": 1795000000, "owned_by": "gateway"}
-    listed = json.loads(FAMILY.model_list(models, {"limit": "1"}))
+    listed = json.loads(FAMILY.client.model_list(models, {"limit": "1"}))
     assert listed == {"object": "list", "data": [one, {**one, "id": "demo-small"}]}
-    assert json.loads(FAMILY.model_entry(models[0])) == one
-    assert json.loads(FAMILY.model_list([], {})) == {"object": "list", "data": []}
+    assert json.loads(FAMILY.client.model_entry(models[0])) == one
+    assert json.loads(FAMILY.client.model_list([], {})) == {"object": "list", "data": []}
 
 
 BITS = [b"\xff", b"\\ud800", b"null", b"[" * 2000, b'"', b"}", b"-1", b"1e999", b"\r", b"NaN"]
@@ -234,9 +235,12 @@ def survives(action, *args) -> None:
 
 def edit(body: bytes) -> None:
     spans = top_level(body)
-    survives(FAMILY.stored_ref, spans)
-    for operation in ("create", "compact"):
-        FAMILY.edit_request(body, spans, FAMILY.peek(spans, FAMILY.operations[operation]), "other")
+    survives(FAMILY.client.stored_ref, spans)
+    for operation in ("generate", "compact"):
+        asked = FAMILY.client.operations[operation]
+        FAMILY.upstream.edit_request(
+            spans, FAMILY.client.peek(spans, asked, None), asked, "other", VENDORS["demo"]
+        )
 
 
 def test_mutants_raise_nothing_but_faults():
@@ -251,7 +255,7 @@ def test_mutants_raise_nothing_but_faults():
             assert stream.usage is None or stream.reported
             end = stream.encode_fault(Fault(Condition.UPSTREAM_FAILED), "req_1")
             assert [json.loads(one.split(b"\ndata: ")[1]) for one in end.split(b"\n\n")[:2]]
-            for operation in FAMILY.operations.values():
-                survives(FAMILY.read_answer, data, public, MODEL, operation)
+            for operation in FAMILY.client.operations.values():
+                survives(FAMILY.upstream.read_answer, data, public, MODEL, operation)
         read_upstream_error(rng.choice([200, 302, 400, 401, 404, 429, 500, 503]), {}, data)
         survives(edit, mutant(REQUEST, rng))

@@ -52,7 +52,7 @@ E39 426 invalid_request_error upgrade_not_supported
 
 
 def encode(fault: Fault) -> Envelope:
-    return FAMILY.encode_fault(fault, "01ABC")
+    return FAMILY.client.encode_fault(fault, "01ABC")
 
 
 @pytest.mark.parametrize("row", ROWS.split("\n")[1:-1])

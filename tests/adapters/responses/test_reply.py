@@ -10,11 +10,11 @@ from adapters.responses import FAMILY
 from adapters.responses.reply import read_failure, read_usage
 
 
-def read(body: bytes, public: str = "m", operation: str = "create"):
-    return FAMILY.read_answer(body, public, "m", FAMILY.operations[operation])
+def read(body: bytes, public: str = "m", operation: str = "generate"):
+    return FAMILY.upstream.read_answer(body, public, "m", FAMILY.client.operations[operation])
 
 
-def condition_of(body: bytes, operation: str = "create") -> str:
+def condition_of(body: bytes, operation: str = "generate") -> str:
     with pytest.raises(Fault) as caught:
         read(body, operation=operation)
     return caught.value.condition.value
@@ -106,7 +106,7 @@ def test_output_that_cannot_be_read_counts_nothing(monkeypatch):
     def refuse(data):
         raise ValueError("too deep")
 
-    monkeypatch.setattr("adapters.responses.reply.loads_loose", refuse)
+    monkeypatch.setattr("adapters.family.reply.loads_loose", refuse)
     assert read(b'{"output":[{"arguments":"xxxx"}]}').output_units == 0
 
 
@@ -154,7 +154,7 @@ def test_only_a_top_level_string_is_renamed():
         ),
     ],
 )
-@pytest.mark.parametrize("operation", ["create", "compact"])
+@pytest.mark.parametrize("operation", ["generate", "compact"])
 def test_what_is_no_answer(body, condition, operation):
     assert condition_of(body, operation) == condition
 
@@ -217,14 +217,14 @@ def test_a_compaction_is_billed():
 
 def test_token_counts_pass_as_they_are():
     body = b'{ "object":"response.input_tokens", "input_tokens":14, "model":"m" }'
-    found = read(body, "pub", "input_tokens")
+    found = read(body, "pub", "count")
     assert found.body is body and found.usage is None and found.output_units == 0
     for bad in (b'{"input_tokens":"x"}', b"[]", b"", b'{"output":[]}'):
-        assert condition_of(bad, "input_tokens") == "E30"
-    assert condition_of(b'{"error":{"code":"server_error"}}', "input_tokens") == "E26"
+        assert condition_of(bad, "count") == "E30"
+    assert condition_of(b'{"error":{"code":"server_error"}}', "count") == "E26"
 
 
-@pytest.mark.parametrize("operation", ["stored", "cancel", "input_items"])
+@pytest.mark.parametrize("operation", ["stored", "cancel", "list_input"])
 def test_stored_things_pass_as_they_are(operation):
     for body in (
         b'{"id":"resp_1", "object":"response.deleted","deleted":true}',

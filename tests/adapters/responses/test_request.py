@@ -10,7 +10,7 @@ from adapters.json.jsonio import Spans, top_level
 from adapters.registry import VENDORS
 from adapters.responses import FAMILY
 
-CREATE = FAMILY.operations["create"]
+CREATE = FAMILY.client.operations["generate"]
 
 
 def spans_of(**fields) -> Spans:
@@ -18,8 +18,8 @@ def spans_of(**fields) -> Spans:
     return top_level(json.dumps({k: v for k, v in body.items() if v is not ...}).encode())
 
 
-def peek(operation: str = "create", **fields):
-    return FAMILY.peek(spans_of(**fields), FAMILY.operations[operation])
+def peek(operation: str = "generate", **fields):
+    return FAMILY.client.peek(spans_of(**fields), FAMILY.client.operations[operation], None)
 
 
 def refusal(action, *args, **kwargs) -> tuple[str, str | None]:
@@ -35,7 +35,7 @@ def test_what_is_read():
     assert peek(stream=True).stream and not peek(stream=None).stream
     assert peek(max_output_tokens=0).max_output_tokens is None
     assert peek(max_output_tokens=7, background=False).max_output_tokens == 7
-    assert FAMILY.model_name(spans_of(input=...)) == "m"
+    assert FAMILY.client.model_name(spans_of(input=...), None) == "m"
     assert peek().stored and peek(store=None).stored and peek(store=True).stored
     assert not peek(store=False).stored and not peek("compact").stored
 
@@ -54,7 +54,7 @@ def test_input_is_text_or_items(given):
         {"conversation": {"id": "conv_1"}},
     ],
 )
-@pytest.mark.parametrize("operation", ["create", "input_tokens", "compact"])
+@pytest.mark.parametrize("operation", ["generate", "count", "compact"])
 def test_the_vendor_may_have_the_input(instead, operation):
     for absent in (..., None):
         assert peek(operation, input=absent, **instead).model == "m"
@@ -83,7 +83,7 @@ def test_refusals(fields, condition, param):
     assert refusal(peek, **fields) == (condition, param)
 
 
-@pytest.mark.parametrize("operation", ["input_tokens", "compact"])
+@pytest.mark.parametrize("operation", ["count", "compact"])
 def test_counts_and_compactions_know_no_stream_and_no_bound(operation):
     odd = {"stream": True, "max_output_tokens": "x", "background": True}
     read = peek(operation, **odd)
@@ -112,7 +112,7 @@ def test_counts_and_compactions_know_no_stream_and_no_bound(operation):
     ],
 )
 def test_what_a_request_continues(fields, found):
-    assert FAMILY.stored_ref(spans_of(**fields)) == found
+    assert FAMILY.client.stored_ref(spans_of(**fields)) == found
 
 
 @pytest.mark.parametrize(
@@ -126,15 +126,15 @@ def test_what_a_request_continues(fields, found):
     ],
 )
 def test_a_reference_that_cannot_be_meant(fields, param):
-    assert refusal(FAMILY.stored_ref, spans_of(**fields)) == ("E12", param)
+    assert refusal(FAMILY.client.stored_ref, spans_of(**fields)) == ("E12", param)
 
 
 def test_only_the_models_value_is_edited():
     body = b' {"input":"model" , "model" : "m","metadata":{"model":"m"},"stream":true}\n'
     spans = top_level(body)
-    read = FAMILY.peek(spans, CREATE)
-    assert FAMILY.edit_request(body, spans, read, "m") is body
-    edited = FAMILY.edit_request(body, spans, read, "up/x", VENDORS["openai"])
+    read = FAMILY.client.peek(spans, CREATE, None)
+    assert FAMILY.upstream.edit_request(spans, read, CREATE, "m", VENDORS["openai"]) is body
+    edited = FAMILY.upstream.edit_request(spans, read, CREATE, "up/x", VENDORS["openai"])
     assert edited == body.replace(b'"model" : "m"', b'"model" : "up/x"')
 
 
@@ -145,28 +145,28 @@ def test_a_doubled_field_is_refused():
 
 
 PATHS = {
-    "create": "/v1/responses",
-    "input_tokens": "/v1/responses/input_tokens",
+    "generate": "/v1/responses",
+    "count": "/v1/responses/input_tokens",
     "compact": "/v1/responses/compact",
     "stored": "/v1/responses/resp_0-aZ",
     "cancel": "/v1/responses/resp_0-aZ/cancel",
-    "input_items": "/v1/responses/resp_0-aZ/input_items",
+    "list_input": "/v1/responses/resp_0-aZ/input_items",
 }
 
 
 def test_the_paths():
     def path(operation: Operation) -> str:
         target = "resp_0-aZ" if operation.stored else None
-        return FAMILY.upstream_path(operation, "up", target)
+        return FAMILY.upstream.path(operation, "up", target)
 
-    assert {name: path(one) for name, one in FAMILY.operations.items()} == PATHS
+    assert {name: path(one) for name, one in FAMILY.client.operations.items()} == PATHS
 
 
 def test_what_costs_nothing():
-    free = {name for name, one in FAMILY.operations.items() if one.free}
-    stored = {name for name, one in FAMILY.operations.items() if one.stored}
-    assert stored == {"stored", "cancel", "input_items"} and free == {*stored, "input_tokens"}
-    assert [name for name, one in FAMILY.operations.items() if one.counting] == ["input_tokens"]
+    free = {name for name, one in FAMILY.client.operations.items() if one.free}
+    stored = {name for name, one in FAMILY.client.operations.items() if one.stored}
+    assert stored == {"stored", "cancel", "list_input"} and free == {*stored, "count"}
+    assert all(name == one.job for name, one in FAMILY.client.operations.items())
 
 
 CLIENT = {
@@ -187,10 +187,10 @@ OURS = [
 
 
 def test_headers_of_the_client_go_to_the_first_party_only():
-    lines = FAMILY.request_headers(CLIENT, VENDORS["openai"], "k")
+    lines = FAMILY.upstream.request_headers(CLIENT, VENDORS["openai"], "k")
     assert lines == [*OURS, "openai-organization: org-1", "openai-beta: b=1"]
-    assert FAMILY.request_headers(CLIENT, VENDORS["openai-compatible"], "k") == OURS
+    assert FAMILY.upstream.request_headers(CLIENT, VENDORS["openai-compatible"], "k") == OURS
 
 
 def test_a_key_that_cannot_stand_in_a_header():
-    assert refusal(FAMILY.request_headers, {}, VENDORS["openai"], "k\n")[0] == "E24"
+    assert refusal(FAMILY.upstream.request_headers, {}, VENDORS["openai"], "k\n")[0] == "E24"

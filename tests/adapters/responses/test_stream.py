@@ -10,7 +10,7 @@ from adapters.faults import Condition, Fault
 from adapters.responses import FAMILY
 from adapters.responses.stream import MAX_KEPT_BYTES, ResponsesTap
 
-CREATE = FAMILY.operations["create"]
+CREATE = FAMILY.client.operations["generate"]
 USAGE = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
 
 
@@ -37,7 +37,7 @@ CREATED = response_event("created", number=0, tools=[{"name": "f"}], status="in_
 
 
 def tap_after(*events: bytes, public="up") -> tuple[ResponsesTap, list[bytes | None]]:
-    tap = FAMILY.stream_tap(public, "up", True, CREATE)
+    tap = FAMILY.upstream.stream_tap(public, "up", True, CREATE)
     return tap, [tap.feed(one) for one in events]
 
 
@@ -54,12 +54,12 @@ def test_a_response_from_begin_to_end():
     assert tap.usage is None and tap.output_units == 4 and not tap.whole and not tap.finished
     tap.feed(response_event("completed", usage=USAGE))
     assert tap.usage == Usage(10, 5) and tap.reported == USAGE and tap.upstream_id == "resp_1"
-    assert tap.terminal and tap.finished and tap.ended and tap.whole
+    assert tap.finished and tap.ended and tap.whole
 
 
 def test_a_length_stop_is_an_end_like_any_other():
     tap, _ = tap_after(CREATED, response_event("incomplete", usage=USAGE))
-    assert tap.whole and tap.terminal and tap.finished and tap.usage == Usage(10, 5)
+    assert tap.whole and tap.finished and tap.usage == Usage(10, 5)
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"input_tokens": 1}, 7])
@@ -193,7 +193,7 @@ def test_errors(bad, condition):
 def test_usage_of_a_failed_response_is_billed():
     tap, sent = tap_after(CREATED, delta("x" * 16), failed("server_error", usage=USAGE))
     assert sent[2] is None and tap.usage == Usage(10, 5) and tap.reported == USAGE
-    assert tap.fault.message == "m" and not tap.terminal
+    assert tap.fault.message == "m"
     tap, _ = tap_after(CREATED, failed("server_error", output=[{"arguments": "x" * 16}]))
     assert tap.usage is None and tap.output_units == 4
 
@@ -220,7 +220,7 @@ def test_the_model_is_renamed_where_the_response_is():
 
 
 def test_the_model_of_a_stored_response_stays():
-    tap = FAMILY.stream_tap("", "other", True, FAMILY.operations["stored"])
+    tap = FAMILY.upstream.stream_tap("", "other", True, FAMILY.client.operations["stored"])
     assert tap.feed(CREATED) is CREATED
     assert last_events(tap, FAULT)[1]["response"]["model"] == "up"
 
@@ -246,7 +246,7 @@ def test_a_doubled_model_is_not_let_through(kind):
     doubled = doubled.replace(b'"model":"up"', b'"model":"up","model":"up"')
     tap, sent = tap_after(CREATED, doubled, public="a/b")
     assert sent[1] is None and tap.fault.condition == "E30"
-    assert tap.ended and not (tap.whole or tap.terminal or tap.finished)
+    assert tap.ended and not (tap.whole or tap.finished)
 
 
 FAULT = Fault(Condition.UPSTREAM_FAILED)

@@ -1,8 +1,9 @@
 """A call as the relay holds it."""
 
 from adapters.family import Operation, Peek
-from adapters.registry import FAMILIES
-from handlers.relay.call import Arrival, Call
+from adapters.registry import FAMILIES, PAIRINGS
+from handlers.relay.call import Arrival, Attempt, Call
+from handlers.relay.routing.plan import Candidate
 from store.catalog.catalog import EMPTY, Channel, Group, Model
 from store.catalog.keys import KeyEntry
 from store.values.pricing import Prices
@@ -23,6 +24,7 @@ CHANNEL = Channel(
     keys=("k",), groups=frozenset({"gold"}), models={"m": "alias"}, priority=0, weight=1,
     enabled=True,
 )  # fmt: skip
+NATIVE = PAIRINGS["messages", "messages"]
 
 
 def model(context_tokens=None, max_output_tokens=None):
@@ -46,5 +48,6 @@ def a_call(family="chat_completions", **changes):
         "input_estimate_tokens": 40,
         "input_bound_tokens": 100,
         "output_bound_tokens": 300,
+        "attempt": Attempt(Candidate(CHANNEL, 0), PAIRINGS[family, family]),
     }
     return Call(**{**fields, **changes})

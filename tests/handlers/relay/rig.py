@@ -107,7 +107,7 @@ class Rig:
 
     def attach(self):
         """Another attempt."""
-        tap = self.call.family.stream_tap("m", "m", self.drop_usage, CREATE)
+        tap = self.call.family.upstream.stream_tap("m", "m", self.drop_usage, CREATE)
         self.exchange = Exchange()
         self.ended = self.pump.attach(self.exchange, NativeBridge(tap, MAX_EVENT_BYTES), PASSED)
 
@@ -117,4 +117,4 @@ class Rig:
 
 
 def beat(family, started):
-    return FAMILIES[family].keep_alive(started=started)
+    return FAMILIES[family].client.keep_alive(started)

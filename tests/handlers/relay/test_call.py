@@ -36,7 +36,7 @@ def test_counts_and_what_says_nothing_are_no_conversation():
     assert a_call(candidates=TWO).conversation() == b""
     silent = top_level(b'{"model":"m","messages":[]}')
     assert a_call(candidates=TWO, spans=silent).conversation() == b""
-    counting = Operation("/v1/count", free=True, counting=True)
+    counting = Operation("/v1/count", "count", free=True)
     assert a_call(candidates=TWO, spans=SPANS, operation=counting).conversation() == b""
 
 

@@ -10,7 +10,7 @@ from handlers.relay.live import LiveCalls, LiveStream
 from handlers.relay.pump import StreamPump
 from handlers.relay.routing.plan import Candidate
 from store.values.usage_record import AttemptRecord
-from tests.handlers.relay.calls import a_call
+from tests.handlers.relay.calls import NATIVE, a_call
 from tests.handlers.relay.rig import HELLO, SILENT_S, Client, Rig, beat, text
 from tests.handlers.relay.routing.channels import channel
 
@@ -71,7 +71,7 @@ def test_calls_are_counted_by_their_channels():
     for call in calls:
         live.enter(call)
     for call, name in zip(calls, ("a", "a", "b"), strict=False):  # the last one has none yet
-        call.attempt = Attempt(Candidate(channel(name), 0))
+        call.attempt = Attempt(Candidate(channel(name), 0), NATIVE)
         call.attempts.append(AttemptRecord(name))
     wanted = {channel(name).id: name for name in ("a", "c")}
     assert live.running_at(wanted) == {"a": 2}

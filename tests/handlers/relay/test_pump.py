@@ -434,8 +434,8 @@ async def test_before_an_attempt_everything_is_quiet():
 
 async def test_behind_the_bracket_of_an_array_nothing_is_missing():
     rig = Rig("generate_content")
-    operation = FAMILIES["generate_content"].operations["streamGenerateContent.array"]
-    tap = rig.call.family.stream_tap("m", "m", False, operation)
+    operation = FAMILIES["generate_content"].client.operations["stream_array"]
+    tap = rig.call.family.upstream.stream_tap("m", "m", False, operation)
     rig.ended = rig.pump.attach(rig.exchange, NativeBridge(tap, MAX_EVENT_BYTES), PASSED)
     rig.exchange.data(b'[{"candidates":[{"finishReason":"STOP"}]}')
     rig.exchange.data(b"]")

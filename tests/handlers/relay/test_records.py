@@ -13,7 +13,7 @@ from handlers.relay.routing.plan import Candidate
 from handlers.relay.settle import NOTHING, Bill, Counts
 from store.catalog.catalog import Group
 from store.values.usage_record import AttemptRecord, Charge, UsageRecord
-from tests.handlers.relay.calls import CALL_ID, CHANNEL, PRICES, STARTED_MS, a_call
+from tests.handlers.relay.calls import CALL_ID, CHANNEL, NATIVE, PRICES, STARTED_MS, a_call
 from tests.support.usage_records import field_of, usage_record
 
 
@@ -32,7 +32,7 @@ ATTEMPTS = [AttemptRecord("first", 500, "upstream_error", 12), AttemptRecord("ma
 
 def test_every_field_of_a_record():
     call = a_call(
-        attempt=Attempt(Candidate(CHANNEL, 0), upstream_model="alias"),
+        attempt=Attempt(Candidate(CHANNEL, 0), NATIVE, upstream_model="alias"),
         stream=True,
         status=200,
         first_byte_ms=STARTED_MS + 30,

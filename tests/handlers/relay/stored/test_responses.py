@@ -22,6 +22,7 @@ from store.catalog.catalog import Channel, Snapshot
 from store.catalog.keys import KeyEntry
 from store.values.errors import StoreUnavailable
 from store.values.usage_record import StoredAt
+from tests.handlers.relay.calls import NATIVE
 
 FAMILY = FAMILIES["responses"]
 ID = "resp_1"
@@ -43,10 +44,11 @@ def call_of(channels=TWO, user="ann", response=True, operation="stored"):
     key = KeyEntry("k", "n", user, user, "all", False, False, None, None, (), "plan_first", None)
     call = Call(
         arrival=Arrival("", 0, "", None, None), family=FAMILY, key=key, client_headers={},
-        operation=FAMILY.operations[operation], snapshot=Snapshot(1, {}, {}, tuple(channels)),
+        operation=FAMILY.client.operations[operation],
+        snapshot=Snapshot(1, {}, {}, tuple(channels)),
     )  # fmt: skip
     call.stored_ref = StoredRef("id", ID, response=response)
-    if operation == "create":
+    if operation == "generate":
         call.candidates = tuple(one for one in channels if "m" in one.models and one.enabled)
     return call
 
@@ -117,7 +119,7 @@ def found(store, *calls, fresh=None, refuse=True):
         return answers if len(calls) > 1 else answers[0]
 
 
-@pytest.mark.parametrize("operation", ["stored", "create"])
+@pytest.mark.parametrize("operation", ["stored", "generate"])
 def test_the_channel_and_key_that_made_it(operation):
     store = Store().put("id-b", "mark-y")
     assert found(store, call_of(operation=operation)) == ("b", ("y",))
@@ -200,11 +202,11 @@ def test_a_key_that_was_replaced():
     ("changes", "operation", "told"),
     [
         ({"enabled": False}, "stored", Condition.NO_CHANNEL),
-        ({"enabled": False}, "create", Condition.NO_CHANNEL),
+        ({"enabled": False}, "generate", Condition.NO_CHANNEL),
         ({"groups": frozenset({"vip"})}, "stored", Condition.ID_NOT_FOUND),
         ({"family": "messages"}, "stored", Condition.ID_NOT_FOUND),
         ({"id": "id-new"}, "stored", Condition.ID_NOT_FOUND),
-        ({"models": {"n": "up"}}, "create", Condition.ID_NOT_FOUND),
+        ({"models": {"n": "up"}}, "generate", Condition.ID_NOT_FOUND),
         ({"models": {"n": "up"}}, "stored", ("b", ("y",))),
     ],
 )
@@ -283,7 +285,7 @@ def test_a_store_that_does_not_answer_keeps_a_users_turns(monkeypatch):
 
 def made(places, response_id, user="ann"):
     call = call_of(user=user)
-    call.attempt = Attempt(Candidate(TWO[1], 2))
+    call.attempt = Attempt(Candidate(TWO[1], 2), NATIVE)
     records = Records(None, places, "node-1")
     assert records.note_stored(call, None) is False and call.stored is None
     assert records.note_stored(call, response_id) is True

@@ -1,0 +1,100 @@
+"""What the readers of whole answers share: decode the few fields, count, rename.
+
+A family's ``reply.py`` says where its fields stand. Imported by the families.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from adapters.family import Answer
+from adapters.family.estimate import tokens_of_weight
+from adapters.family.ir import Usage, token_count
+from adapters.faults import Condition, Fault
+from adapters.json.jsonio import DECODE_ERRORS, Raw, dumps, loads_loose, locate, replace
+from adapters.upstream_errors.read import read_embedded_error
+
+# id, usage and the items of the output; an item is a Raw, or decoded when the body was odd
+Fields = tuple[object, object | None, list[Any]]
+
+
+def rename_model(body: bytes, public: str, upstream_model: str) -> bytes:
+    """The answer with the model's public name in its field ``model``."""
+    place = locate(body, "model")
+    if place is None or not body.startswith(b'"', place.start):
+        return body
+    return replace(body, {place: dumps(public)})
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerReader:
+    """Reads the whole answers of one family.
+
+    ``fields`` decodes the few fields of a body; None, or one of DECODE_ERRORS: it is odd. Then
+    ``odd_fields`` has them of the loosely decoded body, or raises the Fault that it tells of.
+    """
+
+    fields: Callable[[bytes], Fields | None]
+    odd_fields: Callable[[Any], Fields]
+    read_usage: Callable[[object], Usage | None]
+    weight_of_item: Callable[[dict[str, Any]], int]
+    rename: Callable[[bytes, str, str], bytes] = rename_model
+
+    def read(self, body: bytes, public: str, upstream_model: str) -> Answer:
+        """Read an answer: usage, id, and the model's public name in place of the upstream's.
+
+        Raises Fault E30 when it is no answer, or the condition of an error that stands in its
+        place.
+        """
+        try:
+            if not body.isascii():
+                body.decode()  # what is skipped is not checked by the decoder
+            fields = self.fields(body)
+        except DECODE_ERRORS:
+            fields = None
+        upstream_id, usage, items = fields or self.odd_fields(loads_answer(body))
+        units = 0
+        counts = self.read_usage(usage)
+        if counts is None:
+            units = tokens_of_weight(weight_of_items(items, self.weight_of_item))
+        if public != upstream_model:
+            body = self.rename(body, public, upstream_model)
+        named = upstream_id if isinstance(upstream_id, str) else None
+        return Answer(body, counts, usage, named, units)
+
+
+def weight_of_items(items: list[Any], weight_of_item: Callable[[dict[str, Any]], int]) -> int:
+    """The output weight of all items that are objects; those that are a Raw are decoded first."""
+    weight = 0
+    for item in items:
+        try:
+            said = loads_loose(bytes(item)) if isinstance(item, Raw) else item
+        except ValueError:  # nested deeper than the loose reader goes
+            continue
+        if isinstance(said, dict):
+            weight += weight_of_item(said)
+    return weight
+
+
+def loads_answer(body: bytes) -> Any:
+    """A decoded body of an upstream; raises Fault E30 when it is no JSON."""
+    try:
+        return loads_loose(body)
+    except ValueError:
+        raise Fault(Condition.UPSTREAM_INVALID) from None
+
+
+def embedded_fault(said: object) -> Fault:
+    """What a decoded body or event means that is an error where an answer should be."""
+    return read_embedded_error(said).fault
+
+
+def read_count(
+    body: bytes, field: str, fault_of: Callable[[object], Fault] = embedded_fault
+) -> Answer:
+    """Read the answer to a request to count tokens, a number in ``field``; it costs nothing and
+    is passed as it is."""
+    answer = loads_answer(body)
+    if not isinstance(answer, dict) or token_count(answer.get(field)) is None:
+        raise fault_of(answer)
+    return Answer(body, None, None, None)

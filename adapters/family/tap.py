@@ -1,0 +1,128 @@
+"""What the readers of streamed answers share: their state, and the general way of an event.
+
+A family's ``stream.py`` adds how it reads an event. Imported by the families, and by the bridge
+for the type.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, Literal
+
+from adapters.family.estimate import tokens_of_weight
+from adapters.family.ir import Usage
+from adapters.faults import Condition, Fault
+from adapters.framing.sse import event_fields, place_in_event
+from adapters.json.jsonio import Span, dumps, loads_or_none, locate
+
+
+class Tap(ABC):
+    """Reads the events of one streamed answer as they pass, and edits the few that need it.
+
+    ``feed`` takes one complete event and returns the bytes to send: the same object when
+    untouched, None when the event is left out. Once ``ended`` is true it is fed no more.
+    """
+
+    framing: Literal["sse", "json_array"] = "sse"
+    model_path: tuple[str, ...] = ("model",)  # where an event has the model's name
+    __slots__ = (
+        "_public",
+        "_renaming",
+        "_weight",
+        "accepted",
+        "ended",
+        "fault",
+        "finished",
+        "started",
+        "upstream_id",
+    )
+
+    def __init__(self, public: str, upstream_model: str) -> None:
+        self._public = public
+        self._renaming = public != upstream_model
+        self._weight = 0  # of the output so far
+        self.accepted = False  # a data event that is no error was seen
+        self.started = False  # the client's reader is inside an answer
+        self.finished = False  # the output is complete
+        self.ended = False  # the family's last event was seen, or fault is set
+        # the vendor's error event, or an unreadable one; it was not passed on
+        self.fault: Fault | None = None
+        self.upstream_id: str | None = None
+
+    @property
+    @abstractmethod
+    def usage(self) -> Usage | None:
+        """The usage reported so far, disjoint."""
+
+    @property
+    @abstractmethod
+    def reported(self) -> object | None:
+        """Usage as the vendor said it."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the upstream may end here with nothing missing: the last event was seen."""
+        return self.fault is None and self.ended
+
+    @property
+    def output_units(self) -> int:
+        """Estimated output tokens so far: text, reasoning and tool arguments."""
+        return tokens_of_weight(self._weight)
+
+    @abstractmethod
+    def feed(self, event: bytes) -> bytes | None:
+        """Read one event; return what to send of it."""
+
+    def feed_repeat(self, chunk: bytes) -> bytes | None:
+        """``feed`` for a chunk that is one event like the last but for its text; None, and nothing
+        is read, when it is anything else."""
+        return None
+
+    @abstractmethod
+    def encode_fault(self, fault: Fault, request_id: str) -> bytes:
+        """The last bytes of a stream that failed, also of one that nothing was fed to."""
+
+    def _feed_any(self, event: bytes) -> bytes | None:
+        """The general way of an event: all of it is decoded."""
+        name, data = event_fields(event)
+        if data is None or not (text := data.strip()):
+            return event  # a comment, a blank line, an event without data
+        if text == b"[DONE]":
+            return self._read_marker(event)
+        return self._read_data(name, data, event)
+
+    def _read_marker(self, event: bytes) -> bytes | None:
+        """The marker of another family says nothing here."""
+        return self._failed(Fault(Condition.UPSTREAM_INVALID))
+
+    def _read_data(self, name: str | None, data: bytes, event: bytes) -> bytes | None:
+        said = loads_or_none(data)
+        if not isinstance(said, dict):
+            return self._failed(Fault(Condition.UPSTREAM_INVALID))
+        return self._read_event(name, said, event)
+
+    @abstractmethod
+    def _read_event(self, name: str | None, said: dict[str, Any], event: bytes) -> bytes | None:
+        """Read an event by its name and its decoded data; return what to send of it."""
+
+    def _failed(self, fault: Fault) -> bytes | None:
+        self.fault = fault
+        self.ended = True
+        return None
+
+    def _renamed(self, event: bytes) -> bytes | None:
+        """The event with the model's public name; every other byte stays."""
+        try:
+            place = self._place_of_model(event)
+        except Fault as fault:
+            return self._failed(fault)
+        if place is None:
+            return event
+        return event[: place.start] + dumps(self._public) + event[place.end :]
+
+    def _place_of_model(self, event: bytes) -> Span | None:
+        """Where the model's name stands in an event; raises Fault E30 when that cannot be told."""
+        data = event_fields(event)[1] or b""
+        place = locate(data, *self.model_path)
+        if place is None or not data.startswith(b'"', place.start):
+            return None
+        start = place_in_event(event, place.start)
+        return Span(start, start + place.end - place.start)
