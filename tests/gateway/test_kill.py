@@ -25,7 +25,7 @@ from tests.support.load import (
 from tests.support.upstream import ScriptedUpstream
 
 FIRST_ANSWER_WITHIN_S = 30  # ten times what is promised
-CYCLES_AND_CALLERS = [(5, 20), pytest.param(20, 40, marks=pytest.mark.long)]
+CYCLES_AND_CALLERS = [(3, 20), pytest.param(20, 40, marks=pytest.mark.long)]
 
 
 @pytest.fixture(params=["sqlite", "mariadb"])

@@ -162,7 +162,7 @@ def test_requests_a_minute_are_exact_over_two_workers(gateway):
 def test_running_calls_are_exact_over_two_workers(gateway):
     with running(gateway, "crowd", 20) as (first, refused):
         # Of the crowd one worker alone may serve the hundred while the other has no turn.
-        assert {who_serves(gateway, one) for one in first} == set(gateway.worker_pids())
+        assert set(who_serves(gateway, *first)) == set(gateway.worker_pids())
         assert refused == []
         with running(gateway, "crowd", CROWD) as (streams, refused):
             assert (len(streams), len(refused)) == (80, CROWD - 80)
@@ -188,7 +188,7 @@ def test_a_thousand_disconnects_leave_no_slot_taken(gateway):
 
 def test_clients_that_leave_in_any_phase_give_back_what_their_group_may_use(gateway):
     assert wait_until(lambda: gateway_calls(gateway) == 0)
-    for turn in range(10):
+    for turn in range(4):  # a slot that stays taken is missed at the end
         with contextlib.ExitStack() as stack:
             sent = [
                 stack.enter_context(send(gateway, f"left-{1 + number % 2}", prompt, stream=stream))
@@ -353,8 +353,9 @@ def test_a_killed_workers_slots_are_free_and_its_rates_are_not_forgotten(gateway
     assert call(gateway, "killed-rpm").status == 200
     with running(gateway, "killed", 40) as (streams, refused):
         assert (len(streams), len(refused)) == (40, 0)
-        victim = who_serves(gateway, streams[0])
-        lost = sum(who_serves(gateway, one) == victim for one in streams)
+        serving = who_serves(gateway, *streams)
+        victim = serving[0]
+        lost = serving.count(victim)
         os.kill(victim, signal.SIGKILL)
         assert wait_until(lambda: call(gateway, "killed").status == 200, 5)
         with running(gateway, "killed", lost + 5) as (again, refused):

@@ -29,7 +29,7 @@ from tests.support.upstream import ScriptedUpstream
 SHORT_S = 5
 # (length of each outage, time between two: what a lease covers was partly used up by the last one)
 OUTAGES = [(SHORT_S, 0.5), pytest.param(60, 20, marks=pytest.mark.long)]
-WARM_UP_S = 5
+WARM_UP_CALLS = 100
 AFTERWARDS_S = 1
 DISTURBED_S = 3
 CATCH_UP_WITHIN_S = 100  # ten times what is promised
@@ -111,7 +111,7 @@ def test_calls_are_served_while_mariadb_is_away_and_booked_when_it_is_back(
     load = Load(gateway.port, "outage", STEADY)
     for _ in range(4):  # so that the key is known, and something of the wallet is lent
         gateway.call("POST", path_of(CHAT, MODEL), ask(CHAT, MODEL), credentials(CHAT, POOR_SECRET))
-    time.sleep(WARM_UP_S)
+    assert wait_until(lambda: len(load.seen) >= WARM_UP_CALLS, 30)
     for how in ("killed", "frozen", "read-only"):
         away_at = time.monotonic()
         with broken(node.database, how):

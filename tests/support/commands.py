@@ -27,6 +27,11 @@ _forker: socket.socket | None = None
 
 def run(args: list[str], stdin: str = "") -> "subprocess.CompletedProcess[str]":
     """Run one command to its end; raises TimeoutError when it does not come to one."""
+    if "LD_PRELOAD" in os.environ:  # a fake clock, which the loader gives to a new program only
+        argv = [sys.executable, str(ROOT / "app.py"), *args]
+        return subprocess.run(
+            argv, check=False, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S
+        )
     ends, tell = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ends, tell, _file(stdin) as given, _file() as out, _file() as err:
         what = {"args": args, "environ": dict(os.environ), "folder": os.getcwd()}

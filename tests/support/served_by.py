@@ -1,4 +1,4 @@
-"""Which channel serves a call."""
+"""Who serves calls: the workers behind connections, and how many calls run."""
 
 import contextlib
 import json
@@ -6,22 +6,22 @@ import os
 from pathlib import Path
 
 
-def who_serves(gateway, connection):
-    """The worker that has the other end of a connection."""
-    port = connection.socket.getsockname()[1]
-    # The kernel may list a connection twice while others come and go; one that ends has inode 0.
-    [inode] = {
-        fields[9]
-        for fields in map(str.split, Path("/proc/net/tcp").read_text().splitlines())
-        if fields[1].endswith(f":{gateway.port:04X}") and fields[2].endswith(f":{port:04X}")
-    } - {"0"}
-    for pid in gateway.worker_pids():
-        folder = f"/proc/{pid}/fd"
-        for name in os.listdir(folder):
-            with contextlib.suppress(OSError):
-                if os.readlink(f"{folder}/{name}") == f"socket:[{inode}]":
-                    return pid
-    return None
+def who_serves(gateway, *connections):
+    """The workers that have the other ends of connections; None where there is no such one."""
+    here, there = f":{gateway.port:04X}", {}
+    for fields in map(str.split, Path("/proc/net/tcp").read_text().splitlines()):
+        # The kernel may list one twice while others come and go; one that ends has inode 0.
+        if fields[1].endswith(here) and fields[9] != "0":
+            there[int(fields[2].rpartition(":")[2], 16)] = f"socket:[{fields[9]}]"
+    owners = {name: pid for pid in gateway.worker_pids() for name in _open_files(pid)}
+    return [owners.get(there[one.socket.getsockname()[1]]) for one in connections]
+
+
+def _open_files(pid):
+    folder = f"/proc/{pid}/fd"
+    for name in os.listdir(folder):
+        with contextlib.suppress(OSError):
+            yield os.readlink(f"{folder}/{name}")
 
 
 def gateway_calls(gateway):
