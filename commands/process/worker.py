@@ -26,6 +26,7 @@ from tornado.ioloop import IOLoop, PeriodicCallback
 
 from commands.process import store_check
 from commands.process.log_lines import FORMS, text_line
+from commands.process.memory import MemoryPolicy
 from commands.process.worker_state import StateWriter
 from conf import secrets
 from conf.configuration import ConfigError
@@ -35,7 +36,6 @@ from handlers.http.base import Deadlines, Site
 from handlers.http.server import RelayServer
 from handlers.logs import LogThread
 from handlers.relay.limits.limits import Limits, shared_cells
-from handlers.relay.limits.memory import MemoryPolicy
 from handlers.relay.live import LiveCalls
 from handlers.relay.pipeline import Relay
 from handlers.relay.routing.health import KeyNews

@@ -5,8 +5,8 @@ import gc
 
 import pytest
 
-from handlers.relay.limits import memory
-from handlers.relay.limits.memory import MemoryPolicy
+from commands.process import memory
+from commands.process.memory import MemoryPolicy
 
 TICK_S = 0.01
 
