@@ -3,7 +3,7 @@
 PORT ?=
 T ?= tests
 # `make test` runs all files in JOBS processes; with T=… it runs in one.
-JOBS ?= 3
+JOBS ?= 4
 SIDE_BY_SIDE = $(if $(filter tests,$(T)),-n $(JOBS) --dist loadfile --no-loadscope-reorder)
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
