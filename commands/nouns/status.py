@@ -54,7 +54,8 @@ def command(settings: bool, origin: bool, config: Path | None, as_json: bool) ->
         raise click.UsageError("--origin goes with --settings")
     loaded = configuration(config)
     if settings:
-        _print_settings(_settings(loaded, origin), as_json)
+        rows = _settings(loaded, origin)
+        print_table(rows, list(rows[0]), as_json)
         return
     found = _node(loaded)
     _warn_of_another_gateway(loaded, found["node"])
@@ -82,10 +83,6 @@ def _settings(loaded: Loaded, origin: bool) -> list[dict[str, Any]]:
         where = {"origin": loaded.origins[name]} if origin else {}
         rows.append({"name": name, "value": shown, **where})
     return rows
-
-
-def _print_settings(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
-    print_table(rows, list(rows[0]), as_json)
 
 
 # ---- a running gateway ---------------------------------------------------------------------------
