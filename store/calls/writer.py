@@ -8,29 +8,23 @@ leases that others want back.
 """
 
 import logging
-import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import msgspec
 import peewee
 
 from store.calls.adoption import Orphan, find_orphans
-from store.calls.booking import Batch, account_charges, apply_batch, apply_records
 from store.calls.journal import Journal
-from store.calls.journal_reader import Closed, Damage, JournalReader
-from store.calls.stored_responses import forget_expired, note_stored
+from store.calls.journal_reader import JournalReader
+from store.calls.source import JournalSource
+from store.calls.stored_responses import forget_expired
 from store.channels import breakers, probes, status_sums
 from store.db.database import (
-    DRIVER_ERRORS,
     database_ms,
     discard,
-    execute,
-    lead_of,
-    snapshot_read,
     transaction,
 )
 from store.db.nodes import note_seen
@@ -38,13 +32,10 @@ from store.db.partitions import keep_ahead
 from store.money import leases
 from store.money.leases import Answer, Order, Verdict
 from store.values.errors import StoreError, StoreUnavailable
-from store.values.ids import now_ms, ulid_ms
-from store.values.usage_record import UsageRecord, clipped
 
 log = logging.getLogger(__name__)
 
 WRITE_INTERVAL_S = 0.1
-BATCH_RECORDS = 500
 POLL_INTERVAL_S = 1.0
 RECALL_INTERVAL_S = 0.25
 HEARTBEAT_INTERVAL_S = 10.0
@@ -57,7 +48,6 @@ RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 1.0
 AWAY_TOLD_S = 10.0  # between two lines that say so
 NOTHING_STOP_S = 0.2  # the thread may wait for a connection: it ends with the process
-PARKED_FILE = "parked.ndjson"
 
 UP = "up"
 DOWN = "down"
@@ -85,19 +75,13 @@ class Hooks:
     finished: Callable[[str], None] = lambda journal_id: None
 
 
-class _Source:
-    """A journal that is being applied: how far it was read and how far the store has it."""
+@dataclass(eq=False, slots=True)
+class _Adopted:
+    """A dead process's journal, and where its last line ends."""
 
-    def __init__(self, journal_id: str, reader: JournalReader, orphan: Orphan | None) -> None:
-        self.id = journal_id
-        self.reader = reader
-        self.orphan = orphan
-        self.end = 0
-        self.position = 0
-        # None: not known yet.
-        self.committed: int | None = None
-        # Read, but not known to be in the store.
-        self.pending: Closed | None = None
+    orphan: Orphan
+    source: JournalSource
+    end: int = 0
 
 
 class Writer:
@@ -115,8 +99,9 @@ class Writer:
         self._journal = journal
         self._node = node
         self._hooks = hooks
-        self._own = _Source(journal.id, JournalReader(journal.directory, journal.id), None)
-        self._adopted: list[_Source] = []
+        reader = JournalReader(journal.directory, journal.id)
+        self._own = JournalSource(db, reader, node, self._own_applied)
+        self._adopted: list[_Adopted] = []
         self._target = (0, 0)  # (moment, end of the journal then): reached when that is applied
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._failing = False
@@ -185,8 +170,8 @@ class Writer:
             self._wake.wait(0 if self._drained else wait_s)
             self._wake.clear()
         self._own.reader.close()
-        for source in self._adopted:
-            self._let_go(source)
+        for adopted in self._adopted:
+            adopted.orphan.release()
         discard(self._db)
 
     def _is_late(self) -> bool:
@@ -221,26 +206,26 @@ class Writer:
         if stopping or now >= self._poll_at:
             self._poll_at = now + POLL_INTERVAL_S
             # First, since the leases read next may contain a batch whose outcome is unknown.
-            self._resolve(self._own)
+            self._own.resolve()
             if not stopping:
                 self._poll()
         self._beside(self._tell, "what other workers shall know cannot be told")
         if not stopping:
             self._serve_orders()
             self._look_for_recalls()
-        more = self._apply(self._own, self._journal.synced_offset)
+        more = self._own.apply(self._journal.synced_offset)
         self._journal.applied_offset = self._own.position
         if stopping:
             # A call still open here was not ended by the loop: its journal is left for adoption.
             if not more and not self._journal.open_calls:
-                self._mark_finished(self._own)
+                self._finish(self._own)
                 self._drained = True
             return more
         if now >= self._adopt_at:
             self._adopt_at = now + ADOPT_INTERVAL_S
             self._find_orphans()
-        for source in list(self._adopted):
-            more |= self._apply_adopted(source)
+        for adopted in list(self._adopted):
+            more |= self._apply_adopted(adopted)
         self._note_reached()
         return more
 
@@ -346,192 +331,39 @@ class Writer:
             transaction(self._db, lambda: leases.write_held(self._db, self._own.id, changed))
             self._held_shown = held
 
-    def _resolve(self, source: _Source) -> bool:
-        """Learn from the store how far a journal is applied; False when it was finished.
+    def _own_applied(self, left: dict[str, int], charged: dict[str, int]) -> None:
+        if self._stop_at is None:
+            self._hooks.applied(left, charged)
 
-        A batch whose transaction ended in an unknown way has happened if the offset says so.
-        """
-        offset, finished = self._journal_row(source)
-        if source.committed is None:
-            source.committed = source.position = offset
-        elif source.pending is not None and offset == source.pending.offset:
-            charged = account_charges(source.pending.records)
-            left = leases.own_leases(self._db, source.id, list(charged))
-            self._landed(source, source.pending, left)
-        elif offset != source.committed:
-            raise StoreError(
-                f"the store says that journal {source.id} is applied up to {offset}, not"
-                f" {source.committed}: was the database restored? Restart this gateway"
-            )
-        return not finished
-
-    def _journal_row(self, source: _Source) -> tuple[int, bool]:
-        query = 'SELECT "offset", "finished_ms" FROM "journals" WHERE "id" = ?'
-        insert = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, ?)'
-        row = snapshot_read(self._db, lambda: execute(self._db, query, (source.id,)).fetchone())
-        if row is not None:
-            return row[0], row[1] is not None
-        values = (source.id, self._node, ulid_ms(source.id))
-        transaction(self._db, lambda: execute(self._db, insert, values))
-        return 0, False
-
-    def _apply(self, source: _Source, limit: int) -> bool:
-        """Bring one batch into the store; whether there may be more before the limit."""
-        if source.pending is None:
-            closed = source.reader.read_closed(source.position, limit, BATCH_RECORDS)
-            if closed.handed and not closed.records:
-                transaction(self._db, lambda: note_stored(self._db, (), closed.handed))
-            for line in closed.unreadable:
-                self._park(line.decode(errors="replace"), "the journal line is unreadable")
-            self._park_damaged(source, closed.damaged)
-            if not closed.records:
-                source.position = closed.offset
-                return bool(closed.lines)
-            source.pending = closed
-        batch = source.pending
-        self._landed(source, batch, self._book(source, batch))
-        return batch.lines >= BATCH_RECORDS
-
-    def _book(self, source: _Source, closed: Closed) -> dict[str, int]:
-        old, ended = source.committed or 0, {record.id for record in closed.records}
-        handed = [line for line in closed.handed if line.id not in ended]
-        try:
-            return self._transact(Batch(source.id, old, closed.offset, closed.records, handed))
-        except _UNBOOKABLE as error:
-            if not _blames_record(error):
-                raise
-            log.error("journal %s: a batch cannot be booked as it is: %s", source.id, error)
-        bookable = self._bookable(source, closed.records)
-        return self._transact(Batch(source.id, old, closed.offset, bookable, handed))
-
-    def _transact(self, batch: Batch) -> dict[str, int]:
-        def work() -> dict[str, int]:
-            at_ms = database_ms(self._db)
-            return apply_batch(self._db, batch, at_ms, lead_of(at_ms))
-
-        return transaction(self._db, work)
-
-    def _landed(self, source: _Source, closed: Closed, left: dict[str, int]) -> None:
-        source.committed = source.position = closed.offset
-        source.pending = None
-        # Leases and charges of the dead are not this process's own.
-        if self._stop_at is None and left and source.orphan is None:
-            self._hooks.applied(left, account_charges(closed.records))
-
-    def _bookable(self, source: _Source, records: list[UsageRecord]) -> list[UsageRecord]:
-        """Try each record alone; those that can be booked, if need be with their texts cut.
-
-        The others are parked before anything is committed.
-        """
-        bookable: list[UsageRecord] = []
-        refused: list[tuple[UsageRecord, str]] = []
-
-        def work() -> None:
-            bookable.clear()
-            refused.clear()
-            for record in records:
-                reason = self._try_booking(source, record)
-                if reason is not None:
-                    record = clipped(record)
-                    reason = self._try_booking(source, record)
-                if reason is None:
-                    bookable.append(record)
-                else:
-                    refused.append((record, reason))
-            raise _TriedOut
-
-        try:
-            transaction(self._db, work)
-        except _TriedOut:
-            pass
-        for record, reason in refused:
-            self._park(record, reason)
-        return bookable
-
-    def _try_booking(self, source: _Source, record: UsageRecord) -> str | None:
-        try:
-            apply_records(self._db, [record], database_ms(self._db), source.id)
-        except (*DRIVER_ERRORS, *_UNBOOKABLE) as error:
-            if not _blames_record(error):
-                raise
-            return str(error)
-        return None
-
-    def _park_damaged(self, source: _Source, damaged: Iterable[Damage]) -> None:
-        for damage in damaged:
-            place = f"journal {source.id} is damaged before offset {damage.end}"
-            self._park(damage.data.decode("utf-8", "backslashreplace"), place)
-
-    def _park(self, record: UsageRecord | str, reason: str) -> None:
-        """Put aside what can never be booked, so that an operator can; the rest goes on."""
-        log.error("a record is parked in %s: %s", PARKED_FILE, reason)
-        data = msgspec.json.encode({"at_ms": now_ms(), "reason": reason, "record": record}) + b"\n"
-        path = self._journal.directory / PARKED_FILE
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, data)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-    def _mark_finished(self, source: _Source) -> None:
-        """All its charges are booked: what is left of its leases is free again."""
-
-        def work() -> None:
-            leases.give_all_back(self._db, source.id)
-            breakers.forget(self._db, source.id)
-            update = 'UPDATE "journals" SET "finished_ms" = ? WHERE "id" = ?'
-            execute(self._db, update, (database_ms(self._db), source.id))
-
-        transaction(self._db, work)
+    def _finish(self, source: JournalSource) -> None:
+        source.finish()
         self._hooks.finished(source.id)
 
     def _find_orphans(self) -> None:
-        known = {self._own.id, *(source.id for source in self._adopted)}
+        known = {self._own.id, *(adopted.orphan.id for adopted in self._adopted)}
         for orphan in find_orphans(self._journal.directory, known):
             log.info("adopting journal %s, whose process is gone", orphan.id)
-            self._adopted.append(_Source(orphan.id, orphan.reader, orphan))
+            # Leases and charges of the dead are not this process's own.
+            source = JournalSource(self._db, orphan.reader, self._node, lambda *_: None)
+            self._adopted.append(_Adopted(orphan, source))
 
-    def _apply_adopted(self, source: _Source) -> bool:
-        orphan = source.orphan
-        assert orphan is not None
+    def _apply_adopted(self, adopted: _Adopted) -> bool:
+        orphan, source = adopted.orphan, adopted.source
         try:
-            if source.committed is None and self._resolve(source):
-                source.end = orphan.close_open_calls(source.position, self._node)
-                self._park_damaged(source, orphan.damaged)
+            if source.committed is None and source.resolve():
+                adopted.end = orphan.close_open_calls(source.position, self._node)
+                source.park_damaged(orphan.damaged)
             elif source.pending is not None:
-                self._resolve(source)
-            if self._apply(source, source.end):
+                source.resolve()
+            if source.apply(adopted.end):
                 return True
-            self._mark_finished(source)
+            self._finish(source)
             orphan.remove()
-            self._adopted.remove(source)
+            self._adopted.remove(adopted)
         except StoreUnavailable:
             raise
         except (OSError, StoreError) as error:
             log.error("journal %s cannot be adopted now: %s", source.id, error)
-            self._let_go(source)
+            orphan.release()
+            self._adopted.remove(adopted)
         return False
-
-    def _let_go(self, source: _Source) -> None:
-        if source.orphan is not None:
-            source.orphan.release()
-        self._adopted = [other for other in self._adopted if other is not source]
-
-
-class _TriedOut(Exception):
-    """Rolls back a transaction in which everything was only tried."""
-
-
-_UNBOOKABLE = (StoreError, ArithmeticError, ValueError, TypeError)
-
-
-def _blames_record(error: BaseException) -> bool:
-    """Whether an error comes from what a record holds; all others are waited out.
-
-    The names are those of PEP 249, the same in peewee and in both drivers.
-    """
-    if isinstance(error, (ArithmeticError, ValueError, TypeError)):
-        return True
-    origins = (error, error.__cause__)
-    return any(type(origin).__name__ in ("DataError", "IntegrityError") for origin in origins)

@@ -6,7 +6,7 @@ import pytest
 
 from commands.process import node
 from commands.process.node import StartError
-from store.calls.writer import PARKED_FILE
+from store.calls.source import PARKED_FILE
 
 
 def test_one_holder_at_a_time(tmp_path):

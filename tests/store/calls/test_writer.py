@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from store.calls import source as source_module
 from store.calls import stored_responses
 from store.calls import writer as writer_module
 from store.calls.journal import Journal
@@ -516,7 +517,7 @@ def test_an_outage_loses_nothing_and_memory_does_not_grow(database, desks, outag
     time.sleep(0.2)
     pending = desk.writer._own.pending
     # None: the outage was met by a poll, before a batch was read.
-    assert pending is None or len(pending.records) <= writer_module.BATCH_RECORDS
+    assert pending is None or len(pending.records) <= source_module.BATCH_RECORDS
     assert desk.journal.backlog_bytes > 1_000_000
     outage.end()
     wait_for(lambda: desk.writer.state == UP)
@@ -688,9 +689,9 @@ def test_an_orphan_that_was_finished_is_only_removed(database, desks, alice):
     assert len(rows(database)) == 1
 
 
-def lose_replies(monkeypatch, outcomes, of="Writer._transact"):
+def lose_replies(monkeypatch, outcomes, module=source_module, of="JournalSource._transact"):
     """Transactions of batches end with a lost reply: "before" or "after" they were committed."""
-    real = writer_module.transaction
+    real = module.transaction
 
     def transact(db, work):
         is_meant = work.__qualname__.startswith(of)
@@ -702,7 +703,7 @@ def lose_replies(monkeypatch, outcomes, of="Writer._transact"):
             raise OutcomeUnknown("lost after")
         return result
 
-    monkeypatch.setattr(writer_module, "transaction", transact)
+    monkeypatch.setattr(module, "transaction", transact)
 
 
 def test_a_lost_reply_to_commit_books_once(database, desks, alice, monkeypatch):
@@ -737,7 +738,7 @@ def test_a_lost_reply_to_an_order_lends_once(database, desks, alice, monkeypatch
     monkeypatch.setattr(lease_state, "STORE_BACKOFF_S", 0.02)
     rng = random.Random(7)
     losses = [rng.choice(("before", "after", None)) for _ in range(30)]
-    lose_replies(monkeypatch, losses, of="Writer._serve_orders")
+    lose_replies(monkeypatch, losses, writer_module, of="Writer._serve_orders")
     transaction(database, lambda: set_balance(database, alice, 10**6))
     payment = payment_of(key_of(alice), now_ms())
 
@@ -822,7 +823,7 @@ def test_what_does_not_fit_its_column_is_cut_or_parked(database, desks, alice):
 
 
 def test_errors_that_are_not_a_records_fault_park_nothing(database, desks, alice, monkeypatch):
-    real = writer_module.apply_batch
+    real = source_module.apply_batch
     failures = [StoreError("disk quota"), StoreUnavailable("away"), StoreError("odd")]
 
     def fail(db, batch, *clock):
@@ -830,7 +831,7 @@ def test_errors_that_are_not_a_records_fault_park_nothing(database, desks, alice
             raise failures.pop(0)
         return real(db, batch, *clock)
 
-    monkeypatch.setattr(writer_module, "apply_batch", fail)
+    monkeypatch.setattr(source_module, "apply_batch", fail)
     desk = desks().start()
     desk.call(alice)
     wait_for(lambda: len(rows(database)) == 1)

@@ -1,0 +1,214 @@
+"""A journal that the writer brings into the store, its own or one of a dead process.
+
+Closed calls are read from the offset that the store has applied, and booked batch by batch. What
+can never be booked is parked in a file, so that it stops nothing. The SQL is the writer's, and raw.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+
+import msgspec
+import peewee
+
+from store.calls.booking import Batch, account_charges, apply_batch, apply_records
+from store.calls.journal_reader import Closed, Damage, JournalReader
+from store.calls.stored_responses import note_stored
+from store.channels import breakers
+from store.db.database import (
+    DRIVER_ERRORS,
+    database_ms,
+    execute,
+    lead_of,
+    snapshot_read,
+    transaction,
+)
+from store.money import leases
+from store.values.errors import StoreError
+from store.values.ids import now_ms, ulid_ms
+from store.values.usage_record import UsageRecord, clipped
+
+log = logging.getLogger(__name__)
+
+BATCH_RECORDS = 500
+PARKED_FILE = "parked.ndjson"
+
+Applied = Callable[[dict[str, int], dict[str, int]], None]
+
+_FIND = 'SELECT "offset", "finished_ms" FROM "journals" WHERE "id" = ?'
+_ADD = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, ?)'
+_FINISH = 'UPDATE "journals" SET "finished_ms" = ? WHERE "id" = ?'
+
+
+class JournalSource:
+    """How far a journal was read (`position`), and how far the store has it (`committed`; None: not
+    known yet). `pending`: read, but not known to be in the store.
+
+    `applied` hears of each batch: the journal's leases after it, and what it charged.
+    """
+
+    def __init__(
+        self, db: peewee.Database, reader: JournalReader, node: str, applied: Applied
+    ) -> None:
+        self.id = reader.journal_id
+        self.reader = reader
+        self.position = 0
+        self.committed: int | None = None
+        self.pending: Closed | None = None
+        self._db = db
+        self._node = node
+        self._applied = applied
+
+    def resolve(self) -> bool:
+        """Learn from the store how far a journal is applied; False when it was finished.
+
+        A batch whose transaction ended in an unknown way has happened if the offset says so.
+        """
+        offset, finished = self._row()
+        if self.committed is None:
+            self.committed = self.position = offset
+        elif self.pending is not None and offset == self.pending.offset:
+            charged = account_charges(self.pending.records)
+            left = leases.own_leases(self._db, self.id, list(charged))
+            self._landed(self.pending, left)
+        elif offset != self.committed:
+            raise StoreError(
+                f"the store says that journal {self.id} is applied up to {offset}, not"
+                f" {self.committed}: was the database restored? Restart this gateway"
+            )
+        return not finished
+
+    def apply(self, limit: int) -> bool:
+        """Bring one batch into the store; whether there may be more before the limit."""
+        if self.pending is None:
+            closed = self.reader.read_closed(self.position, limit, BATCH_RECORDS)
+            if closed.handed and not closed.records:
+                transaction(self._db, lambda: note_stored(self._db, (), closed.handed))
+            for line in closed.unreadable:
+                self._park(line.decode(errors="replace"), "the journal line is unreadable")
+            self.park_damaged(closed.damaged)
+            if not closed.records:
+                self.position = closed.offset
+                return bool(closed.lines)
+            self.pending = closed
+        batch = self.pending
+        self._landed(batch, self._book(batch))
+        return batch.lines >= BATCH_RECORDS
+
+    def finish(self) -> None:
+        """All its charges are booked: what is left of its leases is free again."""
+
+        def work() -> None:
+            leases.give_all_back(self._db, self.id)
+            breakers.forget(self._db, self.id)
+            execute(self._db, _FINISH, (database_ms(self._db), self.id))
+
+        transaction(self._db, work)
+
+    def _row(self) -> tuple[int, bool]:
+        row = snapshot_read(self._db, lambda: execute(self._db, _FIND, (self.id,)).fetchone())
+        if row is not None:
+            return row[0], row[1] is not None
+        values = (self.id, self._node, ulid_ms(self.id))
+        transaction(self._db, lambda: execute(self._db, _ADD, values))
+        return 0, False
+
+    def _book(self, closed: Closed) -> dict[str, int]:
+        old, ended = self.committed or 0, {record.id for record in closed.records}
+        handed = [line for line in closed.handed if line.id not in ended]
+        try:
+            return self._transact(Batch(self.id, old, closed.offset, closed.records, handed))
+        except _UNBOOKABLE as error:
+            if not _blames_record(error):
+                raise
+            log.error("journal %s: a batch cannot be booked as it is: %s", self.id, error)
+        bookable = self._bookable(closed.records)
+        return self._transact(Batch(self.id, old, closed.offset, bookable, handed))
+
+    def _transact(self, batch: Batch) -> dict[str, int]:
+        def work() -> dict[str, int]:
+            at_ms = database_ms(self._db)
+            return apply_batch(self._db, batch, at_ms, lead_of(at_ms))
+
+        return transaction(self._db, work)
+
+    def _landed(self, closed: Closed, left: dict[str, int]) -> None:
+        self.committed = self.position = closed.offset
+        self.pending = None
+        if left:
+            self._applied(left, account_charges(closed.records))
+
+    def _bookable(self, records: list[UsageRecord]) -> list[UsageRecord]:
+        """Try each record alone; those that can be booked, if need be with their texts cut.
+
+        The others are parked before anything is committed.
+        """
+        bookable: list[UsageRecord] = []
+        refused: list[tuple[UsageRecord, str]] = []
+
+        def work() -> None:
+            bookable.clear()
+            refused.clear()
+            for record in records:
+                reason = self._try_booking(record)
+                if reason is not None:
+                    record = clipped(record)
+                    reason = self._try_booking(record)
+                if reason is None:
+                    bookable.append(record)
+                else:
+                    refused.append((record, reason))
+            raise _TriedOut
+
+        try:
+            transaction(self._db, work)
+        except _TriedOut:
+            pass
+        for record, reason in refused:
+            self._park(record, reason)
+        return bookable
+
+    def _try_booking(self, record: UsageRecord) -> str | None:
+        try:
+            apply_records(self._db, [record], database_ms(self._db), self.id)
+        except (*DRIVER_ERRORS, *_UNBOOKABLE) as error:
+            if not _blames_record(error):
+                raise
+            return str(error)
+        return None
+
+    def park_damaged(self, damaged: Iterable[Damage]) -> None:
+        """Put aside what cannot be read."""
+        for damage in damaged:
+            place = f"journal {self.id} is damaged before offset {damage.end}"
+            self._park(damage.data.decode("utf-8", "backslashreplace"), place)
+
+    def _park(self, record: UsageRecord | str, reason: str) -> None:
+        """Put aside what can never be booked, so that an operator can; the rest goes on."""
+        log.error("a record is parked in %s: %s", PARKED_FILE, reason)
+        data = msgspec.json.encode({"at_ms": now_ms(), "reason": reason, "record": record}) + b"\n"
+        path = self.reader.directory / PARKED_FILE
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class _TriedOut(Exception):
+    """Rolls back a transaction in which everything was only tried."""
+
+
+_UNBOOKABLE = (StoreError, ArithmeticError, ValueError, TypeError)
+
+
+def _blames_record(error: BaseException) -> bool:
+    """Whether an error comes from what a record holds; all others are waited out.
+
+    The names are those of PEP 249, the same in peewee and in both drivers.
+    """
+    if isinstance(error, (ArithmeticError, ValueError, TypeError)):
+        return True
+    origins = (error, error.__cause__)
+    return any(type(origin).__name__ in ("DataError", "IntegrityError") for origin in origins)
