@@ -49,12 +49,8 @@ DEFAULT_DAYS = 30
 MAX_DAYS = 36_500
 
 
-class _Required:
-    def __repr__(self) -> str:
-        return "required"
-
-
-REQUIRED = _Required()
+REQUIRED: Any = object()
+"""Default of a field that a new entry must give."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@
 transaction that the caller opened. What may be written is judged before, in plan.py.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +14,12 @@ from store.admin.document import Identity
 from store.admin.kinds import KINDS
 from store.catalog import keys
 from store.catalog.keys_aside import forget_keys
-from store.db.database import database_ms
+from store.db.database import database_ms, first_row, insert_rows, select_rows
 from store.db.tables.catalog import Channel, ChannelKey, Group, Model, Price
 from store.db.tables.fields import Row
-from store.db.tables.money import LedgerLine, Plan, Subscription, Wallet
+from store.db.tables.money import Plan, Subscription, Wallet
 from store.db.tables.users import ApiKey, KeySecret, User
+from store.money.ledger import Line, add_line
 from store.values import key_secrets
 from store.values.cipher import Cipher
 from store.values.errors import NotFound, Refused
@@ -40,22 +41,21 @@ TABLES: Mapping[str, type[Row]] = {
     "subscription": Subscription,
     "key": ApiKey,
 }
-# Fields whose column has another name; not listed and not special: the same name.
-COLUMNS: Mapping[str, Mapping[str, str]] = {
-    "model": {},
-    "group": {"multiplier": "multiplier_ppm"},
-    "channel": {},
-    "user": {"order": "spend_order", "password": "password_hash"},
-    "plan": {},
-    "subscription": {"starts_at": "starts_ms", "expires_at": "expires_ms"},
-    "key": {"expires_at": "expires_ms", "limit": "limit_nanos"},
+NAMED = ("user", "group", "plan")
+"""Kinds that other rows refer to by their ids."""
+COLUMNS: Mapping[str, str] = {
+    "multiplier": "multiplier_ppm",
+    "order": "spend_order",
+    "password": "password_hash",
+    "starts_at": "starts_ms",
+    "expires_at": "expires_ms",
+    "limit": "limit_nanos",
 }
-TIMED = frozenset({"model", "user", "plan", "subscription", "key"})
-"""Kinds whose rows say when they were made."""
-# Fields that live in other tables, or that are translated.
+"""Fields whose column has another name; those not listed and not special: the same name."""
 SPECIAL = frozenset(
     {"price", "keys", "balance", "secret", "group", "enabled", "extra_headers", "proxy"}
 )
+"""Fields that live in other tables, or that are translated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,11 @@ class Sealing:
 
 def load(db: peewee.Database) -> State:
     """Every object of every kind."""
-    extras = _Extras(db)
+    rows = {kind: _rows(db, table) for kind, table in TABLES.items()}
+    extras = _Extras(db, rows)
     state: State = {}
     for kind in KINDS:
-        stored = (_stored(kind, row, extras) for row in _rows(db, TABLES[kind]))
+        stored = (_stored(kind, row, extras) for row in rows[kind])
         state[kind] = {item.identity: item for item in stored}
     return state
 
@@ -149,14 +150,15 @@ def find(state: State, kind: str, name: str) -> Stored:
     raise NotFound(f'there is no {kind} "{name}"{hint}')
 
 
-def _rows(db: peewee.Database, table: Any, *order: Any) -> Iterator[dict[str, Any]]:
-    return iter(table.select().order_by(*order).bind(db).dicts())
+def _rows(db: peewee.Database, table: Any, *order: Any) -> list[dict[str, Any]]:
+    return list(table.select().order_by(*order).bind(db).dicts())
 
 
 class _Extras:
-    """What belongs to objects but has tables of its own, by the id of the object."""
+    """What belongs to objects but has tables of its own, by the id of the object; and names."""
 
-    def __init__(self, db: peewee.Database) -> None:
+    def __init__(self, db: peewee.Database, rows: Mapping[str, list[dict[str, Any]]]) -> None:
+        self.names = {row["id"]: row["name"] for kind in NAMED for row in rows[kind]}
         self.prices: dict[str, dict[str, int]] = {}
         for row in _rows(db, Price, Price.effective_ms):
             given = {name: row[name] for name in PRICE_NAMES if row[name] is not None}
@@ -167,42 +169,34 @@ class _Extras:
         self.digests: dict[str, set[bytes]] = {}
         for row in _rows(db, KeySecret):
             self.digests.setdefault(row["key_id"], set()).add(bytes(row["digest"]))
-        self.users = {row["id"]: row["name"] for row in _rows(db, User)}
-        self.groups = {row["id"]: row["name"] for row in _rows(db, Group)}
-        self.plans = {row["id"]: row["name"] for row in _rows(db, Plan)}
+
+
+_READ: Mapping[str, Callable[[Mapping[str, Any], _Extras], Any]] = {
+    "enabled": lambda row, _: row["enabled"] if "enabled" in row else not row["disabled"],
+    "price": lambda row, extras: extras.prices.get(row["id"], {}),
+    "keys": lambda row, extras: extras.fingerprints.get(row["id"], []),
+    "extra_headers": lambda row, _: {
+        name: Sealed(token) for name, token in (row["extra_headers"] or {}).items()
+    },
+    "secret": lambda row, extras: frozenset(extras.digests.get(row["id"], ())),
+    "group": lambda row, extras: extras.names.get(row["group_id"], ""),
+}
 
 
 def _stored(kind: str, row: dict[str, Any], extras: _Extras) -> Stored:
-    object_id = row["id"]
-    fields: dict[str, Any] = {}
-    for name, spec in KINDS[kind].fields.items():
-        if name not in SPECIAL:
-            fields[name] = row[COLUMNS[kind].get(name, name)]
-        elif spec.once:
-            continue
-        elif name == "enabled":
-            fields[name] = row["enabled"] if kind == "channel" else not row["disabled"]
-        elif name == "price":
-            fields[name] = extras.prices.get(object_id, {})
-        elif name == "keys":
-            fields[name] = extras.fingerprints.get(object_id, [])
-        elif name == "extra_headers":
-            fields[name] = {n: Sealed(token) for n, token in (row[name] or {}).items()}
-        elif name == "proxy":
-            fields[name] = row[name]
-        elif name == "secret":
-            fields[name] = frozenset(extras.digests.get(object_id, ()))
-        elif name == "group":
-            fields[name] = extras.groups.get(row["group_id"], "")
-    return Stored(kind, object_id, _identity(kind, row, extras), fields, row)
+    fields = {
+        name: _READ[name](row, extras) if name in _READ else row[COLUMNS.get(name, name)]
+        for name, spec in KINDS[kind].fields.items()
+        if not spec.once
+    }
+    return Stored(kind, row["id"], _identity(kind, row, extras), fields, row)
 
 
 def _identity(kind: str, row: dict[str, Any], extras: _Extras) -> Identity:
-    if kind == "key":
-        return extras.users.get(row["user_id"], ""), row["name"]
-    if kind == "subscription":
-        return extras.users.get(row["user_id"], ""), extras.plans.get(row["plan_id"], "")
-    return (row["name"],)
+    return tuple(
+        row["name"] if part == "name" else extras.names.get(row[f"{part}_id"], "")
+        for part in KINDS[kind].identity
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +212,7 @@ class Writer:
         object_id = new_ulid()
         self.ids[kind, identity] = object_id
         row = {"id": object_id, **self._named(kind, identity), **self._columns(kind, fields)}
-        if kind in TIMED:
+        if "created_ms" in TABLES[kind]._meta.fields:
             row["created_ms"] = database_ms(self.db)
         if kind == "key":
             row |= key_secrets.shown_parts(fields["secret"])
@@ -239,9 +233,9 @@ class Writer:
     def delete(self, stored: Stored) -> None:
         """Remove an object and what is its own; a wallet and its ledger stay for good."""
         if stored.kind == "user":
-            owned = ApiKey.select().where(ApiKey.user_id == stored.id)
-            for row in list(owned.bind(self.db)):
-                self._delete_key(row.id)
+            owned = ApiKey.select(ApiKey.id).where(ApiKey.user_id == stored.id)
+            for row in select_rows(self.db, owned):
+                self._delete_key(row[0])
         if stored.kind == "key":
             self._delete_key(stored.id)
             return
@@ -255,19 +249,14 @@ class Writer:
 
     def _named(self, kind: str, identity: Identity) -> dict[str, str]:
         """The columns of an identity."""
-        if kind == "subscription":
-            user, plan = identity
-            return {"user_id": self.ids["user", (user,)], "plan_id": self.ids["plan", (plan,)]}
-        if kind == "key":
-            user, name = identity
-            return {"user_id": self.ids["user", (user,)], "name": name}
-        return {"name": identity[-1]}
+        return dict(
+            ("name", name) if part == "name" else (f"{part}_id", self.ids[part, (name,)])
+            for part, name in zip(KINDS[kind].identity, identity, strict=True)
+        )
 
     def _columns(self, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         columns = {
-            COLUMNS[kind].get(name, name): value
-            for name, value in fields.items()
-            if name not in SPECIAL
+            COLUMNS.get(name, name): value for name, value in fields.items() if name not in SPECIAL
         }
         if "enabled" in fields and kind == "channel":
             columns["enabled"] = fields["enabled"]
@@ -291,12 +280,8 @@ class Writer:
             write(self.db, object_id, fields["secret"], self.sealing.peppers)
 
     def _add_price(self, model_id: str, price: Mapping[str, int]) -> None:
-        newest = (
-            Price.select(Price.effective_ms)
-            .where(Price.model_id == model_id)
-            .order_by(Price.effective_ms.desc())
-        )
-        last = newest.bind(self.db).tuples().first()
+        own = Price.select(Price.effective_ms).where(Price.model_id == model_id)
+        last = first_row(self.db, own.order_by(Price.effective_ms.desc()))
         # Never the time of an older row: two changes can fall into one millisecond.
         effective_ms = max(database_ms(self.db), last[0] + 1 if last else 0)
         row = {"model_id": model_id, "effective_ms": effective_ms, "call": 0, **price}
@@ -308,15 +293,17 @@ class Writer:
         # Another key has nothing against it.
         marks = [cipher.fingerprint(key) for key in upstream_keys]
         forget_keys(self.db, channel_id, marks)
-        for position, (key, mark) in enumerate(zip(upstream_keys, marks, strict=True)):
-            row = {
+        rows = [
+            {
                 "id": new_ulid(),
                 "channel_id": channel_id,
                 "position": position,
                 "cipher": cipher.encrypt(key),
                 "fingerprint": mark,
             }
-            ChannelKey.insert(row).execute(self.db)
+            for position, (key, mark) in enumerate(zip(upstream_keys, marks, strict=True))
+        ]
+        insert_rows(self.db, ChannelKey, rows)
 
     def _delete_channel_keys(self, channel_id: str) -> None:
         own = ChannelKey.channel_id == channel_id
@@ -327,17 +314,17 @@ class Writer:
         ApiKey.delete().where(ApiKey.id == key_id).execute(self.db)
 
     def _open_wallet(self, user_id: str, balance: int) -> None:
-        Wallet.insert({"user_id": user_id, "balance": balance}).execute(self.db)
-        if balance == 0:
-            return
-        line = {
-            "id": new_ulid(),
-            "user_id": user_id,
-            "kind": "credit",
-            "amount": balance,
-            "balance_after": balance,
-            "idempotency_id": f"opening:{user_id}",
-            "reason": OPENING_REASON,
-            "at_ms": database_ms(self.db),
-        }
-        LedgerLine.insert(line).execute(self.db)
+        Wallet.insert({"user_id": user_id, "balance": 0}).execute(self.db)
+        if balance:
+            opening = Line(
+                id=new_ulid(),
+                user_id=user_id,
+                kind="credit",
+                amount_nanos=balance,
+                balance_after_nanos=balance,
+                reference=None,
+                idempotency_id=f"opening:{user_id}",
+                reason=OPENING_REASON,
+                at_ms=database_ms(self.db),
+            )
+            add_line(self.db, opening)

@@ -119,7 +119,8 @@ def _step(stored: Stored | None, entry: Entry, sealing: Sealing, faults: list[st
     if stored.revoked:
         # Revoking is for good; a document that still names the key does not bring it back.
         return None
-    given = {name: value for name, value in entry.fields.items() if not _once(entry.kind, name)}
+    specs = KINDS[entry.kind].fields
+    given = {name: value for name, value in entry.fields.items() if not specs[name].once}
     if "price" in given:
         given["price"] = _merged_price(stored.fields["price"], given["price"])
         _judge_price(entry, given["price"], faults)
@@ -175,10 +176,6 @@ def _timed(step: Step, final: Final, at_ms: int, faults: list[str]) -> Step:
     if step.action != CREATE:
         return step
     return replace(step, fields={**step.fields, "starts_at": starts_ms, "expires_at": expires_ms})
-
-
-def _once(kind: str, name: str) -> bool:
-    return KINDS[kind].fields[name].once
 
 
 def _merged_price(stored: Mapping[str, int], given: Mapping[str, int | None]) -> dict[str, int]:
