@@ -1,7 +1,7 @@
 """Opens the store that the configuration names, for one command. Imported by commands only.
 
-A command works on the database alone: no gateway has to run, and a running one takes changes in by
-itself within 2 s. Nothing is made here: a missing database is a mistake in the configuration.
+A command works on the database alone: no gateway has to run, and a running one picks up changes
+within 2 s. Nothing is created here: a missing database is a mistake in the configuration.
 """
 
 import getpass
@@ -16,11 +16,11 @@ import peewee
 from commands.output import configuration
 from conf import secrets
 from conf.configuration import ConfigError, Loaded, which
+from conf.store_url import SQLITE
 from store.db import migrate
 from store.db.database import READ_TIMEOUT_S, discard, open_database, place
 from store.values.errors import NotFound, Refused, StoreUnavailable
 
-SQLITE_PREFIX = "sqlite:///"
 FULL_SCAN_TIMEOUT_S = 3600.0  # of statements that read all records
 
 
@@ -67,8 +67,8 @@ def opened_store(config: Path | None, read_timeout_s: float = READ_TIMEOUT_S) ->
 @contextmanager
 def _opened(loaded: Loaded, read_timeout_s: float) -> Iterator[peewee.Database]:
     url = loaded.settings.store.url
-    if url.startswith(SQLITE_PREFIX):
-        _require_file(Path(url.removeprefix(SQLITE_PREFIX)), loaded)
+    if url.startswith(SQLITE):
+        _require_file(Path(url.removeprefix(SQLITE)), loaded)
     try:
         db = open_database(url, read_timeout_s=read_timeout_s)
     except ValueError as error:
@@ -89,7 +89,7 @@ def actor() -> str:
 
 
 def _require_file(path: Path, loaded: Loaded) -> None:
-    # SQLite would make an empty file, and the next message would be a riddle
+    # SQLite would create an empty file, and the next message would mislead
     if not path.is_file():
         raise StoreUnavailable(
             f"{path} (store.url) does not exist; make it: ./sluice init {loaded.config_dir}"

@@ -119,13 +119,13 @@ def command(folder: Path, port: int | None, overrides: tuple[str, ...]) -> None:
     prepare(folder, chosen)
     path = folder / FILE_NAME
     for name in left_as_it_is(path, chosen):
-        note(f"{name} as asked for counts for this run; {path} says something else and stays so")
+        note(f"{name}: the given value applies to this run; {path} has another and is not changed")
     loaded = load(path, chosen, os.environ)
     make_schema(loaded, fresh_secrets=False)
     start = fill_store(loaded, folder)
     settings = [part for override in chosen for part in ("--set", override)]
     demo = ["--demo-port", str(start.demo_port)] if start.demo_port else []
-    # said by `serve`, when the ports are its own
+    # printed by `serve` once it owns the ports
     last = ["--welcome-fd", str(_handed_over(welcome(loaded, start, folder)))]
     sys.stdout.flush()
     arguments = [sys.executable, APP, "serve", "--config", str(path), *settings, *demo, *last]

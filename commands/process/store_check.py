@@ -56,5 +56,5 @@ def _missing_file(url: str) -> str:
     file = url.removeprefix(SQLITE)
     if not url.startswith(SQLITE) or not os.path.isdir(os.path.dirname(file)):
         return ""
-    # SQLite would make an empty one, perhaps where a disk is to be mounted
+    # SQLite would create an empty one, perhaps where a disk is to be mounted
     return "" if os.path.exists(file) else file
