@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
@@ -498,70 +499,96 @@ def without_heartbeats(family, body):
     return b"".join(kept), beats
 
 
-@pytest.mark.parametrize("family", ALL)
-def test_heartbeats_fill_the_gaps_between_events(beating, family):
+def until_beats(gateway, family):
+    """(status, bytes of a slow stream until heartbeats of our own have come)."""
     # The fewer events a sample has, the longer must its gaps be.
     prompt = f"[[demo sample=text ms={3900 if family == GENERATE else 1900}]]"
-    with Connection(beating.port) as connection:
+    pings = without_heartbeats(family, sample(family, "text", "sse"))[1]
+    with Connection(gateway.port) as connection:
         begin(connection, family, prompt)
-        answer = connection.read_head()
-        seen, beats = b"", 0
-        pings = without_heartbeats(family, sample(family, "text", "sse"))[1]
-        while beats < pings + 2:
+        answer, seen = connection.read_head(), b""
+        while without_heartbeats(family, seen)[1] < pings + 2:
             seen += connection.read_chunk()
-            beats = without_heartbeats(family, seen)[1]
+    return answer.status, seen
+
+
+@pytest.fixture(scope="module")
+def slow_streams(beating):
+    """Of all families at once: each takes seconds."""
+    with ThreadPoolExecutor(len(ALL)) as pool:
+        seen = pool.map(lambda family: until_beats(beating, family), ALL)
+        return dict(zip(ALL, seen, strict=True))
+
+
+@pytest.mark.parametrize("family", ALL)
+def test_heartbeats_fill_the_gaps_between_events(slow_streams, family):
+    status, seen = slow_streams[family]
     kept, _ = without_heartbeats(family, seen)
-    assert answer.status == 200
+    assert status == 200
     assert without_heartbeats(family, sample(family, "text", "sse"))[0].startswith(kept) and kept
 
 
-@pytest.mark.parametrize("family", ALL)
-def test_no_heartbeat_within_an_event(beating, raw, family):
-    with Streaming(beating, raw, family) as stream:
-        stream.peer.send(STREAM_HEAD)
-        first, second, *rest = stream.events
-        stream.peer.chunk(first + second[:20])
+BIG = b": " + b"x" * 200_000, b"y" * 1000 + b"\n\n"  # an event over the limit, in two pieces
+
+
+@pytest.fixture(scope="module")
+def halved(beating, raw):
+    """The answers of streams that were silent in the middle of an event, all at the same time."""
+    with contextlib.ExitStack() as stack:
+        streams, rest = {}, {}
+        for kind, family in [*(("small", f) for f in ALL), ("big", CHAT), ("big", GENERATE)]:
+            stream = stack.enter_context(Streaming(beating, raw, family))
+            streams[kind, family] = stream
+            first, *others = stream.events
+            half, end = BIG if kind == "big" else (others[0][:20], others.pop(0)[20:])
+            stream.peer.send(STREAM_HEAD)
+            stream.peer.chunk(first + half)
+            rest[kind, family] = end + b"".join(others)
         time.sleep(2.5)
-        stream.peer.chunk(second[20:] + b"".join(rest))
-        stream.end()
-        answer = stream.connection.read()
+        for name, stream in streams.items():
+            stream.peer.chunk(rest[name])
+            stream.end()
+        return {name: stream.connection.read() for name, stream in streams.items()}
+
+
+@pytest.mark.parametrize("family", ALL)
+def test_no_heartbeat_within_an_event(halved, family):
+    answer = halved["small", family]
     kept, beats = without_heartbeats(family, answer.body)
     wanted, pings = without_heartbeats(family, sample(family, "text", "sse"))
     assert answer.whole and kept == wanted
     assert beats - pings >= 1  # before the half event, whose first half waits
 
 
-@pytest.mark.parametrize("family", ALL)
-def test_a_committed_stream_begins_with_heartbeats(beating, raw, family):
-    with Streaming(beating, raw, family) as stream:
-        answer = stream.connection.read_head()  # nothing came from the upstream so far
-        assert answer.status == 200
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        beats = stream.received(1) + stream.received(1)
-        assert all(is_heartbeat(family, event, False) for event in events(beats))
-        stream.peer.send(STREAM_HEAD)
-        stream.peer.chunk(b"".join(stream.events))
-        stream.end()
-        stream.connection.read_body(answer)
-    kept, _ = without_heartbeats(family, beats + answer.body)
-    assert kept == without_heartbeats(family, sample(family, "text", "sse"))[0]
-    assert beating.record(answer.call_id)["outcome"] == "ok"
-
-
 # Events over the limit are the bridge's; no family's tap sees them.
 @pytest.mark.parametrize("family", (CHAT, GENERATE))
-def test_an_event_over_the_limit_passes_raw_and_without_heartbeats(beating, raw, family):
-    with Streaming(beating, raw, family) as stream:
-        stream.peer.send(STREAM_HEAD)
-        first, *rest = stream.events
-        big = b": " + b"x" * 200_000
-        stream.peer.chunk(first + big)
-        time.sleep(2.5)
-        stream.peer.chunk(b"y" * 1000 + b"\n\n" + b"".join(rest))
-        stream.end()
-        answer = stream.connection.read()
+def test_an_event_over_the_limit_passes_raw_and_without_heartbeats(halved, family):
+    answer = halved["big", family]
+    first, *rest = events(sample(family, "text", "sse"))
     assert answer.whole
-    assert answer.body == first + big + b"y" * 1000 + b"\n\n" + b"".join(rest)
+    assert answer.body == b"".join((first, *BIG, *rest))
+
+
+def test_committed_streams_begin_with_heartbeats(beating, raw):
+    with contextlib.ExitStack() as stack:
+        for stream in [stack.enter_context(Streaming(beating, raw, family)) for family in ALL]:
+            check_committed(beating, stream)
+
+
+def check_committed(gateway, stream):
+    family = stream.family
+    answer = stream.connection.read_head()  # nothing came from the upstream so far
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    beats = stream.received(1) + stream.received(1)
+    assert all(is_heartbeat(family, event, False) for event in events(beats))
+    stream.peer.send(STREAM_HEAD)
+    stream.peer.chunk(b"".join(stream.events))
+    stream.end()
+    stream.connection.read_body(answer)
+    kept, _ = without_heartbeats(family, beats + answer.body)
+    assert kept == without_heartbeats(family, sample(family, "text", "sse"))[0]
+    assert gateway.record(answer.call_id)["outcome"] == "ok"
 
 
 @pytest.mark.parametrize("family", ALL)
