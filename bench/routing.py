@@ -19,7 +19,8 @@ from adapters.registry import FAMILIES
 from handlers.relay.call import Arrival, Call
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Demand, Limits
-from handlers.relay.routing.health import ROW, STREAM, Health
+from handlers.relay.routing.breaker import ROW, STREAM
+from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Candidate, Planner, Wanted
 from handlers.relay.routing.selector import Selector
 from store.catalog.catalog import Channel, Group, Model, Snapshot

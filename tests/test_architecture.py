@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 MAX_FILE_LINES = 500
 STILL_LONGER = {
-    *("adapters.upstream_errors.read", "handlers.relay.routing.health"),
+    *("adapters.upstream_errors.read",),
     *("store.calls.writer", "store.money.funds"),
 }
 MAX_APP_LINES = 150

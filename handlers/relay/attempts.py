@@ -26,7 +26,8 @@ from handlers.relay.outgoing import request_of
 from handlers.relay.pump import StreamPump
 from handlers.relay.records import Records
 from handlers.relay.routing.affinity import Affinity
-from handlers.relay.routing.health import PLAIN, STREAM, Health
+from handlers.relay.routing.breaker import PLAIN, STREAM
+from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import NOTHING, Candidate, Tried, Wanted
 from handlers.relay.routing.selector import Selector
 from handlers.relay.routing.suspects import refusal_of

@@ -18,7 +18,7 @@ from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Spans
 from handlers.relay.limits.cells import Slots
 from handlers.relay.limits.limits import NO_TOKENS, Demand
-from handlers.relay.routing.health import Trial
+from handlers.relay.routing.breaker import Trial
 from handlers.relay.routing.plan import Candidate, Wanted
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.keys import KeyEntry

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 
 from adapters.faults import Condition, Fault
-from handlers.relay.routing.health import KEY_ASIDE, RATE_LIMITED
+from handlers.relay.routing.breaker import KEY_ASIDE, RATE_LIMITED
 from handlers.relay.routing.plan import BEYOND_ITS_LIMIT, LeftOut
 from store.money.accounts import LIMIT, Account
 from store.money.funds import QuotaUsed, WalletEmpty

@@ -12,7 +12,7 @@ from conf.settings import UpstreamSettings
 from handlers.relay.call import Call, ClientGone, DrainForced
 from handlers.relay.downstream import Downstream
 from handlers.relay.pump import StreamPump
-from handlers.relay.routing.health import Trial
+from handlers.relay.routing.breaker import Trial
 
 
 class LiveStream(Struct):

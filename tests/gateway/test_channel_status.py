@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from handlers.relay.routing.health import ROW
+from handlers.relay.routing.breaker import ROW
 from store.channels.breakers import all_open
 from store.channels.status import of_models
 from store.db.database import discard, execute, open_database, snapshot_read

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from handlers.relay.routing.health import ROW
+from handlers.relay.routing.breaker import ROW
 from tests.support.client import exchange, wait_until
 from tests.support.dialects import CHAT, PATHS, SECRET, ask, credentials
 from tests.support.documents import channel, document

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from handlers.relay.routing.health import COOLDOWN_S, ROW
+from handlers.relay.routing.breaker import COOLDOWN_S, ROW
 from tests.support.client import exchange
 from tests.support.dialects import CHAT, PATHS, ask, check_refusal, credentials
 from tests.support.documents import channel, document

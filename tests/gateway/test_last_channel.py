@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from handlers.relay.routing.health import ROW
-from handlers.relay.routing.trials import TRIAL_S
+from handlers.relay.routing.breaker import ROW
+from handlers.relay.routing.last_resort import TRIAL_S
 from tests.support.client import exchange, wait_until
 from tests.support.dialects import CHAT, PATHS, SECRET, ask, credentials
 from tests.support.documents import channel, document

@@ -1,16 +1,18 @@
-"""One circuit breaker: which calls it counts, and when they are too many failures.
+"""One circuit breaker: which calls it counts, when it opens, and for how long.
 
 Calls are counted by when they began, not by which ends first, for failures end first: forty calls
 of which eight fail at once are a fifth, though the first eight ends are all failures. Sans-io;
-times are of a monotonic clock, in s. Imported by health.py and trials.py.
+times are of a monotonic clock, in s. Imported by health.py and what is beside it.
 """
 
 import math
 from collections import deque
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct, field
 
 from store.catalog.catalog import Channel
+from store.catalog.keys_aside import MAX_ASIDE_MS
 
 ROW = 5  # faults in a row that open, where the window has fewer than MANY calls
 MANY = 20  # calls of a window that its share of failures is taken of
@@ -20,8 +22,26 @@ WINDOW_S = 10.0  # two of them count: the one that runs and the one before
 SILENCE_S = 60.0  # after which older starts do not count as slow
 SLOW_RATE = 10  # slow starts of the last MANY
 
+COOLDOWN_S, COOLDOWN_MAX_S = 5.0, 60.0  # the first cool-down; each that follows is twice as long
+KEY_COOLDOWN_S, KEY_COOLDOWN_MAX_S = 600.0, MAX_ASIDE_MS / 1000  # of a refused upstream key
+MAX_DOUBLINGS = 16
+JITTER = 0.25  # a cool-down is up to this part shorter, so that workers do not probe as one
+FORGET_S = 300.0  # closed for so long, the next cool-down is the first one again
+
+# Why a circuit is open.
+FAILING = "failing"
+TIMING_OUT = "timing_out"
+SLOW = "slow"
+RATE_LIMITED = "rate_limited"
+TOLD_TO_WAIT = "told_to_wait"  # for another reason than a limit
+KEY_ASIDE = "key_put_aside"
+PROBED = "being_probed"
+
 STREAM = "stream"  # begins with the first bytes of its answer
 PLAIN = "plain"  # begins and ends when its answer is whole
+
+BreakerName = tuple[str, ...]
+"""(channel's id, secret of the upstream key), or with the model between them."""
 
 _LAST_ROW = (1 << ROW) - 1
 _LAST_MANY = (1 << MANY) - 1
@@ -44,7 +64,7 @@ class Trial(Struct, eq=False):
 
 
 class Breaker(Struct, eq=False):
-    """Closed, or open until `until_s` at least. `since_s`: when it opened or closed last."""
+    """Closed, or open until `until_s`, then half-open. `since_s`: when it opened or closed last."""
 
     open: bool = False
     probe: Trial | None = None  # the one that is running
@@ -62,6 +82,29 @@ class Breaker(Struct, eq=False):
     calls_before: int = 0
     failed_before: int = 0
     recent: deque[Trial] = field(default_factory=lambda: deque(maxlen=MANY))
+
+    def trip(self, now_s: float, reason: str, random: Callable[[], float]) -> None:
+        """Opens for a cool-down, twice as long as the one before."""
+        if not self.open and now_s - self.since_s > FORGET_S:
+            self.openings = 0
+        first_s, most_s = COOLDOWN_S, COOLDOWN_MAX_S
+        if reason == KEY_ASIDE:
+            first_s, most_s = KEY_COOLDOWN_S, KEY_COOLDOWN_MAX_S
+        cooldown_s = min(first_s * 2**self.openings, most_s)
+        until_s = now_s + cooldown_s * (1 - JITTER * random())
+        self.openings = min(self.openings + 1, MAX_DOUBLINGS)
+        self._open_until(now_s, reason, until_s)
+
+    def trip_until(self, now_s: float, reason: str, until_s: float) -> None:
+        """Opens until the upstream's own time; the next cool-down is as it would have been."""
+        if not self.open and now_s - self.since_s > FORGET_S:
+            self.openings = 0
+        self._open_until(now_s, reason, until_s)
+
+    def _open_until(self, now_s: float, reason: str, until_s: float) -> None:
+        self.open, self.probe = True, None
+        self.reason, self.until_s, self.since_s = reason, until_s, now_s
+        self.clear()
 
     def is_probed(self, now_s: float, patience_s: float) -> bool:
         """Whether its probe is running; one that hangs keeps no other call away for ever."""
@@ -156,3 +199,23 @@ class Breaker(Struct, eq=False):
             elif row:
                 return 0
         return self.head_start + sum(begun_s >= well_s for begun_s in row)
+
+
+def secret_of(channel: Channel, key: int) -> str:
+    """An upstream key itself: a replaced one is another, with a closed circuit; "" without keys."""
+    return channel.keys[key] if channel.keys else ""
+
+
+def key_name(channel: Channel, key: int) -> BreakerName:
+    """The breaker of an upstream key for all models."""
+    return (channel.id, secret_of(channel, key))
+
+
+def model_name(channel: Channel, model: str, key: int) -> BreakerName:
+    """The breaker of an upstream key for a model."""
+    return (channel.id, model, secret_of(channel, key))
+
+
+def names_of(channel: Channel, model: str, key: int) -> Iterable[BreakerName]:
+    """Both breakers that a call goes through."""
+    return key_name(channel, key), model_name(channel, model, key)

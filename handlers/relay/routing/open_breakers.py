@@ -8,8 +8,8 @@ such pictures for show.
 import math
 from collections.abc import Iterable, Mapping
 
-from handlers.relay.routing.breaker import Breaker
-from handlers.relay.routing.health import BreakerName, Health
+from handlers.relay.routing.breaker import Breaker, BreakerName
+from handlers.relay.routing.health import Health
 from store.catalog.catalog import Channel, Snapshot
 from store.channels import breakers
 from store.channels.breakers import Name, Open

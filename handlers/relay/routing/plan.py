@@ -15,7 +15,9 @@ from msgspec import Struct
 
 from handlers.relay.limits.cells import Slots
 from handlers.relay.limits.limits import NO_TOKENS, Demand
-from handlers.relay.routing.health import HELD_BACK, KEY_ASIDE, SLOW, Health
+from handlers.relay.routing.breaker import KEY_ASIDE, SLOW
+from handlers.relay.routing.health import Health
+from handlers.relay.routing.last_resort import HELD_BACK
 from handlers.relay.routing.rendezvous import Heats, Race, first_of, race_of, seed_of, token_of
 from store.catalog.catalog import Channel, Snapshot
 
@@ -171,7 +173,9 @@ class Planner:
         for channel in self._order(wanted):
             out = tried.get(channel.id, ())
             reason, candidate = self._least_bad(channel, model, out, preference)
-            wait_s = self.health.trials.wait_s(channel.id, now_s) if reason in HELD_BACK else 0.0
+            wait_s = (
+                self.health.last_resorts.wait_s(channel.id, now_s) if reason in HELD_BACK else 0.0
+            )
             if candidate is None:
                 left_out.append(self._left_out(channel, model, now_s))
             elif wait_s:

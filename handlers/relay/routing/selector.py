@@ -63,7 +63,7 @@ class Selector:
                 return found
             full[candidate.channel.id] = found
         for one in left.left_out:
-            planner.health.trials.note(one.channel.id, now_s)
+            planner.health.last_resorts.note(one.channel.id, now_s)
         return [*left.left_out, *full.values()]
 
     def _first_with_room(

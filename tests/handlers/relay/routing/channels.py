@@ -1,7 +1,7 @@
 """Channels of one model as a snapshot holds them, and their failing."""
 
 from adapters.faults import Condition, Fault
-from handlers.relay.routing.health import ROW
+from handlers.relay.routing.breaker import ROW
 from handlers.relay.routing.plan import Wanted
 from store.catalog.catalog import Channel
 

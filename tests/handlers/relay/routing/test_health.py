@@ -8,8 +8,8 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay.routing import health as module
-from handlers.relay.routing.breaker import ROW_OF_MANY
-from handlers.relay.routing.health import (
+from handlers.relay.routing import start_times
+from handlers.relay.routing.breaker import (
     COOLDOWN_MAX_S,
     COOLDOWN_S,
     FAILING,
@@ -20,17 +20,17 @@ from handlers.relay.routing.health import (
     KEY_COOLDOWN_S,
     MANY,
     PLAIN,
-    PROBE_S,
     PROBED,
     RATE_LIMITED,
     ROW,
+    ROW_OF_MANY,
     SLOW,
     TIMING_OUT,
     TOLD_TO_WAIT,
-    Health,
-    Refusal,
 )
+from handlers.relay.routing.health import PROBE_S, Health
 from handlers.relay.routing.plan import Planner
+from handlers.relay.routing.suspects import Refusal
 from store.catalog.catalog import Snapshot
 from store.catalog.keys_aside import KeyAside
 from tests.handlers.relay.routing.channels import MODEL, channel, wanted
@@ -521,11 +521,11 @@ def test_breakers_are_forgotten_when_all_is_well_again(health):
 
 
 def test_what_is_usual_is_bounded(health, monkeypatch):
-    monkeypatch.setattr(module, "MAX_USUAL", 50)
+    monkeypatch.setattr(start_times, "MAX_USUAL", 50)
     for number in range(500):
         trial = health.begin(channel(str(number)), MODEL, 0, 0.0)
         health.started(trial, 0.1, 0.1)
-    assert len(health._usual_s) <= 50
+    assert len(health._start_times._usual_s) <= 50
 
 
 def test_breakers_are_bounded(health, monkeypatch):

@@ -8,19 +8,19 @@ from adapters.faults import Condition, Fault
 from handlers.relay.faults import of_none_left
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Limits
-from handlers.relay.routing.health import (
+from handlers.relay.routing.breaker import (
     COOLDOWN_S,
     FAILING,
     KEY_COOLDOWN_S,
     RATE_LIMITED,
     ROW,
     TIMING_OUT,
-    Health,
-    Refusal,
 )
+from handlers.relay.routing.health import Health
+from handlers.relay.routing.last_resort import TRIAL_S
 from handlers.relay.routing.plan import Candidate, Planner
 from handlers.relay.routing.selector import Selector
-from handlers.relay.routing.trials import TRIAL_S
+from handlers.relay.routing.suspects import Refusal
 from tests.handlers.relay.limits.calls import demand_of
 from tests.handlers.relay.routing.channels import MODEL, channel, wanted
 
@@ -246,7 +246,7 @@ def test_places_are_given_back_on_every_way_out():
         assert isinstance(world.ask(), Fault)
         end(trial)
         world.health.release(trial)
-    assert world.health.trials._running == {}
+    assert world.health.last_resorts._running == {}
 
 
 def test_the_probe_behind_a_cool_down_is_one_call_and_others_ask_anyway():

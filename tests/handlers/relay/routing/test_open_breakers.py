@@ -7,8 +7,10 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay.routing import open_breakers as module
-from handlers.relay.routing.health import COOLDOWN_S, FAILING, KEY_ASIDE, ROW, Health, Refusal
+from handlers.relay.routing.breaker import COOLDOWN_S, FAILING, KEY_ASIDE, ROW
+from handlers.relay.routing.health import Health
 from handlers.relay.routing.open_breakers import OpenBreakers
+from handlers.relay.routing.suspects import Refusal
 from store.catalog.catalog import EMPTY
 from tests.handlers.relay.routing.channels import MODEL, channel
 

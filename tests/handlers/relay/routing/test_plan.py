@@ -7,17 +7,11 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.relay.routing import plan
-from handlers.relay.routing.health import (
-    FAILING,
-    KEY_ASIDE,
-    RATE_LIMITED,
-    ROW,
-    SLOW,
-    Health,
-    Refusal,
-)
+from handlers.relay.routing.breaker import FAILING, KEY_ASIDE, RATE_LIMITED, ROW, SLOW
+from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Planner, Preference, not_candidates
 from handlers.relay.routing.rendezvous import token_of
+from handlers.relay.routing.suspects import Refusal
 from store.catalog.catalog import Snapshot
 from tests.handlers.relay.routing.channels import MODEL, channel, fail, wanted
 

@@ -10,8 +10,10 @@ import pytest
 from adapters.faults import Condition, Fault
 from conf.settings import ProbeSettings, Settings
 from handlers.relay.routing import prober as module
-from handlers.relay.routing.health import COOLDOWN_MAX_S, KEY_ASIDE, ROW, Health, Refusal
+from handlers.relay.routing.breaker import COOLDOWN_MAX_S, KEY_ASIDE, ROW
+from handlers.relay.routing.health import Health
 from handlers.relay.routing.prober import Prober
+from handlers.relay.routing.suspects import Refusal
 from handlers.relay.upstream.client import UpstreamClient
 from store.catalog.catalog import EMPTY, Model
 from store.channels import probes

@@ -8,7 +8,8 @@ from adapters.faults import Condition
 from handlers.relay.faults import of_none_left
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import NO_TOKENS, Limits
-from handlers.relay.routing.health import ROW, Health
+from handlers.relay.routing.breaker import ROW
+from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Candidate, Planner
 from handlers.relay.routing.selector import Selector
 from tests.handlers.relay.limits.calls import demand_of

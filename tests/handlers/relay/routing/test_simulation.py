@@ -13,20 +13,19 @@ from dataclasses import dataclass
 import pytest
 
 from adapters.faults import Condition, Fault
-from handlers.relay.routing.health import (
+from handlers.relay.routing.breaker import (
     COOLDOWN_MAX_S,
     COOLDOWN_S,
     KEY_COOLDOWN_S,
     PLAIN,
-    PROBE_S,
     ROW,
     SLOW,
-    SLOW_S,
     STREAM,
-    Health,
-    Refusal,
 )
+from handlers.relay.routing.health import PROBE_S, Health
 from handlers.relay.routing.plan import Planner
+from handlers.relay.routing.start_times import SLOW_S
+from handlers.relay.routing.suspects import Refusal
 from store.catalog.catalog import Channel
 from tests.handlers.relay.routing.channels import wanted
 

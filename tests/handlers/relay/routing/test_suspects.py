@@ -5,8 +5,9 @@ import random
 import pytest
 
 from adapters.faults import Condition, Fault
-from handlers.relay.routing.health import KEY_ASIDE, ROW, Health, Refusal
-from handlers.relay.routing.suspects import AGAIN_S, CLEARED_S, MEMORY_S, Suspect
+from handlers.relay.routing.breaker import KEY_ASIDE, ROW
+from handlers.relay.routing.health import Health
+from handlers.relay.routing.suspects import AGAIN_S, CLEARED_S, MEMORY_S, Refusal, Suspect
 from tests.handlers.relay.routing.channels import MODEL, channel
 
 ONE = channel("one", keys=("x", "y"))

@@ -1,19 +1,22 @@
 """How many calls of last resort may ask a channel at one time that hangs, or limits us.
 
-When health has put all candidates of a call aside, the least bad is asked all the same. One that
-fails quickly costs nothing by that; one that hangs, or says "too many requests", gets one call at a
-time for each TRIALS_OF of the last WINDOW_S. Sans-io; times are of a monotonic clock, in s.
+When the circuits of all candidates of a call are open, the least bad one is asked all the same. One
+that fails quickly costs nothing by that; one that hangs, or says "too many requests", gets one call
+at a time for each TRIALS_OF of the last WINDOW_S. Sans-io; times are of a monotonic clock, in s.
 """
 
 import math
 
-from handlers.relay.routing.breaker import WINDOW_S, Trial
+from handlers.relay.routing.breaker import RATE_LIMITED, TIMING_OUT, WINDOW_S, Trial
 
 TRIALS_OF = 10
 TRIAL_S = 1.0  # one without an answer for so long makes room for another
 
+HELD_BACK = frozenset({RATE_LIMITED, TIMING_OUT})
+"""Reasons for which a channel of last resort gets a few calls at a time; else all of them."""
 
-class Trials:
+
+class LastResorts:
     """The calls of one worker, and those of last resort among them, by the channel's id."""
 
     def __init__(self) -> None:
