@@ -1,6 +1,6 @@
-"""What of a document is no fault but will hardly do what was meant: things that lead nowhere.
+"""What of a document is no fault but hardly does what was meant: objects without effect.
 
-Pure. For apply.py, which shows what is said here as warnings.
+Pure. For apply.py.
 """
 
 from store.admin.document import Document
@@ -13,21 +13,21 @@ def warnings_of(final: Final, document: Document) -> list[str]:
     channels = [fields for (kind, _), fields in final.items() if kind == "channel"]
     grouped = {group for fields in channels for group in fields["groups"]}
     served = {model for fields in channels for model in fields["models"]}
-    said = []
+    found = []
     for entry in document:
         fields = final.get((entry.kind, entry.identity))
         if fields is None:  # a key that was revoked
             continue
         name = entry.identity[-1]
         if entry.kind == "group" and name not in grouped:
-            said.append(
+            found.append(
                 f"{entry.where()}: no channel has it in its groups: its keys can call nothing"
             )
         if entry.kind == "model" and name not in served:
-            said.append(f"{entry.where()}: no channel has it in its models: no call gets it")
+            found.append(f"{entry.where()}: no channel has it in its models: no call gets it")
         if entry.kind == "channel" and not fields["keys"]:
-            said.append(
+            found.append(
                 f"{entry.where()}: it has no keys: calls go out without a credential, which is"
                 " right only for a server that asks for none"
             )
-    return said
+    return found

@@ -130,7 +130,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All of it at one moment; `version` is the change log's, `faults` what was left out.
+    """The catalogue at one moment; `version` is the change log's, `faults` what was left out.
 
     `read_ms`: that moment by the database's clock, which `keys_aside` goes by, too. Times of prices
     are by the clock of this process.
@@ -156,7 +156,7 @@ class Snapshot:
         found = self._memo.get(key)
         if found is None:
             if not self._permits(group, model):
-                # Not remembered: clients make these names up.
+                # Not remembered: clients may send any name.
                 return ()
             found = self._memo[key] = tuple(c for c in self._search(key) if c.takes_calls)
         return found
@@ -190,7 +190,7 @@ class Snapshot:
                 keys, marks = (channel.keys[place],), (fingerprint,)
                 channel = replace(channel, keys=keys, fingerprints=marks)
             elif fingerprint:
-                # Not remembered: those that are gone are without number.
+                # Not remembered: there may be any number of removed keys.
                 return (channel,)
             found = self._memo[key] = (channel,)
         return found

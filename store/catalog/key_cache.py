@@ -84,7 +84,7 @@ class KeyCache:
             return found
         known = self._known.get(mark)
         flight = self._flights.get(mark) or self._start(secret, mark)
-        # asyncio.wait leaves the flight alone when this caller is cancelled or tired of waiting.
+        # asyncio.wait does not cancel the flight when this caller is cancelled or times out.
         await asyncio.wait({flight}, timeout=LOAD_WAIT_S if known is None else STALE_WAIT_S)
         try:
             if flight.done():

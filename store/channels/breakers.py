@@ -1,8 +1,8 @@
-"""The open breakers of running workers, where others can see them.
+"""The open circuits of running workers, for others to see.
 
-Workers learn of channels each for itself, in memory; the writer of each shows here what is open, so
-that commands and the Hub can tell why a channel is left alone. Nothing is read back by workers. The
-rows of a process go with its journal: when it ends, or when the journal is adopted.
+Each worker has circuit breakers of its own, in memory; its writer stores the open ones here, so
+that commands and the Hub can explain why a channel gets no calls. Workers read nothing back. The
+rows of a process are removed with its journal: when it ends, or when the journal is adopted.
 """
 
 from collections.abc import Mapping
@@ -19,19 +19,19 @@ ROWS_MAX = 200
 """Rows that one process writes at a time, which is once a second."""
 
 KEPT_MS = 3_600_000
-"""How long after its end a row may stay when its process, and then its node, never came back."""
+"""How long after its cool-down a row stays when neither its process nor its node came back."""
 
 Name = tuple[str, str, str]
 """Channel id, model (empty: all models), fingerprint of the upstream key (empty: it has none)."""
 
 Open = tuple[str, int, int]
-"""Reason, since when and until when it is left alone at least (ms): by the monotonic clock of its
-worker, so that neither moves with a wall clock, and by the database's in its row."""
+"""Reason, when it opened and when its cool-down ends (ms): by the monotonic clock of the worker, so
+that neither moves with a wall clock; in the row by the database's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """One open breaker of one process. `fingerprint`: of the upstream key, "" without one."""
+    """One open circuit of one process. `fingerprint`: of the upstream key, "" without one."""
 
     node: str
     journal_id: str
@@ -90,13 +90,13 @@ def forget(db: peewee.Database, journal_id: str) -> None:
 
 
 def forget_old(db: peewee.Database, at_ms: int) -> None:
-    """Remove what ended so long ago that its process cannot live."""
+    """Remove what ended so long ago that its process is dead."""
     delete = Row.delete().where(Row.until_ms < at_ms - KEPT_MS)
     transaction(db, lambda: delete.execute(db))
 
 
 def all_open(db: peewee.Database) -> list[Breaker]:
-    """What all processes show, in the caller's transaction."""
+    """The open circuits of all processes, in the caller's transaction."""
     node = fn.COALESCE(JournalRow.node, "")
     query = Row.select(
         *(node, Row.journal_id, Row.channel_id, Row.model, Row.fingerprint),

@@ -27,7 +27,7 @@ from store.db.tables.channels import BOUNDS_MS, FIRST_BYTE, TOTAL, ChannelSums
 WINDOWS = ("5m", "24h", "30d")
 
 Part = tuple[int, str]
-"""The first of WINDOWS that some sums lie in, and the sums as a JSON array."""
+"""The index of the shortest of WINDOWS that some sums belong to, and the sums as a JSON array."""
 
 _FIRST_BYTE = SUMS.index(FIRST_BYTE[0])
 _TOTAL = SUMS.index(TOTAL[0])
@@ -39,7 +39,7 @@ _decode = msgspec.json.Decoder(list[int]).decode
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one window knows, from `sums` of SUMS; None: nothing that could tell it."""
+    """The figures of one window, from `sums` in the order of SUMS; None: unknown."""
 
     sums: Sequence[int] = (0,) * len(SUMS)
 
@@ -49,7 +49,7 @@ class Figures:
 
     @property
     def calls(self) -> int:
-        """Those that tell anything."""
+        """Calls that count."""
         return self.sums[0] + self.sums[1]
 
     @property
@@ -94,7 +94,7 @@ def of_windows(parts: Sequence[Part]) -> dict[str, Figures]:
     found = [_ZEROS for _ in WINDOWS]
     for first, text in parts:
         row = _decode(text)
-        # What lies in a window lies in all longer ones.
+        # What belongs to a window belongs to all longer ones.
         for place in range(first, len(WINDOWS)):
             found[place] = row if found[place] is _ZEROS else [*map(add, found[place], row)]
     return dict(zip(WINDOWS, map(Figures, found), strict=True))

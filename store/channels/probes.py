@@ -1,8 +1,8 @@
 """Which channels are to be probed, and by whom: one process of all nodes at a time.
 
-A channel × model is quiet when neither a call nor a probe has said anything of it for a while. To
-claim it moves its row on, so that of any number of processes one makes the probe. How probes went
-is kept by status_sums, apart from traffic.
+A channel × model is quiet when it has had neither a call nor a probe for the interval. A claim sets
+the time of its next probe, so that of any number of processes one makes it. Results of probes are
+kept by status_sums, apart from traffic.
 """
 
 import queue
@@ -36,7 +36,7 @@ KEPT_MS = 2 * 86_400_000
 
 
 class Rota:
-    """The probes of one process: what falls to it, and how they went.
+    """The probes of one process: which it makes, and their results.
 
     `begin` is called in the writer's thread with what is claimed; all else, but `look`, is for the
     loop's. `pairs`: what may be probed. `interval_s` 0: nothing is.
@@ -84,17 +84,17 @@ class Rota:
 
 
 def quiet(db: peewee.Database, pairs: Iterable[Pair], interval_s: int, at_ms: int) -> list[Pair]:
-    """Those of `pairs` of which nothing was heard for `interval_s`, and that nobody has claimed."""
+    """Those of `pairs` without a call or probe for `interval_s`, and that nobody has claimed."""
     since_ms = at_ms - interval_s * 1000
     recent = (Sums.last_ok_ms > since_ms) | (Sums.last_failed_ms > since_ms)
     rows = Sums.span.in_((MINUTE, HOUR)) & (Sums.at_s > since_ms // 1000 - HOUR_S)
-    heard = Sums.select(Sums.name, Sums.model).where(
+    active = Sums.select(Sums.name, Sums.model).where(
         rows & Sums.scope.in_((CHANNEL, PROBE)) & recent
     )
     claimed = Claim.select(Claim.channel, Claim.model).where(Claim.next_ms > at_ms)
 
     def read() -> list[Pair]:
-        found = {*select_rows(db, heard.distinct()), *select_rows(db, claimed)}
+        found = {*select_rows(db, active.distinct()), *select_rows(db, claimed)}
         return [pair for pair in pairs if pair not in found]
 
     return snapshot_read(db, read)

@@ -1,25 +1,25 @@
 """The status of channels and models: what operators see of accounts, what users see of models.
 
-Read in one snapshot from the sums of status_sums and from what workers show of their breakers; the
-cost is that of some rows for each channel × model, whatever the traffic was. For commands and the
-Hub; nothing here decides a call.
+Read in one snapshot from the sums of status_sums and the open circuits of running workers; it costs
+some rows for each channel × model, whatever the traffic was. For commands and the Hub; nothing here
+decides a call.
 
 A channel, for one of its models, is
 
 disabled   when an operator has switched it off;
-down       when each of its upstream keys is left alone by some worker and nothing has succeeded
-           since the last of them was, or when DOWN_CALLS or more attempts of the last minutes
-           (without any: probes of the last hours) have failed and none has succeeded;
-degraded   when something of that is true of a part: an upstream key is left alone, starts are slow,
+down       when a worker has an open circuit for each of its upstream keys and no call succeeded
+           since the last of them opened, or when DOWN_CALLS or more attempts of the last minutes
+           (without any: probes of the last hours) failed and none succeeded;
+degraded   when part of that is true: one upstream key has an open circuit, first bytes are slow,
            less than DEGRADED_RATE of at least DEGRADED_CALLS attempts succeed, the last probe
            failed;
-available  else; its reason is `no_recent_traffic` when nothing is known of the last minutes.
+available  otherwise; the reason is `no_recent_traffic` when there were no calls lately.
 
-A model, for a group, is disabled without an enabled channel, down when all of those are, or all
-of its last calls have failed; degraded when one of them is not available, or calls fail as above.
+A model, for a group, is disabled without an enabled channel, down when all of those are or all of
+its last calls failed; degraded when one of them is not available, or calls fail as above.
 
-A breaker counts until RECENT_MS after it lets the next call through: then nobody has asked, and
-what it knew is old.
+An open circuit counts until RECENT_MS after the end of its cool-down: without a call since then it
+is out of date.
 """
 
 from collections import defaultdict
@@ -102,7 +102,7 @@ class Status:
             self.last_error, self.last_error_ms = error, failed_ms
 
     def become(self, state: str, reason: str | None, since_ms: int | None = None) -> None:
-        """Say what is the matter."""
+        """Set state, reason and since when."""
         self.state, self.reason, self.since_ms = state, reason, since_ms
 
 
@@ -120,7 +120,7 @@ def of_channels(db: peewee.Database, at_ms: int) -> list[Status]:
 
 
 def of_models(db: peewee.Database, at_ms: int, groups: Sequence[str] | None = None) -> list[Status]:
-    """Each model that groups (None: all) may use, in order of names; tells nothing of accounts.
+    """Each model that groups (None: all) may use, in order of names; without accounts.
 
     Unknown groups have none. `name` is the group's.
     """
@@ -172,7 +172,7 @@ def worst(states: Iterable[Status]) -> Status | None:
     return min(states, key=lambda one: order.index(one.state), default=None)
 
 
-# ---- what is known of now ------------------------------------------------------------------------
+# ---- states --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -197,7 +197,7 @@ class _Recent:
 
     @property
     def failing_since_ms(self) -> int:
-        """When the first of the failures was that no success has followed, to the minute."""
+        """The first failure since the last success, to the minute."""
         return max(self.failing_from_ms, self.last_ok_ms)
 
 
@@ -220,16 +220,16 @@ def _channel_states(
 ) -> dict[Pair, Status]:
     traffic = _recently(db, CHANNEL, MINUTE, at_ms // 1000 - WINDOW_S)
     probes = _probed_recently(db, at_ms)
-    against: defaultdict[tuple[str, str], list[Breaker]] = defaultdict(list)
+    circuits: defaultdict[tuple[str, str], list[Breaker]] = defaultdict(list)
     for breaker in (*all_open(db), *_keys_aside(db)):
         if breaker.until_ms + RECENT_MS > at_ms:
-            against[breaker.channel_id, breaker.model].append(breaker)
+            circuits[breaker.channel_id, breaker.model].append(breaker)
     found = {}
     for channel in channels:
         for model in channel.models:
             pair = channel.name, model
             status = found[pair] = Status(channel.name, model)
-            known = _known(against, channel, model) if against else []
+            known = _known(circuits, channel, model) if circuits else []
             recent = traffic.get(pair, _NOTHING)
             status.saw(recent.last_error, recent.last_failed_ms, recent.last_ok_ms)
             if not channel.enabled:
@@ -242,7 +242,7 @@ def _channel_states(
 
 
 def _keys_aside(db: peewee.Database) -> list[Breaker]:
-    """Refused upstream keys, which are known while no gateway runs, too."""
+    """Refused upstream keys as open circuits; they are known while no gateway runs, too."""
     return [
         Breaker("", "", one.channel_id, "", one.fingerprint, KEY_ASIDE, one.since_ms, one.until_ms)
         for one in load_keys_aside(db).values()
@@ -250,21 +250,21 @@ def _keys_aside(db: peewee.Database) -> list[Breaker]:
 
 
 def _known(
-    against: Mapping[tuple[str, str], list[Breaker]], channel: _Channel, model: str
+    circuits: Mapping[tuple[str, str], list[Breaker]], channel: _Channel, model: str
 ) -> list[Breaker]:
-    """What workers have against the keys that a channel has now."""
-    found = [*against.get((channel.id, model), ()), *against.get((channel.id, ""), ())]
+    """Open circuits of the keys that a channel has now."""
+    found = [*circuits.get((channel.id, model), ()), *circuits.get((channel.id, ""), ())]
     return [one for one in found if one.fingerprint in channel.fingerprints]
 
 
 def _judge_breakers(
     status: Status, channel: _Channel, known: Sequence[Breaker], recent: _Recent
 ) -> bool:
-    """Whether breakers, or the calls of all workers together, say that it is not available."""
-    left_alone = [one for one in known if one.reason != SLOW]
-    all_keys = {one.fingerprint for one in left_alone} == set(channel.fingerprints)
-    if all_keys and recent.last_ok_ms <= max(one.since_ms for one in left_alone):
-        last = _last_opened(left_alone, recent.last_ok_ms)
+    """Whether open circuits, or the calls of all workers together, make it down or degraded."""
+    opened = [one for one in known if one.reason != SLOW]
+    all_keys = {one.fingerprint for one in opened} == set(channel.fingerprints)
+    if all_keys and recent.last_ok_ms <= max(one.since_ms for one in opened):
+        last = _last_opened(opened, recent.last_ok_ms)
         status.become(DOWN, last.reason, last.since_ms)
         return True
     if recent.all_failed:
@@ -277,11 +277,11 @@ def _judge_breakers(
     return False
 
 
-def _last_opened(left_alone: Sequence[Breaker], last_ok_ms: int) -> Breaker:
-    """The breaker with which the last of the keys was gone, not to come back until now."""
+def _last_opened(opened: Sequence[Breaker], last_ok_ms: int) -> Breaker:
+    """The circuit that opened last and left no key, without a success since."""
     firsts: dict[str, Breaker] = {}
-    # Those that a success has shown to be wrong come last, whoever had them.
-    for one in sorted(left_alone, key=lambda one: (one.since_ms < last_ok_ms, one.since_ms)):
+    # Circuits older than the last success come last.
+    for one in sorted(opened, key=lambda one: (one.since_ms < last_ok_ms, one.since_ms)):
         firsts.setdefault(one.fingerprint, one)
     return max(firsts.values(), key=lambda one: one.since_ms)
 
@@ -355,7 +355,7 @@ def _judge_model(status: Status, channels: Sequence[Status], recent: _Recent) ->
 
 
 def _recently(db: peewee.Database, scope: str, span: str, since_s: int) -> dict[Pair, _Recent]:
-    """By pair, what its rows of a span that reach beyond a moment say together."""
+    """By pair, the totals of its rows of a span that end after a moment."""
     width_s = MINUTE_S if span == MINUTE else HOUR_S
     rows = (Sums.span == span) & (Sums.at_s > since_s - width_s) & (Sums.scope == scope)
     query = Sums.select(

@@ -1,6 +1,6 @@
 """The audit log: who changed what, when, with every secret masked.
 
-A row is written in the transaction of the change it tells of. Rows are never changed.
+A row is written in the transaction of its change. Rows are never changed.
 """
 
 import re

@@ -38,7 +38,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What happened after a number; not `complete`: rows are gone, take everything as changed."""
+    """What happened after a number; not `complete`: rows are missing, all may have changed."""
 
     version: int
     changes: tuple[Change, ...]

@@ -1,4 +1,4 @@
-"""The nodes of a store: when each was last heard of, by the database's clock. For writers and for
+"""The nodes of a store: when each was last seen, by the database's clock. For writers and for
 `books`."""
 
 import peewee
@@ -8,7 +8,7 @@ from store.db.tables.system import Node
 
 
 def note_seen(db: peewee.Database, node: str) -> None:
-    """A process of the node lives."""
+    """Note that a process of the node is alive."""
 
     def work() -> None:
         insert_rows(db, Node, [{"name": node, "seen_ms": database_ms(db)}], replace=["seen_ms"])
@@ -17,5 +17,5 @@ def note_seen(db: peewee.Database, node: str) -> None:
 
 
 def last_seen(db: peewee.Database) -> dict[str, int]:
-    """Node name -> when it was last heard of, in ms; in the caller's transaction."""
+    """Node name -> when it was last seen, in ms; in the caller's transaction."""
     return dict(select_rows(db, Node.select(Node.name, Node.seen_ms)))

@@ -44,7 +44,7 @@ for _name in FIRST_BYTE + TOTAL:
 
 
 class ChannelBreaker(Row):
-    """What the process of a journal has against an upstream key; model empty: for all models."""
+    """An open circuit of the process of a journal for an upstream key; model empty: all models."""
 
     journal_id = CharField(ID)
     channel_id = CharField(ID)

@@ -28,7 +28,7 @@ class Change(Row):
 
 
 class Node(Row):
-    """When a process of a node was last heard of."""
+    """When a process of a node was last seen."""
 
     name = CharField(NAME, primary_key=True)
     seen_ms = BigIntegerField()
