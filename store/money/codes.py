@@ -15,7 +15,9 @@ from typing import Any
 import peewee
 
 from store.db import audit
-from store.db.database import database_ms, execute, executemany, snapshot_read, transaction
+from store.db.database import database_ms, first_row, insert_rows, select_rows, transaction
+from store.db.tables.money import RedeemCode
+from store.db.tables.users import User
 from store.money import wallet
 from store.money.ledger import Line, find_line
 from store.values.errors import NotFound, Refused
@@ -39,12 +41,6 @@ _CHECK_CHARS = 4
 _CHECK_PRIME = 1_048_573
 _GAPS = re.compile(r"[\s-]+")
 _LOOKALIKES = str.maketrans("ILO", "110")
-
-_SELECT = (
-    'SELECT c."id", c."last_four", c."amount", c."created_ms", c."expires_ms", c."disabled_ms",'
-    ' c."redeemed_ms", COALESCE(u."name", c."redeemed_by") FROM "codes" c'
-    ' LEFT JOIN "users" u ON u."id" = c."redeemed_by"'
-)
 
 NO_AMOUNT = "must be greater than 0"
 OVER = "is over already"
@@ -135,13 +131,16 @@ def create(db: peewee.Database, wanted: Wanted, pepper: str, actor: str) -> list
     created_ms = database_ms(db)
     _judge(wanted, created_ms)
     made = [Made(new_ulid(), make_code()) for _ in range(wanted.count)]
-    insert = (
-        'INSERT INTO "codes" ("id", "digest", "pepper_id", "last_four", "amount", "expires_ms",'
-        ' "created_ms") VALUES (?, ?, ?, ?, ?, ?, ?)'
-    )
-    name, shared = pepper_id(pepper), (wanted.amount_nanos, wanted.expires_ms, created_ms)
     rows = [
-        (one.id, digest(one.code, pepper), name, one.code[-SHOWN_SUFFIX_CHARS:], *shared)
+        {
+            "id": one.id,
+            "digest": digest(one.code, pepper),
+            "pepper_id": pepper_id(pepper),
+            "last_four": one.code[-SHOWN_SUFFIX_CHARS:],
+            "amount": wanted.amount_nanos,
+            "expires_ms": wanted.expires_ms,
+            "created_ms": created_ms,
+        }
         for one in made
     ]
     after = {
@@ -150,7 +149,7 @@ def create(db: peewee.Database, wanted: Wanted, pepper: str, actor: str) -> list
     }
 
     def work() -> None:
-        executemany(db, insert, rows)
+        insert_rows(db, RedeemCode, rows)
         for one in made:
             audit.write(db, audit.Act(actor, "create", "code", one.id, None, after))
 
@@ -172,14 +171,13 @@ def _judge(wanted: Wanted, at_ms: int) -> None:
 
 def list_codes(db: peewee.Database) -> list[Code]:
     """All codes, the oldest first."""
-    query = f'{_SELECT} ORDER BY c."created_ms", c."id"'
-    rows = snapshot_read(db, lambda: execute(db, query).fetchall())
-    return [Code(*row) for row in rows]
+    query = _codes().order_by(RedeemCode.created_ms, RedeemCode.id)
+    return [Code(*row) for row in select_rows(db, query)]
 
 
 def show(db: peewee.Database, code_id: str) -> Code:
     """One code by its id; NotFound."""
-    code = snapshot_read(db, lambda: _by_id(db, code_id))
+    code = _by_id(db, code_id)
     if code is None:
         raise _no_code(code_id)
     return code
@@ -286,8 +284,8 @@ def _change_all(db: peewee.Database, ids: Sequence[str], change: _Change, actor:
 def _hold(db: peewee.Database, code_id: str, done: str) -> Code:
     """Lock a code that has not been used, in one statement like `_take`: until the transaction
     ends nobody redeems it. NotFound, Refused."""
-    update = 'UPDATE "codes" SET "redeemed_ms" = NULL WHERE "id" = ? AND "redeemed_ms" IS NULL'
-    held = execute(db, update, (code_id,)).rowcount == 1
+    unused = (RedeemCode.id == code_id) & RedeemCode.redeemed_ms.is_null()
+    held = RedeemCode.update(redeemed_ms=None).where(unused).execute(db) == 1
     code = _by_id(db, code_id)
     if code is None:
         raise _no_code(code_id)
@@ -299,10 +297,11 @@ def _hold(db: peewee.Database, code_id: str, done: str) -> Code:
 
 def _write(db: peewee.Database, code: Code, after: Code | None) -> None:
     if after is None:
-        execute(db, 'DELETE FROM "codes" WHERE "id" = ?', (code.id,))
+        RedeemCode.delete().where(RedeemCode.id == code.id).execute(db)
         return
-    update = 'UPDATE "codes" SET "amount" = ?, "expires_ms" = ?, "disabled_ms" = ? WHERE "id" = ?'
-    execute(db, update, (after.amount_nanos, after.expires_ms, after.disabled_ms, code.id))
+    RedeemCode.update(
+        amount=after.amount_nanos, expires_ms=after.expires_ms, disabled_ms=after.disabled_ms
+    ).where(RedeemCode.id == code.id).execute(db)
 
 
 def _act(actor: str, action: str, code: Code, after: Code | None) -> audit.Act:
@@ -365,9 +364,7 @@ def redeem(db: peewee.Database, user: str, typed: str, peppers: Sequence[str], a
 
 
 def _find(db: peewee.Database, marks: Sequence[bytes]) -> str:
-    places = ", ".join("?" * len(marks))
-    query = f'SELECT "id" FROM "codes" WHERE "digest" IN ({places})'
-    row = execute(db, query, marks).fetchone()
+    row = first_row(db, RedeemCode.select(RedeemCode.id).where(RedeemCode.digest << marks))
     if row is None:
         raise Refused(["there is no such code"])
     return str(row[0])
@@ -378,16 +375,15 @@ def _take(db: peewee.Database, code_id: str, user_id: str) -> int | None:
 
     One statement, so that the row lock lets only one do it. The amount is read under that lock.
     """
-    update = (
-        'UPDATE "codes" SET "redeemed_ms" = ?, "redeemed_by" = ? WHERE "id" = ?'
-        ' AND "redeemed_ms" IS NULL AND "disabled_ms" IS NULL'
-        ' AND ("expires_ms" IS NULL OR "expires_ms" > ?)'
-    )
     at_ms = database_ms(db)
-    if execute(db, update, (at_ms, user_id, code_id, at_ms)).rowcount != 1:
+    of_id = RedeemCode.id == code_id
+    active = RedeemCode.redeemed_ms.is_null() & RedeemCode.disabled_ms.is_null()
+    in_time = RedeemCode.expires_ms.is_null() | (RedeemCode.expires_ms > at_ms)
+    update = RedeemCode.update(redeemed_ms=at_ms, redeemed_by=user_id)
+    if update.where(of_id & active & in_time).execute(db) != 1:
         return None
-    row = execute(db, 'SELECT "amount" FROM "codes" WHERE "id" = ?', (code_id,)).fetchone()
-    return int(row[0])
+    [(amount,)] = select_rows(db, RedeemCode.select(RedeemCode.amount).where(of_id))
+    return int(amount)
 
 
 def _why_not(db: peewee.Database, code_id: str) -> str:
@@ -402,8 +398,17 @@ def _why_not(db: peewee.Database, code_id: str) -> str:
 
 
 def _by_id(db: peewee.Database, code_id: str) -> Code | None:
-    row = execute(db, f'{_SELECT} WHERE c."id" = ?', (code_id,)).fetchone()
+    row = first_row(db, _codes().where(RedeemCode.id == code_id))
     return None if row is None else Code(*row)
+
+
+def _codes() -> Any:
+    """What Code holds, in its order."""
+    return RedeemCode.select(
+        *(RedeemCode.id, RedeemCode.last_four, RedeemCode.amount, RedeemCode.created_ms),
+        *(RedeemCode.expires_ms, RedeemCode.disabled_ms, RedeemCode.redeemed_ms),
+        peewee.fn.COALESCE(User.name, RedeemCode.redeemed_by),
+    ).join(User, peewee.JOIN.LEFT_OUTER, on=(User.id == RedeemCode.redeemed_by))
 
 
 def _no_code(code_id: str) -> NotFound:

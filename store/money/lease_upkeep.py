@@ -1,12 +1,17 @@
 """Leases as operators see them: those without an owner, and those of a machine that is gone."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import peewee
+from peewee import JOIN, fn
 
 from store.db import audit
-from store.db.database import database_ms, execute, transaction
+from store.db.database import database_ms, select_rows, transaction
 from store.db.nodes import last_seen
+from store.db.tables.money import Lease
+from store.db.tables.system import Node
+from store.db.tables.usage import JournalRow
 from store.values.errors import NotFound, Refused
 from store.values.pricing import format_money
 from store.values.usage_record import rfc3339
@@ -22,19 +27,22 @@ def faults(db: peewee.Database, at_ms: int) -> list[str]:
     A process that was killed is still their owner while its node may start again and adopt its
     journal: until nothing was heard of that node for NODE_SILENT_MS.
     """
+    silent = Node.seen_ms.is_null() | (Node.seen_ms < at_ms - NODE_SILENT_MS)
     query = (
-        'SELECT l."account", l."amount", l."journal_id", j."node", j."finished_ms", n."seen_ms"'
-        ' FROM "leases" l LEFT JOIN "journals" j ON j."id" = l."journal_id"'
-        ' LEFT JOIN "nodes" n ON n."name" = j."node"'
-        ' WHERE j."id" IS NULL OR j."finished_ms" IS NOT NULL OR l."amount" < 0'
-        ' OR n."seen_ms" IS NULL OR n."seen_ms" < ?'
-        ' ORDER BY l."account", l."journal_id" LIMIT ?'
+        Lease.select(
+            *(Lease.account, Lease.amount, Lease.journal_id),
+            *(JournalRow.node, JournalRow.finished_ms, Node.seen_ms),
+        )
+        .join(JournalRow, JOIN.LEFT_OUTER, on=(JournalRow.id == Lease.journal_id))
+        .join(Node, JOIN.LEFT_OUTER, on=(Node.name == JournalRow.node))
+        .where(JournalRow.finished_ms.is_null(False) | (Lease.amount < 0) | silent)
+        .order_by(Lease.account, Lease.journal_id)
+        .limit(FAULTS_MAX)
     )
-    rows = execute(db, query, (at_ms - NODE_SILENT_MS, FAULTS_MAX)).fetchall()
-    return [_fault(row) for row in rows]
+    return [_fault(row) for row in select_rows(db, query)]
 
 
-def _fault(row: tuple[str, int, str, str | None, int | None, int | None]) -> str:
+def _fault(row: tuple[Any, ...]) -> str:
     account, amount, journal, node, finished_ms, seen_ms = row
     lease = f"lease of {format_money(int(amount))} on account {account}"
     if node is None:
@@ -72,12 +80,13 @@ def release_node(db: peewee.Database, node: str, actor: str = "cli") -> Released
             raise NotFound(f'no node "{node}" has served from this store')
         if database_ms(db) - seen_ms < NODE_ALIVE_MS:
             raise Refused([f"node {node} was heard of at {rfc3339(seen_ms)}: stop it first"])
-        of_node = 'WHERE "journal_id" IN (SELECT "id" FROM "journals" WHERE "node" = ?)'
-        sums = f'SELECT COUNT(*), COALESCE(SUM("amount"), 0) FROM "leases" {of_node}'
-        count, nanos = map(int, execute(db, sums, (node,)).fetchone())
-        execute(db, f'DELETE FROM "leases" {of_node}', (node,))
-        before = {"leases": count, "amount": format_money(nanos)}
+        journals = JournalRow.select(JournalRow.id).where(JournalRow.node == node)
+        of_node = Lease.journal_id.in_(journals)
+        sums = Lease.select(fn.COUNT(Lease.account), fn.COALESCE(fn.SUM(Lease.amount), 0))
+        [(count, nanos)] = select_rows(db, sums.where(of_node))
+        Lease.delete().where(of_node).execute(db)
+        before = {"leases": count, "amount": format_money(int(nanos))}
         audit.write(db, audit.Act(actor, "release", "node", node, before))
-        return Released(count, nanos)
+        return Released(count, int(nanos))
 
     return transaction(db, work)

@@ -5,7 +5,7 @@ lock of the account's row (in wallets or quotas) until the end of the transactio
 twice; to give back needs none. A lease belongs to the journal of its process: it shrinks in the
 transactions that book that journal's charges, and what is left of it goes back by the process
 itself, or by the one that has adopted and booked its journal, since only these know what was spent.
-The memory side is funds.
+The memory side is funds. The SQL is raw: the writer carries out orders and books under locks.
 """
 
 import enum
@@ -14,14 +14,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import peewee
 
-from store.db.database import execute, executemany, is_mysql, snapshot_read, transaction
+from store.db.database import execute, executemany, is_mysql, portions, snapshot_read, transaction
 from store.money.accounts import LIMIT, SUBSCRIPTION, Account, owner_id
 from store.values.usage_record import WALLET
 
 AHEAD_SHARE = 4
 """Of what is free beyond the calls that wait, at most one part of so many is lent ahead."""
 
-ACCOUNTS_PER_QUERY = 500
 QUOTA_KEPT_MS = 60 * 86_400_000
 
 _LENT = """SELECT COALESCE(SUM("amount"), 0),
@@ -224,8 +223,7 @@ def own_leases(db: peewee.Database, journal_id: str, account_ids: Sequence[str])
 
     def read() -> dict[str, int]:
         found = dict.fromkeys(account_ids, 0)
-        for start in range(0, len(account_ids), ACCOUNTS_PER_QUERY):
-            some = account_ids[start : start + ACCOUNTS_PER_QUERY]
+        for some in portions(account_ids):
             places = ", ".join("?" * len(some))
             query = (
                 'SELECT "account", "amount" FROM "leases"'

@@ -9,12 +9,11 @@ from typing import Any
 
 import peewee
 
-from store.db.database import execute, snapshot_read
+from store.db.database import portions, select_rows, snapshot_read
+from store.db.tables.money import Plan, Quota
 from store.money.accounts import quota_at
 from store.values.fields import Instant
 from store.values.pricing import format_money
-
-IDS_PER_QUERY = 500
 
 _INSTANT = Instant()
 Shown = list[dict[str, Any]]
@@ -46,8 +45,7 @@ def with_use_of_subscriptions(
     db: peewee.Database, found: Iterable[Mapping[str, Any]], at_ms: int
 ) -> Shown:
     """Subscriptions with `spent` and `resets_at` of their plan's window."""
-    query = 'SELECT "name", "window" FROM "plans"'
-    plans = dict(snapshot_read(db, lambda: execute(db, query).fetchall()))
+    plans: dict[str, str] = dict(select_rows(db, Plan.select(Plan.name, Plan.window)))
     # A plan can be removed between the reading of its subscriptions and this one.
     return _with_use(db, [(one, plans.get(one["plan"])) for one in found], at_ms)
 
@@ -76,11 +74,9 @@ def _plain(use: Use | None) -> dict[str, str | None]:
 def _spent(db: peewee.Database, accounts: Sequence[str]) -> dict[str, int]:
     def read() -> dict[str, int]:
         spent: dict[str, int] = {}
-        for first in range(0, len(accounts), IDS_PER_QUERY):
-            some = accounts[first : first + IDS_PER_QUERY]
-            marks = ", ".join("?" * len(some))
-            query = f'SELECT "account", "spent" FROM "quotas" WHERE "account" IN ({marks})'
-            spent |= dict(execute(db, query, some).fetchall())
+        for some in portions(accounts):
+            query = Quota.select(Quota.account, Quota.spent).where(Quota.account << some)
+            spent.update(select_rows(db, query))
         return spent
 
     return snapshot_read(db, read)

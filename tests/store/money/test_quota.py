@@ -3,8 +3,8 @@
 import pytest
 
 from store.admin.export import list_objects, show
+from store.db import database as database_module
 from store.db.database import execute, transaction
-from store.money import quota
 from store.money.quota import Use, current_use, with_use_of_keys, with_use_of_subscriptions
 
 AT_MS = 1_795_000_000_000  # Wednesday 2026-11-18, 11:06:40 UTC
@@ -44,7 +44,7 @@ def test_the_current_window_counts(database, spend):
 
 
 def test_many_are_read_in_parts(database, spend, monkeypatch):
-    monkeypatch.setattr(quota, "IDS_PER_QUERY", 2)
+    monkeypatch.setattr(database_module, "PORTION", 2)
     for number in range(5):
         spend(f"{number}:never:0", number)
     uses = current_use(database, {str(number): "never" for number in range(5)}, AT_MS)
