@@ -109,7 +109,7 @@ def test_another_port_for_a_run_is_told_not_to_be_kept(run, tmp_path):
     run("--port", "26987")
     assert run.err == ""
     run("--port", "26988")
-    assert "server.port" in run.err and "gateway.toml says something else" in run.err
+    assert "server.port" in run.err and "gateway.toml has another" in run.err
 
 
 def test_a_second_time_changes_nothing(run, tmp_path):
