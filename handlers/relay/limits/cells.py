@@ -1,14 +1,14 @@
-"""Counters of limits that all workers of a node share: requests and tokens a minute, running calls.
+"""Token buckets and concurrency slots that all workers of a node share.
 
-One memory file of the supervisor's is mapped by every worker. A subject (a key, a channel) has a
-row of it: two GCRA cells, each the nanosecond at which its bucket is full again, and in each
-worker's column the number of its running calls. What is read and then written stands under a
-byte-range lock of the file; the kernel frees it when its holder is killed. A column is written by
-its own worker alone, and a second byte-range lock, held for life, tells whether that worker lives:
-`sweep` empties the columns of the dead. Belongs to one event loop; nothing here knows a call. A
-store that several nodes share would offer `Cells`, too.
+Every worker maps one memory file of the supervisor. A subject (a key, a channel) has a row: two
+GCRA cells, for requests and tokens, each the nanosecond at which its bucket is full again, and in
+each worker's column the number of its calls in flight. A byte-range lock of the file protects read
+and write; the kernel frees it when its holder is killed. Only its own worker writes a column; a
+second byte-range lock, held for life, shows that this worker lives: `sweep` empties the columns of
+dead ones. Belongs to one event loop; nothing here knows a call. A store that several nodes share
+would be another implementation of `Cells`.
 
-Why memory and no file of the journal's folder: a full disk would kill whoever writes to the map.
+Memory, not a file in the journal's folder: a full disk would kill whoever writes to the map.
 """
 
 import fcntl
@@ -21,12 +21,12 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-ROWS = 65536  # subjects with limits that are busy in the same minute, about
-COLUMNS = 512  # workers, with those that are leaving after a reload
-WINDOW_ROWS = 16  # where a subject may stand: so many rows from its hash on
+ROWS = 65536  # about as many subjects with limits may be busy in the same minute
+COLUMNS = 512  # workers, including those that drain after a reload
+WINDOW_ROWS = 16  # rows, from its hash on, where a subject may be
 MINUTE_NS = 60_000_000_000
-MAX_DEBT_NS = 60 * MINUTE_NS  # of tokens used beyond the limit; no report locks a key for days
-LOCK_WAIT_S = 0.1  # a holder needs microseconds; this long it has been stopped
+MAX_DEBT_NS = 60 * MINUTE_NS  # of tokens beyond the limit; no report locks a key for days
+LOCK_WAIT_S = 0.1  # a holder needs microseconds; after this long it was stopped
 LOCK_SPINS = 50
 LOCK_PAUSE_S = 0.0002
 
@@ -39,13 +39,13 @@ _TABLE_LOCK, _COLUMN_LOCKS = 0, 1  # bytes of the file that are locked; a byte f
 
 
 class Unfit(Exception):
-    """The memory cannot be shared: another version's, or more workers than columns."""
+    """The memory cannot be shared: of another version, or more workers than columns."""
 
 
 class Claim(Struct, eq=False, gc=False):
-    """A subject and what it may do; 0: no limit. Worth keeping for one `Cells`: it knows its row.
+    """A subject and its limits; 0: no limit. Reuse it with one `Cells`: it remembers its row.
 
-    `each_ns`: for how long one request fills the bucket. `tag` and `row`: where it stood last.
+    `each_ns`: time that one request takes from the bucket. `tag` and `row`: where it was last.
     """
 
     subject: str
@@ -61,9 +61,9 @@ class Claim(Struct, eq=False, gc=False):
 
 
 class Taken(Struct, gc=False):
-    """What one call has of one row: its reservation, and how full the buckets were after it.
+    """What one call has of one row: its reservation, and the buckets' state after it.
 
-    `requests_ns` and `tokens_ns` say in how many nanoseconds the buckets are as if never used.
+    `requests_ns` and `tokens_ns`: the time until the buckets are full again.
     """
 
     claim: Claim
@@ -74,10 +74,10 @@ class Taken(Struct, gc=False):
 
 
 class Slots(Struct):
-    """What one call has of all its rows, until it leaves."""
+    """What one call has of all its rows until it leaves."""
 
     taken: list[Taken]
-    of_tokens: bool = False  # the tokens used are to be settled
+    of_tokens: bool = False  # the tokens used have to be settled
     left: bool = False
 
 
@@ -98,29 +98,29 @@ class Cells(Protocol):
     """Where limits are counted."""
 
     def enter(self, claims: Sequence[Claim], tokens: int = 0, least: int = 0) -> Slots | Refusal:
-        """Takes a call's part of all claims, or nothing. A refusal has the longest of the waits.
+        """Takes a call's part of all claims, or nothing. A refusal has the longest wait.
 
-        When its `tokens` are more than is left of a limit, all that is left is reserved, unless
-        that is less than `least`. Neither is ever more than the limit.
+        When a limit has less left than `tokens`, the rest is reserved, unless that is less than
+        `least`. Both are capped by the limit.
         """
         ...  # pragma: no cover
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
-        """Gives slots back, settled by the tokens used; None: as if it had never come.
+        """Gives slots back, settled by the tokens used; None: as if the call had never come.
 
         Idempotent.
         """
         ...  # pragma: no cover
 
     def sweep(self) -> list[str]:
-        """Frees what dead workers held; what the operator should be told. Once a second."""
+        """Frees the slots of dead workers; returns warnings for the log. Once a second."""
         ...  # pragma: no cover
 
 
 class SharedCells:
     """Cells in a memory file, by its descriptor. Raises Unfit, OSError.
 
-    Nobody else in the process may open and close the file: that would free its locks.
+    Nothing else in the process may open and close the file: that would free its locks.
     """
 
     def __init__(self, descriptor: int, rows: int = ROWS) -> None:
@@ -162,7 +162,7 @@ class SharedCells:
         raise Unfit(f"more than {COLUMNS} workers share the limits' memory")
 
     def _lock_column(self, column: int) -> bool:
-        """Whether nobody alive has the column; it is ours then."""
+        """Takes a column; False when a living worker has it."""
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _COLUMN_LOCKS + column)
         except BlockingIOError:
@@ -178,9 +178,9 @@ class SharedCells:
     # ---- the lock of the table -------------------------------------------------------------------
 
     def _lock(self) -> None:
-        """Takes the lock; goes on without it when its holder has been stopped in its midst.
+        """Takes the lock; goes on without it when its holder was stopped while it had it.
 
-        A limit that is out by one call is better than a loop that stands.
+        A limit that is wrong by one call is better than a blocked loop.
         """
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _TABLE_LOCK)
@@ -235,7 +235,7 @@ class SharedCells:
         return Slots(taken, of_tokens)
 
     def _judge(self, claim: Claim, tokens: int, least: int, now_ns: int) -> Taken | Refusal:
-        """What a call would have of a claim's row, or why not. Changes nothing."""
+        """What a call would get of a claim's row, or why not. Changes nothing."""
         cells, row, each_ns = self._cells, claim.row, claim.each_ns
         at = row * _ROW_WORDS
         # Comparisons instead of max and min: this runs for every call.
@@ -261,7 +261,7 @@ class SharedCells:
 
     def _commit(self, one: Taken, now_ns: int) -> None:
         cells, at = self._cells, one.row * _ROW_WORDS
-        # The count first: as long as it is there nobody else gets the row.
+        # The count first: a row with a count is not given to another subject.
         self._counts[self._column * self._rows + one.row] += 1
         if one.claim.rpm:
             cells[at + 1] = now_ns + one.requests_ns
@@ -269,7 +269,7 @@ class SharedCells:
             cells[at + 2] = now_ns + one.tokens_ns
 
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
-        """Gives slots back, settled by the tokens used; None: as if it had never come."""
+        """Gives slots back, settled by the tokens used; None: as if the call had never come."""
         if slots.left:
             return
         slots.left = True
@@ -283,7 +283,7 @@ class SharedCells:
                 self._unlock()
         counts, begin = self._counts, self._column * self._rows
         for one in slots.taken:
-            # Nobody else writes here, so that no lock is needed.
+            # Only this worker writes here: no lock is needed.
             counts[begin + one.row] -= 1
 
     def _settle(self, one: Taken, used_tokens: int | None, now_ns: int) -> None:
@@ -293,7 +293,7 @@ class SharedCells:
         if claim.tpm:
             more_ns = (used_tokens or 0) * MINUTE_NS // claim.tpm - one.reserved_ns
             if more_ns > 0:
-                # A bucket that has been full for long is no fuller than full.
+                # A bucket that was full long ago counts as full now.
                 full_ns = max(cells[at + 2], now_ns) + more_ns
                 cells[at + 2] = min(full_ns, now_ns + MAX_DEBT_NS)
             else:
@@ -302,7 +302,7 @@ class SharedCells:
     # ---- rows ------------------------------------------------------------------------------------
 
     def _find(self, claim: Claim, now_ns: int, taken: Sequence[Taken]) -> bool:
-        """Finds a claim's row, else one that nobody uses; False when all are used."""
+        """Finds a claim's row, else an unused one; False when all are used."""
         cells, rows = self._cells, self._rows
         if not claim.tag:
             subject = blake2b(claim.subject.encode(), digest_size=8).digest()
@@ -321,20 +321,20 @@ class SharedCells:
         return True
 
     def _unused(self, row: int, now_ns: int) -> bool:
-        """Whether a row says no more than an empty one."""
+        """Whether a row is as good as an empty one."""
         at = row * _ROW_WORDS
         full = max(self._cells[at + 1], self._cells[at + 2]) <= now_ns
         return full and self._running(row) == 0
 
     def _running(self, row: int) -> int:
-        """Running calls of a row in all workers."""
+        """Calls in flight of a row, of all workers."""
         width = self._header[_WIDTH_AT]
         return sum(self._counts[row : row + width * self._rows : self._rows])
 
     # ---- once a second ---------------------------------------------------------------------------
 
     def sweep(self) -> list[str]:
-        """Empties the columns of dead workers; what the operator should be told."""
+        """Empties the columns of dead workers; returns warnings for the log."""
         for column in range(self._header[_WIDTH_AT]):
             owned = self._header[_OWNED_AT + column] != 0
             if owned and column != self._column and self._lock_column(column):
@@ -343,9 +343,9 @@ class SharedCells:
                 fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _COLUMN_LOCKS + column)
         told = []
         if self._uncounted:
-            told.append(f"limits: {self._uncounted} times a limit had no room and was not applied")
+            told.append(f"limits: table full, {self._uncounted} limits not applied")
         if self._unlocked:
-            told.append(f"limits: {self._unlocked} times another worker was not waited for")
+            told.append(f"limits: lock timed out {self._unlocked} times, went on without it")
         self._uncounted = self._unlocked = 0
         return told
 

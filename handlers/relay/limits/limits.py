@@ -1,9 +1,9 @@
-"""Whom a call counts for, what it reserves, and what its caller is told about that.
+"""Rate limits and concurrency of callers and channels: claims, reservations, refusals.
 
-Key, user and group count each for itself; a call has to fit in all. Calls that cost nothing (token
-counts, stored things) have cells of their own there beside those of the calls that are paid: the
-same numbers, but neither takes from the other. A channel and its upstream keys count what is sent
-upstream, whatever it costs. The counting itself is in cells.py.
+Key, user and group each have limits, and a call has to fit in all. Free calls (token counts, stored
+things) have token buckets of their own with the same limits, so that they take nothing from paid
+ones. A channel and its upstream keys count what is sent upstream, free or not. The counting itself
+is in cells.py.
 """
 
 import logging
@@ -31,14 +31,14 @@ from store.catalog.keys import KeyEntry
 log = logging.getLogger("sluice.relay")
 
 TELL_EVERY_S = 60
-MAX_REMEMBERED = 10_000  # keys, and channels, whose claims are kept; 0.7 KB each
+MAX_REMEMBERED = 10_000  # keys, and channels, with claims in memory; 0.7 KB each
 _SECOND_NS = 1_000_000_000
 
 _Known = TypeVar("_Known")
 
 
 def shared_cells(descriptor: int) -> SharedCells:
-    """The cells of the node; those of this worker alone when they cannot be shared."""
+    """The cells of the node; private ones when they cannot be shared."""
     try:
         return SharedCells(descriptor)
     except Unfit as error:
@@ -60,10 +60,10 @@ NO_TOKENS = Demand(0, 0, 0)
 
 
 class Full(Struct, frozen=True, gc=False):
-    """An upstream key has no room: `wait_s` until it has, 0 when nobody knows.
+    """An upstream key is at a limit, for `wait_s`, 0 when that is unknown.
 
-    `of_channel`: its other keys have none either. `never`: it is no matter of time, for the input
-    alone is more than a limit allows in a minute.
+    `of_channel`: so are its other keys. `never`: waiting is no help, since the input alone exceeds
+    a limit of tokens per minute.
     """
 
     wait_s: float
@@ -72,8 +72,8 @@ class Full(Struct, frozen=True, gc=False):
 
 
 class _Callers(Struct, frozen=True, gc=False):
-    """The claims of a key, its user and its group, as long as they are these; `tpm`: the smallest
-    of theirs, 0 without any."""
+    """The claims of a key, its user and its group, valid for these objects; `tpm`: the smallest of
+    their limits, 0 without any."""
 
     key: KeyEntry
     group: Group
@@ -82,7 +82,7 @@ class _Callers(Struct, frozen=True, gc=False):
 
 
 class _Upstreams(Struct, frozen=True, gc=False):
-    """The claims of each upstream key with those of its channel, as long as it is this one."""
+    """The claims of a channel and each of its upstream keys, valid for this object."""
 
     channel: Channel
     of_key: tuple[tuple[Claim, ...], ...]
@@ -137,7 +137,7 @@ class Limits:
         self._cells.leave(slots, used_tokens)
 
     def sweep(self) -> None:
-        """Frees what dead workers held. Once a second."""
+        """Frees the slots of dead workers. Once a second."""
         told = self._cells.sweep()
         self._quiet_s -= 1
         if told and self._quiet_s <= 0:
@@ -181,7 +181,7 @@ def _claims(*subjects: tuple[str, int, int, int]) -> tuple[Claim, ...]:
 
 
 def _beyond_a_minute(demand: Demand, tpm: int) -> Fault:
-    """The refusal of a call that would never fit, however long its client waits."""
+    """The refusal of a call that never fits, however long its client waits."""
     fault = Fault(
         Condition.RATE_LIMITED,
         "The request is larger than the limit allows in a minute: about"
@@ -208,7 +208,7 @@ def _fault_of(refusal: Refusal) -> Fault:
 
 
 def _levels(taken: Sequence[Taken | Refusal]) -> tuple[RateLevel, ...]:
-    """Of each kind the limit that has least left."""
+    """Of each kind the limit with least left."""
     of_requests = of_tokens = None
     requests = tokens = 0
     for one in taken:

@@ -1,8 +1,8 @@
 """One circuit breaker: which calls it counts, when it opens, and for how long.
 
-Calls are counted by when they began, not by which ends first, for failures end first: forty calls
-of which eight fail at once are a fifth, though the first eight ends are all failures. Sans-io;
-times are of a monotonic clock, in s. Imported by health.py and what is beside it.
+Calls are counted by when they began, since failures end first: of forty concurrent calls of which
+eight fail, the first eight ends are failures, but the share is a fifth. Sans-io; times are of a
+monotonic clock, in s. Imported by health.py and what is beside it.
 """
 
 import math
@@ -15,11 +15,11 @@ from store.catalog.catalog import Channel
 from store.catalog.keys_aside import MAX_ASIDE_MS
 
 ROW = 5  # faults in a row that open, where the window has fewer than MANY calls
-MANY = 20  # calls of a window that its share of failures is taken of
+MANY = 20  # calls in a window from which on its share of failures counts
 ROW_OF_MANY = 10  # faults in a row that open, however many calls there are
 SHARE = 2  # one in so many calls of the window failed: too many
-WINDOW_S = 10.0  # two of them count: the one that runs and the one before
-SILENCE_S = 60.0  # after which older starts do not count as slow
+WINDOW_S = 10.0  # two count: the present one and the one before
+SILENCE_S = 60.0  # without calls, after which older starts no longer count
 SLOW_RATE = 10  # slow starts of the last MANY
 
 COOLDOWN_S, COOLDOWN_MAX_S = 5.0, 60.0  # the first cool-down; each that follows is twice as long
@@ -56,18 +56,18 @@ class Trial(Struct, eq=False):
     begun_s: float
     kind: str = STREAM  # its start is compared with those of its kind; "": with none
     probes: "tuple[Breaker, ...]" = ()
-    counted_by: "Breaker | None" = None  # the closed one that counts it
+    counted_by: "Breaker | None" = None  # a closed one
     slow: bool = False
     failed: bool = False
-    well_s: float | None = None  # since when it is known to go well
-    limited: bool = False  # one of the few that may ask at one time
+    well_s: float | None = None  # when it was seen to go well
+    limited: bool = False  # it takes one of the places of last resorts
 
 
 class Breaker(Struct, eq=False):
     """Closed, or open until `until_s`, then half-open. `since_s`: when it opened or closed last."""
 
     open: bool = False
-    probe: Trial | None = None  # the one that is running
+    probe: Trial | None = None  # that is running
     reason: str = ""
     until_s: float = 0.0
     since_s: float = -math.inf
@@ -107,23 +107,23 @@ class Breaker(Struct, eq=False):
         self.clear()
 
     def is_probed(self, now_s: float, patience_s: float) -> bool:
-        """Whether its probe is running; one that hangs keeps no other call away for ever."""
+        """Whether its probe is running; one that hangs gives way to another after `patience_s`."""
         return self.probe is not None and now_s - self.probe.begun_s < patience_s
 
     def judges(self, trial: Trial) -> bool:
-        """Whether the trial says something: not when it began in an earlier state, nor, of an open
-        one, when it did not go through it."""
+        """Whether the trial counts: it began in the present state; an open breaker counts its own
+        probes alone."""
         return self in trial.probes if self.open else trial.begun_s >= self.since_s
 
     def count(self, trial: Trial, now_s: float) -> None:
-        """The closed breaker counts a call that begins, or runs already."""
+        """The closed breaker counts a call that begins, or is in flight."""
         self._turn(now_s)
         if trial.begun_s > now_s - WINDOW_S:
             self.calls += 1
         self.recent.append(trial)
 
     def drop(self, trial: Trial) -> None:
-        """The call has ended and says nothing."""
+        """The call has ended and does not count."""
         if trial.begun_s >= self.window_s:
             self.calls = max(0, self.calls - 1)
         elif trial.begun_s >= self.window_s - WINDOW_S:
@@ -132,7 +132,7 @@ class Breaker(Struct, eq=False):
             self.recent.remove(trial)
 
     def fail(self, trial: Trial, now_s: float) -> None:
-        """A call that is counted has failed."""
+        """A counted call has failed."""
         self._turn(now_s)
         self.good = 0
         if trial.begun_s >= self.window_s:
@@ -143,7 +143,7 @@ class Breaker(Struct, eq=False):
                 self.calls_before += 1  # it was counted in a window that is over
 
     def note_start(self, now_s: float, *, slow: bool) -> None:
-        """An answer has begun, or should have by now."""
+        """An answer has begun, or is late."""
         mask = _LAST_MANY if now_s - self.slow_s <= SILENCE_S else _LAST_ROW
         self.slow = (self.slow << 1 | slow) & mask
         self.slow_s = now_s
@@ -164,11 +164,11 @@ class Breaker(Struct, eq=False):
 
     @property
     def is_clean(self) -> bool:
-        """Whether it has nothing to tell of the last calls."""
+        """Whether the last calls were all well."""
         return self.good >= MANY and not self.slow
 
     def clear(self, head_start: int = 0) -> None:
-        """Nothing counts that was before."""
+        """Forgets all counts."""
         self.calls = self.failed = self.calls_before = self.failed_before = self.slow = 0
         self.good, self.head_start = 0, head_start
         self.recent.clear()
@@ -184,8 +184,8 @@ class Breaker(Struct, eq=False):
     def _row(self) -> int:
         """Faults in a row, in the order in which the calls began.
 
-        0 while a call is in flight that began before them, for it may go well; those that began
-        before an older call was seen to go well are not in it.
+        0 while a call that began before them is in flight, since it may go well. Faults of calls
+        that began before an older call was seen to go well do not count.
         """
         row: list[float] = []
         ended, well_s = False, -math.inf

@@ -52,7 +52,7 @@ from store.catalog.keys_aside import KeyAside, KeyName
 
 log = logging.getLogger("sluice.health")
 
-PROBE_S = 60.0  # a probe without an end for so long leaves its place to another one
+PROBE_S = 60.0  # after which a probe without an end gives way to another one
 KEY_CHECK_S = 15.0  # for which a refused key stays open while it is checked
 MAX_BREAKERS = 20_000
 MAX_TURNS = 50_000
@@ -203,10 +203,10 @@ class Health:
         That closes what the trial probes; `succeeded` or `failed` follows all the same.
         """
         self._learn(trial, now_s, first_byte_s)
-        # It counts now, not when it ends: new calls may fail for long by then.
+        # It counts now, not at its end: new calls may have failed for long by then.
         trial.well_s = now_s
         if trial.probes:
-            # It may still break off: then one fault is enough.
+            # It may still break off: then one fault is enough to open again.
             self._close_probed(trial, now_s, head_start=_LAST_OF_ROW)
         elif self.breakers and not trial.slow:
             self._count_well(trial, now_s)
@@ -359,7 +359,7 @@ class Health:
             self.breakers.pop(model_name(trial.channel, trial.model, trial.key), None)
 
     def _clear(self, name: BreakerName, now_s: float) -> None:
-        """A call with a key has gone well."""
+        """A call with the key has gone well."""
         suspect = self._suspects.get(name)
         if suspect is None:
             return
@@ -373,14 +373,14 @@ class Health:
     def _count(self, trial: Trial, now_s: float, fault: Fault) -> None:
         channel, keys = trial.channel, [trial.key]
         if fault.condition is Condition.UPSTREAM_UNREACHABLE:
-            keys = list(range(max(1, len(channel.keys))))  # no key was looked at
+            keys = list(range(max(1, len(channel.keys))))  # no key was read
         silent_s = now_s - trial.begun_s if trial.well_s is None else 0.0
         reason = _reason_of(fault, silent_s)
         for key in keys:
             breaker = self._model_breaker(trial, key, now_s)
             if breaker.open and breaker.probe is not trial:
                 if breaker in trial.probes:
-                    breaker.reason = reason  # of last resort, and no better
+                    breaker.reason = reason  # a last resort
                 continue
             if not breaker.judges(trial):
                 continue
@@ -392,8 +392,8 @@ class Health:
                 self._tell(trial, key, breaker, now_s, fault.code)
 
     def _model_breaker(self, trial: Trial, key: int, now_s: float) -> Breaker:
-        """The breaker of a key for the trial's model. A closed one counts the trial from now on,
-        and a new one all that are in flight."""
+        """The breaker of a key for the trial's model. A closed one counts the trial from now on, a
+        new one all attempts in flight."""
         name = model_name(trial.channel, trial.model, key)
         found = self.breakers.get(name)
         if found is None:
@@ -409,7 +409,7 @@ class Health:
         return found
 
     def _in_flight(self, name: BreakerName) -> Iterable[Trial]:
-        """The attempts of a breaker of which nobody knows yet how they go."""
+        """A breaker's attempts whose outcome is open."""
         channel_id, model, secret = name
         for one in self.running():
             ours = one.channel.id == channel_id and one.model == model
@@ -441,7 +441,7 @@ class Health:
             self._start_times.learn(trial, first_byte_s)
 
     def _close_probed(self, trial: Trial, now_s: float, head_start: int = 0) -> None:
-        """The answer closes all that the trial went through, but what has closed meanwhile."""
+        """The answer closes all breakers that the trial probes."""
         opened = [one for one in trial.probes if one.open]
         for breaker in opened:
             if breaker.reason == KEY_ASIDE:
@@ -455,7 +455,7 @@ class Health:
         if trial.limited:
             self.last_resorts.give_back(trial)
         if opened:
-            trial.begun_s = now_s  # its end counts for the closed breakers
+            trial.begun_s = now_s  # so that its end counts for the closed breakers
             if trial.counted_by is not None:
                 trial.counted_by.count(trial, now_s)
             told = "circuit closed: channel=%s model=%s upstream_key=%d"

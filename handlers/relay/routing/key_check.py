@@ -1,10 +1,10 @@
-"""Whether an upstream key that was refused to one caller is refused as such: a call of our own.
+"""Checks by a request of our own whether an upstream key that one caller was refused is refused.
 
-Off the call's path, by the relay's own client and so by the channel's own route. First the vendor's
-list of models, which costs nothing: one that refuses the key settles it, one that comes clears a
-key that may not do something. Some vendors show their list to anybody, and most to accounts that
-cannot pay: then a word is asked for, of the model that was refused, and of another one when that is
-refused, too. There is no usage record, nobody is charged, and limits are not touched.
+In the background, with the relay's own client and so by the channel's own route. First the vendor's
+list of models, which is free: a refused list confirms that the key is refused, a served one clears
+a key that lacks a right. Some vendors serve their list to anybody, and most to accounts that cannot
+pay: then a short answer is asked for, of the refused model and, when that is refused too, of
+another one. No usage record, no charge, no limits.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from handlers.relay.upstream.client import UpstreamClient
 
 log = logging.getLogger("sluice.health")
 
-CHECK_S = 10.0  # what has not been found out by then stays unknown
-RUNNING_MAX = 4  # of a worker; one for each key
+CHECK_S = 10.0  # after which the result is unknown
+RUNNING_MAX = 4  # of a worker; at most one for each key
 
 
 class KeyChecks:
-    """The checks of one worker; health asks for them and is told what they have found."""
+    """The checks of one worker; health asks for them and gets their results."""
 
     def __init__(self, client: UpstreamClient, limits: UpstreamSettings, health: Health) -> None:
         self._client = client
@@ -35,7 +35,7 @@ class KeyChecks:
         self._closed = False
 
     def begin(self, suspicion: Suspicion) -> bool:
-        """Begin a check; False when there are too many, and nothing will be found out."""
+        """Begin a check; False when too many are running."""
         if self._closed or len(self._running) >= RUNNING_MAX:
             return False
         task = asyncio.get_running_loop().create_task(self._run(suspicion))
@@ -44,7 +44,7 @@ class KeyChecks:
         return True
 
     def close(self) -> None:
-        """End what runs, and begin no more."""
+        """Cancel running checks, begin no more."""
         self._closed = True
         for task in self._running:
             task.cancel()
@@ -86,9 +86,9 @@ class KeyChecks:
 
 
 def _verdict(fault: Fault | None) -> bool | None:
-    """Whether a call says that its key is refused; None: it says nothing of the key."""
+    """Whether the key is refused; None: the call could not tell."""
     if fault is None:
         return False
     if fault.key_refused:
         return True
-    return False if fault.blame == "client" else None  # who judges the request has taken the key
+    return False if fault.blame == "client" else None  # a judged request had a valid key

@@ -10,14 +10,14 @@ import math
 from handlers.relay.routing.breaker import RATE_LIMITED, TIMING_OUT, WINDOW_S, Trial
 
 TRIALS_OF = 10
-TRIAL_S = 1.0  # one without an answer for so long makes room for another
+TRIAL_S = 1.0  # without an answer, after which a trial gives its place to another
 
 HELD_BACK = frozenset({RATE_LIMITED, TIMING_OUT})
 """Reasons for which a channel of last resort gets a few calls at a time; else all of them."""
 
 
 class LastResorts:
-    """The calls of one worker, and those of last resort among them, by the channel's id."""
+    """The calls of one worker at each channel, and those of last resort in flight."""
 
     def __init__(self) -> None:
         self._running: dict[str, dict[Trial, None]] = {}  # the oldest first
@@ -26,14 +26,14 @@ class LastResorts:
         self._window_ends_s = -math.inf
 
     def note(self, channel_id: str, now_s: float) -> None:
-        """A call asks the channel, or would, were there room."""
+        """A call asks the channel, or would have."""
         if now_s >= self._window_ends_s:
             self._turn(now_s)
         calls = self._calls
         calls[channel_id] = calls.get(channel_id, 0) + 1
 
     def wait_s(self, channel_id: str, now_s: float) -> float:
-        """How long until one more may ask; 0: at once."""
+        """How long until one more may ask; 0: now."""
         running = self._running.get(channel_id)
         while running:
             oldest = next(iter(running))
@@ -48,12 +48,12 @@ class LastResorts:
         return list(running)[too_many].begun_s + TRIAL_S - now_s
 
     def take(self, trial: Trial) -> None:
-        """The trial is one of them."""
+        """The trial takes a place."""
         trial.limited = True
         self._running.setdefault(trial.channel.id, {})[trial] = None
 
     def give_back(self, trial: Trial) -> None:
-        """It was answered, or is over."""
+        """The trial was answered, or is over."""
         trial.limited = False
         running = self._running.get(trial.channel.id, {})
         running.pop(trial, None)
@@ -67,7 +67,7 @@ class LastResorts:
         self._calls = {}
 
     def _calls_of(self, channel_id: str, now_s: float) -> float:
-        """Calls of the last WINDOW_S, as if those of the window before had come evenly."""
+        """Calls of the last WINDOW_S, those of the window before taken as evenly spread."""
         if now_s >= self._window_ends_s:
             self._turn(now_s)
         left = (self._window_ends_s - now_s) / WINDOW_S

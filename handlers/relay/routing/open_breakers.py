@@ -1,8 +1,8 @@
-"""The open breakers of this worker as the store shows them: no secrets. Times are those of the
-monotonic clock; the writer makes them the database's.
+"""This worker's open circuits as the store has them: without secrets, in times of the monotonic
+clock, which the writer turns into the database's.
 
-Looked at once a second, on the loop; the writer's thread takes the newest picture. `restore` reads
-such pictures for show.
+Updated once a second, on the loop; the writer's thread takes the newest state. `restore` reads such
+states back, for display.
 """
 
 import math
@@ -14,7 +14,7 @@ from store.catalog.catalog import Channel, Snapshot
 from store.channels import breakers
 from store.channels.breakers import Name, Open
 
-SHOWN_MAX = 1000  # of a worker; what is beyond them is not shown
+SHOWN_MAX = 1000  # of a worker; more are not shown
 
 
 class OpenBreakers:
@@ -22,12 +22,12 @@ class OpenBreakers:
 
     def __init__(self, health: Health) -> None:
         self.rows: Mapping[Name, Open] = {}
-        """The newest picture; never changed, but replaced."""
+        """The newest state; replaced, never changed."""
         self._health = health
         self._since_ms: dict[BreakerName, int] = {}
 
     def look(self, snapshot: Snapshot) -> None:
-        """Make the picture anew."""
+        """Update `rows`."""
         if not (self._health.breakers or self.rows):
             return
         channels = {channel.id: channel for channel in snapshot.channels}
@@ -40,7 +40,7 @@ class OpenBreakers:
             fingerprint = _fingerprint(channel, name[-1])
             if fingerprint is None:
                 continue
-            # Each probe that fails opens it anew; since when is told by the first opening.
+            # A failed probe opens it anew; shown is the time of the first opening.
             since_ms[name] = self._since_ms.get(name) or _ms(breaker.since_s)
             model = name[1] if len(name) == 3 else ""
             until_ms = _ms(breaker.until_s)
@@ -58,9 +58,8 @@ def restore(
     shown: Iterable[breakers.Breaker],
     now_s: float,
 ) -> None:
-    """What workers show against channels, for a Health that only makes plans for show. Of several
-    workers' breakers for one thing the one that is open longest counts. `now_s`: the moment at
-    which the snapshot was read."""
+    """Opens in a Health for display what workers have open. Of several workers' circuits for the
+    same key the one that is open longest counts. `now_s`: when the snapshot was read."""
     channels = {channel.id: channel for channel in snapshot.channels}
     for row in sorted(shown, key=lambda one: one.until_ms):
         channel = channels.get(row.channel_id)
@@ -77,7 +76,7 @@ def restore(
 
 
 def _fingerprint(channel: Channel, secret: str) -> str | None:
-    """What stands for an upstream key; None for one that the channel has no more."""
+    """The fingerprint of an upstream key; None when the channel no longer has the key."""
     if not secret:
         return ""
     if secret in channel.keys:

@@ -26,20 +26,20 @@ DRAINING = "draining"
 OTHER_GROUP = "not_for_this_group"
 OTHER_FAMILY = "other_family"
 AT_ITS_LIMIT = "at_its_limit"
-BEYOND_ITS_LIMIT = "beyond_its_limit"  # the input alone is more than it may take in a minute
+BEYOND_ITS_LIMIT = "beyond_its_limit"  # the input alone exceeds its tokens per minute
 
 _MAX_REMEMBERED = 1024
 _MAX_DRAWS = 8
 
 Tried = Mapping[str, Collection[int]]
-"""Positions of upstream keys that are not to be asked again, by the channel's id."""
+"""Positions of upstream keys that were tried, by the channel's id."""
 NOTHING: Tried = {}
 
 
 class Candidate(Struct, frozen=True, gc=False):
     """One attempt: a channel and the position of the upstream key to use (0 without keys).
 
-    `moved`: not where the call's conversation falls to by its token. `anyway`: a last resort, its
+    `moved`: not where the token of the call's conversation selects. `anyway`: a last resort, its
     circuit is open like all others. `slots`: what the selector took of its limits.
     """
 
@@ -51,7 +51,7 @@ class Candidate(Struct, frozen=True, gc=False):
 
 
 class Preference(Struct, frozen=True, gc=False):
-    """A conversation's token, which draws for it; and where it went instead, while that holds."""
+    """A conversation's token, which draws for it, and where it moved to, while that holds."""
 
     token: int
     channel_id: str = ""
@@ -72,7 +72,7 @@ class Wanted(Struct, frozen=True, gc=False):
 
 
 class LeftOut(Struct, frozen=True):
-    """A channel that cannot take the call now; `wait_s`: until it may (0: not by waiting)."""
+    """A channel that cannot take the call now; `wait_s`: until it can (0: waiting is no help)."""
 
     channel: Channel
     reason: str
@@ -88,7 +88,7 @@ class LastResort(Struct, frozen=True):
 
 
 class Tier:
-    """Channels of one rank; drawing one costs the same however many there are."""
+    """Channels of one rank; to draw one costs the same however many there are."""
 
     __slots__ = ("_points", "_race", "channels")
 
@@ -117,8 +117,8 @@ class Planner:
     def __init__(self, health: Health, random: Callable[[], float]) -> None:
         self.health = health
         self._random = random
-        # By identity: a snapshot gives the same tuple for the same question. It is kept beside its
-        # tiers, so that the identity stays its own.
+        # By identity: a snapshot returns the same tuple for the same question. The tuple is kept
+        # with its tiers, so that no other gets its identity.
         self._remembered: dict[int, tuple[Sequence[Channel], list[Tier]]] = {}
 
     def plan(
@@ -202,7 +202,7 @@ class Planner:
         return LeftOut(channel, *min(faults, key=lambda fault: fault[1]))
 
     def _order(self, wanted: Wanted) -> Iterator[Channel]:
-        """All channels in the order in which they are wanted."""
+        """All channels in the order of preference."""
         preference, named = wanted.preference, ""
         if preference is not None and preference.channel_id:
             for channel in wanted.channels:
@@ -273,7 +273,7 @@ class Planner:
 
 
 def _key_of(channel: Channel, preference: Preference) -> int:
-    """Position of the upstream key that a conversation falls to, or went to."""
+    """Position of the upstream key that a conversation belongs to, or moved to."""
     marks = channel.fingerprints
     if len(marks) < 2:
         return 0
@@ -289,20 +289,20 @@ def _drawn(tier: Tier, chance: Callable[[], float] | int) -> Iterator[Channel]:
         yield channels[0]
         return
     tried: set[int] = set()
-    # To draw again is quick while most are left, and as fair as to draw among the rest.
+    # Drawing again is quick while most are left, and as fair as drawing among the rest.
     for number in range(_MAX_DRAWS):
         place = _draw(tier, chance, number)
         if place not in tried:
             tried.add(place)
             yield channels[place]
     rest = [channel for place, channel in enumerate(channels) if place not in tried]
-    # Each channel's place in the rest is drawn once; of a conversation always the same.
+    # The order of the rest is drawn at once; of a conversation it is always the same.
     random = Random(chance).random if isinstance(chance, int) else chance
     yield from sorted(rest, key=lambda channel: _lateness(channel.weight, random()))
 
 
 def _lateness(weight: int, point: float) -> tuple[bool, float]:
-    """Sorted by it, channels stand as if drawn one after the other: a wait at the weight's rate.
+    """Sorted by it, channels are as if drawn one after the other: a wait at the weight's rate.
 
     After Efraimidis and Spirakis; `point` is random, in [0, 1).
     """
@@ -312,7 +312,7 @@ def _lateness(weight: int, point: float) -> tuple[bool, float]:
 def _draw(tier: Tier, chance: Callable[[], float] | int, number: int) -> int:
     if not isinstance(chance, int):
         return tier.draw(chance())
-    # Each draw is one of its own: the race of a loser says something of the next one.
+    # Each draw is a race of its own: the losers of one race are not independent of its winner.
     return tier.winner(token_of(b"%d %d" % (chance, number)) if number else chance)
 
 

@@ -1,7 +1,7 @@
-"""Small calls of the gateway's own through one channel: for `channel test`, probes, key checks.
+"""Small calls of the gateway's own through one channel: `channel test`, probes, key checks.
 
-The request is built and the answer read by the family of the channel, so every family works alike.
-Nothing is charged and no usage record is made; the vendor of the channel does count the call.
+The channel's family builds the request and reads the answer. Nothing is charged and no usage record
+is made; the vendor does count the call.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class Outcome:
 
 
 async def call(client: UpstreamClient, target: Target, limits: UpstreamSettings) -> Outcome:
-    """Make the call; nothing is raised for what an upstream can do."""
+    """Make the call; whatever the upstream does is an Outcome."""
     outcome = Outcome()
     started_s = time.monotonic()
     try:
@@ -206,7 +206,7 @@ async def _read_stream(target: Target, exchange: Exchange, limits: UpstreamSetti
     def take(chunk: bytes) -> bool:
         bridge.feed(chunk)
         if bridge.ended:
-            end(None)  # behind the terminal marker nothing is awaited
+            end(None)  # nothing is awaited after the terminal marker
         return True
 
     exchange.pipe(take, end)

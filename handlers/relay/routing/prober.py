@@ -1,10 +1,9 @@
-"""Probes: calls of the gateway's own to channels that nobody calls, so that their status is known.
+"""Probes: calls of the gateway's own to channels without traffic, so that their status is known.
 
-Off unless an interval is set, since each costs what its vendor takes. The writer's thread claims
-what is due (`store.channels.probes.Rota`), the loop makes the call, as any call would: with a key
-that health has nothing against, or whose turn it is to be tried again. Health learns from it as
-from a call: a success closes what it probes, a failure counts. Results go to the store, apart from
-traffic; there is no usage record and nobody is charged.
+Off unless an interval is set, since vendors charge for them. The writer's thread claims what is due
+(`store.channels.probes.Rota`), the loop makes the call, like any call with a key whose circuit is
+closed or half-open. Health learns from it as from a call: a success closes the circuits that it
+probes, a failure counts. Results go to the store, apart from traffic; no usage record, no charge.
 """
 
 import asyncio
@@ -48,13 +47,13 @@ class Prober:
         self._room = RUNNING_MAX
 
     def take_snapshot(self, snapshot: Snapshot) -> None:
-        """What there is to probe."""
+        """Sets what there is to probe."""
         self._snapshot = snapshot
         if self.rota.interval_s:
             self.rota.pairs = _pairs(snapshot)
 
     def close(self) -> None:
-        """End the probes that run, and begin no more; nothing is known of them then."""
+        """Cancel running probes, without results, and begin no more."""
         self._room = 0
         self.rota.busy = True
         for task in self._running:
@@ -109,7 +108,7 @@ class Prober:
             outcome.total_ms,
         )
         if not self.rota.note(result):
-            log.warning("the result of a probe is dropped: the store is away for too long")
+            log.warning("probe result dropped: the store is unavailable")
 
 
 def _pairs(snapshot: Snapshot) -> list[Pair]:

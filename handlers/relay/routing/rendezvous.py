@@ -1,9 +1,8 @@
-"""Which of several a conversation falls to: the same one in every process, by weight.
+"""Weighted rendezvous hashing: which of several a conversation belongs to, in every process alike.
 
-Weighted rendezvous hashing: each candidate runs a race whose time is made of its own seed and the
-conversation's token, the heavier the quicker, and the first one wins. Workers and nodes agree
-without a word, a restart changes nothing, and when a candidate comes or goes only the
-conversations move that it wins or had won. Pure.
+Each candidate gets a race time made of its own seed and the conversation's token, shorter for more
+weight; the shortest wins. Workers and nodes agree without communication, also after a restart. When
+a candidate is added or removed, only the conversations move that it wins or had won. Pure.
 """
 
 import sys

@@ -1,9 +1,9 @@
-"""Upstream keys that were refused to a call, while nobody knows yet whether it is about the key.
+"""Upstream keys that a call was refused, until it is known whether the key itself is refused.
 
 A vendor's 401, 402 or 403 may be about what one caller asked for ("your organization must be
-verified"). So a key is put aside for everybody only when that is confirmed: by a cheap call of our
-own (key_check.py makes it), or by the call of another user. What the cheap call has cleared stays
-clear for a while, whoever is refused. Sans-io; times are of a monotonic clock, in s.
+verified"). So a key's circuit opens for all calls only when the refusal is confirmed: by a check of
+our own (key_check.py), or by a call of another user. A key that a check has cleared stays clear for
+a while, whoever is refused. Sans-io; times are of a monotonic clock, in s.
 """
 
 from typing import Literal
@@ -14,20 +14,19 @@ from adapters.faults import Fault
 from adapters.upstream_errors.read import QUOTA_USED
 from store.catalog.catalog import Channel
 
-CLEARED_S = 60.0  # a key that answered a call of our own is not asked for again so soon
-AGAIN_S = 5.0  # between a check that could not tell and the next one
+CLEARED_S = 60.0  # for which a key that a check has cleared is not checked again
+AGAIN_S = 5.0  # between a check without a result and the next one
 MEMORY_S = 600.0  # after which a refusal is forgotten
 
 About = Literal["key", "access", "quota"]
-"""What a refusal speaks of: the key itself, what it may do, what its account can pay."""
+"""What is refused: the key itself, a right of it, or its account's payment."""
 
 Meaning = Literal["confirmed", "unknown", "of_the_model", "of_the_call"]
 
 
 class Refusal(Struct, frozen=True):
-    """An upstream refused the key of an attempt. `caller`: whose call it was, an id of a user; ""
-    for a probe, which confirms it unless it may just not do what was asked. `reason`: for the
-    operator."""
+    """An upstream refused the key of an attempt. `caller`: the id of the call's user; "" for a
+    probe, which confirms it unless only a right is missing. `reason`: for the operator."""
 
     caller: str
     about: About = "key"
@@ -45,8 +44,7 @@ def refusal_of(fault: Fault, status: int | None, caller: str = "") -> Refusal | 
 
 
 class Suspicion(Struct, frozen=True):
-    """What is to be found out by a call of our own: whether the channel's key is refused as such,
-    or what was asked of the model."""
+    """What a check has to find out: whether the key itself is refused, or the model to it."""
 
     channel: Channel
     key: int  # position of the upstream key
@@ -58,16 +56,16 @@ class Suspicion(Struct, frozen=True):
 class Suspect(Struct):
     """What is known of one key."""
 
-    caller: str = ""  # the first one that it was refused to
+    caller: str = ""  # the first one who was refused
     seconded: bool = False  # by another user's call
     checking: bool = False
-    undecided: bool = False  # the last check could not tell
+    undecided: bool = False  # the last check had no result
     cleared_until_s: float = float("-inf")
     check_s: float = float("-inf")  # when the next check may begin
     last_s: float = float("-inf")
 
     def meet(self, refusal: Refusal, now_s: float) -> Meaning:
-        """What one more refusal says; "unknown": a check is due, and begins."""
+        """What one more refusal means; "unknown": a check is due, and begins."""
         if not refusal.caller and refusal.about != "access":
             return "confirmed"
         if now_s - self.last_s > MEMORY_S:
@@ -77,7 +75,7 @@ class Suspect(Struct):
         other = refusal.caller != self.caller
         self.seconded |= other
         if now_s < self.cleared_until_s:
-            self.caller = refusal.caller  # one caller alone says nothing, however often
+            self.caller = refusal.caller  # refusals of one caller alone confirm nothing
             return "of_the_model" if other else "of_the_call"
         if other and (self.undecided or (self.checking and refusal.about == "key")):
             return "confirmed"
@@ -87,7 +85,7 @@ class Suspect(Struct):
         return "unknown"
 
     def checked(self, refused: bool | None, now_s: float) -> Meaning:
-        """What a check has found: refused, answered, or (None) neither."""
+        """The check's result: refused, answered, or (None) neither."""
         self.checking, self.undecided = False, refused is None
         if refused or (refused is None and self.seconded):
             return "confirmed"
@@ -98,5 +96,5 @@ class Suspect(Struct):
         return "of_the_call"
 
     def answered(self) -> None:
-        """A call with the key has gone well: what was refused before says nothing of it."""
+        """A call with the key has gone well: earlier refusals no longer count."""
         self.caller, self.seconded, self.undecided = "", False, False

@@ -241,7 +241,7 @@ def test_when_all_rows_are_used_a_limit_is_not_applied_and_that_is_told(clock, m
         slots = cells.enter([calls(1, "c")])
         assert slots.taken == []
         cells.leave(slots, 0)
-    assert cells.sweep() == ["limits: 4 times a limit had no room and was not applied"]
+    assert cells.sweep() == ["limits: table full, 4 limits not applied"]
     assert cells.sweep() == []
 
 
@@ -356,7 +356,7 @@ def test_a_process_stopped_with_the_lock_is_not_waited_for_long(memory):
     begin = time.monotonic()
     assert isinstance(ours.enter([calls(5)]), Slots)
     assert time.monotonic() - begin < 5
-    assert ours.sweep() == ["limits: 1 times another worker was not waited for"]
+    assert ours.sweep() == ["limits: lock timed out 1 times, went on without it"]
     killed(process)
 
 
