@@ -77,7 +77,7 @@ def test_users_in_turn(world):
         assert status == 200
         return json.loads(said)["workers"]
 
-    wait_until(lambda: sum(one["upstream_surplus"] for one in workers()) > 0)
+    assert wait_until(lambda: sum(one["upstream_surplus"] for one in workers()) > 0)
 
 
 @pytest.mark.long
