@@ -53,6 +53,19 @@ def nonsense():
 @pytest.fixture(scope="module")
 def launch(tmp_path_factory):
     """launch(document, settings) -> a running gateway; ended with the module."""
+    with _launching(tmp_path_factory) as start:
+        yield start
+
+
+@pytest.fixture
+def launch_own(tmp_path_factory):
+    """The same, ended with the test: for modules where each test needs a gateway of its own."""
+    with _launching(tmp_path_factory) as start:
+        yield start
+
+
+@contextlib.contextmanager
+def _launching(tmp_path_factory):
     with contextlib.ExitStack() as stack:
 
         def start(document, settings=None, *, follow=True):

@@ -26,7 +26,7 @@ def vendors():
 
 
 @pytest.fixture
-def world(launch, vendors):
+def world(launch_own, vendors):
     channels = [
         channel("main", CHAT, vendors[0].url, {"m": "up"}, priority=5, keys=["sk-main"]),
         channel("spare", CHAT, vendors[1].url, {"m": "up"}, keys=["sk-spare"]),
@@ -34,7 +34,7 @@ def world(launch, vendors):
     made = document(["m"], channels)
     made["user"].append({"name": "poor"})
     made["key"].append({"user": "poor", "name": "k", "group": "all", "secret": POOR})
-    return launch(made, {"server.workers": 1})
+    return launch_own(made, {"server.workers": 1})
 
 
 def call(gateway, secret=SECRET):

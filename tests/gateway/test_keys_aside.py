@@ -43,9 +43,9 @@ def vendor():
 
 
 @pytest.fixture
-def gateway(launch, vendor):
+def gateway(launch_own, vendor):
     only = channel("only", CHAT, vendor.url, {"m": "up"}, keys=["sk-one", "sk-two"])
-    return launch(document(["m"], [only]), {"server.workers": 2}, follow=False)
+    return launch_own(document(["m"], [only]), {"server.workers": 2}, follow=False)
 
 
 def call(gateway):

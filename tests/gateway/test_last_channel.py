@@ -29,16 +29,16 @@ def upstream():
 
 
 @pytest.fixture
-def gateway(launch, upstream):
-    return launch_with(launch, upstream, ["sk-only"])
+def gateway(launch_own, upstream):
+    return launch_with(launch_own, upstream, ["sk-only"])
 
 
-def launch_with(launch, upstream, keys, **settings):
+def launch_with(launch_own, upstream, keys, **settings):
     only = channel("only", CHAT, upstream.url, {"m": "up"}, keys=keys)
     made = document(["m"], [only])
     made["user"].append({"name": "other", "balance": "100"})
     made["key"].append({"user": "other", "name": "k", "group": "all", "secret": OTHER_SECRET})
-    return launch(made, {"server.workers": 1, **settings})
+    return launch_own(made, {"server.workers": 1, **settings})
 
 
 def call(gateway, prompt, secret=SECRET):
@@ -84,8 +84,8 @@ def test_calls_beyond_the_trials_are_told_to_come_again_in_a_second(gateway, ups
     assert code(call(gateway, "after")) is None
 
 
-def test_an_upstream_that_hangs_is_asked_by_few_at_a_time(launch, upstream):
-    gateway = launch_with(launch, upstream, ["sk-only"], **{"upstream.first_byte_timeout_s": 2})
+def test_an_upstream_that_hangs_is_asked_by_few_at_a_time(launch_own, upstream):
+    gateway = launch_with(launch_own, upstream, ["sk-only"], **{"upstream.first_byte_timeout_s": 2})
     hold = threading.Event()
 
     def hang(prompt, key):
@@ -199,9 +199,9 @@ def test_what_is_refused_to_one_caller_is_refused_to_nobody_else(gateway, upstre
         (429, USED_UP, "public"),
     ],
 )
-def test_a_key_that_is_refused_as_such_is_put_aside(launch, upstream, status, body, lists):
+def test_a_key_that_is_refused_as_such_is_put_aside(launch_own, upstream, status, body, lists):
     """By a call of our own: one user is enough, and calls go on with the other key."""
-    gateway = launch_with(launch, upstream, ["sk-bad", "sk-good"])
+    gateway = launch_with(launch_own, upstream, ["sk-bad", "sk-good"])
 
     def behave(prompt, key):
         return (status, body, {}) if key == "sk-bad" else (200, ANSWER, {})
@@ -222,9 +222,9 @@ def test_a_key_that_is_refused_as_such_is_put_aside(launch, upstream, status, bo
     assert f"upstream status {status}" in aside["reason"]
 
 
-def test_a_second_user_confirms_what_the_vendor_does_not_tell_us(launch, upstream):
+def test_a_second_user_confirms_what_the_vendor_does_not_tell_us(launch_own, upstream):
     """The list and our own word hang, as behind some proxies."""
-    gateway = launch_with(launch, upstream, ["sk-bad"])
+    gateway = launch_with(launch_own, upstream, ["sk-bad"])
     upstream.behave = lambda prompt, key: (401, WRONG, {}) if prompt == "q" else (500, ERROR, {})
     upstream.list = lambda key: (500, ERROR, {})
     for _ in range(3):
@@ -237,8 +237,8 @@ def test_a_second_user_confirms_what_the_vendor_does_not_tell_us(launch, upstrea
     assert len(upstream.asked) == asked
 
 
-def test_few_calls_meet_a_wrong_key_before_it_is_aside(launch, upstream):
-    gateway = launch_with(launch, upstream, ["sk-bad", "sk-good"])
+def test_few_calls_meet_a_wrong_key_before_it_is_aside(launch_own, upstream):
+    gateway = launch_with(launch_own, upstream, ["sk-bad", "sk-good"])
 
     def behave(prompt, key):
         time.sleep(0.05)

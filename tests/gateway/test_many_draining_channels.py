@@ -20,13 +20,13 @@ def upstream():
 
 
 @pytest.fixture
-def gateway(launch, upstream):
+def gateway(launch_own, upstream):
     models = [f"model-{number}" for number in range(len(NAMES))]
     channels = [
         channel(name, CHAT, upstream.url, {model: "up"})
         for name, model in zip(NAMES, models, strict=True)
     ]
-    return launch(document(models, channels))
+    return launch_own(document(models, channels))
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ STANDS_FOR = re.compile(r"stands for (\d+) refused calls")
 
 
 @pytest.fixture
-def gateway(launch, vendor):
+def gateway(launch_own, vendor):
     """One user with two keys; the one called "looping" is disabled."""
     made = {
         "model": [{"name": MODEL, "price": PRICE}],
@@ -31,7 +31,7 @@ def gateway(launch, vendor):
         "channel": [channel(family, family, vendor.url, {MODEL: MODEL}) for family in ALL],
     }
     looping = {"user": "owner", "name": "looping", "group": "all", "secret": secret_of("looping")}
-    made = launch(joined(made, owners(["owner"], CREDIT), {"key": [looping]}), follow=False)
+    made = launch_own(joined(made, owners(["owner"], CREDIT), {"key": [looping]}), follow=False)
     ids = {entry["name"]: entry["id"] for entry in json.loads(made.run("key", "list", "--json"))}
     made.run("key", "disable", ids["looping"])
     probe = {"Connection": "close", **credentials(secret=secret_of("looping"))}

@@ -45,9 +45,9 @@ def gateway(launch, vendor):
 
 
 @pytest.fixture
-def own(launch, vendor):
+def own(launch_own, vendor):
     """A gateway that a test may change and kill."""
-    return launch(content(vendor), {"server.workers": 2}, follow=False)
+    return launch_own(content(vendor), {"server.workers": 2}, follow=False)
 
 
 def call(gateway, method, path, body=None, user="owner"):

@@ -835,9 +835,9 @@ def test_many_clients_that_leave_at_once(gateway, vendor):
 
 
 @pytest.fixture
-def drained(launch, vendor, raw, full_port):
+def drained(launch_own, vendor, raw, full_port):
     """A gateway that the test ends; three seconds for running calls."""
-    return launch(
+    return launch_own(
         content(vendor, raw, full_port), {**QUIET, "server.drain_timeout_s": 3}, follow=False
     )
 
