@@ -32,7 +32,18 @@ ALLOWED = {
     "adapters.json": {"adapters.json", "adapters.faults"},
     "adapters.json.jsonio": {"adapters.json", "adapters.faults", "msgspec", "ujson"},
     "adapters.upstream_errors": {"adapters.upstream_errors", "adapters.json", "adapters.faults"},
-    "store": {"store", "peewee", "playhouse", "pymysql", "msgspec", "cryptography", "argon2"},
+    "store": {"store"},
+    "store.values": {"store.values", "msgspec", "cryptography", "argon2"},
+    "store.db": {"store.db", "store.values", "peewee", "pymysql"},
+    "store.catalog": {"store.catalog", "store.db", "store.values", "peewee"},
+    "store.money": {"store.money", "store.catalog", "store.db", "store.values"}
+    | {"msgspec", "peewee"},
+    "store.channels": {"store.channels", "store.catalog", "store.db", "store.values"}
+    | {"msgspec", "peewee"},
+    "store.calls": {"store.calls", "store.money", "store.channels", "store.catalog", "store.db"}
+    | {"store.values", "msgspec", "peewee"},
+    "store.admin": {"store.admin", "store.money", "store.catalog", "store.db", "store.values"}
+    | {"peewee"},
     "conf": {"conf", "msgspec"},
     "handlers": {"handlers", "adapters", "store", "conf.settings", "tornado", "msgspec"},
     "handlers.http": {
