@@ -6,7 +6,7 @@ within 2 s. Nothing is created here: a missing database is a mistake in the conf
 
 import getpass
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from conf import secrets
 from conf.configuration import ConfigError, Loaded, which
 from conf.store_url import SQLITE
 from store.db import migrate
-from store.db.database import READ_TIMEOUT_S, discard, open_database, place
+from store.db.database import READ_TIMEOUT_S, discard, open_database
 from store.values.errors import NotFound, Refused, StoreUnavailable
 
 FULL_SCAN_TIMEOUT_S = 3600.0  # of statements that read all records
@@ -51,7 +51,8 @@ def opened_store(config: Path | None, read_timeout_s: float = READ_TIMEOUT_S) ->
     loaded = configuration(config)
     try:
         with _opened(loaded, read_timeout_s) as db:
-            _require_schema(db, migrate.pending(db))
+            if behind := migrate.behind(db):
+                raise StoreUnavailable(behind)
             yield Access(db, loaded)
     except (NotFound, Refused) as error:
         # a name that somebody mistyped; the store itself is well
@@ -93,12 +94,4 @@ def _require_file(path: Path, loaded: Loaded) -> None:
     if not path.is_file():
         raise StoreUnavailable(
             f"{path} (store.url) does not exist; make it: ./sluice init {loaded.config_dir}"
-        )
-
-
-def _require_schema(db: peewee.Database, pending: Sequence[str]) -> None:
-    if pending:
-        names = ", ".join(pending)
-        raise StoreUnavailable(
-            f"the schema of {place(db)} is behind (pending: {names}); run: ./sluice migrate up"
         )

@@ -8,7 +8,7 @@ import msgspec
 
 from conf.store_url import SQLITE
 from store.db import migrate
-from store.db.database import open_database, place
+from store.db.database import open_database
 from store.values.errors import StoreUnavailable
 
 SCHEMA_WAIT_S = 5  # for a database that takes connections and does not answer
@@ -40,15 +40,11 @@ def _look(url: str) -> StoreFound:
         return StoreFound(refusal=f"{missing} (store.url) does not exist; {cure}")
     db = open_database(url, read_timeout_s=SCHEMA_WAIT_S)
     try:
-        pending = migrate.pending(db)
+        return StoreFound(refusal=migrate.behind(db))
     except StoreUnavailable as error:
         return StoreFound(away=str(error))
     finally:
         db.close()
-    if not pending:
-        return StoreFound()
-    told = f"the schema of {place(db)} is behind (pending: {', '.join(pending)})"
-    return StoreFound(refusal=f"{told}; run: ./sluice migrate up")
 
 
 def _missing_file(url: str) -> str:

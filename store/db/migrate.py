@@ -67,6 +67,13 @@ def pending(db: peewee.Database) -> list[str]:
     return [step.name for step in status(db) if step.applied_ms is None]
 
 
+def behind(db: peewee.Database) -> str:
+    """What to tell the operator of a schema that is behind, with the cure; empty: it is not."""
+    names = ", ".join(pending(db))
+    told = f"the schema of {place(db)} is behind (pending: {names}); run: ./sluice migrate up"
+    return told if names else ""
+
+
 def plan(db: peewee.Database) -> list[str]:
     """The SQL that `up` would run now, in order."""
     missing = set(pending(db))

@@ -66,13 +66,13 @@ def test_a_reader_beside_a_writer_sees_whole_states_only(reader):
     writer = leash.Popen(command, cwd=ROOT, pass_fds=[reader.descriptor], stdin=subprocess.DEVNULL)
     try:
         states, end = [], time.monotonic() + 10
-        while len(states) < 200 and time.monotonic() < end:
+        while len(states) < 100 and time.monotonic() < end:
             if (state := reader.read()) is not None:
                 states.append(state)
     finally:
         writer.kill()
         writer.wait()
-    assert len(states) == 200
+    assert len(states) == 100
     for state in states:
         assert set(state["filled"]) <= {str(state["number"] % 10)}, json.dumps(state)[:80]
         assert len(state["filled"]) == state["number"] * 7919 % 300_000
