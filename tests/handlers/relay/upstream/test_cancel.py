@@ -148,7 +148,7 @@ async def test_cancel_while_connecting_and_resolving(client, serve, request_to, 
             await asyncio.sleep(pause_s)
             begun = time.monotonic()
             exchange.cancel()
-            assert time.monotonic() - begun < 0.1
+            assert time.monotonic() - begun < 1  # it would be five
     await client.start(request_to(upstream.url)).head
 
 
