@@ -167,9 +167,6 @@ class NativeBridge:
         if self.ended:
             return b""
         if self.aligned:
-            repeat = self.feed_repeat(chunk)
-            if repeat is not None:
-                return repeat
             # Most chunks are exactly one event; those need not go through the splitter.
             size = len(chunk)
             if 4 < size <= self._max_event_bytes and (

@@ -34,7 +34,7 @@ class EventTemplate:
 
     def learn(self, event: bytes, text: str) -> None:
         """Remember what stands around ``text``, a string that a whole event was read to have."""
-        if self._learned >= LEARNED_MAX or not text.isascii():
+        if self._learned >= LEARNED_MAX or not text.isascii() or self.text_length(event) >= 0:
             return
         string = b'"%b"' % text.encode()
         start = event.find(string)

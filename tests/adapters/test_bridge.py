@@ -2,11 +2,11 @@
 
 import pytest
 
-from adapters.bridge import PREAMBLE_LIMIT_BYTES, NativeBridge
+from adapters.bridge import PREAMBLE_LIMIT_BYTES
 from adapters.family import Operation
 from adapters.faults import Condition
 from adapters.framing.sse import EventSplitter
-from adapters.registry import FAMILIES
+from adapters.registry import FAMILIES, PAIRINGS
 
 CHUNK = b'data: {"id":"c1","model":"up","choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
 FINISH = b'data: {"model":"up","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
@@ -19,9 +19,8 @@ CREATE = Operation("/v1/some/endpoint")
 
 
 def chat_stream(drop=False, limit=65536, public="up"):
-    return NativeBridge(
-        FAMILIES["chat_completions"].upstream.stream_tap(public, "up", drop, CREATE), limit
-    )
+    chat = PAIRINGS["chat_completions", "chat_completions"]
+    return chat.open_bridge(public, "up", drop, CREATE, limit)
 
 
 def test_nothing_is_sent_before_acceptance_then_all_of_it():
@@ -167,12 +166,34 @@ def test_events_that_end_with_crlf_pass_alike_in_every_cut(public):
 
 
 def test_messages_are_whole_only_with_their_last_event():
-    tap = FAMILIES["messages"].upstream.stream_tap("m", "m", True, CREATE)
-    stream = NativeBridge(tap, 65536)
+    stream = PAIRINGS["messages", "messages"].open_bridge("m", "m", True, CREATE, 65536)
     stream.feed(b'event: message_start\ndata: {"type":"message_start","message":{}}\n\n')
     stream.feed(
         b"event: message_delta\n"
         b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}\n\n'
     )
-    assert tap.finished and not stream.whole
+    assert stream.started and stream.finished and not stream.whole
     assert stream.feed(b'event: message_stop\ndata: {"type":"message_stop"}\n\n') and stream.whole
+
+
+def test_behind_its_bracket_an_array_may_break_off_and_events_behind_their_marker():
+    array = FAMILIES["generate_content"].client.operations["stream_array"]
+    pairing = PAIRINGS["generate_content", "generate_content"]
+    stream = pairing.open_bridge("m", "m", False, array, 65536)
+    stream.feed(b'[{"candidates":[{"content":{"parts":[{"text":"x"}]},"finishReason":"STOP"}]}')
+    assert stream.accepted and not stream.end_seen
+    assert stream.feed(b"]") == b"]" and stream.end_seen and not stream.ended
+    stream = chat_stream()
+    stream.feed(CHUNK + FINISH)
+    assert stream.whole and not stream.end_seen
+    stream.feed(DONE)
+    assert stream.end_seen
+
+
+def test_the_same_family_asks_the_upstream_what_the_client_asked():
+    for (name, _), pairing in PAIRINGS.items():
+        for operation in FAMILIES[name].client.operations.values():
+            assert pairing.operation(operation, True) is operation
+        assert set(FAMILIES[name].client.operations) - {"stream_array"} <= set(
+            pairing.upstream.operations
+        )

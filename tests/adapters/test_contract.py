@@ -13,6 +13,7 @@ from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
 from adapters.registry import FAMILIES, VENDORS
 from adapters.upstream_errors.read import read_upstream_error
+from tests.adapters.streams import fed
 
 WIRE = pathlib.Path(__file__).parent.parent / "wire"
 MAX_EVENT_BYTES = 65536
@@ -91,7 +92,7 @@ def run(
 ) -> tuple[bytes, NativeBridge]:
     tap = family.upstream.stream_tap(public, MODEL, drop, operation or streamed(family))
     stream = NativeBridge(tap, MAX_EVENT_BYTES)
-    sent = b"".join([stream.feed(chunk) for chunk in chunks])
+    sent = b"".join([fed(stream, chunk) for chunk in chunks])
     return sent + stream.close(), stream
 
 

@@ -9,6 +9,7 @@ from adapters.bridge import NativeBridge
 from adapters.framing import event_template
 from adapters.framing.event_template import LEARNED_MAX, EventTemplate
 from adapters.registry import FAMILIES
+from tests.adapters.streams import fed
 
 EVENT = b'data: {"delta":{"content":"abc"},"finish_reason":null}\n\n'
 
@@ -138,7 +139,7 @@ def test_a_stream_is_read_the_same_with_and_without(family, made, public, monkey
             monkeypatch.setattr(event_template, "LEARNED_MAX", learned_max)
             tap = FAMILIES[family].upstream.stream_tap(public, "up", False, operation)
             stream = NativeBridge(tap, 65536)
-            sent = [stream.feed(event) for event in events]
+            sent = [fed(stream, event) for event in events]
             ways.append((sent, tap.output_units, tap.usage, tap.finished, tap.ended, tap.fault))
         assert ways[0] == ways[1]
         assert ways[0][1] > 0
