@@ -12,6 +12,7 @@ import peewee
 
 from store.calls.usage_queries import HOUR_MS, Row, rows_where
 from store.db.partitions import next_day
+from store.db.tables.usage import UsageRow
 from store.values.ids import day_at, day_of, ulid
 from store.values.pricing import PRICE_NAMES, TOKENS_PER_PRICE, format_money, prices_from_json
 
@@ -28,17 +29,12 @@ def find(db: peewee.Database, wanted: str, since_ms: int, now_ms: int) -> list[R
     client's or the vendor's among the calls begun since `since_ms`."""
     if found := _of_record(db, wanted):
         return found
+    others = (UsageRow.client_request_id == wanted) | (UsageRow.upstream_request_id == wanted)
     matches: list[Row] = []
     for begin_ms in _hours(db, since_ms, now_ms):
-        terms = [
-            '"day" = ?',
-            '"id" >= ?',
-            '"id" < ?',
-            '("client_request_id" = ? OR "upstream_request_id" = ?)',
-        ]
-        bounds = [ulid(at_ms, _NO_RANDOM) for at_ms in (begin_ms, begin_ms + HOUR_MS)]
-        values: list[Any] = [day_at(begin_ms), *bounds, wanted, wanted, MATCHES_MAX]
-        matches += rows_where(db, terms, 'ORDER BY "id" DESC LIMIT ?', values)
+        first, end = (ulid(at_ms, _NO_RANDOM) for at_ms in (begin_ms, begin_ms + HOUR_MS))
+        terms = [UsageRow.day == day_at(begin_ms), UsageRow.id >= first, UsageRow.id < end]
+        matches += rows_where(db, [*terms, others], (UsageRow.id.desc(),), MATCHES_MAX)
         if len(matches) >= MATCHES_MAX:
             break
     return matches[:MATCHES_MAX]
@@ -49,7 +45,7 @@ def _of_record(db: peewee.Database, wanted: str) -> list[Row]:
         day = day_of(wanted)
     except ValueError:
         return []
-    return rows_where(db, ['"day" = ?', '"id" = ?'], "", [day, wanted])
+    return rows_where(db, [UsageRow.day == day, UsageRow.id == wanted])
 
 
 def _hours(db: peewee.Database, since_ms: int, now_ms: int) -> Iterator[int]:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import peewee
+from peewee import Expression, fn
 
-from store.db.database import discard, execute, snapshot_read
+from store.db.database import discard, portions, raw_rows
 from store.db.partitions import next_day, previous_day
+from store.db.tables.usage import UsageByChannel, UsageByKey, UsageRow
 from store.values.errors import StoreUnavailable
 from store.values.ids import day_at, day_begin_ms, day_of, ulid
 from store.values.pricing import Prices, cost_nanos, format_money, prices_from_json
@@ -74,9 +76,8 @@ def tail(db: peewee.Database, filters: Filters, limit: int) -> list[Row]:
     """
     if filters.request_id is None and filters != Filters():
         return sorted(history(db, filters, limit), key=lambda row: (row["recorded_ms"], row["id"]))
-    terms, values = conditions(filters)
-    rows = rows_where(db, terms, 'ORDER BY "recorded_ms" DESC, "id" DESC LIMIT ?', [*values, limit])
-    return rows[::-1]
+    newest = (UsageRow.recorded_ms.desc(), UsageRow.id.desc())
+    return rows_where(db, conditions(filters), newest, limit)[::-1]
 
 
 def history(
@@ -100,31 +101,26 @@ def history(
 
 def _newest_ids(db: peewee.Database, filters: Filters, span: "_Span", limit: int) -> list[str]:
     """Ids alone, the newest first: most of what is passed over is then told by an index."""
-    terms, values = conditions(filters)
-    if span.user is not None and filters.user is None:
-        terms.append('"user" = ?')
-        values.append(span.user)
-    terms += ['"day" = ?', '"id" >= ?', '"id" < ?']
-    values += [span.day, span.first, span.end]
-    wanted = list(zip(terms, values, strict=True))
-    known = [one for one in wanted if one[0].split('"')[1] in _CALLER_COLUMNS]
-    rest = [one for one in wanted if one not in known]
-    source = '"usage_records" i'
+    if filters.user is None:
+        filters = replace(filters, user=span.user)
+    index: Any = UsageRow
+    wanted = conditions(filters)
+    rest = [one for one in wanted if one.lhs.name not in _CALLER_COLUMNS]
     if rest and span.user is not None:
         # In a plain query MariaDB reads a record before it looks at the outcome in the index.
-        source += ' JOIN "usage_records" r ON r."day" = i."day" AND r."id" = i."id"'
-    else:
-        known, rest = wanted, []
-    where = " AND ".join([f"i.{term}" for term, _ in known] + [f"r.{term}" for term, _ in rest])
-    query = f'SELECT i."id" FROM {source} WHERE {where} ORDER BY i."id" DESC LIMIT ?'
-    return [call_id for (call_id,) in _fetch(db, query, [*(v for _, v in known + rest), limit])]
+        index = UsageRow.alias("i")
+        known = [one for one in wanted if one.lhs.name in _CALLER_COLUMNS]
+        wanted = [Expression(getattr(index, one.lhs.name), one.op, one.rhs) for one in known] + rest
+    query = index.select(index.id).order_by(index.id.desc()).limit(limit)
+    if index is not UsageRow:
+        query = query.join(UsageRow, on=(UsageRow.day == index.day) & (UsageRow.id == index.id))
+    within = [index.day == span.day, index.id >= span.first, index.id < span.end]
+    return [call_id for (call_id,) in raw_rows(db, query.where(*wanted, *within))]
 
 
 def _rows_of(db: peewee.Database, day: int, ids: Sequence[str]) -> Iterator[Row]:
-    for start in range(0, len(ids), PAGE_ROWS):
-        some = ids[start : start + PAGE_ROWS]
-        terms = ['"day" = ?', f'"id" IN ({", ".join("?" * len(some))})']
-        yield from rows_where(db, terms, 'ORDER BY "id" DESC', [day, *some])
+    for some in portions(ids):
+        yield from rows_where(db, [UsageRow.day == day, UsageRow.id << some], (UsageRow.id.desc(),))
 
 
 def follow(
@@ -166,13 +162,13 @@ def with_user(db: peewee.Database, filters: Filters) -> Filters:
     """
     if filters.key_id is None or filters.user is not None:
         return filters
-    query = 'SELECT MIN("user"), MAX("user") FROM "usage_by_key" WHERE "key_id" = ?'
-    ((first, last),) = _fetch(db, query, (filters.key_id,))
+    names = UsageByKey.select(fn.MIN(UsageByKey.user), fn.MAX(UsageByKey.user))
+    [(first, last)] = raw_rows(db, names.where(UsageByKey.key_id == filters.key_id))
     return replace(filters, user=first) if first is not None and first == last else filters
 
 
 def _in_order(db: peewee.Database, filters: Filters, columns: Sequence[str]) -> Iterator[Row]:
-    terms, values = conditions(filters)
+    terms = conditions(filters)
     day = 0 if filters.since_ms is None else day_at(filters.since_ms) - 1
     while (following := next_day(db, day)) is not None:
         day = following
@@ -180,13 +176,8 @@ def _in_order(db: peewee.Database, filters: Filters, columns: Sequence[str]) -> 
             return
         after = ""
         while True:
-            page = rows_where(
-                db,
-                [*terms, '"day" = ?', '"id" > ?'],
-                'ORDER BY "id" LIMIT ?',
-                [*values, day, after, PAGE_ROWS],
-                columns,
-            )
+            bounds = [UsageRow.day == day, UsageRow.id > after]
+            page = rows_where(db, [*terms, *bounds], (UsageRow.id,), PAGE_ROWS, columns)
             yield from page
             if len(page) < PAGE_ROWS:
                 break
@@ -237,18 +228,13 @@ def _recorded_since(
     db: peewee.Database, filters: Filters, since_ms: int, shown: Container[str]
 ) -> Iterator[Row]:
     """In order of writing those that are not shown yet: of the others only the ids are read."""
-    terms, values = conditions(filters)
-    # A batch shares its recorded_ms, so the rest of that moment is skipped by id.
-    terms += ['"recorded_ms" >= ?', 'NOT ("recorded_ms" = ? AND "id" <= ?)']
+    terms, order = conditions(filters), (UsageRow.recorded_ms, UsageRow.id)
     at_ms, after = since_ms, ""
     while True:
-        page = rows_where(
-            db,
-            terms,
-            'ORDER BY "recorded_ms", "id" LIMIT ?',
-            [*values, at_ms, at_ms, after, PAGE_ROWS],
-            ("recorded_ms", "day", "id"),
-        )
+        # A batch shares its recorded_ms, so the rest of that moment is skipped by id.
+        shown_before = (UsageRow.recorded_ms == at_ms) & (UsageRow.id <= after)
+        later = [UsageRow.recorded_ms >= at_ms, ~shown_before]
+        page = rows_where(db, [*terms, *later], order, PAGE_ROWS, ("recorded_ms", "day", "id"))
         fresh: defaultdict[int, list[str]] = defaultdict(list)
         for row in page:
             if row["id"] not in shown:
@@ -299,18 +285,17 @@ def _hours(db: peewee.Database, filters: Filters, oldest: int, newest: int) -> I
     """The hours in which the roll-ups know calls; asks for ever more days at once."""
     guides = _guides(filters)
     by_key = "user" in guides or "key_id" in guides
+    table: Any = UsageByKey if by_key else UsageByChannel
     # A key has one user, unless that was renamed in this hour.
-    users = 'MIN("user"), MAX("user")' if by_key else "NULL, NULL"
-    query = (
-        f'SELECT "day", "hour", {users}'
-        f' FROM "{"usage_by_key" if by_key else "usage_by_channel"}"'
-        f' WHERE "day" BETWEEN ? AND ?{"".join(f""" AND "{name}" = ?""" for name in guides)}'
-        ' GROUP BY "day", "hour" ORDER BY "day" DESC, "hour" DESC'
-    )
+    users = (fn.MIN(table.user), fn.MAX(table.user)) if by_key else (None, None)
+    query = table.select(table.day, table.hour, *users).group_by(table.day, table.hour)
+    query = query.order_by(table.day.desc(), table.hour.desc())
+    terms = [getattr(table, name) == value for name, value in guides.items()]
     days = 1
     while newest >= oldest:
         first = max(oldest, day_at(day_begin_ms(newest) - (days - 1) * _DAY_MS))
-        for day, hour, user, last_user in _fetch(db, query, (first, newest, *guides.values())):
+        within = query.where(table.day.between(first, newest), *terms)
+        for day, hour, user, last_user in raw_rows(db, within):
             begin_ms = day_begin_ms(day) + hour * HOUR_MS
             end = ulid(begin_ms + HOUR_MS, _NO_RANDOM)
             one = user if user == last_user else None
@@ -326,19 +311,16 @@ def _last_day(filters: Filters, before: str | None) -> int:
     return min(days, default=_NO_DAY)
 
 
-def conditions(filters: Filters) -> tuple[list[str], list[Any]]:
-    """Terms of a WHERE over usage_records, to be joined by AND, and their parameters."""
-    terms: list[str] = []
-    values: list[Any] = []
-    for column, value in _wanted(filters):
-        terms.append(f'"{column}" = ?')
-        values.append(value)
-    for bound, at_ms in ((">=", filters.since_ms), ("<", filters.until_ms)):
-        if at_ms is not None:
-            # The day lets the database pass over whole partitions.
-            terms += [f'"day" {bound[0]}= ?', f'"id" {bound} ?']
-            values += [day_at(at_ms), ulid(at_ms, _NO_RANDOM)]
-    return terms, values
+def conditions(filters: Filters) -> list[Any]:
+    """What the filters ask of usage_records: terms of a WHERE."""
+    table = UsageRow
+    terms = [getattr(table, column) == value for column, value in _wanted(filters)]
+    # The day lets the database pass over whole partitions.
+    if (at_ms := filters.since_ms) is not None:
+        terms += [table.day >= day_at(at_ms), table.id >= ulid(at_ms, _NO_RANDOM)]
+    if (at_ms := filters.until_ms) is not None:
+        terms += [table.day <= day_at(at_ms), table.id < ulid(at_ms, _NO_RANDOM)]
+    return terms
 
 
 def _wanted(filters: Filters) -> Iterator[tuple[str, Any]]:
@@ -358,19 +340,16 @@ def _wanted(filters: Filters) -> Iterator[tuple[str, Any]]:
 
 def rows_where(
     db: peewee.Database,
-    terms: list[str],
-    tail_text: str,
-    values: list[Any],
+    terms: Sequence[Any],
+    order: Sequence[Any] = (),
+    limit: int | None = None,
     columns: Sequence[str] = COLUMNS,
 ) -> list[Row]:
-    """Records for which all terms hold, and what follows the WHERE; a transaction of its own."""
-    names = ", ".join(f'"{name}"' for name in columns)
-    where = f"WHERE {' AND '.join(terms)} " if terms else ""
-    rows = _fetch(db, f'SELECT {names} FROM "usage_records" {where}{tail_text}', values)
+    """Records for which all terms hold; a transaction of its own."""
+    query = UsageRow.select(*(getattr(UsageRow, name) for name in columns))
+    rows = raw_rows(db, _where(query, terms).order_by(*order).limit(limit))
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def _fetch(db: peewee.Database, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    rows: list[tuple[Any, ...]]
-    rows = snapshot_read(db, lambda: execute(db, query, values).fetchall())
-    return rows
+def _where(query: Any, terms: Sequence[Any]) -> Any:
+    return query.where(*terms) if terms else query

@@ -10,10 +10,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import peewee
+from peewee import SQL, Case, fn
 
 from store.calls.rollups import DAY_HOURS, SUMS
 from store.calls.usage_queries import HOUR_MS, Filters, conditions, with_user
-from store.db.database import execute, snapshot_read
+from store.db.database import dialect_text, raw_rows
+from store.db.tables.usage import UsageByChannel, UsageByDay, UsageByKey, UsageRow
 from store.values.errors import Refused
 from store.values.ids import day_at
 from store.values.pricing import format_money
@@ -34,10 +36,8 @@ ROWS_MAX = 100_000
 
 _DAY_MS = DAY_HOURS * HOUR_MS
 _TIMES = frozenset({"hour", "day", "since_ms", "until_ms"})
+# The builder has no remainder.
 _RECORD_HOUR = '(("started_ms" % 86400000) - ("started_ms" % 3600000)) / 3600000'
-_KNOWN = ", ".join(f"'{name}'" for name in CLASSES[:-1])
-
-
 # Where in _sums each of SORTS is.
 _SUM_PLACES = {"calls": 0, "cost": len(CLASSES) + len(SUMS) - 1}
 
@@ -46,17 +46,17 @@ _SUM_PLACES = {"calls": 0, "cost": len(CLASSES) + len(SUMS) - 1}
 class _Source:
     """A table with sums: what its rows tell apart besides time, and how finely they know time."""
 
-    table: str
+    table: Any
     names: frozenset[str]
     unit_ms: int
 
 
 _SOURCES = (
-    _Source("usage_by_day", frozenset({"channel", "model", "outcome"}), _DAY_MS),
-    _Source("usage_by_channel", frozenset({"channel", "model", "outcome"}), HOUR_MS),
-    _Source("usage_by_key", frozenset({"key_id", "user", "model", "outcome"}), HOUR_MS),
+    _Source(UsageByDay, frozenset({"channel", "model", "outcome"}), _DAY_MS),
+    _Source(UsageByChannel, frozenset({"channel", "model", "outcome"}), HOUR_MS),
+    _Source(UsageByKey, frozenset({"key_id", "user", "model", "outcome"}), HOUR_MS),
 )
-_RECORDS = _Source("usage_records", frozenset(), 1)
+_RECORDS = _Source(UsageRow, frozenset(), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +80,16 @@ def stats(
     source = _source_of(by, filters)
     if source is _RECORDS:
         filters = with_user(db, filters)
-    terms, values = _conditions(source, filters)
-    columns, sums = _columns(source, by), _sums(source)
-    grouped = ", ".join(columns)
-    where = f" WHERE {' AND '.join(terms)}" if terms else ""
-    ordered = [f"{sums[_SUM_PLACES[order.sort]]} DESC", *columns] if order.sort else columns
-    group = f" GROUP BY {grouped} ORDER BY {', '.join(ordered)}" if columns else ""
-    limit = min(order.top or ROWS_MAX + 1, ROWS_MAX + 1)
-    query = (
-        f'SELECT {", ".join([*columns, *sums])} FROM "{source.table}"{where}{group} LIMIT {limit}'
-    )
-    rows = snapshot_read(db, lambda: execute(db, query, values).fetchall())
+    columns, sums = _columns(db, source, by), _sums(source)
+    query = source.table.select(*columns, *sums).limit(min(order.top or ROWS_MAX + 1, ROWS_MAX + 1))
+    if terms := _conditions(source, filters):
+        query = query.where(*terms)
+    if columns:
+        greatest = [sums[_SUM_PLACES[order.sort]].desc()] if order.sort else []
+        # By their aliases: expressions with parameters would count as others than those selected.
+        groups = [SQL(column._alias) for column in columns]
+        query = query.group_by(*groups).order_by(*greatest, *groups)
+    rows = raw_rows(db, query)
     if len(rows) > ROWS_MAX:
         raise Refused([f"more than {ROWS_MAX} sums; choose fewer calls or sum them up by less"])
     return [_row(by, row) for row in rows if row[len(columns)]]
@@ -108,49 +107,53 @@ def _source_of(by: Sequence[str], filters: Filters) -> _Source:
     return _RECORDS
 
 
-def _conditions(source: _Source, filters: Filters) -> tuple[list[str], list[Any]]:
+def _conditions(source: _Source, filters: Filters) -> list[Any]:
     if source is _RECORDS:
         return conditions(filters)
-    equal = [name for name in sorted(source.names) if getattr(filters, name) is not None]
-    terms = [f'"{name}" = ?' for name in equal]
-    values: list[Any] = [getattr(filters, name) for name in equal]
-    for sign, at_ms in ((">", filters.since_ms), ("<", filters.until_ms)):
-        if at_ms is None:
-            continue
-        day = day_at(at_ms)
-        if source.unit_ms == _DAY_MS:
-            terms.append(f'"day" {">=" if sign == ">" else "<"} ?')
-            values.append(day)
-            continue
-        # The second half alone would be right; the first is for the index.
-        at_or = ">=" if sign == ">" else "<"
-        terms.append(f'"day" {sign}= ? AND ("day" {sign} ? OR "hour" {at_or} ?)')
-        values += [day, day, at_ms // HOUR_MS % DAY_HOURS]
-    return terms, values
+    table = source.table
+    chosen = [(name, getattr(filters, name)) for name in sorted(source.names)]
+    terms = [getattr(table, name) == value for name, value in chosen if value is not None]
+    whole_days = source.unit_ms == _DAY_MS
+    # Of hours the second half alone would be right; the first is for the index.
+    if (at_ms := filters.since_ms) is not None:
+        day, hour = day_at(at_ms), at_ms // HOUR_MS % DAY_HOURS
+        terms.append(table.day >= day)
+        if not whole_days:
+            terms.append((table.day > day) | (table.hour >= hour))
+    if (at_ms := filters.until_ms) is not None:
+        day, hour = day_at(at_ms), at_ms // HOUR_MS % DAY_HOURS
+        terms.append(table.day < day if whole_days else table.day <= day)
+        if not whole_days:
+            terms.append((table.day < day) | (table.hour < hour))
+    return terms
 
 
-def _columns(source: _Source, by: Sequence[str]) -> list[str]:
-    columns = []
+def _columns(db: peewee.Database, source: _Source, by: Sequence[str]) -> list[Any]:
+    table = source.table
+    columns: list[Any] = []
     for name in by:
         if name == "hour":
-            columns += ['"day"', _RECORD_HOUR if source is _RECORDS else '"hour"']
+            columns += [
+                table.day,
+                SQL(dialect_text(db, _RECORD_HOUR)) if source is _RECORDS else table.hour,
+            ]
         elif name in ("model", "channel", "error_code") and source is _RECORDS:
-            columns.append(f"COALESCE(\"{name}\", '')")
+            columns.append(fn.COALESCE(getattr(table, name), ""))
         else:
-            columns.append(f'"{name}"')
-    return columns
+            columns.append(getattr(table, name))
+    return [column.alias(f"by_{place}") for place, column in enumerate(columns)]
 
 
-def _sums(source: _Source) -> list[str]:
-    calls = "1" if source is _RECORDS else '"calls"'
-    counted = [
-        *(
-            f"SUM(CASE WHEN \"outcome\" = '{name}' THEN {calls} ELSE 0 END)"
-            for name in CLASSES[:-1]
-        ),
-        f'SUM(CASE WHEN "outcome" IN ({_KNOWN}) THEN 0 ELSE {calls} END)',
+def _sums(source: _Source) -> list[Any]:
+    table = source.table
+    calls = peewee.Value(1) if source is _RECORDS else table.calls
+    known = CLASSES[:-1]
+    return [
+        fn.SUM(calls),
+        *(fn.SUM(Case(None, [(table.outcome == name, calls)], 0)) for name in known),
+        fn.SUM(Case(None, [(table.outcome << known, 0)], calls)),
+        *(fn.SUM(getattr(table, name)) for name in SUMS[1:]),
     ]
-    return [f"SUM({calls})", *counted, *(f'SUM("{name}")' for name in SUMS[1:])]
 
 
 def _row(by: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:

@@ -284,6 +284,13 @@ def select_rows(db: peewee.Database, query: Any) -> list[tuple[Any, ...]]:
     return snapshot_read(db, lambda: list(query.tuples().bind(db)))
 
 
+def raw_rows(db: peewee.Database, query: Any) -> list[tuple[Any, ...]]:
+    """As `select_rows`, with values as the driver gives them: for long tables, since the builder
+    takes as long to convert a usage record as the driver to read it (5 us each)."""
+    driver: Any = db
+    return snapshot_read(db, lambda: driver.execute(query).fetchall())
+
+
 def first_row(db: peewee.Database, query: Any) -> tuple[Any, ...] | None:
     """The first row of a query of the builder, or None, by `snapshot_read`."""
     return next(iter(select_rows(db, query.limit(1))), None)

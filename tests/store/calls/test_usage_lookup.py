@@ -43,9 +43,9 @@ def test_each_id_finds_its_call(db):
 def test_no_older_calls_are_read_than_is_said(db, monkeypatch):
     asked = []
 
-    def counted(db, terms, tail_text, values):
-        asked.append(values)
-        return rows_where(db, terms, tail_text, values)
+    def counted(db, terms, *order_and_limit):
+        asked.append(terms)
+        return rows_where(db, terms, *order_and_limit)
 
     rows_where = usage_lookup.rows_where
     monkeypatch.setattr(usage_lookup, "rows_where", counted)

@@ -308,15 +308,15 @@ def test_follow_filters(db):
 
 
 def test_follow_waits_while_the_store_is_away(db, monkeypatch):
-    real = usage_queries.snapshot_read
+    real = usage_queries.raw_rows
     away = itertools.chain([False, True, True], itertools.repeat(False))
 
-    def read(database, work):
+    def read(database, query):
         if next(away):
             raise StoreUnavailable("away")
-        return real(database, work)
+        return real(database, query)
 
-    monkeypatch.setattr(usage_queries, "snapshot_read", read)
+    monkeypatch.setattr(usage_queries, "raw_rows", read)
     made = record(1)
     feed = Feed(lambda: store(db, [made]), lambda: None, lambda: None, lambda: None)
     assert followed(db, Filters(), MONDAY_MS, feed) == [made.id]

@@ -129,7 +129,7 @@ def test_times_bound_the_sums(filled, since, until):
 
 def test_the_smallest_table_that_can_tell_is_read():
     def table(by, **filters):
-        return usage_stats._source_of(by, Filters(**filters)).table
+        return usage_stats._source_of(by, Filters(**filters)).table._meta.table_name
 
     assert table(["day", "model"]) == "usage_by_day"
     assert table(["model"], outcome="ok", channel="x", since_ms=DAY_MS) == "usage_by_day"
