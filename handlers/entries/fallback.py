@@ -1,4 +1,4 @@
-"""Paths that are no endpoint: what is wrong with the base URL, and the probes of clients."""
+"""Paths that are no endpoint, with what is wrong with the base URL; `/` and `/livez`."""
 
 import re
 from collections.abc import Mapping
@@ -48,17 +48,17 @@ class RootHandler(BodyHandler):
     BODY = b'{"service":"sluice"}'
 
     def check_head(self) -> None:
-        """Nothing but the method."""
+        """The method."""
         if self.request.method not in ("GET", "HEAD"):
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
 
     def complete(self, body: bytes) -> None:
-        """Says what this is."""
+        """Answers the constant."""
         self.respond(self.BODY)
 
 
 class LivezHandler(RootHandler):
-    """GET /livez: the loop runs."""
+    """GET /livez: the event loop is running."""
 
     BODY = b'{"live":true}'
 
@@ -77,7 +77,7 @@ class FallbackHandler(BodyHandler):
         return FAMILIES[family] if family else super().dialect
 
     def check_head(self) -> None:
-        """Nothing is found here."""
+        """Always refuses, with a message that names the right base URL."""
         path = self.request.path
         found, end = _end_of(path)
         family = found or self.dialect.name

@@ -1,4 +1,4 @@
-"""An endpoint that relays calls: checks of the head, then the body into the relay."""
+"""An endpoint that relays calls: checks the head, then hands the body to the relay."""
 
 from collections.abc import Awaitable, Coroutine
 from typing import Any
@@ -6,21 +6,20 @@ from typing import Any
 from adapters.family import Family, Operation
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
-from handlers.http.intake import BodyHandler
+from handlers.entries.keyed import KeyedHandler
 from handlers.relay import admit
 from handlers.relay.call import Call, ClientGone, Ending
 from handlers.relay.downstream import Downstream
-from store.catalog.key_cache import MISS
 from store.catalog.keys import KeyEntry
 
 _JSON = "application/json"
-# Refusals of the head after which a small body is read for the model's name, so that the record
-# carries it (specification: model, endpoint and error of each failed call).
+# Refusals of the head after which a small body is read for the model's name, which the record of a
+# failed call needs (specification).
 _LOOKED_INTO = frozenset({Condition.KEY_DISABLED, Condition.KEY_EXPIRED,
                           Condition.IP_NOT_ALLOWED, Condition.ENTRY_NOT_ALLOWED})  # fmt: skip
 
 
-class InferenceHandler(BodyHandler):
+class InferenceHandler(KeyedHandler):
     """A call of one entry. Subclasses name the family and its operation."""
 
     family: Family
@@ -46,20 +45,10 @@ class InferenceHandler(BodyHandler):
         """Method, key, entry point, content type, size, encoding, in this order."""
         if self.request.method not in self.methods:
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=", ".join(self.methods))
-        secret = admit.credential(self.credential_field, self.family.client.credentials)
-        keys = self.site.relay.keys
-        entry = keys.peek(secret)
-        if entry is MISS:
-            return self._check_later(secret)
-        if entry is None:
-            raise admit.unknown_key(secret)
-        self._check_key(entry)
-        return None
+        return self.check_credential()
 
-    async def _check_later(self, secret: str) -> None:
-        self._check_key(await admit.find_key(self.site.relay.keys, secret))
-
-    def _check_key(self, key: KeyEntry) -> None:
+    def check_key(self, key: KeyEntry) -> None:
+        """Makes the call, then checks the rest of the head."""
         headers = self.request.headers
         arrival = self.arrival()
         snapshot = self.site.relay.snapshot
@@ -92,7 +81,7 @@ class InferenceHandler(BodyHandler):
         return self.site.relay.run(self._call, body, downstream)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """A bug of ours; nothing else would end the answer of a relayed call once it has begun."""
+        """An internal error; the answer of a running call can only be cut off."""
         if self._running:
             self.connection.drop()
         else:
@@ -109,19 +98,19 @@ class InferenceHandler(BodyHandler):
         self.site.relay.end(self._call, Ending("refused", fault), downstream)
 
     def client_left(self) -> None:
-        """The client left while it was sending the body."""
+        """The client disconnected while it was sending the body."""
         if self._call is not None:
             self.site.relay.record_gone(self._call)
 
     def on_connection_close(self) -> None:
-        """The client left; a running call ends with it."""
+        """The client disconnected; a running call ends."""
         super().on_connection_close()
         if self._running and self._call is not None:
             self._call.interrupt(ClientGone())
 
 
 def _note_model(call: Call, body: bytes) -> None:
-    """Puts the model's name of a refused call into its record, when path or body tells it."""
+    """Notes a refused call's model for its record, when path or body names it."""
     name: object = call.target
     stream: object = call.operation.job == "stream"
     if name is None:

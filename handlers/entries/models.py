@@ -1,5 +1,4 @@
-"""GET /v1/models and /v1/models/{model}: what this key can call, in the shape of the caller; the
-same under /v1beta.
+"""GET /v1/models and /v1/models/{model}, and the same under /v1beta: what a key can call.
 
 No usage record: nothing is called.
 """
@@ -11,11 +10,10 @@ from urllib.parse import parse_qsl, unquote
 from adapters.family import Family, ModelEntry
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
+from handlers.entries.keyed import KeyedHandler
 from handlers.http.base import QUERY_FIELDS_MAX
-from handlers.http.intake import BodyHandler
 from handlers.relay import admit
 from store.catalog.catalog import Model
-from store.catalog.key_cache import MISS
 from store.catalog.keys import KeyEntry
 
 PREFIXES = ("/v1/models", "/v1beta/models")  # the second is of generate_content alone
@@ -25,7 +23,7 @@ PREFIXES = ("/v1/models", "/v1beta/models")  # the second is of generate_content
 _ENTRIES = {"chat_completions": ("chat_completions", "responses")}
 
 
-class ModelsHandler(BodyHandler):
+class ModelsHandler(KeyedHandler):
     """The list, and one model of it."""
 
     ALLOW = "GET"
@@ -47,19 +45,10 @@ class ModelsHandler(BodyHandler):
         """Method and key."""
         if self.request.method not in ("GET", "HEAD"):
             raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
-        secret = admit.credential(self.credential_field, self.dialect.client.credentials)
-        entry = self.site.relay.keys.peek(secret)
-        if entry is MISS:
-            return self._check_later(secret)
-        if entry is None:
-            raise admit.unknown_key(secret)
-        self._check_key(entry)
-        return None
+        return self.check_credential()
 
-    async def _check_later(self, secret: str) -> None:
-        self._check_key(await admit.find_key(self.site.relay.keys, secret))
-
-    def _check_key(self, key: KeyEntry) -> None:
+    def check_key(self, key: KeyEntry) -> None:
+        """Whether the key may be used."""
         arrival = self.arrival()
         admit.check_key(key, arrival.client_ip, arrival.started_ms)
         self._key = key
@@ -87,7 +76,7 @@ class ModelsHandler(BodyHandler):
             self.answer_fault(fault)
 
     def _query(self) -> dict[str, str]:
-        """The fields of the query; of more than anybody means, none."""
+        """The fields of the query; none when there are too many."""
         query = self.request.query
         if query.count("&") >= QUERY_FIELDS_MAX:
             return {}

@@ -12,7 +12,7 @@ from store.catalog.keys import KeyEntry
 PREFIX = "/v1/responses/"
 _FAMILY = FAMILIES["responses"]
 _OPERATIONS = _FAMILY.client.operations
-# Ids as vendors make them. Anything else might lead to another path of the upstream: it is none.
+# Ids as vendors make them; anything else might lead to another path of the upstream.
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,255}")
 _ID_SHOWN_MAX = 64
 # what follows the id in a path -> job, methods
@@ -30,7 +30,7 @@ class ResponsesHandler(InferenceHandler):
     operation = _OPERATIONS["generate"]
 
     def check_head(self) -> Awaitable[None] | None:
-        """As ever; but a client that asks for a websocket is told at once that there is none."""
+        """Refuses websockets at once, then checks as usual."""
         request = self.request
         if request.method == "GET" and "websocket" in request.headers.get("upgrade", "").lower():
             raise Fault(Condition.UPGRADE_NOT_SUPPORTED)
@@ -64,9 +64,9 @@ class StoredResponseHandler(InferenceHandler):
         job, self.methods = _STORED[what]
         self.operation = _OPERATIONS[job]
 
-    def _check_key(self, key: KeyEntry) -> None:
-        """As ever; then the id, so that the record of a wrong one knows the key."""
-        super()._check_key(key)
+    def check_key(self, key: KeyEntry) -> None:
+        """Checks the id last, so that the record of a wrong one has the key."""
+        super().check_key(key)
         assert self.target is not None
         if _ID.fullmatch(self.target) is None:
             raise Fault(Condition.ID_NOT_FOUND, param="id", detail=self.target[:_ID_SHOWN_MAX])
@@ -77,5 +77,5 @@ def is_stored(path: str) -> bool:
     if not path.startswith(PREFIX) or path.endswith("/"):
         return False
     found, _, what = path.removeprefix(PREFIX).partition("/")
-    # No id is called "responses": that is a base URL with the endpoint in it.
+    # "responses" is no id but a base URL that contains the endpoint.
     return found not in ("", "responses") and what in _STORED

@@ -1,6 +1,6 @@
-"""The URL table of the relay port, and how a path finds its handler.
+"""The URL table of the relay port, and which handler a path gets.
 
-Paths are compared exactly, in one dictionary: a list of patterns costs more with each route.
+Paths are looked up in one dictionary: a list of patterns costs more with each route.
 """
 
 from adapters.family import Family
@@ -42,7 +42,7 @@ class Router:
         self._site = site
 
     def delegate(self, request: Request) -> HandlerRun:
-        """Who takes the request's body and answers it."""
+        """The run of the handler that takes the request."""
         path = request.path
         handler = ROUTES.get(path) or _by_pattern(path, request.method)
         return HandlerRun(handler(request, self._site))
@@ -59,7 +59,7 @@ def _by_pattern(path: str, method: str | None) -> type[BodyHandler]:
     if is_call(path):
         return GenerateContentHandler
     names_model = any(path.startswith(p + "/") and path != p + "/" for p in PREFIXES)
-    # The name of a model may end like a call of a verb; what is read is a name.
+    # A model's name may end like a verb; read, it is a name.
     if names_model and (method in ("GET", "HEAD") or not verb_of(path)):
         return ModelsHandler
     return FallbackHandler

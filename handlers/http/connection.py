@@ -1,9 +1,9 @@
 """One client connection: HTTP/1.1 on an asyncio transport, under Tornado's RequestHandlers.
 
-handlers.http.request reads; here is the order of things: one request at a time, answers
-framed in one write, back-pressure, and how a connection ends. It takes the place of Tornado's
-IOStream and HTTP1Connection, which cost more than all the rest of a call (docs/performance.md, ADR
-0001). `handlers.http.base` and `handlers.relay.downstream` are the only ones that write to it.
+handlers.http.request parses; this module owns the order of events: one request at a time, answers
+framed in one write, back-pressure, and how a connection ends. In place of Tornado's IOStream and
+HTTP1Connection, which cost more than the rest of a call (docs/performance.md, ADR 0001). Only
+`handlers.http.base` and `handlers.relay.downstream` write to it.
 """
 
 import asyncio
@@ -26,17 +26,19 @@ log = logging.getLogger("sluice.http")
 
 Header = tuple[str, str]
 
-QUEUED_MAX_BYTES = 65536  # read ahead of what is being worked on; then the client has to wait
-QUEUED_PIECE_BYTES = 1024  # what a piece costs besides its bytes: a head is much more in memory
-PARSED_AT_ONCE_BYTES = 16384  # of what has come; it may be a thousand requests
-PARSE_SLICE_S = 0.005  # then what has come waits for the next turn of the loop
-LINGER_MAX_BYTES = 1 << 20  # after an early answer: so much is still taken in and thrown away,
-LINGER_S = 2  # so long, that the client sees the answer and not a reset connection
-# The same for a body that is too large: most clients send all of it before they read. Not for any
-# number of connections, as each may have a worker read so much for nothing.
+QUEUED_MAX_BYTES = 65536  # read ahead of the present request; then reading pauses
+QUEUED_PIECE_BYTES = 1024  # what a piece counts besides its bytes: a head takes much memory
+PARSED_AT_ONCE_BYTES = 16384  # may be a thousand requests
+PARSE_SLICE_S = 0.005  # then parsing goes on in the next turn of the loop
+# After an early answer the rest of the request is read and discarded, up to these limits, so that
+# the client sees the answer and not a reset connection.
+LINGER_MAX_BYTES = 1 << 20
+LINGER_S = 2
+# The same for a body that is too large: most clients send all of it before they read. For few
+# connections only, since each costs the worker so much reading.
 LONG_LINGER_MAX_BYTES = 64 << 20
 LONG_LINGER_S = 30
-LONG_LINGERS_MAX = 64  # of a worker at one time; further ones linger shortly
+LONG_LINGERS_MAX = 64  # of a worker at one time; others linger briefly
 
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # for SO_LINGER
 _STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n" for s in HTTPStatus}
@@ -44,9 +46,9 @@ _STATUS_LINES[529] = "HTTP/1.1 529 Overloaded\r\n"
 
 
 class Delegate(Protocol):
-    """Who works on one request: fed with its head (a future when the body has to wait), body, end.
+    """Serves one request: gets its head (returns a future when the body has to wait), body, end.
 
-    Fed no more once it has answered, or after `on_connection_close`.
+    Gets nothing more once it has answered, or after `on_connection_close`.
     """
 
     def headers_received(self) -> "asyncio.Future[None] | None": ...
@@ -83,17 +85,17 @@ class _Outgoing(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self.full = False  # the client takes less than it is sent: no more before `on_drained`
-        self._left = (-1, 0)  # unsent bytes of a closed connection, and since when it is so many
+        self.full = False  # the client reads too slowly: send no more before `on_drained`
+        self._left = (-1, 0)  # unsent bytes of a closing connection, and since when so many
         self.on_drained: Callable[[], None] | None = None
 
     @property
     def unsent_bytes(self) -> int:
-        """What waits in the transport's buffer."""
+        """Bytes in the transport's buffer."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def drop_stuck(self, now_s: int, patience_s: int) -> bool:
-        """Whether it was closed before; dropped when the client takes none of the last bytes."""
+        """Whether it is closing; drops it when the client takes none of the last bytes."""
         transport = self._transport
         if transport is None or not transport.is_closing():
             return False
@@ -105,12 +107,12 @@ class _Outgoing(asyncio.Protocol):
         return True
 
     def close(self) -> None:
-        """Closes after what is in the buffer has been sent."""
+        """Closes after the buffer was sent."""
         if self._transport is not None:
             self._transport.close()
 
     def drop(self) -> None:
-        """Closes at once, whatever is in the buffer."""
+        """Closes at once and discards the buffer."""
         self.on_drained = None
         if self._transport is not None:
             self._transport.abort()
@@ -131,8 +133,8 @@ class _Outgoing(asyncio.Protocol):
 class ClientConnection(_Outgoing, httputil.HTTPConnection):
     """One connection, from accept to close.
 
-    Work on a request begins when its head is here (the handler's `prepare`); body and end follow
-    when `prepare` is done. The next request waits for the end of the answer.
+    A handler starts when the head is complete (`prepare`); body and end follow when `prepare` is
+    done. The next request waits for the end of the answer.
     """
 
     def __init__(self, server: Server, buffer_bytes: int) -> None:
@@ -147,8 +149,8 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._request: Request | None = None
         self._delegate: Delegate | None = None
         self._preparing = False
-        self._whole = False  # the request was taken in to its end
-        self._deaf = False  # what still comes is not looked at
+        self._whole = False  # the request was received to its end
+        self._deaf = False  # further bytes are ignored
         self._keep_alive = True
         self._chunked = False
         self.head_sent = False  # an answer to the present request has begun
@@ -156,7 +158,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._linger_max_bytes, self.linger_s = LINGER_MAX_BYTES, LINGER_S
         self.peer = ""
         self.served = 0
-        self.since_s = server.now_s  # when it began to wait for a head, or to linger
+        self.since_s = server.now_s  # when it started to wait for a head, or to linger
 
     # ---- for handlers ----------------------------------------------------------------------------
 
@@ -176,8 +178,8 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._end_answer()
 
     def linger_long(self) -> None:
-        """The answer that follows is early, and the client has much to send: it is listened to
-        longer than others, when there are not too many of its kind."""
+        """The next answer is early, and the client has much to send: lingers longer, unless too
+        many connections do."""
         if self._server.may_linger_long(self):
             self._linger_max_bytes, self.linger_s = LONG_LINGER_MAX_BYTES, LONG_LINGER_S
 
@@ -210,25 +212,25 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._end_answer()
 
     def drop(self) -> None:
-        """Closes at once, without the end of the answer, so that nobody takes it for whole."""
+        """Closes at once without the end of the answer, so that the client sees it truncated."""
         if self._transport is not None and not self._chunked:
-            # An answer to HTTP/1.0 has no other end than that of the connection.
+            # An answer to HTTP/1.0 ends with the connection: only a reset shows the truncation.
             peer = self._transport.get_extra_info("socket")
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
         if self._whole:
-            self._delegate = None  # it is at work on its answer, and knows
+            self._delegate = None  # it is sending the answer, and knows
         super().drop()
 
     # ---- for the server --------------------------------------------------------------------------
 
     @property
     def waits_for_head(self) -> bool:
-        """No request is being worked on, and the next one is not here yet."""
+        """Idle: no request is in progress, and the next one is not complete."""
         return self._request is None and self._linger_bytes is None
 
     @property
     def lingers(self) -> bool:
-        """The answer went out before the body was here; what still comes is thrown away."""
+        """The answer was sent before the body was received; the rest is discarded."""
         return self._linger_bytes is not None
 
     # ---- asyncio's protocol ----------------------------------------------------------------------
@@ -267,7 +269,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
     # ---- one request after the other -------------------------------------------------------------
 
     def _parse(self) -> None:
-        """Reads what has come, as far as it may be read ahead."""
+        """Parses what was received, as far as it may be read ahead."""
         began_s = 0.0
         while self._unparsed and self._reading and not self._deaf:
             data = self._unparsed
@@ -284,20 +286,20 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             try:
                 self._reader.feed(data)
             except httptools.HttpParserCallbackError:
-                log.exception("a request could not be taken in")
+                log.exception("request parser failed")
                 self._deaf = True
                 self.drop()
 
     def _parse_on_later(self) -> None:
-        """Others have their turn first: in a body of tiny chunks every byte costs as much as a
-        kilobyte of another."""
+        """Lets others have their turn: in a body of tiny chunks a byte costs as much as a kilobyte
+        otherwise."""
         if self._transport is not None and not self._transport.is_closing():
             self._reading = False
             self._transport.pause_reading()
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def take(self, kind: int, value: Any) -> None:
-        """Works on a piece of a request, or lets it wait for its turn. For the reader."""
+        """Handles a piece of a request, or queues it. For the reader."""
         if self._deaf:
             return
         if kind == BROKEN:
@@ -311,9 +313,9 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             self._transport.pause_reading()
 
     def _work_on(self, kind: int, value: Any) -> bool:
-        """Works on a piece, unless it has to wait: False."""
+        """Handles a piece; False when it has to wait."""
         if kind == HEAD:
-            # Answers that a client does not read must not pile up.
+            # Answers that the client does not read must not accumulate.
             if self._request is not None or self.full:
                 return False
             self._begin(value)
@@ -355,12 +357,12 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         self._go_on()
 
     def _continue(self) -> None:
-        """The client waits for a word before it sends the body, unless it has its answer."""
+        """Sends 100 Continue, unless the answer has begun."""
         if not self.head_sent and not self.closed:
             self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _go_on(self) -> None:
-        """Works on what has waited, as far as it goes."""
+        """Handles queued pieces, as far as possible."""
         queue = self._queue
         while queue:
             piece = queue.popleft()
@@ -385,10 +387,10 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
             self._keep_alive = False
         fields = "".join([f"{name}: {value}\r\n" for name, value in headers])
         if fields.count("\n") != len(headers) or fields.count("\r") != len(headers):
-            # Nothing may begin a header line of its own.
+            # A value with line breaks would start header lines of its own.
             fields = "".join([f"{name}: {' '.join(value.split())}\r\n" for name, value in headers])
-        # A drain tells the client, but leaves the closing to it or to the sweep 2 s later: a proxy
-        # that has just sent the next request on this connection would make a 502 of it.
+        # While draining the client is told to close, or the sweep does 2 s later: closing at once
+        # would make a proxy answer 502 that has just sent the next request on this connection.
         keep = self._keep_alive and not self._server.draining
         end = "" if keep else "Connection: close\r\n"
         begin = f"{_STATUS_LINES[status]}Server: sluice\r\nDate: {self._server.date}\r\n"
@@ -405,18 +407,18 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         if not self._whole:
             self._linger()
             if delegate is not None:
-                # The handler must not go on waiting for a body that is thrown away from now on.
+                # The handler must not wait for a body that is discarded.
                 delegate.on_connection_close()
         elif not self._keep_alive:
             self._queue.clear()
             self.close()
         elif self._queue:
-            # In a turn of its own, so that answers to pipelined requests do not pile up the stack.
+            # In a turn of its own, so that pipelined requests do not recurse.
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _linger(self) -> None:
-        """Answered before the request was here: that is thrown away for a while, since closing with
-        bytes unread would reset the connection, and the client might not see the answer."""
+        """Answered before the request was received: discards the rest for a while, since closing
+        with unread bytes resets the connection, and the client might not see the answer."""
         self._deaf = True
         self._linger_bytes = 0
         self._queue.clear()

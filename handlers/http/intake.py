@@ -1,11 +1,11 @@
-"""How a request's body is taken in, and when a refusal is answered.
+"""How a request's body is received, and when a refusal is answered.
 
-A refusal known from the head still lets the body pass by first: answering early and closing makes
-a proxy turn the answer into a 502 of its own. Except where waiting would be worse:
-`Expect: 100-continue`, bodies over the limit, bodies that do not come in time.
+A refusal known from the head is answered after the body was received and discarded: an early answer
+and a close make a proxy answer 502. Exceptions: `Expect: 100-continue`, bodies over the limit,
+bodies that do not arrive in time.
 
-A gzipped body is unpacked while it comes, a step in a loop turn, so that neither a small bomb nor a
-large body holds the loop; the limit holds for what comes and for what it unpacks to.
+A gzipped body is unpacked while it arrives, one step in a turn of the loop, so that neither a bomb
+nor a large body blocks the loop. The limit holds for the packed and the unpacked size.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ from handlers.relay.admit import client_address
 
 # A trusted proxy makes a 502 of an early answer, so from it so much more is discarded first.
 OVERSIZED_PROXY_BYTES = 64 << 20
-# As objects of their own, pieces of two bytes take twenty times their size.
+# A piece of two bytes takes twenty times its size as an object.
 _SMALL_PIECE_BYTES = 1024
 _UNROUTABLE = "0.0.0.0"
 
 
 class BodyHandler(RelayHandler):
-    """Takes a body in, within its limits, and hands it to `complete` or refuses.
+    """Receives a body within its limits, then calls `complete` or `refused`.
 
-    Subclasses say in `check_head` what they make of the head (raising Fault to refuse) and in
-    `complete` what they do with the body; `refused` ends the request with the refusal.
+    Subclasses check the head in `check_head` (raising Fault to refuse) and take the body in
+    `complete`; `refused` ends the request with the refusal.
     """
 
-    READS_BODY = True  # False: it is taken in like any other and thrown away
+    READS_BODY = True  # False: it is received and discarded
     KEEP_OF_REFUSED_BYTES = 0
 
     refusal: Fault | None = None
@@ -39,16 +39,16 @@ class BodyHandler(RelayHandler):
     _size = 0
     _packed: PackedBody | None = None
     _unpacking: asyncio.Handle | None = None  # the next step
-    _over = False  # `complete` or `refused` was called, or the client has left
+    _over = False  # `complete` or `refused` was called, or the client disconnected
 
     # ---- for subclasses --------------------------------------------------------------------------
 
     def check_head(self) -> Awaitable[None] | None:
-        """Checks what the head can tell; None when nothing had to be waited for."""
+        """Checks the head; returns what has to be awaited, None when nothing has."""
         raise NotImplementedError
 
     def complete(self, body: bytes) -> Coroutine[Any, Any, None] | None:
-        """The body is here."""
+        """The body is complete."""
         raise NotImplementedError
 
     def refused(self, fault: Fault, body: bytes) -> None:
@@ -56,15 +56,15 @@ class BodyHandler(RelayHandler):
         self.answer_fault(fault)
 
     def client_left(self) -> None:
-        """The connection closed before `complete` or `refused` was called."""
+        """The client disconnected before `complete` or `refused` was called."""
 
     def check_size(self) -> None:
-        """Raises Fault E15 when the head announces a body over the limit."""
+        """Raises Fault TOO_LARGE when the head announces a body over the limit."""
         if self._announces_too_much():
             raise self._too_large()
 
     def unpack(self, encoding: str) -> None:
-        """Has the body unpacked as its content-encoding says; Fault E17 for one that is unknown."""
+        """Sets the body's content-encoding. Raises Fault CONTENT_ENCODING for an unknown one."""
         coding = encoding.lower()
         if coding in GZIP:
             self._packed = PackedBody(self.site.settings.server.max_body_bytes)
@@ -76,7 +76,7 @@ class BodyHandler(RelayHandler):
     def prepare(self) -> Coroutine[Any, Any, None] | None:
         """Runs when the head is here; the body, if any, comes afterwards."""
         if self.connection.closed:
-            # Pipelined behind a request that closed the connection: nobody would get the answer.
+            # Pipelined behind a request that closed the connection: no answer is possible.
             self._over = True
             return None
         try:
@@ -119,7 +119,7 @@ class BodyHandler(RelayHandler):
             self._parts = None
 
     def body_done(self) -> Coroutine[Any, Any, None] | None:
-        """The body has passed: refuse, or go on."""
+        """The body was received: refuses, or goes on."""
         self.site.bodies.drop(self)
         if self._over:
             return None
@@ -132,7 +132,7 @@ class BodyHandler(RelayHandler):
         return self.complete(self._take_body())
 
     def on_connection_close(self) -> None:
-        """The client is gone, or its request was answered before the body was here."""
+        """The client disconnected, or the request was answered before its body was received."""
         super().on_connection_close()
         self.site.bodies.drop(self)
         if not self._over:
@@ -141,7 +141,7 @@ class BodyHandler(RelayHandler):
             self.client_left()
 
     def expire(self) -> None:
-        """The body did not come in time."""
+        """The body did not arrive in time."""
         if not self._over:
             self.refusal = self.refusal or Fault(Condition.BODY_TIMEOUT)
             self._end_refused()
@@ -153,7 +153,7 @@ class BodyHandler(RelayHandler):
             self._unpacking = asyncio.get_running_loop().call_soon(self._unpack_some)
 
     def _unpack_some(self) -> None:
-        """One step: a body over the limit is refused as soon as that shows, not at its end."""
+        """One step; a body over the limit is refused at once."""
         self._unpacking = None
         if self._packed is None:
             return
@@ -164,7 +164,7 @@ class BodyHandler(RelayHandler):
             self._refuse(self._worded(fault))
 
     async def _complete_unpacked(self, packed: PackedBody) -> None:
-        """The packed body is here: unpacks what is left of it, and goes on."""
+        """The packed body is complete: unpacks the rest, and goes on."""
         if self._unpacking is not None:
             self._unpacking.cancel()
         body = b""
@@ -196,7 +196,7 @@ class BodyHandler(RelayHandler):
     # ---- refusals --------------------------------------------------------------------------------
 
     def _refuse(self, fault: Fault) -> None:
-        """Decides whether the refusal is answered now or when the body has passed by."""
+        """Answers the refusal now, or after the body."""
         self.refusal = fault
         self._forget_body()
         oversized = fault.condition is Condition.TOO_LARGE or self._announces_too_much()
@@ -221,7 +221,7 @@ class BodyHandler(RelayHandler):
         self._parts = self._packed = None
 
     def _take_body(self) -> bytes:
-        """The whole body; nothing keeps a copy of it."""
+        """The whole body, without keeping a copy."""
         parts, self._parts = self._parts, None
         return b"".join(parts or ())
 
@@ -244,7 +244,7 @@ class BodyHandler(RelayHandler):
         return self._announced_bytes() > self.site.settings.server.max_body_bytes
 
     def _announced_bytes(self) -> int:
-        """The length that the head says; 0 when it says none (the parser has checked its form)."""
+        """The announced length; 0 without one (the parser has checked its form)."""
         return int(self.request.headers.get("content-length", "0"))
 
     def _proxy_sends_it_all(self) -> bool:

@@ -1,8 +1,8 @@
-"""A request as it is read: its head, and the parser that cuts a client's bytes into pieces.
+"""Request heads, and the parser that cuts a client's bytes into pieces.
 
-httptools (llhttp, strict) parses; here is what it does not decide: the bound of a head, what a head
-must have, what a request that asks for another protocol becomes. No socket, no clock: the pieces go
-to whoever takes them, which is handlers.http.connection.
+httptools (llhttp, strict) parses; this module adds what it leaves open: the limit of a head, what a
+head must have, and requests that ask for another protocol. No socket, no clock: the pieces go to a
+taker, handlers.http.connection.
 """
 
 import re
@@ -13,11 +13,11 @@ import httptools
 from tornado import httputil
 
 HEAD_MAX_BYTES = 65536
-HOST_MAX_CHARS = 512  # twice what a name can have: hosts are remembered, whoever sends them
-# Of a whole body, with its trailers where they come in pieces; no client is known to send any.
+HOST_MAX_CHARS = 512  # twice what a name can have; hosts are cached
+# Of a whole body, including trailers that arrive in pieces; no known client sends any.
 CHUNK_EXTENSIONS_MAX_BYTES = 4096
 
-# Pieces of a request; BROKEN stands for what is none, with the reason.
+# Pieces of a request; BROKEN: malformed, with the reason.
 HEAD, BODY, END, BROKEN = range(4)
 _HEAD_TOO_LARGE = "The request head is larger than 64 KiB."
 _EXTENSIONS_TOO_LARGE = "The chunk extensions of the body are larger than 4 KiB in all; send none."
@@ -37,7 +37,7 @@ class Taker(Protocol):
 
 
 class Request(httputil.HTTPServerRequest):
-    """What Tornado's handlers look at; made without what this gateway never asks for."""
+    """What handlers read of a request; not all that Tornado's own has."""
 
     keep_alive: bool
 
@@ -45,7 +45,7 @@ class Request(httputil.HTTPServerRequest):
         self.connection = connection  # type: ignore[assignment]
         self.method = method
         self.headers = headers  # type: ignore[assignment]
-        # Clients that take this for a proxy name a whole address.
+        # Clients that take this server for a proxy send an absolute URI.
         target = uri if uri[:1] == "/" else "/" + uri.partition("://")[2].partition("/")[2]
         self.path, _, self.query = target.partition("?")
 
@@ -54,17 +54,17 @@ class Request(httputil.HTTPServerRequest):
         return "content-length" in self.headers or "transfer-encoding" in self.headers
 
     def expects_continue(self) -> bool:
-        """The client waits for a word of ours before it sends the body."""
+        """Whether the client waits for 100 Continue before it sends the body."""
         if "expect" not in self.headers or self.version != "HTTP/1.1":
             return False
         return self.announces_body() and self.headers["expect"].lower() == "100-continue"
 
 
 class ChunkExtensions:
-    """Counts what the size lines of a chunked body hold beside the sizes.
+    """Counts the bytes of extensions in the size lines of a chunked body.
 
-    The parser skips it unseen: it is what is left of the bytes given when data, sizes and line ends
-    are taken off. In the bytes that hold the head, too, or the end of the body, it is searched for.
+    The parser does not report them: they are the bytes given less data, sizes and line ends. In the
+    bytes that also hold the head, or the end of the body, they are searched for.
     """
 
     __slots__ = (
@@ -123,8 +123,8 @@ class RequestReader:
         self._url = b""
         self._fields: dict[str, str] = {}  # by names in lower case; repeated ones with commas
         self._head_bytes = 0
-        self._unseen_bytes = 0  # that came since a piece was handed on
-        self._body_header = b""  # of a request that asks for another protocol
+        self._unseen_bytes = 0  # received since the last piece was handed on
+        self._body_header = b""  # framing of the body of an upgrade request
         self._fed: bytes | memoryview = b""  # what is being parsed
         self._extensions: ChunkExtensions | None = None  # of a chunked body that is on its way
 
@@ -137,15 +137,15 @@ class RequestReader:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # The parser takes what follows for another protocol. None is spoken here, so the
-            # request is one like any other: its body is read, behind a head made for that.
+            # The parser takes what follows for another protocol. No other is spoken here: the
+            # body is read as usual, after a head made for the parser.
             head = b"POST / HTTP/1.1\r\n%b\r\n\r\n" % self._body_header
             self.feed(head + data[upgrade.args[0] :])
         except httptools.HttpParserCallbackError:
             raise
         except httptools.HttpParserError as error:
             self._connection.take(BROKEN, f"The request is not valid HTTP/1.1: {error}.")
-        self._fed = b""  # an open stream must not keep the bytes of its request
+        self._fed = b""  # an open stream does not keep the bytes of its request
         if self._unseen_bytes > HEAD_MAX_BYTES:
             self._connection.take(BROKEN, _HEAD_TOO_LARGE)
         elif self._extensions is not None:
@@ -216,7 +216,7 @@ class RequestReader:
 
 
 def head_fault(request: Request) -> str:
-    """Why a head that parses is no request all the same (RFC 9112 §2.3, §3.2, §6.1); else empty."""
+    """Why a head that parses is malformed (RFC 9112 §2.3, §3.2, §6.1); else empty."""
     if request.version not in ("HTTP/1.1", "HTTP/1.0"):
         return "The request line has no HTTP version that is spoken here (1.1, 1.0)."
     headers = request.headers
@@ -233,7 +233,7 @@ def head_fault(request: Request) -> str:
 
 @lru_cache(maxsize=256)
 def _host_fault(host: str) -> str:
-    # Two Host lines stand joined here, and no host's name has a comma.
+    # Two Host lines are joined by a comma, which no host's name has.
     if "," in host:
         return _NO_HOST
     return "" if _HOST.fullmatch(host) else _MALFORMED_HOST

@@ -49,7 +49,7 @@ class RelayServer:
         self._accepting: set[asyncio.Task[object]] = set()
         self._drain_s = 0
         self.date = formatdate(usegmt=True)
-        # Not 0: who comes before the first sweep has not waited since the clock began.
+        # Not 0: connections before the first sweep have not waited since the clock's start.
         self.now_s = int(self._loop.time())
         self.draining = False
 
@@ -72,18 +72,18 @@ class RelayServer:
         return envelope.status, (*ids, *envelope.headers.items()), envelope.body
 
     def may_linger_long(self, connection: ClientConnection) -> bool:
-        """Whether a connection may have one of the few long times after an early answer."""
+        """Whether a connection may linger long; only LONG_LINGERS_MAX may at one time."""
         if len(self._lingering_long) >= LONG_LINGERS_MAX:
             return False
         self._lingering_long.add(connection)
         return True
 
     def opened(self, connection: ClientConnection) -> None:
-        """A connection is there."""
+        """A connection was accepted."""
         self._connections.add(connection)
 
     def closed(self, connection: ClientConnection) -> None:
-        """A connection is gone."""
+        """A connection was closed."""
         self._connections.discard(connection)
         self._lingering_long.discard(connection)
 
@@ -91,11 +91,11 @@ class RelayServer:
 
     @property
     def connections(self) -> int:
-        """Open connections, with those that are accepted but not made yet."""
+        """Open connections, including those whose transport is being made."""
         return len(self._connections) + len(self._accepting)
 
     def sweep(self, now_s: int) -> None:
-        """Closes connections that wait too long; called once a second with the loop's time."""
+        """Closes connections that wait too long. Once a second, with the loop's time."""
         self.now_s = now_s
         self.date = formatdate(usegmt=True)
         keep_s = self._site.settings.server.keepalive_timeout_s
@@ -119,7 +119,7 @@ class RelayServer:
         return connection.since_s + patience_s
 
     def drain(self) -> None:
-        """Serves what the kernel has queued already, then takes no new connections."""
+        """Accepts what the kernel has queued, then no new connections."""
         self.draining = True
         self._drain_s = self.now_s
         for listener in (*self._listeners, *self._resting):
@@ -141,7 +141,7 @@ class RelayServer:
         except (BlockingIOError, ConnectionAbortedError):
             return False
         except OSError as error:
-            # Out of descriptors: the socket stays readable, so it rests until the next sweep.
+            # Out of descriptors: the socket stays readable, so it pauses until the next sweep.
             log.error("cannot accept a connection: %s", error)
             if not self.draining:
                 self._loop.remove_reader(listener)

@@ -1,7 +1,7 @@
-"""Undoes the gzip of a request body, a bounded piece at a time.
+"""Unpacks a gzipped request body, a bounded piece at a time.
 
-Pure: no loop, no limits of its own beyond the one it is given; handlers.http.intake says when
-to go on, and what comes of a body that is none. Answers of upstreams: handlers.relay.upstream.
+Pure: handlers.http.intake decides when to go on and how a broken body is answered. Answers of
+upstreams are unpacked in handlers.relay.upstream.
 """
 
 import zlib
@@ -10,9 +10,9 @@ from adapters.faults import Condition, Fault
 
 GZIP = frozenset({"gzip", "x-gzip"})  # values of content-encoding, in lower case
 
-# A network piece of 64 KiB can unpack to 64 MiB, so a step is bounded in what it makes; and in what
-# it takes, for blocks that make nothing cost eight times as much a byte. It takes 0.1 ms, and less
-# than 1 ms for bytes that are meant to be slow: every connection may have one in a loop turn.
+# A network piece of 64 KiB can unpack to 64 MiB, so a step is bounded in its output; and in its
+# input, since blocks without output cost eight times as much a byte. A step takes 0.1 ms, at worst
+# 1 ms; every connection may take one in each turn of the loop.
 STEP_BYTES = 65_536
 _COST_OF_INPUT = 8
 _INPUT_BYTES = 8_192
@@ -21,9 +21,9 @@ _ONLY_GZIP = 31  # zlib's window argument
 
 
 class PackedBody:
-    """A gzipped body on its way in: `feed` takes it as it comes, `step` unpacks some of it.
+    """A gzipped body: `feed` takes what arrives, `step` unpacks some of it.
 
-    Of what is unpacked it never holds more than a piece beyond `limit_bytes`.
+    It never holds more than one piece beyond `limit_bytes` of unpacked data.
     """
 
     __slots__ = ("_left_bytes", "_machine", "_packed", "_parts")
@@ -39,8 +39,8 @@ class PackedBody:
         self._packed += packed
 
     def step(self) -> bool:
-        """Unpacks about STEP_BYTES; whether there is more to do. Fault E15 when what is unpacked is
-        larger than the limit, E17 for bytes that are no gzip and for bytes behind its end."""
+        """Unpacks about STEP_BYTES; whether there is more to do. Raises Fault TOO_LARGE beyond the
+        limit, CONTENT_ENCODING for bytes that are not gzip or follow its end."""
         done = 0
         while done < STEP_BYTES:
             taken, made = self._unpack_piece()
@@ -50,7 +50,7 @@ class PackedBody:
         return True
 
     def take(self) -> bytes:
-        """The whole body, when `step` has nothing more to do; Fault E17 when it is cut off."""
+        """The whole body, after the last `step`. Raises Fault CONTENT_ENCODING when truncated."""
         if not self._machine.eof:
             raise _broken("ends too early")
         parts, self._parts = self._parts, []
@@ -79,8 +79,7 @@ class PackedBody:
 
 
 def unpacked_if_small(packed: bytes, limit_bytes: int) -> bytes:
-    """What a whole gzipped body holds; empty when that is no gzip, or larger than the limit, which
-    is meant to be so small that all is unpacked at once."""
+    """A whole gzipped body unpacked at once; empty when it is not gzip or beyond the limit."""
     body = PackedBody(limit_bytes)
     body.feed(packed)
     try:
