@@ -15,7 +15,7 @@ _VERBS = {
     "streamGenerateContent": _OPERATIONS["stream"],
     "countTokens": _OPERATIONS["count"],
 }
-# A model's name may hold slashes and colons: it ends at the last colon. It may be missing: E10.
+# A model's name may hold slashes and colons: it ends at the last colon. It may be empty.
 _PATH = re.compile(r"/(?:v1|v1beta)/models/(.*):([A-Za-z]+)")
 
 
