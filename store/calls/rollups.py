@@ -9,14 +9,15 @@ is cut to its column. Sums stay when records are pruned. Reading them: usage_sta
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import peewee
+from peewee import SQL, fn
 
 from store.calls.usage_queries import HOUR_MS
-from store.db.database import Result, execute, executemany, is_mysql, snapshot_read, transaction
+from store.db.database import Result, executemany, is_mysql, raw_rows, snapshot_read, transaction
 from store.db.partitions import next_day, pruned_before
+from store.db.tables.usage import UsageByChannel, UsageByDay, UsageByKey, UsageRow
 from store.values.ids import ULID_CHARS, day_at, day_begin_ms, ulid, ulid_ms
 from store.values.usage_record import UsageRecord
 
@@ -29,39 +30,10 @@ DAY_HOURS = 24
 FAULTS_PER_DAY = 20
 
 _NO_RANDOM = bytes(10)
-# What stands in a roll-up for a column of usage_records.
-_SOURCES = {
-    "channel": "COALESCE(\"channel\", '')",
-    "model": f"SUBSTR(COALESCE(\"model\", ''), 1, {MODEL_CHARS})",
-}
-
 Sums = dict[tuple[Any, ...], list[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A roll-up and the columns that make a row's key."""
-
-    name: str
-    key: tuple[str, ...]
-
-    def upsert(self, mysql: bool) -> str:
-        """Adds sums to a row, or makes it."""
-        names = (*self.key, *SUMS)
-        insert = (
-            f'INSERT INTO "{self.name}" ({_names(names)}) VALUES ({", ".join("?" * len(names))})'
-        )
-        if mysql:
-            sums = ", ".join(f'"{name}" = "{name}" + VALUES("{name}")' for name in SUMS)
-            return f"{insert} ON DUPLICATE KEY UPDATE {sums}"
-        sums = ", ".join(f'"{name}" = "{name}" + excluded."{name}"' for name in SUMS)
-        return f"{insert} ON CONFLICT ({_names(self.key)}) DO UPDATE SET {sums}"
-
-
-BY_KEY = _Table("usage_by_key", ("day", "hour", "key_id", "user", "model", "outcome"))
-BY_CHANNEL = _Table("usage_by_channel", ("day", "hour", "channel", "model", "outcome"))
-BY_DAY = _Table("usage_by_day", ("day", "channel", "model", "outcome"))
-TABLES = (BY_KEY, BY_CHANNEL, BY_DAY)
+TABLES: tuple[Any, ...] = (UsageByKey, UsageByChannel, UsageByDay)
 
 
 def add_records(db: peewee.Database, records: Iterable[UsageRecord]) -> None:
@@ -80,7 +52,7 @@ def add_records(db: peewee.Database, records: Iterable[UsageRecord]) -> None:
         _add(by_day, (day, channel, model, outcome), sums)
     mysql = is_mysql(db)
     # Rows in order of their key, so that two writers wait for each other instead of deadlocking.
-    for table, found in ((BY_KEY, by_key), (BY_CHANNEL, by_channel), (BY_DAY, by_day)):
+    for table, found in zip(TABLES, (by_key, by_channel, by_day), strict=True):
         executemany(db, _upsert(table, mysql), [(*key, *found[key]) for key in sorted(found)])
 
 
@@ -124,8 +96,32 @@ def _hour_of_block(block: str) -> tuple[int, int]:
 
 
 @functools.cache
-def _upsert(table: _Table, mysql: bool) -> str:
-    return table.upsert(mysql)
+def _upsert(table: Any, mysql: bool) -> str:
+    """Adds sums to a row, or makes it. Raw SQL: the writer's, three times a batch."""
+    key, name = _key(table), table._meta.table_name
+    insert = (
+        f'INSERT INTO "{name}" ({_names((*key, *SUMS))})'
+        f" VALUES ({', '.join('?' * len((*key, *SUMS)))})"
+    )
+    if mysql:
+        sums = ", ".join(f'"{name}" = "{name}" + VALUES("{name}")' for name in SUMS)
+        return f"{insert} ON DUPLICATE KEY UPDATE {sums}"
+    sums = ", ".join(f'"{name}" = "{name}" + excluded."{name}"' for name in SUMS)
+    return f"{insert} ON CONFLICT ({_names(key)}) DO UPDATE SET {sums}"
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _key(table: Any) -> tuple[str, ...]:
+    """The columns that make a row's key."""
+    names: tuple[str, ...] = table._meta.primary_key.field_names
+    return names
+
+
+def _names_beside_time(table: Any) -> tuple[str, ...]:
+    return tuple(name for name in _key(table) if name not in ("day", "hour"))
 
 
 def rebuild(db: peewee.Database) -> Iterator[int]:
@@ -151,36 +147,26 @@ def _locking(db: peewee.Database, work: Callable[[], Result]) -> Result:
 
 def _rebuild_hour(db: peewee.Database, day: int, hour: int) -> None:
     at_ms = day_begin_ms(day) + hour * HOUR_MS
-    bounds = (day, ulid(at_ms, _NO_RANDOM), ulid(at_ms + HOUR_MS, _NO_RANDOM))
-    where = 'WHERE "day" = ? AND "id" >= ? AND "id" < ?'
-    # In the order of the writers.
-    for table in (BY_KEY, BY_CHANNEL):
-        execute(db, f'DELETE FROM "{table.name}" WHERE "day" = ? AND "hour" = ?', (day, hour))
-    for table in (BY_KEY, BY_CHANNEL):
-        names = table.key[2:]
-        columns = [_SOURCES.get(name, f'"{name}"') for name in names]
-        query = (
-            f'SELECT {", ".join(columns)}, COUNT(*), {_totals(SUMS[1:])} FROM "usage_records"'
-            f" {where} GROUP BY {', '.join(columns)}"
-        )
-        _insert(db, table, (day, hour), execute(db, query, bounds).fetchall())
+    first, end = ulid(at_ms, _NO_RANDOM), ulid(at_ms + HOUR_MS, _NO_RANDOM)
+    begun = (UsageRow.day == day) & (UsageRow.id >= first) & (UsageRow.id < end)
+    tables: tuple[Any, ...] = (UsageByKey, UsageByChannel)  # in the order of the writers
+    for table in tables:
+        table.delete().where(table.day == day, table.hour == hour).execute(db)
+    for table in tables:
+        found = _sums(db, UsageRow, _names_beside_time(table), begun)
+        _insert(db, table, (day, hour), found)
 
 
 def _rebuild_day(db: peewee.Database, day: int) -> None:
-    execute(db, 'DELETE FROM "usage_by_day" WHERE "day" = ?', (day,))
-    names = _names(BY_DAY.key[1:])
-    query = (
-        f'SELECT {names}, {_totals(SUMS)} FROM "usage_by_channel" WHERE "day" = ? GROUP BY {names}'
-    )
-    _insert(db, BY_DAY, (day,), execute(db, query, (day,)).fetchall())
+    UsageByDay.delete().where(UsageByDay.day == day).execute(db)
+    found = _sums(db, UsageByChannel, _names_beside_time(UsageByDay), UsageByChannel.day == day)
+    _insert(db, UsageByDay, (day,), found)
 
 
-def _insert(
-    db: peewee.Database, table: _Table, when: tuple[int, ...], rows: Sequence[tuple[Any, ...]]
-) -> None:
-    if rows:
-        values = [(*when, *row[: -len(SUMS)], *map(int, row[-len(SUMS) :])) for row in rows]
-        executemany(db, _upsert(table, is_mysql(db)), values)
+def _insert(db: peewee.Database, table: Any, when: tuple[int, ...], found: "_Found") -> None:
+    if found:
+        rows = [(*when, *names, *sums) for names, sums in found.items()]
+        executemany(db, _upsert(table, is_mysql(db)), rows)
 
 
 def verify(db: peewee.Database) -> Iterator[str]:
@@ -196,46 +182,45 @@ def verify(db: peewee.Database) -> Iterator[str]:
 
 def _day_faults(db: peewee.Database, day: int) -> list[str]:
     faults = []
-    rights: dict[str, dict[tuple[str, ...], tuple[int, ...]]] = {}
+    rights: dict[tuple[str, ...], _Found] = {}
     for table in TABLES:
-        names = [name for name in table.key if name not in ("day", "hour")]
-        sources = ", ".join(_SOURCES.get(name, f'"{name}"') for name in names)
-        if sources not in rights:  # two tables tell the same things apart
-            rights[sources] = _day_sums(db, "usage_records", sources, "COUNT(*)", day)
-        right = rights[sources]
-        said = _day_sums(db, table.name, _names(names), 'SUM("calls")', day)
+        names, name = _names_beside_time(table), table._meta.table_name
+        if names not in rights:  # two tables tell the same things apart
+            rights[names] = _sums(db, UsageRow, names, UsageRow.day == day)
+        right = rights[names]
+        said = _sums(db, table, names, table.day == day)
         wrong = sorted(key for key in right.keys() | said.keys() if right.get(key) != said.get(key))
         faults += [
-            f"{table.name} of {day}, {' '.join(key)}: {_difference(right.get(key), said.get(key))}"
+            f"{name} of {day}, {' '.join(key)}: {_difference(right.get(key), said.get(key))}"
             for key in wrong[:FAULTS_PER_DAY]
         ]
     return faults
 
 
-def _day_sums(
-    db: peewee.Database, table: str, grouped: str, calls: str, day: int
-) -> dict[tuple[str, ...], tuple[int, ...]]:
-    query = (
-        f'SELECT {grouped}, {calls}, {_totals(SUMS[1:])} FROM "{table}"'
-        f' WHERE "day" = ? GROUP BY {grouped}'
-    )
-    return _by_key(execute(db, query, (day,)).fetchall())
+_Found = dict[tuple[str, ...], tuple[int, ...]]
 
 
-def _by_key(rows: Iterable[tuple[Any, ...]]) -> dict[tuple[str, ...], tuple[int, ...]]:
-    width = len(SUMS)
-    return {tuple(row[:-width]): tuple(map(int, row[-width:])) for row in rows}
+def _sums(db: peewee.Database, table: Any, names: Sequence[str], where: Any) -> _Found:
+    """SUMS of a roll-up or of the records themselves, by these columns."""
+    by = [_column(table, name).alias(f"by_{name}") for name in names]
+    calls = fn.COUNT(SQL("*")) if table is UsageRow else fn.SUM(table.calls)
+    totals = [calls, *(fn.SUM(getattr(table, name)) for name in SUMS[1:])]
+    query = table.select(*by, *totals).where(where).group_by(*(SQL(f"by_{name}") for name in names))
+    width = len(names)
+    return {row[:width]: tuple(map(int, row[width:])) for row in raw_rows(db, query)}
+
+
+def _column(table: Any, name: str) -> Any:
+    """A column as a roll-up has it: a record has nothing where that has an empty text."""
+    column = getattr(table, name)
+    if table is UsageRow and name == "channel":
+        return fn.COALESCE(column, "")
+    if table is UsageRow and name == "model":
+        return fn.SUBSTR(fn.COALESCE(column, ""), 1, MODEL_CHARS)
+    return column
 
 
 def _difference(right: tuple[int, ...] | None, said: tuple[int, ...] | None) -> str:
     nothing = (0,) * len(SUMS)
     pairs = zip(SUMS, said or nothing, right or nothing, strict=True)
     return ", ".join(f"{name} {a}, by the records {b}" for name, a, b in pairs if a != b)
-
-
-def _totals(names: Iterable[str]) -> str:
-    return ", ".join(f'SUM("{name}")' for name in names)
-
-
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)

@@ -49,7 +49,7 @@ def store(db, records):
 def contents(db):
     def read():
         return [
-            sorted(execute(db, f'SELECT * FROM "{table.name}"').fetchall())
+            sorted(execute(db, f'SELECT * FROM "{table._meta.table_name}"').fetchall())
             for table in rollups.TABLES
         ]
 
