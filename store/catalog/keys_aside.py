@@ -109,7 +109,7 @@ def reinstate(db: peewee.Database, channel: Mapping[str, Any], key: int | None, 
 
     def work() -> int:
         changes.lock(db)
-        [(_, shown)] = _by_channel(db, [channel])
+        shown = _by_channel(db).get(channel["id"], [])
         chosen = [one for one in shown if key in (None, one["position"])]
         if not chosen:
             which = "no key" if key is None else f"key {key}"
@@ -131,8 +131,11 @@ def with_keys_aside(
 ) -> list[dict[str, Any]]:
     """Channels of list_objects with `keys_aside`: for each position, since, until, times, reason,
     and the beginning of the key's fingerprint."""
-    found = snapshot_read(db, lambda: _by_channel(db, channels))
-    return [{**channel, "keys_aside": [_shortened(one) for one in keys]} for channel, keys in found]
+    found = snapshot_read(db, lambda: _by_channel(db))
+    return [
+        {**channel, "keys_aside": [_shortened(one) for one in found.get(channel["id"], [])]}
+        for channel in channels
+    ]
 
 
 def forget_keys(db: peewee.Database, channel_id: str, kept: Collection[str] = ()) -> None:
@@ -142,19 +145,16 @@ def forget_keys(db: peewee.Database, channel_id: str, kept: Collection[str] = ()
             _delete(db, name)
 
 
-def _by_channel(
-    db: peewee.Database, channels: Sequence[Mapping[str, Any]]
-) -> list[tuple[Mapping[str, Any], list[dict[str, Any]]]]:
-    aside = load_keys_aside(db)
+def _by_channel(db: peewee.Database) -> dict[str, list[dict[str, Any]]]:
+    """Channel id -> its keys that are put aside, in order of their positions."""
     query = ChannelKey.select(ChannelKey.channel_id, ChannelKey.fingerprint, ChannelKey.position)
     positions = {(row[0], row[1]): row[2] + 1 for row in select_rows(db, query)}
-    shown: dict[str, list[dict[str, Any]]] = {}
-    for name, one in aside.items():
-        position = positions.get(name, 1)  # without keys: as if it had an empty one
-        shown.setdefault(one.channel_id, []).append(_shown(one, position))
-    for keys in shown.values():
-        keys.sort(key=lambda one: int(one["position"]))
-    return [(channel, shown.get(channel["id"], [])) for channel in channels]
+    found: dict[str, list[dict[str, Any]]] = {}
+    # Without keys: as if it had an empty one.
+    shown = [(one, positions.get(name, 1)) for name, one in load_keys_aside(db).items()]
+    for one, position in sorted(shown, key=lambda pair: pair[1]):
+        found.setdefault(one.channel_id, []).append(_shown(one, position))
+    return found
 
 
 def _shown(aside: KeyAside, position: int) -> dict[str, Any]:

@@ -25,7 +25,9 @@ is out of date.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import product
+from operator import or_
 from typing import Any
 
 import peewee
@@ -67,12 +69,13 @@ DOWN_CALLS = 3
 DEGRADED_CALLS = 10
 DEGRADED_RATE = 0.95
 RECENT_MS = WINDOW_S * 1000
-PROBES_S = HOUR_S
+PROBES_S = HOUR_S  # probes are rare
 
 Pair = tuple[str, str]
 """Name of a channel or group, and of a model."""
 
 _NO_FIGURES = Figures()
+_WIDTH_S = {MINUTE: MINUTE_S, HOUR: HOUR_S}
 
 
 @dataclass(slots=True)
@@ -218,8 +221,8 @@ class _Channel:
 def _channel_states(
     db: peewee.Database, at_ms: int, channels: Sequence[_Channel]
 ) -> dict[Pair, Status]:
-    traffic = _recently(db, CHANNEL, MINUTE, at_ms // 1000 - WINDOW_S)
-    probes = _probed_recently(db, at_ms)
+    traffic = _recently(db, CHANNEL, at_ms // 1000 - WINDOW_S)
+    probes = _recently(db, PROBE, at_ms // 1000 - PROBES_S, (HOUR, MINUTE))
     circuits: defaultdict[tuple[str, str], list[Breaker]] = defaultdict(list)
     for breaker in (*all_open(db), *_keys_aside(db)):
         if breaker.until_ms + RECENT_MS > at_ms:
@@ -307,7 +310,7 @@ def _group_states(
     if groups is not None:
         channels = [channel for channel in channels if channel.groups.intersection(groups)]
     states = _channel_states(db, at_ms, channels)
-    traffic = _recently(db, GROUP, MINUTE, at_ms // 1000 - WINDOW_S)
+    traffic = _recently(db, GROUP, at_ms // 1000 - WINDOW_S)
     serving: defaultdict[Pair, list[Status]] = defaultdict(list)
     for channel in channels:
         asked = channel.groups if groups is None else channel.groups.intersection(groups)
@@ -354,16 +357,17 @@ def _judge_model(status: Status, channels: Sequence[Status], recent: _Recent) ->
         status.become(AVAILABLE, NO_TRAFFIC)
 
 
-def _recently(db: peewee.Database, scope: str, span: str, since_s: int) -> dict[Pair, _Recent]:
-    """By pair, the totals of its rows of a span that end after a moment."""
-    width_s = MINUTE_S if span == MINUTE else HOUR_S
-    rows = (Sums.span == span) & (Sums.at_s > since_s - width_s) & (Sums.scope == scope)
+def _recently(
+    db: peewee.Database, scope: str, since_s: int, spans: Iterable[str] = (MINUTE,)
+) -> dict[Pair, _Recent]:
+    """By pair, the totals of its rows of these spans that end after a moment."""
+    rows = [(Sums.span == span) & (Sums.at_s > since_s - _WIDTH_S[span]) for span in spans]
     query = Sums.select(
         *(Sums.name, Sums.model, Sums.ok, Sums.failed, Sums.last_ok_ms, Sums.last_failed_ms),
         *(Sums.last_error, Sums.at_s),
-    )
+    ).where((Sums.scope == scope) & reduce(or_, rows))
     found: defaultdict[Pair, _Recent] = defaultdict(_Recent)
-    for name, model, *row, at_s in select_rows(db, query.where(rows).order_by(Sums.at_s)):
+    for name, model, *row, at_s in select_rows(db, query.order_by(Sums.at_s)):
         _take(found[name, model], row, at_s)
     return found
 
@@ -379,20 +383,6 @@ def _take(recent: _Recent, row: Sequence[Any], at_s: int) -> None:
         if last_failed_ms >= recent.last_failed_ms:
             recent.last_failed_ms, recent.last_error = last_failed_ms, last_error
     recent.last_ok_ms = max(recent.last_ok_ms, last_ok_ms)
-
-
-def _probed_recently(db: peewee.Database, at_ms: int) -> dict[Pair, _Recent]:
-    """Of the last hours: probes are rare."""
-    since_s = at_ms // 1000 - PROBES_S
-    found = _recently(db, PROBE, HOUR, since_s)
-    for pair, recent in _recently(db, PROBE, MINUTE, since_s).items():
-        there = found.get(pair)
-        if there is None:
-            found[pair] = recent
-            continue
-        row = (recent.ok, recent.failed, recent.last_ok_ms, recent.last_failed_ms)
-        _take(there, (*row, recent.last_error), recent.failing_from_ms // 1000)
-    return found
 
 
 def _add_windows(db: peewee.Database, scope: str, found: Mapping[Pair, Status], at_ms: int) -> None:
