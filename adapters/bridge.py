@@ -268,6 +268,8 @@ class Pairing:
     # for a streamed answer (public name, upstream's name of the model, whether the client did not
     # ask for usage, operation, limit of an event's bytes)
     open_bridge: Callable[[str, str, bool, Operation, int], Bridge]
+    # the content type of answers is the client's family's, else the upstream's own
+    translated: bool = False
 
 
 def native(family: Family) -> Pairing:

@@ -23,7 +23,7 @@ from handlers.relay.faults import most_useful, of_none_left
 from handlers.relay.limits.limits import Limits
 from handlers.relay.live import LiveCalls, LiveStream
 from handlers.relay.outgoing import request_of
-from handlers.relay.pump import StreamPump
+from handlers.relay.pump import CONTENT_TYPES, StreamPump
 from handlers.relay.records import Records
 from handlers.relay.routing.affinity import Affinity
 from handlers.relay.routing.breaker import PLAIN, STREAM
@@ -229,7 +229,7 @@ class Attempts:
             units = len(answer.body) // BYTES_PER_TOKEN
         delivery.output_units, delivery.upstream_id = units, answer.upstream_id
         call.first_byte_ms = now_ms()
-        envelope = Envelope(200, dict(_passed_headers(call, exchange)), answer.body)
+        envelope = Envelope(200, dict(_headers(call, attempt, exchange)), answer.body)
         return Ending("ok", envelope=envelope)
 
     async def _streamed(
@@ -244,7 +244,7 @@ class Attempts:
             call.operation,
             self.settings.upstream.max_event_bytes,
         )
-        ended = pump.attach(exchange, bridge, _passed_headers(call, exchange))
+        ended = pump.attach(exchange, bridge, _headers(call, attempt, exchange))
         try:
             await call.wait(ended)
         except Interrupt as interrupt:
@@ -344,9 +344,11 @@ def _read_answer(call: Call, attempt: Attempt, body: bytes) -> Answer:
     return answer
 
 
-def _passed_headers(call: Call, exchange: Exchange) -> tuple[Header, ...]:
-    """The upstream's headers that may go down: the content type and the family's allow-list."""
-    passed = [("Content-Type", exchange.content_type or "application/json")]
+def _headers(call: Call, attempt: Attempt, exchange: Exchange) -> tuple[Header, ...]:
+    """The content type, and the upstream's headers that the family lets go down."""
+    content_type = None if attempt.pairing.translated else exchange.content_type
+    own = CONTENT_TYPES[call.operation.framing] if call.stream else "application/json"
+    passed = [("Content-Type", content_type or own)]
     for name in call.family.client.answer_headers:
         value = exchange.header(name)
         if value is not None:
