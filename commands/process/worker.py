@@ -38,10 +38,10 @@ from handlers.logs import LogThread
 from handlers.relay.limits.limits import Limits, shared_cells
 from handlers.relay.live import LiveCalls
 from handlers.relay.pipeline import Relay
-from handlers.relay.routing.health import KeyNews
 from handlers.relay.routing.key_check import KeyChecks
 from handlers.relay.routing.open_breakers import OpenBreakers
 from handlers.relay.routing.prober import Prober
+from handlers.relay.routing.refused_keys import KeyNews
 from handlers.relay.stored.fresh import shared_fresh
 from handlers.relay.stored.responses import StoredResponses
 from handlers.relay.upstream.client import UpstreamClient
@@ -168,8 +168,8 @@ class Worker:
             settings, self._relay.client, self._relay.health, self._loop.add_callback
         )
         self._key_checks = KeyChecks(self._relay.client, settings.upstream, self._relay.health)
-        self._relay.health.on_suspect = self._key_checks.begin
-        self._relay.health.on_key = self._tell_of_key
+        self._relay.health.keys.on_suspect = self._key_checks.begin
+        self._relay.health.keys.on_key = self._tell_of_key
         self._key_news = News(lambda: self._writer.state == DOWN)
         self._site = self._make_site()
         self._server = RelayServer(self._site, Router(self._site))
@@ -249,7 +249,7 @@ class Worker:
         self._compare_channels(snapshot)
         self._relay.snapshot = snapshot
         self._prober.take_snapshot(snapshot)
-        self._relay.health.take_keys_aside(snapshot, time.monotonic(), snapshot.read_ms)
+        self._relay.health.keys.take(snapshot, time.monotonic(), snapshot.read_ms)
         for fault in snapshot.faults:
             log.error("%s", fault)
         self._catalog_seen = True

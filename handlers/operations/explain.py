@@ -90,7 +90,7 @@ class _World:
 
 def _world(db: peewee.Database, snapshot: Snapshot) -> _World:
     health, now_s = Health(random.random), time.monotonic()
-    health.take_keys_aside(snapshot, now_s, snapshot.read_ms)
+    health.keys.take(snapshot, now_s, snapshot.read_ms)
     restore(health, snapshot, snapshot_read(db, lambda: all_open(db)), now_s)
     planner = Planner(health, random.random)
     selector = Selector(planner, Limits(private_cells()))

@@ -26,6 +26,7 @@ COOLDOWN_S, COOLDOWN_MAX_S = 5.0, 60.0  # the first cool-down; each that follows
 KEY_COOLDOWN_S, KEY_COOLDOWN_MAX_S = 600.0, MAX_ASIDE_MS / 1000  # of a refused upstream key
 MAX_DOUBLINGS = 16
 JITTER = 0.25  # a cool-down is up to this part shorter, so that workers do not probe as one
+MAX_BREAKERS = 20_000
 FORGET_S = 300.0  # closed for so long, the next cool-down is the first one again
 
 # Why a circuit is open.
@@ -199,6 +200,26 @@ class Breaker(Struct, eq=False):
             elif row:
                 return 0
         return self.head_start + sum(begun_s >= well_s for begun_s in row)
+
+
+class Breakers(dict[BreakerName, Breaker]):
+    """The breakers of one worker: those that have failed lately."""
+
+    def named(self, name: BreakerName) -> Breaker:
+        """The breaker of a name, a new one when there is none."""
+        found = self.get(name)
+        if found is None:
+            if len(self) >= MAX_BREAKERS:
+                self._make_room()
+            found = self[name] = Breaker()
+        return found
+
+    def _make_room(self) -> None:
+        """Forgets the closed ones and, when all are open, the oldest."""
+        for name in [name for name, one in self.items() if not one.open]:
+            del self[name]
+        while len(self) >= MAX_BREAKERS:
+            del self[next(iter(self))]
 
 
 def secret_of(channel: Channel, key: int) -> str:

@@ -11,23 +11,18 @@ of all candidates of a call are open, the least bad one is asked all the same (P
 `begin_anyway`): by every call when it fails quickly, by a few at a time when it hangs or limits us
 (last_resort.py). Any answer closes its circuit.
 
-Sans-io: the clock (monotonic, s) and chance are given. Refused keys are shared with all workers:
-`on_key` reports them, `take_keys_aside` takes in what others have reported. `on_suspect` asks for a
-check of a key that was refused to one caller (suspects.py), `key_checked` gets its result.
-`running` names the attempts in flight.
+Sans-io: the clock (monotonic, s) and chance are given. `running` names the attempts in flight;
+`keys` are the refused upstream keys, which are shared with all workers (refused_keys.py).
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-
-from msgspec import Struct
+from collections.abc import Callable, Iterable
 
 from adapters.faults import MAX_RETRY_AFTER_S, Condition, Fault
 from handlers.relay.routing.breaker import (
     FAILING,
     FORGET_S,
     KEY_ASIDE,
-    KEY_COOLDOWN_MAX_S,
     PLAIN,
     PROBED,
     RATE_LIMITED,
@@ -38,25 +33,22 @@ from handlers.relay.routing.breaker import (
     TOLD_TO_WAIT,
     Breaker,
     BreakerName,
+    Breakers,
     Trial,
-    key_name,
     model_name,
     names_of,
     secret_of,
 )
 from handlers.relay.routing.last_resort import HELD_BACK, LastResorts
+from handlers.relay.routing.refused_keys import KeyNews, RefusedKeys
 from handlers.relay.routing.start_times import SLOW_S, StartTimes
-from handlers.relay.routing.suspects import Refusal, Suspect, Suspicion
-from store.catalog.catalog import Channel, Snapshot
-from store.catalog.keys_aside import KeyAside, KeyName
+from handlers.relay.routing.suspects import Refusal
+from store.catalog.catalog import Channel
 
 log = logging.getLogger("sluice.health")
 
 PROBE_S = 60.0  # after which a probe without an end gives way to another one
-KEY_CHECK_S = 15.0  # for which a refused key stays open while it is checked
-MAX_BREAKERS = 20_000
 MAX_TURNS = 50_000
-MAX_SUSPECTS = 10_000
 
 _LAST_OF_ROW = ROW - 1
 _WAITS = frozenset(
@@ -68,27 +60,14 @@ _WAITS = frozenset(
 )
 
 
-class KeyNews(Struct, frozen=True):
-    """An upstream key was refused, its circuit is open for `wait_s`; None: it answers again."""
-
-    channel: Channel
-    key: int
-    wait_s: float | None = None
-    times: int = 0
-    reason: str = ""
-
-
 class Health:
     """Breakers, and whose turn it is among a channel's upstream keys."""
 
     def __init__(self, random: Callable[[], float]) -> None:
         self._random = random
-        self.on_key: Callable[[KeyNews], None] = _tell_nobody
-        self.on_suspect: Callable[[Suspicion], bool] = _check_nothing
         self.running: Callable[[], Iterable[Trial]] = tuple
-        self._stored: Mapping[KeyName, KeyAside] = {}
-        self.breakers: dict[BreakerName, Breaker] = {}
-        self._suspects: dict[BreakerName, Suspect] = {}
+        self.breakers = Breakers()
+        self.keys = RefusedKeys(self.breakers, random)
         self._turns: dict[str, int] = {}
         self._start_times = StartTimes()
         self.last_resorts = LastResorts()
@@ -119,42 +98,10 @@ class Health:
                 slow = SLOW, wait_s
         return slow
 
-    # ---- what all workers know ----------------------------------------------------------------
-
-    def take_keys_aside(self, snapshot: Snapshot, now_s: float, now_ms: int) -> None:
-        """Opens the circuits of the keys that the store lists, closes those it lists no more.
-
-        `now_ms`: the database's clock. However wrong it is, no circuit stays open for longer than
-        KEY_COOLDOWN_MAX_S after its row was seen first.
-        """
-        before, stored = self._stored, snapshot.keys_aside
-        if not (before or stored):
-            return
-        self._stored = stored
-        for channel in snapshot.channels:
-            for key, fingerprint in enumerate(channel.fingerprints or ("",)):
-                name = (channel.id, fingerprint)
-                row = stored.get(name)
-                if row is None and name in before:
-                    self._take_back(key_name(channel, key))
-                elif row is not None and row != before.get(name):
-                    left_s = min(max(0.0, (row.until_ms - now_ms) / 1000), KEY_COOLDOWN_MAX_S)
-                    self._take_aside(key_name(channel, key), now_s, left_s, row.times)
-
     def forget(self, channel: Channel) -> None:
         """The channel leads elsewhere now: only the circuits of its keys stay as they are."""
         gone = [n for n, b in self.breakers.items() if n[0] == channel.id and b.reason != KEY_ASIDE]
         for name in gone:
-            del self.breakers[name]
-
-    def _take_aside(self, name: BreakerName, now_s: float, left_s: float, times: int) -> None:
-        breaker = self._breaker(name)
-        breaker.open, breaker.reason, breaker.openings = True, KEY_ASIDE, times
-        breaker.since_s, breaker.until_s = now_s, now_s + left_s
-
-    def _take_back(self, name: BreakerName) -> None:
-        found = self.breakers.get(name)
-        if found is not None and found.reason == KEY_ASIDE:
             del self.breakers[name]
 
     # ---- for an attempt --------------------------------------------------------------------------
@@ -239,7 +186,8 @@ class Health:
         Faults of the client do not count.
         """
         if refusal is not None:
-            self._refused(trial, now_s, fault, refusal)
+            if self.keys.refused(trial, now_s, refusal):
+                self._count(trial, now_s, fault)
         elif fault.retry_after_s is not None and fault.condition in _WAITS:
             self._obey(trial, now_s, fault)
         elif fault.blame != "client":
@@ -262,20 +210,6 @@ class Health:
             if not (said or counting.open) and counting.judges(trial):
                 counting.drop(trial)
 
-    def key_checked(self, suspicion: Suspicion, now_s: float, refused: bool | None) -> None:
-        """The result of a check: whether the key is refused to us, too; None: it could not tell."""
-        channel, key = suspicion.channel, suspicion.key
-        name = key_name(channel, key)
-        suspect, breaker = self._suspects.get(name), self.breakers.get(name)
-        if suspect is None or breaker is None:
-            return
-        meaning = suspect.checked(refused, now_s)
-        if meaning == "confirmed" or (refused is None and breaker.open):
-            self._put_aside(channel, key, now_s, suspicion.reason)
-        elif refused is False and breaker.open:
-            self.on_key(KeyNews(channel, key))
-            breaker.open, breaker.since_s = False, now_s
-
     # ---- inside ----------------------------------------------------------------------------------
 
     def _claim(self, trial: Trial, now_s: float) -> bool:
@@ -296,42 +230,11 @@ class Health:
                 return False
         return True
 
-    def _refused(self, trial: Trial, now_s: float, fault: Fault, refusal: Refusal) -> None:
-        """This call avoids the key. All calls do when the refusal is known to be about the key."""
-        channel, key = trial.channel, trial.key
-        name = key_name(channel, key)
-        breaker = self._breaker(name)
-        if not breaker.judges(trial):
-            return
-        suspect = self._suspects.get(name)
-        if suspect is None:
-            if len(self._suspects) >= MAX_SUSPECTS:
-                del self._suspects[next(iter(self._suspects))]
-            suspect = self._suspects[name] = Suspect()
-        meaning = suspect.meet(refusal, now_s)
-        if meaning == "confirmed":
-            self._put_aside(channel, key, now_s, refusal.reason)
-        elif meaning == "of_the_model":
-            self._count(trial, now_s, fault)
-        elif meaning == "unknown":
-            if breaker.open:  # the check is the only probe
-                breaker.until_s = now_s + KEY_CHECK_S
-            suspicion = Suspicion(channel, key, trial.model, refusal.about, refusal.reason)
-            if not self.on_suspect(suspicion):
-                self.key_checked(suspicion, now_s, None)
-
-    def _put_aside(self, channel: Channel, key: int, now_s: float, reason: str) -> None:
-        name = key_name(channel, key)
-        breaker = self._breaker(name)
-        self._suspects.pop(name, None)
-        breaker.trip(now_s, KEY_ASIDE, self._random)
-        self.on_key(KeyNews(channel, key, breaker.until_s - now_s, breaker.openings, reason))
-
     def _obey(self, trial: Trial, now_s: float, fault: Fault) -> None:
         """The upstream says how long to wait."""
         assert fault.retry_after_s is not None
         until_s = now_s + min(fault.retry_after_s, MAX_RETRY_AFTER_S)
-        breaker = self._breaker(model_name(trial.channel, trial.model, trial.key))
+        breaker = self.breakers.named(model_name(trial.channel, trial.model, trial.key))
         limited = fault.condition is Condition.UPSTREAM_RATE_LIMITED
         reason = RATE_LIMITED if limited else TOLD_TO_WAIT
         if breaker.open and breaker.probe is not trial:
@@ -348,8 +251,7 @@ class Health:
             breaker = self.breakers.get(name)
             if breaker is not None and not breaker.open and breaker.judges(trial):
                 breaker.count(trial, now_s)
-        if self._suspects:
-            self._clear(key_name(trial.channel, trial.key), now_s)
+        self.keys.answered(trial, now_s)
         if breaker is None or breaker.open or not breaker.judges(trial):
             return
         breaker.head_start = 0
@@ -357,18 +259,6 @@ class Health:
         breaker.note_start(now_s, slow=False)
         if breaker.is_clean and now_s - breaker.since_s > FORGET_S:
             self.breakers.pop(model_name(trial.channel, trial.model, trial.key), None)
-
-    def _clear(self, name: BreakerName, now_s: float) -> None:
-        """A call with the key has gone well."""
-        suspect = self._suspects.get(name)
-        if suspect is None:
-            return
-        suspect.answered()
-        if not suspect.checking and now_s >= max(suspect.cleared_until_s, suspect.check_s):
-            del self._suspects[name]
-            breaker = self.breakers.get(name)
-            if breaker is not None and not breaker.open:
-                del self.breakers[name]
 
     def _count(self, trial: Trial, now_s: float, fault: Fault) -> None:
         channel, keys = trial.channel, [trial.key]
@@ -397,7 +287,7 @@ class Health:
         name = model_name(trial.channel, trial.model, key)
         found = self.breakers.get(name)
         if found is None:
-            found = self._breaker(name)
+            found = self.breakers.named(name)
             for one in sorted(self._in_flight(name), key=lambda one: one.begun_s):
                 if one is not trial:
                     found.count(one, now_s)
@@ -445,7 +335,7 @@ class Health:
         opened = [one for one in trial.probes if one.open]
         for breaker in opened:
             if breaker.reason == KEY_ASIDE:
-                self.on_key(KeyNews(trial.channel, trial.key))
+                self.keys.on_key(KeyNews(trial.channel, trial.key))
             breaker.open, breaker.probe = False, None
             breaker.clear(head_start)
             breaker.since_s = now_s
@@ -461,34 +351,11 @@ class Health:
             told = "circuit closed: channel=%s model=%s upstream_key=%d"
             log.warning(told, trial.channel.name, trial.model, trial.key + 1)
 
-    def _breaker(self, name: BreakerName) -> Breaker:
-        found = self.breakers.get(name)
-        if found is None:
-            if len(self.breakers) >= MAX_BREAKERS:
-                self._make_room()
-            found = self.breakers[name] = Breaker()
-        return found
-
-    def _make_room(self) -> None:
-        kept = {n: b for n, b in self.breakers.items() if b.open}
-        while len(kept) >= MAX_BREAKERS:
-            del kept[next(iter(kept))]
-        self.breakers = kept
-
     @staticmethod
     def _tell(trial: Trial, key: int, breaker: Breaker, now_s: float, why: str) -> None:
         told = "circuit opened for %.0f s: channel=%s model=%s upstream_key=%d cause=%s"
         wait_s = breaker.until_s - now_s
         log.warning(told, wait_s, trial.channel.name, trial.model, key + 1, why)
-
-
-def _tell_nobody(news: KeyNews) -> None:
-    """For plans that are only shown: refused keys are not reported."""
-
-
-def _check_nothing(suspicion: Suspicion) -> bool:
-    """No checks: another user's call has to confirm a refusal."""
-    return False
 
 
 def _reason_of(fault: Fault, silent_s: float) -> str:

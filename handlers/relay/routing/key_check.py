@@ -57,7 +57,7 @@ class KeyChecks:
         except TimeoutError:
             pass
         finally:
-            self._health.key_checked(suspicion, time.monotonic(), refused)
+            self._health.keys.checked(suspicion, time.monotonic(), refused)
         if refused is False:
             told = 'upstream key refused to one call only: channel=%s upstream_key=%d/%d cause="%s"'
             channel = suspicion.channel

@@ -7,8 +7,7 @@ import random
 import pytest
 
 from adapters.faults import Condition, Fault
-from handlers.relay.routing import health as module
-from handlers.relay.routing import start_times
+from handlers.relay.routing import breaker, start_times
 from handlers.relay.routing.breaker import (
     COOLDOWN_MAX_S,
     COOLDOWN_S,
@@ -30,6 +29,7 @@ from handlers.relay.routing.breaker import (
 )
 from handlers.relay.routing.health import PROBE_S, Health
 from handlers.relay.routing.plan import Planner
+from handlers.relay.routing.refused_keys import KeyNews
 from handlers.relay.routing.suspects import Refusal
 from store.catalog.catalog import Snapshot
 from store.catalog.keys_aside import KeyAside
@@ -336,7 +336,7 @@ def refuse(health, at, one=ONE, key=0):
 @pytest.fixture
 def told(health):
     news = []
-    health.on_key = news.append
+    health.keys.on_key = news.append
     return news
 
 
@@ -377,34 +377,34 @@ NOW_MS = 1_800_000_000_000
 
 def test_what_other_workers_have_put_aside_is_aside_here(health, told):
     row = (TWO, "fy", NOW_MS + 60_000, 2)
-    health.take_keys_aside(stored(row, channels=(ONE, TWO)), 100.0, NOW_MS)
+    health.keys.take(stored(row, channels=(ONE, TWO)), 100.0, NOW_MS)
     assert (why(health, 100.0, TWO, key=1), wait(health, 100.0, TWO, key=1)) == (KEY_ASIDE, 60.0)
     assert why(health, 100.0, TWO, key=0) == why(health, 100.0) == "" and told == []
     refuse(health, 160.0, TWO, key=1)  # the probe: the doubling goes on where the others were
     assert told[0].times == 3 and told[0].wait_s >= KEY_COOLDOWN_MAX_S * (1 - JITTER) / 2
-    health.take_keys_aside(stored(channels=(ONE, TWO)), 170.0, NOW_MS)
+    health.keys.take(stored(channels=(ONE, TWO)), 170.0, NOW_MS)
     assert why(health, 170.0, TWO, key=1) == ""
 
 
 def test_an_old_row_lets_a_probe_through_and_no_more(health, told):
-    health.take_keys_aside(stored((TWO, "fx", NOW_MS - 5, 1), channels=(TWO,)), 0.0, NOW_MS)
+    health.keys.take(stored((TWO, "fx", NOW_MS - 5, 1), channels=(TWO,)), 0.0, NOW_MS)
     trial = health.begin(TWO, MODEL, 0, 0.0)
     assert health.begin(TWO, MODEL, 0, 0.0) is None
     health.succeeded(trial, 1.0)
-    assert told == [module.KeyNews(TWO, 0)]
+    assert told == [KeyNews(TWO, 0)]
 
 
 def test_what_is_not_in_the_store_yet_stays_aside(health):
     """A snapshot may be older than what this worker has met since."""
     refuse(health, 0.0)
     for snapshot in (stored(), stored((TWO, "fx", NOW_MS + 5, 1), channels=(ONE, TWO))):
-        health.take_keys_aside(snapshot, 1.0, NOW_MS)
+        health.keys.take(snapshot, 1.0, NOW_MS)
         assert why(health, 1.0) == KEY_ASIDE
 
 
 def test_a_channel_without_keys_is_put_aside_as_one(health):
     bare = channel("bare", keys=())
-    health.take_keys_aside(stored((bare, "", NOW_MS + 9_000, 1), channels=(bare,)), 0.0, NOW_MS)
+    health.keys.take(stored((bare, "", NOW_MS + 9_000, 1), channels=(bare,)), 0.0, NOW_MS)
     assert why(health, 0.0, bare) == KEY_ASIDE
 
 
@@ -414,7 +414,7 @@ def test_no_clock_keeps_a_key_aside_for_ever(health, back_ms):
     snapshot = stored((TWO, "fx", NOW_MS + 600_000, 1), channels=(TWO,))
     for at in range(0, 3_600, 60):
         again = stored((TWO, "fx", NOW_MS + 600_000, 1), channels=(TWO,))
-        health.take_keys_aside(snapshot if at % 120 else again, float(at), NOW_MS - back_ms)
+        health.keys.take(snapshot if at % 120 else again, float(at), NOW_MS - back_ms)
     assert wait(health, 0.0, TWO) == min(600.0 + back_ms / 1000, KEY_COOLDOWN_MAX_S)
     assert health.begin(TWO, MODEL, 0, KEY_COOLDOWN_MAX_S) is not None
 
@@ -529,7 +529,7 @@ def test_what_is_usual_is_bounded(health, monkeypatch):
 
 
 def test_breakers_are_bounded(health, monkeypatch):
-    monkeypatch.setattr(module, "MAX_BREAKERS", 50)
+    monkeypatch.setattr(breaker, "MAX_BREAKERS", 50)
     for number in range(500):
         one = channel(str(number))
         for _ in range(ROW if number % 2 else 1):

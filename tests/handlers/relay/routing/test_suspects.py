@@ -20,8 +20,8 @@ class World:
     def __init__(self, checks=True):
         self.health = Health(random.Random(1).random)
         self.due, self.told, self.now_s = [], [], 0.0
-        self.health.on_key = self.told.append
-        self.health.on_suspect = self._check if checks else lambda suspicion: False
+        self.health.keys.on_key = self.told.append
+        self.health.keys.on_suspect = self._check if checks else lambda suspicion: False
 
     def _check(self, suspicion):
         self.due.append(suspicion)
@@ -32,7 +32,7 @@ class World:
         self.health.failed(trial, self.now_s, REFUSED, Refusal(caller, about, "status"))
 
     def checked(self, refused):
-        self.health.key_checked(self.due.pop(0), self.now_s, refused)
+        self.health.keys.checked(self.due.pop(0), self.now_s, refused)
 
     @property
     def aside(self):
@@ -185,17 +185,17 @@ def test_nothing_is_kept_of_a_key_that_answers():
     world.checked(False)
     world.now_s = CLEARED_S + 1
     world.health.succeeded(world.health.begin(ONE, MODEL, 0, world.now_s), world.now_s)
-    assert world.health._suspects == {} and world.health.breakers == {}
+    assert world.health.keys._suspects == {} and world.health.breakers == {}
 
 
 def test_suspects_are_bounded(monkeypatch):
-    monkeypatch.setattr("handlers.relay.routing.health.MAX_SUSPECTS", 10)
+    monkeypatch.setattr("handlers.relay.routing.refused_keys.MAX_SUSPECTS", 10)
     world = World(checks=False)
     for number in range(50):
         one = channel(f"c{number}")
         trial = world.health.begin(one, MODEL, 0, 0.0)
         world.health.failed(trial, 0.0, REFUSED, Refusal("ann"))
-    assert len(world.health._suspects) <= 10
+    assert len(world.health.keys._suspects) <= 10
 
 
 def test_a_check_of_a_key_that_is_no_suspect_any_more_says_nothing():
@@ -203,7 +203,7 @@ def test_a_check_of_a_key_that_is_no_suspect_any_more_says_nothing():
     world.refuse("ann", "key")
     late = world.due[0]
     world.refuse("bob", "key")
-    world.health.key_checked(late, 1.0, None)
+    world.health.keys.checked(late, 1.0, None)
     assert len(world.told) == 1
 
 
