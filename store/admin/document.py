@@ -33,7 +33,7 @@ Places = Callable[[str, int], Place]
 
 
 def nowhere(_: str) -> str:
-    """The place of what stands in no file."""
+    """The place of an entry that is in no file."""
     return ""
 
 
@@ -41,7 +41,7 @@ def nowhere(_: str) -> str:
 class Entry:
     """One entry: its identity (one name or two, as a key has) and the fields it gives.
 
-    `bad` are fields that it gives and that have a fault; `place` says where they were written.
+    `bad` are given fields that have a fault; `place` tells where in a file they are.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What parse_entry tells faults to: the list, and what and where an entry without name is."""
+    """Where parse_entry adds faults, and how they call an entry that has no name."""
 
     faults: list[str]
     unnamed: str
@@ -110,12 +110,12 @@ def read(
             entry = parse_entry(kind, fields, report, resolve)
             if entry is not None:
                 entries.append(entry)
-    _refuse_doubles(entries, faults)
+    _refuse_duplicates(entries, faults)
     return entries, faults
 
 
 def resolver(environ: Mapping[str, str], folder: Path) -> Resolve:
-    """What reads env: and file: strings, in lists and tables too; it raises ValueError."""
+    """A function that reads env: and file: strings, in lists and tables too; ValueError."""
     return lambda value: _resolve(value, environ, folder)
 
 
@@ -159,8 +159,8 @@ def _inner(name: str, value: object, fault: str) -> str:
     return name
 
 
-# what tomllib says of a doubled key or table
-_DOUBLED = re.compile(
+# tomllib's message about a key or table that is given twice
+_DUPLICATE = re.compile(
     r"Cannot (?:overwrite a value|declare .* twice)"
     r" \(at (?:line (\d+), column \d+|end of document)\)"
 )
@@ -179,7 +179,7 @@ def _load(text: str) -> dict[str, Any]:
             content: dict[str, Any] = json.loads(
                 text.lstrip(BYTE_ORDER_MARK),
                 parse_float=Decimal,
-                object_pairs_hook=_without_doubles,
+                object_pairs_hook=_without_duplicates,
             )
             return content
         return tomllib.loads(text.lstrip(BYTE_ORDER_MARK), parse_float=Decimal)
@@ -190,7 +190,7 @@ def _load(text: str) -> dict[str, Any]:
 
 
 def _toml_fault(text: str, message: str) -> str:
-    found = _DOUBLED.match(message)
+    found = _DUPLICATE.match(message)
     if found is not None:
         number = int(found[1] or text.rstrip().count("\n") + 1)
         key, equals, _ = text.split("\n")[number - 1].partition("=")
@@ -201,7 +201,7 @@ def _toml_fault(text: str, message: str) -> str:
     return f"the document is not TOML: {message}"
 
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) != len(pairs):
         names = [name for name, _ in pairs]
@@ -210,7 +210,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def _refuse_doubles(entries: Document, faults: list[str]) -> None:
+def _refuse_duplicates(entries: Document, faults: list[str]) -> None:
     seen = set()
     for entry in entries:
         key = (entry.kind, entry.identity)

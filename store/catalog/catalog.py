@@ -1,7 +1,7 @@
-"""Groups, models, prices and channels as one immutable picture that a worker swaps whole.
+"""Groups, models, prices and channels as one immutable snapshot that a worker replaces as a whole.
 
-Reading it never waits. It holds upstream keys in clear, in memory only: their fields are left
-out of every repr. Loading is blocking and belongs in a thread.
+Reading it never waits. It holds upstream keys in clear, in memory only: no repr shows them. Loading
+is blocking and belongs in a thread.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,8 +64,8 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How an upstream is reached when not directly: by a proxy (its URL, with the login), with the
-    certificates of a file in place of the system's; None: as always."""
+    """How an upstream is reached if not directly: by a proxy (its URL, with the login), with the
+    certificates of a file instead of the system's; None: the default."""
 
     proxy: str | None = field(default=None, repr=False)
     ca_file: str | None = None
@@ -109,7 +109,7 @@ class Channel:
         object.__setattr__(self, "limited", bool(own or of_keys))
 
     def leads_elsewhere(self, before: "Channel") -> bool:
-        """Whether requests go another way than by this channel as it was before."""
+        """Whether requests go elsewhere, or by another route, than before a change."""
         now = (self.vendor, self.base_url, self.route, self.extra_headers)
         return now != (before.vendor, before.base_url, before.route, before.extra_headers)
 
@@ -194,11 +194,6 @@ class Snapshot:
                 return (channel,)
             found = self._memo[key] = (channel,)
         return found
-
-    def offers(self, group: str, model: str) -> bool:
-        """True when some enabled channel serves the model to the group, in whatever family."""
-        families = {channel.family for channel in self.channels}
-        return any(self.serves(group, model, family) for family in families)
 
     def listed(self, key: KeyEntry, family: str) -> list[Model]:
         """The models this key can call by the entry of this family now, in order of name."""

@@ -1,11 +1,10 @@
-"""The keys a worker knows: looked up in threads, remembered, kept true by the change log.
+"""The API keys that a worker has cached: looked up in threads, invalidated by the change log.
 
-Belongs to one event loop. A known key costs one hash and one dictionary look-up: what is remembered
-stands under a mark, a keyed hash that is worth nothing outside this process (the store's own digest
-is slower, and made for look-ups there only). Unknown keys are remembered for a second and apart
-from the known ones, so that a flood of guesses pushes no customer out. While the store is away what
-was known goes on being served, even when a change to it was seen but could not be read. No database
-access here: `load` is given.
+Belongs to one event loop. A cached key costs one hash and one dictionary look-up, by a mark: a
+keyed hash that is worthless outside this process (the store's own digest is slower, for look-ups
+there only). Unknown keys are cached for a second and apart from the others, so that guesses evict no
+customer. While the store is away cached keys stay valid, even when a change to one was
+noticed but could not be read. No database access here: `load` is given.
 """
 
 import asyncio
@@ -49,7 +48,7 @@ class _Known:
 
 
 class KeyCache:
-    """Secret -> KeyEntry, or None for a key that does not exist."""
+    """A cache of secret -> KeyEntry, or None for a key that does not exist."""
 
     def __init__(
         self,

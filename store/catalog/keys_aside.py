@@ -1,8 +1,8 @@
 """Upstream keys that their vendor refuses, put aside for all gateways of a store.
 
-A worker that meets the refusal acts at once by its own memory (handlers/relay/routing/health.py);
-the row tells the other workers and nodes, those that start later, and the operator. Rows go when a
-probe succeeded, when an operator says so, and with the key itself. Blocking, but for News.
+The worker that meets the refusal acts at once, in memory (handlers/relay/routing/health.py); a row
+is for other workers and nodes, those that start later, and the operator. A row is removed when a
+probe succeeds, by an operator, and with the key itself. Blocking, except News.
 """
 
 import logging
@@ -30,7 +30,7 @@ from store.values.fields import Instant
 log = logging.getLogger(__name__)
 
 MAX_ASIDE_MS = 3_600_000
-"""No key is aside for longer without a new refusal: what is beyond comes from a wrong clock."""
+"""The longest time without a new refusal: a later end comes from a wrong clock."""
 MAX_NEWS = 10_000
 SHOWN_FINGERPRINT_CHARS = 8
 
@@ -188,10 +188,10 @@ def _delete(db: peewee.Database, name: KeyName) -> bool:
 
 
 class News:
-    """What a worker has to tell the store of its keys; told by the loop, written by the writer.
+    """What a worker reports of its keys: queued by the loop, written by the writer.
 
-    While the store is away they wait, at most MAX_NEWS of them; the operator is told at once then,
-    else when the row is written: by the one worker that was first.
+    While the store is away reports wait, at most MAX_NEWS of them, and the log line is written at
+    once; else it is written with the row, by the one worker that was first.
     """
 
     def __init__(self, is_away: Callable[[], bool]) -> None:

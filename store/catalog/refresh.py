@@ -1,8 +1,8 @@
-"""What a running worker takes in from the store each second: changed keys, a changed catalog.
+"""Brings changes of the store into a running worker each second: keys, and a new catalogue.
 
-Runs in the writer's thread, and in a look-up thread when a key was found there: a key that is new
-may come with a group and models that are new. What it found is handed to the loop's thread by
-`post`. While the store is away nothing is called, so that the last picture serves on.
+Runs in the writer's thread, and in a look-up thread when a key was found there: a new key may come
+with a new group and new models. `post` hands what it found to the loop's thread. While the store is
+away nothing is called, so that the last snapshot stays in use.
 """
 
 import threading

@@ -3,8 +3,9 @@
 SQLite: each migration is one transaction under the write lock. MySQL commits at every DDL
 statement, so its statements can be run twice, and a lease row (GET_LOCK would hold on one node of
 a cluster only) lets one runner at a time work; it is renewed while that runner lives.
-What goes through all records goes day by day, on MySQL with a transaction for each, so that a run
-that is killed leaves little to be done again. For commands; workers only ask `pending`.
+What concerns all records is done day by day, on MySQL with a transaction for each, so that a run
+that is killed leaves little to repeat. Raw SQL: its own tables have no models, the rest is DDL. For
+commands; workers only ask `pending`.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """The days of usage_records: partitions made ahead on MySQL, and old days removed.
 
-On MySQL each UTC day is a partition, so that removing a day is dropping a file; what is younger
-than the last day made lies in "pmax". SQLite has no partitions: there old records go in chunks.
+On MySQL each UTC day is a partition, so that removing a day is dropping a file; records after the
+last day made are in "pmax". SQLite has no partitions: old records are deleted in portions.
 For the writer (`keep_ahead`) and for commands (`prune`); imports nothing of the gateway.
 """
 

@@ -101,8 +101,8 @@ def test_candidates_of_a_group_model_and_family(snapshot):
     assert snapshot.candidates("default", "gpt-4.1", "messages") == ()
     assert snapshot.candidates("default", "gpt-4.1-2025-04-14", "chat_completions") == ()
     assert snapshot.candidates("nobody", "gpt-4.1", "chat_completions") == ()
-    assert snapshot.offers("default", "claude")
-    assert not snapshot.offers("plain", "claude")
+    assert snapshot.serves("default", "claude", "messages")
+    assert not snapshot.serves("plain", "claude", "messages")
 
 
 def test_what_a_key_can_call_by_an_entry(snapshot, keys):
@@ -129,7 +129,7 @@ def test_what_is_disabled_is_not_offered(editor, applied, database, cipher, kind
     editor.set_enabled(kind, name, False)
     snapshot = load_snapshot(database, cipher)
     assert snapshot.candidates("default", "gpt-4.1", "chat_completions") == ()
-    assert not snapshot.offers("default", "gpt-4.1")
+    assert not snapshot.serves("default", "gpt-4.1", "chat_completions")
 
 
 def test_a_draining_channel_takes_no_calls_and_its_models_stay_offered(
@@ -140,7 +140,7 @@ def test_a_draining_channel_takes_no_calls_and_its_models_stay_offered(
     snapshot = load_snapshot(database, cipher)
     asked = ("default", "gpt-4.1", "chat_completions")
     assert snapshot.candidates(*asked) == () and snapshot.serves(*asked)
-    assert snapshot.offers("default", "gpt-4.1")
+    assert snapshot.serves("default", "gpt-4.1", "chat_completions")
     assert not snapshot.serves("default", "made up", "chat_completions")
     assert [m.name for m in snapshot.listed(alice, "chat_completions")] == ["gpt-4.1"]
     assert names(snapshot.native("default", "chat_completions")) == ["openai-main"]
@@ -153,7 +153,7 @@ def test_a_draining_channel_takes_no_calls_and_its_models_stay_offered(
 def test_a_model_without_prices_is_not_offered(applied, database, cipher):
     transaction(database, lambda: execute(database, 'DELETE FROM "prices"'))
     snapshot = load_snapshot(database, cipher)
-    assert not snapshot.offers("default", "gpt-4.1")
+    assert not snapshot.serves("default", "gpt-4.1", "chat_completions")
 
 
 def test_a_channel_whose_key_cannot_be_opened_is_left_out_and_named(applied, database, cipher):
@@ -164,7 +164,7 @@ def test_a_channel_whose_key_cannot_be_opened_is_left_out_and_named(applied, dat
     assert names(snapshot.channels) == ["anthropic-main"]
     [fault] = snapshot.faults
     assert "openai-main" in fault and "sk-upstream" not in fault
-    assert snapshot.offers("default", "claude")
+    assert snapshot.serves("default", "claude", "messages")
 
 
 def channel(name, **fields):
@@ -225,7 +225,7 @@ def test_a_channel_with_one_of_its_keys():
 
 
 def test_the_empty_one_offers_nothing():
-    assert not EMPTY.offers("default", "gpt-4.1")
+    assert not EMPTY.serves("default", "gpt-4.1", "chat_completions")
     assert EMPTY.version == -1
 
 
