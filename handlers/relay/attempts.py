@@ -17,7 +17,7 @@ from adapters.registry import PAIRINGS
 from adapters.upstream_errors.read import read_upstream_error, retry_after_s
 from conf.settings import Settings
 from handlers.relay.call import Attempt, Call, ClientGone, Ending, Interrupt, interrupted
-from handlers.relay.downstream import Downstream, Header
+from handlers.relay.downstream import Downstream
 from handlers.relay.failure_log import FailureLog
 from handlers.relay.faults import most_useful, of_none_left
 from handlers.relay.limits.limits import Limits
@@ -229,7 +229,7 @@ class Attempts:
             units = len(answer.body) // BYTES_PER_TOKEN
         delivery.output_units, delivery.upstream_id = units, answer.upstream_id
         call.first_byte_ms = now_ms()
-        envelope = Envelope(200, dict(_headers(call, attempt, exchange)), answer.body)
+        envelope = Envelope(200, _headers(call, attempt, exchange), answer.body)
         return Ending("ok", envelope=envelope)
 
     async def _streamed(
@@ -244,7 +244,8 @@ class Attempts:
             call.operation,
             self.settings.upstream.max_event_bytes,
         )
-        ended = pump.attach(exchange, bridge, _headers(call, attempt, exchange))
+        headers = tuple(_headers(call, attempt, exchange).items())
+        ended = pump.attach(exchange, bridge, headers)
         try:
             await call.wait(ended)
         except Interrupt as interrupt:
@@ -344,16 +345,16 @@ def _read_answer(call: Call, attempt: Attempt, body: bytes) -> Answer:
     return answer
 
 
-def _headers(call: Call, attempt: Attempt, exchange: Exchange) -> tuple[Header, ...]:
+def _headers(call: Call, attempt: Attempt, exchange: Exchange) -> dict[str, str]:
     """The content type, and the upstream's headers that the family lets go down."""
     content_type = None if attempt.pairing.translated else exchange.content_type
     own = CONTENT_TYPES[call.operation.framing] if call.stream else "application/json"
-    passed = [("Content-Type", content_type or own)]
+    passed = {"Content-Type": content_type or own}
     for name in call.family.client.answer_headers:
         value = exchange.header(name)
         if value is not None:
-            passed.append((name, value))
-    return tuple(passed)
+            passed[name] = value
+    return passed
 
 
 async def _hear_usage(pump: StreamPump) -> None:

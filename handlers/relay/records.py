@@ -104,7 +104,7 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, ended_ms: int) 
     counts, attempt, facts = bill.counts, call.tried, call.facts or _facts_of(call)
     channel = attempt.candidate.channel if attempt else None
     usage, first_byte_ms, upstream_id = counts.usage, call.first_byte_ms, call.delivery.upstream_id
-    code, message = _error_of(ending)
+    code, message = (None, None) if ending.outcome == "ok" else _error_of(ending)
     return UsageRecord(
         id=call.arrival.call_id,
         call=facts,
@@ -124,7 +124,7 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, ended_ms: int) 
         usage_source=counts.source,
         cost_nanos=bill.cost_nanos,
         charges=bill.charges,
-        reported_usage=_reported_text(counts.reported),
+        reported_usage=None if counts.reported is None else _reported_text(counts.reported),
         # A wall clock may have been set back meanwhile.
         ttft_ms=max(0, first_byte_ms - facts.started_ms) if first_byte_ms is not None else None,
         duration_ms=max(0, ended_ms - facts.started_ms),
@@ -158,18 +158,15 @@ def _facts_of(call: Call) -> CallFacts:
 
 
 def _reported_text(reported: object) -> str | None:
-    """The vendor's words as JSON; None when there are none, or JSON cannot say them (NaN)."""
-    if reported is None:
-        return None
+    """The vendor's words as JSON; None when JSON cannot say them (NaN)."""
     try:
         return dumps(reported).decode()
     except (OverflowError, ValueError):
         return None
 
 
-def _error_of(ending: Ending) -> tuple[str | None, str | None]:
-    if ending.outcome == "ok":
-        return None, None
+def _error_of(ending: Ending) -> tuple[str, str | None]:
+    """(code, message) of a call that did not end well."""
     fault = ending.fault
     message = fault.message if fault is not None else None
     if ending.outcome in _WORDS:
