@@ -2,9 +2,9 @@
 
 Belongs to one event loop. A cached key costs one hash and one dictionary look-up, by a mark: a
 keyed hash that is worthless outside this process (the store's own digest is slower, for look-ups
-there only). Unknown keys are cached for a second and apart from the others, so that guesses evict no
-customer. While the store is away cached keys stay valid, even when a change to one was
-noticed but could not be read. No database access here: `load` is given.
+there only). Unknown keys are cached for a second and apart from the others, so that guesses evict
+no customer. While the store is away cached keys stay valid, even when a change to one was noticed
+but could not be read. No database access here: `load` is given.
 """
 
 import asyncio
