@@ -9,14 +9,13 @@ and public documents show them.
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-from adapters.faults import MAX_RETRY_AFTER_S, Condition, Fault
+from adapters.faults import Condition, Fault
 from adapters.faults.masking import clean_message
-from adapters.json.jsonio import loads_loose
+from adapters.upstream_errors.said import Said, bounded_s, read_body, read_error
 
-MAX_ERROR_BYTES = 65536  # of an error body; what is longer is a page for people
 MAX_CODE_CHARS = 64  # of a vendor's error code, as operators are told it
 QUOTA_USED = "the vendor's quota is used up"
 A_PAGE = "the answer is a page for people (HTML)"
@@ -37,20 +36,6 @@ class UpstreamFault:
     fault: Fault
     fail_over: bool
     retry_without: RetryWithout | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """What could be read of an error body: words for rules are lower case."""
-
-    message: str = ""  # as written
-    names: frozenset[str] = frozenset()  # its type, code, status and reason
-    status: int | None = None  # an HTTP status inside the body
-    words: str = ""  # names and message in one, for rules about wording
-    param: str | None = None  # the field it blames, when that is a path of names
-    wait_s: int | None = None  # seconds, 1 to 60, until a repeat may help
-    code: str = ""  # its error code as written, else the word nearest to one
-    page: bool = False  # it is a page for people
 
 
 _CONTEXT = re.compile(
@@ -88,12 +73,8 @@ _BETA = re.compile(r"anthropic-beta|beta header|beta (?:value|flag|feature)")
 _QUOTES = "'\"`"
 _QUOTE = re.compile(rf"(?<!\w)[{_QUOTES}]")  # one that opens, no apostrophe
 _UNKNOWN_ID = "previous_response_not_found"
-_PARAM = re.compile(r"[a-z_][a-z0-9_.\[\]]{0,99}", re.ASCII | re.IGNORECASE)
 # A page for people may stand behind other text or inside of JSON, too.
 _PAGE = re.compile(r"<(?:!doctype|html|head|body)\b", re.IGNORECASE)
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s", re.ASCII)
-_RETRY_INFO = "google.rpc.RetryInfo"  # the end of the type's URL in a list of details
-
 _RATE_LIMITED = frozenset(
     {
         "rate_limit_error",
@@ -242,7 +223,7 @@ def read_upstream_error(
     mask in the message, besides what is masked by its shape. The client's status is never the
     upstream's: a user must not be told that the own key is wrong when ours is.
     """
-    said = _read_body(body)
+    said = read_body(body)
     condition = _condition_of(status, said)
     fault = _fault(condition, said, secrets, status=status)
     fault.retry_after_s = retry_after_s(headers) or said.wait_s
@@ -261,7 +242,7 @@ def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamF
     channel may always be asked, as long as nothing was relayed and the request itself was not
     refused.
     """
-    said = _read_error(error)
+    said = read_error(error)
     status = said.status if said.status is not None and 400 <= said.status <= 599 else None
     condition = _condition_by_name(said)
     if condition is Condition.CHANNEL_MISCONFIGURED and _speaks_of_foreign_id(said):
@@ -280,16 +261,14 @@ def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamF
     return UpstreamFault(fault, fail_over=True)
 
 
-def _refused_for(
-    fault: Fault, status: int | None, said: _Said
-) -> Literal["key", "access", "quota"]:
+def _refused_for(fault: Fault, status: int | None, said: Said) -> Literal["key", "access", "quota"]:
     """What a refusal of the key speaks of; nobody need believe it."""
     if fault.quota_used or status == 429:
         return "quota"
     return "access" if status == 403 or said.names & _NO_ACCESS else "key"
 
 
-def _condition_of(status: int, said: _Said) -> Condition:
+def _condition_of(status: int, said: Said) -> Condition:
     """The condition of an error status, with the words of its body."""
     if status < 400:
         return Condition.UPSTREAM_INVALID  # a redirect is never followed with credentials
@@ -313,18 +292,18 @@ def _condition_of(status: int, said: _Said) -> Condition:
     return Condition.UPSTREAM_FAILED
 
 
-def _names_foreign_id(said: _Said) -> bool:
+def _names_foreign_id(said: Said) -> bool:
     return _FOREIGN_ID.search(said.words) is not None and "model" not in said.words
 
 
-def _speaks_of_foreign_id(said: _Said) -> bool:
+def _speaks_of_foreign_id(said: Said) -> bool:
     """Whether what is not found, or not to be seen, is something of the client's."""
     if _UNSEEN.search(said.words):
         return True
     return bool(said.names & _NOT_FOUND) and _names_foreign_id(said)
 
 
-def _condition_of_429(said: _Said) -> Condition:
+def _condition_of_429(said: Said) -> Condition:
     # Sentences about a limit of requests per minute speak of quota, plan and billing, too.
     limited = said.names & _RATE_LIMITED and "rate limit" in said.words
     only_names = limited or "resource_exhausted" in said.names
@@ -332,7 +311,7 @@ def _condition_of_429(said: _Said) -> Condition:
     return Condition.CHANNEL_MISCONFIGURED if quota else Condition.UPSTREAM_RATE_LIMITED
 
 
-def _condition_by_wording(said: _Said) -> Condition | None:
+def _condition_by_wording(said: Said) -> Condition | None:
     """The condition hidden in a refusal of the request, by what its message speaks of."""
     if _UNKNOWN_ID in said.names:
         return Condition.ID_NOT_FOUND  # of a response that another account may have
@@ -354,14 +333,14 @@ def _unquoted(words: str) -> str:
     return f"{words[: first.start()]} {words[last + 1 :]}"
 
 
-def _condition_by_name(said: _Said) -> Condition | None:
+def _condition_by_name(said: Said) -> Condition | None:
     for condition, names in _BY_NAME:
         if said.names & names:
             return condition
     return None
 
 
-def _fault(condition: Condition, said: _Said, secrets: Sequence[str], status: int | None) -> Fault:
+def _fault(condition: Condition, said: Said, secrets: Sequence[str], status: int | None) -> Fault:
     """The Fault of a condition, with the vendor's words where the client may read them."""
     shown = "" if _PAGE.search(said.message) else said.message
     cleaned = clean_message(shown, secrets)
@@ -380,7 +359,7 @@ def _fault(condition: Condition, said: _Said, secrets: Sequence[str], status: in
     return fault
 
 
-def _tell(fault: Fault, said: _Said, secrets: Sequence[str], status: int | None) -> None:
+def _tell(fault: Fault, said: Said, secrets: Sequence[str], status: int | None) -> None:
     """What operators are told: the vendor's sentence with its error code, and a used-up quota."""
     fault.quota_used = fault.key_refused and (
         status == 402 or _QUOTA.search(_unquoted(said.words)) is not None
@@ -397,7 +376,7 @@ def _tell(fault: Fault, said: _Said, secrets: Sequence[str], status: int | None)
     fault.quoted = bool(said.message or said.code)
 
 
-def _retry_without(status: int, said: _Said) -> RetryWithout | None:
+def _retry_without(status: int, said: Said) -> RetryWithout | None:
     if status not in {400, 422}:
         return None
     if "stream_options" in said.words or "include_usage" in said.words:
@@ -416,97 +395,5 @@ def retry_after_s(headers: Mapping[str, str]) -> int | None:
         except ValueError:
             continue  # a date: upstreams for programs do not send one
         if math.isfinite(seconds) and seconds >= 0:
-            return _bounded_s(seconds)
+            return bounded_s(seconds)
     return None
-
-
-def _bounded_s(seconds: float) -> int:
-    return min(max(math.ceil(seconds), 1), MAX_RETRY_AFTER_S)
-
-
-def _read_body(body: bytes) -> _Said:
-    text = body[:MAX_ERROR_BYTES].decode(errors="replace").strip()
-    try:
-        return _read_error(loads_loose(body) if len(body) <= MAX_ERROR_BYTES else None)
-    except ValueError:
-        pass
-    # An event stream whose first frame is an error may come with an error status, too.
-    if text.startswith("data:") or "\ndata:" in text:
-        line = text[text.index("data:") + 5 :].split("\n", 1)[0]
-        try:
-            return _read_error(loads_loose(line.encode()))
-        except ValueError:
-            return _Said()
-    if text.startswith("<"):
-        return _Said(page=True)  # it says nothing that a client could use
-    return _said(text, [], None)
-
-
-def _read_error(error: object) -> _Said:
-    """Read any of the shapes: {"error":{…}}, [{"error":{…}}], {"detail"}, {"message"},
-    {"error":"…"}."""
-    if isinstance(error, list):
-        error = error[0] if error else None
-    if not isinstance(error, dict):
-        return _said(error if isinstance(error, str) else "", [], None)
-    inner: Any = error.get("error")
-    if not isinstance(inner, dict):
-        # A responses stream may end in response.failed with the error one floor deeper.
-        response = error.get("response")
-        inner = response.get("error") if isinstance(response, dict) else None
-    places: list[dict[str, Any]] = [inner, error] if isinstance(inner, dict) else [error]
-    message = ""
-    for place in places:
-        for name in ("message", "msg", "detail", "error"):
-            if not message and isinstance(place.get(name), str):
-                message = place[name]
-    names: list[object] = []
-    status: int | None = None
-    for place in places:
-        for name in ("type", "code", "status", "reason"):
-            value = place.get(name)
-            if isinstance(value, str) and value.isdecimal():
-                value = int(value[:4])
-            if isinstance(value, int) and not isinstance(value, bool) and status is None:
-                status = value
-            names.append(value)
-    details = [entry for place in places for entry in _details(place.get("details"))]
-    telling = [place.get("code") for place in places]
-    telling += [entry.get("reason") for entry in details]
-    telling += [place.get(name) for name in ("status", "type") for place in places]
-    words = (word for word in telling if isinstance(word, str))
-    code = next((word for word in words if word and not word.isdecimal()), "")
-    for entry in details:
-        names += (entry.get("reason"), entry.get("error_code"))
-    said = _said(message, names, status)
-    wait_s = _retry_delay_s(details)
-    return replace(said, param=_param_of(places[0]), wait_s=wait_s, code=code)
-
-
-def _details(details: object) -> list[dict[str, Any]]:
-    """Google's list of details, or the one object of them that others send."""
-    entries = details if isinstance(details, list) else [details]
-    return [entry for entry in entries[:20] if isinstance(entry, dict)]
-
-
-def _param_of(error: dict[str, Any]) -> str | None:
-    param = error.get("param")
-    if not isinstance(param, str) or _PARAM.fullmatch(param) is None:
-        return None
-    return param if clean_message(param) == param else None
-
-
-def _retry_delay_s(details: list[dict[str, Any]]) -> int | None:
-    """The wait of a RetryInfo, which writes a duration like "34.07s"; None when none says one."""
-    for entry in details:
-        delay = entry.get("retryDelay")
-        if str(entry.get("@type")).endswith(_RETRY_INFO) and isinstance(delay, str):
-            match = _DURATION.fullmatch(delay)
-            if match is not None:
-                return _bounded_s(float(match[1]))
-    return None
-
-
-def _said(message: str, names: list[object], status: int | None) -> _Said:
-    words = frozenset(name.lower() for name in names if isinstance(name, str))
-    return _Said(message, words, status, " ".join((*sorted(words), message.lower())))

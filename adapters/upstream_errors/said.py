@@ -1,0 +1,127 @@
+"""What an upstream's error body says, whatever its shape: words and numbers, not yet judged.
+
+Imported by ``read``, which has the rules.
+"""
+
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from adapters.faults import MAX_RETRY_AFTER_S
+from adapters.faults.masking import clean_message
+from adapters.json.jsonio import loads_loose
+
+MAX_ERROR_BYTES = 65536  # of an error body; what is longer is a page for people
+
+_PARAM = re.compile(r"[a-z_][a-z0-9_.\[\]]{0,99}", re.ASCII | re.IGNORECASE)
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s", re.ASCII)
+_RETRY_INFO = "google.rpc.RetryInfo"  # the end of the type's URL in a list of details
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What could be read of an error body: words for rules are lower case."""
+
+    message: str = ""  # as written
+    names: frozenset[str] = frozenset()  # its type, code, status and reason
+    status: int | None = None  # an HTTP status inside the body
+    words: str = ""  # names and message in one, for rules about wording
+    param: str | None = None  # the field it blames, when that is a path of names
+    wait_s: int | None = None  # seconds, 1 to 60, until a repeat may help
+    code: str = ""  # its error code as written, else the word nearest to one
+    page: bool = False  # it is a page for people
+
+
+def bounded_s(seconds: float) -> int:
+    """A wait in whole seconds, 1 to 60."""
+    return min(max(math.ceil(seconds), 1), MAX_RETRY_AFTER_S)
+
+
+def read_body(body: bytes) -> Said:
+    """Read an error body: JSON, an event stream whose first event is an error, or text."""
+    text = body[:MAX_ERROR_BYTES].decode(errors="replace").strip()
+    try:
+        return read_error(loads_loose(body) if len(body) <= MAX_ERROR_BYTES else None)
+    except ValueError:
+        pass
+    # An event stream whose first frame is an error may come with an error status, too.
+    if text.startswith("data:") or "\ndata:" in text:
+        line = text[text.index("data:") + 5 :].split("\n", 1)[0]
+        try:
+            return read_error(loads_loose(line.encode()))
+        except ValueError:
+            return Said()
+    if text.startswith("<"):
+        return Said(page=True)  # it says nothing that a client could use
+    return _said(text, [], None)
+
+
+def read_error(error: object) -> Said:
+    """Read any of the shapes: {"error":{…}}, [{"error":{…}}], {"detail"}, {"message"},
+    {"error":"…"}."""
+    if isinstance(error, list):
+        error = error[0] if error else None
+    if not isinstance(error, dict):
+        return _said(error if isinstance(error, str) else "", [], None)
+    inner: Any = error.get("error")
+    if not isinstance(inner, dict):
+        # A responses stream may end in response.failed with the error one floor deeper.
+        response = error.get("response")
+        inner = response.get("error") if isinstance(response, dict) else None
+    places: list[dict[str, Any]] = [inner, error] if isinstance(inner, dict) else [error]
+    message = ""
+    for place in places:
+        for name in ("message", "msg", "detail", "error"):
+            if not message and isinstance(place.get(name), str):
+                message = place[name]
+    names: list[object] = []
+    status: int | None = None
+    for place in places:
+        for name in ("type", "code", "status", "reason"):
+            value = place.get(name)
+            if isinstance(value, str) and value.isdecimal():
+                value = int(value[:4])
+            if isinstance(value, int) and not isinstance(value, bool) and status is None:
+                status = value
+            names.append(value)
+    details = [entry for place in places for entry in _details(place.get("details"))]
+    telling = [place.get("code") for place in places]
+    telling += [entry.get("reason") for entry in details]
+    telling += [place.get(name) for name in ("status", "type") for place in places]
+    words = (word for word in telling if isinstance(word, str))
+    code = next((word for word in words if word and not word.isdecimal()), "")
+    for entry in details:
+        names += (entry.get("reason"), entry.get("error_code"))
+    said = _said(message, names, status)
+    wait_s = _retry_delay_s(details)
+    return replace(said, param=_param_of(places[0]), wait_s=wait_s, code=code)
+
+
+def _details(details: object) -> list[dict[str, Any]]:
+    """Google's list of details, or the one object of them that others send."""
+    entries = details if isinstance(details, list) else [details]
+    return [entry for entry in entries[:20] if isinstance(entry, dict)]
+
+
+def _param_of(error: dict[str, Any]) -> str | None:
+    param = error.get("param")
+    if not isinstance(param, str) or _PARAM.fullmatch(param) is None:
+        return None
+    return param if clean_message(param) == param else None
+
+
+def _retry_delay_s(details: list[dict[str, Any]]) -> int | None:
+    """The wait of a RetryInfo, which writes a duration like "34.07s"; None when none says one."""
+    for entry in details:
+        delay = entry.get("retryDelay")
+        if str(entry.get("@type")).endswith(_RETRY_INFO) and isinstance(delay, str):
+            match = _DURATION.fullmatch(delay)
+            if match is not None:
+                return bounded_s(float(match[1]))
+    return None
+
+
+def _said(message: str, names: list[object], status: int | None) -> Said:
+    words = frozenset(name.lower() for name in names if isinstance(name, str))
+    return Said(message, words, status, " ".join((*sorted(words), message.lower())))
