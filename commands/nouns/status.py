@@ -136,7 +136,7 @@ def _warn_of_another_gateway(loaded: Loaded, node: str) -> None:
 
 
 def _states(config: Path | None) -> tuple[list[Status] | None, list[Status] | None]:
-    """Of channels and of models for groups; None while the store is away."""
+    """Of channels and of models for groups; None while the store is unavailable."""
     try:
         with opened_store(config) as access:
             at_ms = database_ms(access.db)

@@ -294,7 +294,7 @@ class Worker:
 
     def begin_without_store(self, why: str) -> None:
         """Say at once what the first look at the store has found."""
-        self._writer.note_away(why)
+        self._writer.note_unavailable(why)
         self._write_state()
 
     async def run(self) -> int:

@@ -122,7 +122,7 @@ class Holding:
             least = max(1, _cost(call) - hold.amount_nanos)
             extra = await self._funds.hold(hold.payment, wanted, least)
         except StoreUnavailable:
-            return  # an answer that has begun is not cut while the store is away
+            return  # an answer that has begun is not cut while the store is unavailable
         except (WalletEmpty, QuotaUsed) as error:
             if hold.settled:
                 return

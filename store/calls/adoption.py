@@ -1,6 +1,6 @@
 """Journals whose process is dead: finding them, closing their calls, removing them.
 
-Who gets the lock of a journal may adopt it. Calls that were begun and not closed get a closing
+Whoever gets the lock of a journal may adopt it. Calls that were opened and not closed get a close
 line, `gateway_lost`; applying the journal to the store is then the writer's usual work. Adoption
 may itself be killed at any moment and is repeated by the next one: a call that was closed is
 found closed.

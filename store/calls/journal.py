@@ -128,7 +128,7 @@ class Journal:
         return not self._failed and (not self._disk_full or self._has_room(2))
 
     def open_call(self, line: OpenLine) -> None:
-        """Write down that a call begins. JournalFull: it must not begin."""
+        """Write the open line of a call. JournalFull: the call must not begin."""
         data = self._line_of(line, _sound_open)
         # Room for this line and for the closing ones of all calls, this one included.
         if self._failed or not (self._has_room(2) or self._make_room(2)):
@@ -144,17 +144,17 @@ class Journal:
         sent: Sent = _NOTHING_SENT,
         holds: tuple[Charge, ...] = (),
     ) -> None:
-        """Write down how far an open call has come. The last mark counts, alone.
+        """Write down how far an open call has come; only its last mark counts.
 
-        `holds`: what each payer has reserved, when that is more than in the beginning. Left out
-        when the call is not open or room is short: a mark only makes the charge of a call exact
-        whose process dies.
+        `holds`: what each payer has reserved, when that is more than in the beginning. Skipped when
+        the call is not open or room is short: a mark only makes the charge exact if the process
+        dies.
         """
         self._mark(MarkLine(call_id, self._clock_ms(), output_tokens, relayed, sent, holds))
 
     def hand_out(self, call_id: str, user_id: str, output_tokens: int, sent: Sent) -> None:
-        """A mark whose `sent.stored` the user is about to learn: the store is told now, not when
-        the call has ended. Left out as `mark` is."""
+        """A mark whose `sent.stored` the user is about to learn: the writer takes it into the store
+        now, not when the call has ended. Skipped as `mark` is."""
         self._mark(HandedLine(call_id, self._clock_ms(), output_tokens, True, sent, user_id))
 
     def _mark(self, line: MarkLine | HandedLine) -> None:
@@ -169,10 +169,10 @@ class Journal:
                 self._carry(line.id, offset)
             self._append(data)
         except (OSError, UnicodeEncodeError, JournalFull) as error:
-            log.warning("journal mark of call %s left out: %s", line.id, error)
+            log.warning("journal mark of call %s skipped: %s", line.id, error)
 
     def close_call(self, record: UsageRecord) -> None:
-        """Write down what became of a call; its record is safe from then on.
+        """Write the record of a call, which is safe from then on.
 
         There is always room for a call that was opened. JournalFull: this one was not opened and
         there is none for it, or the disk fails; an open call then ends in adoption.
@@ -198,7 +198,7 @@ class Journal:
         self._close_refused(self._refusals.take(self._clock_ms()))
 
     def finish(self) -> None:
-        """End writing: what was only counted becomes records, all is synced. Idempotent."""
+        """End writing: counted refusals become records, everything is synced. Idempotent."""
         if self._ending:
             return
         self._close_refused(self._refusals.take())
@@ -208,7 +208,7 @@ class Journal:
         self._thread.join()
 
     def close(self, *, remove: bool = False) -> None:
-        """Give the files and the lock back; `remove` them when all is applied and said so."""
+        """Close the files and the lock; `remove` them when everything was applied."""
         self.finish()
         self._segments.close()
         os.close(self._fd)
@@ -248,7 +248,7 @@ class Journal:
         return room >= (len(self._open) + lines) * LINE_MAX_BYTES
 
     def _make_room(self, lines: int) -> bool:
-        """Allocate here what the thread has not yet; False when the disk is known to be full."""
+        """Allocate now what the thread has not yet; False when the disk is full."""
         while not self._disk_full and not self._has_room(lines):
             self._allocate()
         return self._has_room(lines)

@@ -2,7 +2,7 @@
 
 A row is written with the usage record of its call, in the same transaction; that of a stream as
 soon as its client knows the id. It goes after as long as vendors keep a response. Of the id only a
-digest is kept. For the writer and for look-ups.
+digest is kept. SQL is raw: the writer runs it for each batch, and a call looks its response up.
 """
 
 import hashlib
@@ -20,13 +20,13 @@ KEPT_MS = 30 * 86_400_000
 """How long a row is of use: OpenAI keeps responses for thirty days."""
 
 EXPIRED_ROWS = 1000
-"""Of one portion: some 10 ms on SQLite, in which no other process writes."""
+"""Rows of one portion: some 10 ms on SQLite, during which no other process writes."""
 
 LAGGING_MS = 30_000
-"""A node that the store heard of so much longer ago than of this one may have to tell it more."""
+"""A node last seen so much earlier than this one may still have responses to report."""
 
 GONE_MS = 600_000
-"""One that was not heard of for so long is not waited for any more."""
+"""A node not seen for so long is not waited for."""
 
 _PUT = (
     'INSERT INTO "stored_responses"'
@@ -55,8 +55,8 @@ _EXPIRE = {
 
 class Found(msgspec.Struct, frozen=True, gc=False):
     """What the store says of an id. `place` is where the response is; with no channel, when it is
-    another user's; None: not known. Then `elsewhere`: whether other nodes may be about to tell the
-    store of it, or are overdue.
+    another user's; None: unknown. Then `elsewhere`: whether other nodes may soon report it, or are
+    overdue.
     """
 
     place: StoredAt | None

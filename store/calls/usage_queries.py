@@ -133,7 +133,7 @@ def follow(
     disturb), each once, for ever; pauses between looks.
 
     Looks back OVERLAP_MS each time, since records become visible a little out of order. Memory:
-    the ids of those last seconds. While the store is away it waits.
+    the ids of those last seconds. While the store is unavailable it waits.
     """
     shown: dict[str, int] = {}
     newest_ms = start_ms

@@ -1,4 +1,4 @@
-"""The writer thread of a worker: brings journals into the store, and news to the loop.
+"""The writer thread of a worker: brings journals into the store, and changes to the loop.
 
 It reads closed calls from the files of its own journal and of adopted ones, from the offset the
 store has applied to the offset that is synced: the same way in normal work, when it catches up
@@ -46,8 +46,10 @@ FOLD_INTERVAL_S = 60.0
 UPKEEP_FIRST_S = 5.0  # the first records of a start do not wait for it
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 1.0
-AWAY_TOLD_S = 10.0  # between two lines that say so
-NOTHING_STOP_S = 0.2  # the thread may wait for a connection: it ends with the process
+UNAVAILABLE_LOG_S = 10.0  # between two log lines about one outage
+IDLE_STOP_S = (
+    0.2  # with nothing to write; a thread that waits for a connection ends with the process
+)
 
 UP = "up"
 DOWN = "down"
@@ -58,10 +60,10 @@ class Hooks:
     """What the writer's thread calls; the loop's functions must be handed over thread-safely.
 
     `applied`, `answered` and `recalled` are those of Funds and must be handed over in order; `held`
-    is its table; `open_breakers` is what health has against channels; `poll` is called once a
-    second and may read the database; `tell` is called in every round and writes what the loop has
-    to tell, if there is something. `reached` hears up to which moment (of time.monotonic_ns) the
-    store has all that this process wrote to its journal, `finished` which journals it has whole.
+    is its table; `open_breakers` gives the open circuits; `poll` is called once a second and may
+    read the database; `tell` is called in every round and writes what the loop has for other
+    workers. `reached` hears up to which moment (of time.monotonic_ns) the store has all that this
+    process wrote to its journal, `finished` which journals it has whole.
     """
 
     applied: Callable[[dict[str, int], dict[str, int]], None]
@@ -106,7 +108,7 @@ class Writer:
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._failing = False
         self.was_up = False
-        self._told_at = -AWAY_TOLD_S
+        self._logged_at = -UNAVAILABLE_LOG_S
         self._held_shown: dict[str, int] = {}
         self._breakers_shown: dict[breakers.Name, breakers.Open] = {}
         self._poll_at = 0.0
@@ -122,19 +124,19 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
 
     def start(self) -> None:
-        """Begin to work; the database may still be away."""
+        """Begin to work; the database may still be unavailable."""
         self._thread.start()
 
-    def note_away(self, trouble: str) -> None:
-        """The store cannot be had: the log says so at once, and again while it lasts."""
+    def note_unavailable(self, trouble: str) -> None:
+        """The store is unavailable: log it at once, and again while that lasts."""
         self.trouble = trouble
         now = time.monotonic()
-        if self.state == UP or now >= self._told_at + AWAY_TOLD_S:
-            self._told_at = now
-            log.error("the store is away: %s", trouble)
+        if self.state == UP or now >= self._logged_at + UNAVAILABLE_LOG_S:
+            self._logged_at = now
+            log.error("the store is unavailable: %s", trouble)
 
     def order(self, order: Order) -> bool:
-        """Have an order carried out soon; False, and no answer, while the store is away."""
+        """Queue an order; False, and no answer will come, while the store is unavailable."""
         if self._failing:
             return False
         self._orders.put(order)
@@ -142,23 +144,21 @@ class Writer:
         return True
 
     def wake(self) -> None:
-        """There is something to tell."""
+        """Run the next round now: `tell` has something to write."""
         self._wake.set()
 
     def stop(self, timeout_s: float) -> bool:
-        """End the journal, apply what it holds and end; whether all of it was applied in time.
+        """End the journal, apply what it holds, and end; whether all was applied in time.
 
-        Then its leases are given back.
-
-        Then the journal's files are removed; else they stay for adoption. Blocks. Nothing is
-        posted any more. To be called once, when the loop has ended all calls. Where the store has
-        never been there is nothing to wait for.
+        Then its leases have been given back and its files removed; else they stay for adoption.
+        Blocks. No hook is called any more. Call it once, when the loop has ended all calls. Where
+        the store was never available and nothing was written, it does not wait.
         """
         self._journal.finish()
         nothing = not self.was_up and not self._journal.written_offset
         self._stop_at = time.monotonic() + (0 if nothing else timeout_s)
         self._wake.set()
-        self._thread.join(NOTHING_STOP_S if nothing else timeout_s)
+        self._thread.join(IDLE_STOP_S if nothing else timeout_s)
         self._journal.close(remove=self._drained or nothing)
         if nothing:
             self._hooks.finished(self._journal.id)  # nobody will find it to adopt it
@@ -184,18 +184,18 @@ class Writer:
         except Exception as error:
             if not isinstance(error, StoreUnavailable):
                 self.trouble = f"{type(error).__name__}: {error}"
-                log.exception("the writer cannot go on and tries again")
+                log.exception("the writer failed and tries again")
             else:
                 # The next round asks the store before it does anything.
                 self._poll_at = 0.0
-                self.note_away(str(error))
+                self.note_unavailable(str(error))
             self.state, self._failing = DOWN, True
             discard(self._db)
             self._refuse_orders()
             self._retry_s = min(RETRY_MAX_S, self._retry_s * 2)
             return self._retry_s
         if self.state == DOWN:
-            log.info("the store is up")
+            log.info("the store is available")
         self.state, self._failing, self._retry_s = UP, False, RETRY_FIRST_S
         self.was_up, self.trouble = True, ""
         return 0.0 if more else WRITE_INTERVAL_S
@@ -209,7 +209,7 @@ class Writer:
             self._own.resolve()
             if not stopping:
                 self._poll()
-        self._beside(self._tell, "what other workers shall know cannot be told")
+        self._isolated(self._tell, "changes for other workers cannot be written")
         if not stopping:
             self._serve_orders()
             self._look_for_recalls()
@@ -230,7 +230,7 @@ class Writer:
         return more
 
     def _note_reached(self) -> None:
-        """What the dead of before this start have handed out has to be in the store, too."""
+        """Report how far the store has what was written, dead processes' journals included."""
         moment, end = self._target
         if self._adopted or self._own.position < end:
             return
@@ -250,23 +250,23 @@ class Writer:
             probes.forget_old(self._db, at_ms)
             status_sums.forget_empty(self._db)
             self._expiring = True
-        if self._expiring:  # a portion at a time, for closed calls must not wait for it
+        if self._expiring:  # a portion at a time: closed calls must not wait
             self._expiring = forget_expired(self._db, database_ms(self._db))
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + HEARTBEAT_INTERVAL_S
             note_seen(self._db, self._node)
         self._show_held()
-        self._beside(self._keep_status, "the status of channels cannot be kept")
-        self._beside(self._take_news, "the news of the store cannot be taken in")
+        self._isolated(self._keep_status, "the status of channels cannot be written")
+        self._isolated(self._take_news, "changes of the store cannot be read")
 
-    def _beside(self, work: Callable[[], None], told: str) -> None:
-        """Do what must not keep closed calls from being booked when it cannot be done."""
+    def _isolated(self, work: Callable[[], None], failure: str) -> None:
+        """Do work whose failure must not stop the booking of closed calls."""
         try:
             work()
         except StoreUnavailable:
             raise
         except Exception:
-            log.exception(told)
+            log.exception(failure)
             discard(self._db)
 
     def _take_news(self) -> None:
@@ -284,15 +284,15 @@ class Writer:
         if now >= self._fold_at:
             self._fold_at = now + FOLD_INTERVAL_S
             if status_sums.fold(self._db, database_ms(self._db) // 1000):
-                self._fold_at = now  # go on in a second: others write meanwhile
+                self._fold_at = now  # go on in the next round: others write meanwhile
 
     def _serve_orders(self) -> None:
-        """Carry out what the loop has ordered, many orders in one transaction."""
+        """Carry out the orders of the loop, many in one transaction."""
         while orders := self._take_orders():
             try:
                 answers = transaction(self._db, lambda: self._carry_out(orders))
             except Exception:
-                # Perhaps it has happened: the next order for the account reads the lease.
+                # The outcome is unknown: the next order for the account reads the lease.
                 for order in orders:
                     self._hooks.answered(order, Answer(Verdict.AWAY))
                 raise

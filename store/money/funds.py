@@ -124,7 +124,7 @@ class Funds:
         self, send: Callable[[Order], bool], clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`send` gives an order to the writer, whose answer comes by `answered`; False: the store
-        is away, and none comes."""
+        is unavailable, and none comes."""
         self._send = send
         self._clock = clock
         self._states: dict[str, LeaseState] = {}
@@ -135,7 +135,7 @@ class Funds:
     # ---- calls ----
 
     def try_hold(self, payment: Payment, wanted_nanos: int) -> Hold | None:
-        """All that is wanted, at once; None when `hold` may get it, or less. Raises the same."""
+        """Hold all that is wanted, now; None when only `hold` can tell. Raises as `hold` does."""
         if wanted_nanos <= 0:
             return Hold(payment, (), None, 0)
         if len(payment.payers) == 1 and payment.limit is None:
@@ -153,7 +153,7 @@ class Funds:
         """Reserve money for a call: `wanted`, or all that is free when that is `least` or more.
 
         Nothing wanted always passes. Raises WalletEmpty, QuotaUsed, and StoreUnavailable when the
-        leases do not cover it and the store is away.
+        leases do not cover it and the store is unavailable.
         """
         if wanted_nanos <= 0:
             return Hold(payment, (), None, 0)
@@ -271,7 +271,7 @@ class Funds:
             elif not state.unconfirmed:
                 del self._states[account_id]
 
-    # ---- from here on: how ----
+    # ---- internals ----
 
     def _state(self, account: Account) -> LeaseState:
         state = self._states.get(account.id)
@@ -338,12 +338,12 @@ class Funds:
         if not lacking:
             return free
         if now < limit.away_until:
-            raise StoreUnavailable("the store is away and the lease does not cover the call")
+            raise StoreUnavailable("the store is unavailable and the lease does not cover the call")
         raise QuotaUsed(limit.account)
 
     def _refusal(self, payment: Payment, now: float) -> StoreError:
         if any(now < self._state(account).away_until for account in payment.payers):
-            return StoreUnavailable("the store is away and the leases do not cover the call")
+            return StoreUnavailable("the store is unavailable and the leases do not cover the call")
         if any(account.kind == WALLET for account in payment.payers):
             return WalletEmpty("the wallet's free balance does not cover this call")
         # The one that is filled first says when there is more.

@@ -9,14 +9,14 @@ from store.money.accounts import Account
 from store.money.leases import Answer, Order, Verdict
 
 LEASE_COVER_S = 120
-"""For so long a lease shall last at the recent rate of spending. More is ordered when a quarter of
-it is used, so that an outage of a minute and a half is covered at any moment."""
+"""How long a lease is to last at the recent rate of spending. More is ordered when a quarter of it
+is used, so that an outage of a minute and a half is covered at any moment."""
 
 HOLDS_AHEAD = 8
-"""A lease shall cover so many more calls like the last one, whatever the rate."""
+"""How many more calls like the last one a lease is to cover, whatever the rate."""
 
 STORE_BACKOFF_S = 1.0
-"""So long nothing more is asked of an account that has nothing to lend, or of an absent store."""
+"""So long nothing is asked again of an account without free money, or of an unavailable store."""
 
 REVIEW_S = 1.0
 
@@ -39,7 +39,7 @@ class LeaseState:
         self.empty_until = 0.0  # the store has nothing free
         self.recall_until = 0.0  # nor have others, if so much as `recall_from` is lacking
         self.recall_from = 0
-        self.away_until = 0.0  # the store is away
+        self.away_until = 0.0  # the store is unavailable
         self.unconfirmed = False  # the store may have done what it did not confirm
         self.underfilled = False  # the last order was not filled
         self.outdated = False  # lent before a change of the quota: to be given back
@@ -90,7 +90,7 @@ class LeaseState:
         self.recall_until = until
 
     def back_off_store(self, now: float) -> None:
-        """The store is away."""
+        """The store is unavailable."""
         self.away_until = now + STORE_BACKOFF_S
 
     def confirm(self, order: Order, answer: Answer, now: float) -> None:

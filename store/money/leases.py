@@ -48,7 +48,8 @@ _CREDIT = {
 
 
 class Verdict(enum.Enum):
-    """What became of an order; SHORT: others were asked to give back; AWAY: not known."""
+    """What became of an order. SHORT: others were asked to give back. DRY: they have too little as
+    well. AWAY: unknown, the store is unavailable."""
 
     DONE = enum.auto()
     SHORT = enum.auto()
@@ -169,7 +170,7 @@ def _look(
 
 
 def _locked_balance(db: peewee.Database, account: Account) -> int:
-    """What the account has, leases included, under its row lock; 0 when there is no such thing."""
+    """What the account has, leases included, under its row lock; 0 when it does not exist."""
     lock = " FOR UPDATE" if is_mysql(db) else ""
     if account.kind == WALLET:
         query = f'SELECT "balance" FROM "wallets" WHERE "user_id" = ?{lock}'
@@ -187,9 +188,9 @@ def _credit(db: peewee.Database, account: Account) -> int:
 
 
 def balance(db: peewee.Database, account: Account) -> int:
-    """What the account has, leases included, as a look from outside: nothing is locked.
+    """What the account has, leases included; nothing is locked.
 
-    0 when there is no such thing; less when more was spent. Raises StoreUnavailable.
+    0 when it does not exist; below 0 when more was spent. Raises StoreUnavailable.
     """
 
     def read() -> int:
@@ -244,13 +245,13 @@ def recalled(db: peewee.Database, journal_id: str) -> list[str]:
 
 
 def write_held(db: peewee.Database, journal_id: str, held: Mapping[str, int]) -> None:
-    """Show from outside what running calls reserve, in the caller's transaction."""
+    """Write down what running calls hold, for people to see, in the caller's transaction."""
     update = 'UPDATE "leases" SET "held" = ? WHERE "account" = ? AND "journal_id" = ?'
     executemany(db, update, [(amount, account, journal_id) for account, amount in held.items()])
 
 
 def forget_ended(db: peewee.Database, at_ms: int) -> None:
-    """Remove quotas whose windows have been over for so long that no call can belong to them."""
+    """Remove quotas whose windows ended so long ago that no call can belong to them."""
     transaction(
         db,
         lambda: execute(db, 'DELETE FROM "quotas" WHERE "ends_ms" < ?', (at_ms - QUOTA_KEPT_MS,)),

@@ -231,8 +231,9 @@ def _charged_by(db: peewee.Database, call_id: str) -> tuple[Owner, int]:
 
 
 def until_known(attempt: Callable[[], Result]) -> Result:
-    """What a transaction returns that looks up its own line first, run again until it is known
-    whether it has happened; OutcomeUnknown, StoreUnavailable, and Refused in an endless race.
+    """What `attempt` returns, a transaction that looks up its own line first: it is run again until
+    its outcome is known. OutcomeUnknown, StoreUnavailable; Refused when others use the id all the
+    time.
     """
     unknown: OutcomeUnknown | None = None
     for _ in range(COMMIT_ATTEMPTS):

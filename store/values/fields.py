@@ -2,7 +2,7 @@
 
 Each type turns a document value (TOML or JSON) into what the store keeps, back into a document
 value, and a command-line word into a document value. All raise ValueError with the fact and the
-cure, never with the value of a secret. No store. For the document modules of store/.
+cure, never with the value of a secret. Pure.
 """
 
 import datetime

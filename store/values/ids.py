@@ -64,7 +64,7 @@ def _long_part(at: int) -> str:
 
 
 def ulid_ms(text: str) -> int:
-    """The milliseconds in a ULID; ValueError when the text is none."""
+    """The milliseconds in a ULID; ValueError when the text is not one."""
     if len(text) != ULID_CHARS or text[0] > "7" or any(c not in _VALUES for c in text):
         raise ValueError(f"{text!r} is not a ULID")
     value = 0

@@ -2,7 +2,7 @@
 
 Each takes a string and returns it, perhaps normalised, or raises ValueError with the fact and the
 cure; what may be a secret is never in the message. Pure, but for `ca_file`, which looks at the
-file. For document_fields.py.
+file. For fields.py.
 """
 
 import difflib
@@ -25,8 +25,8 @@ _VERSION_END = re.compile(r"/v\d+(?:alpha|beta)?\d*$", re.ASCII)
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,128}", re.ASCII)
 _HEADER_TEXT = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]{0,4094}[\x21-\x7e])?", re.ASCII)
 PROXY_SCHEMES = ("http", "https", "socks5")
-# How a message is framed and where it goes; what the relay needs to understand the answer; and the
-# credentials, which are `keys`.
+# Headers of framing and routing, those that the relay needs to read the answer, and credentials,
+# which belong into `keys`.
 KEPT_HEADERS = frozenset(
     (
         *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding"),

@@ -143,9 +143,9 @@ COLUMNS = (
 )
 """The columns of usage_records."""
 
-# Columns that few records fill, and what the table puts into them when they are left out. Not all
-# that could be: each set of columns is a statement of its own, which SQLite compiles (0.2 ms) and
-# keeps (0.1 MB), and traffic of all kinds must not need many.
+# Columns that few records fill, with their defaults in the table: left out of an insert when no
+# record fills them. Not all that could be: each set of columns is a statement of its own, which
+# SQLite compiles (0.2 ms) and caches (0.1 MB).
 SELDOM = {
     **dict.fromkeys(("error_code", "error_message", "reported_usage", "client_request_id")),
     **dict.fromkeys(("cache_write_tokens", "cache_write_1h_tokens"), 0),
@@ -185,7 +185,7 @@ def clipped(record: UsageRecord) -> UsageRecord:
     """A copy whose texts fit their columns and are valid UTF-8; numbers and money are kept."""
     reported = record.reported_usage
     if reported is not None:
-        # Cut JSON would be no JSON.
+        # JSON that is cut is not JSON.
         short = len(reported) <= REPORTED_USAGE_LIMIT_CHARS
         reported = sound_text(reported, REPORTED_USAGE_LIMIT_CHARS) if short else None
     attempts = [
@@ -216,7 +216,7 @@ def _sound_texts(part: CallFacts | UsageRecord) -> dict[str, Any]:
 
 
 def record_day(call_id: str) -> int:
-    """The `day` of the record of a call: ids.day_of, remembered. ValueError: no ULID."""
+    """The `day` of the record of a call: ids.day_of, cached. ValueError: not a ULID."""
     # 8 characters are blocks of 1024 ms, of which a day has 84,375: none lies across midnight.
     return _day_of_block(call_id[:8])
 
@@ -342,6 +342,6 @@ def _csv_cell(value: Any) -> Any:
     if isinstance(value, (list, dict)):
         return _encode_json(value).decode()
     if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        # A spreadsheet would run it as a formula: clients choose some of these texts.
+        # A spreadsheet would run it as a formula, and clients choose some of these texts.
         return f"'{value}"
     return value

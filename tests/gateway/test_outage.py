@@ -134,7 +134,7 @@ def test_calls_are_served_while_mariadb_is_away_and_booked_when_it_is_back(
     load.stop()
     assert load.not_served() == []
     check_refusal(spend_until_refused(gateway, "after"), CHAT, "E18")
-    assert gateway.log().count("the store is away") >= 3
+    assert gateway.log().count("the store is unavailable") >= 3
     node.check(load)
     assert 0 <= balance(gateway, "poor") < Decimal("0.05")
 

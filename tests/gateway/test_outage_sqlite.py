@@ -83,7 +83,9 @@ def test_calls_are_served_while_the_disk_of_sqlite_is_full(node_on, small_disk):
     load = node.load("full")
     filler = fill(small_disk)
     deadline = time.monotonic() + 30
-    while f"the store is away: {node.file}: database or disk is full" not in node.gateway.log():
+    while (
+        f"the store is unavailable: {node.file}: database or disk is full" not in node.gateway.log()
+    ):
         assert time.monotonic() < deadline, "the disk did not get full"
         time.sleep(0.1)
     time.sleep(FULL_S)

@@ -34,7 +34,7 @@ def reason(gateway):
 
 
 def away_lines(gateway):
-    lines = [line for line in gateway.log().splitlines() if "the store is away: " in line]
+    lines = [line for line in gateway.log().splitlines() if "the store is unavailable: " in line]
     assert all('"level":"error"' in line for line in lines)
     return lines
 

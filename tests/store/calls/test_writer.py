@@ -486,7 +486,7 @@ def test_status_that_cannot_be_kept_does_not_stop_the_writing(
     call_id = desk.call(alice)
     wait_for(lambda: [row["id"] for row in rows(database)] == [call_id])
     wait_for(lambda: desk.polls > 1)
-    assert "the status of channels cannot be kept" in caplog.text
+    assert "the status of channels cannot be written" in caplog.text
 
 
 def test_the_node_is_heard_of(database, desks):
