@@ -48,7 +48,7 @@ from store.values.usage_record import AttemptRecord
 # Parts of a request that can be left out without translating it; opaque reasoning cannot.
 _CAN_DO_WITHOUT = frozenset({"beta", "stream_options"})
 BYTES_PER_TOKEN = 4  # of plain text, the mean of prose and code
-USAGE_WITHIN_S = 0.4  # for which an upstream may still speak to a client that has left
+USAGE_WITHIN_S = 0.4  # for an upstream to report usage after the client has left
 USAGE_LOOKS = 8
 FINISH_WITHIN_S = 1.0  # how long the upstream may take to end a body whose terminal marker was seen
 
@@ -103,7 +103,7 @@ class Attempts:
                 self.limits.leave(attempt.candidate.slots, used_tokens)
             left = routing.max_attempts - len(met)
             if left <= 0 or (met and (time.monotonic() > last_start_s or downstream.head_sent)):
-                return failed(most_useful(met))
+                return _failed(most_useful(met))
             again = _note_tried(tried, attempt.candidate, ending) and left > 1
             call.check()
             try:
@@ -111,10 +111,10 @@ class Attempts:
             except Fault:
                 if not met:
                     raise
-                return failed(most_useful(met))
+                return _failed(most_useful(met))
 
     def waiting(self, call: Call) -> None:
-        """A call has no answer yet, and a second has passed."""
+        """A call has no answer yet; once a second."""
         attempt = call.attempt
         if attempt is not None and attempt.trial is not None:
             self.health.late(attempt.trial, time.monotonic())
@@ -135,7 +135,7 @@ class Attempts:
     async def _with_health(
         self, call: Call, attempt: Attempt, pump: StreamPump | None
     ) -> Ending | None:
-        """One try, from which health learns; None when the channel may not be asked any more."""
+        """One try, whose end the circuit breakers are told; None when it may not begin any more."""
         health, candidate = self.health, attempt.candidate
         kind = STREAM if call.stream else "" if call.operation.free else PLAIN
         begin = health.begin_anyway if candidate.anyway else health.begin
@@ -169,12 +169,12 @@ class Attempts:
             ending = await self._exchange(call, attempt, pump)
         except UpstreamError as error:
             fail_over = may_fail_over(error, self.settings.routing.retry_timeouts)
-            ending = failed(fault_of(error), fail_over=fail_over)
+            ending = _failed(fault_of(error), fail_over=fail_over)
             ending.counts = error.kind != "too_large"  # clients can ask for such answers
             record.error = error.kind
         except Fault as fault:
             # The request cannot be made for this channel; nothing was sent.
-            ending = failed(fault, fail_over=True)
+            ending = _failed(fault, fail_over=True)
         finally:
             record.ms = now_ms() - started_ms
         if ending.outcome == "ok":
@@ -268,7 +268,7 @@ class Attempts:
         return ending
 
     def _accepted(self, call: Call) -> None:
-        """The answer of a stream was accepted: the body is not needed again, the journal told."""
+        """The answer of a stream was accepted: frees the request's body, tells health and journal."""
         call.body, call.spans = b"", None
         call.first_byte_ms = now_ms()
         attempt = call.attempt
@@ -282,13 +282,13 @@ class Attempts:
             self.records.mark(call, 0)
 
     def _bind(self, call: Call, attempt: Attempt) -> None:
-        """An answer was accepted: the conversation stays where it came from."""
+        """An answer was accepted: the conversation stays at its channel and upstream key."""
         wanted = call.wanted
         if wanted is not None and wanted.preference is not None:
             self.affinity.accepted(wanted.preference, attempt.candidate, time.monotonic())
 
 
-def failed(fault: Fault, *, fail_over: bool = False, retry_without: str | None = None) -> Ending:
+def _failed(fault: Fault, *, fail_over: bool = False, retry_without: str | None = None) -> Ending:
     """The end of an attempt, or of a call, whose answer was not accepted."""
     late = fault.condition is Condition.UPSTREAM_TIMEOUT
     outcome = "timeout" if late else "upstream_error"
@@ -298,8 +298,8 @@ def failed(fault: Fault, *, fail_over: bool = False, retry_without: str | None =
 def _note_tried(tried: dict[str, set[int]], candidate: Candidate, ending: Ending | None) -> bool:
     """Notes which upstream keys an attempt rules out; whether another one of the channel is due.
 
-    One that was refused for itself, or may not be asked just now, says nothing of the next. When
-    two were, the channel's others come after all other channels: it may be the account.
+    A key that was refused, or may not be asked just now, says nothing of the next one. After two of
+    them the channel's others come after all other channels: it may be the account.
     """
     channel = candidate.channel
     out = tried.setdefault(channel.id, set())
@@ -322,16 +322,16 @@ def _refused(call: Call, attempt: Attempt, exchange: Exchange) -> Ending:
     waits, secrets = wait_headers(exchange), secrets_of(attempt.candidate.channel)
     read = read_upstream_error(exchange.status, waits, exchange.body, secrets)
     if call.operation.stored and exchange.status == 404:
-        return failed(Fault(Condition.ID_NOT_FOUND, detail=call.target))
-    return failed(read.fault, fail_over=read.fail_over, retry_without=read.retry_without)
+        return _failed(Fault(Condition.ID_NOT_FOUND, detail=call.target))
+    return _failed(read.fault, fail_over=read.fail_over, retry_without=read.retry_without)
 
 
 def _unreadable(exchange: Exchange, fault: Fault) -> Ending:
-    """The status of an answer is a success, and its body is none."""
+    """The answer's status is a success, its body is not."""
     if fault.retry_after_s is None:
         fault.retry_after_s = retry_after_s(wait_headers(exchange))
     note_unreadable(exchange, fault)
-    return failed(fault, fail_over=True)
+    return _failed(fault, fail_over=True)
 
 
 def _read_answer(call: Call, attempt: Attempt, body: bytes) -> Answer:
@@ -358,7 +358,7 @@ def _headers(call: Call, attempt: Attempt, exchange: Exchange) -> dict[str, str]
 
 
 async def _hear_usage(pump: StreamPump) -> None:
-    """Waits a moment for what a finished answer has cost, reasoning that nobody saw for one."""
+    """Waits a moment for the usage of a finished answer, which may have hidden reasoning."""
     left = USAGE_LOOKS
     while pump.lacks_usage and left:
         left -= 1

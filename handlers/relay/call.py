@@ -1,8 +1,8 @@
-"""One call while it runs: what is known of it, and how whoever waits for it is interrupted.
+"""One call in flight: what is known of it, and how what it waits for is interrupted.
 
 Belongs here: plain state of a call. Not here: decisions (admit, plan), bytes (pump, downstream),
-money (settle). Imported by the relay's modules and the inference handlers. Structs, since these are
-made for every call: a dataclass costs six times as much.
+money (settle). Imported by the relay's modules and the inference handlers. Structs, not
+dataclasses, which take six times as long to make.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from store.values.usage_record import AttemptRecord, CallFacts, StoredAt
 
 
 class Interrupt(Exception):
-    """Ends a running call from outside; the subclass says why."""
+    """Ends a call in flight from outside; the subclass says why."""
 
 
 class ClientGone(Interrupt):
@@ -40,7 +40,7 @@ class DrainForced(Interrupt):
 
 
 class MoneyUsedUp(Interrupt):
-    """A stream costs more than is left for it; `fault` says of what."""
+    """A stream costs more than its payer has left; `fault` says who."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault)
@@ -66,9 +66,9 @@ class Ending(Struct):
     """How an attempt ended and, with its last attempt, the call; before anything of it is written.
 
     `outcome` is a word of the usage record. `fault` is what the client is told, None when the
-    answer is whole (or nobody is there to be told). `envelope` is a whole answer of the upstream;
-    `tail` the last bytes of a stream. `at_boundary` False: the last event went down in part, so
-    that no event of ours may follow it.
+    answer is whole or the client is gone. `envelope` is a whole answer of the upstream; `tail` the
+    last bytes of a stream. `at_boundary` False: the last event went down in part, so that no event
+    of ours may follow it.
 
     Of an attempt whose answer was not accepted: `fail_over` when another channel may be asked,
     `retry_without` a part of the request without which the same channel may be asked once more,
@@ -86,7 +86,7 @@ class Ending(Struct):
 
     @property
     def upstream_fault(self) -> Fault | None:
-        """What the upstream did wrong, before its answer was accepted or after that."""
+        """The upstream's fault, before or after its answer was accepted."""
         return self.fault if self.outcome in _BROKEN else None
 
 
@@ -106,11 +106,11 @@ class Delivery(Struct):
     relayed: bool = False  # something of an accepted answer went down
     whole: bool = False
     usage: Usage | None = None  # what the vendor reported last
-    reported: object = None  # the same as the vendor spelt it
+    reported: object = None  # the same as the vendor wrote it
     # estimated output tokens of what was relayed; a reported plain answer's: no more than that
     output_units: int = 0
     upstream_id: str | None = None
-    handed_over: bool = False  # the client left while a vendor had the request and was at work
+    handed_over: bool = False  # the client left while the vendor was working on the request
 
 
 class Attempt(Struct, eq=False):
@@ -154,7 +154,7 @@ class Call(Struct, eq=False):
     slots: Slots | None = None  # of its caller's limits
     wanted: Wanted | None = None  # what the selector is asked for
     hold: Hold | None = None
-    covered_units: int = 0  # so much text of its stream is surely paid for by the hold
+    covered_units: int = 0  # tokens of its stream that the hold surely covers
     opened: bool = False
     facts: CallFacts | None = None  # as the open line has them
     attempt: Attempt | None = None  # that is planned or running, or was the last one

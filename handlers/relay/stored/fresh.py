@@ -1,15 +1,14 @@
-"""Fresh ids of stored responses: which ones a node's workers have handed out lately, and to whom.
+"""Fresh ids of stored responses: those that a node's workers have handed out lately, and to whom.
 
-One memory file of the supervisor's is mapped by every worker. An id is put there before its client
-can have read it, so that whichever worker it comes back to knows its owner and its place at once,
-however far the store is behind. Each worker's column says up to when the store has everything that
-the worker has written to its journal: an id that neither this memory nor the store knows then has
-not been handed out before that moment. A column counts until its journal is finished, by its own
-process or by whoever adopts it.
+Every worker maps one memory file of the supervisor. An id is put there before its client can read
+it, so that any worker of the node finds its owner and place at once, however far the store is
+behind. Each worker's column holds the time up to which the store has all of the worker's journal:
+an id that neither this memory nor the store has was not handed out before that time. A column
+counts until its journal is finished, by its own process or by the one that adopts it.
 
-Entries are written whole and read without a lock: a digest tells a half written one. When two
-workers write to the same place in the same microsecond one entry is lost, and that id is looked up
-in the store like any other. No text of an id is kept.
+Entries are written whole and read without a lock: a digest detects torn ones. When two workers
+write to the same entry in the same microsecond one is lost, and its id is looked up in the store.
+No text of an id is kept.
 """
 
 import fcntl
@@ -26,7 +25,7 @@ from store.values.usage_record import StoredAt
 
 log = logging.getLogger("sluice.relay")
 
-ENTRIES = 32768  # 7 MB when all are used; the oldest of its window gives way
+ENTRIES = 32768  # 7 MB when all are used; a new one replaces the oldest of its window
 WINDOW_ENTRIES = 8  # where an id may stand: so many entries from its hash on
 COLUMNS = 512  # workers, with those that are leaving and those whose journals wait for adoption
 
@@ -74,7 +73,7 @@ class FreshResponses:
     # ---- ids -------------------------------------------------------------------------------------
 
     def put(self, user_id: str, stored: StoredAt) -> None:
-        """A user is about to get the id of a response. What does not fit is left to the store."""
+        """A user is about to get the id of a response; left to the store when it does not fit."""
         place = _SEPARATOR.join((user_id, stored.channel_id, stored.fingerprint)).encode()
         if len(place) > _PLACE_BYTES:
             return
@@ -82,7 +81,7 @@ class FreshResponses:
         window = self._window(mark)
         target, oldest = window[0], now_ns
         whose, memory = _WHOSE.unpack_from, self._memory
-        for at in window:  # once for each stored response: lean
+        for at in window:
             _, put_ns, other = whose(memory, at)
             if put_ns < oldest:
                 target, oldest = at, put_ns

@@ -1,9 +1,8 @@
 """Stored responses: who continues or reads one goes to the channel and upstream key that made it.
 
-Only their user finds them, from the first byte on that carries their id. This worker's own are
-known from memory, those of the node's other workers from the memory that they share (fresh.py);
-everything else is asked of the store, which knows what writers have told it. Imported by the
-pipeline and by the composition root.
+Only their user finds them, as soon as the client can read their id. This worker's own are in its
+memory, those of the node's other workers in the memory that they share (fresh.py); all others are
+looked up in the store, which has what the writers have applied. Imported by admission and records.
 """
 
 import asyncio
@@ -18,20 +17,20 @@ from store.calls.stored_responses import Found, mark_of
 from store.values.errors import StoreUnavailable
 from store.values.usage_record import StoredAt
 
-MAX_KNOWN = 20_000  # some 8 MB; the store knows the others
-LOOK_UP_S = 1.5  # for one id, with the wait for its turn; a writer needs 0.2 s, unless it is busy
-LOOK_TWICE_S = 0.2  # for an older response whose id another user was given lately
-PAUSES_S = (0.1, 0.2, 0.4, 0.7)  # between the questions of a look-up
-LOOK_UPS_PER_USER = 8  # at one time, so that junk ids of one hold nobody else up
-WAITING_PER_USER_MAX = 100  # look-ups in line behind those; further calls are told to come again
+MAX_KNOWN = 20_000  # some 8 MB; the others are in the store
+LOOK_UP_S = 1.5  # for one id, queueing included; a writer that is not busy needs 0.2 s
+LOOK_TWICE_S = 0.2  # for an older response, when another user got the same id lately
+PAUSES_S = (0.1, 0.2, 0.4, 0.7)  # between the queries of a look-up
+LOOK_UPS_PER_USER = 8  # at one time, so that one user's junk ids delay nobody else
+WAITING_PER_USER_MAX = 100  # look-ups queued behind those; further calls are refused
 
 Look = Callable[[str, str, int], Found]
 
 
 class StoredResponses:
     """Which channel and upstream key have made a user's response. `look` is find_stored: it blocks
-    and is called in `executor`; `clock_ms` is the wall clock. `refuse`: what nobody here has been
-    given is refused; else it goes to the only channel there is, if there is one.
+    and is called in `executor`; `clock_ms` is the wall clock. `refuse`: unknown ids are refused;
+    otherwise they go to the only channel there is, if there is one.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class StoredResponses:
         self._lines: dict[str, _Line] = {}
 
     def note(self, user_id: str, stored: StoredAt) -> None:
-        """The user is about to read the id of a response that is kept there."""
+        """The user is about to read the id of a response that is kept at `stored`."""
         self._remember(user_id, stored)
         self._fresh.put(user_id, stored)
 
@@ -75,7 +74,7 @@ class StoredResponses:
                 return place
         # Vendors may give an id twice: the store knows whether this user has an older one of it.
         pauses_s, within_s = ((), LOOK_TWICE_S) if owners else (PAUSES_S, LOOK_UP_S)
-        # A task, for a handler is none, and there is no asyncio.timeout without.
+        # A task: asyncio.timeout needs one, and handlers run without.
         look_up = asyncio.create_task(self._look_up(user_id, mark, pauses_s, within_s))
         try:
             found = await look_up
@@ -96,7 +95,7 @@ class StoredResponses:
                 for pause_s in (0.0, *pauses_s):
                     if pause_s:
                         await asyncio.sleep(pause_s)
-                    # Before the store is read: what it lacks then was handed out later.
+                    # Before the store is read: an id that it lacks then was handed out later.
                     settled = self._fresh.settled_ns() >= came_ns
                     question = (user_id, mark, self._clock_ms())
                     asked.append(self._executor.submit(self._look, *question))
@@ -116,7 +115,7 @@ class StoredResponses:
 
     @asynccontextmanager
     async def _turn(self, user_id: str) -> AsyncIterator[list[Future[Found]]]:
-        """One of the look-ups that a user may have at a time: yields a list for its questions."""
+        """One of the look-ups that a user may have at a time: yields a list for its queries."""
         line = self._lines.setdefault(user_id, _Line())
         if line.count >= LOOK_UPS_PER_USER + WAITING_PER_USER_MAX:
             raise StoreUnavailable("too many stored responses of a user are being looked up")
@@ -129,7 +128,7 @@ class StoredResponses:
             yield asked
         finally:
             if asked and not asked[-1].done():
-                # A thread waits for the store still: until it is back the turn is not over.
+                # A thread still waits for the store: the turn ends when it is back.
                 loop = asyncio.get_running_loop()
                 asked[-1].add_done_callback(
                     lambda _: loop.call_soon_threadsafe(self._end_turn, user_id, True)
@@ -154,7 +153,7 @@ class StoredResponses:
 
 
 class _Line:
-    """The look-ups of one user: those that have their turn and those that wait for it."""
+    """The look-ups of one user, running and queued."""
 
     __slots__ = ("count", "turns")
 
