@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import time
 from collections import Counter
 from decimal import Decimal
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.support.client import Connection, wait_until
 from tests.support.dialects import ALL, check_refusal, check_whole_stream
+from tests.support.journal import marked
 from tests.support.load import (
     GOOD_PROMPTS,
     LOST,
@@ -65,27 +65,34 @@ def open_streams(gateway, stack, tag, scripts):
     raise AssertionError("the journal never got full")
 
 
+def fill_journal(gateway, stack, tag, scripts):
+    """Opens streams until the gateway is not ready: what was freed meanwhile is used up, too."""
+    streams = []
+    for turn in range(10):
+        streams += open_streams(gateway, stack, f"{tag}{turn}", scripts)
+        check_refused_in_all_dialects(gateway.port, "E38")
+        if wait_until(lambda: not gateway.ready(), 3):
+            return streams
+    raise AssertionError("it stayed ready")
+
+
 def test_running_calls_end_new_ones_are_refused_and_space_that_returns_is_used(node, small_disk):
     gateway, log_path = node
     filler = fill(small_disk)
     gateway.start()
     pids = set(gateway.pids())
     with contextlib.ExitStack() as stack:
-        streams = open_streams(gateway, stack, "first", (SHORT, LONG))
-        check_refused_in_all_dialects(gateway.port, "E38")
-        assert wait_until(lambda: not gateway.ready(), 30)
+        streams = fill_journal(gateway, stack, "first", (SHORT, LONG))
         short = [stream for stream in streams if stream[0] == SHORT]
         for _, connection, answer in short:
             connection.read_body(answer)
             check_whole_stream(answer)
         assert wait_until(gateway.ready, 30), "what ended gave no room back"
-        more = open_streams(gateway, stack, "more", (LONG,))
-        check_refused_in_all_dialects(gateway.port, "E38")
-        assert wait_until(lambda: not gateway.ready(), 30)
+        more = fill_journal(gateway, stack, "more", (LONG,))
         filler.unlink()
         assert wait_until(gateway.ready, 30)
         again = Load(gateway.port, "again", Manner(callers=4, prompts=GOOD_PROMPTS))
-        time.sleep(1)
+        again.wait_for(20)
         again.stop()
     assert again.not_served() == []
     assert set(gateway.pids()) == pids, "it was restarted"
@@ -109,7 +116,7 @@ def test_a_gateway_killed_on_a_full_disk_loses_nothing(node, small_disk):
     gateway.start()
     with contextlib.ExitStack() as stack:
         streams = open_streams(gateway, stack, "lost", (LONG,))
-        time.sleep(1.2)  # so that there are marks
+        assert wait_until(lambda: marked(gateway), 10)
         gateway.kill()
     # A start on a full disk ends with the reason or waits; it loses nothing either.
     gateway.launch()

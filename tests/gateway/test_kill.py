@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.client import Closed, Connection, wait_until
 from tests.support.dialects import ALL, CHAT, ask, credentials, path_of
+from tests.support.journal import marked
 from tests.support.load import (
     LOST,
     MODEL,
@@ -89,7 +90,8 @@ def test_a_worker_that_is_killed_is_replaced_and_its_calls_are_recorded(node):
             answer = connection.read_head()
             answer.pieces.append(connection.read_chunk())
             streams.append((connection, answer))
-        time.sleep(1.5)  # so that a mark is in the journal
+        ids = {answer.call_id for _, answer in streams}
+        assert wait_until(lambda: ids <= marked(gateway), 20)
         killed = time.monotonic()
         os.kill(first, signal.SIGKILL)
 

@@ -111,7 +111,7 @@ def test_calls_are_served_while_mariadb_is_away_and_booked_when_it_is_back(
     load = Load(gateway.port, "outage", STEADY)
     for _ in range(4):  # so that the key is known, and something of the wallet is lent
         gateway.call("POST", path_of(CHAT, MODEL), ask(CHAT, MODEL), credentials(CHAT, POOR_SECRET))
-    assert wait_until(lambda: len(load.seen) >= WARM_UP_CALLS, 30)
+    load.wait_for(WARM_UP_CALLS)
     for how in ("killed", "frozen", "read-only"):
         away_at = time.monotonic()
         with broken(node.database, how):
@@ -144,7 +144,7 @@ def test_a_gateway_killed_in_an_outage_starts_without_its_database_and_loses_not
     gateway = node.gateway
     gateway.start()
     load = Load(gateway.port, "first", STEADY)
-    time.sleep(1)
+    load.wait_for(20)
     with broken(node.database, how):
         time.sleep(1)
         gateway.kill()
@@ -158,7 +158,7 @@ def test_a_gateway_killed_in_an_outage_starts_without_its_database_and_loses_not
     assert set(gateway.pids()) == pids, "it was restarted"
     print(f"{how}: all calls are served {all_served_s(gateway):.1f} s after it was back and ready")
     again = Load(gateway.port, "again", STEADY)
-    time.sleep(1)
+    again.wait_for(20)
     again.stop()
     assert again.not_served() == []
     records = node.check(load, again)
@@ -217,7 +217,7 @@ def test_books_stay_exact_while_somebody_disturbs_every_transaction(node):
     gateway = node.gateway
     gateway.start()
     load = Load(gateway.port, "disturbed", STEADY)
-    time.sleep(1)
+    load.wait_for(20)
     before = failures(node.database)
     for disturb in (lock_the_other_way_round, cut_connections):
         over = threading.Event()

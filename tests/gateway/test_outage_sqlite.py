@@ -37,7 +37,7 @@ class Node:
     def load(self, tag):
         self.gateway.start()
         load = Load(self.gateway.port, tag, STEADY)
-        time.sleep(2)
+        load.wait_for(40)
         return load
 
     def check(self, load):

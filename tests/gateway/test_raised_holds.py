@@ -4,10 +4,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
-import msgspec
 import pytest
 
-from store.calls.journal_lines import CHECK_BYTES, MARK, MarkLine
 from tests.support.chat_streams import bounded
 from tests.support.client import Connection, events, wait_until
 from tests.support.coins import person
@@ -23,6 +21,7 @@ from tests.support.dialects import (
     path_of,
 )
 from tests.support.documents import channel
+from tests.support.journal import marks
 from tests.support.wallets import Wallets, cost_of, joined, secret_of
 
 MODEL = "endless"
@@ -179,10 +178,10 @@ def test_without_money_a_stream_ends_and_what_was_delivered_is_paid(
 
 def is_split(gateway):
     """Whether a mark in the journal holds of two payers and costs more than the plan has."""
-    lines = b"".join(path.read_bytes() for path in (gateway.folder / "journal").glob("*.log"))
-    texts = [line[:-CHECK_BYTES] for line in lines.splitlines(keepends=True)]
-    marks = [msgspec.json.decode(text, type=MarkLine) for text in texts if text[2:3] == MARK]
-    return any(len(m.holds) == 2 and m.output_tokens * TOKEN > Decimal(PLAN) for m in marks)
+    return any(
+        len(mark.holds) == 2 and mark.output_tokens * TOKEN > Decimal(PLAN)
+        for mark in marks(gateway)
+    )
 
 
 def test_what_was_raised_is_known_after_a_kill(gateway):

@@ -34,6 +34,7 @@ from tests.support.dialects import (
     text_of,
 )
 from tests.support.documents import PRICE, channel
+from tests.support.journal import marked
 from tests.support.wallets import Wallets, check_charged, check_free, joined, owners, secret_of
 
 CREDIT = "12.345678901"
@@ -531,7 +532,8 @@ def ended(launch, vendor):
     assert gateway.process.wait(20) == 0
     gateway.start()
     with running(gateway.port, KILLED, seen):
-        time.sleep(2)  # a mark of each stream is in the journal
+        streams = {seen[case.name].answer.call_id for case in KILLED if case.way.paid}
+        assert wait_until(lambda: streams <= marked(gateway), 20)
         gateway.kill()
     gateway.start()
     wallets = Wallets(gateway)

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -17,6 +16,7 @@ from store.values.pricing import format_money, parse_money
 from tests.support.client import Connection, wait_until
 from tests.support.coins import WORDS, base, charges_of, of_plan, paid, person
 from tests.support.dialects import ALL, GENERATE, MESSAGES, ask, credentials, path_of, text_of
+from tests.support.journal import marked
 from tests.support.wallets import Wallets, cost_of, joined, secret_of
 
 CALLS, COINS = 30, 15
@@ -80,6 +80,7 @@ def said(gateway, name):
 @pytest.fixture(scope="module")
 def lost(gateway):
     """The records of calls that two payers had money for when all processes were killed."""
+    streams = set()
     with contextlib.ExitStack() as stack:
         for family, name in KILLED.items():
             connection = stack.enter_context(Connection(gateway.port))
@@ -89,7 +90,8 @@ def lost(gateway):
             answer = connection.read_head()
             while not text_of(family, b"".join(answer.pieces)):
                 answer.pieces.append(connection.read_chunk())
-        time.sleep(2.5)  # a mark of each stream is in the journal
+            streams.add(answer.call_id)
+        assert wait_until(lambda: streams <= marked(gateway), 20)
         assert lent(gateway, KILLED[GENERATE])["plan"] > 0
         gateway.kill()
     gateway.start()

@@ -129,6 +129,10 @@ class Load:
         ended_well = answer is not None and answer.whole and (not stream or ended(answer))
         self.seen.append(Seen(name, family, began, answer, ended_well))
 
+    def wait_for(self, calls):
+        """Until so many calls have come to an end."""
+        assert wait_until(lambda: len(self.seen) >= calls, JOIN_S), f"{len(self.seen)} calls"
+
     def stop(self):
         self._stop.set()
         for thread in self._threads:
