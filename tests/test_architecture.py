@@ -12,10 +12,6 @@ from tests.support.packages import PACKAGES
 ROOT = Path(__file__).resolve().parents[1]
 
 MAX_FILE_LINES = 500
-STILL_LONGER = {
-    *("adapters.upstream_errors.read",),
-    *("store.calls.writer", "store.money.funds"),
-}
 MAX_APP_LINES = 150
 MAX_FOLDER_FILES = 15
 MAX_FUNCTION_LINES = 70
@@ -228,7 +224,7 @@ def test_files_are_small():
     none(
         f"{name} has {count} lines"
         for name, count in lines.items()
-        if count > (MAX_APP_LINES if name == "app" else MAX_FILE_LINES) and name not in STILL_LONGER
+        if count > (MAX_APP_LINES if name == "app" else MAX_FILE_LINES)
     )
 
 
