@@ -1,6 +1,6 @@
-"""Who calls, and may they: credential, key, entry, model, bounds of the cost. From memory only.
+"""Admission: credential, key, entry point, model, bounds of the cost. From memory.
 
-The order of the checks is the callers' promise: credential, key, entry point, then (with the body)
+The order of the checks is promised to callers: credential, key, entry point, then (with the body)
 JSON, model, fields. The only waits are for a key nobody has used lately and for the place of a
 stored response.
 """
@@ -20,7 +20,7 @@ from adapters.family.estimate import (
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Spans, top_level, top_level_steps
 from adapters.json.structure import Steps
-from adapters.registry import VENDORS
+from adapters.registry import FAMILIES, VENDORS
 from handlers.relay.call import Call
 from handlers.relay.faults import from_store
 from handlers.relay.limits.limits import Demand
@@ -35,15 +35,9 @@ from store.values.usage_record import StoredAt
 
 Network = IPv4Network | IPv6Network
 
-_ENTRY_PATHS = {
-    "chat_completions": "/v1/chat/completions",
-    "responses": "/v1/responses",
-    "messages": "/v1/messages",
-    "generate_content": "/v1beta/models/{model}:generateContent",
-}
 _FORWARDED_MAX = 64  # addresses of X-Forwarded-For that are looked at, from the right
 DEFAULT_OUTPUT_BOUND_TOKENS = 8192  # when neither the client nor the model says a bound
-MODEL_NAME_MAX_CHARS = 128  # of a name in a record; no model has a longer one
+MODEL_NAME_MAX_CHARS = 128  # of a name in a record
 _TOO_MUCH = "The bounds of this request (max_tokens, n) are beyond any amount of money."
 _ID_SHOWN_MAX = 80
 _KEY_SHAPE = re.compile(r"[\w.-]{16,200}", re.ASCII)  # of others nothing is shown
@@ -54,8 +48,8 @@ LEAST_OUTPUT_TOKENS = 256  # an answer worth starting when little money is left
 def client_address(peer: str, forwarded: str | None, trusted: Sequence[Network]) -> str:
     """The caller's address: `peer`, or what a trusted proxy says it is.
 
-    The first address from the right of X-Forwarded-For that is no trusted proxy itself; an
-    unreadable one ends the walk, for whoever wrote it can be anybody.
+    The first address from the right of X-Forwarded-For that is not a trusted proxy; an unreadable
+    one ends the search, since anybody may have written it.
     """
     if not trusted or forwarded is None or not _within(peer, trusted):
         return peer
@@ -275,9 +269,9 @@ def check_model(call: Call, name: str) -> None:
 def _other_entry(call: Call, group: Group, name: str) -> str | None:
     """What to tell about a model that the key may call, though not here; None when it may not."""
     paths = [
-        path
-        for family, path in _ENTRY_PATHS.items()
-        if family in group.entries and call.snapshot.serves(group.name, name, family)
+        family.client.operations["generate"].endpoint
+        for family in FAMILIES.values()
+        if family.name in group.entries and call.snapshot.serves(group.name, name, family.name)
     ]
     if not paths:
         return None
@@ -285,12 +279,12 @@ def _other_entry(call: Call, group: Group, name: str) -> str | None:
 
 
 def _set_bounds(call: Call, bound: int, weight: int) -> None:
-    """Upper bounds of the tokens the call can cost, for the hold and for absurd reports."""
+    """Upper bounds of the tokens the call can cost, for the hold and against absurd reports."""
     model, peek = call.model, call.peek
     assert model is not None and peek is not None
     call.input_bound_tokens = bound = min(bound, model.context_tokens or bound)
-    # The body is freed when an answer is accepted, and whether usage comes is only known at the
-    # end: so the estimate is made now, by the cheap rule.
+    # Made now, by the cheap rule: the body is freed when an answer is accepted, and only its end
+    # shows whether usage is reported.
     call.input_estimate_tokens = min(tokens_of_weight(weight), bound)
     outputs, most = peek.max_output_tokens, model.max_output_tokens
     if outputs is None or (most is not None and most < outputs):

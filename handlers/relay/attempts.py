@@ -268,7 +268,7 @@ class Attempts:
         return ending
 
     def _accepted(self, call: Call) -> None:
-        """The answer of a stream was accepted: frees the request's body, tells health and journal."""
+        """The answer of a stream was accepted: frees the body, tells health and journal."""
         call.body, call.spans = b"", None
         call.first_byte_ms = now_ms()
         attempt = call.attempt
