@@ -76,7 +76,7 @@ Row = list[Any]
 """SUMS, last_error, LATEST."""
 
 Rows = dict[tuple[Any, ...], Row]
-"""By KEY without span, or by all of it."""
+"""By KEY."""
 
 
 def add_records(db: peewee.Database, records: Iterable[UsageRecord], lead_ms: int = 0) -> None:
@@ -84,8 +84,11 @@ def add_records(db: peewee.Database, records: Iterable[UsageRecord], lead_ms: in
 
     `lead_ms`: how far the database's clock is ahead of the one of the records.
     """
-    found = _gather(records, lead_ms)
-    _write(db, {(MINUTE, *key): row for key, row in found.items()})
+    rows: Rows = {}
+    for record in records:
+        if record.call.model is not None:
+            _add(rows, record, lead_ms)
+    _write(db, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,48 +114,10 @@ def add_probes(db: peewee.Database, probes: Iterable[Probed], lead_ms: int = 0) 
             row[_TOTAL + bisect_left(BOUNDS_MS, probe.total_ms)] += 1
             if probe.first_byte_ms is not None:
                 row[_FIRST_BYTE + bisect_left(BOUNDS_MS, probe.first_byte_ms)] += 1
-    transaction(db, lambda: _write(db, {(MINUTE, *key): row for key, row in rows.items()}))
+    transaction(db, lambda: _write(db, rows))
 
 
-def _gather(records: Iterable[UsageRecord], lead_ms: int) -> Rows:
-    """Rows by (at_s, scope, name, model). Runs for each call: lean."""
-    rows: Rows = {}
-    # Calls that one channel served: what they add to their channel and to their group is the same.
-    plain: Rows = {}
-    for record in records:
-        call, attempts = record.call, record.attempts
-        model = call.model
-        if model is None:
-            continue
-        if record.outcome != "ok" or len(attempts) != 1:
-            _add_odd(rows, record, lead_ms)
-            continue
-        duration_ms = record.duration_ms or 0
-        end_ms = call.started_ms + duration_ms + lead_ms
-        key = (end_ms // 60_000, call.group, attempts[0].channel, model)
-        row = plain.get(key)
-        if row is None:
-            row = plain[key] = [*_NEW]
-        row[_OK] += 1
-        if end_ms > row[_LAST_OK]:
-            row[_LAST_OK] = end_ms
-        output = record.output_tokens + record.reasoning_tokens
-        if output:
-            row[_TOTAL + bisect_left(BOUNDS_MS, duration_ms)] += 1
-            if call.stream and (first_ms := record.ttft_ms) is not None:
-                row[_FIRST_BYTE + bisect_left(BOUNDS_MS, first_ms)] += 1
-                if duration_ms > first_ms:
-                    row[_TOKENS] += output
-                    row[_GENERATION] += duration_ms - first_ms
-    for (minute, group, channel, model), row in plain.items():
-        model = model[:MODEL_CHARS]
-        _merge(rows, (minute * MINUTE_S, CHANNEL, channel, model), row)
-        _merge(rows, (minute * MINUTE_S, GROUP, group, model), row)
-    return rows
-
-
-def _add_odd(rows: Rows, record: UsageRecord, lead_ms: int) -> None:
-    """A call that failed, or that several channels were tried for."""
+def _add(rows: Rows, record: UsageRecord, lead_ms: int) -> None:
     call, outcome = record.call, record.outcome
     model = (call.model or "")[:MODEL_CHARS]
     duration_ms = record.duration_ms or 0
@@ -174,8 +139,9 @@ def _add_odd(rows: Rows, record: UsageRecord, lead_ms: int) -> None:
         elif last and outcome == "ok":
             row = _row(rows, CHANNEL, attempt.channel, model, end_ms)
             _note(row, None, end_ms)
-            # What went by before this channel was asked is not its doing.
-            _add_times(row, record, max(0, duration_ms - attempt.ms))
+            # The time of earlier attempts is not this channel's.
+            before_ms = duration_ms - attempt.ms if len(record.attempts) > 1 else 0
+            _add_times(row, record, max(0, before_ms))
 
 
 def _failure_of(attempt: AttemptRecord, record: UsageRecord, last: bool) -> str | None:
@@ -188,7 +154,7 @@ def _failure_of(attempt: AttemptRecord, record: UsageRecord, last: bool) -> str 
 
 
 def _row(rows: Rows, scope: str, name: str, model: str, at_ms: int) -> Row:
-    key = (at_ms // 60_000 * MINUTE_S, scope, name, model)
+    key = (MINUTE, at_ms // 60_000 * MINUTE_S, scope, name, model)
     row = rows.get(key)
     if row is None:
         row = rows[key] = [*_NEW]
