@@ -19,14 +19,18 @@ from store.db.database import (
     discard,
     execute,
     executemany,
+    first_row,
     insert_columns,
+    insert_rows,
     is_mysql,
     lead_of,
     open_database,
     place,
+    select_rows,
     snapshot_read,
     transaction,
 )
+from store.db.tables.system import Node
 from store.values.errors import Conflict, OutcomeUnknown, StoreError, StoreUnavailable
 from store.values.ids import now_ms
 from tests.support.ports import free_port
@@ -371,6 +375,25 @@ def test_a_password_may_hold_any_character(mariadb):
     db = open_database(url.replace("root@", f"anybody:{quote(password, safe='')}@"))
     assert transaction(db, lambda: execute(db, "SELECT 1").fetchone()) == (1,)
     discard(db)
+
+
+def test_rows_of_a_model_in_any_number(database):
+    rows = [{"name": f"node {number}", "seen_ms": number} for number in range(1200)]
+    transaction(database, lambda: insert_rows(database, Node, rows))
+    query = Node.select(Node.name, Node.seen_ms).order_by(Node.seen_ms)
+    assert select_rows(database, query) == [(row["name"], row["seen_ms"]) for row in rows]
+    transaction(database, lambda: insert_rows(database, Node, []))
+
+
+def test_rows_that_are_there_are_replaced_when_told_so(database):
+    old, new = ({"name": "a", "seen_ms": at_ms} for at_ms in (1, 2))
+    query = Node.select(Node.seen_ms)
+    transaction(database, lambda: insert_rows(database, Node, [old]))
+    with pytest.raises(Conflict):
+        transaction(database, lambda: insert_rows(database, Node, [new]))
+    assert first_row(database, query) == (1,)
+    transaction(database, lambda: insert_rows(database, Node, [new], replace=["seen_ms"]))
+    assert first_row(database, query) == (2,)
 
 
 def test_the_database_tells_the_time_in_utc(empty_database):
