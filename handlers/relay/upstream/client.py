@@ -34,7 +34,7 @@ from tornado.log import app_log
 from tornado.platform.asyncio import BaseAsyncIOLoop
 
 from handlers.relay.upstream.exchange import HEAD_MAX_BYTES, Exchange
-from handlers.relay.upstream.handle import Handle, Place, origin_in, origin_of
+from handlers.relay.upstream.handle import Handle, Place, origin_of
 from handlers.relay.upstream.parked import CONNECTIONS_MAX, RESTS, ParkedHandles
 from handlers.relay.upstream.request import (
     AnswerHead,
@@ -47,7 +47,7 @@ __all__ = ["Exchange", "UpstreamClient", "UpstreamError", "UpstreamErrorKind", "
 
 FETCH_CLIENTS = 4  # parallel `fetch()` calls: probes
 SWEEP_INTERVAL_S = 1.0
-SOCKETS_PER_TURN = 42  # room for them is taken in one of Python's small blocks, not by malloc
+SOCKETS_PER_TURN = 64  # bounds one turn of the loop
 
 # Of libcurl, not named by pycurl.
 _E_PROXY = 97
@@ -182,8 +182,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
         if self._closing:
             raise RuntimeError("the upstream client is closed")
         route = request.route
-        # Without a body it is about something stored, whose id is in the URL.
-        origin = origin_of(request.url) if request.body else origin_in(request.url)
+        origin = origin_of(request.url)
         place = origin if route is None else (origin, route)
         handle = self.parked.take(place) or self._new_handle(request, place)
         exchange = Exchange(self, handle, request)

@@ -15,7 +15,6 @@ import select
 import socket
 from collections import deque
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import pycurl
@@ -47,14 +46,9 @@ _READABLE = select.POLLIN | select.POLLRDHUP
 Place = str | tuple[str, Route]  # where connections lead to, and which way
 
 
-def origin_in(url: str) -> str:
+def origin_of(url: str) -> str:
     """Scheme, host and port of a URL, which has a path."""
     return url[: url.find("/", 8)]  # the slash behind the two of https://
-
-
-origin_of = lru_cache(maxsize=1024)(origin_in)
-"""The same, cached. Not for URLs with ids or what a client adds: each is new, stays in the cache,
-and may be 64 KiB long."""
 
 
 def shown(place: Place) -> str:

@@ -31,17 +31,6 @@ async def failure(exchange):
 # Requests
 
 
-async def test_urls_of_what_is_stored_are_not_remembered(client, serve, request_to):
-    upstream = await serve(echo)
-    known = handle_module.origin_of.cache_info().currsize
-    for method, body in (("GET", None), ("POST", b"")):
-        exchange = client.start(
-            request_to(f"{upstream.url}/r1?x={'y' * 9999}", method=method, body=body)
-        )
-        await exchange.head
-    assert handle_module.origin_of.cache_info().currsize == known
-
-
 async def test_plain_answer(client, serve, request_to):
     async def script(peer, head, body):
         await peer.answer(
