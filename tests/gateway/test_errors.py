@@ -163,7 +163,7 @@ def usual(launch, places):
 
     assert wait_until(known), "a change did not arrive"
     with Connection(made.port) as running:
-        body = ask(CHAT, GOOD, "[[demo ms=500 chunks=100000]]", stream=True)
+        body = ask(CHAT, GOOD, "[[demo ms=500 chunks=2000]]", stream=True)
         running.request("POST", PATHS[CHAT], credentials(CHAT, SECRETS["busy"]), body)
         assert running.read_head().status == 200
         yield made

@@ -33,7 +33,7 @@ POOR = "0.02"  # 2000 tokens
 PACE = 5000  # tokens a second: pieces of 400 bytes, 50 of them in a second
 TEXT = "ms=20 bytes=400"
 LONG = "[[demo ms=20 bytes=1600 chunks=150]]"  # three seconds, 60,000 tokens
-ENDLESS = f"[[demo {TEXT} chunks=1000000]]"
+ENDLESS = f"[[demo {TEXT} chunks=10000]]"
 LATE_S = 4  # from a sweep that sees too much to the end of the stream
 OVERDRAWN = -LATE_S * PACE * TOKEN
 # How the user of a call runs out of money, and what is said of it.

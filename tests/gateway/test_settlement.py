@@ -494,7 +494,7 @@ def test_the_books_of_all_ways_are_right(played):
 
 # ---- drained and killed --------------------------------------------------------------------------
 
-ENDLESS = "ms=50.chunks=100000"
+ENDLESS = "ms=50.chunks=4000"
 SILENT = "stall_before_head"
 DRAINED = cases_of(
     [

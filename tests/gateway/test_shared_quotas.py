@@ -21,7 +21,7 @@ from tests.support.wallets import Wallets, cost_of, joined, secret_of
 
 CALLS, COINS = 30, 15
 TINY = "0.00002"
-ENDLESS = "[[demo ms=50 chunks=100000]]"
+ENDLESS = "[[demo ms=50 chunks=4000]]"
 KILLED = {family: f"killed-{family}".replace("_", "-") for family in ALL}
 # name: who has the fifteen coins, and what one call too many meets
 SHARED = {

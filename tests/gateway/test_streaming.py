@@ -894,7 +894,7 @@ def test_a_drain_lets_running_calls_end(drained, vendor):
 
 
 def test_a_drain_ends_what_does_not_end(drained, vendor):
-    endless = "[[demo ms=100 chunks=100000]]"
+    endless = "[[demo ms=100 chunks=2000]]"
     with contextlib.ExitStack() as stack:
         streams = {
             family: stack.enter_context(began(drained.port, family, endless)) for family in ALL
@@ -935,7 +935,7 @@ def test_a_drain_ends_what_does_not_end(drained, vendor):
 
 def test_a_second_signal_ends_it(drained, vendor):
     vendor.reset()
-    with began(drained.port, CHAT, "[[demo ms=100 chunks=100000]]") as connection:
+    with began(drained.port, CHAT, "[[demo ms=100 chunks=2000]]") as connection:
         assert wait_until(lambda: len(vendor.log()) == 1)
         connection.read_head()
         before = drained.log().count("gateway draining")

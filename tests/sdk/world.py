@@ -162,7 +162,7 @@ class World:
     def _busy_stream(self) -> http.client.HTTPConnection:
         """A stream that has the only slot of the busy key, for as long as the world lasts."""
         connection = http.client.HTTPConnection(HOST, self.gateway.port, timeout=TIMEOUT_S)
-        words = [{"role": "user", "content": "[[demo ms=1000 chunks=100000]]"}]
+        words = [{"role": "user", "content": "[[demo ms=1000 chunks=4000]]"}]
         body = json.dumps({"model": "tea", "messages": words, "stream": True})
         headers = {
             "Authorization": f"Bearer {self.keys['busy']}",

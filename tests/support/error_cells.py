@@ -274,7 +274,7 @@ STREAM_WAYS: dict[str, dict[str, Way]] = {
     "E35": _in_all(upstream(UNKNOWN_FILE, f"{LATE} {GONE}", 1)),
     "E38": {family: Way(DRAINED, "drained",
                         key=f"of-{_speaker(family)}", gateway="ending", model=GOOD,
-                        script="ms=100 chunks=100000") for family in STREAMING},
+                        script="ms=100 chunks=2000") for family in STREAMING},
 }  # fmt: skip
 
 CELLS = [Cell(number, family, way) for number, ways in WAYS.items() for family, way in ways.items()]
