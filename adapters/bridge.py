@@ -263,7 +263,7 @@ class Pairing:
     # the body for the upstream (fields, peek, operation, upstream's model, vendor); raises Fault
     request_body: Callable[[Spans, Peek, Operation, str, Vendor], bytes]
     # a whole answer for the client (body, public name, upstream's name of the model, operation);
-    # raises Fault E30 or the condition of an error inside it
+    # raises Fault UPSTREAM_INVALID or the condition of an error inside it
     read_answer: Callable[[bytes, str, str, Operation], Answer]
     # for a streamed answer (public name, upstream's name of the model, whether the client did not
     # ask for usage, operation, limit of an event's bytes)

@@ -22,8 +22,8 @@ _EMPTY = {ord("["): b"[{}]", ord("{"): b"{}", ord('"'): b'""'}
 
 
 def read_large(body: bytes, read: Callable[[bytes], Answer]) -> Steps[Answer]:
-    """The answer as ``read`` makes it of a short one. Raises Fault as ``read`` does, E30 when the
-    body is no JSON object in UTF-8.
+    """The answer as ``read`` makes it of a short one. Raises Fault as ``read`` does,
+    UPSTREAM_INVALID when the body is no JSON object in UTF-8.
 
     Without a usage that can be read the long fields are weighed as they stand: more than their
     texts weigh, which is bounded by what was held.

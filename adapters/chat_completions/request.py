@@ -15,7 +15,8 @@ _WITH_USAGE = b'"stream_options":{"include_usage":true}'
 
 
 def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-    """Read the few fields; raises Fault E10, E12, E13 with the field's name."""
+    """Read the few fields; raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the
+    field's name."""
     model = model_name(spans)
     required_array(spans, "messages")
     newer, older = count(spans, "max_completion_tokens"), count(spans, "max_tokens")

@@ -127,19 +127,22 @@ class ClientSide:
     # what names the conversation of a request: another in each of a caller's conversations, the
     # same in all turns of one; empty when nothing does. Makes no faults.
     conversation: Callable[[Spans], bytes]
-    # the model that body or path asks for (fields, target); raises Fault E10, E12
+    # the model that body or path asks for (fields, target); raises Fault MODEL_MISSING,
+    # INVALID_FIELD
     model_name: Callable[[Spans, str | None], str]
-    # the few fields that are read (fields, operation, target); raises Fault E10, E12, E13
+    # the few fields that are read (fields, operation, target); raises Fault MODEL_MISSING,
+    # INVALID_FIELD, FIELD_MISSING
     peek: Callable[[Spans, Operation, str | None], Peek]
     # a refusal or failure before the answer began (fault, request id)
     encode_fault: Callable[[Fault, str], Envelope]
     # bytes between two events that keep the connection alive and mean nothing (inside an answer?)
     keep_alive: Callable[[bool], bytes]
-    # the body of a list of models (models, query); raises Fault E12 for a bad query
+    # the body of a list of models (models, query); raises Fault INVALID_FIELD for a bad query
     model_list: Callable[[Sequence[ModelEntry], Mapping[str, str]], bytes]
     model_entry: Callable[[ModelEntry], bytes]  # the body that shows one model
     rate_lines: RateLines  # makes the headers that tell the caller of its own limits
-    # what the request builds on that only one upstream account knows; E12 for a wrong type
+    # what the request builds on that only one upstream account knows; INVALID_FIELD for a wrong
+    # type
     stored_ref: Callable[[Spans], StoredRef | None] = nothing_stored
     answer_headers: frozenset[str] = frozenset()
 
@@ -155,13 +158,14 @@ class UpstreamSide:
     # where the upstream takes a call, behind its base URL, with the query if any (operation,
     # upstream's model, target)
     path: Callable[[Operation, str, str | None], str]
-    # header lines (client's headers, vendor, key); E24 when the key cannot stand in a header
+    # header lines (client's headers, vendor, key); CHANNEL_MISCONFIGURED when the key cannot stand
+    # in a header
     request_headers: Callable[[Mapping[str, str], Vendor, str], list[str]]
     # the client's body with the upstream's name of the model and, in streams, the wish for usage;
     # the same object when nothing has to change (fields, read, operation, upstream's model, vendor)
     edit_request: Callable[[Spans, Peek, Operation, str, Vendor], bytes]
-    # a whole answer (body, public name, upstream's name of the model, operation); raises Fault E30
-    # or the condition of an error inside it
+    # a whole answer (body, public name, upstream's name of the model, operation); raises Fault
+    # UPSTREAM_INVALID or the condition of an error inside it
     read_answer: Callable[[bytes, str, str, Operation], Answer]
     # a tap for a streamed answer (public name, upstream's name, whether the client did not ask for
     # usage, operation)

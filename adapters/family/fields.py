@@ -1,7 +1,7 @@
 """Checks of the few request fields that are read, the same in every family.
 
-Each raises E10, E12 or E13 with the field's name; a family's ``fault.py`` words them. What is not
-read here is the vendor's to judge: unknown fields pass.
+Each raises MODEL_MISSING, INVALID_FIELD or FIELD_MISSING with the field's name; a family's
+``fault.py`` words them. What is not read here is the vendor's to judge: unknown fields pass.
 """
 
 from typing import Any
@@ -14,8 +14,8 @@ MAX_COUNT = 2**31  # of tokens or choices that a client may ask for
 
 
 def model_name(spans: Spans, target: str | None = None) -> str:
-    """The model's name, which the body has: E10 when missing, null or empty, E12 when not a
-    string."""
+    """The model's name, which the body has: MODEL_MISSING when missing, null or empty,
+    INVALID_FIELD when not a string."""
     model = spans.value("model")
     if model is None or model == "":
         raise Fault(Condition.MODEL_MISSING)
@@ -35,7 +35,8 @@ def rename_model(
 
 
 def required_array(spans: Spans, name: str) -> None:
-    """E13 when the field is absent, E12 when it is no array. Its elements are not looked at."""
+    """FIELD_MISSING when the field is absent, INVALID_FIELD when it is no array. Its elements are
+    not looked at."""
     span = spans.get(name)
     if span is None:
         raise Fault(Condition.FIELD_MISSING, param=name)

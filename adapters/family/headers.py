@@ -17,8 +17,8 @@ _OPENAI_HEADERS = ("openai-organization", "openai-project", "openai-beta")
 
 
 def base_lines(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
-    """Credential, content type and accept; E24 when the key cannot stand in a header. Nothing of
-    what the client sent.
+    """Credential, content type and accept; CHANNEL_MISCONFIGURED when the key cannot stand in a
+    header. Nothing of what the client sent.
 
     An empty key: the upstream asks for none, as servers for models at home do.
     """

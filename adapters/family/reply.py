@@ -43,8 +43,8 @@ class AnswerReader:
     def read(self, body: bytes, public: str, upstream_model: str) -> Answer:
         """Read an answer: usage, id, and the model's public name in place of the upstream's.
 
-        Raises Fault E30 when it is no answer, or the condition of an error that stands in its
-        place.
+        Raises Fault UPSTREAM_INVALID when it is no answer, or the condition of an error that stands
+        in its place.
         """
         try:
             if not body.isascii():
@@ -77,7 +77,7 @@ def weight_of_items(items: list[Any], weight_of_item: Callable[[dict[str, Any]],
 
 
 def loads_answer(body: bytes) -> Any:
-    """A decoded body of an upstream; raises Fault E30 when it is no JSON."""
+    """A decoded body of an upstream; raises Fault UPSTREAM_INVALID when it is no JSON."""
     try:
         return loads_loose(body)
     except ValueError:

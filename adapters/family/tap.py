@@ -119,7 +119,8 @@ class Tap(ABC):
         return event[: place.start] + dumps(self._public) + event[place.end :]
 
     def _place_of_model(self, event: bytes) -> Span | None:
-        """Where the model's name stands in an event; raises Fault E30 when that cannot be told."""
+        """Where the model's name stands in an event; raises Fault UPSTREAM_INVALID when that cannot
+        be told."""
         data = event_fields(event)[1] or b""
         place = locate(data, *self.model_path)
         if place is None or not data.startswith(b'"', place.start):

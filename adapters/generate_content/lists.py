@@ -14,10 +14,11 @@ _METHODS = ["generateContent", "countTokens"]
 
 
 def page(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
-    """The page that ``pageSize`` and ``pageToken`` ask for; E12 when they cannot be meant.
+    """The page that ``pageSize`` and ``pageToken`` ask for; INVALID_FIELD when they cannot be
+    meant.
 
     A larger page than the largest is cut to it, and 0 asks for the default, as the vendor does.
-    The token is the last name of the page before: E12 too when the list has it no more.
+    The token is the last name of the page before: INVALID_FIELD too when the list has it no more.
     """
     size = _size(query.get("pageSize"))
     first = _after(models, query.get("pageToken"))

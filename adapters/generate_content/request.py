@@ -26,14 +26,15 @@ _UNDERSCORE = re.compile(r"_([a-z0-9])")
 
 
 def model_name(spans: Spans, target: str | None) -> str:
-    """The model's name, which the path has; E10 when it has none."""
+    """The model's name, which the path has; MODEL_MISSING when it has none."""
     if not target:
         raise Fault(Condition.MODEL_MISSING)
     return target
 
 
 def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
-    """Read the few fields; raises Fault E10, E12, E13 with the field's name.
+    """Read the few fields; raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the
+    field's name.
 
     A request to count tokens may have ``generateContentRequest`` in place of ``contents``.
     """
@@ -62,7 +63,7 @@ def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
 
 def stored_ref(spans: Spans) -> StoredRef | None:
     """The cached content that the request builds on, which one account has; None when it stands
-    alone. Raises Fault E12 for a wrong type."""
+    alone. Raises Fault INVALID_FIELD for a wrong type."""
     counted = _object(spans, _COUNTED)
     for fields in (spans,) if counted is None else (spans, counted):
         for name in fields.places:
@@ -103,7 +104,8 @@ def edit(
 
 
 def path(operation: Operation, upstream_model: str, target: str | None) -> str:
-    """The path with its query. Raises Fault E24 when the model's name cannot stand in a path.
+    """The path with its query. Raises Fault CHANNEL_MISCONFIGURED when the model's name cannot
+    stand in a path.
 
     Slashes and colons of the name stay as they are, the way the SDKs send them.
     """
@@ -134,7 +136,7 @@ def _mentions(spans: Spans, counted: Spans | None) -> Iterator[tuple[Spans, str]
 def _object(spans: Spans, name: str) -> Spans | None:
     """The fields of an object at the top, named by their whole paths; None when absent or null.
 
-    Raises Fault E12 when it is no object or has a field twice.
+    Raises Fault INVALID_FIELD when it is no object or has a field twice.
     """
     if name not in spans:
         name = _snake(name)
@@ -167,7 +169,8 @@ def _count(config: Spans | None, name: str) -> int | None:
 
 
 def _refuse_twins(names: Iterable[str], prefix: str) -> None:
-    """E12 when a field stands there in both spellings: vendors differ in which they obey."""
+    """INVALID_FIELD when a field stands there in both spellings: vendors differ in which they
+    obey."""
     taken = set(names)
     for name in names:
         if "_" not in name:

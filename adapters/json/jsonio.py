@@ -82,8 +82,8 @@ class Spans(Struct, frozen=True):
         return None if span is None else self.body[span.start : span.end]
 
     def value(self, name: str) -> Any:
-        """The decoded value of ``name``; None when absent or null, E12 when out of range or longer
-        than MAX_VALUE_BYTES."""
+        """The decoded value of ``name``; None when absent or null, INVALID_FIELD when out of range
+        or longer than MAX_VALUE_BYTES."""
         span = self.places.get(name)
         if span is None:
             return None
@@ -124,7 +124,8 @@ def dumps(value: object) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """Decode strictly. Raises Fault E11 with line and column, E12 for a number out of range."""
+    """Decode strictly. Raises Fault INVALID_JSON with line and column, INVALID_FIELD for a number
+    out of range."""
     _check_utf8(data)
     try:
         return msgspec.json.decode(data)
@@ -158,8 +159,8 @@ def decoder(shape: type[T]) -> Callable[[bytes], T]:
 def top_level(body: bytes) -> Spans:
     """Find the places of the fields of the JSON object ``body``.
 
-    Raises Fault E11 when it is not one JSON object in UTF-8, E12 when a key comes twice (also in
-    two spellings) or there are more than MAX_TOP_LEVEL_FIELDS.
+    Raises Fault INVALID_JSON when it is not one JSON object in UTF-8, INVALID_FIELD when a key
+    comes twice (also in two spellings) or there are more than MAX_TOP_LEVEL_FIELDS.
     """
     _check_utf8(body)
     return _plain_spans(body) or _walk(body, _entries(body))
@@ -171,7 +172,8 @@ def inner_level(text: bytes) -> Spans:
 
 
 def top_level_steps(body: bytes) -> Steps[Spans]:
-    """``top_level`` for large bodies, in steps; E12, too, for more than MAX_VALUES values."""
+    """``top_level`` for large bodies, in steps; INVALID_FIELD, too, for more than MAX_VALUES
+    values."""
     if (yield from has_more_values(body, MAX_VALUES)):
         message = f"The body has more than {MAX_VALUES} JSON values; no model can take so many."
         raise Fault(Condition.INVALID_FIELD, message)
@@ -183,7 +185,7 @@ def top_level_steps(body: bytes) -> Steps[Spans]:
 
 
 def utf8_steps(data: bytes) -> Steps[None]:
-    """Check in steps that ``data`` is UTF-8; Fault E11 when not."""
+    """Check in steps that ``data`` is UTF-8; Fault INVALID_JSON when not."""
     if data.isascii():
         return
     _check_beginning(data)
@@ -206,8 +208,8 @@ def decode_element(array: str, at: int) -> tuple[Any, int] | None:
 def locate(data: bytes, *path: str) -> Span | None:
     """The place of the value at ``path`` ("message", "model") in a JSON object of an upstream.
 
-    None when a field of the path is absent or on the way there is no object. Raises Fault E30 when
-    the place cannot be told: no JSON object, or a doubled key on the way.
+    None when a field of the path is absent or on the way there is no object. Raises Fault
+    UPSTREAM_INVALID when the place cannot be told: no JSON object, or a doubled key on the way.
     """
     start, end = 0, len(data)
     for name in path:
@@ -234,8 +236,8 @@ def replace(data: bytes, edits: dict[Span, bytes]) -> bytes:
 
 
 def spans_of_upstream(text: bytes) -> Spans:
-    """The fields of a JSON object of an upstream, also of one that is read leniently; Fault E30
-    when it is none, or has a key twice."""
+    """The fields of a JSON object of an upstream, also of one that is read leniently; Fault
+    UPSTREAM_INVALID when it is none, or has a key twice."""
     try:
         return _plain_spans(text) or _walk(text, _entries(text))
     except Fault:
@@ -360,7 +362,7 @@ def _check_piece(data: bytes, at: int) -> int:
 
 
 def _refuse(data: bytes, error: Exception) -> NoReturn:
-    """Raise E11 for ``data``, with the place where the parser gave up."""
+    """Raise INVALID_JSON for ``data``, with the place where the parser gave up."""
     if isinstance(error, RecursionError):
         raise Fault(Condition.INVALID_JSON, "The body is nested too deeply.") from None
     if b"\x00" in data[:4]:

@@ -13,8 +13,8 @@ MAX_PAGE = 1000
 
 
 def page(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
-    """The page that ``limit``, ``after_id`` and ``before_id`` ask for; E12 for a limit out of
-    range.
+    """The page that ``limit``, ``after_id`` and ``before_id`` ask for; INVALID_FIELD for a limit
+    out of range.
 
     An id that is gone (the list changed between two pages) gives an empty page.
     """

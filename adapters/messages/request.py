@@ -18,7 +18,8 @@ _VERSION_OF_NO_HEADER = KNOWN_VERSIONS[0]
 
 
 def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
-    """Read the few fields; raises Fault E10, E12, E13 with the field's name.
+    """Read the few fields; raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the
+    field's name.
 
     A request to count tokens needs no ``max_tokens``.
     """

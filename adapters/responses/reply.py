@@ -95,8 +95,8 @@ def _odd_fields(answer: Any) -> Fields:
 
 
 def read_failure(said: object) -> Fault:
-    """What a decoded body or event means that says that the response failed; E30 when that cannot
-    be told."""
+    """What a decoded body or event means that says that the response failed; UPSTREAM_INVALID when
+    that cannot be told."""
     error = _error_of(said)
     code = error.get("code")
     kind = _KINDS.get(code) if isinstance(code, str) else None

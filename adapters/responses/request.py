@@ -20,8 +20,9 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
 
 
 def _peek_response(spans: Spans) -> Peek:
-    """Read the few fields of a request for a response; raises Fault E10, E12, E13 with the
-    field's name, E14 for ``background``: what is fetched later without a charge cannot be billed.
+    """Read the few fields of a request for a response; raises Fault MODEL_MISSING, INVALID_FIELD,
+    FIELD_MISSING with the field's name, UNSUPPORTED for ``background``: what is fetched later
+    without a charge cannot be billed.
     """
     other = _peek_other(spans)
     stream = flag(spans, "stream")
@@ -34,7 +35,8 @@ def _peek_response(spans: Spans) -> Peek:
 
 def _peek_other(spans: Spans) -> Peek:
     """Read the model of a request to count or to compact, and see that there is input; raises
-    Fault E10, E12, E13. The answer is never a stream: the field means nothing there."""
+    Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING. The answer is never a stream: the field means
+    nothing there."""
     model = model_name(spans)
     _check_input(spans)
     return Peek(
@@ -48,7 +50,7 @@ def _peek_other(spans: Spans) -> Peek:
 
 def stored_ref(spans: Spans) -> StoredRef | None:
     """The earlier response or the conversation that the request continues; None when it stands
-    alone. Raises Fault E12 for a wrong type."""
+    alone. Raises Fault INVALID_FIELD for a wrong type."""
     previous = spans.value("previous_response_id")
     if previous is not None and not isinstance(previous, str):
         raise wrong_type("previous_response_id", "expected a string")
@@ -80,8 +82,8 @@ def path(operation: Operation, upstream_model: str, target: str | None) -> str:
 
 
 def _check_input(spans: Spans) -> None:
-    """E13 when there is nothing to answer, E12 when ``input`` is neither string nor array. Its
-    items are not looked at."""
+    """FIELD_MISSING when there is nothing to answer, INVALID_FIELD when ``input`` is neither string
+    nor array. Its items are not looked at."""
     if _is_given(spans, "input"):
         place = spans.places["input"]
         if not spans.body.startswith((b'"', b"["), place.start):

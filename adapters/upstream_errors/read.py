@@ -202,8 +202,9 @@ _FAIL_OVER = frozenset(
 # Coding clients read the figures of these and shorten the conversation by themselves.
 _IN_VENDORS_WORDS = frozenset({Condition.CONTEXT_LENGTH, Condition.CONTENT_POLICY})
 
-# Inside an answer there is no status to tell, so the vendor's sentence is all there is. Not E24:
-# its words are about our account, and clients would take them for words about their own.
+# Inside an answer there is no status to tell, so the vendor's sentence is all there is. Not
+# CHANNEL_MISCONFIGURED: its words are about our account, and clients would take them for words
+# about their own.
 _FROM_STREAM = frozenset(
     {
         Condition.UPSTREAM_FAILED,
@@ -238,9 +239,9 @@ def read_upstream_error(
 def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamFault:
     """What an error inside an answer with status 200, plain or in a stream, means.
 
-    ``error`` is the decoded body or event. E30 when no condition can be read from it. Another
-    channel may always be asked, as long as nothing was relayed and the request itself was not
-    refused.
+    ``error`` is the decoded body or event. UPSTREAM_INVALID when no condition can be read from it.
+    Another channel may always be asked, as long as nothing was relayed and the request itself was
+    not refused.
     """
     said = read_error(error)
     status = said.status if said.status is not None and 400 <= said.status <= 599 else None
