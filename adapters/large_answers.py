@@ -1,8 +1,7 @@
-"""Whole answers of upstreams that are so large that no decoder may read them at one go.
+"""Whole answers that are too large to be decoded at once.
 
-The family's reader gets a short answer in the place of the long one: the same top-level fields, of
-which the long ones are empty. What it makes of the others holds for the whole. Imported by the
-relay.
+The family's reader gets a shortened answer: the same top-level fields, the long ones emptied. What
+it reads and edits in the others holds for the whole answer. Imported by the relay.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Requests of the chat completions family: what is read, edited and sent along.
 
-The body passes as the client sent it but for the model's name and, in streams, the wish for
-usage; fields that are not read here are the vendor's to judge. Imported by this folder's
+The body passes as the client sent it but for the model's name and, in streams, the option that asks
+for usage; fields that are not read here are the vendor's to judge. Imported by this folder's
 ``client`` and ``upstream``.
 """
 

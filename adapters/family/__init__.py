@@ -161,7 +161,7 @@ class UpstreamSide:
     # header lines (client's headers, vendor, key); CHANNEL_MISCONFIGURED when the key cannot stand
     # in a header
     request_headers: Callable[[Mapping[str, str], Vendor, str], list[str]]
-    # the client's body with the upstream's name of the model and, in streams, the wish for usage;
+    # the client's body with the upstream's name of the model and, in streams, the usage option;
     # the same object when nothing has to change (fields, read, operation, upstream's model, vendor)
     edit_request: Callable[[Spans, Peek, Operation, str, Vendor], bytes]
     # a whole answer (body, public name, upstream's name of the model, operation); raises Fault

@@ -1,10 +1,10 @@
-"""What tells one conversation of a caller from his others and is the same in all its turns.
+"""Identifies the conversation of a request: the same in all its turns, different between two.
 
-Shared by the families, each of which names its own fields. Prompt caches go by the beginning of a
-request, so a conversation is known by its first words: what the client says of the system, and the
-first turn of the user. Tools are not looked at: agents load and drop them on their way. Of long
-texts only the ends and the length are taken, of the turns only the first ones are decoded, so that
-the thousandth turn costs what the second did.
+Shared by the families, each of which names its own fields. Prompt caches match the beginning of a
+request, so a conversation is identified by its first texts: the system prompt and the user's first
+turn. Tools are ignored: agents load and drop them in between. Of long texts only the ends and the
+length count, and only the first turns are decoded, so that the thousandth turn costs no more than
+the second.
 """
 
 from collections.abc import Iterable
@@ -15,9 +15,9 @@ from adapters.json.jsonio import MAX_VALUE_BYTES, Spans, decode_element
 ENDS_CHARS = 256  # of a text (bytes, of one as it was sent), from its beginning and its end
 MAX_TEXTS = 32  # of a turn
 MAX_TURNS = 8  # before and with the user's first one
-# Of the list of turns so much is looked at: first little, which is enough for nearly all.
+# How much of the list of turns is read; the smaller window suffices nearly always.
 WINDOWS_BYTES = (4096, 65536)
-# Marks that clients move along with the last turn, and what says nothing of the words.
+# Fields that clients move along with the last turn, or that are no text.
 _NOT_WORDS = frozenset({"cache_control", "prompt_cache_breakpoint", "role", "type", "id", "status"})
 
 

@@ -20,7 +20,7 @@ def base_lines(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]
     """Credential, content type and accept; CHANNEL_MISCONFIGURED when the key cannot stand in a
     header. Nothing of what the client sent.
 
-    An empty key: the upstream asks for none, as servers for models at home do.
+    An empty key: the upstream asks for none, as local model servers do.
     """
     lines = ["content-type: application/json", "accept: application/json, text/event-stream"]
     return [_credential_line(vendor.auth, key), *lines] if key else lines

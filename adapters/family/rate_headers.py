@@ -25,7 +25,7 @@ _TO_SECONDS = len("2026-11-22T05:14:39")
 
 
 class RateLevel(Struct, frozen=True, gc=False):
-    """A limit of so many a minute: what is left of it, and when it is as if never used."""
+    """A rate limit: its size, what is left of it, and seconds until all of it is back."""
 
     kind: Literal["requests", "tokens"]
     limit: int

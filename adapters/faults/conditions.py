@@ -204,18 +204,18 @@ _PARAM: dict[Condition, str] = {
 
 
 class Fault(Exception):
-    """A call that cannot go on, and why.
+    """Why a call is refused or fails.
 
     ``message`` is made from the condition unless it is given, at the time it is read: the relay may
     fill in ``model``, ``retry_after_s`` and the like afterwards. ``param`` is the JSON path of the
     offending field ("messages[0].content"). ``detail`` is the part of the message that a family
-    words in its own way: for E03 what may be shown of the key, for E12 what was expected, for E07
-    the name of the group. ``key_refused``: the upstream refuses the key that was used, or says that
-    it does; ``refused_for``: the key as such, what it may do, or what its account can pay; and
-    ``quota_used``: because its account has nothing left. ``told``: what the upstream
-    said, or how it could not be reached, cleaned; for operators alone, never for a caller.
-    ``quoted``: those are the upstream's words, which may repeat the request's. ``permanent``: the
-    same request fails whenever it is repeated.
+    words in its own way: for INVALID_KEY what may be shown of the key, for INVALID_FIELD what was
+    expected, for ENTRY_NOT_ALLOWED the name of the group. ``key_refused``: the upstream refuses the
+    key that was used, or says that it does; ``refused_for``: the key as such, what it may do, or
+    what its account can pay; and ``quota_used``: because its account has nothing left. ``told``:
+    what the upstream said, or how it could not be reached, cleaned; for operators alone, never for
+    a caller. ``quoted``: those are the upstream's words, which may repeat the request's.
+    ``permanent``: the same request fails whenever it is repeated.
     """
 
     def __init__(
@@ -304,12 +304,12 @@ class Fault(Exception):
 
 
 def wrong_type(param: str, expected: str) -> Fault:
-    """E12 for a field of the wrong type; ``expected`` reads like "expected an array"."""
+    """INVALID_FIELD for a field of the wrong type; ``expected`` reads like "expected an array"."""
     return Fault(Condition.INVALID_FIELD, param=param, detail=expected)
 
 
 def wrong_value(param: str, expected: str) -> Fault:
-    """E12 for a field of the right type whose value cannot be meant."""
+    """INVALID_FIELD for a field of the right type whose value is out of range."""
     return Fault(
         Condition.INVALID_FIELD,
         f"Wrong value for '{param}': {expected}.",

@@ -2,7 +2,7 @@
 
 A sans-io splitter that takes any cut and keeps every byte, with the interface of
 ``sse.EventSplitter``; it knows no family. It follows strings and brackets only: whether a piece is
-good JSON is for its reader to say. Imported by the bridge and by families that stream arrays.
+valid JSON is for its reader to say. Imported by the bridge and by families that stream arrays.
 """
 
 import re

@@ -1,19 +1,18 @@
-"""Events that are like the last one but for a piece of plain text, told by their bytes alone.
+"""Templates of events: most events of a stream differ from the last one in one string alone.
 
-Nearly all events of a stream differ in one string. What stands before and behind it is remembered
-from an event that was read in full; while the next ones begin and end so, with plain text between,
-they say the same and need not be decoded, which costs twice as much. Imported by the streams of
-families.
+The bytes before and behind that string are learned from an event that was decoded. An event that
+begins and ends with them, with plain text between, means the same and is not decoded, which would
+cost three times as much. Imported by the streams of families.
 """
 
 import re
 
 _PLAIN = re.compile(rb"[ !#-\[\]-~]*")  # of a JSON string: ASCII without quotes and escapes
-LEARNED_MAX = 16  # times a stream; a vendor whose events differ in more is not looked at again
+LEARNED_MAX = 16  # templates of one stream; if its events differ in more, no more are learned
 
 
 class EventTemplate:
-    """What an event of one stream had around its text."""
+    """The bytes around the text of the last event of a stream that was decoded."""
 
     __slots__ = ("_before", "_behind", "_learned")
 
@@ -23,7 +22,7 @@ class EventTemplate:
         self._learned = 0
 
     def text_length(self, event: bytes) -> int:
-        """The length of the text when ``event`` is like the last one but for it, else -1."""
+        """The length of the text of an event that fits the template, else -1."""
         before, behind = self._before, self._behind
         if before and event.startswith(before) and event.endswith(behind):
             end = len(event) - len(behind)
@@ -33,13 +32,13 @@ class EventTemplate:
         return -1
 
     def learn(self, event: bytes, text: str) -> None:
-        """Remember what stands around ``text``, a string that a whole event was read to have."""
+        """Take the bytes around ``text``, a string that the decoded ``event`` has."""
         if self._learned >= LEARNED_MAX or not text.isascii() or self.text_length(event) >= 0:
             return
         string = b'"%b"' % text.encode()
         start = event.find(string)
-        # Where the same string stands twice it is not known which of them is the text; before a
-        # colon it is the name of a field.
+        # Of a string that occurs twice it is not known which one is the text; before a colon it is
+        # the name of a field.
         if (
             start < 0
             or event.find(string, start + 1) >= 0

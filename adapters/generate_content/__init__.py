@@ -1,6 +1,7 @@
-"""The generate-content family: ``POST /v1beta/models/{model}:generateContent`` and its kin.
+"""The generate-content family: ``POST /v1beta/models/{model}:generateContent``, streams and
+counts.
 
-The model stands in the path, and so does the wish for a stream. Source of its facts: the types and
+The path names the model and whether the answer is a stream. Source of its facts: the types and
 behaviour of the official Google Gen AI SDKs. Imported by ``registry`` only.
 """
 

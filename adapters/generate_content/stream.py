@@ -211,7 +211,7 @@ class _ChunkTap(Tap):
         """The piece with the model's public name; every other byte stays."""
         old = self._old_tail
         # The same bytes, from the one before a key up to the end of good JSON, mean the same place:
-        # seen from the end quotes and brackets pair alike, and the key's own quote is not escaped.
+        # quotes and brackets pair the same way from the end, and the key's quote is not escaped.
         # A second key before it might be a doubled one: then the piece is walked again.
         if old and piece.endswith(old) and piece.find(_KEY, 0, len(piece) - len(old)) < 0:
             return piece[: -len(old)] + self._new_tail

@@ -1,8 +1,8 @@
 """Reading and writing JSON: the only home of ujson, and of msgspec's use in the adapters.
 
 Three readers. ``top_level`` and ``loads`` are strict, for what clients send: what two parsers
-could read in two ways is refused, since we bill by what we read and the upstream obeys what it
-reads. ``loads_loose`` and the decoders of ``decoder`` are for what upstreams send: it must be
+could read in two ways is refused, since the gateway bills by its reading and the upstream acts on
+its own. ``loads_loose`` and the decoders of ``decoder`` are for what upstreams send: it must be
 understood, not judged. ``locate`` finds the place of one value, so that it can be replaced and
 every other byte kept; ``decode_element`` stops behind one value, which only the standard library's
 parser can. Facts: ujson takes NaN, lone surrogates, control characters and ``1.``;
@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 MAX_TOP_LEVEL_FIELDS = 1000  # two million one-byte fields would cost 400 MB and a second
 MAX_NAME_CHARS = 128  # of a field's name in a message
-MAX_VALUE_BYTES = 65536  # of a value that is decoded: such as are read are short
-# Of a body, so that a decoder is done with it soon. A model is billed a token and more for each: no
-# request that a model can take has half as many.
+MAX_VALUE_BYTES = 65536  # of a value that is decoded; those that are read are short
+# Of a body, to bound the decoder's time. Each value is at least one token: no request that a model
+# can take has half as many.
 MAX_VALUES = 1_000_000
 BOM = b"\xef\xbb\xbf"
 

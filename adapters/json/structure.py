@@ -1,9 +1,9 @@
-"""What large JSON texts are made of, found a slice at a time: no decoder can be stopped on its way.
+"""The structure of large JSON texts, read slice by slice, since a decoder cannot be interrupted.
 
-For requests, how many values there are, so that a decoder is only given what it can finish soon;
-for answers, where the top-level fields stand. Strings and brackets are followed here, no more:
-whether the rest is sound JSON is for the decoders of ``jsonio`` to say, or nobody's concern. The
-functions are steps: generators that work for some ms between two yields. Standard library only.
+For requests: how many values there are, so that a decoder gets only what it can finish soon. For
+answers: where the top-level fields are. Only strings and brackets are followed; whether the text is
+valid JSON is checked by the decoders of ``jsonio``, if at all. The functions are steps: generators
+that work for some ms between two yields. Standard library only.
 """
 
 import re

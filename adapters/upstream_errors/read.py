@@ -222,7 +222,7 @@ def read_upstream_error(
 
     ``headers`` are looked up in lower case. ``secrets`` are exact strings (upstream key, host) to
     mask in the message, besides what is masked by its shape. The client's status is never the
-    upstream's: a user must not be told that the own key is wrong when ours is.
+    upstream's: a user must not be told that their key is wrong when the gateway's is.
     """
     said = read_body(body)
     condition = _condition_of(status, said)
@@ -263,7 +263,7 @@ def read_embedded_error(error: object, secrets: Sequence[str] = ()) -> UpstreamF
 
 
 def _refused_for(fault: Fault, status: int | None, said: Said) -> Literal["key", "access", "quota"]:
-    """What a refusal of the key speaks of; nobody need believe it."""
+    """Why the upstream says that it refuses the key; a hint, not a fact."""
     if fault.quota_used or status == 429:
         return "quota"
     return "access" if status == 403 or said.names & _NO_ACCESS else "key"

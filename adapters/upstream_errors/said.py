@@ -66,7 +66,7 @@ def read_error(error: object) -> Said:
         return _said(error if isinstance(error, str) else "", [], None)
     inner: Any = error.get("error")
     if not isinstance(inner, dict):
-        # A responses stream may end in response.failed with the error one floor deeper.
+        # A responses stream may end in response.failed with the error one level deeper.
         response = error.get("response")
         inner = response.get("error") if isinstance(response, dict) else None
     places: list[dict[str, Any]] = [inner, error] if isinstance(inner, dict) else [error]

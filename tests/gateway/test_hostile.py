@@ -396,10 +396,10 @@ def chunks_of(data, rng):
 
 def tap_of(family, array, public):
     wire = FAMILIES[family]
-    name = next(iter(wire.client.operations))
-    if family == GENERATE:
-        name = "streamGenerateContent.array" if array else "streamGenerateContent"
-    return wire.upstream.stream_tap(public, SAMPLE_MODEL, False, wire.client.operations[name])
+    operation = wire.upstream.operations["stream"]
+    if array:
+        operation = wire.client.operations["stream_array"]
+    return wire.upstream.stream_tap(public, SAMPLE_MODEL, False, operation)
 
 
 def relayed(family, array, chunks, public, limit_bytes=LIMIT_BYTES):
