@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import peewee
 
 from store.admin.document import Document, Identity, label
-from store.admin.field_edits import entry_of_edits, named
+from store.admin.field_edits import entry_of_edits, with_identity
 from store.admin.kinds import plain
 from store.admin.objects import Sealing, State, Stored, Writer, find, load
 from store.admin.plan import CREATE, REMOVE, Step, Vendors, final_fields, judge, make_plan
@@ -108,7 +108,7 @@ class Editor:
 
         A key or a subscription also needs `user`, or a name written USER/NAME.
         """
-        entry = entry_of_edits(kind, named(kind, name, edits), None, self._environ)
+        entry = entry_of_edits(kind, with_identity(kind, name, edits), None, self._environ)
 
         def plan(state: State) -> list[Step]:
             there = state[kind].get(entry.identity)

@@ -43,7 +43,7 @@ def entry_of_edits(
     return entry
 
 
-def named(kind: str, name: str, edits: Mapping[str, str]) -> dict[str, str]:
+def with_identity(kind: str, name: str, edits: Mapping[str, str]) -> dict[str, str]:
     """The edits of a new object with its identity, whose last part is `name`.
 
     Of two parts the first is among the edits, or the name is written FIRST/LAST.

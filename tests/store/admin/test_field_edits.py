@@ -2,7 +2,7 @@
 
 import pytest
 
-from store.admin.field_edits import entry_of_edits, named
+from store.admin.field_edits import entry_of_edits, with_identity
 from store.admin.objects import Stored
 from store.values.errors import Refused
 from store.values.fields import Sealed
@@ -79,7 +79,7 @@ def test_a_missing_identity():
     ],
 )
 def test_names_of_new_objects(kind, name, edits, identity):
-    assert named(kind, name, edits | {"rpm": "1"}) == identity | {"rpm": "1"}
+    assert with_identity(kind, name, edits | {"rpm": "1"}) == identity | {"rpm": "1"}
 
 
 def test_one_header_is_changed_or_taken_away_and_the_others_stay_sealed():
