@@ -59,43 +59,12 @@ class Exchange:
     and end callbacks must not raise.
     """
 
-    __slots__ = (
-        "_blocked",
-        "_buffer",
-        "_discarding",
-        "_ended",
-        "_engine",
-        "_error",
-        "_head",
-        "_idle_s",
-        "_in_dirty",
-        "_limit_bytes",
-        "_max_answer_bytes",
-        "_on_end",
-        "_packed",
-        "_pass_on",
-        "_paused",
-        "_sink",
-        "_size",
-        "_started_at",
-        "_stream_type",
-        "_stream_wanted",
-        "_tick",
-        "_timeout_kind",
-        "_timeout_s",
-        "_unpacked_bytes",
-        "_unpacker",
-        "body",
-        "content_type",
-        "first_byte_ms",
-        "handle",
-        "head",
-        "head_lines",
-        "repeated",
-        "source",
-        "status",
-        "streaming",
-    )
+    __slots__ = ("_blocked", "_buffer", "_discarding", "_ended", "_engine", "_error", "_head",
+                 "_idle_s", "_in_dirty", "_limit_bytes", "_max_answer_bytes", "_on_end", "_packed",
+                 "_pass_on", "_paused", "_sink", "_size", "_started_at", "_stream_type",
+                 "_stream_wanted", "_tick", "_timeout_kind", "_timeout_s", "_unpacked_bytes",
+                 "_unpacker", "body", "content_type", "first_byte_ms", "handle", "head",
+                 "head_lines", "repeated", "source", "status", "streaming")  # fmt: skip
 
     def __init__(self, engine: Engine, handle: Any, request: UpstreamRequest) -> None:
         self.head: asyncio.Future[None] = engine.loop.create_future()

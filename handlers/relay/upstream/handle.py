@@ -68,25 +68,9 @@ class Handle:
     for a while before it was used again.
     """
 
-    __slots__ = (
-        "_configured",
-        "_polled_fd",
-        "_share",
-        "body",
-        "curl",
-        "fd",
-        "getinfo",
-        "head_lines",
-        "holding",
-        "home",
-        "parked_at",
-        "parked_tick",
-        "place",
-        "ready",
-        "rests",
-        "setopt",
-        "tls",
-    )  # fmt: skip
+    __slots__ = ("_configured", "_polled_fd", "_share", "body", "curl", "fd", "getinfo",
+                 "head_lines", "holding", "home", "parked_at", "parked_tick", "place", "ready",
+                 "rests", "setopt", "tls")  # fmt: skip
 
     def __init__(self) -> None:
         self.body = RequestBody()
