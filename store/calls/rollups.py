@@ -14,11 +14,10 @@ from typing import Any
 import peewee
 from peewee import SQL, fn
 
-from store.calls.usage_queries import HOUR_MS
 from store.db.database import Result, executemany, is_mysql, raw_rows, snapshot_read, transaction
 from store.db.partitions import next_day, pruned_before
 from store.db.tables.usage import UsageByChannel, UsageByDay, UsageByKey, UsageRow
-from store.values.ids import ULID_CHARS, day_at, day_begin_ms, ulid, ulid_ms
+from store.values.ids import HOUR_MS, ULID_CHARS, day_at, day_begin_ms, first_ulid, ulid_ms
 from store.values.usage_record import UsageRecord
 
 SUMS = (
@@ -29,7 +28,6 @@ MODEL_CHARS = 256
 DAY_HOURS = 24
 FAULTS_PER_DAY = 20
 
-_NO_RANDOM = bytes(10)
 Sums = dict[tuple[Any, ...], list[int]]
 
 
@@ -147,7 +145,7 @@ def _locking(db: peewee.Database, work: Callable[[], Result]) -> Result:
 
 def _rebuild_hour(db: peewee.Database, day: int, hour: int) -> None:
     at_ms = day_begin_ms(day) + hour * HOUR_MS
-    first, end = ulid(at_ms, _NO_RANDOM), ulid(at_ms + HOUR_MS, _NO_RANDOM)
+    first, end = first_ulid(at_ms), first_ulid(at_ms + HOUR_MS)
     begun = (UsageRow.day == day) & (UsageRow.id >= first) & (UsageRow.id < end)
     tables: tuple[Any, ...] = (UsageByKey, UsageByChannel)  # in the order of the writers
     for table in tables:

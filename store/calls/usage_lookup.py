@@ -10,17 +10,16 @@ from typing import Any
 
 import peewee
 
-from store.calls.usage_queries import HOUR_MS, Row, rows_where
+from store.calls.usage_queries import Row, rows_where
 from store.db.partitions import next_day
 from store.db.tables.usage import UsageRow
-from store.values.ids import day_at, day_of, ulid
+from store.values.ids import HOUR_MS, day_at, day_of, first_ulid
 from store.values.pricing import PRICE_NAMES, TOKENS_PER_PRICE, format_money, prices_from_json
 
 LOOK_BACK_MS = 7 * 24 * HOUR_MS
 """How far back is looked where no index helps, unless a time is given."""
 
 MATCHES_MAX = 20
-_NO_RANDOM = bytes(10)
 _DECIMALS = 15  # a price has 9, and is for 10^6 tokens
 
 
@@ -32,7 +31,7 @@ def find(db: peewee.Database, wanted: str, since_ms: int, now_ms: int) -> list[R
     others = (UsageRow.client_request_id == wanted) | (UsageRow.upstream_request_id == wanted)
     matches: list[Row] = []
     for begin_ms in _hours(db, since_ms, now_ms):
-        first, end = (ulid(at_ms, _NO_RANDOM) for at_ms in (begin_ms, begin_ms + HOUR_MS))
+        first, end = (first_ulid(at_ms) for at_ms in (begin_ms, begin_ms + HOUR_MS))
         terms = [UsageRow.day == day_at(begin_ms), UsageRow.id >= first, UsageRow.id < end]
         matches += rows_where(db, [*terms, others], (UsageRow.id.desc(),), MATCHES_MAX)
         if len(matches) >= MATCHES_MAX:

@@ -19,7 +19,7 @@ from store.db.database import discard, portions, raw_rows
 from store.db.partitions import next_day, previous_day
 from store.db.tables.usage import UsageByChannel, UsageByKey, UsageRow
 from store.values.errors import StoreUnavailable
-from store.values.ids import day_at, day_begin_ms, day_of, ulid
+from store.values.ids import DAY_MS, HOUR_MS, day_at, day_begin_ms, day_of, first_ulid
 from store.values.pricing import Prices, cost_nanos, format_money, prices_from_json
 from store.values.usage_record import COLUMNS, charges_from_json
 
@@ -32,13 +32,10 @@ PRICES_CACHED = 256
 
 Row = dict[str, Any]
 
-HOUR_MS = 3_600_000
 DAYS_AT_ONCE = 64  # of roll-ups: 1536 hours
 
-_DAY_MS = 24 * HOUR_MS
 _CALLER_COLUMNS = frozenset({"user", "day", "id", "outcome", "key_id"})
 """Of the index usage_caller."""
-_NO_RANDOM = bytes(10)
 _NO_DAY = 99_999_999
 _AFTER_ALL = "~"
 _COUNTS = tuple(name for name in COLUMNS if name.endswith("_tokens"))
@@ -293,14 +290,14 @@ def _hours(db: peewee.Database, filters: Filters, oldest: int, newest: int) -> I
     terms = [getattr(table, name) == value for name, value in guides.items()]
     days = 1
     while newest >= oldest:
-        first = max(oldest, day_at(day_begin_ms(newest) - (days - 1) * _DAY_MS))
+        first = max(oldest, day_at(day_begin_ms(newest) - (days - 1) * DAY_MS))
         within = query.where(table.day.between(first, newest), *terms)
         for day, hour, user, last_user in raw_rows(db, within):
             begin_ms = day_begin_ms(day) + hour * HOUR_MS
-            end = ulid(begin_ms + HOUR_MS, _NO_RANDOM)
+            end = first_ulid(begin_ms + HOUR_MS)
             one = user if user == last_user else None
-            yield _Span(day, ulid(begin_ms, _NO_RANDOM), end, one)
-        newest = day_at(day_begin_ms(first) - _DAY_MS)
+            yield _Span(day, first_ulid(begin_ms), end, one)
+        newest = day_at(day_begin_ms(first) - DAY_MS)
         days = min(days * 4, DAYS_AT_ONCE)
 
 
@@ -317,9 +314,9 @@ def conditions(filters: Filters) -> list[Any]:
     terms = [getattr(table, column) == value for column, value in _wanted(filters)]
     # The day lets the database pass over whole partitions.
     if (at_ms := filters.since_ms) is not None:
-        terms += [table.day >= day_at(at_ms), table.id >= ulid(at_ms, _NO_RANDOM)]
+        terms += [table.day >= day_at(at_ms), table.id >= first_ulid(at_ms)]
     if (at_ms := filters.until_ms) is not None:
-        terms += [table.day <= day_at(at_ms), table.id < ulid(at_ms, _NO_RANDOM)]
+        terms += [table.day <= day_at(at_ms), table.id < first_ulid(at_ms)]
     return terms
 
 

@@ -13,11 +13,11 @@ import peewee
 from peewee import SQL, Case, fn
 
 from store.calls.rollups import DAY_HOURS, SUMS
-from store.calls.usage_queries import HOUR_MS, Filters, conditions, with_user
+from store.calls.usage_queries import Filters, conditions, with_user
 from store.db.database import dialect_text, raw_rows
 from store.db.tables.usage import UsageByChannel, UsageByDay, UsageByKey, UsageRow
 from store.values.errors import Refused
-from store.values.ids import day_at
+from store.values.ids import DAY_MS, HOUR_MS, day_at
 from store.values.pricing import format_money
 
 DIMENSIONS = (
@@ -34,7 +34,6 @@ SORTS = ("cost", "calls")
 
 ROWS_MAX = 100_000
 
-_DAY_MS = DAY_HOURS * HOUR_MS
 _TIMES = frozenset({"hour", "day", "since_ms", "until_ms"})
 # The builder has no remainder.
 _RECORD_HOUR = '(("started_ms" % 86400000) - ("started_ms" % 3600000)) / 3600000'
@@ -52,7 +51,7 @@ class _Source:
 
 
 _SOURCES = (
-    _Source(UsageByDay, frozenset({"channel", "model", "outcome"}), _DAY_MS),
+    _Source(UsageByDay, frozenset({"channel", "model", "outcome"}), DAY_MS),
     _Source(UsageByChannel, frozenset({"channel", "model", "outcome"}), HOUR_MS),
     _Source(UsageByKey, frozenset({"key_id", "user", "model", "outcome"}), HOUR_MS),
 )
@@ -98,7 +97,7 @@ def stats(
 def _source_of(by: Sequence[str], filters: Filters) -> _Source:
     set_filters = {one.name for one in fields(filters) if getattr(filters, one.name) is not None}
     needed = (set(by) | set_filters) - _TIMES
-    finest = HOUR_MS if "hour" in by else _DAY_MS
+    finest = HOUR_MS if "hour" in by else DAY_MS
     for source in _SOURCES:
         bounds = (filters.since_ms or 0, filters.until_ms or 0)
         whole = all(at_ms % source.unit_ms == 0 for at_ms in bounds)
@@ -113,7 +112,7 @@ def _conditions(source: _Source, filters: Filters) -> list[Any]:
     table = source.table
     chosen = [(name, getattr(filters, name)) for name in sorted(source.names)]
     terms = [getattr(table, name) == value for name, value in chosen if value is not None]
-    whole_days = source.unit_ms == _DAY_MS
+    whole_days = source.unit_ms == DAY_MS
     # Of hours the second half alone would be right; the first is for the index.
     if (at_ms := filters.since_ms) is not None:
         day, hour = day_at(at_ms), at_ms // HOUR_MS % DAY_HOURS

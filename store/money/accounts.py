@@ -11,13 +11,12 @@ from collections.abc import Sequence
 import msgspec
 
 from store.catalog.keys import KeyEntry, Subscription
+from store.values.ids import HOUR_MS
 from store.values.usage_record import WALLET, Charge
 from store.values.windows import window_at
 
 SUBSCRIPTION = "subscription"
 LIMIT = "limit"
-
-_HOUR_MS = 3_600_000
 
 
 class Account(msgspec.Struct, frozen=True, gc=False):
@@ -81,14 +80,14 @@ def _limit_of(key: KeyEntry, at_ms: int) -> Account | None:
 
 def quota_at(owner: str, window: str, at_ms: int) -> tuple[str, int | None]:
     """Account id and end (ms) of the window of a subscription or key that a moment lies in."""
-    first_day, ends_ms = _window(window, at_ms // _HOUR_MS)
+    first_day, ends_ms = _window(window, at_ms // HOUR_MS)
     return f"{owner}:{window}:{first_day}", ends_ms
 
 
 @functools.lru_cache(maxsize=64)
 def _window(window: str, hour: int) -> tuple[int, int | None]:
     # Windows turn with an hour, so one look-up serves all calls of it.
-    return window_at(window, hour * _HOUR_MS)
+    return window_at(window, hour * HOUR_MS)
 
 
 def owner_id(account_id: str) -> str:

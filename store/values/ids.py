@@ -10,6 +10,9 @@ import time
 from functools import lru_cache
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
 ULID_CHARS = 26
 RANDOM_BYTES = 10
 _TIME_CHARS = 10
@@ -35,6 +38,11 @@ def ulid(at_ms: int, random_bytes: bytes) -> str:
         raise ValueError("a ULID is made of 48 bits of milliseconds and 10 random bytes")
     number = int.from_bytes(random_bytes)
     return _time_part(at_ms) + "".join([_PAIRS[number >> by & 1023] for by in range(70, -1, -10)])
+
+
+def first_ulid(at_ms: int) -> str:
+    """The lowest ULID of a time; ValueError beyond."""
+    return ulid(at_ms, bytes(RANDOM_BYTES))
 
 
 def new_ulid() -> str:
