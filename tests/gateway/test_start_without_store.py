@@ -11,7 +11,7 @@ from tests.support.ports import HOST, free_port
 
 AT_ONCE_S = 8  # what two workers need to start on a busy machine
 AGAIN_S = 15
-ENDS_S = 3
+ENDS_S = 6
 PASSWORD = "s3cretpw"
 
 

@@ -251,10 +251,10 @@ async def test_a_key_never_seen_is_unavailable_not_unknown(cache, store):
 
 
 async def test_a_frozen_store_keeps_nobody_waiting(cache, store, monkeypatch):
-    monkeypatch.setattr(key_cache, "LOAD_WAIT_S", 0.02)
-    monkeypatch.setattr(key_cache, "STALE_WAIT_S", 0.01)
     store.put(SECRET, entry())
     await cache.get(SECRET)
+    monkeypatch.setattr(key_cache, "LOAD_WAIT_S", 0.02)
+    monkeypatch.setattr(key_cache, "STALE_WAIT_S", 0.01)
     store.gate.clear()
     cache.apply_changes(changed("k1"))
     assert await cache.get(SECRET) == entry()

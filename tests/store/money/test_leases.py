@@ -437,7 +437,11 @@ def test_coins_of_two_payers_do_not_go_round_between_two_that_wait(db, alice, tw
 
 
 @pytest.mark.parametrize("payers", [1, 2])
-def test_a_limits_last_coins_do_not_go_round_with_its_payers(db, alice, two_payers, payers):
+def test_a_limits_last_coins_do_not_go_round_with_its_payers(
+    db, alice, two_payers, payers, monkeypatch
+):
+    monkeypatch.setattr(funds_module, "RECALL_WAIT_S", 60)  # nobody gives up on a busy machine
+
     async def main():
         key = key_of(alice, limit_window="never")
         limit_spending(db, key, 1000)
