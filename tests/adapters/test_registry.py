@@ -26,6 +26,14 @@ def test_built_families_are_named_and_have_paths_of_their_own():
             )
 
 
+def test_a_clients_job_finds_the_operation_of_every_upstream():
+    for family in FAMILIES.values():
+        for name, operation in family.client.operations.items():
+            assert name == operation.job or operation.framing == "json_array"
+        jobs = {one.job for one in family.client.operations.values()}
+        assert jobs | {"generate", "stream", "list_models"} <= family.upstream.operations.keys()
+
+
 def test_vendors():
     assert list(VENDORS) == [
         *("openai", "anthropic", "gemini", "azure-openai", "openrouter", "deepseek", "groq"),
