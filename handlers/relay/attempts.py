@@ -70,10 +70,9 @@ class Attempts:
     def first(self, call: Call) -> Attempt:
         """Plans the first attempt and takes what it needs of limits. Raises Fault when none can be
         made: NO_CHANNEL, or what all candidates have lately failed with."""
-        now_s, preference = time.monotonic(), None
-        model = call.model_name or ""
+        model, preference = call.model_name or "", None
         if said := call.conversation():
-            preference = self.affinity.preference_of(call.key, model, said, now_s)
+            preference = self.affinity.preference_of(call.key, model, said, time.monotonic())
         call.wanted = Wanted(call.candidates, call.family.name, model, preference, call.demand)
         return self._next(call, NOTHING)
 

@@ -6,8 +6,17 @@ from dataclasses import replace
 import pytest
 
 from adapters.family import Operation
+from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
-from handlers.relay.call import ClientGone, Delivery, DrainForced, Interrupt
+from handlers.relay.call import (
+    ClientGone,
+    Delivery,
+    DrainForced,
+    Ending,
+    Interrupt,
+    MoneyUsedUp,
+    interrupted,
+)
 from tests.handlers.relay.calls import CHANNEL, a_call
 
 
@@ -101,3 +110,31 @@ async def test_an_interrupt_that_comes_with_the_result_leaves_the_result():
     assert future.result() == "came"
     with pytest.raises(ClientGone):
         await call.wait(asyncio.get_running_loop().create_future())
+
+
+def test_how_a_call_ends_that_was_interrupted():
+    used_up = Fault(Condition.QUOTA_USED)
+    assert interrupted(ClientGone()) == Ending("client_gone")
+    assert interrupted(MoneyUsedUp(used_up)) == Ending("refused", used_up)
+    drained = interrupted(DrainForced())
+    assert drained.outcome == "drained" and drained.fault.condition is Condition.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("outcome", "by_upstream"),
+    [
+        ("upstream_error", True), ("upstream_truncated", True), ("timeout", True),
+        ("refused", False), ("drained", False), ("internal_error", False),
+    ],
+)  # fmt: skip
+def test_whose_fault_an_ending_has(outcome, by_upstream):
+    fault = Fault(Condition.UPSTREAM_FAILED)
+    assert (Ending(outcome, fault).upstream_fault is fault) is by_upstream
+    assert Ending(outcome).upstream_fault is None
+
+
+def test_a_call_was_tried_once_its_first_attempt_has_begun():
+    call = a_call(attempt="the planned one")
+    assert call.tried is None
+    call.attempts.append("its record")
+    assert call.tried == "the planned one"
