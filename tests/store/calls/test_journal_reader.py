@@ -1,0 +1,244 @@
+"""Reading journals: any cut of the file gives whole lines only."""
+
+import contextlib
+import os
+import random
+
+import msgspec
+import pytest
+
+from store.calls import journal_reader
+from store.calls.journal_files import segment_path, segment_starts
+from store.calls.journal_lines import (
+    CLOSE,
+    HandedLine,
+    MarkLine,
+    OpenLine,
+    Sent,
+    line_kind,
+    with_check,
+)
+from store.calls.journal_reader import Closed, Damage, JournalReader
+from store.values.ids import new_ulid
+from store.values.usage_record import StoredAt
+from tests.support.usage_records import usage_record
+
+JOURNAL = "01J00000000000000000000JNL"
+SEGMENT = 4096
+
+
+@pytest.fixture(autouse=True)
+def small_segments(monkeypatch):
+    monkeypatch.setattr(journal_reader, "SEGMENT_BYTES", SEGMENT)
+    monkeypatch.setattr(journal_reader, "READ_BYTES", 1024)
+
+
+def write(directory, start, data):
+    segment_path(directory, JOURNAL, start).write_bytes(data.ljust(SEGMENT, b"\0"))
+
+
+@pytest.fixture
+def reader(tmp_path):
+    with contextlib.closing(JournalReader(tmp_path, JOURNAL)) as made:
+        yield made
+
+
+def bodies(reader, offset, limit):
+    """The lines there, with their ends."""
+    return [(end, body) for end, body, _ in reader.pieces(offset, limit) if body]
+
+
+def line(number, size=60):
+    return b'["c","%026d"' % number + b",1" * size + b"]"
+
+
+def test_every_cut_of_a_segment_gives_its_whole_lines(tmp_path, reader):
+    lines = [line(number, number) for number in range(12)]
+    data = b"".join(item + b"\n" for item in lines)
+    ends = {sum(len(item) + 1 for item in lines[:n]) for n in range(13)}
+    for cut in range(len(data) + 1):
+        write(tmp_path, 0, data[:cut])
+        reader.close()
+        found = list(bodies(reader, 0, SEGMENT))
+        assert [item for _, item in found] == lines[: len(found)]
+        assert (found[-1][0] if found else 0) == max(end for end in ends if end <= cut)
+
+
+def test_lines_go_on_in_the_next_segment_and_stop_at_the_limit(tmp_path, reader):
+    write(tmp_path, 0, line(1) + b"\n")
+    write(tmp_path, SEGMENT, line(2) + b"\n" + line(3) + b"\n")
+    size = len(line(1)) + 1
+    assert [end for end, _ in bodies(reader, 0, 2 * SEGMENT)] == [
+        size,
+        SEGMENT + size,
+        SEGMENT + 2 * size,
+    ]
+    assert [end for end, _ in bodies(reader, 0, SEGMENT + size)] == [size, SEGMENT + size]
+    assert [end for end, _ in bodies(reader, size, SEGMENT)] == []
+    assert list(bodies(reader, SEGMENT + 2 * size, SEGMENT + 2 * size)) == []
+
+
+def test_deleted_segments_are_passed_over(tmp_path, reader):
+    write(tmp_path, 2 * SEGMENT, line(1) + b"\n")
+    assert [item for _, item in bodies(reader, 7, 3 * SEGMENT)] == [line(1)]
+    assert segment_starts(tmp_path, JOURNAL) == [2 * SEGMENT]
+
+
+def test_what_lies_behind_a_hole_is_not_read(tmp_path, reader):
+    write(tmp_path, 0, line(1) + b"\n" + bytes(100) + line(2) + b"\n")
+    assert [item for _, item in bodies(reader, 0, SEGMENT)] == [line(1)]
+
+
+def test_random_journals_are_read_from_any_line_on(tmp_path, reader):
+    rng = random.Random(3)
+    expected, start, data = [], 0, b""
+    for number in range(300):
+        item = line(number, rng.randrange(400)) + b"\n"
+        if len(data) + len(item) > SEGMENT:
+            write(tmp_path, start, data)
+            start, data = start + SEGMENT, b""
+        data += item
+        expected.append((start + len(data), item[:-1]))
+    write(tmp_path, start, data)
+    limit = start + len(data)
+    assert list(bodies(reader, 0, limit)) == expected
+    for number in rng.sample(range(300), 20):
+        assert list(bodies(reader, expected[number][0], limit)) == expected[number + 1 :]
+
+
+def record(**fields):
+    names = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
+    facts = {"id": new_ulid(), "started_ms": 1, **dict.fromkeys(names, "x")} | fields
+    return usage_record(**facts)
+
+
+def test_closed_calls_are_read_in_batches_and_bad_lines_are_shown(tmp_path, reader):
+    records = [record() for _ in range(5)]
+    data = b"".join(msgspec.json.encode(item) + b"\n" for item in records)
+    write(tmp_path, 0, b'["o","x"]\n' + data + b'["c","broken"]\n["m","x"]\n["c",worse]\n')
+    first = reader.read_closed(0, SEGMENT, 3)
+    assert first.records == records[:3]
+    second = reader.read_closed(first.offset, SEGMENT, 3)
+    end = len(data) + 10 + 15 + 10 + 12
+    damage = Damage(b'["c",worse]\n', end, whole=True)
+    assert second == Closed(end, records[3:], [b'["c","broken"]'], [damage])
+    assert reader.read_closed(end, SEGMENT, 3) == Closed(end)
+
+
+def test_what_running_calls_have_handed_out_is_read_with_closed_calls(tmp_path, reader):
+    line = HandedLine(new_ulid(), 5, 7, True, Sent(200, stored=StoredAt("ab", "C", "f")), "U")
+    done, bad = record(), b'["s","broken"]'
+    data = b"".join(with_check(msgspec.json.encode(one)) for one in (line, done))
+    write(tmp_path, 0, data + with_check(bad))
+    found = reader.read_closed(0, SEGMENT, 10)
+    assert (found.handed, found.records, found.unreadable) == ([line], [done], [bad])
+
+
+def test_a_record_written_by_an_older_program_is_read(tmp_path, reader):
+    full = msgspec.json.decode(msgspec.json.encode(record(user="alice")))
+    older = msgspec.json.encode(full[:12])
+    assert line_kind(older) == CLOSE
+    write(tmp_path, 0, older + b"\n")
+    (found,) = reader.read_closed(0, SEGMENT, 10).records
+    assert (found.call.user, found.cost_nanos, found.node) == ("alice", 0, None)
+
+
+@pytest.fixture
+def written():
+    """Five records and the lines of their calls: open, mark and close of each."""
+    records = [record() for _ in range(5)]
+    lines = []
+    for one in records:
+        line = OpenLine(one.id, one.call, 1_000)
+        for part in (line, MarkLine(one.id, 3_500, 40, True, Sent()), one):
+            lines.append(with_check(msgspec.json.encode(part)))
+    return records, lines
+
+
+def closed_of(directory, data, limit=None):
+    """What a reader finds in a segment of these bytes, batch by batch."""
+    write(directory, 0, data)
+    records, damaged, offset = [], [], 0
+    with contextlib.closing(JournalReader(directory, JOURNAL)) as reader:
+        while True:
+            found = reader.read_closed(offset, limit or len(data), 2)
+            assert not found.unreadable
+            records += found.records
+            damaged += found.damaged
+            if found.offset == offset:
+                return records, damaged
+            offset = found.offset
+
+
+@pytest.mark.parametrize("bits", [0x01, 0x02, 0x20, 0xFF, None])
+def test_a_damaged_byte_costs_its_own_line_and_no_other(tmp_path, written, bits):
+    """Wherever it is; None: it becomes a NUL. A line end stands for the line before it."""
+    records, lines = written
+    for number in (3, 5, 14):
+        before = len(b"".join(lines[:number]))
+        for place in range(before, before + len(lines[number])):
+            data = bytearray(b"".join(lines))
+            data[place] = 0 if bits is None else data[place] ^ bits
+            found, damaged = closed_of(tmp_path, bytes(data))
+            lost = records[number // 3] if number % 3 == 2 else None
+            assert found == [one for one in records if one is not lost], (number, place)
+            assert damaged, (number, place)
+            shown = b"".join(one.data for one in damaged).rstrip(b"\0")
+            assert bytes(data[before : before + len(lines[number])]).rstrip(b"\0") == shown
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("size", [1, 30, 300, 3000])
+def test_garbage_in_the_middle_is_shown_and_the_rest_is_read(tmp_path, written, seed, size):
+    rng = random.Random(seed)
+    _, lines = written
+    many = [record() for _ in range(60)]
+    lines = [with_check(msgspec.json.encode(one)) for one in many]
+    data = bytearray(b"".join(lines)[:SEGMENT])
+    del data[data.rfind(b"\n") + 1 :]
+    place = rng.randrange(len(data) - size - len(lines[0]))
+    data[place : place + size] = rng.randbytes(size)
+    found, damaged = closed_of(tmp_path, bytes(data))
+    ends = [sum(map(len, lines[: n + 1])) for n in range(len(lines))]
+    sound = [
+        one
+        for one, line, end in zip(many, lines, ends, strict=True)
+        if end <= len(data) and (end <= place or end - len(line) >= place + size)
+    ]
+    assert found == sound
+    assert damaged and b"".join(one.data for one in damaged).strip(b"\0")
+
+
+def test_nothing_of_a_long_stretch_of_garbage_is_kept_in_memory(tmp_path, monkeypatch, written):
+    monkeypatch.setattr(journal_reader, "DAMAGE_SHOWN_BYTES", 100)
+    records, lines = written
+    data = lines[2] + b"x" * 2000 + b"\n" + lines[5]
+    found, [damage] = closed_of(tmp_path, data)
+    assert found == records[:2]
+    assert damage == Damage(b"x" * 100, len(lines[2]) + 2001, whole=True)
+
+
+def test_lines_without_checksum_are_read_beside_such_with_it(tmp_path, written):
+    records, lines = written
+    older = [line if number % 2 else line[:-10] + b"\n" for number, line in enumerate(lines)]
+    assert closed_of(tmp_path, b"".join(older)) == (records, [])
+
+
+def test_what_ends_without_a_line_end_was_torn(tmp_path, written):
+    _, lines = written
+    data = b"".join(lines)
+    for cut in range(len(data) - len(lines[-1]) + 1, len(data)):
+        write(tmp_path, 0, data[:cut])
+        with contextlib.closing(JournalReader(tmp_path, JOURNAL)) as reader:
+            *good, (_, body, torn) = reader.pieces(0, SEGMENT)
+        assert len(good) == len(lines) - 1 and all(damage is None for _, _, damage in good)
+        assert body == b"" and torn == Damage(data[len(data) - len(lines[-1]) : cut], cut, False)
+
+
+def test_the_reader_gives_its_file_back(tmp_path, reader):
+    write(tmp_path, 0, line(1) + b"\n")
+    before = len(os.listdir("/proc/self/fd"))
+    assert list(bodies(reader, 0, SEGMENT))
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    reader.close()
+    assert len(os.listdir("/proc/self/fd")) == before
