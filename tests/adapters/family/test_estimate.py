@@ -13,11 +13,13 @@ from adapters.family.estimate import (
     body_weight,
     estimate_body_tokens,
     estimate_tokens,
+    input_bound_steps,
     input_bound_tokens,
     output_units,
     output_weight,
     tokens_of_weight,
 )
+from tests.adapters.json.odd_bodies import result_of
 
 # Texts with the number of their tokens in the o200k vocabulary, counted with tiktoken.
 COUNTED = {
@@ -230,3 +232,15 @@ def test_speed_is_linear():
     input_bound_tokens(b'"data":"' * 200_000)
     input_bound_tokens(b";base64," * 200_000)
     assert time.perf_counter() - began < 3
+
+
+def test_a_bound_in_steps_is_the_bound():
+    body = json.dumps(["word " * 50_000, in_body("messages", PNG)]).encode()
+    bound = input_bound_tokens(body)
+    assert result_of(input_bound_steps(body)) == bound > IMAGE_BOUND_TOKENS
+
+
+def test_a_picture_over_several_pieces_is_counted_once():
+    picture = "iVBORw0KGgo" + "Ab9+" * 60_000
+    body = json.dumps({"image": picture, "text": "hello"}).encode()
+    assert IMAGE_TYPICAL_TOKENS <= estimate_body_tokens(body) < 2 * IMAGE_TYPICAL_TOKENS

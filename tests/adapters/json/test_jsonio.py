@@ -9,6 +9,8 @@ from adapters.faults import Condition, Fault
 from adapters.json import jsonio
 from adapters.json.jsonio import (
     MAX_TOP_LEVEL_FIELDS,
+    MAX_VALUE_BYTES,
+    MAX_VALUES,
     Raw,
     Span,
     dumps,
@@ -17,7 +19,9 @@ from adapters.json.jsonio import (
     locate,
     replace,
     top_level,
+    top_level_steps,
 )
+from tests.adapters.json.odd_bodies import result_of
 
 DEEP = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 
@@ -207,3 +211,18 @@ def test_locate_in_text_that_the_strict_reader_refuses():
 def test_replace_takes_places_in_any_order():
     edits = {Span(4, 5): b"DDD", Span(1, 1): b"+", Span(2, 3): b""}
     assert replace(b"01234567", edits) == b"0+13DDD567"
+
+
+def test_a_value_that_is_too_long_is_not_decoded():
+    spans = top_level(b'{"a":"%b"}' % (b"x" * MAX_VALUE_BYTES))
+    with pytest.raises(Fault) as caught:
+        spans.value("a")
+    assert caught.value.condition is Condition.INVALID_FIELD and caught.value.param == "a"
+
+
+def test_the_top_level_in_steps():
+    body = b'{"a":[1,2],"b":"x"}'
+    assert result_of(top_level_steps(body)) == top_level(body)
+    with pytest.raises(Fault) as caught:
+        result_of(top_level_steps(b'{"a":[%b0]}' % (b"0," * MAX_VALUES)))
+    assert caught.value.condition is Condition.INVALID_FIELD
