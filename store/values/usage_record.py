@@ -130,16 +130,15 @@ class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
     stored: StoredAt | None = None
 
 
-_RECORD_FIELDS = (
-    "id",
-    *CallFacts.__struct_fields__,
-    *UsageRecord.__struct_fields__[2:],  # after id and call
-)
 _NO_COLUMNS = ("limit_account", "stored")
 
 COLUMNS = (
     *("day", "recorded_ms", "billed_to"),
-    *(name for name in _RECORD_FIELDS if name not in _NO_COLUMNS),
+    *(
+        name
+        for name in (*UsageRecord.__struct_fields__, *CallFacts.__struct_fields__)
+        if name not in ("call", *_NO_COLUMNS)
+    ),
 )
 """The columns of usage_records."""
 
@@ -231,10 +230,11 @@ def columns_of(records: Sequence[UsageRecord], recorded_ms: int) -> dict[str, Se
 
     A column that is seldom filled, and by none of them, is not there. At least one record.
     """
-    rows = [(one.id, *astuple(one.call), *astuple(one)[2:]) for one in records]
-    columns: dict[str, Sequence[Any]] = dict(
-        zip(_RECORD_FIELDS, zip(*rows, strict=True), strict=True)
-    )
+    columns: dict[str, Sequence[Any]] = {
+        **_columns(records),
+        **_columns([record.call for record in records]),
+    }
+    del columns["call"]
     for name in _NO_COLUMNS:
         del columns[name]
     columns["day"] = [record_day(call_id) for call_id in columns["id"]]
@@ -247,6 +247,10 @@ def columns_of(records: Sequence[UsageRecord], recorded_ms: int) -> dict[str, Se
         if columns[name].count(default) == len(records):
             del columns[name]
     return columns
+
+
+def _columns(rows: Sequence[CallFacts] | Sequence[UsageRecord]) -> dict[str, Sequence[Any]]:
+    return dict(zip(rows[0].__struct_fields__, zip(*map(astuple, rows), strict=True), strict=True))
 
 
 @functools.lru_cache(maxsize=256)
