@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.client import Connection, wait_until
 from tests.support.dialects import ALL, check_refusal, check_whole_stream
-from tests.support.journal import marked
+from tests.support.journal import marks
 from tests.support.load import (
     GOOD_PROMPTS,
     LOST,
@@ -116,7 +116,7 @@ def test_a_gateway_killed_on_a_full_disk_loses_nothing(node, small_disk):
     gateway.start()
     with contextlib.ExitStack() as stack:
         streams = open_streams(gateway, stack, "lost", (LONG,))
-        assert wait_until(lambda: marked(gateway), 10)
+        assert wait_until(lambda: marks(gateway), 10)  # of what was relayed; more has no room
         gateway.kill()
     # A start on a full disk ends with the reason or waits; it loses nothing either.
     gateway.launch()
