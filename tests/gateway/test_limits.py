@@ -203,8 +203,9 @@ def test_clients_that_leave_in_any_phase_give_back_what_their_group_may_use(gate
 
 
 def test_a_client_that_leaves_before_the_first_byte_gives_its_slot_back(gateway):
-    assert wait_until(lambda: gateway_calls(gateway) == 0)
     for _ in range(3):
+        # What is told may be a moment old: a call that is over must not be taken for this one.
+        assert wait_until(lambda: gateway_calls(gateway) == 0)
         with send(gateway, "one", "[[demo stall_before_head]]"):
             assert wait_until(lambda: gateway_calls(gateway) == 1)
             check_refusal(call(gateway, "one"), CHAT, "E20")
