@@ -157,11 +157,12 @@ class Proxy:
                         sink.sendall(data)
                         time.sleep(0.05)
                     self.close_all()
-                    return
+                    break
                 sink.sendall(data)
-        for end in (source, sink):
+        for end in (source, sink):  # also of a pair that came while the others were closed
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+            end.close()
 
     def close_all(self):
         pairs, self.pairs = self.pairs, []
