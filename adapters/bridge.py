@@ -13,11 +13,11 @@ from operator import attrgetter
 from typing import Protocol
 
 from adapters.family import Answer, Family, Operation, Peek, UpstreamSide, Vendor
-from adapters.family.ir import Usage
 from adapters.family.tap import Tap
 from adapters.faults import Condition, Fault
 from adapters.framing.array import FIRST_OBJECT, JsonArraySplitter
 from adapters.framing.sse import EventSplitter, RawPiece, event_fields
+from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans
 
 PREAMBLE_LIMIT_BYTES = 4096  # comments and blank lines held before the first data event

@@ -11,6 +11,7 @@ from adapters.family import Family, Vendor
 from adapters.generate_content import FAMILY as GENERATE_CONTENT
 from adapters.messages import FAMILY as MESSAGES
 from adapters.responses import FAMILY as RESPONSES
+from adapters.translate import Translator
 
 FAMILIES: dict[str, Family] = {
     family.name: family for family in (CHAT_COMPLETIONS, RESPONSES, MESSAGES, GENERATE_CONTENT)
@@ -19,6 +20,16 @@ FAMILIES: dict[str, Family] = {
 # how a channel (the second family) serves clients of the first
 PAIRINGS: dict[tuple[str, str], Pairing] = {
     (family.name, family.name): native(family) for family in FAMILIES.values()
+}
+
+# how a channel of the second family serves clients of the first, where they differ
+TRANSLATORS: dict[tuple[str, str], Translator] = {
+    (client.name, upstream.name): Translator(
+        client, upstream, client.client.codec, upstream.upstream.codec
+    )
+    for client in FAMILIES.values()
+    for upstream in FAMILIES.values()
+    if client is not upstream and client.client.codec and upstream.upstream.codec
 }
 
 FAMILY_NAMES = tuple(FAMILIES)  # in the order in which they are shown

@@ -22,12 +22,13 @@ BANNED_NAMES = {"utils", "helpers", "common", "manager", "util", "helper"}
 
 # What a package may import besides the standard library. Ours: by prefix of the module's name.
 BELOW_FAMILIES = {
-    f"adapters.{room}" for room in ("family", "framing", "json", "faults", "upstream_errors")
+    f"adapters.{room}" for room in ("family", "ir", "framing", "json", "faults", "upstream_errors")
 }
 ALLOWED = {
     "adapters": {"adapters", "msgspec"},
     "adapters.faults": {"adapters.faults"},
     "adapters.framing": {"adapters.framing"},
+    "adapters.ir": {"adapters.ir", "adapters.json"},
     "adapters.json": {"adapters.json", "adapters.faults"},
     "adapters.json.jsonio": {"adapters.json", "adapters.faults", "msgspec", "ujson"},
     "adapters.upstream_errors": {"adapters.upstream_errors", "adapters.json", "adapters.faults"},

@@ -10,12 +10,12 @@ from typing import Any
 
 from adapters.family import Answer, Operation
 from adapters.family.estimate import output_weight
-from adapters.family.ir import Usage, token_count
 from adapters.family.reply import (
     AnswerReader,
     Fields,
     embedded_fault,
 )
+from adapters.ir.usage import Usage, token_count
 from adapters.json.jsonio import (
     Raw,
     Struct,

@@ -11,10 +11,10 @@ from typing import Any
 from adapters.chat_completions.fault import encode_stream_fault
 from adapters.chat_completions.reply import read_usage, weight_of_message
 from adapters.family.estimate import ASCII_WEIGHT, output_weight
-from adapters.family.ir import Usage
 from adapters.family.tap import Tap
 from adapters.faults import Condition, Fault
 from adapters.framing.event_template import EventTemplate
+from adapters.ir.usage import Usage
 from adapters.json.jsonio import (
     DECODE_ERRORS,
     Struct,
@@ -113,6 +113,17 @@ class ChatTap(Tap):
             return None
         self._weight += ASCII_WEIGHT * chars
         return self._renamed(chunk) if self._renaming else chunk
+
+    def fits(self, event: bytes) -> bool:
+        """Whether ``repeat_text`` would take this event."""
+        return self._template.text_length(event) >= 0
+
+    def repeat_text(self, chunk: bytes) -> bytes | None:
+        """The same for a translation."""
+        text = self._template.text(chunk)
+        if text is not None:
+            self._weight += ASCII_WEIGHT * len(text)
+        return text
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """The last event of a stream that failed."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from adapters.family import Answer
 from adapters.family.estimate import tokens_of_weight
-from adapters.family.ir import Usage, token_count
 from adapters.faults import Condition, Fault
+from adapters.ir.usage import Usage, token_count
 from adapters.json.jsonio import DECODE_ERRORS, Raw, dumps, loads_loose, locate, replace
 from adapters.upstream_errors.read import read_embedded_error
 

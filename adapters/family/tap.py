@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 from adapters.family.estimate import tokens_of_weight
-from adapters.family.ir import Usage
 from adapters.faults import Condition, Fault
 from adapters.framing.sse import event_fields, place_in_event
+from adapters.ir.usage import Usage
 from adapters.json.jsonio import Span, dumps, loads_or_none, locate
 
 
@@ -74,6 +74,15 @@ class Tap(ABC):
     def feed_repeat(self, chunk: bytes) -> bytes | None:
         """``feed`` for a chunk that is one event like the last but for its text; None, and nothing
         is read, when it is anything else."""
+        return None
+
+    def fits(self, event: bytes) -> bool:
+        """Whether ``repeat_text`` would take this event."""
+        return False
+
+    def repeat_text(self, chunk: bytes) -> bytes | None:
+        """``feed_repeat`` for who wants the text alone: as a JSON string has it, plain ASCII
+        without escapes."""
         return None
 
     @abstractmethod

@@ -31,6 +31,14 @@ class EventTemplate:
                 return end - len(before)
         return -1
 
+    def text(self, event: bytes) -> bytes | None:
+        """The text of an event that fits the template, as it stands there; None of any other."""
+        chars = self.text_length(event)
+        if chars < 0:
+            return None
+        start = len(self._before)
+        return event[start : start + chars]
+
     def learn(self, event: bytes, text: str) -> None:
         """Take the bytes around ``text``, a string that the decoded ``event`` has."""
         if self._learned >= LEARNED_MAX or not text.isascii() or self.text_length(event) >= 0:

@@ -11,7 +11,6 @@ from typing import Any
 
 from adapters.family import Answer, Operation
 from adapters.family.estimate import output_weight
-from adapters.family.ir import MAX_TOKENS, Usage, token_count
 from adapters.family.reply import (
     AnswerReader,
     Fields,
@@ -19,6 +18,7 @@ from adapters.family.reply import (
     read_count,
 )
 from adapters.generate_content.request import MODELS
+from adapters.ir.usage import MAX_TOKENS, Usage, token_count
 from adapters.json.jsonio import (
     Raw,
     Struct,

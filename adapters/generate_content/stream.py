@@ -8,11 +8,11 @@ the finish reasons; an array ends with its bracket. Imported by this folder's ``
 from typing import Any
 
 from adapters.family.estimate import output_weight
-from adapters.family.ir import Usage
 from adapters.family.tap import Tap
 from adapters.faults import Fault
 from adapters.generate_content.fault import encode_stream_fault
 from adapters.generate_content.reply import MODEL_FIELD, read_usage, renamed, weight_of_candidate
+from adapters.ir.usage import Usage
 from adapters.json.jsonio import (
     DECODE_ERRORS,
     Raw,

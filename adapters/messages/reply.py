@@ -9,13 +9,13 @@ from typing import Any
 
 from adapters.family import Answer, Operation
 from adapters.family.estimate import output_weight
-from adapters.family.ir import MAX_TOKENS, Usage, token_count
 from adapters.family.reply import (
     AnswerReader,
     Fields,
     embedded_fault,
     read_count,
 )
+from adapters.ir.usage import MAX_TOKENS, Usage, token_count
 from adapters.json.jsonio import (
     Raw,
     Struct,

@@ -7,10 +7,10 @@ keep theirs. Imported by this folder's ``upstream``.
 from typing import Any
 
 from adapters.family.estimate import ASCII_WEIGHT, output_weight
-from adapters.family.ir import Usage
 from adapters.family.tap import Tap
 from adapters.faults import Condition, Fault
 from adapters.framing.event_template import EventTemplate
+from adapters.ir.usage import Usage
 from adapters.json.jsonio import (
     DECODE_ERRORS,
     Struct,
@@ -82,6 +82,17 @@ class MessagesTap(Tap):
             return None
         self._weight += ASCII_WEIGHT * chars
         return chunk
+
+    def fits(self, event: bytes) -> bool:
+        """Whether ``repeat_text`` would take this event."""
+        return self._template.text_length(event) >= 0
+
+    def repeat_text(self, chunk: bytes) -> bytes | None:
+        """The same for a translation."""
+        text = self._template.text(chunk)
+        if text is not None:
+            self._weight += ASCII_WEIGHT * len(text)
+        return text
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """The last event of a stream that failed."""

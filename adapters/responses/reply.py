@@ -10,7 +10,6 @@ from typing import Any
 
 from adapters.family import Answer, Operation
 from adapters.family.estimate import output_weight
-from adapters.family.ir import Usage, token_count
 from adapters.family.reply import (
     AnswerReader,
     Fields,
@@ -18,6 +17,7 @@ from adapters.family.reply import (
     read_count,
 )
 from adapters.faults import Condition, Fault
+from adapters.ir.usage import Usage, token_count
 from adapters.json.jsonio import (
     Raw,
     Struct,

@@ -9,11 +9,11 @@ folder's ``upstream``.
 from typing import Any
 
 from adapters.family.estimate import output_weight, tokens_of_weight
-from adapters.family.ir import Usage
 from adapters.family.reply import weight_of_items
 from adapters.family.tap import Tap
 from adapters.faults import Fault
 from adapters.framing.sse import event_fields
+from adapters.ir.usage import Usage
 from adapters.json.jsonio import (
     DECODE_ERRORS,
     Struct,

@@ -13,8 +13,8 @@ from msgspec import Struct, field
 
 from adapters.bridge import Bridge, Pairing
 from adapters.family import Envelope, Family, Operation, Peek, StoredRef
-from adapters.family.ir import Usage
 from adapters.faults import Condition, Fault
+from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans
 from handlers.relay.limits.cells import Slots
 from handlers.relay.limits.limits import NO_TOKENS, Demand

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from adapters.family.ir import Usage
+from adapters.ir.usage import Usage
 from handlers.relay.admit import DEFAULT_OUTPUT_BOUND_TOKENS
 from handlers.relay.call import Call
 from store.values.pricing import cost_nanos

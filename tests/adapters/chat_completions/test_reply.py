@@ -6,8 +6,8 @@ import pytest
 
 from adapters.chat_completions import FAMILY
 from adapters.chat_completions.reply import read_usage
-from adapters.family.ir import Usage
 from adapters.faults import Condition, Fault
+from adapters.ir.usage import Usage
 
 
 def read(body: bytes, public: str = "m"):

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from adapters.family.ir import MAX_TOKENS, Usage
 from adapters.faults import Condition, Fault
 from adapters.generate_content import FAMILY
 from adapters.generate_content.reply import read_usage
+from adapters.ir.usage import MAX_TOKENS, Usage
 
 PLAIN = FAMILY.client.operations["generate"]
 COUNT = FAMILY.client.operations["count"]

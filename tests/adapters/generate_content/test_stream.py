@@ -5,8 +5,8 @@ import json
 import pytest
 
 from adapters.bridge import NativeBridge
-from adapters.family.ir import Usage
 from adapters.generate_content import FAMILY
+from adapters.ir.usage import Usage
 
 EVENTS = FAMILY.client.operations["stream"]
 ARRAY = FAMILY.client.operations["stream_array"]

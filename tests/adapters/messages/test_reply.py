@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from adapters.family.ir import MAX_TOKENS, Usage
 from adapters.faults import Condition, Fault
+from adapters.ir.usage import MAX_TOKENS, Usage
 from adapters.messages import FAMILY
 from adapters.messages.reply import read_usage
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adapters.family.ir import Usage
+from adapters.ir.usage import Usage
 from adapters.messages import FAMILY
 from adapters.messages.stream import MessagesTap
 

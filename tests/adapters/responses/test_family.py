@@ -9,8 +9,8 @@ import pytest
 
 from adapters.bridge import NativeBridge
 from adapters.family import ModelEntry
-from adapters.family.ir import Usage
 from adapters.faults import Condition, Fault
+from adapters.ir.usage import Usage
 from adapters.json.jsonio import top_level
 from adapters.registry import VENDORS
 from adapters.responses import FAMILY

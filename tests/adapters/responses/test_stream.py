@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from adapters.family.ir import Usage
 from adapters.faults import Condition, Fault
+from adapters.ir.usage import Usage
 from adapters.responses import FAMILY
 from adapters.responses.stream import MAX_KEPT_BYTES, ResponsesTap
 

@@ -5,8 +5,8 @@ import json
 import msgspec
 import pytest
 
-from adapters.family.ir import Usage
 from adapters.faults import Condition, Fault
+from adapters.ir.usage import Usage
 from handlers.relay.call import Attempt, Delivery, Ending
 from handlers.relay.records import UPSTREAM_ID_MAX, record_of
 from handlers.relay.routing.plan import Candidate

@@ -3,7 +3,7 @@
 import pytest
 
 from adapters.family import Operation, Peek
-from adapters.family.ir import Usage
+from adapters.ir.usage import Usage
 from handlers.relay import settle
 from handlers.relay.call import Delivery
 from handlers.relay.settle import (

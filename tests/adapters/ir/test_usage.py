@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapters.family.ir import MAX_TOKENS, Usage, token_count
+from adapters.ir.usage import MAX_TOKENS, Usage, token_count
 
 
 @pytest.mark.parametrize("value", [0, 1, MAX_TOKENS])

@@ -1,0 +1,158 @@
+"""What translates a family: between its wire and the hub's words (``adapters.ir``).
+
+A family has a codec for its clients (requests in, answers out) and one for its upstreams (requests
+out, answers in). Sans-io; no codec knows another family. Imported by the families, and by
+``adapters.translate``, which joins two of them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from adapters.family.traits import Traits
+from adapters.faults import Fault
+from adapters.ir.answer import Choice, Closed, Event, Opened, SlotKind
+from adapters.ir.request import Feature, Request, Tool
+from adapters.ir.usage import Usage
+from adapters.json.jsonio import Spans, Struct
+from adapters.json.structure import Steps
+
+# What becomes of something that a request asks for: "map": it is carried; "note": left out and
+# named in ``x-sluice-dropped``; "refuse": without it the answer would be wrong (UNSUPPORTED).
+Verdict = Literal["map", "note", "refuse"]
+
+
+class Target(Struct, frozen=True):
+    """Whom a request is encoded for: the upstream's name of the model, what that model can take,
+    and how many tokens it gives at most (None: not configured)."""
+
+    vendor: str
+    model: str
+    traits: Traits
+    max_output_tokens: int | None = None
+
+
+class Encoded(Struct, frozen=True):
+    """A request for an upstream, and what its answer must be read with.
+
+    ``names``: names of tools as they were sent -> the client's tools, of those whose name or kind
+    the upstream's family does not have. A custom tool that was sent as a function has one string
+    field, ``input``, in its arguments.
+    ``output_tool``: the tool that stands for structured output; its arguments are the text.
+    ``cut``: stop sequences that the upstream does not know, so that the gateway has to stop there.
+    ``dropped``: what was left out although the upstream's table says "map" (a fifth stop sequence).
+    """
+
+    body: bytes
+    names: Mapping[str, Tool] = {}
+    output_tool: str = ""
+    cut: tuple[str, ...] = ()
+    dropped: tuple[Feature, ...] = ()
+
+
+class Asked(Struct, frozen=True):
+    """What an answer must repeat of its call: the public name of the model, ids and times of our
+    own, and an estimate of the input for frames that come before the upstream's count.
+
+    ``framing``: how the client's stream is cut.
+    """
+
+    model: str
+    id: str  # [A-Za-z0-9]+; the family puts its prefix before it
+    created_s: int
+    input_tokens: int
+    include_usage: bool
+    framing: Literal["sse", "json_array"] = "sse"
+
+
+class StreamDecoder(ABC):
+    """Reads the decoded events of one upstream stream, in order; made for one stream.
+
+    The stream's tap reads the same events first: faults, usage, the answer's id and where the
+    stream ends are its business. What no event of the hub says is ignored.
+    """
+
+    def __init__(self) -> None:
+        self._slots: dict[int, SlotKind] = {}  # that are open
+        self._next_slot = 0
+
+    @abstractmethod
+    def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
+        """The events that an event of the wire stands for: its name, if any, and its data."""
+
+    def end(self) -> list[Event]:
+        """What is still missing when the stream has ended well: slots are closed, then finished."""
+        return [self._close(slot) for slot in list(self._slots)]
+
+    def _open(self, kind: SlotKind, **fields: Any) -> Opened:
+        slot, self._next_slot = self._next_slot, self._next_slot + 1
+        self._slots[slot] = kind
+        return Opened(slot, kind, **fields)
+
+    def _close(self, slot: int) -> Closed:
+        del self._slots[slot]
+        return Closed(slot)
+
+
+class StreamEncoder(ABC):
+    """Writes one stream for a client; made for one stream. Frames are written whole."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self.started = False  # the reader is inside an answer: ``begin`` was sent
+
+    @abstractmethod
+    def begin(self) -> bytes:
+        """The first frames; sets ``started``."""
+
+    @abstractmethod
+    def write(self, event: Event) -> bytes:
+        """The frames of an event; of most events one, of some none."""
+
+    @abstractmethod
+    def repeat(self, text: bytes) -> bytes:
+        """``write`` of a Delta without log probabilities, of the same slot as the last event, which
+        was such a Delta of a text or reasoning slot: ``text`` is its text as a JSON string has it,
+        plain ASCII without escapes."""
+
+    @abstractmethod
+    def end(self, usage: Usage | None) -> bytes:
+        """The last frames of an answer that is whole. ``usage``: what was reported or estimated."""
+
+    @abstractmethod
+    def encode_fault(self, fault: Fault, request_id: str) -> bytes:
+        """The last frames of a stream that failed, also of one that has not begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCodec:
+    """A family as its clients speak it."""
+
+    # the whole request, in steps, a yield after each turn (fields, stream, target of the path);
+    # raises Fault INVALID_FIELD, FIELD_MISSING with the path in ``param``
+    decode_request: Callable[[Spans, bool, str | None], Steps[Request]]
+    # a whole answer
+    encode_answer: Callable[[tuple[Choice, ...], Usage, Asked], bytes]
+    open_encoder: Callable[[Asked], StreamEncoder]
+    encode_count: Callable[[int], bytes]  # the answer to a request to count tokens
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamCodec:
+    """A family as its upstreams speak it."""
+
+    # what becomes of what requests ask for; each Feature has a row
+    verdicts: Mapping[Feature, Verdict]
+    # the same for a model that cannot take everything: the verdicts that differ
+    verdicts_of: Callable[[Traits], Mapping[Feature, Verdict]]
+    # the body, in steps, a yield after each turn (request, target, whether it is a count);
+    # raises Fault UNSUPPORTED, INVALID_FIELD with the client's path in ``param``
+    encode_request: Callable[[Request, Target, bool], Steps[Encoded]]
+    # the choices of a whole answer that ``UpstreamSide.read_answer`` has accepted; raises Fault
+    # UPSTREAM_INVALID
+    decode_answer: Callable[[bytes], tuple[Choice, ...]]
+    open_decoder: Callable[[], StreamDecoder]
+    # the tokens that the upstream has counted, of a body that ``read_answer`` has accepted; None:
+    # the family has no such endpoint
+    decode_count: Callable[[bytes], int] | None = None

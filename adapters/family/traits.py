@@ -1,0 +1,40 @@
+"""What a model of an upstream can take, as far as that decides how a request is written.
+
+Shape only; the table is ``adapters/models.py``. Imported by the encoders of requests.
+"""
+
+from typing import Literal
+
+from adapters.ir.request import Effort
+from adapters.json.jsonio import Struct
+
+ALL_EFFORTS: tuple[Effort, ...] = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+class Traits(Struct, frozen=True):
+    """A row of the table of models; what a channel's ``options`` may override, by these names.
+
+    ``thinking``: how depth is asked for: by a level of ``efforts``, by a budget of tokens, or
+    "adaptive" (messages: effort with adaptive thinking); "none": the model does not think.
+    """
+
+    images: bool = True
+    documents: bool = True  # PDF
+    audio: bool = False
+    sampling: bool = True  # temperature, top_p and top_k; false: the model refuses them
+    # chat completions: the field of the token bound
+    token_bound: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
+    # the role of system turns in chat completions and responses
+    system_role: Literal["system", "developer"] = "system"
+    # a JSON schema for the answer: a field of its own; as the one tool that must be called; no way
+    structured: Literal["schema", "tool", "none"] = "schema"
+    # generate-content: parametersJsonSchema and responseJsonSchema, or the subset dialect
+    schemas: Literal["json_schema", "subset"] = "json_schema"
+    strict_tools: bool = False  # messages: takes ``strict`` on tools
+    thinking: Literal["none", "effort", "budget", "adaptive"] = "effort"
+    efforts: tuple[Effort, ...] = ALL_EFFORTS
+    max_budget_tokens: int = 32768
+    reasoning_echo: bool = False  # chat completions: wants reasoning_content of history back
+    system_turns: bool = False  # messages: takes system turns between others
+    prefill: bool = True  # goes on from a last turn of the assistant
+    auto_cache: bool = True  # messages: mark what should be cached when the client marks nothing

@@ -1,0 +1,93 @@
+"""An answer in the hub's words: whole, and as the events of a stream.
+
+A stream is a sequence of slots (a text, a thought, a call): ``Opened``, any number of ``Delta`` s,
+``Closed``. Slots may be open at the same time. ``Finished`` comes once for each choice. Nothing
+says how many tokens were used: that is read by the upstream's tap.
+"""
+
+from typing import Literal
+
+from adapters.ir.parts import Citation, Part
+from adapters.json.jsonio import Struct
+
+# Why an answer ended. ``tools``: calls were made; ``filter``: the vendor held it back; ``refusal``:
+# the model declined; ``pause``: the vendor wants to be asked to go on; ``context_full``: the
+# model's window is full; ``error``: the model failed in what it began.
+Finish = Literal[
+    "stop", "stop_sequence", "length", "tools", "filter", "refusal", "pause", "context_full",
+    "error",
+]  # fmt: skip
+SlotKind = Literal["text", "reasoning", "call", "refusal"]
+
+
+class Logprob(Struct, frozen=True):
+    """A token of the text and how probable it was (natural logarithm), with its alternatives."""
+
+    token: str
+    logprob: float
+    top: "tuple[Logprob, ...]" = ()
+
+
+class Choice(Struct, frozen=True):
+    """One of the answers: its parts in their order. ``detail``: the vendor's reason in its words
+    (a category of safety)."""
+
+    parts: tuple[Part, ...]
+    finish: Finish = "stop"
+    stop_sequence: str | None = None
+    detail: str = ""
+    logprobs: tuple[Logprob, ...] = ()
+
+
+class Opened(Struct, frozen=True, gc=False):
+    """A slot begins; ``id``, ``name``, ``custom``, ``namespace`` of a call; ``summary`` of
+    reasoning."""
+
+    slot: int
+    kind: SlotKind
+    choice: int = 0
+    id: str = ""
+    name: str = ""
+    custom: bool = False
+    namespace: str = ""
+    summary: bool = False
+
+
+class Delta(Struct, frozen=True):
+    """More of a slot's text; of a call, more of its arguments."""
+
+    slot: int
+    text: str
+    logprobs: tuple[Logprob, ...] = ()
+
+
+class Sealed(Struct, frozen=True, gc=False):
+    """The ``opaque`` of a reasoning slot that is open (see ``parts.Reasoning``); once."""
+
+    slot: int
+    opaque: str
+
+
+class Cited(Struct, frozen=True, gc=False):
+    """A source of a text slot that is open."""
+
+    slot: int
+    citation: Citation
+
+
+class Closed(Struct, frozen=True, gc=False):
+    """A slot is complete."""
+
+    slot: int
+
+
+class Finished(Struct, frozen=True, gc=False):
+    """A choice is complete; all its slots are closed."""
+
+    finish: Finish
+    choice: int = 0
+    stop_sequence: str | None = None
+    detail: str = ""
+
+
+Event = Opened | Delta | Sealed | Cited | Closed | Finished

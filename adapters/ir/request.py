@@ -1,0 +1,128 @@
+"""A request in the hub's words, and the names of what requests may ask for.
+
+``Feature`` is the vocabulary of losses: a client's decoder says what a request asks for and where,
+an upstream's encoder says what becomes of each (``adapters.family.codec.Verdict``).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from adapters.ir.parts import CacheMark, Part, Turn
+from adapters.json.jsonio import Struct
+
+# What a request may ask for that some upstream cannot give. Not listed: what all families have
+# (texts, function tools, their calls and results, a token bound).
+Feature = Literal[
+    # sampling and output
+    "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty",
+    "logit_bias", "stop", "n", "logprobs", "json_output", "schema_output", "verbosity",
+    "reasoning", "parallel_tools", "output_modalities", "prediction",
+    # media in turns
+    "image_data", "image_url", "image_detail", "audio", "document_data", "document_url",
+    "text_document", "file_ref", "video",
+    # tools
+    "custom_tool", "tool_namespace", "allowed_tools", "hosted_search", "hosted_tool",
+    "forced_hosted_tool", "hosted_history", "strict_tool",
+    # around the call
+    "end_user", "metadata", "tier", "speed", "cache_mark", "cache_key", "cached_content",
+    "safety_settings", "truncation", "context_management", "include", "citations",
+    "system_turn", "prefill", "stored_state", "background", "container",
+    # a field that the gateway has no word for
+    "other",
+]  # fmt: skip
+
+
+class Ask(Struct, frozen=True, gc=False):
+    """That a request asks for a feature, and where: a path in the client's body, as "metadata" or
+    "tools[2]". Only what would change the answer or the call: not n = 1, not null."""
+
+    feature: Feature
+    path: str
+
+
+class Tool(Struct, frozen=True):
+    """A tool that the model may call.
+
+    ``schema``: JSON Schema (types in lower case) of the arguments, None when the client gave none.
+    A ``hosted`` one is run by the vendor; ``kind`` in its ``raw`` is the client family's word,
+    ``search`` true when it searches the web. ``path``: its place in the client's body.
+    """
+
+    kind: Literal["function", "custom", "hosted"]
+    name: str
+    description: str = ""
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+    namespace: str = ""
+    search: bool = False
+    cache: CacheMark | None = None
+    raw: dict[str, Any] | None = None
+    path: str = ""
+
+
+class ToolChoice(Struct, frozen=True, gc=False):
+    """Which tools must be called: ``any`` one, or ``one`` by name. ``names`` is that name, or for
+    auto and any the subset that is allowed, empty for all."""
+
+    mode: Literal["auto", "none", "any", "one"]
+    names: tuple[str, ...] = ()
+
+
+class Output(Struct, frozen=True):
+    """The form of the text: free, one JSON object, or JSON after a schema (types in lower case)."""
+
+    kind: Literal["text", "json", "schema"] = "text"
+    schema: dict[str, Any] | None = None
+    name: str = ""
+    description: str = ""
+    strict: bool | None = None
+
+
+Effort = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max", "auto"]
+
+
+class Thinking(Struct, frozen=True, gc=False):
+    """How much the model shall think, by effort or by a budget of tokens (the other is None), and
+    how much of that the client shall see; show None: the client did not say."""
+
+    effort: Effort | None = None
+    budget_tokens: int | None = None
+    show: Literal["none", "summary", "full"] | None = None
+
+
+class Request(Struct, frozen=True):
+    """A request for an answer, or for the count of its tokens.
+
+    ``system``: texts before the first turn; a system turn may also stand later in ``turns``.
+    ``turns``: neighbours differ in role, except system ones; every ToolResult is in a user turn,
+    before its other parts. ``logprobs``: how many alternatives beside each token, None: no
+    log probabilities. ``max_output_tokens`` None: no bound. ``asks``: see ``Ask``.
+    """
+
+    family: str
+    stream: bool
+    turns: tuple[Turn, ...]
+    system: tuple[Part, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    choice: ToolChoice | None = None
+    parallel_tools: bool | None = None
+    output: Output = Output()
+    verbosity: str = ""
+    thinking: Thinking | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    logit_bias: Mapping[str, float] | None = None
+    max_output_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    n: int = 1
+    logprobs: int | None = None
+    end_user: str = ""
+    metadata: Mapping[str, Any] | None = None
+    tier: Literal["", "auto", "default", "flex", "priority"] = ""
+    cache_key: str = ""
+    include_usage: bool = True  # whether a stream shows usage
+    asks: tuple[Ask, ...] = ()

@@ -1,0 +1,52 @@
+"""State that only its maker understands, on its way through a client of another family.
+
+Signatures and encrypted reasoning are wrapped with where they come from, so that they go back to
+the same upstream key of the same channel and nowhere else. The wrapper is signed: a client could
+otherwise have one account's state sent to another. Pure; imported by what joins two families.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+
+from adapters.json.jsonio import Struct
+
+PREFIX = "gw1."
+_SHAPE = re.compile(r"gw1\.([a-z_]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]*)\.([A-Za-z0-9_-]{16})")
+_MAC_BYTES = 12
+
+
+class Origin(Struct, frozen=True, gc=False):
+    """Who makes opaque state: family, channel with upstream key, and the secret that signs it.
+
+    ``mark`` stands for channel and key: ``[A-Za-z0-9_-]+``, no secret.
+    """
+
+    family: str
+    mark: str
+    secret: bytes
+
+
+def wrap(value: str, origin: Origin) -> str:
+    """``value`` with its origin, in ASCII without blanks or quotes."""
+    head = f"{PREFIX}{origin.family}.{origin.mark}.{_text(value.encode())}"
+    return f"{head}.{_mac(head, origin.secret)}"
+
+
+def unwrap(text: str, origin: Origin) -> str | None:
+    """What was wrapped with the same origin; None for anything else."""
+    found = _SHAPE.fullmatch(text)
+    if found is None or (found[1], found[2]) != (origin.family, origin.mark):
+        return None
+    if not hmac.compare_digest(_mac(text[: found.end(3)], origin.secret), found[4]):
+        return None
+    return base64.urlsafe_b64decode(found[3] + "=" * (-len(found[3]) % 4)).decode()
+
+
+def _mac(head: str, secret: bytes) -> str:
+    return _text(hmac.digest(secret, head.encode(), hashlib.sha256)[:_MAC_BYTES])
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

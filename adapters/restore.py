@@ -1,0 +1,202 @@
+"""Makes of an upstream's answer what the client's request has asked for.
+
+Names of tools go back to the client's, structured output that was asked for as a tool becomes text,
+free-text tools get their text, opaque state is wrapped, and text ends where a stop sequence stands
+that the upstream does not know. For a whole answer and for the events of a stream. Imported by
+``translate``.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from adapters.family.codec import Encoded
+from adapters.ir.answer import (
+    Choice,
+    Closed,
+    Delta,
+    Event,
+    Finish,
+    Finished,
+    Opened,
+    Sealed,
+    SlotKind,
+)
+from adapters.ir.parts import Part, Reasoning, Refusal, Text, ToolCall
+from adapters.json.jsonio import loads_or_none
+from adapters.opaque import Origin, wrap
+
+
+class Restorer:
+    """For one answer of one attempt."""
+
+    def __init__(self, encoded: Encoded, origin: Origin) -> None:
+        self._encoded = encoded
+        self._origin = origin
+        self._texts: dict[int, _Cutter] = {}  # by slot
+        self._unwrapped: dict[int, list[str]] = {}  # arguments of free-text tools, by slot
+        self._kind_of: dict[int, SlotKind] = {}
+        self._ignored: set[int] = set()  # slots behind a stop sequence
+        self._kinds: dict[int, set[str]] = {}  # what each choice has had
+        self._stopped: dict[int, str] = {}  # choices that a stop sequence has ended
+        self._choices: dict[int, int] = {}  # of slots
+
+    def choice(self, choice: Choice) -> Choice:
+        """One choice of a whole answer."""
+        parts: list[Part] = []
+        stopped = None
+        for part in map(self._part, choice.parts):
+            if isinstance(part, Text) and self._encoded.cut:
+                cutter = _Cutter(self._encoded.cut)
+                text = cutter.feed(part.text) + cutter.close()
+                part, stopped = replace(part, text=text), cutter.found
+            parts.append(part)
+            if stopped is not None:
+                break
+        if stopped is not None:
+            return replace(
+                choice, parts=tuple(parts), finish="stop_sequence", stop_sequence=stopped
+            )
+        kinds = {_KINDS.get(type(part), "") for part in parts}
+        return replace(choice, parts=tuple(parts), finish=_finish(choice.finish, kinds))
+
+    def events(self, events: Iterable[Event]) -> list[Event]:
+        """The events for the client; some come later, some not at all."""
+        out: list[Event] = []
+        for event in events:
+            if isinstance(event, Opened):
+                self._opened(event, out)
+            elif isinstance(event, Finished):
+                out.append(self._finished(event))
+            elif event.slot in self._ignored:
+                continue
+            elif isinstance(event, Delta):
+                self._delta(event, out)
+            elif isinstance(event, Closed):
+                self._closed(event, out)
+            elif isinstance(event, Sealed):
+                out.append(Sealed(event.slot, wrap(event.opaque, self._origin)))
+            else:
+                out.append(event)
+        return out
+
+    def repeats(self, event: Event) -> bool:
+        """Whether another text in place of this event's would pass as it is."""
+        if type(event) is not Delta or event.logprobs or event.slot in self._texts:
+            return False
+        return self._kind_of.get(event.slot) in ("text", "reasoning")
+
+    def _part(self, part: Part) -> Part:
+        if isinstance(part, Reasoning) and part.opaque:
+            return replace(part, opaque=wrap(part.opaque, self._origin))
+        if not isinstance(part, ToolCall):
+            return part
+        if part.name == self._encoded.output_tool:
+            return Text(part.arguments)
+        tool = self._encoded.names.get(part.name)
+        if tool is None:
+            return part
+        arguments, custom = part.arguments, tool.kind == "custom"
+        if custom and not part.custom:
+            arguments = free_text(arguments)
+        return replace(
+            part, name=tool.name, namespace=tool.namespace, custom=custom, arguments=arguments
+        )
+
+    def _opened(self, event: Opened, out: list[Event]) -> None:
+        slot, kind = event.slot, event.kind
+        if event.choice in self._stopped:
+            self._ignored.add(slot)
+            return
+        self._choices[slot] = event.choice
+        if kind == "call":
+            if event.name == self._encoded.output_tool:
+                event = Opened(slot, "text", event.choice)
+            elif (tool := self._encoded.names.get(event.name)) is not None:
+                custom = tool.kind == "custom"
+                if custom and not event.custom:
+                    self._unwrapped[slot] = []
+                event = replace(event, name=tool.name, namespace=tool.namespace, custom=custom)
+        if event.kind == "text" and self._encoded.cut:
+            self._texts[slot] = _Cutter(self._encoded.cut)
+        self._kind_of[slot] = event.kind
+        self._kinds.setdefault(event.choice, set()).add(event.kind)
+        out.append(event)
+
+    def _delta(self, event: Delta, out: list[Event]) -> None:
+        slot = event.slot
+        if (pieces := self._unwrapped.get(slot)) is not None:
+            pieces.append(event.text)
+        elif (cutter := self._texts.get(slot)) is not None:
+            if text := cutter.feed(event.text):
+                out.append(Delta(slot, text))
+            if cutter.found is not None:
+                self._stopped[self._choices[slot]] = cutter.found
+                self._ignored.add(slot)
+                out.append(Closed(slot))
+        else:
+            out.append(event)
+
+    def _closed(self, event: Closed, out: list[Event]) -> None:
+        slot = event.slot
+        if (pieces := self._unwrapped.pop(slot, None)) is not None:
+            out.append(Delta(slot, free_text("".join(pieces))))
+        elif (cutter := self._texts.pop(slot, None)) is not None and (text := cutter.close()):
+            out.append(Delta(slot, text))
+        out.append(event)
+
+    def _finished(self, event: Finished) -> Finished:
+        stopped = self._stopped.get(event.choice)
+        if stopped is not None:
+            return Finished("stop_sequence", event.choice, stopped)
+        return replace(event, finish=_finish(event.finish, self._kinds.get(event.choice, set())))
+
+
+_KINDS: dict[type, str] = {ToolCall: "call", Refusal: "refusal"}
+
+
+def _finish(said: Finish, kinds: set[str]) -> Finish:
+    """Why an answer ended, by what it has: many vendors say stop for everything."""
+    if said not in ("stop", "tools"):
+        return said
+    return "tools" if "call" in kinds else "refusal" if "refusal" in kinds else "stop"
+
+
+def free_text(arguments: str) -> str:
+    """The text for a free-text tool, out of the arguments of the function that stands for it."""
+    said = loads_or_none(arguments.encode()) if arguments else None
+    text = said.get("input") if isinstance(said, dict) else None
+    return text if isinstance(text, str) else arguments
+
+
+class _Cutter:
+    """Passes text until a stop sequence, which may come in pieces."""
+
+    def __init__(self, stops: tuple[str, ...]) -> None:
+        self._stops = stops
+        self._held = ""
+        self.found: str | None = None
+
+    def feed(self, text: str) -> str:
+        """What may be shown of all that came so far and was not shown."""
+        if self.found is not None:
+            return ""
+        text = self._held + text
+        places = [(text.find(stop), stop) for stop in self._stops]
+        places = [place for place in places if place[0] >= 0]
+        if places:
+            end, self.found = min(places)
+            return text[:end]
+        kept = max(_overlap(text, stop) for stop in self._stops)
+        self._held = text[len(text) - kept :]
+        return text[: len(text) - kept]
+
+    def close(self) -> str:
+        """The rest, in which there is no stop sequence."""
+        return "" if self.found is not None else self._held
+
+
+def _overlap(text: str, stop: str) -> int:
+    """How many of the last characters of ``text`` may be the beginning of ``stop``."""
+    most = min(len(text), len(stop) - 1)
+    return next((size for size in range(most, 0, -1) if stop.startswith(text[-size:])), 0)

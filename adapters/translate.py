@@ -1,0 +1,284 @@
+"""Joins a client of one family with an upstream of another, by way of the hub.
+
+``Translator`` is what is known of two families; ``Translation`` serves one attempt and has the
+functions of a ``Pairing``; ``TranslatedBridge`` carries one stream. Sans-io. Imported by the
+registry; the relay sees a pairing and a bridge.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+
+from msgspec.structs import replace
+
+from adapters.family import Answer, Family, Operation, UpstreamSide
+from adapters.family.codec import (
+    Asked,
+    ClientCodec,
+    Encoded,
+    StreamDecoder,
+    StreamEncoder,
+    Target,
+    UpstreamCodec,
+    Verdict,
+)
+from adapters.family.tap import Tap
+from adapters.family.traits import Traits
+from adapters.faults import Condition, Fault
+from adapters.framing.sse import EventSplitter, RawPiece, event_fields
+from adapters.ir.answer import Event, Finished
+from adapters.ir.request import Feature, Request
+from adapters.ir.usage import Usage
+from adapters.json.jsonio import Spans, loads_or_none
+from adapters.json.structure import Steps
+from adapters.opaque import Origin
+from adapters.opaque_parts import restored
+from adapters.restore import Restorer
+
+MAX_DROPPED = 32  # fields that are named to the client and in the record
+
+
+@dataclass(frozen=True, slots=True)
+class Translator:
+    """How upstreams of a family serve clients of another."""
+
+    client: Family
+    upstream: Family
+    from_client: ClientCodec
+    to_upstream: UpstreamCodec
+
+    def decode(self, spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
+        """The client's request, the same for every upstream family, in steps. Raises Fault
+        INVALID_FIELD, FIELD_MISSING."""
+        return self.from_client.decode_request(spans, stream, target)
+
+    def refusal(self, request: Request, traits: Traits) -> Fault | None:
+        """UNSUPPORTED for the first thing without which the answer would be wrong; None when the
+        request can be carried to a model with these traits."""
+        special = self.to_upstream.verdicts_of(traits)
+        for ask in request.asks:
+            if self._verdict(ask.feature, special) == "refuse":
+                return Fault(Condition.UNSUPPORTED, param=ask.path)
+        return None
+
+    def begin(
+        self, request: Request, target: Target, asked: Asked, origin: Origin, *, count: bool
+    ) -> "Steps[Translation]":
+        """What serves one attempt, in steps. Raises Fault UNSUPPORTED, INVALID_FIELD."""
+        fit = restored(request, origin)
+        encoded = yield from self.to_upstream.encode_request(fit, target, count)
+        special = self.to_upstream.verdicts_of(target.traits)
+        left_out = [
+            ask.path
+            for ask in request.asks
+            if ask.feature in encoded.dropped or self._verdict(ask.feature, special) == "note"
+        ]
+        dropped = tuple(dict.fromkeys(left_out))[:MAX_DROPPED]
+        return Translation(self, encoded, asked, origin, dropped)
+
+    def _verdict(self, feature: Feature, special: Mapping[Feature, Verdict]) -> Verdict:
+        return special.get(feature) or self.to_upstream.verdicts[feature]
+
+
+class Translation:
+    """One attempt of a call at an upstream of another family (see ``bridge.Pairing``)."""
+
+    translated = True
+    __slots__ = ("_asked", "_encoded", "_origin", "_translator", "dropped", "upstream")
+
+    def __init__(
+        self,
+        translator: Translator,
+        encoded: Encoded,
+        asked: Asked,
+        origin: Origin,
+        dropped: tuple[str, ...],
+    ) -> None:
+        self.upstream: UpstreamSide = translator.upstream.upstream
+        self.dropped = dropped  # paths of the client's body that were not carried
+        self._translator = translator
+        self._encoded = encoded
+        self._asked = asked
+        self._origin = origin
+
+    @property
+    def body(self) -> bytes:
+        """The request for the upstream."""
+        return self._encoded.body
+
+    def operation(self, asked: Operation, stream: bool) -> Operation:
+        """The upstream's operation for the client's."""
+        return self.upstream.operations["stream" if stream else asked.job]
+
+    def read_answer(
+        self, body: bytes, public: str, upstream_model: str, operation: Operation
+    ) -> Answer:
+        """A whole answer for the client (see ``bridge.Pairing.read_answer``)."""
+        translator = self._translator
+        theirs = self.operation(operation, False)
+        answer = self.upstream.read_answer(body, upstream_model, upstream_model, theirs)
+        if operation.job == "count":
+            decode_count = translator.to_upstream.decode_count
+            assert decode_count is not None
+            return replace(answer, body=translator.from_client.encode_count(decode_count(body)))
+        restorer = Restorer(self._encoded, self._origin)
+        choices = tuple(map(restorer.choice, translator.to_upstream.decode_answer(body)))
+        usage = answer.usage or Usage(self._asked.input_tokens, answer.output_units)
+        said = translator.from_client.encode_answer(choices, usage, self._asked)
+        return replace(answer, body=said)
+
+    def open_bridge(
+        self,
+        public: str,
+        upstream_model: str,
+        drop_usage: bool,
+        operation: Operation,
+        max_bytes: int,
+    ) -> "TranslatedBridge":
+        """For a streamed answer (see ``bridge.Pairing.open_bridge``)."""
+        theirs = self.operation(operation, True)
+        tap = self.upstream.stream_tap(upstream_model, upstream_model, False, theirs)
+        return TranslatedBridge(
+            tap,
+            self._translator.to_upstream.open_decoder(),
+            Restorer(self._encoded, self._origin),
+            self._translator.from_client.open_encoder(self._asked),
+            max_bytes,
+        )
+
+
+class TranslatedBridge:
+    """A stream on its way between two families (see ``bridge.Bridge``).
+
+    The upstream's tap judges the stream as it does for its own family: acceptance, faults, usage,
+    the end. Finishes are held until the usage is known, for some families have both in one frame.
+    """
+
+    __slots__ = (
+        "_decoder",
+        "_encoder",
+        "_finishes",
+        "_repeating",
+        "_restorer",
+        "_splitter",
+        "_tap",
+        "aligned",
+        "ended",
+    )
+
+    def __init__(
+        self,
+        tap: Tap,
+        decoder: StreamDecoder,
+        restorer: Restorer,
+        encoder: StreamEncoder,
+        max_event_bytes: int,
+    ) -> None:
+        assert tap.framing == "sse"
+        self._tap = tap
+        self._decoder = decoder
+        self._restorer = restorer
+        self._encoder = encoder
+        self._splitter = EventSplitter(max_event_bytes)
+        self._finishes: dict[int, Finished] = {}  # by choice
+        self._repeating = False  # the last event was a Delta that the tap's template fits
+        self.aligned = False
+        self.ended = False
+
+    accepted = property(attrgetter("_tap.accepted"))
+    started = property(attrgetter("_encoder.started"))
+    finished = property(attrgetter("_tap.finished"))
+    whole = property(attrgetter("_tap.whole"))
+    fault = property(attrgetter("_tap.fault"))
+    usage = property(attrgetter("_tap.usage"))
+    reported = property(attrgetter("_tap.reported"))
+    output_units = property(attrgetter("_tap.output_units"))
+    upstream_id = property(attrgetter("_tap.upstream_id"))
+    end_seen = property(attrgetter("ended"))
+    at_boundary = True  # frames are written whole
+
+    def encode_fault(self, fault: Fault, request_id: str) -> bytes:
+        """See ``Bridge``."""
+        return self._encoder.encode_fault(fault, request_id)
+
+    def feed_repeat(self, chunk: bytes) -> bytes | None:
+        """See ``Bridge``: the text alone goes from one frame into the other."""
+        if not self._repeating:
+            return None
+        text = self._tap.repeat_text(chunk)
+        return None if text is None else self._encoder.repeat(text)
+
+    def feed(self, chunk: bytes) -> bytes:
+        """See ``Bridge``."""
+        if self.ended:
+            return b""
+        sent: list[bytes] = []
+        for event in self._splitter.feed(chunk):
+            if type(event) is RawPiece:  # larger than what is read: it cannot be translated
+                self._fail()
+                break
+            if self._pass(event, sent):
+                break
+        self.aligned = self._tap.accepted and not self.ended and self._splitter.empty
+        return b"".join(sent)
+
+    def close(self) -> bytes:
+        """See ``Bridge``: a last event that lacks only its blank line, and the end of a stream
+        whose family has no marker for it."""
+        sent: list[bytes] = []
+        if self.ended or self._splitter.oversized:
+            return b""
+        rest = self._splitter.rest
+        data = event_fields(rest)[1]
+        if data is not None and (data == b"[DONE]" or loads_or_none(data) is not None):
+            self._pass(rest, sent)
+        if not self.ended and self._tap.whole:
+            self._end(sent)
+        return b"".join(sent)
+
+    def _pass(self, event: bytes, sent: list[bytes]) -> bool:
+        """Show an event to the tap, then write what it says; whether it was the last."""
+        tap, encoder = self._tap, self._encoder
+        self._repeating = False
+        tap.feed(event)
+        if tap.fault is not None:
+            self.ended = True
+            return True
+        if tap.accepted and not encoder.started:
+            sent.append(encoder.begin())
+        name, data = event_fields(event)
+        said = loads_or_none(data) if data else None
+        if isinstance(said, dict):
+            written = self._write(self._decoder.read(name, said), sent)
+            # The next chunk may be this event with another text, if the tap's template fits this.
+            if len(written) == 1 and self._restorer.repeats(written[0]):
+                self._repeating = tap.fits(event)
+        if tap.ended:
+            self._end(sent)
+        return self.ended
+
+    def _write(self, events: list[Event], sent: list[bytes]) -> list[Event]:
+        written = self._restorer.events(events)
+        for event in written:
+            if type(event) is Finished:
+                self._finishes.setdefault(event.choice, event)
+            else:
+                sent.append(self._encoder.write(event))
+        return written
+
+    def _end(self, sent: list[bytes]) -> None:
+        """The answer is whole: its last frames."""
+        self.ended = True
+        if not self._encoder.started:
+            sent.append(self._encoder.begin())
+        self._write(self._decoder.end(), sent)
+        for finish in self._finishes.values() or (Finished("stop"),):
+            sent.append(self._encoder.write(finish))
+        usage = self._tap.usage
+        if usage is None:
+            usage = Usage(self._encoder.asked.input_tokens, self._tap.output_units)
+        sent.append(self._encoder.end(usage))
+
+    def _fail(self) -> None:
+        self._tap.fault = Fault(Condition.UPSTREAM_INVALID)
+        self._tap.ended = self.ended = True
