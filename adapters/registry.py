@@ -1,13 +1,14 @@
 """The tables of families and vendors: the only file of this package that knows which there are.
 
-A family is a folder and a line here; a vendor of a known family is a row; a translation between two
-families is a pairing. Imported by handlers,
-the relay, commands and tests.
+A family is a folder and a line here; with its codecs, another line, it is translated to and from
+all others that have some. A vendor of a known family is a row. Imported by handlers, the relay,
+commands and tests.
 """
 
 from adapters.bridge import Pairing, native
 from adapters.chat_completions import FAMILY as CHAT_COMPLETIONS
 from adapters.family import Family, Vendor
+from adapters.family.codec import Codecs
 from adapters.generate_content import FAMILY as GENERATE_CONTENT
 from adapters.messages import FAMILY as MESSAGES
 from adapters.responses import FAMILY as RESPONSES
@@ -22,14 +23,14 @@ PAIRINGS: dict[tuple[str, str], Pairing] = {
     (family.name, family.name): native(family) for family in FAMILIES.values()
 }
 
+CODECS: dict[str, Codecs] = {}
+
 # how a channel of the second family serves clients of the first, where they differ
 TRANSLATORS: dict[tuple[str, str], Translator] = {
-    (client.name, upstream.name): Translator(
-        client, upstream, client.client.codec, upstream.upstream.codec
-    )
-    for client in FAMILIES.values()
-    for upstream in FAMILIES.values()
-    if client is not upstream and client.client.codec and upstream.upstream.codec
+    (client, upstream): Translator(FAMILIES[upstream], of_client.client, of_upstream.upstream)
+    for client, of_client in CODECS.items()
+    for upstream, of_upstream in CODECS.items()
+    if client != upstream
 }
 
 FAMILY_NAMES = tuple(FAMILIES)  # in the order in which they are shown

@@ -42,7 +42,6 @@ MAX_DROPPED = 32  # fields that are named to the client and in the record
 class Translator:
     """How upstreams of a family serve clients of another."""
 
-    client: Family
     upstream: Family
     from_client: ClientCodec
     to_upstream: UpstreamCodec

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from adapters.family.codec import ClientCodec, UpstreamCodec
 from adapters.family.rate_headers import RateLines
 from adapters.family.tap import Tap
 from adapters.faults import Fault
@@ -146,8 +145,6 @@ class ClientSide:
     # type
     stored_ref: Callable[[Spans], StoredRef | None] = nothing_stored
     answer_headers: frozenset[str] = frozenset()
-    # for upstreams of other families; None: its calls are not translated
-    codec: ClientCodec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +172,6 @@ class UpstreamSide:
     stream_tap: Callable[[str, str, bool, Operation], Tap]
     # some vendors do not count reasoning towards the bound that a client sets
     reasoning_beyond_bound: bool = False
-    # for clients of other families; None: it serves none
-    codec: UpstreamCodec | None = None
-    # a client's body without what translated answers left in it: opaque state of other families
-    # (``adapters.opaque``), which this one's vendors refuse; it has some
-    without_foreign: Callable[[Spans], bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)

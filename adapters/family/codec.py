@@ -136,6 +136,10 @@ class ClientCodec:
     encode_answer: Callable[[tuple[Choice, ...], Usage, Asked], bytes]
     open_encoder: Callable[[Asked], StreamEncoder]
     encode_count: Callable[[int], bytes]  # the answer to a request to count tokens
+    # a client's body for an upstream of its own family, without what translated answers have left
+    # in it: opaque state of other families (``adapters.opaque``), which the vendor would refuse;
+    # asked only for a body that has some (fields, the model's name at the upstream)
+    without_foreign: Callable[[Spans, str], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +160,11 @@ class UpstreamCodec:
     # the tokens that the upstream has counted, of a body that ``read_answer`` has accepted; None:
     # the family has no such endpoint
     decode_count: Callable[[bytes], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Codecs:
+    """Both codecs of a family."""
+
+    client: ClientCodec
+    upstream: UpstreamCodec
