@@ -45,7 +45,9 @@ class Tool(Struct, frozen=True):
 
     ``schema``: JSON Schema (types in lower case) of the arguments, None when the client gave none.
     A ``hosted`` one is run by the vendor; ``kind`` in its ``raw`` is the client family's word,
-    ``search`` true when it searches the web. ``path``: its place in the client's body.
+    ``search`` true when it searches the web. ``grammar``: what the text for a ``custom`` one must
+    follow, in the language ``grammar_syntax`` (empty: free text). ``path``: its place in the
+    client's body.
     """
 
     kind: Literal["function", "custom", "hosted"]
@@ -55,6 +57,8 @@ class Tool(Struct, frozen=True):
     strict: bool | None = None
     namespace: str = ""
     search: bool = False
+    grammar: str = ""
+    grammar_syntax: Literal["", "lark", "regex"] = ""
     cache: CacheMark | None = None
     raw: dict[str, Any] | None = None
     path: str = ""

@@ -1,0 +1,53 @@
+"""Base64 and data URLs in requests, as the codecs of all families read them.
+
+The hub has media in the standard alphabet with padding; clients send URL-safe base64, too, and
+leave padding and parameters as they like. Imported by the codecs.
+"""
+
+import base64
+import binascii
+import re
+
+from adapters.faults import Fault, wrong_value
+
+_DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]*)*),", re.IGNORECASE)
+_ALPHABET = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+_TO_STANDARD = str.maketrans("-_", "+/", " \t\r\n")
+
+
+def standard_base64(text: str, path: str) -> str:
+    """``text`` in the standard alphabet with padding; raises Fault INVALID_FIELD for ``path`` when
+    it is no base64."""
+    plain = text.translate(_TO_STANDARD).rstrip("=")
+    if not _ALPHABET.fullmatch(plain) or len(plain) % 4 == 1:
+        raise wrong_value(path, "expected base64")
+    return plain + "=" * (-len(plain) % 4)
+
+
+def split_data_url(url: str, path: str) -> tuple[str, str] | None:
+    """The MIME type, in lower case, and the base64 of a data URL; None when ``url`` is none. Raises
+    Fault INVALID_FIELD for ``path`` when its data is not base64."""
+    if url[:5].lower() != "data:":
+        return None
+    found = _DATA_URL.match(url)
+    if found is None or not found[2].lower().endswith(";base64"):
+        raise wrong_value(path, "expected a data URL with base64")
+    return found[1].strip().lower(), standard_base64(url[found.end() :], path)
+
+
+def text_of(data: str, path: str) -> str:
+    """The text in the base64 of a text document; raises Fault INVALID_FIELD when it is not
+    UTF-8."""
+    try:
+        return base64.b64decode(data).decode("utf-8-sig")
+    except (binascii.Error, UnicodeDecodeError):
+        raise _no_text(path) from None
+
+
+def base64_of(text: str) -> str:
+    """Base64 of a text in UTF-8."""
+    return base64.b64encode(text.encode(errors="replace")).decode()
+
+
+def _no_text(path: str) -> Fault:
+    return wrong_value(path, "expected text in UTF-8")
