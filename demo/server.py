@@ -20,6 +20,7 @@ from demo.log import Entry, RequestLog
 from demo.messages.family import MESSAGES
 from demo.perform import Performance
 from demo.responses.family import RESPONSES
+from demo.script import sessions
 from demo.script.directives import ScriptError, read_script
 from demo.script.family import LOOKUPS, Family, Refusal, Route
 from demo.script.fields import decode_object
@@ -164,6 +165,8 @@ class DemoServer:
         entry.stream = body.get("stream") is True or route.stream
         ask = family.read(route, request.headers, body)
         entry.model, entry.stream = ask.model, ask.stream
+        if sessions.OPENING in request.body:
+            ask = replace(ask, turn=sessions.turn(body, ask))
         script = read_script(ask.prompt, ask.model)
         return Composer(family, route, ask, script, self._samples, request_id).compose()
 

@@ -90,6 +90,14 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """What is due in a session: calls to make, or the words that end it."""
+
+    calls: tuple[Call, ...] = ()
+    say: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """The facts of a request that decide what is said."""
 
@@ -111,6 +119,7 @@ class Ask:
     choices: int = 1
     include_usage: bool = False
     task: Task = "generate"
+    turn: Turn | None = None  # of a session
     # The request itself, for a family whose answers repeat its settings.
     body: Mapping[str, Any] = field(default_factory=dict)
 

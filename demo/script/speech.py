@@ -129,6 +129,8 @@ def _text(ask: Ask, script: Script) -> str:
 def _words(ask: Ask, script: Script) -> str:
     if script.text is not None:
         return script.text
+    if ask.turn is not None:
+        return ask.turn.say
     if ask.schema is not None:
         schema = ask.schema or {"type": "object", "properties": {"answer": {"type": "string"}}}
         return json.dumps(dummy(schema), ensure_ascii=False)
@@ -177,6 +179,8 @@ def _cut_bytes(text: str, size_bytes: int) -> Iterable[str]:
 
 
 def _calls(ask: Ask, script: Script) -> tuple[Call, ...]:
+    if ask.turn is not None:
+        return ask.turn.calls
     if not ask.tools or not ask.fresh or ask.tool_mode == "none":
         return ()
     chosen = [tool for tool in ask.tools if script.tools or tool.name in ask.prompt]
