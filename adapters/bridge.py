@@ -252,7 +252,8 @@ class NativeBridge:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """How a channel serves calls of a family: natively, or translated from one it does not speak.
+    """How a channel serves calls of a family: natively, or translated from one it does not speak
+    (``translate.Translation``, which is made for one attempt, has the same functions).
 
     Each function takes the client's operation; ``peek`` is what was read of the client's request.
     """
@@ -270,6 +271,11 @@ class Pairing:
     open_bridge: Callable[[str, str, bool, Operation, int], Bridge]
     # the content type of answers is the client's family's, else the upstream's own
     translated: bool = False
+    dropped: tuple[str, ...] = ()  # paths of the client's body that are not carried
+    sealed: bool = False  # the request has opaque state, without which it may be sent again
+
+    def free_body(self) -> None:
+        """An answer was accepted; nothing of the request is kept here."""
 
 
 def native(family: Family) -> Pairing:

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import hmac
 import re
+from functools import lru_cache
 
 from adapters.json.jsonio import Struct
 
@@ -20,17 +21,20 @@ _MAC_BYTES = 12
 class Origin(Struct, frozen=True, gc=False):
     """Who makes opaque state: family, channel with upstream key, and the secret that signs it.
 
-    ``mark`` stands for channel and key: ``[A-Za-z0-9_-]+``, no secret.
+    ``mark`` stands for channel and key: ``[A-Za-z0-9_-]+``, no secret. What ``older`` secrets have
+    signed is still taken.
     """
 
     family: str
     mark: str
     secret: bytes
+    older: tuple[bytes, ...] = ()
 
 
 def wrap(value: str, origin: Origin) -> str:
     """``value`` with its origin, in ASCII without blanks or quotes."""
-    head = f"{PREFIX}{origin.family}.{origin.mark}.{_text(value.encode())}"
+    # An upstream may send halves of characters, which UTF-8 does not have.
+    head = f"{PREFIX}{origin.family}.{origin.mark}.{_text(value.encode(errors='replace'))}"
     return f"{head}.{_mac(head, origin.secret)}"
 
 
@@ -39,9 +43,17 @@ def unwrap(text: str, origin: Origin) -> str | None:
     found = _SHAPE.fullmatch(text)
     if found is None or (found[1], found[2]) != (origin.family, origin.mark):
         return None
-    if not hmac.compare_digest(_mac(text[: found.end(3)], origin.secret), found[4]):
+    head = text[: found.end(3)]
+    secrets = (origin.secret, *origin.older)
+    if not any(hmac.compare_digest(_mac(head, secret), found[4]) for secret in secrets):
         return None
     return base64.urlsafe_b64decode(found[3] + "=" * (-len(found[3]) % 4)).decode()
+
+
+@lru_cache(maxsize=4096)
+def mark_of(channel_id: str, fingerprint: str) -> str:
+    """The ``mark`` of an upstream key of a channel; ``fingerprint`` is empty when it has none."""
+    return _text(hashlib.sha256(f"{channel_id}/{fingerprint}".encode()).digest()[:_MAC_BYTES])
 
 
 def _mac(head: str, secret: bytes) -> str:

@@ -91,7 +91,7 @@ class Restorer:
             return replace(part, opaque=wrap(part.opaque, self._origin))
         if not isinstance(part, ToolCall):
             return part
-        if part.name == self._encoded.output_tool:
+        if part.name and part.name == self._encoded.output_tool:
             return Text(part.arguments)
         tool = self._encoded.names.get(part.name)
         if tool is None:
@@ -110,7 +110,7 @@ class Restorer:
             return
         self._choices[slot] = event.choice
         if kind == "call":
-            if event.name == self._encoded.output_tool:
+            if event.name and event.name == self._encoded.output_tool:
                 event = Opened(slot, "text", event.choice)
             elif (tool := self._encoded.names.get(event.name)) is not None:
                 custom = tool.kind == "custom"
@@ -173,7 +173,7 @@ class _Cutter:
     """Passes text until a stop sequence, which may come in pieces."""
 
     def __init__(self, stops: tuple[str, ...]) -> None:
-        self._stops = stops
+        self._stops = tuple(filter(None, stops))
         self._held = ""
         self.found: str | None = None
 
@@ -183,11 +183,12 @@ class _Cutter:
             return ""
         text = self._held + text
         places = [(text.find(stop), stop) for stop in self._stops]
-        places = [place for place in places if place[0] >= 0]
-        if places:
-            end, self.found = min(places)
-            return text[:end]
-        kept = max(_overlap(text, stop) for stop in self._stops)
+        # The one that is complete first, as it would be for a model that writes; of two the longer.
+        found = [(start + len(stop), start, stop) for start, stop in places if start >= 0]
+        if found:
+            _, start, self.found = min(found)
+            return text[:start]
+        kept = max((_overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - kept :]
         return text[: len(text) - kept]
 

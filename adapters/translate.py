@@ -5,13 +5,16 @@ functions of a ``Pairing``; ``TranslatedBridge`` carries one stream. Sans-io. Im
 registry; the relay sees a pairing and a bridge.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 
 from msgspec.structs import replace
 
-from adapters.family import Answer, Family, Operation, UpstreamSide
+from adapters.bridge import PREAMBLE_LIMIT_BYTES
+from adapters.family import Answer, Family, Operation, Peek, UpstreamSide, Vendor
 from adapters.family.codec import (
     Asked,
     ClientCodec,
@@ -26,16 +29,20 @@ from adapters.family.tap import Tap
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.framing.sse import EventSplitter, RawPiece, event_fields
-from adapters.ir.answer import Event, Finished
+from adapters.ir.answer import Choice, Event, Finished
 from adapters.ir.request import Feature, Request
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans, loads_or_none
 from adapters.json.structure import Steps
+from adapters.large_answers import read_large
 from adapters.opaque import Origin
-from adapters.opaque_parts import restored
+from adapters.opaque_parts import is_sealed, restored, unsealed
 from adapters.restore import Restorer
 
 MAX_DROPPED = 32  # fields that are named to the client and in the record
+MAX_DROPPED_CHARS = 96  # of each
+
+_UNFIT = re.compile(r"[^!-+\--~]")  # in a list inside a header; paths may have the client's names
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +67,24 @@ class Translator:
                 return Fault(Condition.UNSUPPORTED, param=ask.path)
         return None
 
+    @property
+    def counts(self) -> bool:
+        """Whether upstreams of the family can be asked to count the tokens of a request."""
+        return self.to_upstream.decode_count is not None
+
     def begin(
-        self, request: Request, target: Target, asked: Asked, origin: Origin, *, count: bool
+        self,
+        request: Request,
+        target: Target,
+        asked: Asked,
+        origin: Origin,
+        *,
+        count: bool,
+        without_reasoning: bool = False,
     ) -> "Steps[Translation]":
-        """What serves one attempt, in steps. Raises Fault UNSUPPORTED, INVALID_FIELD."""
-        fit = restored(request, origin)
+        """What serves one attempt, in steps; without any opaque reasoning when the upstream has
+        refused its own. Raises Fault UNSUPPORTED, INVALID_FIELD."""
+        fit = unsealed(request) if without_reasoning else restored(request, origin)
         encoded = yield from self.to_upstream.encode_request(fit, target, count)
         special = self.to_upstream.verdicts_of(target.traits)
         left_out = [
@@ -72,18 +92,24 @@ class Translator:
             for ask in request.asks
             if ask.feature in encoded.dropped or self._verdict(ask.feature, special) == "note"
         ]
-        dropped = tuple(dict.fromkeys(left_out))[:MAX_DROPPED]
-        return Translation(self, encoded, asked, origin, dropped)
+        dropped = tuple(dict.fromkeys(map(_shown, left_out)))[:MAX_DROPPED]
+        return Translation(self, encoded, asked, origin, dropped, sealed=is_sealed(fit))
 
     def _verdict(self, feature: Feature, special: Mapping[Feature, Verdict]) -> Verdict:
         return special.get(feature) or self.to_upstream.verdicts[feature]
+
+
+def _shown(path: str) -> str:
+    return _UNFIT.sub("_", path[:MAX_DROPPED_CHARS])
 
 
 class Translation:
     """One attempt of a call at an upstream of another family (see ``bridge.Pairing``)."""
 
     translated = True
-    __slots__ = ("_asked", "_encoded", "_origin", "_translator", "dropped", "upstream")
+    __slots__ = (
+        "_asked", "_body", "_encoded", "_origin", "_translator", "dropped", "sealed", "upstream",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -92,18 +118,32 @@ class Translation:
         asked: Asked,
         origin: Origin,
         dropped: tuple[str, ...],
+        *,
+        sealed: bool = False,
     ) -> None:
         self.upstream: UpstreamSide = translator.upstream.upstream
         self.dropped = dropped  # paths of the client's body that were not carried
+        self.sealed = sealed  # the request has opaque state, without which it may be sent again
         self._translator = translator
-        self._encoded = encoded
+        self._body = encoded.body
+        self._encoded = replace(encoded, body=b"")
         self._asked = asked
         self._origin = origin
 
     @property
     def body(self) -> bytes:
         """The request for the upstream."""
-        return self._encoded.body
+        return self._body
+
+    def request_body(
+        self, spans: Spans, peek: Peek, operation: Operation, upstream_model: str, vendor: Vendor
+    ) -> bytes:
+        """See ``bridge.Pairing``: the request was made when the attempt began."""
+        return self._body
+
+    def free_body(self) -> None:
+        """An answer was accepted: the request is not sent again."""
+        self._body = b""
 
     def operation(self, asked: Operation, stream: bool) -> Operation:
         """The upstream's operation for the client's."""
@@ -114,16 +154,35 @@ class Translation:
     ) -> Answer:
         """A whole answer for the client (see ``bridge.Pairing.read_answer``)."""
         translator = self._translator
-        theirs = self.operation(operation, False)
-        answer = self.upstream.read_answer(body, upstream_model, upstream_model, theirs)
+        answer = self._read(upstream_model, operation, body)
         if operation.job == "count":
             decode_count = translator.to_upstream.decode_count
             assert decode_count is not None
             return replace(answer, body=translator.from_client.encode_count(decode_count(body)))
+        return self._encode(answer, self._decode(body))
+
+    def read_large_answer(
+        self, body: bytes, public: str, upstream_model: str, operation: Operation
+    ) -> Steps[Answer]:
+        """``read_answer`` of a large body, in steps."""
+        answer = yield from read_large(body, partial(self._read, upstream_model, operation))
+        yield True
+        choices = self._decode(body)
+        yield True
+        return self._encode(answer, choices)
+
+    def _read(self, upstream_model: str, operation: Operation, body: bytes) -> Answer:
+        """What the upstream's own side reads of an answer: errors, usage, id."""
+        theirs = self.operation(operation, False)
+        return self.upstream.read_answer(body, upstream_model, upstream_model, theirs)
+
+    def _decode(self, body: bytes) -> tuple[Choice, ...]:
         restorer = Restorer(self._encoded, self._origin)
-        choices = tuple(map(restorer.choice, translator.to_upstream.decode_answer(body)))
+        return tuple(map(restorer.choice, self._translator.to_upstream.decode_answer(body)))
+
+    def _encode(self, answer: Answer, choices: tuple[Choice, ...]) -> Answer:
         usage = answer.usage or Usage(self._asked.input_tokens, answer.output_units)
-        said = translator.from_client.encode_answer(choices, usage, self._asked)
+        said = self._translator.from_client.encode_answer(choices, usage, self._asked)
         return replace(answer, body=said)
 
     def open_bridge(
@@ -161,6 +220,7 @@ class TranslatedBridge:
         "_restorer",
         "_splitter",
         "_tap",
+        "_unaccepted_bytes",
         "aligned",
         "ended",
     )
@@ -180,6 +240,7 @@ class TranslatedBridge:
         self._encoder = encoder
         self._splitter = EventSplitter(max_event_bytes)
         self._finishes: dict[int, Finished] = {}  # by choice
+        self._unaccepted_bytes = 0  # that came before the answer was accepted
         self._repeating = False  # the last event was a Delta that the tap's template fits
         self.aligned = False
         self.ended = False
@@ -214,7 +275,7 @@ class TranslatedBridge:
         sent: list[bytes] = []
         for event in self._splitter.feed(chunk):
             if type(event) is RawPiece:  # larger than what is read: it cannot be translated
-                self._fail()
+                self._fail(Fault(Condition.UPSTREAM_INVALID))
                 break
             if self._pass(event, sent):
                 break
@@ -232,10 +293,21 @@ class TranslatedBridge:
         if data is not None and (data == b"[DONE]" or loads_or_none(data) is not None):
             self._pass(rest, sent)
         if not self.ended and self._tap.whole:
-            self._end(sent)
+            try:
+                self._end(sent)
+            except Fault as fault:
+                self._fail(fault)
         return b"".join(sent)
 
     def _pass(self, event: bytes, sent: list[bytes]) -> bool:
+        """``_read`` of an event; what cannot be translated ends the stream."""
+        try:
+            return self._read(event, sent)
+        except Fault as fault:
+            self._fail(fault)
+            return True
+
+    def _read(self, event: bytes, sent: list[bytes]) -> bool:
         """Show an event to the tap, then write what it says; whether it was the last."""
         tap, encoder = self._tap, self._encoder
         self._repeating = False
@@ -243,7 +315,11 @@ class TranslatedBridge:
         if tap.fault is not None:
             self.ended = True
             return True
-        if tap.accepted and not encoder.started:
+        if not tap.accepted:
+            self._unaccepted_bytes += len(event)
+            if self._unaccepted_bytes > PREAMBLE_LIMIT_BYTES:
+                raise Fault(Condition.UPSTREAM_INVALID)
+        elif not encoder.started:
             sent.append(encoder.begin())
         name, data = event_fields(event)
         said = loads_or_none(data) if data else None
@@ -278,6 +354,6 @@ class TranslatedBridge:
             usage = Usage(self._encoder.asked.input_tokens, self._tap.output_units)
         sent.append(self._encoder.end(usage))
 
-    def _fail(self) -> None:
-        self._tap.fault = Fault(Condition.UPSTREAM_INVALID)
+    def _fail(self, fault: Fault) -> None:
+        self._tap.fault = fault
         self._tap.ended = self.ended = True

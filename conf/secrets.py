@@ -1,5 +1,5 @@
 """The secrets of an installation: peppers of key digests, cipher keys of upstream keys, cookie
-secrets.
+secrets, and what signs the opaque state of translated conversations.
 
 They are in a TOML file of their own with mode 0600, beside gateway.toml or where
 SLUICE_SECRETS_FILE says. Each list has the newest first: new values are made with the first one,
@@ -8,6 +8,7 @@ older ones still verify and decrypt. Nothing here may appear in a log, a table o
 
 import base64
 import binascii
+import hmac
 import os
 import stat
 import tomllib
@@ -27,7 +28,9 @@ _TEXT = """\
 peppers = ["{}"]
 cipher_keys = ["{}"]
 cookie_secrets = ["{}"]
+translation_secrets = ["{}"]
 """
+_DERIVED_FOR = b"sluice translation_secrets"
 
 
 class Secrets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,6 +39,7 @@ class Secrets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     peppers: list[str]
     cipher_keys: list[str]
     cookie_secrets: list[str]
+    translation_secrets: list[str]
 
     def __repr__(self) -> str:
         return "Secrets(…)"
@@ -43,7 +47,7 @@ class Secrets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def create(path: Path) -> None:
     """Make a new file with mode 0600; FileExistsError when there is one already."""
-    made = (base64.urlsafe_b64encode(os.urandom(SECRET_BYTES)).decode() for _ in range(3))
+    made = (base64.urlsafe_b64encode(os.urandom(SECRET_BYTES)).decode() for _ in range(4))
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
     with open(descriptor, "w", encoding="utf-8") as file:
         os.fchmod(descriptor, MODE)  # the caller's umask may have removed bits
@@ -81,6 +85,10 @@ def load(path: Path) -> Secrets:
 
 
 def _checked(path: Path, document: dict[str, object]) -> Secrets:
+    cipher_keys = document.get("cipher_keys")
+    if "translation_secrets" not in document and isinstance(cipher_keys, list):
+        # A file of an older version: all nodes derive the same from what they share.
+        document = {**document, "translation_secrets": [_derived(key) for key in cipher_keys]}
     try:
         secrets = msgspec.convert(document, Secrets)
     except msgspec.ValidationError as error:
@@ -95,6 +103,12 @@ def _checked(path: Path, document: dict[str, object]) -> Secrets:
     if faults:
         raise ConfigError(faults)
     return secrets
+
+
+def _derived(key: object) -> str:
+    """A secret of its own, from which nobody learns the key."""
+    digest = hmac.digest(str(key).encode(), _DERIVED_FOR, "sha256")
+    return base64.urlsafe_b64encode(digest).decode()
 
 
 def _is_strong(value: str) -> bool:

@@ -25,12 +25,14 @@ Verdict = Literal["map", "note", "refuse"]
 
 class Target(Struct, frozen=True):
     """Whom a request is encoded for: the upstream's name of the model, what that model can take,
-    and how many tokens it gives at most (None: not configured)."""
+    how many tokens it gives at most (None: not configured), and whether it knows
+    ``stream_options``."""
 
     vendor: str
     model: str
     traits: Traits
     max_output_tokens: int | None = None
+    stream_options: bool = True  # false: the vendor refuses the field, so usage is not asked for
 
 
 class Encoded(Struct, frozen=True):
@@ -140,6 +142,8 @@ class ClientCodec:
     # in it: opaque state of other families (``adapters.opaque``), which the vendor would refuse;
     # asked only for a body that has some (fields, the model's name at the upstream)
     without_foreign: Callable[[Spans, str], bytes]
+    # by what such a body is told: how ``adapters.opaque.PREFIX`` stands in it
+    foreign_mark: bytes = b"gw1."
 
 
 @dataclass(frozen=True, slots=True)

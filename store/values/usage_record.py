@@ -50,8 +50,9 @@ class Charge(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class AttemptRecord(msgspec.Struct, gc=False, omit_defaults=True):
     """One try of a call at one channel; error is None when it was accepted.
 
-    `detail`: of a failed one, what the upstream said or how it could not be reached, cleaned. What
-    has its default is not written.
+    `detail`: of a failed one, what the upstream said or how it could not be reached, cleaned.
+    `dropped`: paths of the client's body that a translation did not carry. What has its default is
+    not written.
     """
 
     channel: str
@@ -59,6 +60,7 @@ class AttemptRecord(msgspec.Struct, gc=False, omit_defaults=True):
     error: str | None = None
     ms: int = 0
     detail: str | None = None
+    dropped: tuple[str, ...] = ()
 
 
 class StoredAt(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -171,6 +173,8 @@ TEXT_LIMITS_CHARS = {
 REPORTED_USAGE_LIMIT_CHARS = 2_048
 ATTEMPTS_LIMIT = 16
 DETAIL_LIMIT_CHARS = 500  # of an attempt
+DROPPED_LIMIT = 32  # fields of a request that an attempt did not carry
+DROPPED_LIMIT_CHARS = 96
 
 _encode_json = msgspec.json.Encoder().encode
 
@@ -194,6 +198,7 @@ def clipped(record: UsageRecord) -> UsageRecord:
             attempt.error and sound_text(attempt.error, TEXT_LIMITS_CHARS["error_message"]),
             attempt.ms,
             attempt.detail and sound_text(attempt.detail, DETAIL_LIMIT_CHARS),
+            tuple(sound_text(one, DROPPED_LIMIT_CHARS) for one in attempt.dropped[:DROPPED_LIMIT]),
         )
         for attempt in record.attempts[:ATTEMPTS_LIMIT]
     ]
@@ -306,13 +311,16 @@ _decode_attempts = msgspec.json.Decoder(list[AttemptRecord]).decode
 
 
 def _public_attempt(attempt: AttemptRecord) -> dict[str, Any]:
-    return {
+    public: dict[str, Any] = {
         "channel": attempt.channel,
         "status": attempt.status,
         "error": attempt.error,
         "detail": attempt.detail,
         "ms": attempt.ms,
     }
+    if attempt.dropped:
+        public["dropped"] = list(attempt.dropped)
+    return public
 
 
 def rfc3339(at_ms: int) -> str:

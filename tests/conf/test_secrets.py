@@ -36,8 +36,8 @@ def test_a_made_file_is_private_and_loads(path):
         os.umask(old)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     made = secrets.load(path)
-    every = [*made.peppers, *made.cipher_keys, *made.cookie_secrets]
-    assert len(set(every)) == 3
+    every = [*made.peppers, *made.cipher_keys, *made.cookie_secrets, *made.translation_secrets]
+    assert len(set(every)) == 4
     assert not any(secret in repr(made) for secret in every)
 
 
@@ -73,6 +73,8 @@ def test_a_file_everybody_may_read_is_refused(path):
         ({"peppers": []}, "peppers is empty"),
         ({"cipher_keys": ["short"]}, "cipher_keys: 32 bytes"),
         ({"cookie_secrets": ["é" * 40]}, "cookie_secrets: 32 bytes"),
+        ({"translation_secrets": []}, "translation_secrets is empty"),
+        ({"translation_secrets": ["short"]}, "translation_secrets: 32 bytes"),
         ({"pepers": [STRONG]}, "unknown field"),
         ({"peppers": "x"}, "Expected `array`"),
     ],
@@ -87,6 +89,18 @@ def test_rotated_secrets_keep_their_order(path):
     other = "B" * 43 + "="
     write(path, peppers=[other, STRONG])
     assert secrets.load(path).peppers == [other, STRONG]
+
+
+def test_an_older_file_has_translation_secrets_of_its_cipher_keys(path, tmp_path):
+    other = "B" * 43 + "="
+    write(path, cipher_keys=[other, STRONG])
+    derived = secrets.load(path).translation_secrets
+    assert len(derived) == 2 and not {other, STRONG} & set(derived)
+    node = tmp_path / "node.toml"
+    write(node, cipher_keys=[STRONG], peppers=[other])
+    assert secrets.load(node).translation_secrets == derived[1:]
+    write(path, translation_secrets=[other])
+    assert secrets.load(path).translation_secrets == [other]
 
 
 def test_broken_toml_quotes_nothing(path):

@@ -129,6 +129,17 @@ def test_the_public_form_has_every_field_in_order():
     assert "user_id" not in public
 
 
+def test_fields_that_were_not_carried_are_shown_where_there_are_any():
+    attempts = (AttemptRecord("a"), AttemptRecord("b", 200, dropped=("metadata", "tools[2]")))
+    record = msgspec.structs.replace(full_record(), attempts=attempts)
+    first, second = to_public(as_row(record))["attempts"]
+    assert "dropped" not in first and second["dropped"] == ["metadata", "tools[2]"]
+    many = AttemptRecord("a", dropped=tuple(f"{n}\ud800" + "x" * 200 for n in range(100)))
+    [clip] = clipped(msgspec.structs.replace(record, attempts=(many,))).attempts
+    assert len(clip.dropped) == 32 and all(len(one) <= 96 for one in clip.dropped)
+    assert clip.dropped[0].startswith("0?x")
+
+
 def test_attempts_of_older_records_and_journals_are_read():
     text = '[{"channel":"a","status":null,"error":"connect","ms":3},{"channel":"b","status":200}]'
     public = to_public(as_row(full_record()) | {"attempts": text})
