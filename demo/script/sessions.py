@@ -23,7 +23,7 @@ from demo.script.family import Ask, Call, Refusal, Tool, Turn
 OPENING = b"[[session "
 MARK = re.compile(r"\[\[session ([A-Za-z0-9_=-]+)\]\]")
 # `type` of a call: in messages, then in responses.
-CALL_TYPES = frozenset(("tool_use", "function_call", "custom_tool_call"))
+CALL_TYPES = ("tool_use", "function_call", "custom_tool_call")
 CALL_FIELDS = ("functionCall", "function_call")  # of a part of generate-content
 
 

@@ -92,6 +92,11 @@ def test_calls_in_the_shapes_of_all_families():
         assert sessions.turn(body, ask(READ, PATCH)).calls[0].name == "patch"
 
 
+def test_a_schema_with_a_property_named_type():
+    body = chat() | {"tools": [{"parameters": {"properties": {"type": {"type": "string"}}}}]}
+    assert len(sessions.turn(body, ask(READ, PATCH)).calls) == 2
+
+
 def test_a_new_plan_starts_anew():
     newer = sessions.marker([{"say": "Later."}])
     body = chat(called("1", "2"), {"role": "user", "content": newer})
