@@ -51,6 +51,7 @@ _CONTROL_TO_BLANK = bytes(32 if i < 32 else i for i in range(256))
 
 _decode_any = msgspec.json.Decoder().decode
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_elements = msgspec.json.Decoder(list[Raw]).decode
 _decode_one = json.JSONDecoder().raw_decode
 
 
@@ -193,6 +194,15 @@ def utf8_steps(data: bytes) -> Steps[None]:
     while at < len(data):
         at = _check_piece(data, at)
         yield False
+
+
+def elements(text: bytes) -> list[Raw] | None:
+    """The elements of a JSON array inside a text that has gone through ``top_level``, undecoded;
+    None when it is no array. ``loads`` decodes one."""
+    try:
+        return _decode_elements(text)
+    except DECODE_ERRORS:
+        return None
 
 
 def decode_element(array: str, at: int) -> tuple[Any, int] | None:

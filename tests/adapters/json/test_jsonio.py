@@ -226,3 +226,15 @@ def test_the_top_level_in_steps():
     with pytest.raises(Fault) as caught:
         result_of(top_level_steps(b'{"a":[%b0]}' % (b"0," * MAX_VALUES)))
     assert caught.value.condition is Condition.INVALID_FIELD
+
+
+def test_the_elements_of_an_array_are_found_undecoded():
+    found = jsonio.elements(b' [ {"a": [1, "]"]} ,"\xc3\xa9", 7 ] ')
+    assert found is not None
+    assert list(map(bytes, found)) == [b'{"a": [1, "]"]}', b'"\xc3\xa9"', b"7"]
+    assert jsonio.elements(b"[]") == []
+
+
+@pytest.mark.parametrize("text", [b'{"a": 1}', b'"[1]"', b"null", b"7"])
+def test_what_is_no_array_has_no_elements(text):
+    assert jsonio.elements(text) is None
