@@ -29,7 +29,7 @@ from adapters.family.tap import Tap
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.framing.sse import EventSplitter, RawPiece, event_fields
-from adapters.ir.answer import Choice, Event, Finished
+from adapters.ir.answer import Choice, Delta, Event, Finished
 from adapters.ir.request import Feature, Request
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans, loads_or_none
@@ -326,8 +326,14 @@ class TranslatedBridge:
         if isinstance(said, dict):
             written = self._write(self._decoder.read(name, said), sent)
             # The next chunk may be this event with another text, if the tap's template fits this.
-            if len(written) == 1 and self._restorer.repeats(written[0]):
-                self._repeating = tap.fits(event)
+            if len(written) == 1:
+                only = written[0]
+                self._repeating = (
+                    type(only) is Delta
+                    and self._restorer.repeats(only)
+                    and self._decoder.may_skip(only)
+                    and tap.fits(event)
+                )
         if tap.ended:
             self._end(sent)
         return self.ended

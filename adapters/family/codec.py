@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from adapters.family.traits import Traits
 from adapters.faults import Fault
-from adapters.ir.answer import Choice, Closed, Event, Opened, SlotKind
+from adapters.ir.answer import Choice, Closed, Delta, Event, Opened, SlotKind
 from adapters.ir.request import Feature, Request, Tool
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans, Struct
@@ -82,6 +82,11 @@ class StreamDecoder(ABC):
     @abstractmethod
     def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
         """The events that an event of the wire stands for: its name, if any, and its data."""
+
+    def may_skip(self, event: Delta) -> bool:
+        """Whether events that differ from this one's in the text alone may pass without being
+        read; not of a slot whose text the decoder gathers."""
+        return True
 
     def end(self) -> list[Event]:
         """What is still missing when the stream has ended well: slots are closed, then finished."""

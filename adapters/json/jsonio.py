@@ -124,6 +124,15 @@ def dumps(value: object) -> bytes:
     return text.encode("ascii")
 
 
+def compact(value: object) -> str:
+    """Encode as JSON text without blanks, for a string inside JSON. Raises OverflowError for NaN,
+    infinities and what is nested too deeply."""
+    text: str = ujson.dumps(
+        value, ensure_ascii=False, escape_forward_slashes=False, allow_nan=False
+    )
+    return text
+
+
 def loads(data: bytes) -> Any:
     """Decode strictly. Raises Fault INVALID_JSON with line and column, INVALID_FIELD for a number
     out of range."""

@@ -13,6 +13,7 @@ from adapters.json.jsonio import (
     MAX_VALUES,
     Raw,
     Span,
+    compact,
     dumps,
     loads,
     loads_loose,
@@ -178,8 +179,10 @@ def test_writing():
     assert dumps({"a": "/é\ud800<", "b": None, "n": 10**30}) == (
         b'{"a":"/\\u00e9\\ud800<","b":null,"n":1000000000000000000000000000000}'
     )
-    with pytest.raises(OverflowError):
-        dumps(float("nan"))
+    assert compact({"a": "/é<\n", "b": [1, None]}) == '{"a":"/é<\\n","b":[1,null]}'
+    for write in (dumps, compact):
+        with pytest.raises(OverflowError):
+            write(float("nan"))
 
 
 def test_the_walk_refuses_what_it_does_not_find():
