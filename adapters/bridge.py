@@ -19,6 +19,8 @@ from adapters.framing.array import FIRST_OBJECT, JsonArraySplitter
 from adapters.framing.sse import EventSplitter, RawPiece, event_fields
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans
+from adapters.json.structure import Steps
+from adapters.large_answers import read_large
 
 PREAMBLE_LIMIT_BYTES = 4096  # comments and blank lines held before the first data event
 
@@ -36,9 +38,6 @@ class Bridge(Protocol):
 
     ended: bool  # the terminal marker was seen, or ``fault`` is set
     aligned: bool  # the next byte begins an event of an accepted stream that has not ended
-    # ``feed`` for a piece that is one event like the last but for its text, while ``aligned``;
-    # None, and nothing is read, when it is anything else
-    feed_repeat: Callable[[bytes], bytes | None]
 
     @property
     def accepted(self) -> bool:
@@ -97,6 +96,11 @@ class Bridge(Protocol):
 
     def feed(self, chunk: bytes) -> bytes:
         """Take a piece of the upstream's stream; return all that is complete in it."""
+        ...  # pragma: no cover
+
+    def feed_repeat(self, chunk: bytes) -> bytes | None:
+        """``feed`` for a piece that is one event like the last but for its text, while ``aligned``;
+        None, and nothing is read, when it is anything else."""
         ...  # pragma: no cover
 
     def close(self) -> bytes:
@@ -273,6 +277,14 @@ class Pairing:
     translated: bool = False
     dropped: tuple[str, ...] = ()  # paths of the client's body that are not carried
     sealed: bool = False  # the request has opaque state, without which it may be sent again
+
+    def read_large_answer(
+        self, body: bytes, public: str, upstream_model: str, operation: Operation
+    ) -> Steps[Answer]:
+        """``read_answer`` of a large body, in steps."""
+        return read_large(
+            body, lambda short: self.read_answer(short, public, upstream_model, operation)
+        )
 
     def free_body(self) -> None:
         """An answer was accepted; nothing of the request is kept here."""

@@ -44,6 +44,7 @@ from handlers.relay.routing.prober import Prober
 from handlers.relay.routing.refused_keys import KeyNews
 from handlers.relay.stored.fresh import shared_fresh
 from handlers.relay.stored.responses import StoredResponses
+from handlers.relay.translation.translations import Translations
 from handlers.relay.upstream.client import UpstreamClient
 from handlers.telemetry import Telemetry
 from store.calls.journal import Journal
@@ -200,6 +201,7 @@ class Worker:
                 refuse=self._settings.routing.unknown_responses == "refuse",
             ),
             node=self._orders.node,
+            translations=Translations([one.encode() for one in keys.translation_secrets]),
         )
 
     def _make_site(self) -> Site:

@@ -20,7 +20,7 @@ from adapters.family.estimate import (
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Spans, top_level, top_level_steps
 from adapters.json.structure import Steps
-from adapters.registry import FAMILIES, VENDORS
+from adapters.registry import CODECS, FAMILIES, TRANSLATORS, VENDORS
 from handlers.relay.call import Call
 from handlers.relay.faults import from_store
 from handlers.relay.limits.limits import Demand
@@ -39,9 +39,14 @@ _FORWARDED_MAX = 64  # addresses of X-Forwarded-For that are looked at, from the
 DEFAULT_OUTPUT_BOUND_TOKENS = 8192  # when neither the client nor the model says a bound
 MODEL_NAME_MAX_CHARS = 128  # of a name in a record
 _TOO_MUCH = "The bounds of this request (max_tokens, n) are beyond any amount of money."
+_STORED_ELSEWHERE = (
+    "'{}' names something that another upstream keeps; this model cannot see it: send the"
+    " conversation itself."
+)
 _ID_SHOWN_MAX = 80
 _KEY_SHAPE = re.compile(r"[\w.-]{16,200}", re.ASCII)  # of others nothing is shown
 _KEY_SHOWN_CHARS = 4
+_SEARCHED_BYTES = 1 << 20  # of a large body at a time: a millisecond
 LEAST_OUTPUT_TOKENS = 256  # an answer worth starting when little money is left
 
 
@@ -138,6 +143,8 @@ def read_body(call: Call, body: bytes) -> None:
     """JSON, model and fields of the body into the call. Raises Fault of the client's mistakes."""
     _read_fields(call, body, top_level(body))
     _refer(call, body)
+    codecs = CODECS.get(call.family.name)
+    call.has_foreign = codecs is not None and codecs.client.foreign_mark in body
     _set_bounds(call, input_bound_tokens(body), body_weight(body))
 
 
@@ -149,9 +156,19 @@ def large_body_steps(call: Call, body: bytes) -> Steps[None]:
     _read_fields(call, body, spans)
     yield True
     _refer(call, body)
+    if (codecs := CODECS.get(call.family.name)) is not None:
+        call.has_foreign = yield from _contains(body, codecs.client.foreign_mark)
     bound = yield from input_bound_steps(body)
     weight = yield from weight_steps(body, 0, len(body))
     _set_bounds(call, bound, weight)
+
+
+def _contains(body: bytes, mark: bytes) -> Steps[bool]:
+    for at in range(0, len(body), _SEARCHED_BYTES):
+        if body.find(mark, at, at + _SEARCHED_BYTES + len(mark) - 1) >= 0:
+            return True
+        yield False
+    return False
 
 
 def _read_fields(call: Call, body: bytes, spans: Spans) -> None:
@@ -170,12 +187,14 @@ def _read_fields(call: Call, body: bytes, spans: Spans) -> None:
 
 
 def _refer(call: Call, body: bytes) -> None:
-    """What the body refers to, and whether it can be counted. Raises Fault INVALID_FIELD,
-    UNKNOWN_PATH."""
+    """What the body refers to, and whether the channels can do what is asked. Raises Fault
+    INVALID_FIELD, UNKNOWN_PATH."""
     assert call.spans is not None
     call.stored_ref = call.family.client.stored_ref(call.spans)
     if call.operation.job == "count":
         check_counting(call)
+    elif call.operation.job == "compact":
+        check_native(call)
     call.body = body
 
 
@@ -218,13 +237,18 @@ def check_stored(
     known; else, unless `only_known`, the only channel there is.
 
     Raises Fault ID_NOT_FOUND when it is not known and there are more or none, or the channel is
-    gone or does not serve this call; NO_CHANNEL when it is disabled.
+    gone or does not serve this call; UNSUPPORTED when all channels of the model speak other
+    families; NO_CHANNEL when it is disabled.
     """
     detail = ref.id[:_ID_SHOWN_MAX]
     unknown = Fault(Condition.ID_NOT_FOUND, param=ref.param, detail=detail)
-    snapshot = call.snapshot
+    snapshot, family = call.snapshot, call.family.name
+    foreign = bool(call.candidates) and all(one.family != family for one in call.candidates)
+    not_here = Fault(Condition.UNSUPPORTED, _STORED_ELSEWHERE.format(ref.param), param=ref.param)
     if place is None:
-        native = snapshot.native(call.key.group, call.family.name)
+        if foreign:
+            raise unknown if ref.response else not_here
+        native = snapshot.native(call.key.group, family)
         if only_known or len(native) != 1:
             raise unknown
         call.candidates = native
@@ -232,6 +256,8 @@ def check_stored(
     channel = snapshot.channel(place.channel_id)
     if channel is None or channel not in makers(call):
         raise unknown
+    if foreign:
+        raise not_here
     if not channel.enabled:
         raise Fault(Condition.NO_CHANNEL, model=call.model_name)
     if not call.operation.stored and channel not in call.candidates:
@@ -239,13 +265,33 @@ def check_stored(
     call.candidates = snapshot.pinned(channel, place.fingerprint)
 
 
+def counts(family: str, channel: Channel) -> bool:
+    """Whether a channel counts tokens for calls of a family."""
+    if not VENDORS[channel.vendor].counts:
+        return False
+    return channel.family == family or TRANSLATORS[family, channel.family].counts
+
+
 def check_counting(call: Call) -> None:
-    """Leaves the channels whose vendors count tokens. Raises Fault UNKNOWN_PATH when there are
-    none."""
-    able = tuple(one for one in call.candidates if VENDORS[one.vendor].counts)
-    if call.candidates and not able:
+    """Leaves the channels whose vendors count tokens; when there are none, but some of other
+    families, the count is an estimate. Raises Fault UNKNOWN_PATH when there are none at all."""
+    family = call.family.name
+    able = tuple(one for one in call.candidates if counts(family, one))
+    if able or not call.candidates:
+        call.candidates = able
+        return
+    call.estimated = any(one.family != family for one in call.candidates)
+    if not call.estimated:
         raise Fault(Condition.UNKNOWN_PATH, "No channel of this model counts tokens.")
-    call.candidates = able
+
+
+def check_native(call: Call) -> None:
+    """Leaves the channels of the call's own family, for what no other has. Raises Fault
+    UNKNOWN_PATH when there are none."""
+    native = tuple(one for one in call.candidates if one.family == call.family.name)
+    if call.candidates and not native:
+        raise Fault(Condition.UNKNOWN_PATH, "No channel of this model has this endpoint.")
+    call.candidates = native
 
 
 def check_model(call: Call, name: str) -> None:

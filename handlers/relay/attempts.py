@@ -8,12 +8,14 @@ or streamed. Nothing here settles the call or writes its last bytes (pipeline).
 import asyncio
 import time
 from dataclasses import dataclass
-from functools import partial
 
 from adapters.family import Answer, Envelope
+from adapters.family.codec import Asked
 from adapters.faults import Condition, Fault
-from adapters.large_answers import read_large
-from adapters.registry import PAIRINGS
+from adapters.ir.request import Request
+from adapters.json.structure import Steps, T
+from adapters.registry import CODECS, PAIRINGS
+from adapters.translate import Translation
 from adapters.upstream_errors.read import read_upstream_error, retry_after_s
 from conf.settings import Settings
 from handlers.relay.call import Attempt, Call, ClientGone, Ending, Interrupt, interrupted
@@ -31,7 +33,8 @@ from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import NOTHING, Candidate, Tried, Wanted
 from handlers.relay.routing.selector import Selector
 from handlers.relay.routing.suspects import refusal_of
-from handlers.relay.turns import LARGE_BYTES, in_turns
+from handlers.relay.translation.translations import Translations
+from handlers.relay.turns import LARGE_BYTES, at_once, in_turns
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError
 from handlers.relay.upstream.errors import (
     fault_of,
@@ -45,8 +48,10 @@ from store.catalog.catalog import Channel
 from store.values.ids import now_ms
 from store.values.usage_record import AttemptRecord
 
-# Parts of a request that can be left out without translating it; opaque reasoning cannot.
+# Parts of a request that can be left out of a native request, and of one that is translated.
 _CAN_DO_WITHOUT = frozenset({"beta", "stream_options"})
+_TRANSLATED_WITHOUT = frozenset({"reasoning", "stream_options"})
+DROPPED = "x-sluice-dropped"  # the header that names what a translation did not carry
 BYTES_PER_TOKEN = 4  # of plain text, the mean of prose and code
 USAGE_WITHIN_S = 0.4  # for an upstream to report usage after the client has left
 USAGE_LOOKS = 8
@@ -66,15 +71,17 @@ class Attempts:
     selector: Selector
     affinity: Affinity
     failures: FailureLog
+    translations: Translations
 
-    def first(self, call: Call) -> Attempt:
+    async def first(self, call: Call) -> Attempt:
         """Plans the first attempt and takes what it needs of limits. Raises Fault when none can be
-        made: NO_CHANNEL, or what all candidates have lately failed with."""
+        made: NO_CHANNEL, what all candidates have lately failed with, or why no channel of another
+        family can carry the request."""
         model, preference = call.model_name or "", None
         if said := call.conversation():
             preference = self.affinity.preference_of(call.key, model, said, time.monotonic())
         call.wanted = Wanted(call.candidates, call.family.name, model, preference, call.demand)
-        return self._next(call, NOTHING)
+        return await self._next(call, NOTHING)
 
     async def run(self, call: Call, attempt: Attempt, downstream: Downstream) -> Ending:
         """Tries channels until one answer is accepted, or none is left that may be tried.
@@ -88,9 +95,10 @@ class Attempts:
         met: list[Fault] = []
         while True:
             ending = await self._with_health(call, attempt, pump)
-            if ending is not None and ending.retry_without in _CAN_DO_WITHOUT:
-                call.check()
-                attempt.without = ending.retry_without
+            if ending is not None and (
+                ending.retry_without is not None
+                and await self._leave_out(call, attempt, ending.retry_without)
+            ):
                 ending = await self._with_health(call, attempt, pump) or ending
             if ending is not None:
                 if not ending.fail_over:
@@ -106,7 +114,8 @@ class Attempts:
             again = _note_tried(tried, attempt.candidate, ending) and left > 1
             call.check()
             try:
-                attempt = self._next(call, tried, attempt.candidate.channel if again else None)
+                channel = attempt.candidate.channel
+                attempt = await self._next(call, tried, channel if again else None)
             except Fault:
                 if not met:
                     raise
@@ -118,13 +127,83 @@ class Attempts:
         if attempt is not None and attempt.trial is not None:
             self.health.late(attempt.trial, time.monotonic())
 
-    def _next(self, call: Call, tried: Tried, again: Channel | None = None) -> Attempt:
+    async def _next(self, call: Call, tried: Tried, again: Channel | None = None) -> Attempt:
         """`again`: the channel of which another upstream key comes first. Raises Fault."""
-        assert call.wanted is not None
-        found = self.selector.next(call.wanted, time.monotonic(), tried, again)
-        if isinstance(found, Candidate):
-            return Attempt(found, PAIRINGS[call.family.name, found.channel.family])
-        raise of_none_left(found, call.model_name)
+        while True:
+            assert call.wanted is not None
+            found = self.selector.next(call.wanted, time.monotonic(), tried, again)
+            if not isinstance(found, Candidate):
+                raise of_none_left(found, call.model_name)
+            family = found.channel.family
+            if family == call.family.name:
+                return Attempt(found, PAIRINGS[family, family])
+            pairing: Translation | None = None
+            try:
+                pairing = await self._translation(call, found)
+            finally:
+                if pairing is None and found.slots is not None:
+                    self.limits.leave(found.slots, None)
+            if pairing is not None:
+                return Attempt(found, pairing)
+
+    async def _translation(self, call: Call, candidate: Candidate) -> Translation | None:
+        """What serves a candidate of another family; None when it cannot carry the request and is
+        wanted no more. Raises Fault when no other is left."""
+        translations, wanted, channel = self.translations, call.wanted, candidate.channel
+        assert wanted is not None
+        try:
+            if call.request is None:
+                request = await self.decode(call)
+                call.wanted = wanted = translations.narrowed(request, wanted)
+                if not any(one is channel for one in wanted.channels):
+                    return None
+            try:
+                return await self._begin(call, candidate)
+            except Fault as fault:
+                call.wanted = translations.without(wanted, (channel.id,), fault)
+                return None
+        except Fault as fault:
+            fault.model = call.model_name
+            raise
+
+    async def decode(self, call: Call) -> Request:
+        """All of a call's request, for a channel of another family. Raises Fault of the client's
+        mistakes."""
+        if call.request is None:
+            assert call.spans is not None
+            decode = CODECS[call.family.name].client.decode_request
+            steps = decode(call.spans, bool(call.stream), call.target)
+            call.request = await _done(call, steps)
+        return call.request
+
+    async def _begin(self, call: Call, candidate: Candidate, without: str = "") -> Translation:
+        """The translation for a candidate. Raises Fault when it cannot carry the request."""
+        assert call.request is not None and call.wanted is not None and call.model is not None
+        steps = self.translations.begin(
+            call.request,
+            call.wanted,
+            candidate,
+            _asked(call),
+            max_output_tokens=call.model.max_output_tokens,
+            count=call.operation.job == "count",
+            without=without,
+        )
+        return await _done(call, steps)
+
+    async def _leave_out(self, call: Call, attempt: Attempt, what: str) -> bool:
+        """Whether the same channel may be asked again, without a part of the request."""
+        call.check()
+        pairing = attempt.pairing
+        if not pairing.translated:
+            attempt.without = what
+            return what in _CAN_DO_WITHOUT
+        if what not in _TRANSLATED_WITHOUT or (what == "reasoning" and not pairing.sealed):
+            return False
+        try:
+            attempt.pairing = await self._begin(call, attempt.candidate, what)
+        except Fault:
+            return False  # without it the request says too little; the refusal stands
+        return True
 
     def _pump(self, call: Call, downstream: Downstream) -> StreamPump:
         pump = StreamPump(call, downstream, self._accepted, self.records.identified)
@@ -161,7 +240,7 @@ class Attempts:
         assert call.peek is not None
         channel = attempt.candidate.channel
         attempt.upstream_model = channel.models.get(call.peek.model)
-        record = AttemptRecord(channel.name)
+        record = AttemptRecord(channel.name, dropped=attempt.pairing.dropped)
         call.attempts.append(record)
         started_ms = now_ms()
         try:
@@ -200,11 +279,7 @@ class Attempts:
             if exchange.status not in ANSWERED:
                 return _refused(call, attempt, exchange)
             try:
-                if len(exchange.body) > LARGE_BYTES:
-                    read = partial(_read_answer, call, attempt)
-                    answer = await in_turns(read_large(exchange.body, read), call)
-                else:
-                    answer = _read_answer(call, attempt, exchange.body)
+                answer = await _read_answer(call, attempt, exchange.body)
             except Fault as fault:
                 return _unreadable(exchange, fault)
             exchange.accept()
@@ -268,10 +343,11 @@ class Attempts:
 
     def _accepted(self, call: Call) -> None:
         """The answer of a stream was accepted: frees the body, tells health and journal."""
-        call.body, call.spans = b"", None
+        call.body, call.spans, call.request = b"", None, None
         call.first_byte_ms = now_ms()
         attempt = call.attempt
         assert attempt is not None
+        attempt.pairing.free_body()
         if (trial := attempt.trial) is not None:
             now_s = time.monotonic()
             self.health.started(trial, now_s, now_s - trial.begun_s)
@@ -333,12 +409,15 @@ def _unreadable(exchange: Exchange, fault: Fault) -> Ending:
     return _failed(fault, fail_over=True)
 
 
-def _read_answer(call: Call, attempt: Attempt, body: bytes) -> Answer:
+async def _read_answer(call: Call, attempt: Attempt, body: bytes) -> Answer:
     """A whole answer of the upstream. Raises Fault when it is none."""
     assert call.peek is not None
-    answer = attempt.pairing.read_answer(
-        body, call.peek.model, attempt.upstream_model or "", call.operation
-    )
+    pairing, names = attempt.pairing, (call.peek.model, attempt.upstream_model or "")
+    if len(body) > LARGE_BYTES:
+        steps = pairing.read_large_answer(body, *names, call.operation)
+        answer = await in_turns(steps, call)
+    else:
+        answer = pairing.read_answer(body, *names, call.operation)
     if call.stream:
         raise Fault(Condition.UPSTREAM_INVALID)
     return answer
@@ -346,14 +425,35 @@ def _read_answer(call: Call, attempt: Attempt, body: bytes) -> Answer:
 
 def _headers(call: Call, attempt: Attempt, exchange: Exchange) -> dict[str, str]:
     """The content type, and the upstream's headers that the family lets go down."""
-    content_type = None if attempt.pairing.translated else exchange.content_type
     own = CONTENT_TYPES[call.operation.framing] if call.stream else "application/json"
-    passed = {"Content-Type": content_type or own}
+    if attempt.pairing.translated:
+        dropped = attempt.pairing.dropped
+        return {"Content-Type": own} | ({DROPPED: ", ".join(dropped)} if dropped else {})
+    passed = {"Content-Type": exchange.content_type or own}
     for name in call.family.client.answer_headers:
         value = exchange.header(name)
         if value is not None:
             passed[name] = value
     return passed
+
+
+async def _done(call: Call, steps: Steps[T]) -> T:
+    """What steps over a call's request come to."""
+    return await in_turns(steps, call) if len(call.body) > LARGE_BYTES else at_once(steps)
+
+
+def _asked(call: Call) -> Asked:
+    """What a translated answer repeats of its call."""
+    peek = call.peek
+    assert peek is not None
+    return Asked(
+        model=peek.model,
+        id=call.arrival.call_id,
+        created_s=call.arrival.started_ms // 1000,
+        input_tokens=call.input_estimate_tokens,
+        include_usage=peek.include_usage,
+        framing=call.operation.framing,
+    )
 
 
 async def _hear_usage(pump: StreamPump) -> None:

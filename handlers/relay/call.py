@@ -14,8 +14,10 @@ from msgspec import Struct, field
 from adapters.bridge import Bridge, Pairing
 from adapters.family import Envelope, Family, Operation, Peek, StoredRef
 from adapters.faults import Condition, Fault
+from adapters.ir.request import Request
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans
+from adapters.translate import Translation
 from handlers.relay.limits.cells import Slots
 from handlers.relay.limits.limits import NO_TOKENS, Demand
 from handlers.relay.routing.breaker import Trial
@@ -117,7 +119,7 @@ class Attempt(Struct, eq=False):
     """One try of a call at a channel, with one of its upstream keys."""
 
     candidate: Candidate
-    pairing: Pairing  # of the caller's family with the channel's
+    pairing: Pairing | Translation  # of the caller's family with the channel's
     upstream_model: str | None = None
     without: str | None = None  # part of the request that is left out
     trial: Trial | None = None  # while it runs
@@ -139,6 +141,9 @@ class Call(Struct, eq=False):
     body: bytes = b""
     spans: Spans | None = None
     peek: Peek | None = None
+    request: Request | None = None  # all of it, once a channel of another family comes up
+    has_foreign: bool = False  # the body may have opaque state of translated answers
+    estimated: bool = False  # a count of tokens that is made here
     model_name: str | None = None
     stream: bool | None = None
     group: Group | None = None
@@ -169,6 +174,13 @@ class Call(Struct, eq=False):
     def tried(self) -> Attempt | None:
         """The attempt that is running, or was the last one; None before the first has begun."""
         return self.attempt if self.attempts else None
+
+    @property
+    def kept(self) -> bool:
+        """The vendor is to keep the answer; of a translated one it is asked not to."""
+        if self.peek is None or not self.peek.stored:
+            return False
+        return self.attempt is not None and not self.attempt.pairing.translated
 
     def conversation(self) -> bytes:
         """What names its conversation; empty when it has none, or there is nothing to choose."""

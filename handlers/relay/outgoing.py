@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from adapters.family import Vendor
-from adapters.registry import VENDORS
+from adapters.json.jsonio import Spans, top_level
+from adapters.registry import CODECS, VENDORS
 from conf.settings import UpstreamSettings
 from handlers.relay.call import Attempt, Call
 from handlers.relay.pump import CONTENT_TYPES
@@ -17,6 +18,8 @@ def request_of(call: Call, attempt: Attempt, limits: UpstreamSettings) -> Upstre
     Raises Fault INVALID_FIELD, CHANNEL_MISCONFIGURED when it cannot be made for this channel.
     """
     candidate, pairing, client_headers = attempt.candidate, attempt.pairing, call.client_headers
+    if pairing.translated:
+        client_headers = {}  # they speak of the client's family
     channel, upstream_model = candidate.channel, attempt.upstream_model or ""
     key = channel.keys[candidate.key] if channel.keys else ""
     vendor = VENDORS[channel.vendor]
@@ -47,5 +50,12 @@ def _body(call: Call, attempt: Attempt, vendor: Vendor) -> bytes | None:
         return b"" if call.method == "POST" else None
     assert call.spans is not None and call.peek is not None
     upstream_model = attempt.upstream_model or ""
+    spans = _own(call, call.spans, upstream_model) if call.has_foreign else call.spans
     make = attempt.pairing.request_body
-    return make(call.spans, call.peek, call.operation, upstream_model, vendor)
+    return make(spans, call.peek, call.operation, upstream_model, vendor)
+
+
+def _own(call: Call, spans: Spans, upstream_model: str) -> Spans:
+    """The fields without what other families' answers have left in the conversation."""
+    body = CODECS[call.family.name].client.without_foreign(spans, upstream_model)
+    return spans if body == spans.body else top_level(body)

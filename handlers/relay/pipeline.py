@@ -5,16 +5,20 @@ here knows a wire format, a database or pycurl.
 """
 
 import logging
+import os
 import time
 from dataclasses import dataclass, field
 from random import random
 
+from adapters.family import Envelope
 from adapters.family.rate_headers import RateLevel
 from adapters.faults import Condition, Fault
+from adapters.registry import CODECS
+from adapters.request_estimate import estimate_request
 from conf.settings import Settings
 from handlers.relay import admit, settle
 from handlers.relay.attempts import Attempts
-from handlers.relay.call import Call, Ending, Interrupt, interrupted
+from handlers.relay.call import Attempt, Call, Ending, Interrupt, interrupted
 from handlers.relay.downstream import Downstream
 from handlers.relay.failure_log import FailureLog
 from handlers.relay.holding import Holding
@@ -26,7 +30,8 @@ from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Planner
 from handlers.relay.routing.selector import Selector
 from handlers.relay.stored.responses import StoredResponses
-from handlers.relay.turns import LARGE_BYTES, in_turns
+from handlers.relay.translation.translations import Translations
+from handlers.relay.turns import LARGE_BYTES, at_once, in_turns
 from handlers.relay.upstream.client import UpstreamClient
 from handlers.telemetry import Telemetry
 from store.calls.journal import Journal
@@ -36,6 +41,9 @@ from store.money.funds import Funds
 from store.values.usage_record import Charge
 
 log = logging.getLogger("sluice.relay")
+
+ESTIMATED = {"Content-Type": "application/json", "x-token-count": "estimated"}
+_SECRET_BYTES = 32
 
 
 @dataclass(slots=True)
@@ -54,6 +62,10 @@ class Relay:
     node: str
     snapshot: Snapshot = EMPTY
     health: Health = field(default_factory=lambda: Health(random))
+    # without the installation's secrets, opaque state goes back to its maker by this worker alone
+    translations: Translations = field(
+        default_factory=lambda: Translations((os.urandom(_SECRET_BYTES),))
+    )
     attempts: Attempts = field(init=False)
     holding: Holding = field(init=False)
     records: Records = field(init=False)
@@ -71,6 +83,7 @@ class Relay:
             selector=Selector(Planner(self.health, random), self.limits),
             affinity=Affinity(),
             failures=FailureLog(),
+            translations=self.translations,
         )
         self.health.running = self.live.trials
         self.live.on_waiting = self.attempts.waiting
@@ -91,14 +104,13 @@ class Relay:
             if call.stored_ref is not None:
                 await admit.admit_stored(call, self.stored)
                 call.check()
-            call.attempt = attempt = self.attempts.first(call)
-            if not self.holding.at_once(call):
-                await self.holding.wait(call)
-                call.check()
-            self.records.open(call)
-            if levels:
-                downstream.add_headers(call.family.client.rate_lines(levels, time.time()))
-            ending = await self.attempts.run(call, attempt, downstream)
+            if call.estimated:
+                ending = await self._count(call)
+                self._tell_limits(call, levels, downstream)
+            else:
+                attempt = await self._begin(call)
+                self._tell_limits(call, levels, downstream)
+                ending = await self.attempts.run(call, attempt, downstream)
         except Fault as fault:
             ending = Ending("refused", fault)
         except Interrupt as interrupt:
@@ -111,6 +123,23 @@ class Relay:
         except BaseException:
             self._leave_limits(call)  # a slot must never stay
             raise
+
+    async def _begin(self, call: Call) -> Attempt:
+        """Plans the first attempt, holds money, opens the record. Raises Fault, Interrupt."""
+        call.attempt = attempt = await self.attempts.first(call)
+        if not self.holding.at_once(call):
+            await self.holding.wait(call)
+            call.check()
+        self.records.open(call)
+        return attempt
+
+    async def _count(self, call: Call) -> Ending:
+        """A count of tokens that no channel can be asked for: an estimate. Raises Fault."""
+        steps = estimate_request(await self.attempts.decode(call))
+        tokens = await in_turns(steps, call) if len(call.body) > LARGE_BYTES else at_once(steps)
+        self.records.open(call)
+        body = CODECS[call.family.name].client.encode_count(tokens)
+        return Ending("ok", envelope=Envelope(200, dict(ESTIMATED), body))
 
     def end(self, call: Call, ending: Ending, downstream: Downstream) -> None:
         """Settles the call, then writes its last bytes. For refusals of the head, too."""
@@ -131,6 +160,12 @@ class Relay:
         elif envelope is not None:
             downstream.send(envelope.status, tuple(envelope.headers.items()), envelope.body)
 
+    def _tell_limits(
+        self, call: Call, levels: tuple[RateLevel, ...], downstream: Downstream
+    ) -> None:
+        if levels:
+            downstream.add_headers(call.family.client.rate_lines(levels, time.time()))
+
     def _limit(self, call: Call, downstream: Downstream) -> tuple[RateLevel, ...]:
         """Takes what the call needs of its limits: what is left is for the head of its answer."""
         key, group = call.key, call.group
@@ -139,7 +174,7 @@ class Relay:
             return ()
         levels, taken = self.limits.enter(key, group, call.demand, free=call.operation.free)
         if isinstance(taken, Fault):
-            downstream.add_headers(call.family.client.rate_lines(levels, time.time()))
+            self._tell_limits(call, levels, downstream)
             raise taken
         call.slots = taken
         return levels
@@ -156,7 +191,7 @@ class Relay:
             counts, cost = settle.payable(call, counts)
             charges = self.funds.settle(call.hold, cost)
         self._leave_limits(call, counts)
-        if call.peek is not None and call.peek.stored and call.delivery.relayed:
+        if call.kept and call.delivery.relayed:
             self.records.note_stored(call, call.delivery.upstream_id)
         elif call.method == "DELETE" and ending.outcome == "ok":
             call.stored = self.stored.forget(call.key.user_id, call.target or "")

@@ -175,7 +175,7 @@ class StreamPump:
         """Whether the id of an answer that the vendor keeps is known, if it keeps it; then
         `on_identified` is called before the client can read it."""
         call = self._call
-        if call.stored is None and call.peek is not None and call.peek.stored:
+        if call.stored is None and call.kept:
             if bridge.upstream_id is None:
                 return False
             self._on_identified(call)

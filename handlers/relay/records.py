@@ -57,7 +57,7 @@ class Records:
     def identified(self, call: Call) -> None:
         """The client is about to read the id of an answer that the vendor keeps, if it has one."""
         attempt = call.attempt
-        if call.peek is None or not call.peek.stored or attempt is None or attempt.bridge is None:
+        if not call.kept or attempt is None or attempt.bridge is None:
             return
         bridge = attempt.bridge
         if self.note_stored(call, bridge.upstream_id):

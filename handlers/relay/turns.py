@@ -13,6 +13,16 @@ LARGE_BYTES = 512 << 10  # of a body or an answer; smaller ones are read at once
 SLICE_S = 0.005
 
 
+def at_once(steps: Steps[T]) -> T:
+    """The result of `steps` of what is not large."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as ended:
+        result: T = ended.value
+    return result
+
+
 async def in_turns(steps: Steps[T], call: Call) -> T:
     """The result of `steps`, run in slices with other work in between.
 

@@ -1,4 +1,4 @@
-"""A call of a family that no channel speaks, through a translation that the relay does not know."""
+"""Calls of a family that no channel speaks, through translations that the relay does not know."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from adapters.registry import FAMILIES, PAIRINGS
+from adapters.registry import CODECS, FAMILIES, TRANSLATORS
 from conf.settings import Settings
 from handlers.relay.call import Call
 from handlers.relay.downstream import Downstream
@@ -18,7 +18,7 @@ from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.values.pricing import Prices
 from tests.handlers.relay.calls import KEY, a_call
 from tests.handlers.relay.rig import Connection
-from tests.handlers.relay.toy import BEAT, END, SAY, TOY, TOY_BY_CHAT, piece
+from tests.handlers.relay.toy import BEAT, COUNT, END, SAY, TOY, TOY_CODECS, TRANSLATIONS, piece
 from tests.support.served import until
 
 GROUP = Group("gold", 10**6, None, frozenset({"toy"}), False)
@@ -47,14 +47,17 @@ class Journal:
     def close_call(self, record):
         self.record = record
 
+    refused = close_call
+
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
-    """The toy's tables: of families, of pairings, and of who may be asked."""
+    """The toy's tables: of families, of translations, and of who may be asked."""
     monkeypatch.setitem(FAMILIES, "toy", TOY)
-    monkeypatch.setitem(PAIRINGS, ("toy", "chat_completions"), TOY_BY_CHAT)
-    asked = (("toy", "chat_completions"), ("chat_completions", "chat_completions"))
-    monkeypatch.setattr(Channel, "answers", lambda self, family: (family, self.family) in asked)
+    monkeypatch.setitem(CODECS, "toy", TOY_CODECS)
+    for pair, translator in TRANSLATIONS.items():
+        monkeypatch.setitem(TRANSLATORS, pair, translator)
+    monkeypatch.setattr(Channel, "answers", lambda self, family: family == "toy")
 
 
 @pytest.fixture
@@ -64,18 +67,19 @@ def relay(client):
     return Relay(settings, None, None, Journal(), client, live, unused, limits, unused, "node")
 
 
-def channel(upstream, name="main", priority=0):
+def channel(upstream, name="main", priority=0, family="chat_completions", **fields):
     return Channel(
-        id=f"id-{name}", name=name, vendor="demo", family="chat_completions", keys=("k",),
+        id=f"id-{name}", name=name, vendor="demo", family=family, keys=("k",),
         base_url=upstream.url.removesuffix("/v1/test"), groups=frozenset({"gold"}),
-        models={"m": "up"}, priority=priority, weight=1, enabled=True,
+        models={"m": "up"}, priority=priority, weight=1, enabled=True, **fields,
     )  # fmt: skip
 
 
-async def relayed(relay, *channels, **fields):
+async def relayed(relay, *channels, operation=SAY, **fields):
     """The connection of a client that has asked, and the record of its call."""
     snapshot = Snapshot(1, {"gold": GROUP}, {"m": MODEL}, channels)
-    call = Call(a_call().arrival, TOY, SAY, KEY, {}, snapshot, group=GROUP)
+    headers = {"anthropic-beta": "b", "openai-beta": "b"}
+    call = Call(a_call().arrival, TOY, operation, KEY, headers, snapshot, group=GROUP)
     connection, body = Connection(), {"toy": "m", "ask": "Who?", **fields}
     await relay.run(call, json.dumps(body).encode(), Downstream(connection, ()))
     return connection.sent, relay.journal.record
@@ -89,13 +93,16 @@ async def test_a_whole_answer(relay, serve):
 
     upstream = await serve(script)
     [(kind, status, headers, body)], record = await relayed(relay, channel(upstream), most=9)
-    assert (kind, status, body) == ("answer", 200, b'{"said": "Me."}')
+    assert (kind, status) == ("answer", 200)
+    assert json.loads(body) == {"said": "Me.", "used": 5, "model": "m"}
     assert headers == (("Content-Type", "application/json"),)
     [(head, asked)] = upstream.requests
     assert head.startswith(b"POST /v1/chat/completions ") and b"Bearer k" in head
+    assert b"beta" not in head
     asked = json.loads(asked)
     assert (asked["model"], asked["max_tokens"]) == ("up", 9)
     assert asked["messages"] == [{"role": "user", "content": "Who?"}]
+    assert record.attempts[0].dropped == ()
     assert (record.outcome, record.call.family, record.upstream_family) == (
         *("ok", "toy", "chat_completions"),
     )
@@ -135,7 +142,7 @@ async def test_a_refusal_and_a_fail_over(relay, serve):
     assert b"".join(one[-1] for one in sent) == piece("Me.") + END
     assert [one.channel for one in record.attempts] == ["first", "second"]
     [(_, status, _, body)], record = await relayed(relay, first)
-    assert (status, json.loads(body)) == (418, {"oops": record.error_code})
+    assert (status, json.loads(body)["oops"]) == (418, record.error_code)
     assert record.outcome == "upstream_error"
 
 
@@ -155,5 +162,166 @@ async def test_a_stream_that_breaks_ends_in_the_words_of_the_client(relay, serve
     beats.set()
     sent, record = await waiting
     assert [one[-1] for one in sent[:2]] == [piece("M"), BEAT]
-    assert json.loads(sent[-1][-1][6:]) == {"oops": "upstream_error"}
+    assert json.loads(sent[-1][-1][6:])["oops"] == "upstream_error"
     assert record.outcome == "upstream_truncated" and record.output_tokens > 0
+
+
+async def answering(peer, head, body):
+    """An upstream that speaks chat completions."""
+    if json.loads(body).get("stream"):
+        await peer.begin_stream()
+        await peer.chunk(text("Me.", finish_reason="stop") + event(choices=[], usage=USAGE))
+        await peer.chunk(b"data: [DONE]\n\n")
+        await peer.end_stream()
+        return
+    message = {"role": "assistant", "content": "Me."}
+    answer = {"id": "c1", "model": "up", "choices": [{"message": message}], "usage": USAGE}
+    await peer.answer(json.dumps(answer).encode(), headers=JSON)
+
+
+def seal_of(sent):
+    frames = b"".join(one[-1] for one in sent).split(b"\n\n")
+    return json.loads(frames[0][6:])["seal"]
+
+
+def head_of(sent):
+    return dict(sent[0][2])
+
+
+@pytest.mark.parametrize("live", [False, True])
+async def test_what_is_left_out_is_told_to_client_and_record(relay, serve, live):
+    upstream = channel(await serve(answering))
+    sent, record = await relayed(relay, upstream, live=live, wants=["metadata", "stop", "seed"])
+    assert head_of(sent)["x-sluice-dropped"] == "wants.metadata, wants.seed"
+    assert record.attempts[0].dropped == ("wants.metadata", "wants.seed")
+    sent, record = await relayed(relay, upstream, live=live, wants=["stop"])
+    assert "x-sluice-dropped" not in head_of(sent) and record.attempts[0].dropped == ()
+
+
+async def test_what_cannot_be_left_out_is_refused_before_anything_goes_upstream(relay, serve):
+    upstream = await serve(answering)
+    only = channel(upstream, rpm=5)
+    for fields, at in ({"wants": ["n"]}, "wants.n"), ({"ask": "Too much!"}, "ask"):
+        for live in False, True:
+            [(_, status, _, body)], record = await relayed(relay, only, live=live, **fields)
+            assert (status, json.loads(body)) == (418, {"oops": "unsupported_parameter", "at": at})
+            assert (record.outcome, record.attempts) == ("refused", ())
+            assert record.error_message == f"'{at}' is not supported for model 'm'."
+    assert upstream.requests == []
+    for _ in range(5):  # nothing was taken of its limits
+        assert (await relayed(relay, only))[1].outcome == "ok"
+    assert (await relayed(relay, only))[1].error_code == "no_channel_available"
+
+
+async def test_a_channel_that_could_carry_it_is_waited_for(relay, serve):
+    good, other = await serve(answering), await serve(answering)
+    able = channel(good, "able", family="messages", rpm=1)
+    unable = channel(other, "unable", priority=9)
+    for _ in range(2):
+        _, record = await relayed(relay, able, unable, wants=["n"])
+    assert record.error_code == "no_channel_available"
+    assert len(good.requests) == 1 and other.requests == []
+    _, record = await relayed(relay, able, unable, wants=["video", "n"])
+    assert record.error_code == "unsupported_parameter"
+
+
+async def test_a_request_that_cannot_be_read_is_the_clients_mistake(relay, serve):
+    upstream = await serve(answering)
+    [(_, _, _, body)], record = await relayed(relay, channel(upstream), ask=5)
+    assert json.loads(body) == {"oops": "invalid_type", "at": "ask"}
+    assert record.outcome == "refused" and upstream.requests == []
+
+
+async def test_opaque_state_goes_back_to_its_maker_alone(relay, serve):
+    asked = []
+
+    async def script(peer, head, body):
+        asked.append(json.loads(body).get("seals", []))
+        await peer.begin_stream()
+        await peer.chunk(event(choices=[{"index": 0, "delta": {"seal": "s3cret"}}]))
+        await peer.chunk(text("Me.", finish_reason="stop") + b"data: [DONE]\n\n")
+        await peer.end_stream()
+
+    upstream = await serve(script)
+    sent, _ = await relayed(relay, channel(upstream), live=True)
+    sealed = seal_of(sent)
+    assert sealed.startswith("gw1.chat_completions.") and "s3cret" not in sealed
+    forged = sealed[:-1] + ("A" if sealed[-1] != "A" else "B")
+    for thought in (sealed, forged, "s3cret"):
+        await relayed(relay, channel(upstream), live=True, thought=thought)
+    await relayed(relay, channel(upstream, "other"), live=True, thought=sealed)
+    assert asked == [[], ["s3cret"], [], [], []]
+
+
+async def test_a_refused_thought_is_left_out_and_the_channel_asked_again(relay, serve):
+    asked = []
+
+    async def script(peer, head, body):
+        asked.append(json.loads(body))
+        if asked[-1].get("seals"):
+            error = {"error": {"message": "Invalid signature in thinking block"}}
+            await peer.answer(json.dumps(error).encode(), "400 No", JSON)
+        elif len(asked) == 1:
+            await peer.begin_stream()
+            await peer.chunk(event(choices=[{"index": 0, "delta": {"seal": "s"}}]))
+            await peer.chunk(text("Me.", finish_reason="stop") + b"data: [DONE]\n\n")
+            await peer.end_stream()
+        else:
+            await answering(peer, head, body)
+
+    upstream = await serve(script)
+    sent, _ = await relayed(relay, channel(upstream), live=True)
+    sealed = seal_of(sent)
+    _, record = await relayed(relay, channel(upstream), thought=sealed)
+    assert record.outcome == "ok" and [one.status for one in record.attempts] == [400, 200]
+    assert ["seals" in one for one in asked] == [False, True, False]
+
+
+async def test_usage_is_not_asked_for_where_the_vendor_refuses_the_option(relay, serve):
+    async def script(peer, head, body):
+        if b"stream_options" not in body:
+            return await answering(peer, head, body)
+        error = {"error": {"message": "unknown field stream_options"}}
+        return await peer.answer(json.dumps(error).encode(), "400 No", JSON)
+
+    sent, record = await relayed(relay, channel(await serve(script)), live=True)
+    assert sent[-1][-1].endswith(END) and record.outcome == "ok" and len(record.attempts) == 2
+
+
+async def test_a_large_answer_and_a_large_request(relay, serve):
+    words = "word " * 200_000
+
+    async def script(peer, head, body):
+        message = {"role": "assistant", "content": json.loads(body)["messages"][0]["content"]}
+        answer = {"id": "c1", "model": "up", "choices": [{"message": message}], "usage": USAGE}
+        await peer.answer(json.dumps(answer).encode(), headers=JSON)
+
+    [(_, status, _, body)], record = await relayed(relay, channel(await serve(script)), ask=words)
+    assert status == 200 and json.loads(body)["said"] == words
+    assert (record.outcome, record.output_tokens) == ("ok", 2)
+
+
+async def test_tokens_are_counted_by_the_upstream_where_it_can(relay, serve):
+    async def script(peer, head, body):
+        await peer.answer(b'{"input_tokens": 7}', headers=JSON)
+
+    upstream, chat = await serve(script), await serve(answering)
+    both = channel(upstream, family="messages"), channel(chat, "chat", priority=9)
+    [(_, status, headers, body)], record = await relayed(relay, *both, operation=COUNT)
+    assert (status, json.loads(body)) == (200, {"count": 7}) and chat.requests == []
+    assert upstream.requests[0][0].startswith(b"POST /v1/messages/count_tokens ")
+    assert "x-token-count" not in dict(headers)
+    assert (record.outcome, record.channel, record.cost_nanos) == ("ok", "main", 0)
+
+
+async def test_tokens_are_estimated_where_no_upstream_counts(relay, serve):
+    upstream = await serve(answering)
+    ask = "How many words are there in this sentence? " * 20
+    for words in (ask, ask * 2_000):
+        sent, record = await relayed(relay, channel(upstream), operation=COUNT, ask=words)
+        [(_, status, headers, body)] = sent
+        assert status == 200 and dict(headers)["x-token-count"] == "estimated"
+        assert json.loads(body)["count"] == pytest.approx(10 * words.count("?"), rel=0.15)
+        assert (record.outcome, record.channel, record.attempts) == ("ok", None, ())
+        assert (record.usage_source, record.cost_nanos) == ("none", 0)
+    assert upstream.requests == []

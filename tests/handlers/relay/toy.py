@@ -1,17 +1,29 @@
-"""A family that no vendor speaks, translated to chat completions: written as any other would be,
-and known to nothing of the relay."""
+"""A family that no vendor speaks, with codecs: written as any other would be, and known to nothing
+of the relay. Its upstream codec writes what the tests can read, whatever the family is called."""
 
 import json
+from typing import get_args
 
-from adapters.bridge import Pairing
-from adapters.family import Answer, ClientSide, Envelope, Family, Operation, Peek
+from adapters.family import ClientSide, Envelope, Family, Operation, Peek
+from adapters.family.codec import (
+    ClientCodec,
+    Codecs,
+    Encoded,
+    StreamDecoder,
+    StreamEncoder,
+    UpstreamCodec,
+)
 from adapters.family.rate_headers import no_rate_lines
-from adapters.framing.sse import EventSplitter, event_fields
-from adapters.json.jsonio import top_level
+from adapters.faults import Condition, Fault
+from adapters.ir.answer import Choice, Delta, Finished, Sealed
+from adapters.ir.parts import Reasoning, Text, Turn
+from adapters.ir.request import Ask, Feature, Request
+from adapters.json.jsonio import dumps
 from adapters.registry import FAMILIES
+from adapters.translate import Translator
 
-CHAT = FAMILIES["chat_completions"].upstream
 SAY = Operation("/toy/say")
+COUNT = Operation("/toy/count", "count", free=True)
 BEAT, END = b": toy\n\n", b"data: END\n\n"
 
 
@@ -20,7 +32,7 @@ def piece(text):
 
 
 def oops(fault):
-    return json.dumps({"oops": fault.code}).encode()
+    return json.dumps({"oops": fault.code, "at": fault.param}).encode()
 
 
 def peek(spans, operation, target):
@@ -34,7 +46,7 @@ def encode_fault(fault, request_id):
 TOY = Family(
     "toy",
     ClientSide(
-        operations={"generate": SAY},
+        operations={"generate": SAY, "count": COUNT},
         credentials=("x-toy",),
         conversation=lambda spans: b"",
         model_name=lambda spans, target: spans.value("toy"),
@@ -49,78 +61,123 @@ TOY = Family(
 )
 
 
-def request_body(spans, read, operation, upstream_model, vendor):
-    """A chat request for what the toy's client has said."""
-    asked = {
-        "model": read.model,
-        "messages": [{"role": "user", "content": spans.value("ask")}],
-        "max_tokens": read.max_output_tokens,
-        "stream": read.stream,
-    }
-    chat = top_level(json.dumps(asked).encode())
-    return CHAT.edit_request(chat, read, CHAT.operations["generate"], upstream_model, vendor)
+def decode_request(spans, stream, target):
+    """What the toy's client has said: `ask`, a `thought` to bring back, and what it `wants`."""
+    yield False
+    said, ask = spans.value("thought"), json.loads(spans.raw("ask") or b"null")
+    if not isinstance(ask, str):
+        raise Fault(Condition.INVALID_FIELD, param="ask")
+    thought = (Turn("assistant", (Reasoning("hm", opaque=said),)),) if said else ()
+    wants = spans.value("wants") or ()
+    return Request(
+        "toy",
+        stream,
+        (*thought, Turn("user", (Text(ask),))),
+        max_output_tokens=spans.value("most"),
+        asks=tuple(Ask(feature, f"wants.{feature}") for feature in wants),
+    )
 
 
-def read_answer(body, public, upstream_model, operation):
-    """The toy's answer, and what the chat family reads of the vendor's."""
-    read = CHAT.read_answer(body, public, upstream_model, CHAT.operations["generate"])
-    text = json.loads(read.body)["choices"][0]["message"]["content"]
-    said = json.dumps({"said": text}).encode()
-    return Answer(said, read.usage, read.reported, read.upstream_id)
+def encode_answer(choices, usage, asked):
+    text = "".join(part.text for one in choices for part in one.parts if isinstance(part, Text))
+    return dumps({"said": text, "used": usage.input_tokens, "model": asked.model})
 
 
-class ToyBridge:
-    """Reads chat events with the chat family's tap, and writes the toy's."""
+class Encoder(StreamEncoder):
+    def begin(self):
+        self.started = True
+        return b""
 
-    def __init__(self, tap, max_event_bytes):
-        self._tap, self._splitter = tap, EventSplitter(max_event_bytes)
-        self.ended = self.aligned = False
+    def write(self, event):
+        if isinstance(event, Delta):
+            return piece(event.text)
+        if isinstance(event, Sealed):
+            return b"data: %b\n\n" % dumps({"seal": event.opaque})
+        return b""
 
-    def __getattr__(self, name):
-        """What the tap knows: accepted, started, finished, whole, fault, usage and the like."""
-        return getattr(self._tap, name)
+    def repeat(self, text):
+        return piece(text.decode())
 
-    @property
-    def end_seen(self):
-        return self.ended
-
-    @property
-    def at_boundary(self):
-        return True  # an event is written whole or not at all
-
-    def feed(self, chunk):
-        out = b""
-        for event in self._splitter.feed(chunk):
-            self._tap.feed(event)
-            if self._tap.ended:
-                self.ended = True
-                return out if self._tap.fault else out + END
-            out += self._encode(event)
-        return out
-
-    def close(self):
-        return END if self._tap.whole and not self.ended else b""
+    def end(self, usage):
+        return END
 
     def encode_fault(self, fault, request_id):
         return b"data: %b\n\n" % oops(fault)
 
-    @staticmethod
-    def _encode(event):
-        data = event_fields(event)[1]
-        deltas = [one["delta"] for one in json.loads(data)["choices"]] if data else []
-        return b"".join(piece(delta["content"]) for delta in deltas if delta.get("content"))
+
+class Decoder(StreamDecoder):
+    """Reads chat chunks; a delta with `seal` has a thought's opaque state."""
+
+    def __init__(self):
+        super().__init__()
+        self._open_slot = None
+
+    def read(self, name, said):
+        events = []
+        for choice in said.get("choices", ()):
+            delta = choice.get("delta", {})
+            if "seal" in delta:
+                opened = self._open("reasoning")
+                events += [opened, Sealed(opened.slot, delta["seal"]), self._close(opened.slot)]
+            if delta.get("content"):
+                if not self._slots:
+                    opened = self._open("text")
+                    self._open_slot = opened.slot
+                    events.append(opened)
+                events.append(Delta(self._open_slot, delta["content"]))
+            if choice.get("finish_reason"):
+                events += [self._close(slot) for slot in list(self._slots)]
+                events.append(Finished("stop"))
+        return events
 
 
-def open_bridge(public, upstream_model, drop_usage, operation, max_event_bytes):
-    tap = CHAT.stream_tap(public, upstream_model, drop_usage, CHAT.operations["stream"])
-    return ToyBridge(tap, max_event_bytes)
+def encode_request(request, target, count):
+    """A chat request, with the thought's opaque state where it has some."""
+    yield False
+    if request.turns[-1].parts[0].text == "Too much!":
+        raise Fault(Condition.UNSUPPORTED, param="ask")
+    seals = [part.opaque for turn in request.turns for part in turn.parts[:1]
+             if isinstance(part, Reasoning) and part.opaque]  # fmt: skip
+    asked = {
+        "model": target.model,
+        "messages": [{"role": "user", "content": request.turns[-1].parts[0].text}],
+        "max_tokens": request.max_output_tokens,
+        "stream": request.stream,
+        "stream_options": {"include_usage": True} if target.stream_options else None,
+        "seals": seals,
+    }
+    return Encoded(dumps({name: value for name, value in asked.items() if value}))
 
 
-TOY_BY_CHAT = Pairing(
-    upstream=CHAT,
-    operation=lambda asked, stream: CHAT.operations["stream" if stream else asked.job],
-    request_body=request_body,
-    read_answer=read_answer,
-    open_bridge=open_bridge,
-    translated=True,
+def decode_answer(body):
+    return tuple(
+        Choice((Text(choice["message"]["content"]),)) for choice in json.loads(body)["choices"]
+    )
+
+
+def upstream_codec(decode_count=None, **verdicts):
+    """One that carries everything but what `verdicts` say."""
+    return UpstreamCodec(
+        verdicts=dict.fromkeys(get_args(Feature), "map") | verdicts,
+        verdicts_of=lambda traits: {},
+        encode_request=encode_request,
+        decode_answer=decode_answer,
+        open_decoder=Decoder,
+        decode_count=decode_count,
+    )
+
+
+CLIENT = ClientCodec(
+    decode_request=decode_request,
+    encode_answer=encode_answer,
+    open_encoder=Encoder,
+    encode_count=lambda tokens: dumps({"count": tokens}),
+    without_foreign=lambda spans, model: spans.body,
 )
+TO_CHAT = upstream_codec(metadata="note", seed="note", n="refuse")
+TO_MESSAGES = upstream_codec(lambda body: json.loads(body)["input_tokens"], video="refuse")
+TOY_CODECS = Codecs(CLIENT, TO_CHAT)
+TRANSLATIONS = {
+    ("toy", "chat_completions"): Translator(FAMILIES["chat_completions"], CLIENT, TO_CHAT),
+    ("toy", "messages"): Translator(FAMILIES["messages"], CLIENT, TO_MESSAGES),
+}

@@ -1,0 +1,119 @@
+"""Which channels of other families can carry a request, and the translation for one of them.
+
+Knows no ``Call``: requests and wishes in, translations out. What takes long comes in steps.
+Imported by the relay's attempts.
+"""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from adapters.family import Vendor
+from adapters.family.codec import Asked, Target
+from adapters.family.traits import Traits
+from adapters.faults import Condition, Fault
+from adapters.ir.request import Request
+from adapters.json.structure import Steps
+from adapters.models import traits_of
+from adapters.opaque import Origin, mark_of
+from adapters.registry import TRANSLATORS, VENDORS
+from adapters.translate import Translation
+from handlers.relay.routing.plan import Candidate, Wanted
+from store.catalog.catalog import Channel
+
+_MAX_REMEMBERED = 256
+
+
+class Translations:
+    """Makes the translations of one worker's calls. ``secrets`` sign opaque state: the first one
+    signs, all are taken."""
+
+    def __init__(self, secrets: Sequence[bytes]) -> None:
+        self._secret, self._older = secrets[0], tuple(secrets[1:])
+        # The planner knows channels by the identity of their tuple, so the same selection must be
+        # the same tuple. The one it was made of is kept, so that no other gets its identity.
+        self._remembered: dict[
+            tuple[int, frozenset[str]], tuple[Sequence[Channel], tuple[Channel, ...]]
+        ] = {}
+
+    def narrowed(self, request: Request, wanted: Wanted) -> Wanted:
+        """What is wanted without the channels that cannot carry the request. Raises Fault
+        UNSUPPORTED when none is left."""
+        known: dict[tuple[str, Traits], Fault | None] = {}
+        unable: set[str] = set()
+        first: Fault | None = None
+        for channel in wanted.channels:
+            if channel.family == wanted.family:
+                continue
+            traits = _traits(channel, wanted.model)
+            which = channel.family, traits
+            if which not in known:
+                translator = TRANSLATORS[wanted.family, channel.family]
+                known[which] = translator.refusal(request, traits)
+            if (fault := known[which]) is not None:
+                first = first or fault
+                unable.add(channel.id)
+        if first is None:
+            return wanted
+        return self.without(wanted, unable, first)
+
+    def without(self, wanted: Wanted, unable: Collection[str], why: Fault) -> Wanted:
+        """What is wanted without these channels; raises ``why`` when none is left."""
+        out = frozenset(unable)
+        key = id(wanted.channels), out
+        found = self._remembered.get(key)
+        if found is None:
+            left = tuple(channel for channel in wanted.channels if channel.id not in out)
+            if len(self._remembered) >= _MAX_REMEMBERED:
+                self._remembered.clear()
+            found = self._remembered[key] = wanted.channels, left
+        if not found[1]:
+            raise why
+        return msgspec.structs.replace(wanted, channels=found[1])
+
+    def begin(
+        self,
+        request: Request,
+        wanted: Wanted,
+        candidate: Candidate,
+        asked: Asked,
+        *,
+        max_output_tokens: int | None,
+        count: bool = False,
+        without: str = "",
+    ) -> Steps[Translation]:
+        """The translation for a candidate, in steps; without what its upstream has refused:
+        "reasoning", "stream_options". Raises Fault UNSUPPORTED, INVALID_FIELD,
+        CHANNEL_MISCONFIGURED."""
+        channel = candidate.channel
+        vendor: Vendor = VENDORS[channel.vendor]
+        target = Target(
+            vendor=channel.vendor,
+            model=channel.models[wanted.model],
+            traits=_traits(channel, wanted.model),
+            max_output_tokens=max_output_tokens,
+            stream_options=vendor.stream_options and without != "stream_options",
+        )
+        return TRANSLATORS[wanted.family, channel.family].begin(
+            request,
+            target,
+            asked,
+            self._origin(candidate),
+            count=count,
+            without_reasoning=without == "reasoning",
+        )
+
+    def _origin(self, candidate: Candidate) -> Origin:
+        """Who makes the opaque state of a candidate's answers: state belongs to an account."""
+        channel = candidate.channel
+        fingerprint = channel.fingerprints[candidate.key] if channel.fingerprints else ""
+        mark = mark_of(channel.id, fingerprint)
+        return Origin(channel.family, mark, self._secret, self._older)
+
+
+def _traits(channel: Channel, model: str) -> Traits:
+    """What the channel's model can take. Raises Fault CHANNEL_MISCONFIGURED."""
+    try:
+        return traits_of(channel.vendor, channel.family, channel.models[model])
+    except msgspec.ValidationError:
+        raise Fault(Condition.CHANNEL_MISCONFIGURED) from None
