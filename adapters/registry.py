@@ -33,6 +33,22 @@ TRANSLATORS: dict[tuple[str, str], Translator] = {
     if client != upstream
 }
 
+_LOSSES: dict[tuple[str, str], int] = {
+    (client, upstream): rank
+    for client, ranks in (
+        ("chat_completions", {"responses": 1, "generate_content": 2, "messages": 3}),
+        ("responses", {"chat_completions": 1, "generate_content": 2, "messages": 2}),
+        ("messages", {"generate_content": 1, "responses": 2, "chat_completions": 3}),
+        ("generate_content", {"chat_completions": 1, "responses": 2, "messages": 3}),
+    )
+    for upstream, rank in ranks.items()
+}
+
+# How much a call of the first family loses at a channel of the second, where it is translated:
+# of a model's channels those with less are asked first. An order, no measure; docs/channels.md says
+# for each pair what is lost.
+LOSSES: dict[tuple[str, str], int] = {pair: _LOSSES[pair] for pair in TRANSLATORS}
+
 FAMILY_NAMES = tuple(FAMILIES)  # in the order in which they are shown
 _CHAT, _RESPONSES, _MESSAGES, _GENERATE = FAMILY_NAMES
 _OPENAI = frozenset({_CHAT, _RESPONSES})

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from adapters.registry import LOSSES
 from commands.output import data_options, print_json, print_table
 from commands.store_access import opened_store
 from handlers.operations.explain import ChannelState, Explanation, explain
@@ -45,7 +46,7 @@ def command(
             if "/" in key_id:
                 key_id = show(access.db, "key", key_id)["id"]
             wanted = digests_of(access.db, key_id)[:1]
-        snapshot = load_snapshot(access.db, Cipher(secrets.cipher_keys))
+        snapshot = load_snapshot(access.db, Cipher(secrets.cipher_keys), LOSSES)
         caller = find_key(access.db, wanted) if wanted else None
         said = explain(access.db, snapshot, caller, model, endpoint)
     if as_json:

@@ -24,6 +24,7 @@ import peewee
 import uvloop
 from tornado.ioloop import IOLoop, PeriodicCallback
 
+from adapters.registry import LOSSES
 from commands.process import store_check
 from commands.process.log_lines import FORMS, text_line
 from commands.process.memory import MemoryPolicy
@@ -162,6 +163,7 @@ class Worker:
             self._loop.add_callback,
             self._take_snapshot,
             self._take_changes,
+            losses=LOSSES,
         )
         self._relay = self._make_relay(keys)
         self._open_breakers = OpenBreakers(self._relay.health)

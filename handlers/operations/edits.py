@@ -4,11 +4,15 @@ from collections.abc import Mapping
 
 import peewee
 
+from adapters.options import OPTIONS, is_option
 from adapters.registry import VENDORS
 from store.admin.apply import Editor
 from store.admin.objects import Sealing
+from store.admin.plan import Upstreams
 
-_FAMILIES_OF_VENDORS = {name: vendor.families for name, vendor in VENDORS.items()}
+_UPSTREAMS = Upstreams(
+    {name: vendor.families for name, vendor in VENDORS.items()}, OPTIONS, is_option
+)
 
 
 def editor(
@@ -16,4 +20,4 @@ def editor(
 ) -> Editor:
     """What makes changes in the name of `actor`, as the audit log names it; `environ`: where
     values env:NAME of single edits are read from."""
-    return Editor(db, sealing, _FAMILIES_OF_VENDORS, actor, environ)
+    return Editor(db, sealing, _UPSTREAMS, actor, environ)

@@ -13,7 +13,7 @@ from store.admin.document import Document, Identity, label
 from store.admin.field_edits import entry_of_edits, with_identity
 from store.admin.kinds import plain
 from store.admin.objects import Sealing, State, Stored, Writer, find, load
-from store.admin.plan import CREATE, REMOVE, Step, Vendors, final_fields, judge, make_plan
+from store.admin.plan import CREATE, REMOVE, Step, Upstreams, final_fields, judge, make_plan
 from store.admin.warnings import warnings_of
 from store.db import audit, changes
 from store.db.database import database_ms, snapshot_read, transaction
@@ -56,7 +56,7 @@ class Outcome:
 class Editor:
     """Makes changes in the name of an actor.
 
-    `vendors` says which families a vendor's channels may speak; `environ` serves the env:
+    `upstreams` says what channels can be; `environ` serves the env:
     values of single edits, whose file: values are read from the current folder.
     """
 
@@ -64,13 +64,13 @@ class Editor:
         self,
         db: peewee.Database,
         sealing: Sealing,
-        vendors: Vendors,
+        upstreams: Upstreams,
         actor: str,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._db = db
         self._sealing = sealing
-        self._vendors = vendors
+        self._upstreams = upstreams
         self._actor = actor
         self._environ = environ or {}
 
@@ -162,7 +162,7 @@ class Editor:
                 for item in (*_subscriptions_of(state, stored), stored)
             ]
             faults: list[str] = []
-            judge(state, steps, self._vendors, faults)
+            judge(state, steps, self._upstreams, faults)
             if faults:
                 raise Refused(faults)
             return steps
@@ -171,7 +171,7 @@ class Editor:
 
     def _plan(self, state: State, document: Document, *, prune: bool = False) -> list[Step]:
         at_ms = database_ms(self._db)
-        return make_plan(state, document, self._sealing, self._vendors, at_ms=at_ms, prune=prune)
+        return make_plan(state, document, self._sealing, self._upstreams, at_ms=at_ms, prune=prune)
 
     def _carry_out(self, plan: Callable[[State], list[Step]]) -> Outcome:
         def work() -> Outcome:

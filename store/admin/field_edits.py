@@ -11,7 +11,7 @@ from store.admin.document import Entry, Report, label, parse_entry, resolver
 from store.admin.kinds import KINDS
 from store.admin.objects import Stored
 from store.values.errors import Refused
-from store.values.fields import HeaderMap, ModelMap, PriceTable
+from store.values.fields import HeaderMap, ModelMap, OptionMap, PriceTable
 
 
 def entry_of_edits(
@@ -67,10 +67,12 @@ def _take_edit(
     spec = fields.get(outer) if point else None
     if spec is not None and isinstance(spec.type, PriceTable):
         raw.setdefault(outer, {})[inner] = text or None
-    elif spec is not None and isinstance(spec.type, (ModelMap, HeaderMap)):
+    elif spec is not None and isinstance(spec.type, (ModelMap, HeaderMap, OptionMap)):
         table = raw.setdefault(outer, dict(stored.fields[outer]) if stored else {})
         inner = inner.lower() if isinstance(spec.type, HeaderMap) else inner
-        if text:
+        if text and isinstance(spec.type, OptionMap):
+            table[inner] = spec.type.value_from_text(text)
+        elif text:
             table[inner] = text
         else:
             table.pop(inner, None)

@@ -30,6 +30,7 @@ from store.values.fields import (
     ModelMap,
     Number,
     Optional,
+    OptionMap,
     PriceTable,
 )
 from store.values.pricing import format_money, format_multiplier, parse_money, parse_multiplier
@@ -134,6 +135,9 @@ KINDS: Mapping[str, Kind] = {
                 ListOf(Choice(FAMILIES)), "Families that its keys may use.", list(FAMILIES)
             ),
             **_LIMITS,
+            "translate": Field(
+                Boolean(), "false: only channels that speak the family of the call.", True
+            ),
             **_ENABLED,
         },
     ),
@@ -169,6 +173,12 @@ KINDS: Mapping[str, Kind] = {
             ),
             "ca_file": Field(
                 Optional(CA_FILE), "The only certificates it trusts.", None, "the system's"
+            ),
+            "translate": Field(Boolean(), "false: only calls of its own family.", True),
+            "options": Field(
+                OptionMap(),
+                "What its models can take, where that is not what is known of them (channels.md).",
+                {},
             ),
             **_ENABLED,
             "draining": Field(Boolean(), "true: no new calls; running ones go on.", False),

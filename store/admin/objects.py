@@ -178,6 +178,7 @@ _READ: Mapping[str, Callable[[Mapping[str, Any], _Extras], Any]] = {
     "extra_headers": lambda row, _: {
         name: Sealed(token) for name, token in (row["extra_headers"] or {}).items()
     },
+    "options": lambda row, _: row["options"] or {},
     "secret": lambda row, extras: frozenset(extras.digests.get(row["id"], ())),
     "group": lambda row, extras: extras.names.get(row["group_id"], ""),
 }

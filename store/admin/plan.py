@@ -3,7 +3,7 @@
 Pure: no database, nothing is written. `apply.py` loads the state and carries a plan out.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,18 @@ DAY_MS = 24 * 3600 * 1000
 
 Vendors = Mapping[str, frozenset[str]]
 """Vendor name -> the families its upstreams speak."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upstreams:
+    """What the wire formats know of channels: vendors, and the `options` of a channel, each with
+    what it must be, in words, and whether a value (name, value) is that."""
+
+    vendors: Vendors
+    options: Mapping[str, str] = field(default_factory=dict)
+    fits: Callable[[str, object], bool] = lambda name, value: True
+
+
 Final = dict[tuple[str, Identity], Mapping[str, Any]]
 """The fields of every object, by kind and identity."""
 
@@ -53,7 +65,7 @@ def make_plan(
     state: State,
     document: Document,
     sealing: Sealing,
-    vendors: Vendors,
+    upstreams: Upstreams,
     *,
     at_ms: int,
     prune: bool = False,
@@ -71,15 +83,16 @@ def make_plan(
             steps.append(step)
     final = final_fields(state, steps)
     steps = [_timed(step, final, at_ms, faults) for step in steps]
-    judge(state, steps, vendors, faults)
+    judge(state, steps, upstreams, faults)
     _judge_secrets(state, steps, sealing, faults)
     if faults:
         raise Refused(faults)
     return steps
 
 
-def judge(state: State, steps: list[Step], vendors: Vendors, faults: list[str]) -> None:
-    """Add a fault for every reference that the steps would leave or make dangling."""
+def judge(state: State, steps: list[Step], upstreams: Upstreams, faults: list[str]) -> None:
+    """Add a fault for every reference that the steps would leave or make dangling, and for what no
+    upstream is."""
     final = final_fields(state, steps)
     removed = {(step.kind, step.identity) for step in steps if step.action == REMOVE}
     touched = {(step.kind, step.identity): step for step in steps if step.action != REMOVE}
@@ -100,7 +113,8 @@ def judge(state: State, steps: list[Step], vendors: Vendors, faults: list[str]) 
                 faults.append(f'{step.where(where)}: {where}: there is no {target} "{name}"{hint}')
     for step in touched.values():
         if step.kind == "channel":
-            _judge_vendor(step, final[step.kind, step.identity], vendors, faults)
+            _judge_vendor(step, final[step.kind, step.identity], upstreams.vendors, faults)
+            _judge_options(step, upstreams, faults)
 
 
 def _removals(state: State, document: Document) -> list[Step]:
@@ -247,6 +261,17 @@ def _judge_vendor(
         spoken = ", ".join(sorted(vendors[vendor]))
         where = step.where("family")
         faults.append(f"{where}: family: channels of vendor {vendor} speak {spoken}, not {family}")
+
+
+def _judge_options(step: Step, upstreams: Upstreams, faults: list[str]) -> None:
+    for name, value in step.fields.get("options", {}).items():
+        where, form = step.where(f"options.{name}"), upstreams.options.get(name)
+        if form is None:
+            known = ", ".join(upstreams.options)
+            hint = nearest(name, upstreams.options)
+            faults.append(f'{where}: options: there is no option "{name}" (known: {known}){hint}')
+        elif not upstreams.fits(name, value):
+            faults.append(f"{where}: options: {name} must be {form}")
 
 
 def _judge_secrets(state: State, steps: list[Step], sealing: Sealing, faults: list[str]) -> None:

@@ -21,10 +21,18 @@ from store.values.sealed_fields import open_headers, open_proxy
 
 EVERYTHING = "*"
 
+Losses = Mapping[tuple[str, str], int]
+"""(family of a call, family of a channel) -> how much is lost between them, less before more; what
+is not there cannot be translated."""
+NOTHING_TRANSLATED: Losses = {}
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What keys of a group may use; models None: all. Limits of 0: none."""
+    """What keys of a group may use; models None: all. Limits of 0: none.
+
+    `translate`: also channels that speak another family than the call.
+    """
 
     name: str
     multiplier_ppm: int
@@ -34,6 +42,7 @@ class Group:
     rpm: int = 0
     tpm: int = 0
     concurrency: int = 0
+    translate: bool = True
     limited: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,7 +86,9 @@ class Channel:
 
     `fingerprints` stand for the keys, in their order, wherever the store or another process has to
     tell one from another. Limits of 0: none; `key_rpm` and its like are of each upstream key.
-    `extra_headers`: name in lower case -> value, sent with each request.
+    `extra_headers`: name in lower case -> value, sent with each request. `translate`: it takes
+    calls of the families in `losses`, too, each with how much is lost. `options`: what its models
+    can take, where that is not what is known of them.
     """
 
     id: str
@@ -102,6 +113,9 @@ class Channel:
     extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     route: Route | None = None
     draining: bool = False
+    translate: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+    losses: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         own = self.rpm or self.tpm or self.concurrency
@@ -114,13 +128,15 @@ class Channel:
         return now != (before.vendor, before.base_url, before.route, before.extra_headers)
 
     def answers(self, family: str) -> bool:
-        """Whether it can be asked by calls of a family: of its own alone, as nothing translates."""
-        return self.family == family
+        """Whether it can be asked by calls of a family: its own, or one translated to that."""
+        return self.family == family or (self.translate and family in self.losses)
 
-    def rank(self, family: str) -> tuple[bool, int]:
-        """Its place among the candidates of a call of a family: native ones first, then by
-        priority. Lower is better; those of one rank share the calls by weight."""
-        return self.family != family, -self.priority
+    def rank(self, family: str) -> tuple[int, int]:
+        """Its place among the candidates of a call of a family: native ones first, then those to
+        which least is lost, then by priority. Lower is better; those of one rank share the calls
+        by weight."""
+        lost = 0 if self.family == family else 1 + self.losses.get(family, 0)
+        return lost, -self.priority
 
     @property
     def takes_calls(self) -> bool:
@@ -148,7 +164,8 @@ class Snapshot:
     )
 
     def candidates(self, group: str, model: str, family: str) -> tuple[Channel, ...]:
-        """Channels that may take a call for a model of a group in a family, best rank first.
+        """Channels that may take a call for a model of a group in a family, native or translated,
+        best rank first.
 
         Empty when the group may not use the model, or it is disabled or has no prices.
         """
@@ -166,6 +183,14 @@ class Snapshot:
         if self.candidates(group, model, family):
             return True
         return self._permits(group, model) and bool(self._search((group, model, family)))
+
+    def takes(self, group: str, channel: Channel, family: str) -> bool:
+        """Whether a channel can be asked by calls of a group in a family: its own, or one that is
+        translated to that, unless the group forbids it."""
+        if channel.family == family:
+            return True
+        known = self.groups.get(group)
+        return known is not None and known.translate and channel.answers(family)
 
     def native(self, group: str, family: str) -> tuple[Channel, ...]:
         """Enabled channels of a group that speak a family, whatever models they serve."""
@@ -215,8 +240,8 @@ class Snapshot:
             channel
             for channel in self.channels
             if channel.enabled
-            and channel.answers(family)
             and group in channel.groups
+            and self.takes(group, channel, family)
             and model in channel.models
         ]
         return tuple(sorted(fit, key=lambda channel: (channel.rank(family), channel.name)))
@@ -226,8 +251,11 @@ EMPTY = Snapshot(version=-1, groups={}, models={}, channels=())
 """What a worker has before the store was read for the first time."""
 
 
-def load_snapshot(db: peewee.Database, cipher: Cipher) -> Snapshot:
-    """Read everything at one moment. Blocking. Raises StoreUnavailable."""
+def load_snapshot(
+    db: peewee.Database, cipher: Cipher, losses: Losses = NOTHING_TRANSLATED
+) -> Snapshot:
+    """Read everything at one moment. `losses`: what can be translated. Blocking. Raises
+    StoreUnavailable."""
 
     def read() -> Snapshot:
         faults: list[str] = []
@@ -236,7 +264,7 @@ def load_snapshot(db: peewee.Database, cipher: Cipher) -> Snapshot:
             version=current_version(db),
             groups={group.name: group for group in load_groups(db)},
             models={model.name: model for model in load_models(db, lead_of(at_ms))},
-            channels=tuple(_channels(db, cipher, faults)),
+            channels=tuple(_channels(db, cipher, losses, faults)),
             faults=tuple(faults),
             keys_aside=load_keys_aside(db),
             read_ms=at_ms,
@@ -245,16 +273,21 @@ def load_snapshot(db: peewee.Database, cipher: Cipher) -> Snapshot:
     return snapshot_read(db, read)
 
 
+def losses_to(family: str, losses: Losses) -> dict[str, int]:
+    """The families whose calls channels of a family can take, each with how much is lost."""
+    return {calling: lost for (calling, spoken), lost in losses.items() if spoken == family}
+
+
 def load_groups(db: peewee.Database) -> list[Group]:
     """All groups, in the caller's transaction."""
     row = tables.Group
     query = row.select(
         *(row.name, row.multiplier_ppm, row.models, row.entries, row.disabled),
-        *(row.rpm, row.tpm, row.concurrency),
+        *(row.rpm, row.tpm, row.concurrency, row.translate),
     )
     return [
-        Group(name, ppm, _permitted(models), frozenset(entries), disabled, *limits)
-        for name, ppm, models, entries, disabled, *limits in select_rows(db, query)
+        Group(name, ppm, _permitted(models), frozenset(entries), disabled, *more)
+        for name, ppm, models, entries, disabled, *more in select_rows(db, query)
     ]
 
 
@@ -299,7 +332,10 @@ def prices_of(amounts: Sequence[int | None]) -> Prices:
     )
 
 
-def _channels(db: peewee.Database, cipher: Cipher, faults: list[str]) -> list[Channel]:
+def _channels(
+    db: peewee.Database, cipher: Cipher, losses: Losses, faults: list[str]
+) -> list[Channel]:
+    to = {family: losses_to(family, losses) for _, family in losses}
     sealed: dict[str, list[tuple[str, str]]] = {}
     key = tables.ChannelKey
     query = key.select(key.channel_id, key.cipher, key.fingerprint)
@@ -309,6 +345,7 @@ def _channels(db: peewee.Database, cipher: Cipher, faults: list[str]) -> list[Ch
     rows: Any = tables.Channel.select().bind(db).dicts()
     for row in rows:
         try:
+            row["losses"] = to.get(row["family"], {})
             channels.append(_channel(row, sealed.get(row["id"], ()), cipher))
         except Unreadable as error:
             faults.append(f'channel "{row["name"]}" is left out: {error}')
@@ -319,6 +356,7 @@ def _channel(row: dict[str, Any], sealed: Sequence[tuple[str, str]], cipher: Cip
     """A channel of its row and its (sealed key, fingerprint)s. Raises Unreadable."""
     proxy, ca_file = open_proxy(cipher, row.pop("proxy")), row.pop("ca_file")
     row["groups"] = frozenset(row["groups"])
+    row["options"] = row["options"] or {}
     row["extra_headers"] = open_headers(cipher, row["extra_headers"] or {})
     return Channel(
         **row,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import peewee
 
-from store.catalog.catalog import Snapshot, load_snapshot
+from store.catalog.catalog import NOTHING_TRANSLATED, Losses, Snapshot, load_snapshot
 from store.db.changes import CATALOG, Changes, read_changes
 from store.values.cipher import Cipher
 
@@ -18,7 +18,8 @@ Post = Callable[[Callable[[], None]], None]
 
 
 class Refresh:
-    """Follows the change log. `on_snapshot` and `on_changes` are called in the loop's thread."""
+    """Follows the change log. `on_snapshot` and `on_changes` are called in the loop's thread;
+    `losses`: what snapshots can translate."""
 
     def __init__(
         self,
@@ -26,7 +27,10 @@ class Refresh:
         post: Post,
         on_snapshot: Callable[[Snapshot], None],
         on_changes: Callable[[Changes], None],
+        *,
+        losses: Losses = NOTHING_TRANSLATED,
     ) -> None:
+        self._losses = losses
         self._cipher = cipher
         self._post = post
         self._on_snapshot = on_snapshot
@@ -45,7 +49,7 @@ class Refresh:
             return
         catalog = any(change.kind == CATALOG for change in changes.changes)
         if self._version is None or not changes.complete or catalog:
-            snapshot = load_snapshot(db, self._cipher)
+            snapshot = load_snapshot(db, self._cipher, self._losses)
             self._post(lambda: self._on_snapshot(snapshot))
         if self._version is not None:
             self._post(lambda: self._on_changes(changes))

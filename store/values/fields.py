@@ -6,6 +6,7 @@ cure, never with the value of a secret. Pure.
 """
 
 import datetime
+import json
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from store.values.texts import nearest
 MAX_DECIMAL_EXPONENT = 30
 MAX_LIST_LENGTH = 10_000
 MAX_EXTRA_HEADERS = 32
+MAX_OPTIONS = 32
 MAX_INSTANT_MS = 253_402_300_799_999
 """The end of the year 9999, beyond which times cannot be written."""
 
@@ -260,6 +262,48 @@ class HeaderMap(FieldType):
     def from_text(self, text: str) -> object:
         pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
         return {name: value for name, _, value in pairs}
+
+
+@dataclass(frozen=True, slots=True)
+class OptionMap(FieldType):
+    """Name of an option -> a word, number, true, false or a list of words; which there are, and
+    what each may be, is known to the wire formats (``store.admin.plan.Upstreams``)."""
+
+    @property
+    def form(self) -> str:
+        return "a table of option = value"
+
+    def parse(self, value: object) -> dict[str, object]:
+        if not isinstance(value, dict):
+            raise ValueError("must be a table of option = value")
+        if len(value) > MAX_OPTIONS:
+            raise ValueError(f"has more than {MAX_OPTIONS} entries")
+        for name, given in value.items():
+            if not isinstance(name, str) or len(name) > texts.MAX_NAME_CHARS:
+                raise ValueError(
+                    f"the name of an option has at most {texts.MAX_NAME_CHARS} characters"
+                )
+            items = given if isinstance(given, list) else [given]
+            if len(items) > MAX_OPTIONS or not all(map(_is_plain, items)):
+                raise ValueError(
+                    f'entry "{name}" must be a word, a number, true, false or a list of words'
+                )
+        return dict(value)
+
+    def from_text(self, text: str) -> object:
+        pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+        return {name: self.value_from_text(value) for name, _, value in pairs}
+
+    def value_from_text(self, text: str) -> object:
+        """One value: a word, a number, true or false, or a list in JSON."""
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, (bool, int)) or (isinstance(value, str) and len(value) <= 200)
 
 
 @dataclass(frozen=True, slots=True)

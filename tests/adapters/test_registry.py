@@ -1,5 +1,6 @@
 """The tables of families and vendors."""
 
+import itertools
 import pathlib
 import re
 
@@ -57,3 +58,9 @@ def test_nothing_but_the_registry_knows_which_families_there_are():
         for line in path.read_text().splitlines():
             if line.startswith(("import ", "from ")):
                 assert set(names.findall(line)) <= {own}, (path, line)
+
+
+def test_of_each_pair_of_families_it_is_known_how_much_is_lost():
+    pairs = set(itertools.permutations(FAMILY_NAMES, 2))
+    assert set(registry._LOSSES) == pairs and min(registry._LOSSES.values()) > 0
+    assert registry.LOSSES.keys() == registry.TRANSLATORS.keys()

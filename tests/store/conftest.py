@@ -7,6 +7,7 @@ import pytest
 from store.admin.apply import Editor
 from store.admin.document import parse
 from store.admin.objects import Sealing
+from store.admin.plan import Upstreams
 from store.db.database import discard, open_database
 from store.db.migrate import up
 from store.values.cipher import Cipher
@@ -121,7 +122,13 @@ def sealing(cipher):
 @pytest.fixture
 def editor(database, sealing):
     """Makes changes as the actor "tester"."""
-    return Editor(database, sealing, VENDORS, "tester", {"UPSTREAM": "sk-from-environment"})
+    return Editor(
+        database,
+        sealing,
+        Upstreams(VENDORS, {"images": "true or false"}),
+        "tester",
+        {"UPSTREAM": "sk-from-environment"},
+    )
 
 
 @pytest.fixture

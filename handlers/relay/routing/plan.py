@@ -25,6 +25,7 @@ DISABLED = "disabled"
 DRAINING = "draining"
 OTHER_GROUP = "not_for_this_group"
 OTHER_FAMILY = "other_family"
+TRANSLATE_OFF = "translate_off"  # of another family, which the group or the channel forbids
 AT_ITS_LIMIT = "at_its_limit"
 BEYOND_ITS_LIMIT = "beyond_its_limit"  # the input alone exceeds its tokens per minute
 
@@ -327,8 +328,10 @@ def not_candidates(snapshot: Snapshot, group: str, model: str, family: str) -> l
             reason = DISABLED
         elif group not in channel.groups:
             reason = OTHER_GROUP
-        elif not channel.answers(family):
+        elif channel.family != family and family not in channel.losses:
             reason = OTHER_FAMILY
+        elif not snapshot.takes(group, channel, family):
+            reason = TRANSLATE_OFF
         elif channel.draining:
             reason = DRAINING
         if reason:

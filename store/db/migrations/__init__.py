@@ -16,6 +16,7 @@ from store.db.migrations import (
     m0008_channels,
     m0009_channel_status,
     m0010_codes_disabled,
+    m0011_translation,
 )
 from store.db.migrations.ddl import Migration
 
@@ -30,4 +31,5 @@ ALL: tuple[Migration, ...] = (
     m0008_channels.MIGRATION,
     m0009_channel_status.MIGRATION,
     m0010_codes_disabled.MIGRATION,
+    m0011_translation.MIGRATION,
 )

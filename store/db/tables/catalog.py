@@ -46,6 +46,7 @@ class Group(Limited):
     models = LongJson()
     entries = Json()
     disabled = Flag(default=False)
+    translate = Flag(default=True)
 
     class Meta:
         table_name = "groups"
@@ -54,7 +55,8 @@ class Group(Limited):
 class Channel(Limited):
     """One upstream account; `models` maps public to upstream names.
 
-    `extra_headers`: names to sealed values; `proxy`: a URL whose login is sealed.
+    `extra_headers`: names to sealed values; `proxy`: a URL whose login is sealed. `options`: what
+    its models can take, where that is not what is known of them.
     """
 
     id = CharField(ID, primary_key=True)
@@ -74,6 +76,8 @@ class Channel(Limited):
     proxy = TextField(null=True)
     ca_file = TextField(null=True)
     draining = Flag(default=False)
+    translate = Flag(default=True)
+    options = Json(null=True)
 
     class Meta:
         table_name = "channels"

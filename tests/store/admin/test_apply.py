@@ -10,6 +10,7 @@ from store.admin.apply import Change, Editor
 from store.admin.export import export, list_objects, show, to_toml
 from store.admin.kinds import KINDS
 from store.admin.objects import Sealing, load
+from store.admin.plan import Upstreams
 from store.catalog import keys
 from store.catalog.catalog import Route, load_snapshot
 from store.db import audit, changes
@@ -255,7 +256,7 @@ def test_what_cannot_be_opened_leaves_the_channel_out_until_it_is_set_again(
     another = Cipher(["another"])
     snapshot = load_snapshot(database, another)
     assert snapshot.channels == () and 'channel "c" is left out' in snapshot.faults[0]
-    renewed = Editor(database, Sealing(another, ["p"]), editor._vendors, "tester")
+    renewed = Editor(database, Sealing(another, ["p"]), editor._upstreams, "tester")
     assert len(renewed.set_fields("channel", "c", {name: value}).changes) == 1
     assert [one.name for one in load_snapshot(database, another).channels] == ["c"]
 
@@ -279,7 +280,7 @@ def test_a_new_secret_in_the_document_replaces_the_old_one(editor, read, applied
 def test_reapplying_under_newer_secrets_changes_nothing(database, read, applied, base_document):
     newer = Sealing(Cipher(["new", "cipher key of the tests"]), ["new", "pepper of the tests"])
     vendors = {"openai": frozenset({"chat_completions"}), "anthropic": frozenset({"messages"})}
-    editor = Editor(database, newer, vendors, "tester")
+    editor = Editor(database, newer, Upstreams(vendors), "tester")
     assert editor.apply(read(base_document)).changes == []
 
 

@@ -17,7 +17,7 @@ from store.values.errors import NotFound
 def second(tmp_path, sealing, editor):
     db = open_database(f"sqlite:///{tmp_path}/second.db")
     migrate.up(db)
-    yield Editor(db, sealing, editor._vendors, "tester"), db
+    yield Editor(db, sealing, editor._upstreams, "tester"), db
     discard(db)
 
 

@@ -88,3 +88,13 @@ def test_one_header_is_changed_or_taken_away_and_the_others_stay_sealed():
     edits = {"extra_headers.X-A": "new, with a comma", "extra_headers.x-B": ""}
     entry = entry_of_edits("channel", edits, stored, {})
     assert entry.fields == {"extra_headers": {"x-a": "new, with a comma", "x-c": Sealed("c")}}
+
+
+def test_one_option_is_changed_or_taken_away():
+    stored = Stored("channel", "id", ("c",), {"options": {"images": True, "audio": True}}, {})
+    edits = {"options.images": "false", "options.audio": "", "options.efforts": '["low","high"]'}
+    entry = entry_of_edits("channel", {**edits, "options.thinking": "budget"}, stored, {})
+    given = {"images": False, "efforts": ["low", "high"], "thinking": "budget"}
+    assert entry.fields == {"options": given}
+    entry = entry_of_edits("channel", {"options": "images=false,max_budget_tokens=9"}, stored, {})
+    assert entry.fields == {"options": {"images": False, "max_budget_tokens": 9}}

@@ -5,7 +5,7 @@ import pytest
 from store.admin.document import Entry
 from store.admin.kinds import KINDS
 from store.admin.objects import Stored
-from store.admin.plan import make_plan
+from store.admin.plan import Upstreams, make_plan
 from store.values.errors import Refused
 from store.values.fields import MAX_INSTANT_MS
 from store.values.key_secrets import checksum_ok, digests
@@ -58,7 +58,9 @@ def state(stored, cipher):
 @pytest.fixture
 def plan(state, sealing):
     def run(*entries, prune=False):
-        return make_plan(state, list(entries), sealing, VENDORS, at_ms=NOW_MS, prune=prune)
+        return make_plan(
+            state, list(entries), sealing, Upstreams(VENDORS), at_ms=NOW_MS, prune=prune
+        )
 
     return run
 
@@ -329,3 +331,22 @@ def test_subscriptions_and_plans_are_pruned_in_that_order(faults, plan, subscrib
     assert faults(*others, prune=True) == [
         'user "alice" cannot be removed: subscription "alice/p" refers to it'
     ]
+
+
+def test_options_that_no_model_has_and_values_that_they_cannot_have(state, sealing):
+    upstreams = Upstreams(
+        VENDORS, {"images": "true or false"}, lambda name, value: isinstance(value, bool)
+    )
+
+    def steps(**options):
+        given = entry("channel", "c", options=options)
+        return make_plan(state, [given], sealing, upstreams, at_ms=NOW_MS)
+
+    with pytest.raises(Refused) as caught:
+        steps(imags=True, images="no")
+    assert caught.value.faults == [
+        'channel "c": options: there is no option "imags" (known: images); did you mean "images"?',
+        'channel "c": options: images must be true or false',
+    ]
+    [step] = steps(images=False)
+    assert step.fields == {"options": {"images": False}}

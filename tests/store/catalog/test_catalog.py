@@ -12,6 +12,7 @@ from store.catalog.catalog import (
     Route,
     Snapshot,
     load_snapshot,
+    losses_to,
     prices_of,
 )
 from store.catalog.keys import find_key
@@ -248,3 +249,60 @@ def test_a_price_is_in_force_at_once_whatever_the_clocks_say(
     prices = loaded.models["claude"].prices_at(now_ms())
     assert prices is not None and prices.input == 7 * 10**9
     assert abs(loaded.read_ms - database_module.database_ms(database)) < 60_000
+
+
+LOSSES = {("chat_completions", "messages"): 2, ("chat_completions", "responses"): 1}
+CHAT = ("g", "m", "chat_completions")
+
+
+def offered(*channels, translate=True):
+    group = Group("g", 1_000_000, None, frozenset({"messages"}), False, translate=translate)
+    model = Model("m", None, None, False, 0, ((0, FREE),))
+    return Snapshot(1, {"g": group}, {"m": model}, channels)
+
+
+def of_family(name, family, **fields):
+    return channel(name, family=family, losses=losses_to(family, LOSSES), **fields)
+
+
+def test_native_channels_first_then_those_to_which_less_is_lost_then_priority():
+    snapshot = offered(
+        of_family("far", "messages", priority=50),
+        of_family("near", "responses"),
+        of_family("nearer", "responses", priority=1),
+        of_family("own", "chat_completions", priority=-9),
+        of_family("strange", "generate_content"),
+    )
+    assert names(snapshot.candidates(*CHAT)) == ["own", "nearer", "near", "far"]
+    assert names(snapshot.candidates("g", "m", "responses")) == ["nearer", "near"]
+    assert names(snapshot.native("g", "chat_completions")) == ["own"]
+
+
+@pytest.mark.parametrize("forbids", ["group", "channel"])
+def test_who_forbids_translation_serves_calls_of_its_own_family(forbids):
+    alone = of_family("far", "messages", translate=forbids != "channel")
+    snapshot = offered(alone, translate=forbids != "group")
+    assert not snapshot.serves(*CHAT) and snapshot.candidates(*CHAT) == ()
+    assert names(snapshot.candidates("g", "m", "messages")) == ["far"]
+    assert not snapshot.takes("g", alone, "chat_completions")
+    assert snapshot.takes("g", alone, "messages")
+    assert offered(of_family("far", "messages")).serves(*CHAT)
+
+
+def test_what_can_be_translated_is_told_to_those_who_load(editor, applied, database, cipher, keys):
+    loaded = load_snapshot(database, cipher, LOSSES)
+    assert names(loaded.candidates("default", "claude", "chat_completions")) == ["anthropic-main"]
+    alice, _ = keys
+    assert [one.name for one in loaded.listed(alice, "chat_completions")] == ["claude", "gpt-4.1"]
+    editor.set_fields("group", "default", {"translate": "false"})
+    loaded = load_snapshot(database, cipher, LOSSES)
+    assert not loaded.groups["default"].translate and loaded.groups["plain"].translate
+    assert not loaded.serves("default", "claude", "chat_completions")
+    editor.set_fields("group", "default", {"translate": "true"})
+    changes = {"translate": "false", "options.images": "false"}
+    editor.set_fields("channel", "anthropic-main", changes)
+    loaded = load_snapshot(database, cipher, LOSSES)
+    [changed] = [one for one in loaded.channels if one.name == "anthropic-main"]
+    assert (changed.translate, changed.options) == (False, {"images": False})
+    assert not loaded.serves("default", "claude", "chat_completions")
+    assert loaded.serves("default", "claude", "messages")

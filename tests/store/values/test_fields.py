@@ -15,6 +15,7 @@ from store.values.fields import (
     ModelMap,
     Number,
     Optional,
+    OptionMap,
     PriceTable,
     Sealed,
 )
@@ -148,3 +149,27 @@ def test_a_table_of_headers():
 def test_what_is_no_table_of_headers(value, hint):
     with pytest.raises(ValueError, match=hint):
         HeaderMap().parse(value)
+
+
+def test_options_are_words_numbers_flags_and_lists_of_words():
+    given = {"a": True, "b": 5, "c": "word", "d": ["x", "y"]}
+    assert OptionMap().parse(given) == given
+    for odd in (
+        {"a": None},
+        {"a": {"b": 1}},
+        {"a": [["x"]]},
+        {"a": Decimal("0.5")},
+        {"a": "x" * 201},
+    ):
+        with pytest.raises(ValueError, match='entry "a" must be a word, a number'):
+            OptionMap().parse(odd)
+    for odd in ([], {"x" * 129: 1}, dict.fromkeys(map(str, range(33)), 1)):
+        with pytest.raises(ValueError, match=r"table of option|name of an option|entries"):
+            OptionMap().parse(odd)
+    assert OptionMap().from_text("a=true, b=7,c=word,d=") == {
+        "a": True,
+        "b": 7,
+        "c": "word",
+        "d": "",
+    }
+    assert OptionMap().value_from_text("[" * 100_000) == "[" * 100_000

@@ -12,7 +12,7 @@ from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Planner, Preference, not_candidates
 from handlers.relay.routing.rendezvous import token_of
 from handlers.relay.routing.suspects import Refusal
-from store.catalog.catalog import Snapshot
+from store.catalog.catalog import Group, Snapshot
 from tests.handlers.relay.routing.channels import MODEL, channel, fail, wanted
 
 OWN = Refusal("")
@@ -189,6 +189,44 @@ def test_reasons_of_channels_that_are_no_candidates(changes, reason):
     snapshot = Snapshot(1, {}, {}, channels)
     (one,) = not_candidates(snapshot, "all", MODEL, "chat_completions")
     assert (one.channel.name, one.reason) == ("a", reason)
+
+
+@pytest.mark.parametrize(
+    ("of_group", "fields", "reason"),
+    [
+        (True, {}, ""),
+        (False, {}, plan.TRANSLATE_OFF),
+        (True, {"translate": False}, plan.TRANSLATE_OFF),
+        (True, {"losses": {}}, plan.OTHER_FAMILY),
+        (False, {"losses": {}, "draining": True}, plan.OTHER_FAMILY),
+        (True, {"draining": True}, plan.DRAINING),
+    ],
+)
+def test_why_a_channel_of_another_family_is_no_candidate(of_group, fields, reason):
+    group = Group("all", 10**6, None, frozenset(), False, translate=of_group)
+    values = {"family": "messages", "losses": {"chat_completions": 1}, **fields}
+    snapshot = Snapshot(0, {"all": group}, {}, (channel("a", **values),))
+    found = not_candidates(snapshot, "all", MODEL, "chat_completions")
+    assert [one.reason for one in found] == ([reason] if reason else [])
+
+
+def test_a_call_fails_over_from_native_to_what_loses_less_then_to_what_loses_more():
+    to = {"chat_completions": 1}
+    native = [channel("own", -5), channel("other", -5)]
+    near = channel("near", family="responses", losses=to)
+    far = channel("far", 50, family="messages", losses={"chat_completions": 2})
+    channels = [*native, near, far]
+    make, health = planner()
+    for _ in range(50):
+        order = names(make.plan(wanted(channels), 0.0, 4))
+        assert set(order[:2]) == {"own", "other"} and order[2:] == ["near", "far"]
+    tried = {"id-own": [0], "id-other": [0]}
+    assert names(make.plan(wanted(channels), 0.0, tried=tried)) == ["near"]
+    for one in native:
+        fail(health, one)
+    assert names(make.plan(wanted(channels), 0.0, 2)) == ["near", "far"]
+    fail(health, near)
+    assert names(make.plan(wanted(channels), 0.0)) == ["far"]
 
 
 # ---- conversations -------------------------------------------------------------------------------
