@@ -12,6 +12,7 @@ from adapters.family.codec import Codecs
 from adapters.generate_content import FAMILY as GENERATE_CONTENT
 from adapters.messages import FAMILY as MESSAGES
 from adapters.responses import FAMILY as RESPONSES
+from adapters.responses.codec import CODECS as RESPONSES_CODECS
 from adapters.translate import Translator
 
 FAMILIES: dict[str, Family] = {
@@ -23,7 +24,9 @@ PAIRINGS: dict[tuple[str, str], Pairing] = {
     (family.name, family.name): native(family) for family in FAMILIES.values()
 }
 
-CODECS: dict[str, Codecs] = {}
+CODECS: dict[str, Codecs] = {
+    RESPONSES.name: RESPONSES_CODECS,
+}
 
 # how a channel of the second family serves clients of the first, where they differ
 TRANSLATORS: dict[tuple[str, str], Translator] = {

@@ -1,0 +1,168 @@
+"""The items of a client's ``input``, as turns.
+
+Items are smaller than turns: a message, a call, a result, a thought each have their own. Imported
+by ``decode_request``.
+"""
+
+from typing import Any
+
+from adapters.faults import wrong_type, wrong_value
+from adapters.ir.parts import Hosted, Part, Reasoning, Role, Text, ToolCall, ToolResult, Turn
+from adapters.ir.request import Ask
+from adapters.responses.codec.client.decode_content import (
+    decode_content,
+    optional_string,
+    shown,
+    string,
+)
+
+_ROLES: dict[str, Role] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+}
+_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+_RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
+# Items that stand for what their vendor alone has, and without which the rest means something else.
+_STATE = frozenset(
+    {
+        *("item_reference", "compaction", "compaction_trigger", "additional_tools"),
+        *("configuration_update", "program", "program_output"),
+    }
+)
+
+
+class _Draft:
+    """A turn in the making."""
+
+    __slots__ = ("answers", "calls", "late", "parts", "results", "role")
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+        self.parts: list[Part] = []
+        self.results: list[ToolResult] = []
+        self.calls: dict[str, int] = {}  # ids of the calls of an assistant's turn -> their order
+        self.answers: _Draft | None = None  # the user's turn behind an assistant's
+        self.late = False  # that turn came behind other turns, and is not in the list of them
+
+    def turn(self, order: dict[str, int]) -> Turn:
+        """The turn, its results first and in the order of the calls that they answer."""
+        last = len(order)
+        results = sorted(self.results, key=lambda one: order.get(one.call_id, last))
+        return Turn(self.role, (*results, *self.parts))
+
+
+class Conversation:
+    """Gathers items into turns: neighbours of one role are one turn, and a result stands in the
+    user's turn behind the call that it answers, wherever it came."""
+
+    def __init__(self) -> None:
+        self.asks: list[Ask] = []
+        self.system: list[Part] = []  # texts before the first turn
+        self._drafts: list[_Draft] = []
+        self._caller: dict[str, _Draft] = {}  # by the id of a call
+
+    def add(self, item: object, path: str) -> None:
+        """Take the next item; raises Fault INVALID_FIELD, FIELD_MISSING with its path."""
+        if not isinstance(item, dict):
+            raise wrong_type(path, "expected an object")
+        kind = optional_string(item, "type", path) or "message"
+        if kind == "message":
+            self._add_message(item, path)
+        elif kind in _CALLS:
+            self._add_call(item, kind, path)
+        elif kind in _RESULTS:
+            self._add_result(item, kind, path)
+        elif kind == "reasoning":
+            self._last("assistant").parts.append(_reasoning(item, path))
+        elif kind in _STATE:
+            self.asks.append(Ask("stored_state", path))
+        else:
+            self._add_hosted(item, kind, path)
+
+    def turns(self) -> tuple[Turn, ...]:
+        """All turns, in their order."""
+        turns: list[Turn] = []
+        order: dict[str, int] = {}
+        for draft in self._drafts:
+            turns.append(draft.turn(order))
+            order = draft.calls
+            if draft.late and draft.answers is not None:
+                turns.append(draft.answers.turn(order))
+        turns = [turn for turn in turns if turn.parts]
+        if turns and turns[-1].role == "assistant":
+            self.asks.append(Ask("prefill", "input"))
+        return tuple(turns)
+
+    def _add_message(self, item: dict[str, Any], path: str) -> None:
+        said = string(item, "role", path)
+        role = _ROLES.get(said)
+        if role is None:
+            raise wrong_value(f"{path}.role", f"'{said[:40]}' is not known here")
+        parts = decode_content(item.get("content"), f"{path}.content", self.asks)
+        if role != "system":
+            self._last(role).parts.extend(parts)
+        elif self._drafts:
+            self.asks.append(Ask("system_turn", path))
+            draft = _Draft("system")
+            draft.parts.extend(parts)
+            self._drafts.append(draft)
+        else:
+            self.system.extend(parts)
+
+    def _add_call(self, item: dict[str, Any], kind: str, path: str) -> None:
+        call_id = string(item, "call_id", path)
+        draft = self._last("assistant")
+        draft.calls.setdefault(call_id, len(draft.calls))
+        self._caller[call_id] = draft
+        call = ToolCall(
+            call_id,
+            string(item, "name", path),
+            string(item, _CALLS[kind], path),
+            custom=kind == "custom_tool_call",
+            namespace=optional_string(item, "namespace", path),
+        )
+        draft.parts.append(call)
+
+    def _add_result(self, item: dict[str, Any], kind: str, path: str) -> None:
+        call_id = string(item, "call_id", path)
+        output = decode_content(item.get("output"), f"{path}.output", self.asks)
+        result = ToolResult(call_id, shown(output), custom=kind == "custom_tool_call_output")
+        self._behind(self._caller.get(call_id)).results.append(result)
+
+    def _add_hosted(self, item: dict[str, Any], kind: str, path: str) -> None:
+        """What a tool of the vendor has said, or asked: of no use to another vendor."""
+        self.asks.append(Ask("hosted_history", path))
+        of_user = kind.endswith("_output")
+        self._last("user" if of_user else "assistant").parts.append(Hosted(kind, item, path))
+
+    def _last(self, role: Role) -> _Draft:
+        before = self._drafts[-1] if self._drafts else None
+        if before is not None and before.role == role:
+            return before
+        draft = _Draft(role)
+        self._drafts.append(draft)
+        if role == "user" and before is not None and before.role == "assistant":
+            before.answers = draft
+        return draft
+
+    def _behind(self, caller: _Draft | None) -> _Draft:
+        """The user's turn in which results of a turn's calls stand."""
+        if caller is None or caller is self._drafts[-1]:
+            return self._last("user")
+        if caller.answers is None:
+            caller.answers, caller.late = _Draft("user"), True
+        return caller.answers
+
+
+def _reasoning(item: dict[str, Any], path: str) -> Reasoning:
+    opaque = optional_string(item, "encrypted_content", path)
+    summary = _texts(item.get("summary"), f"{path}.summary")
+    text = summary or _texts(item.get("content"), f"{path}.content")
+    return Reasoning(text, summary=bool(summary), opaque=opaque)
+
+
+def _texts(parts: object, path: str) -> str:
+    texts = [part.text for part in decode_content(parts, path, []) if isinstance(part, Text)]
+    return "\n\n".join(texts)

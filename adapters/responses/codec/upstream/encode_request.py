@@ -1,0 +1,184 @@
+"""A request for an upstream: the fields of its body.
+
+The vendor is never to keep the answer; encrypted reasoning is asked for instead, so that it can be
+sent again. Imported by this folder's ``__init__``.
+"""
+
+from typing import Any
+
+from adapters.family.codec import Encoded, Target
+from adapters.family.traits import Traits
+from adapters.ir.parts import Text
+from adapters.ir.request import Effort, Feature, Output, Request, Thinking
+from adapters.json.jsonio import dumps
+from adapters.json.structure import Steps
+from adapters.responses.codec.upstream.encode_items import Items
+from adapters.responses.codec.upstream.encode_tools import (
+    OUTPUT_TOOL,
+    ToolNames,
+    encode_choice,
+    encode_tools,
+    short_name,
+)
+
+MIN_OUTPUT_TOKENS = 16  # upstreams refuse less
+MAX_METADATA = 16
+SCHEMA_NAME = "response"
+# From the least; a budget of tokens means the first that it does not exceed.
+_LEVELS: tuple[Effort, ...] = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
+_BUDGETS: tuple[tuple[int, Effort], ...] = (
+    (0, "off"),
+    (1024, "minimal"),
+    (4096, "low"),
+    (12288, "medium"),
+    (24576, "high"),
+)
+
+Json = dict[str, Any]
+
+
+def encode_request(request: Request, target: Target, count: bool) -> Steps[Encoded]:
+    """The body (see ``family.codec.UpstreamCodec``), a yield after each turn."""
+    names = ToolNames(request.tools)
+    items = Items(names, target.traits)
+    for turn in request.turns:
+        items.add(turn)
+        yield False
+    items.end()
+    instructions = "\n\n".join(
+        part.text for part in request.system if isinstance(part, Text) and part.text
+    )
+    body: Json = {"model": target.model, "input": items.items}
+    if instructions and not items.items:  # upstreams want something to answer
+        content = [{"type": "input_text", "text": instructions}]
+        body["input"] = [{"type": "message", "role": "user", "content": content}]
+    elif instructions:
+        body["instructions"] = instructions
+    output_tool = _add_tools(body, request, target.traits, names)
+    _add_text(body, request, as_tool=bool(output_tool))
+    dropped: tuple[Feature, ...] = ()
+    if target.traits.thinking != "none":
+        _add_reasoning(body, request.thinking, target.traits)
+    if not count:
+        _add_settings(body, request, target.traits)
+    return Encoded(
+        dumps(body),
+        names=names.renamed,
+        output_tool=output_tool,
+        cut=() if count else request.stop,
+        dropped=dropped,
+    )
+
+
+def _add_tools(body: Json, request: Request, traits: Traits, names: ToolNames) -> str:
+    """Tools and their choice; returns the name of the tool that stands for structured output."""
+    tools = encode_tools(request, names)
+    as_tool = request.output.kind == "schema" and traits.structured == "tool"
+    if as_tool:
+        tools.append(_output_tool(request.output))
+    if not tools:
+        return ""
+    body["tools"] = tools
+    if as_tool and len(tools) == 1:
+        body["tool_choice"] = {"type": "function", "name": OUTPUT_TOOL}
+    elif as_tool:
+        body["tool_choice"] = "required"
+    elif request.choice is not None:
+        body["tool_choice"] = encode_choice(request.choice, request, names)
+    if request.parallel_tools is False:
+        body["parallel_tool_calls"] = False
+    return OUTPUT_TOOL if as_tool else ""
+
+
+def _output_tool(output: Output) -> Json:
+    return {
+        "type": "function",
+        "name": OUTPUT_TOOL,
+        "description": output.description or "Gives the answer; call it once, at the end.",
+        "parameters": output.schema,
+        "strict": bool(output.strict),
+    }
+
+
+def _add_text(body: Json, request: Request, *, as_tool: bool) -> None:
+    text: Json = {}
+    output = request.output
+    if output.kind == "json":
+        text["format"] = {"type": "json_object"}
+    elif output.kind == "schema" and not as_tool:
+        form: Json = {
+            "type": "json_schema",
+            "name": ToolNames(()).sent(output.name or SCHEMA_NAME),
+            "schema": output.schema,
+        }
+        if output.description:
+            form["description"] = output.description
+        if output.strict is not None:
+            form["strict"] = output.strict
+        text["format"] = form
+    if request.verbosity:
+        text["verbosity"] = request.verbosity
+    if text:
+        body["text"] = text
+
+
+def _add_reasoning(body: Json, thinking: Thinking | None, traits: Traits) -> None:
+    if thinking is None:
+        return
+    reasoning: Json = {}
+    level = _level(thinking, traits)
+    if level is not None:
+        reasoning["effort"] = "none" if level == "off" else level
+    if thinking.show in ("summary", "full") and level != "off":
+        reasoning["summary"] = "auto"
+    if reasoning:
+        body["reasoning"] = reasoning
+
+
+def _level(thinking: Thinking, traits: Traits) -> Effort | None:
+    """The effort that the model has for what was asked: the same, else the next lower one, else
+    its lowest; None leaves it to the model."""
+    wanted = thinking.effort
+    if wanted is None and thinking.budget_tokens is not None:
+        budget = thinking.budget_tokens
+        wanted = next((level for most, level in _BUDGETS if budget <= most), "xhigh")
+    if wanted is None or wanted == "auto":
+        return None
+    having = [level for level in _LEVELS if level in traits.efforts]
+    lower = [level for level in having if _LEVELS.index(level) <= _LEVELS.index(wanted)]
+    if not having:
+        return None
+    return lower[-1] if lower else having[0]
+
+
+def _add_settings(body: Json, request: Request, traits: Traits) -> None:
+    """What bears on an answer, and not on the count of its input."""
+    body["store"] = False
+    if request.stream:
+        body["stream"] = True
+    if request.max_output_tokens is not None:
+        body["max_output_tokens"] = max(request.max_output_tokens, MIN_OUTPUT_TOKENS)
+    include = []
+    if traits.thinking != "none" and body.get("reasoning", {}).get("effort") != "none":
+        include.append("reasoning.encrypted_content")
+    if traits.sampling:
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.top_p is not None:
+            body["top_p"] = request.top_p
+        if request.logprobs is not None:
+            include.append("message.output_text.logprobs")
+            body["top_logprobs"] = request.logprobs
+    if include:
+        body["include"] = include
+    if request.metadata:
+        metadata = {
+            name: value for name, value in request.metadata.items() if isinstance(value, str)
+        }
+        body["metadata"] = dict(list(metadata.items())[:MAX_METADATA])
+    if request.end_user:
+        body["safety_identifier"] = short_name(request.end_user)
+    if request.tier:
+        body["service_tier"] = request.tier
+    if request.cache_key:
+        body["prompt_cache_key"] = short_name(request.cache_key)
