@@ -10,6 +10,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from demo.chat_completions.request import read_request
@@ -37,6 +38,7 @@ FINISH_REASONS = {
     "stop_sequence": "stop",
     "length": "length",
     "tools": "tool_calls",
+    "refusal": "stop",
 }
 ERROR_TYPES = {403: "permission_error", 429: "rate_limit_error"}
 ERROR_CODES = {
@@ -94,10 +96,12 @@ class ChatCompletions:
 
     def plain(self, ask: Ask, said: Said, script: Script) -> dict[str, Any]:
         answer = {**_base(ask, "chat.completion"), "choices": []}
+        text = "".join(said.pieces)
+        refused = said.finish == "refusal"
         message: dict[str, Any] = {
             "role": "assistant",
-            "content": None if said.calls else "".join(said.pieces),
-            "refusal": None,
+            "content": None if said.calls or refused else text,
+            "refusal": text if refused else None,
             "annotations": [],
         }
         if said.thoughts:
@@ -126,7 +130,7 @@ class ChatCompletions:
             so_far = min(so_far + count_tokens(delta.get("content") or ""), said.counts.output)
             extra = nulls
             if script.usage == "cumulative":
-                growing = Counts(said.counts.input, so_far, said.counts.reasoning)
+                growing = replace(said.counts, output=so_far)
                 extra = {"usage": _usage(growing, ask.choices)}
             for index in range(ask.choices):
                 yield encode_event({**base, "choices": [_chunk(index, delta)], **extra})
@@ -219,7 +223,7 @@ def _deltas(said: Said) -> Iterator[dict[str, Any]]:
     for thought in said.thoughts:
         yield {"reasoning_content": thought}
     for piece in said.pieces:
-        yield {"content": piece}
+        yield {"refusal" if said.finish == "refusal" else "content": piece}
     for place, call in enumerate(said.calls):
         yield from _call_deltas(place, call)
 
@@ -242,7 +246,11 @@ def _usage(counts: Counts, choices: int) -> dict[str, Any]:
         "prompt_tokens": counts.input,
         "completion_tokens": output,
         "total_tokens": counts.input + output,
-        "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+        "prompt_tokens_details": {
+            "cached_tokens": counts.cached,
+            "cache_write_tokens": counts.written,
+            "audio_tokens": 0,
+        },
         "completion_tokens_details": {
             "reasoning_tokens": counts.reasoning * choices,
             "audio_tokens": 0,

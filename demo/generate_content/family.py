@@ -12,6 +12,7 @@ import json
 import re
 import secrets
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from demo.generate_content.fields import written
@@ -46,6 +47,7 @@ FINISH_REASONS = {
     "stop_sequence": "STOP",
     "length": "MAX_TOKENS",
     "tools": "STOP",
+    "refusal": "SAFETY",
 }
 STATUSES = {
     401: "UNAUTHENTICATED",
@@ -127,6 +129,7 @@ class GenerateContent:
         return {"totalTokens": ask.input_tokens, "promptTokensDetails": details}
 
     def plain(self, ask: Ask, said: Said, script: Script) -> dict[str, Any]:
+        said = _shown(said)
         parts: list[dict[str, Any]] = []
         if said.thoughts and ask.thinking_shown:
             parts.append({"text": "".join(said.thoughts), "thought": True})
@@ -143,6 +146,7 @@ class GenerateContent:
         return answer | _base(ask)
 
     def events(self, ask: Ask, said: Said, script: Script) -> Iterator[bytes]:
+        said = _shown(said)
         base = _base(ask)
         whole = _usage(ask, said.counts)
         so_far = said.counts.reasoning
@@ -253,6 +257,11 @@ def _candidate(index: int, parts: list[dict[str, Any]], reason: str | None) -> d
     return candidate | ({"finishReason": reason} if reason else {})
 
 
+def _shown(said: Said) -> Said:
+    """What is held back for safety is not shown."""
+    return replace(said, pieces=()) if said.finish == "refusal" else said
+
+
 def _signs(ask: Ask, said: Said) -> bool:
     return bool(said.thoughts) or ask.model.startswith(SIGNING_PREFIX)
 
@@ -303,7 +312,7 @@ def _marked_last(
 
 
 def _grown(counts: Counts, output: int) -> Counts:
-    return Counts(counts.input, output, counts.reasoning)
+    return replace(counts, output=output)
 
 
 def _usage(ask: Ask, counts: Counts) -> dict[str, Any]:
@@ -319,6 +328,10 @@ def _usage(ask: Ask, counts: Counts) -> dict[str, Any]:
     }
     if thoughts:
         usage["thoughtsTokenCount"] = thoughts
+    if counts.cached:
+        usage["cachedContentTokenCount"] = counts.cached
+        details = [{"modality": "TEXT", "tokenCount": counts.cached}]
+        usage["cacheTokensDetails"] = details
     return usage
 
 

@@ -38,7 +38,9 @@ FINISH_REASONS = {
     "stop_sequence": "stop_sequence",
     "length": "max_tokens",
     "tools": "tool_use",
+    "refusal": "refusal",
 }
+STOP_DETAILS = {"type": "refusal", "category": "general_harms", "explanation": None}
 ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -122,6 +124,8 @@ class Messages:
             "stop_reason": FINISH_REASONS[said.finish],
             "stop_sequence": said.stop_sequence,
         }
+        if said.finish == "refusal":
+            answer["stop_details"] = STOP_DETAILS
         if script.usage != "none":
             answer["usage"] = {**_input_usage(said.counts), **_output_usage(said.counts)}
         return answer
@@ -136,7 +140,12 @@ class Messages:
             yield encode_event(start)
             yield from _block_deltas(index, deltas, said, script)
             yield encode_event({"type": "content_block_stop", "index": index})
-        delta = {"stop_reason": FINISH_REASONS[said.finish], "stop_sequence": said.stop_sequence}
+        delta: dict[str, Any] = {
+            "stop_reason": FINISH_REASONS[said.finish],
+            "stop_sequence": said.stop_sequence,
+        }
+        if said.finish == "refusal":
+            delta["stop_details"] = STOP_DETAILS
         end: dict[str, Any] = {"type": "message_delta", "delta": delta}
         if script.usage != "none":
             end["usage"] = _output_usage(said.counts)
@@ -267,10 +276,13 @@ def _block_deltas(
 
 def _input_usage(counts: Counts) -> dict[str, Any]:
     return {
-        "input_tokens": counts.input,
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": 0,
-        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+        "input_tokens": counts.input - counts.cached - counts.written,
+        "cache_creation_input_tokens": counts.written,
+        "cache_read_input_tokens": counts.cached,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": counts.written,
+            "ephemeral_1h_input_tokens": 0,
+        },
         "service_tier": "standard",
     }
 

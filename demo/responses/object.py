@@ -104,7 +104,10 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 def usage(counts: Counts) -> dict[str, Any]:
     return {
         "input_tokens": counts.input,
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "input_tokens_details": {
+            "cached_tokens": counts.cached,
+            "cache_write_tokens": counts.written,
+        },
         "output_tokens": counts.output,
         "output_tokens_details": {"reasoning_tokens": counts.reasoning},
         "total_tokens": counts.input + counts.output,
@@ -124,7 +127,7 @@ def output_items(ask: Ask, said: Said, script: Script) -> list[dict[str, Any]]:
         text = "".join(said.pieces)
         part: dict[str, Any]
         # `type` names the kind of an error; where none is asked for, that of the answer's part.
-        if script.type == "refusal":
+        if script.type == "refusal" or said.finish == "refusal":
             part = {"type": "refusal", "refusal": text}
         else:
             part = {"type": "output_text", "annotations": [], "logprobs": [], "text": text}

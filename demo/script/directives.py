@@ -71,6 +71,19 @@ def _choice(*allowed: str) -> Any:
     return field(default=None, metadata={"parse": parse})
 
 
+def _counts() -> Any:
+    def parse(word: str, value: str | None) -> tuple[int, ...]:
+        if value is None or not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9}){4}", value):
+            wanted = f"{word}=INPUT,CACHED,WRITTEN,OUTPUT,REASONING"
+            raise ScriptError(f"the script word '{word}' needs five numbers: {wanted}")
+        found = tuple(map(int, value.split(",")))
+        if found[1] + found[2] > found[0] or found[4] > found[3]:
+            raise ScriptError(f"the script word '{word}' has parts that are more than the whole")
+        return found
+
+    return field(default=None, metadata={"parse": parse})
+
+
 def _events() -> Any:
     return _number(0, EVENTS_MAX)
 
@@ -88,7 +101,9 @@ class Script:
     chunks: int | None = _number(1, EVENTS_MAX)  # so many deltas of text
     bytes: int | None = _number(1, PIECE_BYTES_MAX)  # of so many bytes
     tools: bool = _flag()
+    refusal: bool = _flag()  # the model declines
     sample: str | None = _text()  # a sample file, byte for byte
+    tokens: tuple[int, ...] | None = _counts()  # that are reported in place of the counted ones
     usage: str | None = _choice("none", "zero", "absurd", "repeated", "cumulative", "finish_chunk")
     no_done: bool = _flag()  # the stream lacks its terminal marker
     flood: int | None = _number(1, MEBIBYTES_MAX)  # MiB of 4 KiB deltas at full speed

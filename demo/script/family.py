@@ -19,7 +19,7 @@ Task = Literal[
 ]
 # Their requests have no body: `Family.lookup` answers them.
 LOOKUPS: frozenset[Task] = frozenset(("models", "model", "stored", "items", "forget", "cancel"))
-Finish = Literal["stop", "length", "stop_sequence", "tools"]
+Finish = Literal["stop", "length", "stop_sequence", "tools", "refusal"]
 
 # The upstream key that is refused, as a vendor refuses a revoked one.
 BAD_KEY_PREFIX = "sk-bad"
@@ -126,11 +126,13 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Token counts; `output` includes `reasoning`."""
+    """Token counts; `output` includes `reasoning`, `input` what was cached and written to cache."""
 
     input: int
     output: int
     reasoning: int
+    cached: int = 0
+    written: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ GREETING = (
     "piece by piece. No vendor was asked and nothing left this machine."
 )
 THOUGHTS = ("The demo has nothing to look up. ", "A short friendly answer will do.")
+DECLINED = "I am sorry, the demo will not answer that."
 AFTER_TOOLS = "Thank you, the tool results have arrived. That is all the demo needed to know."
 
 
@@ -67,6 +68,10 @@ def say(ask: Ask, script: Script) -> Said:
         output = reasoning + sum(map(len, pieces)) // BYTES_A_TOKEN
         counts = _counts(ask, script, output, reasoning)
         return Said(counts, "stop", pieces, thoughts)
+    if script.refusal:
+        output = reasoning + count_tokens(DECLINED)
+        pieces = _pieces(DECLINED, script)
+        return Said(_counts(ask, script, output, reasoning), "refusal", pieces, thoughts)
     calls = _calls(ask, script)
     if calls:
         output = reasoning + sum(count_tokens(call.name + call.arguments) for call in calls)
@@ -104,6 +109,9 @@ def _counts(ask: Ask, script: Script, output: int, reasoning: int) -> Counts:
         return Counts(0, 0, 0)
     if script.usage == "absurd":
         return Counts(ABSURD_TOKENS, ABSURD_TOKENS, 0)
+    if script.tokens is not None:
+        whole, cached, written, output, reasoning = script.tokens
+        return Counts(whole, output, reasoning, cached, written)
     return Counts(ask.input_tokens, output, reasoning)
 
 

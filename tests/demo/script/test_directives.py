@@ -53,3 +53,10 @@ def test_a_wrong_word_is_named(prompt, model, named):
 
 def test_directives_are_no_part_of_what_was_asked():
     assert without_directives(" [[demo ms=1]] Hello [[demo cr]]") == "Hello"
+
+
+@pytest.mark.parametrize("value", ["1,2,3", "1,2,3,4,5,6", "10,8,3,5,0", "10,0,0,5,6", "a,b,c,d,e"])
+def test_token_counts_that_do_not_fit(value):
+    with pytest.raises(ScriptError, match="tokens"):
+        read_script(f"[[demo tokens={value}]]", "tea")
+    assert read_script("[[demo tokens=10,2,3,5,1]]", "tea").tokens == (10, 2, 3, 5, 1)
