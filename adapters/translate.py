@@ -266,7 +266,8 @@ class TranslatedBridge:
         if not self._repeating:
             return None
         text = self._tap.repeat_text(chunk)
-        return None if text is None else self._encoder.repeat(text)
+        # An event without text becomes no frame: the general way finds that.
+        return self._encoder.repeat(text) if text else None
 
     def feed(self, chunk: bytes) -> bytes:
         """See ``Bridge``."""

@@ -1,0 +1,63 @@
+"""Opaque state goes back to who made it, and nobody can forge where it is from."""
+
+import base64
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapters.opaque import PREFIX, Origin, mark_of, unwrap, wrap
+
+ORIGIN = Origin("messages", mark_of("channel-1", "f1"), b"k" * 32)
+
+
+def test_what_was_wrapped_comes_back():
+    for value in ("", "s3cret", "Zm9v/+=", "é\U0001f600", "x" * 100_000):
+        text = wrap(value, ORIGIN)
+        assert text.startswith(PREFIX) and text.isascii() and not set(text) & set(' "\\')
+        assert unwrap(text, ORIGIN) == value
+
+
+def test_halves_of_characters_harm_nothing():
+    assert unwrap(wrap("a\ud800b", ORIGIN), ORIGIN) == "a?b"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Origin("responses", ORIGIN.mark, ORIGIN.secret),
+        Origin("messages", mark_of("channel-2", "f1"), ORIGIN.secret),
+        Origin("messages", mark_of("channel-1", "f2"), ORIGIN.secret),
+        Origin("messages", ORIGIN.mark, b"z" * 32),
+    ],
+)
+def test_another_origin_has_no_use_for_it(other):
+    assert unwrap(wrap("s3cret", ORIGIN), other) is None
+
+
+def test_an_older_secret_is_taken_and_does_not_sign():
+    before = wrap("s3cret", ORIGIN)
+    now = Origin(ORIGIN.family, ORIGIN.mark, b"n" * 32, (b"m" * 32, ORIGIN.secret))
+    assert unwrap(before, now) == "s3cret"
+    assert wrap("s3cret", now) != before and unwrap(wrap("s3cret", now), ORIGIN) is None
+
+
+def test_every_part_is_signed():
+    text = wrap("s3cret", ORIGIN)
+    for at in range(len(text)):
+        forged = text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :]
+        assert unwrap(forged, ORIGIN) is None
+    head, mac = text.rsplit(".", 1)
+    other = base64.urlsafe_b64encode(b"other").rstrip(b"=").decode()
+    assert unwrap(f"{head.rsplit('.', 1)[0]}.{other}.{mac}", ORIGIN) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text() | st.text("gw1.messages_-=A", max_size=80).map(PREFIX.__add__))
+def test_whatever_a_client_sends_is_read_without_an_error(text):
+    assert unwrap(text, ORIGIN) is None
+
+
+def test_a_mark_tells_upstream_keys_apart_and_shows_none():
+    marks = {mark_of(a, b) for a in ("c", "cc") for b in ("", "f", "c/f")}
+    assert len(marks) == 6 and all(len(mark) == 16 for mark in marks)
