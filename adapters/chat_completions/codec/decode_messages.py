@@ -1,0 +1,190 @@
+"""A client's messages as system texts and turns of the hub.
+
+The hub's turns alternate, with the results of tools first in the user's; this family has a message
+for each result. Function calls from before there were tools are read as calls with ids of our own.
+Imported by ``decode_request``.
+"""
+
+from typing import Any
+
+from adapters.chat_completions.codec.decode_parts import decode_content
+from adapters.chat_completions.codec.reading import named, needed, objects, place, string, typed
+from adapters.chat_completions.codec.reasoning_state import FIELD, Thoughts, of_call
+from adapters.faults import wrong_type, wrong_value
+from adapters.ir.parts import (
+    Media,
+    Part,
+    Reasoning,
+    Refusal,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
+from adapters.ir.request import Ask
+from adapters.json.structure import Steps
+
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_READ = frozenset(
+    {
+        *("role", "content", "refusal", "tool_calls", "function_call", "tool_call_id", "audio"),
+        *("reasoning_content", "reasoning", FIELD),
+    }
+)
+
+
+def decode_messages(
+    messages: list[Any], asks: list[Ask]
+) -> Steps[tuple[tuple[Part, ...], tuple[Turn, ...]]]:
+    """The system texts before the first turn, and the turns; a step for each message."""
+    conversation = _Conversation(asks)
+    for index, message in enumerate(messages):
+        at = f"messages[{index}]"
+        if not isinstance(message, dict):
+            raise wrong_type(at, "expected an object")
+        conversation.add(message, at)
+        yield False
+    if not messages:
+        raise wrong_value("messages", "expected at least one message")
+    return conversation.finished(len(messages) - 1)
+
+
+class _Conversation:
+    def __init__(self, asks: list[Ask]) -> None:
+        self._asks = asks
+        self._system: list[Part] = []
+        self._turns: list[tuple[Role, list[Part]]] = []
+        self._calls: dict[str, ToolCall] = {}
+        self._functions: dict[str, str] = {}  # ids of the last calls without ids, by name
+
+    def add(self, message: dict[str, Any], at: str) -> None:
+        """The next message."""
+        role = named(message, "role", at)
+        if role not in _ROLES:
+            raise wrong_value(place(at, "role"), "expected one of " + ", ".join(_ROLES))
+        if not message.keys() <= _READ:
+            unread = [name for name, value in message.items() if value and name not in _READ]
+            self._asks += [Ask("other", place(at, name)) for name in unread]
+        if role in ("system", "developer"):
+            self._add_system(message, at)
+        elif role == "user":
+            self._parts_of("user").extend(self._content(message, at))
+        elif role == "assistant":
+            self._parts_of("assistant").extend(self._assistant(message, at))
+        else:
+            self._add_result(message, at, role)
+
+    def finished(self, last: int) -> tuple[tuple[Part, ...], tuple[Turn, ...]]:
+        """All of them; ``last`` is the index of the last message."""
+        role, said = self._turns[-1] if self._turns else ("user", [])
+        if role == "assistant" and not any(isinstance(part, ToolCall) for part in said):
+            self._asks.append(Ask("prefill", f"messages[{last}]"))
+        order = {call_id: index for index, call_id in enumerate(self._calls)}
+        turns = []
+        for role, parts in self._turns:
+            if role == "user" and any(isinstance(part, ToolResult) for part in parts):
+                parts.sort(key=lambda part: _rank(part, order))
+            turns.append(Turn(role, tuple(parts)))
+        return tuple(self._system), tuple(turns)
+
+    def _content(self, message: dict[str, Any], at: str) -> list[Part]:
+        return decode_content(message.get("content"), place(at, "content"), self._asks)
+
+    def _parts_of(self, role: Role) -> list[Part]:
+        """The parts of the turn that is being said, a new one when another role spoke last."""
+        if not self._turns or self._turns[-1][0] != role:
+            self._turns.append((role, []))
+        return self._turns[-1][1]
+
+    def _add_system(self, message: dict[str, Any], at: str) -> None:
+        parts = self._content(message, at)
+        for index, part in enumerate(parts):
+            if not isinstance(part, Text):
+                raise wrong_value(f"{at}.content[{index}].type", "expected text")
+        if self._turns:
+            self._asks.append(Ask("system_turn", at))
+            self._turns.append(("system", parts))
+        else:
+            self._system += parts
+
+    def _assistant(self, message: dict[str, Any], at: str) -> list[Part]:
+        calls = self._read_calls(message, at)
+        thoughts = Thoughts(_thought(message, at))
+        # Those of the first call came before all that was said.
+        parts: list[Part] = [*thoughts.read(of_call(calls[0][1]) if calls else "")]
+        parts += thoughts.read(message.get(FIELD))
+        if not parts and not any(of_call(extra) for _, extra in calls) and _thought(message, at):
+            parts.append(Reasoning(_thought(message, at)))
+        parts += self._content(message, at)
+        if refusal := string(message, "refusal", at):
+            parts.append(Refusal(refusal))
+        if message.get("audio") is not None:
+            self._asks.append(Ask("stored_state", place(at, "audio")))
+        for call, said in calls:
+            parts += thoughts.read(of_call(said))
+            parts.append(call)
+        return parts
+
+    def _read_calls(
+        self, message: dict[str, Any], at: str
+    ) -> list[tuple[ToolCall, dict[str, Any]]]:
+        found = []
+        for said, path in objects(message, "tool_calls", at):
+            call = self._call(said, path)
+            if call.id in self._calls:
+                # An id that an earlier call has: the results between tell them apart.
+                del self._calls[call.id]
+            self._calls[call.id] = call
+            found.append((call, said))
+        function = typed(message, "function_call", at, dict)
+        if function is not None:
+            path = place(at, "function_call")
+            name = named(function, "name", path)
+            call = ToolCall(f"call_f{len(self._calls)}", name, string(function, "arguments", path))
+            self._functions[name] = call.id
+            self._calls[call.id] = call
+            found.append((call, {}))
+        return found
+
+    def _call(self, said: dict[str, Any], path: str) -> ToolCall:
+        call_id = named(said, "id", path)
+        if string(said, "type", path) == "custom":
+            custom, path = needed(said, "custom", path, dict), place(path, "custom")
+            text = string(custom, "input", path)
+            return ToolCall(call_id, named(custom, "name", path), text, custom=True)
+        function, path = needed(said, "function", path, dict), place(path, "function")
+        return ToolCall(call_id, named(function, "name", path), string(function, "arguments", path))
+
+    def _add_result(self, message: dict[str, Any], at: str, role: str) -> None:
+        if role == "tool":
+            call_id = named(message, "tool_call_id", at)
+        else:
+            name = named(message, "name", at)
+            call_id = self._functions.get(name, "")
+            if not call_id:
+                raise wrong_value(
+                    place(at, "name"), "expected the name of a function that was called"
+                )
+        call = self._calls.get(call_id)
+        parts: list[Text | Media] = []
+        for part in self._content(message, at):
+            if not isinstance(part, Text | Media):
+                raise wrong_value(place(at, "content"), "expected text")
+            parts.append(part)
+        custom = call is not None and call.custom
+        self._parts_of("user").append(ToolResult(call_id, tuple(parts), custom=custom))
+
+
+def _thought(message: dict[str, Any], at: str) -> str:
+    """The reasoning text that came back, by either of the names it has."""
+    text = string(message, "reasoning_content", at)
+    other = message.get("reasoning")
+    return text or (other if isinstance(other, str) else "")
+
+
+def _rank(part: Part, order: dict[str, int]) -> tuple[int, int]:
+    """Results first, in the order of their calls; the rest stays as it is."""
+    if not isinstance(part, ToolResult):
+        return (1, 0)
+    return (0, order.get(part.call_id, len(order)))

@@ -1,0 +1,227 @@
+"""Turns of the hub as messages for an upstream of the chat completions family.
+
+The results of a turn's calls follow it at once, each a message of its own with text alone; media of
+results come in the user's message behind them. A call without a result gets one, and a result
+without a call becomes the user's text: upstreams refuse both. Imported by ``encode_request``.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from adapters.chat_completions.codec.encode_tools import ToolNames
+from adapters.family.base64_data import text_of
+from adapters.family.traits import Traits
+from adapters.faults import Condition, Fault
+from adapters.ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Turn
+from adapters.ir.request import Request
+from adapters.json.jsonio import dumps
+from adapters.json.structure import Steps
+
+NO_RESULT = "no result provided"
+ERROR = "Error: "
+
+_AUDIO_FORMATS = {
+    **dict.fromkeys(("audio/mpeg", "audio/mp3", "audio/mpga"), "mp3"),
+    **dict.fromkeys(("audio/wav", "audio/x-wav", "audio/wave", "audio/vnd.wave"), "wav"),
+}
+_DETAILS = ("low", "high", "original")
+
+Message = dict[str, Any]
+
+
+def encode_messages(request: Request, traits: Traits, names: ToolNames) -> Steps[list[Message]]:
+    """All messages, a step for each turn. Raises Fault UNSUPPORTED with the client's path."""
+    writer = _Writer(traits, names)
+    if request.system:
+        writer.add_system(request.system)
+    turns = request.turns
+    for index, turn in enumerate(turns):
+        if turn.role == "system":
+            writer.add_system(turn.parts)
+        elif turn.role == "user":
+            writer.add_user(turn.parts)
+        else:
+            following = next((one for one in turns[index + 1 :] if one.role != "system"), None)
+            writer.add_assistant(turn.parts, following, f"{index}")
+        yield False
+    return writer.messages
+
+
+class _Writer:
+    def __init__(self, traits: Traits, names: ToolNames) -> None:
+        self.messages: list[Message] = []
+        self._traits = traits
+        self._names = names
+        self._answered: set[int] = set()  # results that were written behind their calls
+
+    def add_system(self, parts: Iterable[Part]) -> None:
+        """A system message, one text."""
+        texts = [part.text for part in parts if isinstance(part, Text) and part.text]
+        if texts:
+            role = self._traits.system_role
+            self.messages.append({"role": role, "content": "\n\n".join(texts)})
+
+    def add_assistant(self, parts: Sequence[Part], following: Turn | None, turn: str) -> None:
+        """An assistant message, and the results of its calls out of the turn that follows."""
+        texts = [part.text for part in parts if isinstance(part, Text)]
+        refusals = [part.text for part in parts if isinstance(part, Refusal)]
+        calls = [part for part in parts if isinstance(part, ToolCall)]
+        if not (texts or refusals or calls):
+            return
+        message: Message = {"role": "assistant", "content": "".join(texts)}
+        if not texts and (refusals or calls):
+            message["content"] = None
+        if refusals:
+            message["refusal"] = "".join(refusals)
+        thoughts = [part.text for part in parts if isinstance(part, Reasoning) and part.text]
+        # With calls such models want the field even where they have thought nothing.
+        if self._traits.reasoning_echo and (thoughts or calls):
+            message["reasoning_content"] = "\n\n".join(thoughts)
+        if calls:
+            ids = _ids(calls, turn)
+            message["tool_calls"] = self._calls(parts, iter(ids))
+        self.messages.append(message)
+        if calls:
+            self._add_results(calls, ids, following.parts if following else ())
+
+    def add_user(self, parts: Sequence[Part]) -> None:
+        """A user message with what is no result, and with what results cannot hold."""
+        content: list[Message] = []
+        for part in parts:
+            if isinstance(part, ToolResult):
+                content += self._beside(part)
+            elif isinstance(part, Text | Media):
+                content.append(self._content(part))
+        filled = [part for part in content if part.get("text") != ""]
+        if filled and all(part["type"] == "text" for part in filled) and len(filled) == 1:
+            self.messages.append({"role": "user", "content": filled[0]["text"]})
+        elif filled:
+            self.messages.append({"role": "user", "content": filled})
+        elif not any(isinstance(part, ToolResult) for part in parts):
+            self.messages.append({"role": "user", "content": ""})
+
+    def _calls(self, parts: Sequence[Part], ids: Iterable[str]) -> list[Message]:
+        written = []
+        signature = ""
+        following = iter(ids)
+        for part in parts:
+            if isinstance(part, Reasoning) and part.opaque:
+                signature = part.opaque
+            elif isinstance(part, ToolCall):
+                call = self._call(part, next(following))
+                if signature:
+                    call["extra_content"] = {"google": {"thought_signature": signature}}
+                    signature = ""
+                written.append(call)
+        return written
+
+    def _call(self, call: ToolCall, call_id: str) -> Message:
+        name = self._names.of(call.name, call.namespace)
+        if not call.custom:
+            function = {"name": name, "arguments": call.arguments.strip() or "{}"}
+            return {"id": call_id, "type": "function", "function": function}
+        if self._names.is_native(True):
+            custom = {"name": name, "input": call.arguments}
+            return {"id": call_id, "type": "custom", "custom": custom}
+        arguments = dumps({"input": call.arguments}).decode()
+        function = {"name": name, "arguments": arguments}
+        return {"id": call_id, "type": "function", "function": function}
+
+    def _add_results(self, calls: list[ToolCall], ids: list[str], parts: Sequence[Part]) -> None:
+        results = [part for part in parts if isinstance(part, ToolResult)]
+        for call, call_id in zip(calls, ids, strict=True):
+            found = next(
+                (
+                    result
+                    for result in results
+                    if result.call_id == call.id and id(result) not in self._answered
+                ),
+                None,
+            )
+            text = NO_RESULT
+            if found is not None:
+                self._answered.add(id(found))
+                text = _result_text(found)
+            self.messages.append({"role": "tool", "tool_call_id": call_id, "content": text})
+
+    def _beside(self, result: ToolResult) -> list[Message]:
+        """What of a result goes into the user's message."""
+        media = [part for part in result.parts if isinstance(part, Media) and not part.plain]
+        shown = [self._content(part) for part in media]
+        name = result.call_id or result.name
+        if id(result) not in self._answered:
+            said = f"Result of the tool call {name}:\n{_result_text(result)}"
+            return [_text(said), *shown]
+        return [_text(f"Attached to the result of the tool call {name}:"), *shown] if shown else []
+
+    def _content(self, part: Text | Media) -> Message:
+        if isinstance(part, Text):
+            return _text(part.text)
+        if part.kind == "image" and (part.data or part.url) and self._traits.images:
+            return _image(part)
+        if part.kind == "audio" and part.data and self._traits.audio:
+            return _audio(part)
+        if part.kind == "file" and part.plain:
+            return _text(_document(part))
+        if part.kind == "file" and part.data:
+            if part.mime.startswith("text/"):
+                return _text(text_of(part.data, part.path))
+            if self._traits.documents:
+                return _file(part)
+        raise Fault(Condition.UNSUPPORTED, param=part.path or None)
+
+
+def _text(text: str) -> Message:
+    return {"type": "text", "text": text}
+
+
+def _image(part: Media) -> Message:
+    url = part.url or f"data:{part.mime or 'image/png'};base64,{part.data}"
+    image = {"url": url}
+    if part.detail in _DETAILS:
+        image["detail"] = part.detail
+    return {"type": "image_url", "image_url": image}
+
+
+def _audio(part: Media) -> Message:
+    form = _AUDIO_FORMATS.get(part.mime.partition(";")[0])
+    if form is None:
+        raise Fault(Condition.UNSUPPORTED, param=part.path or None)
+    return {"type": "input_audio", "input_audio": {"data": part.data, "format": form}}
+
+
+def _file(part: Media) -> Message:
+    mime = part.mime or "application/pdf"
+    ending = "pdf" if mime == "application/pdf" else mime.rpartition("/")[2]
+    name = part.name or f"document.{ending}"
+    return {
+        "type": "file",
+        "file": {"filename": name, "file_data": f"data:{mime};base64,{part.data}"},
+    }
+
+
+def _document(part: Media) -> str:
+    return f"{part.name}:\n\n{part.data}" if part.name else part.data
+
+
+def _result_text(result: ToolResult) -> str:
+    texts = [
+        part.text if isinstance(part, Text) else _document(part) if part.plain else _note(part)
+        for part in result.parts
+    ]
+    text = "\n".join(texts)
+    return ERROR + text if result.error and not text.startswith(ERROR) else text
+
+
+def _note(part: Media) -> str:
+    return f"[{part.kind}: see the next user message]"
+
+
+def _ids(calls: list[ToolCall], turn: str) -> list[str]:
+    """Ids of the calls of a turn, all different; those that are missing come from the position, so
+    that they are the same each time."""
+    found: list[str] = []
+    for index, call in enumerate(calls):
+        known = call.id and call.id not in found
+        found.append(call.id if known else f"call_{turn}_{index}")
+    return found

@@ -1,0 +1,152 @@
+"""A request for an upstream of the chat completions family.
+
+Source: the request types of the official OpenAI SDKs; what the model cannot take is a trait of it.
+Imported by this folder's ``__init__``.
+"""
+
+import hashlib
+from typing import Any
+
+from adapters.chat_completions.codec.encode_messages import encode_messages
+from adapters.chat_completions.codec.encode_tools import (
+    OUTPUT_TOOL,
+    ToolNames,
+    encode_tools,
+    fit_name,
+    with_output_tool,
+)
+from adapters.family.codec import Encoded, Target
+from adapters.family.traits import Traits
+from adapters.faults import Condition, Fault
+from adapters.ir.request import Effort, Output, Request, Thinking
+from adapters.json.jsonio import dumps
+from adapters.json.structure import Steps
+
+MAX_STOPS = 4
+MAX_END_USER_CHARS = 64  # longer ones are refused
+
+_LEVELS: tuple[Effort, ...] = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
+# A budget of at most so many tokens is this level; our own rule.
+_BUDGETS: tuple[tuple[int, Effort], ...] = (
+    (0, "off"), (1024, "minimal"), (4096, "low"), (12_288, "medium"), (24_576, "high"),
+)  # fmt: skip
+
+
+def encode_request(request: Request, target: Target, count: bool) -> Steps[Encoded]:
+    """The body (see ``family.codec.UpstreamCodec``); this family counts no tokens, so that
+    ``count`` is never true."""
+    traits = target.traits
+    names = ToolNames(request, traits)
+    messages = yield from encode_messages(request, traits, names)
+    body: dict[str, Any] = {"model": target.model, "messages": messages}
+    tools = encode_tools(request, traits, names)
+    output_tool = ""
+    if request.output.kind == "schema" and traits.structured == "tool":
+        output_tool = names.free(OUTPUT_TOOL)
+        tools = with_output_tool(tools, request.output, output_tool)
+    body |= tools
+    if request.stream:
+        body["stream"] = True
+        if target.stream_options:
+            body["stream_options"] = {"include_usage": True}
+    if not output_tool and (form := _response_format(request.output)) is not None:
+        body["response_format"] = form
+    if request.max_output_tokens is not None:
+        body[traits.token_bound] = request.max_output_tokens
+    stops, cut = _stops(request, traits)
+    if stops:
+        body["stop"] = stops
+    body |= _sampling(request, traits)
+    body |= _around(request, traits)
+    yield len(messages) > 0
+    try:
+        written = dumps(body)
+    except OverflowError:
+        raise Fault(Condition.INVALID_FIELD, "The body is nested too deeply.") from None
+    return Encoded(written, names.renamed, output_tool, cut)
+
+
+def _sampling(request: Request, traits: Traits) -> dict[str, Any]:
+    fields: dict[str, Any] = {"seed": request.seed}
+    if traits.sampling:
+        fields |= {
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "frequency_penalty": request.frequency_penalty,
+            "presence_penalty": request.presence_penalty,
+            "logit_bias": request.logit_bias if traits.logprobs else None,
+        }
+    if request.n > 1:
+        fields["n"] = request.n
+    if request.logprobs is not None:
+        fields["logprobs"] = True
+        fields["top_logprobs"] = request.logprobs or None
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _around(request: Request, traits: Traits) -> dict[str, Any]:
+    """Fields that are not about the text itself."""
+    fields: dict[str, Any] = {}
+    if request.thinking is not None and (effort := effort_of(request.thinking, traits)):
+        fields["reasoning_effort"] = "none" if effort == "off" else effort
+    if request.verbosity and traits.verbosity:
+        fields["verbosity"] = request.verbosity
+    if request.end_user:
+        name = "safety_identifier" if traits.openai_extras else "user"
+        fields[name] = _end_user(request.end_user)
+    if traits.openai_extras:
+        if request.tier:
+            fields["service_tier"] = request.tier
+        if request.cache_key:
+            fields["prompt_cache_key"] = request.cache_key
+    if traits.search and any(tool.search for tool in request.tools):
+        fields["web_search_options"] = {}
+    return fields
+
+
+def effort_of(thinking: Thinking, traits: Traits) -> Effort | None:
+    """The level for what is asked, the nearest lower one that the model has, else its lowest; None:
+    the model decides."""
+    wanted = thinking.effort
+    if wanted is None and thinking.budget_tokens is not None:
+        budget = thinking.budget_tokens
+        wanted = "auto" if budget < 0 else _level_of(budget)
+    if wanted in (None, "auto") or traits.thinking == "none":
+        return None
+    known = [level for level in _LEVELS if level in traits.efforts]
+    lower = [level for level in known if _LEVELS.index(level) <= _LEVELS.index(wanted)]
+    if wanted != "off" and lower == ["off"]:
+        lower = []  # thinking a little is nearer than not at all
+        known.remove("off")
+    return lower[-1] if lower else next(iter(known), None)
+
+
+def _level_of(budget: int) -> Effort:
+    return next((level for most, level in _BUDGETS if budget <= most), "xhigh")
+
+
+def _response_format(output: Output) -> dict[str, Any] | None:
+    if output.kind == "text":
+        return None
+    if output.kind == "json":
+        return {"type": "json_object"}
+    described: dict[str, Any] = {"name": fit_name(output.name or "response")}
+    if output.description:
+        described["description"] = output.description
+    described["schema"] = output.schema if output.schema is not None else {}
+    if output.strict is not None:
+        described["strict"] = output.strict
+    return {"type": "json_schema", "json_schema": described}
+
+
+def _stops(request: Request, traits: Traits) -> tuple[list[str], tuple[str, ...]]:
+    """The stop sequences that are sent, and those at which the gateway ends the text; models that
+    take no sampling take no stop sequences either."""
+    most = MAX_STOPS if traits.sampling else 0
+    return list(request.stop[:most]), request.stop[most:]
+
+
+def _end_user(end_user: str) -> str:
+    if len(end_user) <= MAX_END_USER_CHARS:
+        return end_user
+    return hashlib.sha256(end_user.encode(errors="replace")).hexdigest()

@@ -1,0 +1,123 @@
+"""How opaque reasoning travels through clients of this family, whose wire has no place for it.
+
+Each piece is ``OPAQUE/START:END``, pieces are divided by blanks, so that deltas may be joined; the
+numbers say which characters of ``reasoning_content`` belong to it, an "s" behind them that those
+are a summary. Programs bring back what they keep of a message: with tool calls they copy at least
+these, so the pieces stand in the ``extra_content`` of the call that follows, in the place that
+Google's endpoint of this family has for its own signatures where they are Google's, else under
+``gw``; without calls in ``reasoning_opaque`` of the message. Imported by the client's side.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from adapters.ir.parts import Reasoning
+from adapters.json.jsonio import Spans, decode_element, dumps, replace
+
+FIELD = "reasoning_opaque"
+BETWEEN = "\n\n"  # two thoughts, in reasoning_content
+
+_OURS = "gw1."  # how the wrapper of another family's state begins
+_GOOGLES = "gw1.generate_content."
+_PLACE = re.compile(r"([0-9]{1,9}):([0-9]{1,9})(s?)")
+
+
+def piece(opaque: str, start: int, end: int, *, summary: bool) -> str:
+    """A piece of opaque state whose text is ``reasoning_content[start:end]``."""
+    return f"{opaque}/{start}:{end}{'s' if summary else ''}"
+
+
+def extra_content(pieces: list[str]) -> dict[str, Any]:
+    """``extra_content`` of the tool call behind these pieces; there is one at least."""
+    joined = " ".join(pieces)
+    if joined.startswith(_GOOGLES):
+        return {"google": {"thought_signature": joined}}
+    return {"gw": joined}
+
+
+def of_call(call: dict[str, Any]) -> str:
+    """What the ``extra_content`` of a call has brought back, of any shape."""
+    extra = call.get("extra_content")
+    if not isinstance(extra, dict):
+        return ""
+    google = extra.get("google")
+    signature = google.get("thought_signature") if isinstance(google, dict) else None
+    return " ".join(said for said in (extra.get("gw"), signature) if isinstance(said, str))
+
+
+class Thoughts:
+    """The reasoning of one message of a client's history, none of it twice."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._seen: set[str] = set()
+
+    def read(self, carried: object) -> list[Reasoning]:
+        """The parts of these pieces that were not read before."""
+        found: list[Reasoning] = []
+        for said in carried.split() if isinstance(carried, str) else ():
+            opaque, _, tail = said.rpartition("/")
+            where = _PLACE.fullmatch(tail)
+            if where is None:
+                opaque, text, summary = said, "", False
+            else:
+                text = self._text[int(where[1]) : int(where[2])]
+                summary = bool(where[3])
+            if opaque not in self._seen:
+                self._seen.add(opaque)
+                found.append(Reasoning(text, summary=summary, opaque=opaque))
+        return found
+
+
+def joined_text(parts: Iterable[Reasoning]) -> tuple[str, list[tuple[int, int]]]:
+    """The ``reasoning_content`` of thoughts, and where in it each of them stands."""
+    text, places = "", []
+    for part in parts:
+        if text and part.text:
+            text += BETWEEN
+        places.append((len(text), len(text) + len(part.text)))
+        text += part.text
+    return text, places
+
+
+def without_foreign(spans: Spans, upstream_model: str) -> bytes:
+    """A client's body without what translated answers have left in its messages; the other
+    messages keep their bytes (see ``family.codec.ClientCodec``)."""
+    span = spans.get("messages")
+    if span is None:
+        return spans.body
+    array = spans.body[span.start : span.end].decode()
+    kept: list[str] = []
+    at = 1
+    while (found := decode_element(array, at)) is not None:
+        message, end = found
+        cleaned = isinstance(message, dict) and _clean(message)
+        kept.append(dumps(message).decode() if cleaned else array[at:end].lstrip(" \t\r\n,"))
+        at = end
+    return replace(spans.body, {span: f"[{','.join(kept)}]".encode()})
+
+
+def _clean(message: dict[str, Any]) -> bool:
+    """Take what is ours out of a message; whether there was any."""
+    cleaned = message.pop(FIELD, None) is not None
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        extra = call.get("extra_content") if isinstance(call, dict) else None
+        if not isinstance(extra, dict):
+            continue
+        google = extra.get("google")
+        ours = extra.pop("gw", None) is not None
+        if isinstance(google, dict) and _is_ours(google.get("thought_signature")):
+            del google["thought_signature"]
+            ours = True
+            if not google:
+                del extra["google"]
+        if ours and not extra:
+            del call["extra_content"]
+        cleaned = cleaned or ours
+    return cleaned
+
+
+def _is_ours(value: object) -> bool:
+    return isinstance(value, str) and value.startswith(_OURS)
