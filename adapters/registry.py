@@ -7,6 +7,7 @@ commands and tests.
 
 from adapters.bridge import Pairing, native
 from adapters.chat_completions import FAMILY as CHAT_COMPLETIONS
+from adapters.chat_completions.codec import CODECS as CHAT_COMPLETIONS_CODECS
 from adapters.family import Family, Vendor
 from adapters.family.codec import Codecs
 from adapters.generate_content import FAMILY as GENERATE_CONTENT
@@ -25,6 +26,7 @@ PAIRINGS: dict[tuple[str, str], Pairing] = {
 }
 
 CODECS: dict[str, Codecs] = {
+    CHAT_COMPLETIONS.name: CHAT_COMPLETIONS_CODECS,
     RESPONSES.name: RESPONSES_CODECS,
 }
 

@@ -1,7 +1,7 @@
 """Content of a client's messages: texts, images, recordings, files, refusals.
 
 Data URLs become media with their base64, text files their text. Source: the content types of the
-official OpenAI SDKs. Imported by ``decode_messages``.
+official OpenAI SDKs. Imported by ``decode_turns``.
 """
 
 from typing import Any

@@ -8,8 +8,8 @@ another family. Source: the request types of the official OpenAI SDKs. Imported 
 from collections.abc import Callable
 from typing import Any
 
-from adapters.chat_completions.codec.decode_messages import decode_messages
 from adapters.chat_completions.codec.decode_tools import decode_choice, decode_tools
+from adapters.chat_completions.codec.decode_turns import decode_turns
 from adapters.chat_completions.codec.reading import (
     integer,
     needed,
@@ -77,7 +77,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
     messages = loads(raw)
     if not isinstance(messages, list):
         raise wrong_type("messages", "expected an array")
-    system, turns = yield from decode_messages(messages, asks)
+    system, turns = yield from decode_turns(messages, asks)
     tools = decode_tools(fields, asks)
     choice = decode_choice(fields, asks) if tools else None
     _ask_for(fields, asks)

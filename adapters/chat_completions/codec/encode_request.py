@@ -7,7 +7,6 @@ Imported by this folder's ``__init__``.
 import hashlib
 from typing import Any
 
-from adapters.chat_completions.codec.encode_messages import encode_messages
 from adapters.chat_completions.codec.encode_tools import (
     OUTPUT_TOOL,
     ToolNames,
@@ -15,6 +14,7 @@ from adapters.chat_completions.codec.encode_tools import (
     fit_name,
     with_output_tool,
 )
+from adapters.chat_completions.codec.encode_turns import encode_turns
 from adapters.family.codec import Encoded, Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
@@ -37,7 +37,7 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
     ``count`` is never true."""
     traits = target.traits
     names = ToolNames(request, traits)
-    messages = yield from encode_messages(request, traits, names)
+    messages = yield from encode_turns(request, traits, names)
     body: dict[str, Any] = {"model": target.model, "messages": messages}
     tools = encode_tools(request, traits, names)
     output_tool = ""

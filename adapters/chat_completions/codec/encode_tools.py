@@ -1,7 +1,7 @@
 """Tools for an upstream of the chat completions family: their names, and which must be called.
 
 The family's names have at most 64 letters, digits, ``_`` and ``-``, and no groups; others are
-renamed, and mapped back in the answer. Imported by ``encode_request`` and ``encode_messages``.
+renamed, and mapped back in the answer. Imported by ``encode_request`` and ``encode_turns``.
 """
 
 import hashlib

@@ -34,7 +34,7 @@ _READ = frozenset(
 )
 
 
-def decode_messages(
+def decode_turns(
     messages: list[Any], asks: list[Ask]
 ) -> Steps[tuple[tuple[Part, ...], tuple[Turn, ...]]]:
     """The system texts before the first turn, and the turns; a step for each message."""

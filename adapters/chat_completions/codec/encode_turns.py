@@ -29,7 +29,7 @@ _DETAILS = ("low", "high", "original")
 Message = dict[str, Any]
 
 
-def encode_messages(request: Request, traits: Traits, names: ToolNames) -> Steps[list[Message]]:
+def encode_turns(request: Request, traits: Traits, names: ToolNames) -> Steps[list[Message]]:
     """All messages, a step for each turn. Raises Fault UNSUPPORTED with the client's path."""
     writer = _Writer(traits, names)
     if request.system:
