@@ -51,7 +51,6 @@ from store.values.usage_record import AttemptRecord
 # Parts of a request that can be left out of a native request, and of one that is translated.
 _CAN_DO_WITHOUT = frozenset({"beta", "stream_options"})
 _TRANSLATED_WITHOUT = frozenset({"reasoning", "stream_options"})
-DROPPED = "x-sluice-dropped"  # the header that names what a translation did not carry
 BYTES_PER_TOKEN = 4  # of plain text, the mean of prose and code
 USAGE_WITHIN_S = 0.4  # for an upstream to report usage after the client has left
 USAGE_LOOKS = 8
@@ -427,8 +426,7 @@ def _headers(call: Call, attempt: Attempt, exchange: Exchange) -> dict[str, str]
     """The content type, and the upstream's headers that the family lets go down."""
     own = CONTENT_TYPES[call.operation.framing] if call.stream else "application/json"
     if attempt.pairing.translated:
-        dropped = attempt.pairing.dropped
-        return {"Content-Type": own} | ({DROPPED: ", ".join(dropped)} if dropped else {})
+        return {"Content-Type": own, **dict(attempt.told)}
     passed = {"Content-Type": exchange.content_type or own}
     for name in call.family.client.answer_headers:
         value = exchange.header(name)

@@ -28,6 +28,8 @@ from store.money.funds import Hold
 from store.values.pricing import Prices
 from store.values.usage_record import AttemptRecord, CallFacts, StoredAt
 
+DROPPED = "x-sluice-dropped"
+
 
 class Interrupt(Exception):
     """Ends a call in flight from outside; the subclass says why."""
@@ -124,6 +126,12 @@ class Attempt(Struct, eq=False):
     without: str | None = None  # part of the request that is left out
     trial: Trial | None = None  # while it runs
     bridge: Bridge | None = None  # of a streamed answer
+
+    @property
+    def told(self) -> tuple[tuple[str, str], ...]:
+        """Headers that tell the client what of its request was not carried."""
+        dropped = self.pairing.dropped
+        return ((DROPPED, ", ".join(dropped)),) if dropped else ()
 
 
 class Call(Struct, eq=False):

@@ -76,7 +76,8 @@ class StreamPump:
         """Sends the head and a heartbeat although nothing is accepted yet."""
         beat = self._call.family.client.keep_alive(False)
         content_type = CONTENT_TYPES[self._call.operation.framing]
-        headers = (("Content-Type", content_type), *STREAM_HEADERS)
+        told = self._call.attempt.told if self._call.attempt is not None else ()
+        headers = (("Content-Type", content_type), *told, *STREAM_HEADERS)
         self._downstream.start(200, headers, beat)
 
     def heartbeat(self, now_s: int, silent_s: int) -> None:

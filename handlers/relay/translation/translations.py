@@ -114,6 +114,6 @@ class Translations:
 def _traits(channel: Channel, model: str) -> Traits:
     """What the channel's model can take. Raises Fault CHANNEL_MISCONFIGURED."""
     try:
-        return traits_of(channel.vendor, channel.family, channel.models[model])
+        return traits_of(channel.vendor, channel.family, channel.models[model], channel.options)
     except msgspec.ValidationError:
         raise Fault(Condition.CHANNEL_MISCONFIGURED) from None
