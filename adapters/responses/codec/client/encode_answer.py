@@ -23,9 +23,12 @@ def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> by
     """A whole answer (see ``family.codec.ClientCodec``); the family has one choice."""
     choice = choices[0] if choices else Choice(())
     output = _output(choice, asked)
+    closing = ending(choice.finish, bool(output))
+    if output and output[-1]["type"] == "message" and closing["status"] == "incomplete":
+        output[-1]["status"] = "incomplete"  # the answer was cut in it
     response = {
         **blank_response(asked),
-        **ending(choice.finish, bool(output)),
+        **closing,
         "output": output,
         "usage": usage_object(usage),
     }

@@ -86,11 +86,14 @@ class ResponsesEncoder(StreamEncoder):
         if last := refusal_text(finish.finish, finish.detail, self._refused):
             self._kinds[_END_OF_STREAM] = "refusal"
             said.append(self._delta(Delta(_END_OF_STREAM, last)))
+        closing = ending(finish.finish, bool(self._items))
+        if isinstance(self._current, Message) and closing["status"] == "incomplete":
+            self._current.status = b"incomplete"
         said.append(self._close_current())
         said += [self._closed(slot) for slot in list(self._calls)]
         response = {
             **blank_response(self.asked),
-            **ending(finish.finish, bool(self._items)),
+            **closing,
             "usage": usage_object(usage or Usage()),
         }
         del response["output"]

@@ -82,9 +82,10 @@ class Item(ABC):
 
 
 class Message(Item):
-    """A message of the assistant; its parts are texts and refusals, one for each slot."""
+    """A message of the assistant; its parts are texts and refusals, one for each slot. ``status``:
+    "incomplete" when the answer was cut in it."""
 
-    __slots__ = ("_annotations", "_logprobs", "_parts", "_refusal", "_where", "slot")
+    __slots__ = ("_annotations", "_logprobs", "_parts", "_refusal", "_where", "slot", "status")
 
     prefix = b"msg"
     _FIELDS = b'"type":"message","status":"%b","role":"assistant","content":[%b]'
@@ -92,6 +93,7 @@ class Message(Item):
     def __init__(self, frames: Frames, index: int, name: str) -> None:
         super().__init__(frames, index, name)
         self.slot: int | None = None  # of the part that is open
+        self.status = b"completed"
         self._refusal = False
         self._where = b""
         self._parts: list[bytes] = []
@@ -152,7 +154,7 @@ class Message(Item):
         said = self.close_part() if self.slot is not None else b""
         content = b",".join(self._parts)
         self._parts = []
-        return said + self._finished(self._FIELDS % (b"completed", content))
+        return said + self._finished(self._FIELDS % (self.status, content))
 
     def _part(self) -> bytes:
         text = bytes(self.text)
