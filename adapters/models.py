@@ -9,10 +9,117 @@ from functools import lru_cache
 
 import msgspec
 
-from adapters.family.traits import Traits
+from adapters.family.traits import ALL_EFFORTS, Traits
+from adapters.ir.request import Effort
+
+_THREE: tuple[Effort, ...] = ("low", "medium", "high")
+_WITH_OFF: tuple[Effort, ...] = ("off", *_THREE)
+
+_GPT = Traits(openai_extras=True, verbosity=True)
+_PLAIN_GPT = Traits(openai_extras=True, thinking="none")
+_OLD_GPT = Traits(
+    openai_extras=True, thinking="none", images=False, documents=False, structured="tool"
+)
+
+
+def _reasoning_gpt(*efforts: Effort, verbosity: bool = True) -> Traits:
+    """A model of OpenAI that reasons before it answers, and so takes no sampling."""
+    return Traits(openai_extras=True, sampling=False, verbosity=verbosity, efforts=efforts)
+
+
+# Models of OpenAI, here and at Azure, by chat completions and responses.
+_OPENAI: dict[str, Traits] = {
+    "": _GPT,  # and new ones, of which nothing is known
+    "gpt-3.5": _OLD_GPT,
+    "gpt-4": _OLD_GPT,
+    "gpt-4-turbo": Traits(openai_extras=True, thinking="none", documents=False, structured="tool"),
+    "gpt-4o": _PLAIN_GPT,
+    "gpt-4.1": _PLAIN_GPT,
+    "gpt-4.5": _PLAIN_GPT,
+    "chatgpt-4o": _PLAIN_GPT,
+    "o1": _reasoning_gpt(*_THREE, verbosity=False),
+    "o3": _reasoning_gpt(*_THREE, verbosity=False),
+    "o4": _reasoning_gpt(*_THREE, verbosity=False),
+    "gpt-5": _reasoning_gpt("minimal", *_THREE),
+    "gpt-5-chat": _PLAIN_GPT,
+    "gpt-5-pro": _reasoning_gpt("high"),
+    "gpt-5.1": _reasoning_gpt(*_WITH_OFF),
+    "gpt-5.1-codex": _reasoning_gpt(*_THREE),
+    "gpt-5.1-codex-max": _reasoning_gpt(*_THREE, "xhigh"),
+    "gpt-5.1-chat": _PLAIN_GPT,
+    "gpt-5.2": _reasoning_gpt(*_WITH_OFF, "xhigh"),
+    "gpt-5.2-chat": _PLAIN_GPT,
+    "gpt-5.2-codex": _reasoning_gpt(*_THREE, "xhigh"),
+    "gpt-5.3": _reasoning_gpt(*_THREE, "xhigh"),
+    "gpt-5.4": _reasoning_gpt(*_WITH_OFF, "xhigh"),
+    "gpt-5.5": _reasoning_gpt(*_WITH_OFF, "xhigh"),
+    "gpt-5.6": _reasoning_gpt(*_WITH_OFF, "xhigh", "max"),
+    "gpt-6": _reasoning_gpt(*_WITH_OFF, "xhigh", "max"),
+    "gpt-oss": Traits(images=False, documents=False, efforts=_THREE),
+}
+# What of those is for chat completions alone.
+_OPENAI_CHAT: dict[str, Traits] = {
+    "gpt-4o-audio": Traits(openai_extras=True, thinking="none", images=False, audio=True),
+    "gpt-4o-mini-audio": Traits(openai_extras=True, thinking="none", images=False, audio=True),
+    "gpt-audio": Traits(openai_extras=True, thinking="none", images=False, audio=True),
+    **dict.fromkeys(
+        ("gpt-4o-search", "gpt-4o-mini-search", "gpt-5-search"),
+        Traits(openai_extras=True, thinking="none", sampling=False, choices=False, search=True),
+    ),
+}
+
+_GROQ = Traits(documents=False, thinking="none", structured="tool", choices=False, logprobs=False)
+_GROQ_SCHEMA = Traits(documents=False, thinking="none", choices=False, logprobs=False)
+_DEEPSEEK = Traits(
+    images=False,
+    documents=False,
+    token_bound="max_tokens",
+    structured="tool",
+    efforts=("low", "medium", "high", "max"),
+    reasoning_echo=True,
+    choices=False,
+)
+_OPEN_SERVER = Traits(documents=False, token_bound="max_tokens", efforts=_THREE)
+_ECHO = Traits(documents=False, token_bound="max_tokens", efforts=_THREE, reasoning_echo=True)
+
+# Vendors of chat completions besides OpenAI, by vendor and beginning of the model's name.
+_CHAT: dict[tuple[str, str], Traits] = {
+    ("demo", ""): Traits(openai_extras=True, verbosity=True, audio=True),
+    # It leaves out by itself what a model does not take.
+    ("openrouter", ""): Traits(token_bound="max_tokens", audio=True, efforts=ALL_EFFORTS),
+    ("deepseek", ""): _DEEPSEEK,
+    ("groq", ""): _GROQ,
+    ("groq", "gpt-oss"): Traits(
+        images=False, documents=False, efforts=_THREE, choices=False, logprobs=False
+    ),
+    ("groq", "kimi"): _GROQ_SCHEMA,
+    ("groq", "llama-4"): _GROQ_SCHEMA,
+    ("ollama", ""): Traits(
+        documents=False, token_bound="max_tokens", efforts=_WITH_OFF, choices=False
+    ),
+    ("openai-compatible", ""): _OPEN_SERVER,
+    # Open models that continue a round of tools only with what they thought before.
+    ("openai-compatible", "deepseek"): _ECHO,
+    ("openai-compatible", "DeepSeek"): _ECHO,
+    ("openai-compatible", "kimi-k2-thinking"): _ECHO,
+    ("openai-compatible", "Kimi-K2-Thinking"): _ECHO,
+}
 
 # (vendor, "" for any; family; beginning of the upstream's name of the model) -> traits
-TABLE: dict[tuple[str, str, str], Traits] = {}
+TABLE: dict[tuple[str, str, str], Traits] = {
+    **{
+        (vendor, family, prefix): traits
+        for vendor in ("openai", "azure-openai")
+        for family in ("chat_completions", "responses")
+        for prefix, traits in _OPENAI.items()
+    },
+    **{
+        (vendor, "chat_completions", prefix): traits
+        for vendor in ("openai", "azure-openai")
+        for prefix, traits in _OPENAI_CHAT.items()
+    },
+    **{(vendor, "chat_completions", prefix): traits for (vendor, prefix), traits in _CHAT.items()},
+}
 
 
 def traits_of(
