@@ -3,8 +3,8 @@
 A coding client sends its whole history with each call, so the vendor needs no memory: it looks for
 the plan (`[[session …]]`, JSON in URL-safe base64, as no shell, prompt template or JSON text
 changes it), counts the calls of tools that follow it, and plays the step that is due. What a step
-expects must stand in the history after the last call, else the vendor refuses: a result that was
-lost or garbled on its way ends the session with a reason.
+expects must stand in the history after the last call, if there was one, else the vendor refuses: a
+result that was lost or garbled on its way ends the session with a reason.
 Pure; knows the shape that a call of a tool has in each family, and nothing else of them. Imported
 by server.
 """
@@ -55,8 +55,8 @@ def turn(body: dict[str, Any], ask: Ask) -> Turn | None:
     step = _due(_steps(found.plan), found.calls)
     rest = "\n".join(found.after)
     for word in step.expect:
-        if found.calls and word not in rest:
-            problem = f"the results after call {found.calls} of the session lack '{word}'"
+        if word not in rest:
+            problem = f"what follows call {found.calls} of the session lacks '{word}'"
             raise Refusal(problem, kind="plain")
     if not step.calls:
         return Turn(say=step.say)
@@ -83,7 +83,7 @@ class _Reading:
             return
         for plan in MARK.findall(word):
             if plan != self.plan:
-                self.plan, self.calls, self.after = plan, 0, []
+                self.plan, self.calls = plan, 0
         self.after.append(word)
 
 

@@ -88,6 +88,8 @@ class World(contextlib.AbstractContextManager["World"]):
             input=stdin,
             env={"HOME": str(home), "TMPDIR": str(home / "tmp"), "PATH": path}
             | {"TERM": "xterm-256color", "LANG": "C.UTF-8", "NO_PROXY": "127.0.0.1"}
+            # LiteLLM, which aider uses, too, would load prices of models at its start
+            | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
             | env,
             check=False,
             capture_output=True,

@@ -69,7 +69,7 @@ def test_the_last_words():
 
 
 def test_a_lost_result_ends_the_session():
-    with pytest.raises(Refusal, match="lack 'content-of-b'"):
+    with pytest.raises(Refusal, match="lacks 'content-of-b'"):
         sessions.turn(chat(called("1", "2"), result("something else")), ask(READ, PATCH))
 
 
