@@ -105,6 +105,28 @@ _CHAT: dict[tuple[str, str], Traits] = {
     ("openai-compatible", "Kimi-K2-Thinking"): _ECHO,
 }
 
+# Gemini, by whatever vendor of the generate-content family. Levels of thinking since the third
+# generation, of which the larger models have fewer; a budget before. No schemas but their own
+# dialect before 2.5.
+_GEMINI: dict[tuple[str, str, str], Traits] = {
+    ("", "generate_content", ""): Traits(audio=True),
+    ("", "generate_content", "gemini-3"): Traits(
+        audio=True, efforts=("minimal", "low", "medium", "high")
+    ),
+    ("", "generate_content", "gemini-3-pro"): Traits(audio=True, efforts=("low", "high")),
+    ("", "generate_content", "gemini-3.1-pro"): Traits(
+        audio=True, efforts=("low", "medium", "high")
+    ),
+    ("", "generate_content", "gemini-2.5"): Traits(
+        audio=True, thinking="budget", max_budget_tokens=24_576
+    ),
+    ("", "generate_content", "gemini-2.5-pro"): Traits(
+        audio=True, thinking="budget", efforts=ALL_EFFORTS[1:], max_budget_tokens=32_768
+    ),
+    ("", "generate_content", "gemini-2.0"): Traits(audio=True, thinking="none", schemas="subset"),
+    ("", "generate_content", "gemini-1.5"): Traits(audio=True, thinking="none", schemas="subset"),
+}
+
 # (vendor, "" for any; family; beginning of the upstream's name of the model) -> traits
 TABLE: dict[tuple[str, str, str], Traits] = {
     **{
@@ -119,6 +141,7 @@ TABLE: dict[tuple[str, str, str], Traits] = {
         for prefix, traits in _OPENAI_CHAT.items()
     },
     **{(vendor, "chat_completions", prefix): traits for (vendor, prefix), traits in _CHAT.items()},
+    **_GEMINI,
 }
 
 

@@ -11,6 +11,7 @@ from adapters.chat_completions.codec import CODECS as CHAT_COMPLETIONS_CODECS
 from adapters.family import Family, Vendor
 from adapters.family.codec import Codecs
 from adapters.generate_content import FAMILY as GENERATE_CONTENT
+from adapters.generate_content.codec import CODECS as GENERATE_CONTENT_CODECS
 from adapters.messages import FAMILY as MESSAGES
 from adapters.responses import FAMILY as RESPONSES
 from adapters.responses.codec import CODECS as RESPONSES_CODECS
@@ -28,6 +29,7 @@ PAIRINGS: dict[tuple[str, str], Pairing] = {
 CODECS: dict[str, Codecs] = {
     CHAT_COMPLETIONS.name: CHAT_COMPLETIONS_CODECS,
     RESPONSES.name: RESPONSES_CODECS,
+    GENERATE_CONTENT.name: GENERATE_CONTENT_CODECS,
 }
 
 # how a channel of the second family serves clients of the first, where they differ

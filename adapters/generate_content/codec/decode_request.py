@@ -1,0 +1,221 @@
+"""A client's request in the hub's words.
+
+Source of the facts: the types of the official SDK and what it was seen to send. Imported by this
+folder's ``__init__``.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from adapters.faults import wrong_type, wrong_value
+from adapters.generate_content.codec.decode_tools import decode_choice, decode_tools
+from adapters.generate_content.codec.decode_turns import TurnReader, decode_texts
+from adapters.generate_content.codec.wire.fields import Fields, snake
+from adapters.generate_content.codec.wire.schema import to_json_schema
+from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking
+from adapters.json.jsonio import Spans, elements, inner_level, loads
+from adapters.json.structure import Steps
+
+NAME = "generate_content"
+
+_COUNTED = "generateContentRequest"
+_CONTENTS = "contents"
+# What is read by hand; the model stands in the path.
+_READ = frozenset({"model", "systemInstruction", "tools", "toolConfig", "generationConfig"})
+# Fields that only some upstreams have a place for, and what they ask for.
+_ASKED: dict[str, Feature] = {
+    "safetySettings": "safety_settings",
+    "labels": "metadata",
+    "cachedContent": "cached_content",
+    "serviceTier": "tier",
+    "continuationToken": "stored_state",
+}
+_TIERS: dict[str, Literal["default", "flex", "priority"]] = {
+    "STANDARD": "default",
+    "FLEX": "flex",
+    "PRIORITY": "priority",
+}
+_ASKED_OF_CONFIG: dict[str, Feature] = {
+    "temperature": "temperature",
+    "topP": "top_p",
+    "topK": "top_k",
+    "seed": "seed",
+    "presencePenalty": "presence_penalty",
+    "frequencyPenalty": "frequency_penalty",
+    "stopSequences": "stop",
+    "thinkingConfig": "reasoning",
+    "mediaResolution": "image_detail",
+    "responseFormat": "output_modalities",
+}
+_READ_OF_CONFIG = frozenset({
+    "maxOutputTokens", "candidateCount", "responseLogprobs", "logprobs", "responseMimeType",
+    "responseSchema", "responseJsonSchema", "responseModalities",
+})  # fmt: skip
+_EFFORTS: dict[str, Effort] = {
+    "MINIMAL": "minimal",
+    "LOW": "low",
+    "MEDIUM": "medium",
+    "HIGH": "high",
+    "XHIGH": "xhigh",
+}
+
+
+def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
+    """The whole request, in steps (see ``ClientCodec``)."""
+    spans, prefix = _inner(spans)
+    body = Fields(_without_contents(spans), prefix)
+    config = body.object("generationConfig") or Fields({}, body.at("generationConfig"))
+    reader = TurnReader(detail=_detail(config))
+    contents = spans.raw(_CONTENTS) or b"[]"
+    yield True
+    listed = _elements(contents, body.at(_CONTENTS))
+    for index, element in enumerate(listed):
+        reader.read(element, index, f"{body.at(_CONTENTS)}[{index}]")
+        yield False
+    tools, tool_asks = decode_tools(body)
+    choice, choice_asks = decode_choice(body, tools)
+    system = body.object("systemInstruction")
+    output, output_asks = _output(config)
+    n = _at_least_one(config, "candidateCount") or 1
+    logprobs = (config.integer("logprobs") or 0) if config.flag("responseLogprobs") else None
+    asks = [
+        *reader.asks, *tool_asks, *choice_asks, *output_asks, *_asks_of_body(body),
+        *_asks_of_config(config, n, logprobs),
+    ]  # fmt: skip
+    return Request(
+        family=NAME,
+        stream=stream,
+        turns=reader.turns,
+        system=() if system is None else decode_texts(system),
+        tools=tuple(tools),
+        choice=choice,
+        output=output,
+        thinking=_thinking(config),
+        temperature=config.number("temperature"),
+        top_p=config.number("topP"),
+        top_k=_whole(config.number("topK")),
+        seed=config.integer("seed"),
+        frequency_penalty=config.number("frequencyPenalty"),
+        presence_penalty=config.number("presencePenalty"),
+        max_output_tokens=_at_least_one(config, "maxOutputTokens"),
+        stop=tuple(filter(None, config.texts("stopSequences"))),
+        n=n,
+        logprobs=logprobs,
+        metadata=body.free_object("labels"),
+        tier=_TIERS.get(body.word("serviceTier").removeprefix("SERVICE_TIER_"), ""),
+        asks=tuple(asks),
+    )
+
+
+def _inner(spans: Spans) -> tuple[Spans, str]:
+    """The fields of the request itself: one to count tokens may wrap it."""
+    for name in (_COUNTED, snake(_COUNTED)):
+        raw = spans.raw(name)
+        if raw is not None and raw.startswith(b"{"):
+            return inner_level(raw), name
+    return spans, ""
+
+
+def _without_contents(spans: Spans) -> dict[str, Any]:
+    """All other fields, decoded; a schema may be longer than what ``Spans.value`` takes."""
+    return {
+        name: loads(spans.body[place.start : place.end])
+        for name, place in spans.places.items()
+        if name not in (_CONTENTS, _COUNTED, snake(_COUNTED))
+    }
+
+
+def _elements(text: bytes, path: str) -> Iterator[Any]:
+    """The elements of an array, decoded one by one."""
+    listed = elements(text)
+    if listed is None:
+        raise wrong_type(path, "expected an array")
+    return (loads(bytes(element)) for element in listed)
+
+
+def _asks_of_body(body: Fields) -> list[Ask]:
+    asks = [
+        Ask(_ASKED.get(name, "other"), body.at(name))
+        for name in body
+        if name not in _READ and (name not in _ASKED or body.value(name) not in ("", [], {}))
+    ]
+    tier = body.word("serviceTier").removeprefix("SERVICE_TIER_")
+    return [ask for ask in asks if ask.feature != "tier" or tier not in ("", "UNSPECIFIED")]
+
+
+def _asks_of_config(config: Fields, n: int, logprobs: int | None) -> list[Ask]:
+    asks = [
+        Ask(_ASKED_OF_CONFIG.get(name, "other"), config.at(name))
+        for name in config
+        if name not in _READ_OF_CONFIG and config.value(name) not in ([], {})
+    ]
+    if n > 1:
+        asks.append(Ask("n", config.at("candidateCount")))
+    if logprobs is not None:
+        asks.append(Ask("logprobs", config.at("responseLogprobs")))
+    modalities = {word.upper() for word in config.texts("responseModalities")}
+    if modalities - {"TEXT", "MODALITY_UNSPECIFIED"}:
+        asks.append(Ask("output_modalities", config.at("responseModalities")))
+    return asks
+
+
+def _output(config: Fields) -> tuple[Output, list[Ask]]:
+    """The form of the text. One word out of a list (text/x.enum) is no JSON: no other family has
+    such an answer."""
+    mime = config.text("responseMimeType").lower()
+    name = "responseJsonSchema" if "responseJsonSchema" in config else "responseSchema"
+    said = config.value(name)
+    if name == "responseJsonSchema" and "responseSchema" in config:
+        raise wrong_value(config.at("responseSchema"), "responseJsonSchema stands beside it")
+    if mime in ("", "text/plain"):
+        if said is not None:
+            path = config.at("responseMimeType")
+            raise wrong_value(path, "expected application/json, for there is a schema")
+        return Output(), []
+    if mime != "application/json":
+        return Output(), [Ask("output_modalities", config.at("responseMimeType"))]
+    if said is None:
+        return Output("json"), [Ask("json_output", config.at("responseMimeType"))]
+    if not isinstance(said, dict):
+        raise wrong_type(config.at(name), "expected a schema")
+    schema = said if name == "responseJsonSchema" else to_json_schema(said, config.at(name))
+    return Output("schema", schema), [Ask("schema_output", config.at(name))]
+
+
+def _thinking(config: Fields) -> Thinking | None:
+    said = config.object("thinkingConfig")
+    if said is None:
+        return None
+    budget, level = said.integer("thinkingBudget"), said.word("thinkingLevel")
+    if budget is not None and level:
+        raise wrong_value(said.at("thinkingBudget"), "thinkingLevel stands beside it")
+    if budget is not None and budget < -1:
+        raise wrong_value(said.at("thinkingBudget"), "expected -1, 0 or a number of tokens")
+    shown = said.flag("includeThoughts")
+    show: Literal["none", "summary"] | None = None
+    if shown is not None:
+        show = "summary" if shown else "none"
+    if budget in (0, -1):
+        return Thinking("off" if budget == 0 else "auto", show=show)
+    if budget is not None:
+        return Thinking(budget_tokens=budget, show=show)
+    if level and level not in _EFFORTS and level != "THINKING_LEVEL_UNSPECIFIED":
+        raise wrong_value(said.at("thinkingLevel"), "expected MINIMAL, LOW, MEDIUM or HIGH")
+    return Thinking(_EFFORTS.get(level), show=show)
+
+
+def _detail(config: Fields) -> str:
+    word = config.word("mediaResolution")
+    return {"MEDIA_RESOLUTION_LOW": "low", "MEDIA_RESOLUTION_HIGH": "high"}.get(word, "")
+
+
+def _at_least_one(config: Fields, name: str) -> int | None:
+    value = config.integer(name)
+    if value is not None and value < 0:
+        raise wrong_value(config.at(name), "expected a positive number")
+    return value or None
+
+
+def _whole(value: float | None) -> int | None:
+    """The vendor takes a number where others take a whole one alone."""
+    return None if value is None else round(value)

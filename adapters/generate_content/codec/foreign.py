@@ -1,0 +1,89 @@
+"""A client's body for an upstream of this family, without what translated answers have left in it.
+
+Imported by this folder's ``__init__``.
+"""
+
+import base64
+import binascii
+from typing import Any
+
+from adapters.faults import wrong_value
+from adapters.generate_content.codec.encode_turns import wants_signatures
+from adapters.generate_content.codec.wire.fields import snake
+from adapters.generate_content.codec.wire.opaque_state import BYPASS
+from adapters.json.jsonio import Raw, Span, Spans, dumps, elements, inner_level, loads, replace
+
+# How base64 of what ``adapters.opaque`` has wrapped begins.
+MARK = b"Z3cxL"
+
+_WRAPPED = b"gw1."
+_SIGNATURE = "thoughtSignature"
+_COUNTED = "generateContentRequest"
+
+
+def without_foreign(spans: Spans, model: str) -> bytes:
+    """See ``ClientCodec``: signatures of other families go. A call that loses its own has the value
+    that is documented for it when the model wants one. Contents without any stay byte for byte."""
+    edits: dict[Span, bytes] = {}
+    for fields, offset in _requests(spans):
+        place = fields.get("contents")
+        if place is None:
+            continue
+        at = place.start
+        for element in elements(fields.body[place.start : place.end]) or ():
+            text = bytes(element)
+            at = fields.body.index(text, at)
+            if MARK in text:
+                span = Span(offset + at, offset + at + len(text))
+                edits[span] = _cleaned(element, signs=wants_signatures(model))
+            at += len(text)
+    return replace(spans.body, edits) if edits else spans.body
+
+
+def _requests(spans: Spans) -> list[tuple[Spans, int]]:
+    """The request, and the one that is to be counted, each with where its text begins."""
+    found = [(spans, 0)]
+    for name in (_COUNTED, snake(_COUNTED)):
+        place, raw = spans.get(name), spans.raw(name)
+        if place is not None and raw is not None and raw.startswith(b"{"):
+            found.append((inner_level(raw), place.start))
+    return found
+
+
+def _cleaned(element: Raw, *, signs: bool) -> bytes:
+    content = loads(bytes(element))
+    parts = content.get("parts") if isinstance(content, dict) else None
+    kept: list[Any] = []
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, dict) and _is_ours(part):
+            part = _without_signature(part, signs=signs)
+            if part == {"text": ""} and len(parts or ()) > 1:
+                continue
+        kept.append(part)
+    if isinstance(content, dict) and isinstance(parts, list):
+        content["parts"] = kept or parts[:1]
+    try:
+        return dumps(content)
+    except OverflowError:
+        raise wrong_value("contents", "it is nested too deeply") from None
+
+
+def _is_ours(part: dict[str, Any]) -> bool:
+    said = part.get(_SIGNATURE, part.get(snake(_SIGNATURE)))
+    if not isinstance(said, str):
+        return False
+    plain = said.replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        decoded = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+    except binascii.Error:
+        return False
+    return decoded.startswith(_WRAPPED)
+
+
+def _without_signature(part: dict[str, Any], *, signs: bool) -> dict[str, Any]:
+    left = {
+        name: value for name, value in part.items() if name not in (_SIGNATURE, snake(_SIGNATURE))
+    }
+    if signs and ("functionCall" in left or "function_call" in left):
+        left[_SIGNATURE] = BYPASS
+    return left
