@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from adapters import registry
+from adapters.options import OPTIONS
+from adapters.registry import FAMILY_NAMES
 from commands.nouns import docs
 from conf.settings import SETTINGS
 from handlers.operations import explain
@@ -78,12 +81,37 @@ def test_the_page_of_channels_says_the_numbers_that_hold():
         f"After {breaker.FORGET_S:.0f} s without trouble",
     ):
         assert words in page, words
-    for reason in (plan.DISABLED, plan.OTHER_GROUP, plan.OTHER_FAMILY, explain.NO_COUNTING):
+    for reason in (
+        plan.DISABLED,
+        plan.OTHER_GROUP,
+        plan.OTHER_FAMILY,
+        plan.TRANSLATE_OFF,
+        explain.NO_COUNTING,
+    ):
         assert f"`{reason}`" in page
 
 
 A_FILE = re.compile(r"(?<![\w./-])((?:[\w.-]+/)+[\w-]+\.(?:py|md)|conf/[\w.-]*\w)\b")
 WRITTEN = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def test_the_page_of_channels_says_in_which_order_families_are_asked():
+    page = (ROOT / "docs/channels.md").read_text()
+    table = page.partition("## Calls of other families")[2].partition("## Fail-over")[0]
+    shown = {}
+    for client in FAMILY_NAMES:
+        [row] = re.findall(rf"^\| {client} \| (.*) \|$", table, re.M)
+        for place, names in enumerate(row.split(" | "), 1):
+            shown |= {(client, name): place for name in re.findall(r"\w+", names)}
+    assert shown == registry._LOSSES
+
+
+def test_the_page_of_channels_has_every_option_with_its_words():
+    page = (ROOT / "docs/channels.md").read_text()
+    for name, form in OPTIONS.items():
+        [row] = [line for line in page.splitlines() if re.match(rf"\|.*`{name}`.*\| ", line)]
+        words = form.removeprefix("one of ").removeprefix("a list, each one of ").split(", ")
+        assert all(word in row for word in words if word.isidentifier()), name
 
 
 def test_every_file_that_a_page_names_exists():

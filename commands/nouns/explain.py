@@ -70,7 +70,9 @@ def _print(said: Explanation) -> None:
     rows = [{**asdict(one), "channel": one.name, "state": _state(one)} for one in said.channels]
     if rows:
         print_table(rows, COLUMNS)
-    if said.allowed:
+    if said.allowed and not said.first:
+        click.echo("would be estimated: no channel of this model counts tokens for this endpoint")
+    elif said.allowed:
         by_weight = ", by weight" if len(said.first) > 1 else ""
         click.echo(f"would be sent to {' or '.join(said.first)}{by_weight}")
     else:
@@ -78,6 +80,13 @@ def _print(said: Explanation) -> None:
 
 
 def _state(channel: ChannelState) -> str:
+    translated = ""
+    if channel.translated_from is not None:
+        translated = f", translated from {channel.translated_from}"
+    return _usable(channel) + translated
+
+
+def _usable(channel: ChannelState) -> str:
     if channel.reason is None:
         return "usable"
     until = f" until {channel.until}" if channel.until else ""

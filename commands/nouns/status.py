@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from adapters.registry import LOSSES
 from commands.output import (
     configuration,
     data_options,
@@ -140,7 +141,7 @@ def _states(config: Path | None) -> tuple[list[Status] | None, list[Status] | No
     try:
         with opened_store(config) as access:
             at_ms = database_ms(access.db)
-            return of_channels(access.db, at_ms), of_models(access.db, at_ms)
+            return of_channels(access.db, at_ms, LOSSES), of_models(access.db, at_ms)
     except StoreError as error:
         note(f"the store: {error}")
         return None, None
@@ -184,7 +185,8 @@ def _print_states(title: str, statuses: Sequence[Status] | None) -> None:
     click.echo(f"{title} × model: {told}")
     rows = [_row(status) for status in statuses if status.state != AVAILABLE]
     if rows:
-        print_table([{title: row["name"], **row} for row in rows], [title, *_STATES[1:]])
+        columns = (title, *_STATES[1:], *(["entries"] if title == "channel" else []))
+        print_table([{title: row["name"], **row} for row in rows], columns)
 
 
 def _row(status: Status) -> dict[str, Any]:

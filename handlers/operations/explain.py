@@ -16,14 +16,21 @@ import peewee
 
 from adapters.family import Family, Operation, Peek
 from adapters.faults import Condition, Fault
-from adapters.registry import FAMILIES, FAMILY_NAMES, VENDORS
+from adapters.registry import FAMILIES, FAMILY_NAMES
 from handlers.relay import admit, faults
 from handlers.relay.call import Arrival, Call
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Limits
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.open_breakers import restore
-from handlers.relay.routing.plan import Candidate, LeftOut, Planner, Wanted, not_candidates
+from handlers.relay.routing.plan import (
+    OTHER_FAMILY,
+    Candidate,
+    LeftOut,
+    Planner,
+    Wanted,
+    not_candidates,
+)
 from handlers.relay.routing.selector import Selector
 from store.catalog.catalog import Channel, Snapshot
 from store.catalog.keys import KeyEntry
@@ -47,7 +54,7 @@ class ChannelState:
     """A channel as the call would find it now.
 
     `usable`: it would be asked, in spite of a reason when nothing better is left. `until` is RFC
-    3339.
+    3339. `translated_from`: its family, when it speaks another than the call.
     """
 
     name: str
@@ -56,6 +63,7 @@ class ChannelState:
     until: str | None
     vendor: str
     family: str
+    translated_from: str | None
     priority: int
     weight: int
     limits: Mapping[str, int]
@@ -64,8 +72,9 @@ class ChannelState:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`first`: the channels that the call may be sent to first. When it would fail: the `reason`, a
-    code of usage records, with status and message as the client would get them."""
+    """`first`: the channels that the call may be sent to first; none when its tokens would be
+    estimated without asking one. When it would fail: the `reason`, a code of usage records, with
+    status and message as the client would get them."""
 
     channels: Sequence[ChannelState] = ()
     first: Sequence[str] = ()
@@ -119,6 +128,8 @@ def explain(
         )
         shown = _channels(world, call, model)
         _admit(call, model)
+        if call.estimated:
+            return Explanation(shown)
         candidate = world.selector.next(Wanted(call.candidates, family.name, model), world.now_s)
         if not isinstance(candidate, Candidate):
             raise faults.of_none_left(candidate, model)
@@ -162,6 +173,8 @@ def _admit(call: Call, model: str) -> None:
     admit.check_model(call, model)
     if call.operation.job == "count":
         admit.check_counting(call)
+    elif call.operation.job == "compact":
+        admit.check_native(call)
 
 
 def _channels(world: _World, call: Call, model: str) -> list[ChannelState]:
@@ -169,22 +182,27 @@ def _channels(world: _World, call: Call, model: str) -> list[ChannelState]:
     snapshot, group, family = call.snapshot, call.key.group, call.family.name
     planner, now_s = world.planner, world.now_s
     channels = snapshot.candidates(group, model, family)
-    counting = call.operation.job == "count"
-    able = [one for one in channels if not counting or VENDORS[one.vendor].counts]
+    able = [one for one in channels if _can(call, one)]
     wanted = Wanted(able, family, model)
     last = planner.last_resort(wanted, now_s)
     candidates = planner.plan(wanted, now_s, len(able)) if last is None else last.candidates
     left_out = planner.left_out(wanted, now_s)
     reasons = {one.channel.id: one for one in left_out}
-    shown = [
-        _shown(world, candidate.channel, model, reasons.get(candidate.channel.id), True)
-        for candidate in candidates
-    ]
+    usable = [LeftOut(one.channel, "") for one in candidates]
+    shown = [_shown(world, call, reasons.get(one.channel.id, one), True) for one in usable]
     asked = {candidate.channel.id for candidate in candidates}
     others = [one for one in left_out if one.channel.id not in asked]
-    others += [LeftOut(one, NO_COUNTING) for one in channels if one not in able]
+    why = NO_COUNTING if call.operation.job == "count" else OTHER_FAMILY
+    others += [LeftOut(one, why) for one in channels if one not in able]
     others += not_candidates(snapshot, group, model, family)
-    return shown + [_shown(world, one.channel, model, one, False) for one in others]
+    return shown + [_shown(world, call, one, False) for one in others]
+
+
+def _can(call: Call, channel: Channel) -> bool:
+    """Whether a candidate for answers can do what the endpoint asks for."""
+    if call.operation.job == "count":
+        return admit.counts(call.family.name, channel)
+    return call.operation.job != "compact" or channel.family == call.family.name
 
 
 def _check_money(db: peewee.Database, call: Call) -> None:
@@ -209,21 +227,22 @@ def _check_money(db: peewee.Database, call: Call) -> None:
     raise faults.from_store(QuotaUsed(payment.payers[0]))
 
 
-def _shown(
-    world: _World, channel: Channel, model: str, left_out: LeftOut | None, usable: bool
-) -> ChannelState:
-    until = None
-    if left_out is not None and left_out.wait_s:
-        until = rfc3339(world.snapshot.read_ms + round(left_out.wait_s * 1000))
+def _shown(world: _World, call: Call, one: LeftOut, usable: bool) -> ChannelState:
+    """A channel with the reason, if any."""
+    assert call.peek is not None
+    channel, snapshot, family = one.channel, world.snapshot, call.family.name
+    until = rfc3339(snapshot.read_ms + round(one.wait_s * 1000)) if one.wait_s else None
+    translated = channel.family != family and snapshot.takes(call.key.group, channel, family)
     return ChannelState(
         name=channel.name,
         usable=usable,
-        reason=left_out.reason if left_out is not None else None,
+        reason=one.reason or None,
         until=until,
         vendor=channel.vendor,
         family=channel.family,
+        translated_from=channel.family if translated else None,
         priority=channel.priority,
         weight=channel.weight,
         limits={name: value for name in LIMITS if (value := getattr(channel, name))},
-        upstream_model=channel.models[model],
+        upstream_model=channel.models[call.peek.model],
     )

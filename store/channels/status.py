@@ -32,9 +32,10 @@ from typing import Any
 
 import peewee
 
-from store.catalog.catalog import load_groups, load_models
+from store.catalog.catalog import NOTHING_TRANSLATED, Losses, load_groups, load_models
 from store.catalog.keys_aside import load_keys_aside
 from store.channels.breakers import Breaker, all_open
+from store.channels.entries import Entries
 from store.channels.figures import (
     Figures,
     Part,
@@ -80,7 +81,8 @@ _WIDTH_S = {MINUTE: MINUTE_S, HOUR: HOUR_S}
 
 @dataclass(slots=True)
 class Status:
-    """Of a channel or a group, for one model; `probes`: those of the last 24 hours."""
+    """Of a channel or a group, for one model; `probes`: those of the last 24 hours; `entries`: of a
+    channel, by which it can be asked (``Entries``)."""
 
     name: str
     model: str
@@ -92,6 +94,7 @@ class Status:
     last_error_ms: int | None = None
     probes: Figures = _NO_FIGURES
     parts: list[Part] = field(default_factory=list)
+    entries: Mapping[str, str] | None = None
 
     def windows(self) -> dict[str, Figures]:
         """The figures of all windows, added up when they are asked for."""
@@ -109,14 +112,23 @@ class Status:
         self.state, self.reason, self.since_ms = state, reason, since_ms
 
 
-def of_channels(db: peewee.Database, at_ms: int) -> list[Status]:
-    """Each channel for each of its models, in order of their names. For operators alone."""
+def of_channels(
+    db: peewee.Database, at_ms: int, losses: Losses = NOTHING_TRANSLATED
+) -> list[Status]:
+    """Each channel for each of its models, in order of their names. For operators alone. `losses`:
+    what can be translated."""
 
     def read() -> list[Status]:
         channels = _channels(db)
         found = _channel_states(db, at_ms, channels)
         _add_windows(db, CHANNEL, found, at_ms)
         _add_probes(db, found, {channel.name: (channel.name,) for channel in channels})
+        entries = Entries(load_groups(db), losses)
+        for one in channels:
+            for model in one.models:
+                found[one.name, model].entries = entries.of(
+                    one.family, one.groups, model, translate=one.translate
+                )
         return [found[pair] for pair in sorted(found)]
 
     return snapshot_read(db, read)
@@ -140,8 +152,10 @@ def of_models(db: peewee.Database, at_ms: int, groups: Sequence[str] | None = No
 
 def to_public(status: Status) -> dict[str, Any]:
     """A status as JSON says it, without the name of its channel or group; times RFC 3339."""
+    entries = {} if status.entries is None else {"entries": dict(status.entries)}
     return {
         "model": status.model,
+        **entries,
         "state": status.state,
         "since": _time(status.since_ms),
         "reason": status.reason,
@@ -213,6 +227,8 @@ class _Channel:
     name: str
     groups: frozenset[str]
     models: frozenset[str]
+    family: str
+    translate: bool
     enabled: bool
     draining: bool
     fingerprints: tuple[str, ...]  # ("",) for a channel without upstream keys
@@ -416,7 +432,7 @@ def _channels(db: peewee.Database) -> list[_Channel]:
         marks[channel_id].append(mark)
     query = Channel.select(
         *(Channel.id, Channel.name, Channel.groups, Channel.models),
-        *(Channel.enabled, Channel.draining),
+        *(Channel.family, Channel.translate, Channel.enabled, Channel.draining),
     )
     return [
         _Channel(
@@ -424,9 +440,13 @@ def _channels(db: peewee.Database) -> list[_Channel]:
             name=name,
             groups=frozenset(groups),
             models=frozenset(models),
+            family=family,
+            translate=translate,
             enabled=enabled,
             draining=draining,
             fingerprints=tuple(marks.get(channel_id, ("",))),
         )
-        for channel_id, name, groups, models, enabled, draining in select_rows(db, query)
+        for channel_id, name, groups, models, family, translate, enabled, draining in select_rows(
+            db, query
+        )
     ]

@@ -1,10 +1,14 @@
 """`explain`: the same words as the gateway, with every reason, and nothing spent."""
 
 import json
+import re
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from adapters.registry import TRANSLATORS
+from commands.nouns import explain as explain_command
 from store.catalog.keys_aside import KeyAside, put_aside
 from store.channels import breakers
 from store.db.database import execute
@@ -12,6 +16,7 @@ from tests.commands.conftest import document
 
 SECRET = "sk-given-by-the-operator-1"
 CHAT, COUNT = "/v1/chat/completions", "/v1/messages/count_tokens"
+TRANSLATED = {("chat_completions", "messages"): 1, ("responses", "messages"): 1}
 EXPIRED = "2020-01-01T00:00:00Z"
 
 
@@ -28,7 +33,10 @@ def content():
     made["channel"] += [
         channel("first", priority=5, rpm=60, key_concurrency=5),
         channel("others", groups=["chats"]),
-        channel("talks", family="messages", models={"gpt-4.1": "up", "counted": "up"}),
+        channel(
+            "talks", family="messages", models={"gpt-4.1": "up", "counted": "up"}, translate=False
+        ),
+        channel("countless", family="messages", vendor="openrouter", models={"alone": "up"}),
         channel("talks-only", family="messages", vendor="openrouter", models={"counted": "up"}),
         channel("resting"),
         channel("last", models={"alone": "up"}),
@@ -61,10 +69,14 @@ def channel(name, **more):
 
 
 @pytest.fixture
-def world(installation):
+def world(installation, monkeypatch):
+    monkeypatch.setattr(explain_command, "LOSSES", TRANSLATED)
+    for pair in TRANSLATED:
+        monkeypatch.setitem(TRANSLATORS, pair, SimpleNamespace(counts=True))
     installation.apply(content())
     installation.ok("channel", "disable", "resting")
     installation.ok("channel", "disable", "last")
+    installation.ok("channel", "disable", "countless")
     installation.ok("model", "disable", "off")
     return installation
 
@@ -88,7 +100,7 @@ def test_channels_in_order_and_why_others_are_out(world):
         ("main", True, None),
         ("others", False, "not_for_this_group"),
         ("resting", False, "disabled"),
-        ("talks", False, "other_family"),
+        ("talks", False, "translate_off"),
     ]
     assert said["channels"][0]["upstream_model"] == "up-first"
     assert said["channels"][0]["limits"] == {"rpm": 60, "key_concurrency": 5}
@@ -142,9 +154,59 @@ def test_allowed(world, asked):
     assert explain(world, **asked)["allowed"]
 
 
+def test_from_which_family_it_is_translated(world):
+    """Of a call that is native nothing says so."""
+
+    def told(said):
+        return re.search(r"translated.{0,12}messages", json.dumps(said)) is not None
+
+    assert not told(explain(world))
+    world.ok("channel", "set", "talks", "translate=true")
+    said = explain(world)
+    assert told(said) and said["first"] == ["first"]
+    assert [one["name"] for one in said["channels"]][:3] == ["first", "main", "talks"]
+    assert not told(explain(world, endpoint="/v1/messages"))
+    shown = {one["name"]: one["translated_from"] for one in explain(world)["channels"]}
+    assert {name for name, family in shown.items() if family == "messages"} == {"talks"}
+    assert {shown["main"], shown["resting"]} == {None}
+    world.ok("channel", "disable", "main")
+    world.ok("channel", "disable", "first")
+    assert explain(world)["first"] == ["talks"]
+    args = ("--key", SECRET, "--model", "gpt-4.1", "--endpoint", CHAT)
+    text = world.ok("explain", *args)
+    assert re.search(r"^talks +usable, translated from messages +0 ", text, re.M)
+    assert text.endswith("would be sent to talks\n")
+    assert "translated" not in world.ok("explain", *args[:-1], "/v1/messages")
+    world.ok("group", "set", "default", "translate=false")
+    said = explain(world)
+    assert (said["reason"], said["status"]) == ("model_not_found", 404)
+    assert said["message"].endswith("call it at /v1/messages.")
+    reasons = {one["name"]: one["reason"] for one in said["channels"]}
+    assert reasons["talks"] == "translate_off"
+
+
+def test_what_only_a_channel_of_the_family_can_do(world):
+    world.ok("channel", "set", "talks", "translate=true")
+    said = explain(world, endpoint="/v1/responses/compact")
+    assert (said["reason"], said["status"]) == ("unknown_path", 404)
+    shown = {one["name"]: one["reason"] for one in said["channels"]}
+    assert (shown["talks"], shown["main"]) == ("other_family", "other_family")
+
+
+def test_a_count_that_is_estimated_is_sent_to_no_channel(world):
+    world.ok("channel", "enable", "countless")
+    asked = {"model": "alone", "endpoint": "/v1/responses/input_tokens"}
+    said = explain(world, **asked)
+    assert (said["allowed"], said["first"]) == (True, [])
+    shown = {one["name"]: (one["usable"], one["reason"]) for one in said["channels"]}
+    assert shown["countless"] == (False, "counts_no_tokens")
+    args = ("--key", SECRET, "--model", "alone", "--endpoint", asked["endpoint"])
+    assert "would be estimated" in world.ok("explain", *args)
+
+
 def test_a_disabled_channel_is_named_when_it_is_the_only_one(world):
-    (one,) = explain(world, model="alone")["channels"]
-    assert (one["name"], one["reason"]) == ("last", "disabled")
+    shown = [(one["name"], one["reason"]) for one in explain(world, model="alone")["channels"]]
+    assert shown == [("countless", "disabled"), ("last", "disabled")]
 
 
 def test_vendors_that_count_nothing_are_out_for_counting(world):

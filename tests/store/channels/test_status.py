@@ -381,3 +381,14 @@ def test_many_channels_are_asked_for_in_parts(db, monkeypatch):
     store(db, call(), call(channel="spare"))
     found = {one.name: one.windows()["24h"].calls for one in of_channels(db, NOW_MS)}
     assert found == {"anthropic-main": 0, "openai-main": 1, "spare": 1}
+
+
+def test_by_which_entries_a_channel_is_asked_is_for_operators(db):
+    losses = {("chat_completions", "messages"): 1}
+    found = {one.name: to_public(one)["entries"] for one in of_channels(db, NOW_MS, losses)}
+    assert found["openai-main"] == {"chat_completions": "native"}
+    assert found["anthropic-main"] == {
+        "messages": "native",
+        "chat_completions": "translated from messages",
+    }
+    assert all("entries" not in to_public(one) for one in of_models(db, NOW_MS))
