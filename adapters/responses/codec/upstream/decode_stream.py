@@ -147,7 +147,7 @@ class ResponsesDecoder(StreamDecoder):
     def _added(self, said: dict[str, Any]) -> list[Event]:
         """A call can begin as soon as it has a name."""
         shell, item = said.get("item"), self._item(said)
-        if not isinstance(shell, dict) or shell.get("type") not in CALLS or item.done:
+        if not isinstance(shell, dict) or text_field(shell, "type") not in CALLS or item.done:
             return []
         if not (text_field(shell, "call_id") and text_field(shell, "name")):
             return []
@@ -174,8 +174,8 @@ class ResponsesDecoder(StreamDecoder):
         return [Cited(slot, citation)]
 
     def _part_done(self, item: _Item, part: dict[str, Any], said: dict[str, Any]) -> list[Event]:
-        kind = part.get("type")
-        if item.done or not isinstance(kind, str) or kind not in _PARTS:
+        kind = text_field(part, "type")
+        if item.done or kind not in _PARTS:
             return []
         delta, field = _PARTS[kind]
         place = (_DELTAS[delta][0], _index(said, "content_index"))
@@ -193,7 +193,7 @@ class ResponsesDecoder(StreamDecoder):
         if item.done:
             return []
         events: list[Event] = []
-        kind = whole.get("type")
+        kind = text_field(whole, "type")
         if kind == "message":
             for number, part in enumerate(dicts(whole.get("content"))):
                 events += self._part_done(item, part, {"content_index": number})

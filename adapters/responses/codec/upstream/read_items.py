@@ -20,7 +20,7 @@ _REASONS: dict[str, Finish] = {"max_output_tokens": "length", "content_filter": 
 
 def parts_of(item: dict[str, Any]) -> list[Part]:
     """The parts that an item stands for; none of what no other family has a word for."""
-    kind = item.get("type")
+    kind = text_field(item, "type")
     if kind == "message":
         return message_parts(item)
     if kind in CALLS:
