@@ -1,0 +1,44 @@
+"""Bodies of clients for upstreams of this family, without what others have made."""
+
+import json
+
+import pytest
+
+from adapters.json.jsonio import dumps, top_level
+from adapters.opaque import Origin, wrap
+from adapters.responses.codec import CODECS
+
+WRAPPED = wrap("state", Origin("messages", "mark", b"secret"))
+
+
+def body(*items, model="m", **fields):
+    return dumps({"model": model, "input": list(items), **fields})
+
+
+def without(sent, model="m"):
+    return CODECS.client.without_foreign(top_level(sent), model)
+
+
+def thought(sealed):
+    return {"type": "reasoning", "summary": [], "encrypted_content": sealed}
+
+
+USER = {"role": "user", "content": f"What is {WRAPPED}?"}
+
+
+def test_only_foreign_thoughts_go():
+    kept = [USER, thought("gw1.demo.b3Bh=="), {**thought(WRAPPED), "type": "other"}, thought(1)]
+    sent = body(kept[0], thought(WRAPPED), *kept[1:], store=False)
+    assert json.loads(without(sent)) == json.loads(body(*kept, store=False))
+
+
+@pytest.mark.parametrize("sent", [body(USER), b'{"model":"m", "input" : "gw1."}', b'{"model":"m"}'])
+def test_any_other_body_is_the_same(sent):
+    assert without(sent) == sent
+
+
+def test_the_model_has_the_upstreams_name():
+    assert json.loads(without(body(USER, thought(WRAPPED)), "up")) == {
+        "model": "up",
+        "input": [USER],
+    }
