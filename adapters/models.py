@@ -4,10 +4,12 @@ A row is a fact of the vendor's documentation. The longest prefix of the vendor 
 ``options`` override single traits. Imported by the registry, the relay and commands.
 """
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
 from adapters.family.traits import ALL_EFFORTS, Traits
 from adapters.ir.request import Effort
@@ -127,6 +129,63 @@ _GEMINI: dict[tuple[str, str, str], Traits] = {
     ("", "generate_content", "gemini-1.5"): Traits(audio=True, thinking="none", schemas="subset"),
 }
 
+_CLAUDE = Traits(
+    sampling=False,
+    strict_tools=True,
+    thinking="adaptive",
+    efforts=("low", "medium", "high", "xhigh", "max"),
+    prefill=False,
+)
+_CLAUDE_4_6 = Traits(
+    strict_tools=True,
+    thinking="adaptive",
+    efforts=("low", "medium", "high", "max"),
+    prefill=False,
+)
+_CLAUDE_4_5 = Traits(strict_tools=True, thinking="budget", max_budget_tokens=60_000)
+_CLAUDE_4 = Traits(structured="tool", thinking="budget")
+_CLAUDE_3_5 = Traits(structured="tool", thinking="none")
+_CLAUDE_3 = Traits(structured="tool", thinking="none", documents=False)
+
+# Claude, by whatever vendor of the messages family; some write the version with a point. Since 4.7
+# models refuse budgets of thinking and sampling, before 4.6 they know nothing but budgets.
+_CLAUDES: dict[str, Traits] = {
+    "claude": _CLAUDE,  # and new ones
+    "claude-opus-4-6": _CLAUDE_4_6,
+    "claude-sonnet-4-6": _CLAUDE_4_6,
+    "claude-opus-4-5": _CLAUDE_4_5,
+    "claude-sonnet-4-5": _CLAUDE_4_5,
+    "claude-haiku-4-5": _CLAUDE_4_5,
+    "claude-opus-4-1": _CLAUDE_4,
+    "claude-opus-4-0": _CLAUDE_4,
+    "claude-opus-4-2025": _CLAUDE_4,
+    "claude-sonnet-4-0": _CLAUDE_4,
+    "claude-sonnet-4-2025": _CLAUDE_4,
+    "claude-3-7": _CLAUDE_4,
+    "claude-3-5": _CLAUDE_3_5,
+    "claude-3": _CLAUDE_3,
+}
+_MESSAGES: dict[tuple[str, str, str], Traits] = {
+    ("", "messages", ""): Traits(thinking="budget"),
+    ("deepseek", "messages", ""): Traits(
+        images=False, documents=False, structured="tool", thinking="budget", auto_cache=False
+    ),
+    ("ollama", "messages", ""): Traits(
+        documents=False, structured="none", thinking="budget", auto_cache=False
+    ),
+    **{
+        ("", "messages", name): traits
+        for prefix, traits in _CLAUDES.items()
+        for name in (prefix, re.sub(r"(\d)-(\d)$", r"\1.\2", prefix))
+    },
+    # its own search of the web, which others that have its models need not have
+    **{
+        ("anthropic", "messages", prefix): replace(traits, search=True)
+        for prefix, traits in _CLAUDES.items()
+        if prefix != "claude-3"
+    },
+}
+
 # (vendor, "" for any; family; beginning of the upstream's name of the model) -> traits
 TABLE: dict[tuple[str, str, str], Traits] = {
     **{
@@ -142,6 +201,7 @@ TABLE: dict[tuple[str, str, str], Traits] = {
     },
     **{(vendor, "chat_completions", prefix): traits for (vendor, prefix), traits in _CHAT.items()},
     **_GEMINI,
+    **_MESSAGES,
 }
 
 

@@ -13,6 +13,7 @@ from adapters.family.codec import Codecs
 from adapters.generate_content import FAMILY as GENERATE_CONTENT
 from adapters.generate_content.codec import CODECS as GENERATE_CONTENT_CODECS
 from adapters.messages import FAMILY as MESSAGES
+from adapters.messages.codec import CODECS as MESSAGES_CODECS
 from adapters.responses import FAMILY as RESPONSES
 from adapters.responses.codec import CODECS as RESPONSES_CODECS
 from adapters.translate import Translator
@@ -29,6 +30,7 @@ PAIRINGS: dict[tuple[str, str], Pairing] = {
 CODECS: dict[str, Codecs] = {
     CHAT_COMPLETIONS.name: CHAT_COMPLETIONS_CODECS,
     RESPONSES.name: RESPONSES_CODECS,
+    MESSAGES.name: MESSAGES_CODECS,
     GENERATE_CONTENT.name: GENERATE_CONTENT_CODECS,
 }
 

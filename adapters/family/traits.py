@@ -44,4 +44,5 @@ class Traits(Struct, frozen=True):
     choices: bool = True  # gives several answers to one request (n)
     logprobs: bool = True  # log probabilities, and logit_bias
     verbosity: bool = False  # takes a verbosity
-    search: bool = False  # chat completions: searches the web by itself (web_search_options)
+    # searches the web by itself: chat completions by web_search_options, messages by a tool
+    search: bool = False

@@ -1,0 +1,1 @@
+"""Parts of content blocks that both codecs of the family write or read."""

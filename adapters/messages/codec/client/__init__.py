@@ -1,0 +1,1 @@
+"""The codec of the family's clients: requests in, answers out."""

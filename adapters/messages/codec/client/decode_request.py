@@ -1,0 +1,176 @@
+"""Requests of clients of the messages family, read into the hub's words.
+
+Here: the fields around the conversation. Turns are in ``decode_turns``, tools in ``decode_tools``.
+Source: the request types of the official SDKs. Imported by this folder's ``__init__``.
+"""
+
+from typing import Any
+
+from adapters.faults import wrong_value
+from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking
+from adapters.json.jsonio import Spans, loads
+from adapters.json.structure import Steps
+from adapters.messages.codec.client import reading
+from adapters.messages.codec.client.decode_tools import decode_choice, decode_tools
+from adapters.messages.codec.client.decode_turns import decode_system, turn_steps
+
+_EFFORTS: dict[str, Effort] = {
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "xhigh",
+    "max": "max",
+}
+_READ = frozenset(
+    {
+        *("model", "max_tokens", "messages", "system", "stream", "stop_sequences", "temperature"),
+        *("top_p", "top_k", "tools", "tool_choice", "thinking", "output_config", "output_format"),
+        *("metadata", "service_tier", "speed"),
+    }
+)
+# Fields that are named and not carried, by what they ask for; others are "other".
+_ASKED: dict[str, Feature] = {
+    "cache_control": "cache_mark",
+    "container": "container",
+    "context_management": "context_management",
+    "mcp_servers": "hosted_tool",
+}
+
+
+def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
+    """A client's request (see ``family.codec.ClientCodec``)."""
+    asks: list[Ask] = []
+    system = decode_system(_value(spans, "system"), asks)
+    leading, turns = yield from turn_steps(spans, asks)
+    tools = decode_tools(_value(spans, "tools"), asks)
+    choice, parallel = decode_choice(_value(spans, "tool_choice"), tools, asks)
+    output, effort = _output(spans, asks)
+    sampling = _sampling(spans, asks)
+    bound = reading.optional_count(_value(spans, "max_tokens"), "max_tokens")
+    request = Request(
+        family="messages",
+        stream=stream,
+        turns=turns,
+        system=system + leading,
+        tools=tools,
+        choice=choice,
+        parallel_tools=parallel,
+        output=output,
+        thinking=_thinking(spans, effort, asks),
+        temperature=sampling["temperature"],
+        top_p=sampling["top_p"],
+        top_k=_top_k(spans, asks),
+        # a bound of 0, which warms a cache, is nothing that other families know
+        max_output_tokens=None if bound is None else max(bound, 1),
+        stop=_stop(spans, asks),
+        end_user=_end_user(spans, asks),
+        tier=_tier(spans, asks),
+        asks=(*asks, *_other_asks(spans)),
+    )
+    return request
+
+
+def _value(spans: Spans, name: str) -> Any:
+    """The value of a field of any size; None when absent or null."""
+    raw = spans.raw(name)
+    return None if raw is None else loads(raw)
+
+
+def _sampling(spans: Spans, asks: list[Ask]) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    features: tuple[Feature, ...] = ("temperature", "top_p")
+    for name in features:
+        found[name] = reading.optional_number(_value(spans, name), name)
+        if found[name] is not None:
+            asks.append(Ask(name, name))
+    return found
+
+
+def _top_k(spans: Spans, asks: list[Ask]) -> int | None:
+    top_k = reading.optional_count(_value(spans, "top_k"), "top_k")
+    if top_k is not None:
+        asks.append(Ask("top_k", "top_k"))
+    return top_k
+
+
+def _stop(spans: Spans, asks: list[Ask]) -> tuple[str, ...]:
+    stop = reading.texts(_value(spans, "stop_sequences"), "stop_sequences")
+    if stop:
+        asks.append(Ask("stop", "stop_sequences"))
+    return stop
+
+
+def _end_user(spans: Spans, asks: list[Ask]) -> str:
+    path = "metadata.user_id"
+    metadata = reading.optional_entry(_value(spans, "metadata"), "metadata")
+    user = reading.optional_text(metadata.get("user_id"), path)
+    if user:
+        asks.append(Ask("end_user", path))
+    return user
+
+
+def _tier(spans: Spans, asks: list[Ask]) -> Any:
+    """``speed`` is a tier of its own, which no other family has."""
+    if reading.optional_text(_value(spans, "speed"), "speed") not in ("", "standard"):
+        asks.append(Ask("speed", "speed"))
+    tier = reading.optional_text(_value(spans, "service_tier"), "service_tier")
+    if tier == "standard_only":
+        asks.append(Ask("tier", "service_tier"))
+        return "default"
+    return "auto" if tier == "auto" else ""
+
+
+def _output(spans: Spans, asks: list[Ask]) -> tuple[Output, Effort | None]:
+    """The form of the answer, and the effort, which stand in one field."""
+    config = reading.optional_entry(_value(spans, "output_config"), "output_config")
+    effort = reading.optional_text(config.get("effort"), "output_config.effort")
+    if effort and effort not in _EFFORTS:
+        raise wrong_value("output_config.effort", f"expected one of {', '.join(_EFFORTS)}")
+    asks.extend(
+        Ask("other", f"output_config.{name}")
+        for name, value in config.items()
+        if name not in ("effort", "format") and value is not None
+    )
+    path, form = "output_config.format", config.get("format")
+    if form is None:
+        path, form = "output_format", _value(spans, "output_format")  # the older spelling
+    if form is None:
+        return Output(), _EFFORTS.get(effort)
+    form = reading.entry(form, path)
+    if form.get("type") != "json_schema":
+        raise wrong_value(f"{path}.type", "expected json_schema")
+    schema = reading.entry(form.get("schema"), f"{path}.schema")
+    asks.append(Ask("schema_output", path))
+    name = reading.optional_text(form.get("name"), f"{path}.name")
+    return Output("schema", schema, name), _EFFORTS.get(effort)
+
+
+def _thinking(spans: Spans, effort: Effort | None, asks: list[Ask]) -> Thinking | None:
+    wanted = reading.optional_entry(_value(spans, "thinking"), "thinking")
+    if wanted or effort:
+        asks.append(Ask("reasoning", "thinking" if wanted else "output_config.effort"))
+    if not wanted:
+        return Thinking(effort) if effort else None
+    kind = reading.text(wanted.get("type"), "thinking.type")
+    display = reading.optional_text(wanted.get("display"), "thinking.display")
+    if kind == "disabled":
+        return Thinking("off")
+    show: Any = {"omitted": "none", "summarized": "summary"}.get(display, "full")
+    if kind == "enabled":
+        path = "thinking.budget_tokens"
+        budget = reading.optional_count(wanted.get("budget_tokens"), path)
+        if budget is None:
+            raise reading.missing_or(None, path, "")
+        return Thinking(budget_tokens=budget, show=show)
+    if kind not in ("adaptive", "between_tools"):
+        raise wrong_value("thinking.type", "expected enabled, adaptive or disabled")
+    return Thinking(effort or "auto", show=show)
+
+
+def _other_asks(spans: Spans) -> list[Ask]:
+    """Fields that are not read, in their order."""
+    return [
+        Ask(_ASKED.get(name, "other"), name)
+        for name in spans.places
+        if name not in _READ and spans.raw(name) not in (b"null", b"[]", b"{}")
+    ]

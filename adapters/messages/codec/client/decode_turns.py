@@ -1,0 +1,206 @@
+"""The conversation in requests of clients: system text, turns, and the blocks in them.
+
+Imported by ``decode_request``.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from adapters.faults import Condition, Fault, wrong_type, wrong_value
+from adapters.ir.parts import Hosted, Part, Reasoning, Role, Text, ToolCall, ToolResult, Turn
+from adapters.ir.request import Ask
+from adapters.json.jsonio import Spans, compact, elements, loads
+from adapters.json.structure import Steps
+from adapters.messages.codec.blocks.call_ids import given_id
+from adapters.messages.codec.blocks.citations import decode_citations
+from adapters.messages.codec.client import reading
+from adapters.messages.codec.client.cache_marks import decode_mark
+from adapters.messages.codec.client.decode_media import (
+    decode_document,
+    decode_image,
+    decode_search_result,
+)
+
+_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
+_HOSTED_ENDS = ("server_tool_use", "_tool_result", "mcp_tool_use", "container_upload")
+
+
+def decode_system(value: object, asks: list[Ask]) -> tuple[Text, ...]:
+    """The field ``system``, a string or text blocks."""
+    if isinstance(value, str):
+        return (Text(value),) if value else ()
+    blocks = reading.entries(value, "system")
+    return tuple(_text(block, f"system[{at}]", asks) for at, block in enumerate(blocks))
+
+
+def turn_steps(spans: Spans, asks: list[Ask]) -> Steps[tuple[tuple[Part, ...], tuple[Turn, ...]]]:
+    """The system texts before the first turn, and the turns, in steps."""
+    raw = spans.raw("messages")
+    messages = elements(raw) if raw is not None else None
+    if messages is None:
+        if raw is None:
+            raise Fault(Condition.FIELD_MISSING, param="messages")
+        raise wrong_type("messages", "expected an array")
+    leading: list[Part] = []
+    turns: list[tuple[Role, list[Part]]] = []
+    for at, message in enumerate(messages):
+        role, parts = _message(loads(bytes(message)), f"messages[{at}]", asks)
+        if role == "system":
+            if not turns:
+                leading += parts
+            else:
+                asks.append(Ask("system_turn", f"messages[{at}]"))
+                turns.append((role, parts))
+        elif turns and turns[-1][0] == role:
+            turns[-1][1].extend(parts)
+        else:
+            turns.append((role, parts))
+        yield False
+    if turns and turns[-1][0] == "assistant":
+        asks.append(Ask("prefill", f"messages[{len(messages) - 1}]"))
+    return tuple(leading), tuple(_turn(role, parts) for role, parts in turns)
+
+
+def _turn(role: Role, parts: list[Part]) -> Turn:
+    """Results come first in a turn of the user."""
+    if role == "user":
+        parts.sort(key=lambda part: not isinstance(part, ToolResult))
+    return Turn(role, tuple(parts))
+
+
+def _message(value: object, path: str, asks: list[Ask]) -> tuple[Role, list[Part]]:
+    message = reading.entry(value, path)
+    role = _ROLES.get(reading.text(message.get("role"), f"{path}.role"))
+    if role is None:
+        raise wrong_value(f"{path}.role", "expected user, assistant or system")
+    content = message.get("content")
+    path = f"{path}.content"
+    if isinstance(content, str):
+        return role, [Text(content)] if content else []
+    if content is None:
+        raise Fault(Condition.FIELD_MISSING, param=path)
+    parts: list[Part] = []
+    for at, block in enumerate(reading.entries(content, path)):
+        parts += _block(block, role, f"{path}[{at}]", asks)
+    return role, parts
+
+
+def _block(
+    block: dict[str, Any], role: Role, path: str, asks: list[Ask]
+) -> tuple[Part, ...] | list[Part]:
+    kind = reading.text(block.get("type"), f"{path}.type")
+    decode = _OF_ROLE[role].get(kind)
+    if decode is not None:
+        return decode(block, path, asks)
+    if kind != "tool_result" and kind.endswith(_HOSTED_ENDS):
+        asks.append(Ask("file_ref" if kind == "container_upload" else "hosted_history", path))
+        return (Hosted(kind, block, path),)
+    kinds = ", ".join(_OF_ROLE[role])
+    raise wrong_value(f"{path}.type", f"expected one of {kinds} for the role {role}")
+
+
+def _text(block: dict[str, Any], path: str, asks: list[Ask]) -> Text:
+    kind = reading.text(block.get("type"), f"{path}.type")
+    if kind != "text":
+        raise wrong_value(f"{path}.type", "expected text")
+    return Text(
+        reading.text(block.get("text"), f"{path}.text"),
+        decode_mark(block, path, asks),
+        decode_citations(block.get("citations")),
+    )
+
+
+def _text_parts(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
+    text = _text(block, path, asks)
+    return (text,) if text.text else ()
+
+
+def _thinking(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
+    thought = reading.optional_text(block.get("thinking"), f"{path}.thinking")
+    signature = reading.optional_text(block.get("signature"), f"{path}.signature")
+    return (Reasoning(thought, opaque=signature),)
+
+
+def _redacted(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
+    return (Reasoning("", opaque=reading.text(block.get("data"), f"{path}.data")),)
+
+
+def _call(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
+    arguments = reading.entry(block.get("input"), f"{path}.input")
+    try:
+        written = compact(arguments)
+    except OverflowError:
+        raise wrong_value(f"{path}.input", "it is nested too deeply") from None
+    return (
+        ToolCall(
+            given_id(reading.text(block.get("id"), f"{path}.id")),
+            reading.text(block.get("name"), f"{path}.name"),
+            written,
+            cache=decode_mark(block, path, asks),
+        ),
+    )
+
+
+def _result(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
+    content = block.get("content")
+    parts: list[Any] = []
+    if isinstance(content, str):
+        parts = [Text(content)] if content else []
+    else:
+        for at, each in enumerate(reading.entries(content, f"{path}.content")):
+            parts += _result_part(each, f"{path}.content[{at}]", asks)
+    return (
+        ToolResult(
+            given_id(reading.text(block.get("tool_use_id"), f"{path}.tool_use_id")),
+            tuple(parts),
+            error=bool(reading.optional_flag(block.get("is_error"), f"{path}.is_error")),
+            cache=decode_mark(block, path, asks),
+        ),
+    )
+
+
+def _result_part(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
+    kind = reading.text(block.get("type"), f"{path}.type")
+    decode = _IN_RESULT.get(kind)
+    if decode is None:
+        raise wrong_value(f"{path}.type", f"expected one of {', '.join(_IN_RESULT)}")
+    return decode(block, path, asks)
+
+
+def _tool_reference(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
+    """What a search for tools has found, by its name."""
+    return (Text(reading.text(block.get("tool_name"), f"{path}.tool_name")),)
+
+
+def _compaction(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
+    """The summary of what stood before; without it the conversation would have no beginning."""
+    summary = reading.optional_text(block.get("content"), f"{path}.content")
+    return (Text(summary),) if summary else ()
+
+
+_Decode = Callable[[dict[str, Any], str, list[Ask]], tuple[Part, ...]]
+_IN_RESULT: dict[str, _Decode] = {
+    "text": _text_parts,
+    "image": decode_image,
+    "document": decode_document,
+    "search_result": decode_search_result,
+    "tool_reference": _tool_reference,
+}
+_OF_ROLE: dict[Role, dict[str, _Decode]] = {
+    "system": {"text": _text_parts},
+    "user": {
+        "text": _text_parts,
+        "image": decode_image,
+        "document": decode_document,
+        "search_result": decode_search_result,
+        "tool_result": _result,
+    },
+    "assistant": {
+        "text": _text_parts,
+        "thinking": _thinking,
+        "redacted_thinking": _redacted,
+        "tool_use": _call,
+        "document": decode_document,
+        "compaction": _compaction,
+    },
+}

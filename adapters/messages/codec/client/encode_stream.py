@@ -1,0 +1,217 @@
+"""Streams for clients of the messages family: named events, one content block open at a time.
+
+Slots of the hub may be open together. What comes for a slot while another one's block is open is
+kept until that block is closed, or the block is closed early: a text or thought can go on in
+another block, and a call whose arguments are complete needs no more. Imported by this folder's
+``__init__``.
+"""
+
+from collections.abc import Mapping
+
+from adapters.family.codec import Asked, StreamEncoder
+from adapters.faults import Condition, Fault
+from adapters.ir.answer import Cited, Closed, Delta, Event, Finished, Opened, Sealed
+from adapters.ir.usage import Usage
+from adapters.json.jsonio import dumps, loads_or_none
+from adapters.messages.codec.blocks.citations import UNSIGNED, encode_citation
+from adapters.messages.codec.client.encode_answer import (
+    call_block,
+    message_head,
+    stop_fields,
+    usage_fields,
+)
+from adapters.messages.fault import encode_stream_fault
+
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+_STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+_END = b"}}\n\n"
+_DELTAS = {
+    "text": b'"text_delta","text":',
+    "refusal": b'"text_delta","text":',
+    "reasoning": b'"thinking_delta","thinking":',
+    "call": b'"input_json_delta","partial_json":',
+}
+
+_OfSlot = Delta | Sealed | Cited | Closed
+
+
+class MessagesEncoder(StreamEncoder):
+    """Writes one stream (see ``family.codec.StreamEncoder``)."""
+
+    def __init__(self, asked: Asked) -> None:
+        super().__init__(asked)
+        self._blocks = 0  # that were opened
+        self._open: Opened | None = None  # the slot of the block that is open
+        self._slot = -1  # its number; -1: none is open
+        self._before = b""  # what stands before the text of its deltas
+        self._plain = False  # a text or a thought
+        self._repeated = -1  # the slot of the last event, which was a Delta
+        self._arguments: list[str] = []  # of the call that is open
+        self._signature = ""  # of the thought that is open
+        self._slots: dict[int, Opened] = {}  # that are open, their blocks open or not
+        # of slots whose turn comes later, how they were opened first
+        self._waiting: dict[int, list[Opened | _OfSlot]] = {}
+        self._draining = False  # what has waited is being written
+        self._complete: set[int] = set()  # calls whose blocks were closed before them
+        self._said = False
+        self._finished = Finished("stop")
+
+    def begin(self) -> bytes:
+        """``message_start`` with the estimate of the input, and the ping that vendors send."""
+        self.started = True
+        usage = usage_fields(Usage(self.asked.input_tokens))
+        message = message_head(self.asked) | {
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": usage,
+        }
+        return _event("message_start", {"message": message}) + PING
+
+    def write(self, event: Event) -> bytes:
+        """See ``StreamEncoder``; what finishes the message is written at its end."""
+        if type(event) is Delta:
+            slot = self._repeated = event.slot
+            if slot == self._slot and self._plain:
+                return self._before + dumps(event.text) + _END if event.text else b""
+            return self._delta(event)
+        if isinstance(event, Finished):
+            return self._finish(event)
+        if isinstance(event, Opened):
+            return self._opened(event)
+        if event.slot not in self._slots:
+            return b""  # of another choice
+        return self._of_slot(event)
+
+    def repeat(self, text: bytes) -> bytes:
+        """See ``StreamEncoder``."""
+        if self._repeated == self._slot:
+            return self._before + b'"' + text + b'"' + _END if text else b""
+        return self._delta(Delta(self._repeated, text.decode("ascii")))
+
+    def end(self, usage: Usage | None) -> bytes:
+        """``message_delta`` and ``message_stop``."""
+        sent = b"".join([self._of_slot(Closed(slot)) for slot in list(self._slots)])
+        counts = usage_fields(usage or Usage(self.asked.input_tokens))
+        fields = {"delta": stop_fields(self._finished), "usage": counts}
+        return sent + _event("message_delta", fields) + _STOP
+
+    def encode_fault(self, fault: Fault, request_id: str) -> bytes:
+        """An error event, without ``message_stop``."""
+        return encode_stream_fault(fault, request_id)
+
+    def _finish(self, event: Finished) -> bytes:
+        if event.choice == 0:
+            if event.finish == "error" and not self._said:
+                raise Fault(Condition.UPSTREAM_FAILED)
+            self._finished = event
+        return b""
+
+    def _opened(self, event: Opened) -> bytes:
+        if event.choice:
+            return b""  # a client of this family asks for one choice
+        self._said = True
+        self._slots[event.slot] = event
+        return self._open_or_wait(event)
+
+    def _delta(self, event: Delta) -> bytes:
+        slot = event.slot
+        if slot not in self._slots or slot in self._complete or not event.text:
+            return b""
+        return self._of_slot(event)
+
+    def _of_slot(self, event: _OfSlot) -> bytes:
+        """An event of a slot that is open: for its block, for later, or for a new block."""
+        slot = event.slot
+        if slot in self._waiting:
+            self._waiting[slot].append(event)
+            return b""
+        if slot != self._slot:
+            return self._of_closed_block(event)
+        if isinstance(event, Delta):
+            if not self._plain:
+                self._arguments.append(event.text)
+            return self._before + dumps(event.text) + _END
+        if isinstance(event, Sealed):
+            self._signature = event.opaque
+            return b""
+        if isinstance(event, Cited):
+            delta = {"type": "citations_delta", "citation": encode_citation(event.citation)}
+            return _event("content_block_delta", {"index": self._blocks - 1, "delta": delta})
+        del self._slots[slot]
+        sent = self._close_block()
+        return sent if self._draining else sent + self._next()
+
+    def _of_closed_block(self, event: _OfSlot) -> bytes:
+        """A slot whose block was closed early: the end of it needs nothing, more of it a block."""
+        slot = event.slot
+        if isinstance(event, Closed):
+            del self._slots[slot]
+            self._complete.discard(slot)
+            return b""
+        if slot in self._complete:
+            return b""
+        return self._open_or_wait(self._slots[slot]) + self._of_slot(event)
+
+    def _open_or_wait(self, opened: Opened) -> bytes:
+        """A block for a slot, now if those before it can be closed."""
+        sent = []
+        while self._open is not None and (self._plain or self._has_all_arguments()):
+            if not self._plain:
+                self._complete.add(self._slot)
+            sent += [self._close_block(), self._next()]
+        if self._open is None:
+            sent.append(self._open_block(opened))
+        else:
+            self._waiting[opened.slot] = [opened]
+        return b"".join(sent)
+
+    def _has_all_arguments(self) -> bool:
+        arguments = "".join(self._arguments).encode(errors="replace")
+        return isinstance(loads_or_none(arguments), dict)
+
+    def _next(self) -> bytes:
+        """The blocks of slots that had to wait, until one of them is not complete."""
+        sent = []
+        self._draining = True
+        while self._waiting and self._open is None:
+            slot = next(iter(self._waiting))
+            opened, *rest = self._waiting.pop(slot)
+            assert type(opened) is Opened
+            sent.append(self._open_block(opened))
+            sent += [self._of_slot(event) for event in rest if not isinstance(event, Opened)]
+        self._draining = False
+        return b"".join(sent)
+
+    def _open_block(self, event: Opened) -> bytes:
+        index, kind = self._blocks, event.kind
+        self._blocks += 1
+        self._open, self._slot = event, event.slot
+        self._plain = kind != "call"
+        self._arguments, self._signature = [], ""
+        self._before = (
+            b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,'
+            b'"delta":{"type":%b' % (index, _DELTAS[kind])
+        )
+        block: dict[str, object] = {"type": "text", "text": ""}
+        if kind == "reasoning":
+            block = {"type": "thinking", "thinking": "", "signature": ""}
+        elif kind == "call":
+            block = call_block(event.id, event.name, {})
+        sent = _event("content_block_start", {"index": index, "content_block": block})
+        return sent if self._plain else sent + self._before + b'""' + _END
+
+    def _close_block(self) -> bytes:
+        assert self._open is not None
+        index, sent = self._blocks - 1, b""
+        if not (self._plain or self._arguments):
+            sent = self._before + b'"{}"' + _END  # no arguments are an empty object, too
+        if self._open.kind == "reasoning":
+            delta = {"type": "signature_delta", "signature": self._signature or UNSIGNED}
+            sent = _event("content_block_delta", {"index": index, "delta": delta})
+        self._open, self._slot, self._arguments = None, -1, []
+        return sent + _event("content_block_stop", {"index": index})
+
+
+def _event(kind: str, fields: Mapping[str, object]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), dumps({"type": kind, **fields}))

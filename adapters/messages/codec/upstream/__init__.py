@@ -1,0 +1,1 @@
+"""The codec of the family's upstreams: requests out, answers in."""

@@ -1,0 +1,161 @@
+"""Streams of upstreams of the messages family, read leniently into the hub's events.
+
+Imported by this folder's ``__init__``. Numbers of blocks are the vendor's; slots are counted here.
+"""
+
+from typing import Any
+
+from adapters.family.codec import StreamDecoder
+from adapters.ir.answer import Cited, Closed, Delta, Event, Finished, Sealed, SlotKind
+from adapters.json.jsonio import Struct
+from adapters.messages.codec.blocks.citations import decode_citation
+from adapters.messages.codec.upstream.decode_answer import (
+    arguments_text,
+    finish_of,
+    text_of,
+)
+from adapters.messages.codec.upstream.thoughts import sealed_data, sealed_thought
+
+_KINDS: dict[str, SlotKind] = {
+    "text": "text",
+    "thinking": "reasoning",
+    "redacted_thinking": "reasoning",
+    "tool_use": "call",
+}
+# the kind of block and the field of a delta with text
+_DELTAS: dict[str, tuple[str, str]] = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "input_json_delta": ("tool_use", "partial_json"),
+}
+
+
+class _Block(Struct):
+    """A block that is open. ``input``: arguments that came with its start, for the case that no
+    more come."""
+
+    slot: int
+    kind: SlotKind
+    pieces: list[str]  # of a thought
+    signature: str = ""
+    data: str = ""
+    input: dict[str, Any] | None = None
+    has_arguments: bool = False
+
+
+class MessagesDecoder(StreamDecoder):
+    """Reads one stream (see ``family.codec.StreamDecoder``)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._blocks: dict[object, _Block] = {}  # that are open, by the vendor's number
+
+    def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
+        """See ``StreamDecoder``."""
+        kind = said.get("type")
+        index = _index(said.get("index"))
+        if kind == "content_block_delta":
+            delta = said.get("delta")
+            return self._delta(index, delta) if isinstance(delta, dict) else []
+        if kind == "content_block_start":
+            block = said.get("content_block")
+            return self._start(index, block) if isinstance(block, dict) else []
+        if kind == "content_block_stop":
+            return self._stop(index)
+        if kind == "message_delta":
+            delta = said.get("delta")
+            return self._finish(delta) if isinstance(delta, dict) else []
+        return []
+
+    def may_skip(self, event: Delta) -> bool:
+        """Thoughts are gathered: they go back to the vendor with their signature."""
+        return self._slots.get(event.slot) != "reasoning"
+
+    def end(self) -> list[Event]:
+        """See ``StreamDecoder``."""
+        return self._close_all()
+
+    def _start(self, index: object, block: dict[str, Any]) -> list[Event]:
+        kind = _KINDS.get(text_of(block.get("type")))
+        events = self._stop(index)  # of a vendor that has closed nothing
+        if kind is None:
+            return events
+        fields = {}
+        if kind == "call":
+            fields = {"id": text_of(block.get("id")), "name": text_of(block.get("name"))}
+        opened = self._open(kind, **fields)
+        given = block.get("input")
+        self._blocks[index] = _Block(
+            opened.slot,
+            kind,
+            [],
+            text_of(block.get("signature")),
+            text_of(block.get("data")),
+            given if isinstance(given, dict) else None,
+        )
+        first = text_of(block.get("thinking" if kind == "reasoning" else "text"))
+        return [*events, opened, *(self._text(index, first) if first else ())]
+
+    def _delta(self, index: object, delta: dict[str, Any]) -> list[Event]:
+        kind = text_of(delta.get("type"))
+        if kind in _DELTAS:
+            of, field = _DELTAS[kind]
+            events: list[Event] = []
+            if index not in self._blocks and of != "tool_use":
+                events = self._start(index, {"type": of})  # of a vendor that starts nothing
+            text = text_of(delta.get(field))
+            return events + self._text(index, text) if text else events
+        block = self._blocks.get(index)
+        if block is None:
+            return []
+        if kind == "signature_delta":
+            block.signature = text_of(delta.get("signature"))
+        elif kind == "citations_delta" and block.kind == "text":
+            citation = decode_citation(delta.get("citation"))
+            return [Cited(block.slot, citation)] if citation is not None else []
+        return []
+
+    def _text(self, index: object, text: str) -> list[Event]:
+        block = self._blocks.get(index)
+        if block is None:
+            return []
+        if block.kind == "reasoning":
+            block.pieces.append(text)
+        block.has_arguments = True
+        return [Delta(block.slot, text)]
+
+    def _stop(self, index: object) -> list[Event]:
+        block = self._blocks.pop(index, None)
+        if block is None:
+            return []
+        events: list[Event] = []
+        if block.kind == "call" and not block.has_arguments:
+            events.append(Delta(block.slot, arguments_text(block.input)))
+        if block.signature:
+            thought = sealed_thought("".join(block.pieces), block.signature)
+            events.append(Sealed(block.slot, thought))
+        elif block.data:
+            events.append(Sealed(block.slot, sealed_data(block.data)))
+        closed: Closed = self._close(block.slot)
+        return [*events, closed]
+
+    def _close_all(self) -> list[Event]:
+        return [event for index in list(self._blocks) for event in self._stop(index)]
+
+    def _finish(self, delta: dict[str, Any]) -> list[Event]:
+        reason = delta.get("stop_reason")
+        if not isinstance(reason, str):
+            return []
+        events = self._close_all()
+        finish, detail = finish_of(reason, delta.get("stop_details"))
+        if finish == "refusal":
+            opened = self._open("refusal")
+            events += [opened, Delta(opened.slot, detail), self._close(opened.slot)]
+        stop = delta.get("stop_sequence")
+        events.append(Finished(finish, 0, stop if isinstance(stop, str) else None, detail))
+        return events
+
+
+def _index(value: object) -> object:
+    """A block's number, or what stands for one that cannot be read."""
+    return value if isinstance(value, int | str) else None

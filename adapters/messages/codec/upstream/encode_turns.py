@@ -1,0 +1,201 @@
+"""The conversation for upstreams: roles that alternate, a user first, each call with its result.
+
+Imported by ``encode_request``. Facts: the vendor refuses empty texts, results that do not stand
+first in the message behind their calls, calls without results, and ids that come twice.
+"""
+
+from typing import Any
+
+from adapters.ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Turn
+from adapters.json.structure import Steps
+from adapters.messages.codec.blocks.arguments import arguments_of
+from adapters.messages.codec.blocks.call_ids import fit_id
+from adapters.messages.codec.upstream.cache_marks import with_mark
+from adapters.messages.codec.upstream.encode_media import encode_media
+from adapters.messages.codec.upstream.encode_tools import sent_name
+from adapters.messages.codec.upstream.thoughts import thought_of
+
+NO_RESULT = "No result provided."
+OPENING = "Hello."  # before a conversation that the assistant begins
+GO_ON = "Go on."  # behind a turn of the assistant that the model cannot continue
+_FAILED = "The tool failed."
+_USER, _ASSISTANT = "user", "assistant"
+
+Block = dict[str, Any]
+
+
+def turn_steps(
+    turns: tuple[Turn, ...], *, documents: bool, system_turns: bool, prefill: bool
+) -> Steps[list[dict[str, Any]]]:
+    """The messages, in steps. ``system_turns``: the model takes them between others."""
+    writer = _Writer(documents)
+    for turn in turns:
+        if turn.role == "system":
+            writer.add_system(turn, native=system_turns)
+        elif turn.role == "assistant":
+            writer.add_assistant(turn)
+        else:
+            writer.add_user(turn)
+        yield False
+    return writer.finish(prefill=prefill)
+
+
+def text_block(part: Text | Refusal) -> Block | None:
+    """None for a text of nothing but blanks, which the vendor refuses."""
+    if not part.text.strip():
+        return None
+    block: Block = {"type": "text", "text": part.text}
+    return with_mark(block, part.cache) if isinstance(part, Text) else block
+
+
+class _Writer:
+    """Writes the messages of one request."""
+
+    def __init__(self, documents: bool) -> None:
+        self._documents = documents
+        self._messages: list[dict[str, Any]] = []
+        self._open: dict[str, str] = {}  # calls without result: the client's id -> the one sent
+        self._ids: set[str] = set()  # that were sent
+
+    def add_system(self, turn: Turn, *, native: bool) -> None:
+        """A system turn between others; models that do not know it get a marked text."""
+        texts = [part.text for part in turn.parts if isinstance(part, Text) and part.text.strip()]
+        if not texts:
+            return
+        text = "\n\n".join(texts)
+        if native and not self._open and self._last_role() == _USER:
+            self._messages.append({"role": "system", "content": [{"type": "text", "text": text}]})
+            return
+        reminder = f"<system-reminder>\n{text}\n</system-reminder>"
+        self._append(_USER, [{"type": "text", "text": reminder}])
+
+    def add_assistant(self, turn: Turn) -> None:
+        """What the model has said; its calls wait for their results."""
+        self._close_calls()
+        blocks: list[Block] = []
+        for part in turn.parts:
+            if isinstance(part, ToolCall):
+                blocks.append(self._call(part))
+            elif isinstance(part, Text | Refusal):
+                blocks += filter(None, [text_block(part)])
+            elif isinstance(part, Reasoning):
+                blocks += filter(None, [thought_of(part.opaque)])
+            elif isinstance(part, Media):
+                blocks.append(encode_media(part, documents=self._documents))
+        if not self._messages:
+            self._append(_USER, [{"type": "text", "text": OPENING}])
+        self._append(_ASSISTANT, blocks)
+
+    def add_user(self, turn: Turn) -> None:
+        """Results for the calls before, then the rest."""
+        results: dict[str, Block] = {}
+        rest: list[Block] = []
+        for part in turn.parts:
+            if isinstance(part, ToolResult):
+                sent = self._open.pop(part.call_id, None)
+                if sent is None:
+                    rest += self._orphan(part)
+                else:
+                    results[sent] = self._result(part, sent)
+            else:
+                rest += self._user_part(part)
+        # Some clients send results one by one, with other turns between them.
+        if results:
+            self._append(_USER, list(results.values()))
+        self._append(_USER, rest)
+
+    def finish(self, *, prefill: bool) -> list[dict[str, Any]]:
+        """The messages, when there are no more turns."""
+        self._close_calls()
+        self._order_results()
+        if self._last_role() == _ASSISTANT:
+            last = self._messages[-1]["content"][-1]
+            if not prefill:
+                self._append(_USER, [{"type": "text", "text": GO_ON}])
+            elif last["type"] == "text":
+                last["text"] = last["text"].rstrip()  # blanks at the end are refused
+        return self._messages
+
+    def _last_role(self) -> str:
+        return str(self._messages[-1]["role"]) if self._messages else ""
+
+    def _append(self, role: str, blocks: list[Block]) -> None:
+        if not blocks:
+            return
+        if self._last_role() == role:
+            self._messages[-1]["content"] += blocks
+        else:
+            self._messages.append({"role": role, "content": blocks})
+
+    def _close_calls(self) -> None:
+        """Results for calls that have got none: a client may have been interrupted."""
+        missing = [_result_block(sent, NO_RESULT) for sent in self._open.values()]
+        self._open.clear()
+        self._append(_USER, missing)
+
+    def _order_results(self) -> None:
+        """Results first, in the order of the calls in the message before."""
+        order: dict[str, int] = {}
+        for message in self._messages:
+            if message["role"] == _ASSISTANT:
+                calls = (block for block in message["content"] if block["type"] == "tool_use")
+                order = {block["id"]: at for at, block in enumerate(calls)}
+            elif message["role"] == _USER and order:
+                last = len(order)
+                message["content"].sort(key=lambda block: order.get(_answered(block), last))
+
+    def _call(self, part: ToolCall) -> Block:
+        sent = fit_id(part.id or f"call_{len(self._ids)}")
+        if sent in self._ids:
+            sent = f"{sent}_{len(self._ids)}"
+        self._ids.add(sent)
+        self._open[part.id] = sent
+        arguments = {"input": part.arguments} if part.custom else arguments_of(part.arguments)
+        name = sent_name(part.name, part.namespace)
+        block = {"type": "tool_use", "id": sent, "name": name, "input": arguments}
+        return with_mark(block, part.cache)
+
+    def _result(self, part: ToolResult, sent: str) -> Block:
+        blocks = self._result_parts(part)
+        content: Any = blocks
+        if len(blocks) == 1 and blocks[0]["type"] == "text":
+            content = blocks[0]["text"]
+        elif not blocks:
+            content = _FAILED if part.error else ""
+        block = _result_block(sent, content)
+        if part.error:
+            block["is_error"] = True
+        marks = [each.cache for each in part.parts if each.cache is not None]
+        return with_mark(block, part.cache or (marks[-1] if marks else None))
+
+    def _result_parts(self, part: ToolResult) -> list[Block]:
+        blocks: list[Block] = []
+        for each in part.parts:
+            blocks += self._user_part(each)
+        for block in blocks:
+            block.pop("cache_control", None)  # the result as a whole is marked
+        return blocks
+
+    def _orphan(self, part: ToolResult) -> list[Block]:
+        """A result of no call before it, told as a text."""
+        name = f" of {part.name}" if part.name else ""
+        return [
+            {"type": "text", "text": f"Result{name} ({part.call_id}):"},
+            *self._result_parts(part),
+        ]
+
+    def _user_part(self, part: Part) -> list[Block]:
+        if isinstance(part, Text):
+            block = text_block(part)
+            return [block] if block is not None else []
+        if isinstance(part, Media):
+            return [encode_media(part, documents=self._documents)]
+        return []
+
+
+def _result_block(sent: str, content: Any) -> Block:
+    return {"type": "tool_result", "tool_use_id": sent, "content": content}
+
+
+def _answered(block: Block) -> str:
+    return str(block.get("tool_use_id", ""))

@@ -1,0 +1,112 @@
+"""How much a model shall think, for upstreams. Imported by ``encode_request``.
+
+Newer models think by effort and refuse budgets, older ones the reverse: the table of models says
+which. Source: the vendor's documentation of extended and adaptive thinking.
+"""
+
+from typing import Any
+
+from adapters.family.codec import Target
+from adapters.family.traits import Traits
+from adapters.ir.parts import Reasoning, ToolCall, ToolResult, Turn
+from adapters.ir.request import Effort, Request, Thinking
+from adapters.messages.codec.upstream.thoughts import thought_of
+
+MIN_BUDGET_TOKENS = 1024
+ANSWER_TOKENS = 1024  # are left for the answer where the bound allows
+_BUDGETS: dict[Effort, int] = {
+    "minimal": 1024,
+    "low": 2048,
+    "medium": 8192,
+    "high": 16384,
+    "xhigh": 32768,
+    "max": 2**31,  # all that the bound leaves
+}
+_LEVELS: tuple[tuple[int, Effort], ...] = (
+    (1024, "minimal"),
+    (4096, "low"),
+    (12288, "medium"),
+    (24576, "high"),
+    (2**53, "xhigh"),
+)
+_EFFORTS: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")  # of the family
+
+
+def encode_thinking(
+    request: Request, target: Target, bound: int, *, forced: bool
+) -> tuple[dict[str, Any], int]:
+    """The fields ``thinking`` and ``effort`` as far as there are any, and the bound of the answer.
+
+    ``bound``: what the client or the model's row allows. ``forced``: a tool must be called, which
+    excludes thinking by a budget.
+    """
+    wanted = request.thinking
+    traits = target.traits
+    if wanted is None or traits.thinking == "none" or is_off(wanted):
+        return {}, bound
+    lost = has_lost_thoughts(request.turns)
+    if traits.thinking == "budget":
+        if forced or lost:
+            return {}, bound
+        return _by_budget(wanted, traits, bound, given=request.max_output_tokens is not None)
+    fields: dict[str, Any] = {}
+    level = wanted.effort if wanted.budget_tokens is None else _level(wanted.budget_tokens)
+    if level not in (None, "auto"):
+        fields["effort"] = _nearest(level, traits.efforts)
+    if traits.thinking == "adaptive" and level is not None and not lost:
+        thinking = {"type": "adaptive"}
+        if wanted.show is not None:
+            thinking["display"] = "omitted" if wanted.show == "none" else "summarized"
+        fields["thinking"] = thinking
+    return fields, bound
+
+
+def has_lost_thoughts(turns: tuple[Turn, ...]) -> bool:
+    """Whether the turn that is going on calls tools and has none of its thoughts left: the vendor
+    would refuse to think on. A turn of the user without results begins a new one."""
+    thought = called = False
+    for turn in reversed(turns):
+        if turn.role == "user":
+            if not any(isinstance(part, ToolResult) for part in turn.parts):
+                break
+        elif turn.role == "assistant":
+            called = called or any(isinstance(part, ToolCall) for part in turn.parts)
+            thought = thought or any(
+                isinstance(part, Reasoning) and thought_of(part.opaque) is not None
+                for part in turn.parts
+            )
+    return called and not thought
+
+
+def is_off(wanted: Thinking) -> bool:
+    """Whether the client wants no thinking, which is what models do when they are not asked."""
+    return wanted.effort == "off" or wanted.budget_tokens == 0
+
+
+def _by_budget(
+    wanted: Thinking, traits: Traits, bound: int, *, given: bool
+) -> tuple[dict[str, Any], int]:
+    budget = wanted.budget_tokens
+    if budget is None:
+        if wanted.effort is None or wanted.effort == "auto":
+            return {}, bound
+        budget = _BUDGETS.get(wanted.effort, MIN_BUDGET_TOKENS)
+    budget = max(min(budget, traits.max_budget_tokens), MIN_BUDGET_TOKENS)
+    if bound <= budget:
+        # A bound is what the client pays at most: as far as it can, the budget gives way.
+        budget = max(min(budget, bound - ANSWER_TOKENS), MIN_BUDGET_TOKENS)
+        if bound <= budget:
+            bound = budget + (bound if given else ANSWER_TOKENS)
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}}, bound
+
+
+def _level(budget_tokens: int) -> Effort:
+    return next(level for most, level in _LEVELS if budget_tokens <= most)
+
+
+def _nearest(level: Effort, known: tuple[Effort, ...]) -> str:
+    """The level, or the next lower one that the model has, or else its lowest."""
+    fit = [each for each in _EFFORTS if each in known] or ["low"]
+    order = ("minimal", *_EFFORTS)
+    lower = [each for each in fit if order.index(each) <= order.index(level)]
+    return lower[-1] if lower else fit[0]
