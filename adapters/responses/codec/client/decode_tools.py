@@ -123,6 +123,6 @@ def _allowed(choice: dict[str, Any], asks: list[Ask]) -> ToolChoice:
     for i, one in enumerate(listed):
         if not isinstance(one, dict):
             raise wrong_type(f"{path}[{i}]", "expected an object")
-        if one.get("type") in _BY_NAME:
+        if optional_string(one, "type", f"{path}[{i}]") in _BY_NAME:
             names.append(string(one, "name", f"{path}[{i}]"))
     return ToolChoice("any" if choice.get("mode") == "required" else "auto", tuple(names))

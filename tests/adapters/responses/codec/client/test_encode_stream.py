@@ -199,6 +199,6 @@ def test_failures():
     assert [one["sequence_number"] for one in said] == list(range(len(said)))
     assert said[-1]["response"]["id"] == said[0]["response"]["id"]
     with pytest.raises(openai.APIError):
-        said_by_sdk(begun + CODECS.client.open_encoder(ASKED).encode_fault(fault, "req"))
+        said_by_sdk(begun + encoder.encode_fault(fault, "req"))
     said = frames(CODECS.client.open_encoder(ASKED).encode_fault(fault, "req"))
     assert [one["sequence_number"] for one in said] == [0, 1]
