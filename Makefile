@@ -17,7 +17,7 @@ INSTALL := .venv/bin/python $(PIP)
 CLIENT_INSTALL := bin/python $(PIP)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-long test-clients services check lint format docs
+.PHONY: help venv run test test-long test-clients services check lint format docs matrix
 
 # Real client programs: two environments, since aider needs other versions than the rest, and what
 # npm installs with the Node of the first one.
@@ -63,7 +63,11 @@ format: $(TEST_STAMP) ## format the code
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-docs: $(RUN_STAMP) ## generate settings, cli and document in docs/, and conf/gateway.toml
+docs: $(RUN_STAMP) ## generate the made pages of docs/, and conf/gateway.toml
+	.venv/bin/python app.py docs
+
+matrix: $(TEST_STAMP) ## try any client before any upstream, and write what passes into docs/conversions.md
+	SLUICE_WRITE_MATRIX=1 .venv/bin/python -m pytest -q tests/translation
 	.venv/bin/python app.py docs
 
 $(RUN_STAMP): .venv/bin/python
