@@ -1,0 +1,149 @@
+"""Requests of other families for an upstream of this one: the fields around the messages."""
+
+import pytest
+
+from adapters.chat_completions.codec import CODECS
+from adapters.chat_completions.codec.encode_request import effort_of
+from adapters.family.codec import Target
+from adapters.family.traits import Traits
+from adapters.faults import Condition, Fault
+from adapters.ir.parts import Text, Turn
+from adapters.ir.request import Output, Request, Thinking, Tool
+from tests.adapters.chat_completions.codec.calls import encoded, request, result
+
+HELLO = Turn("user", (Text("Is tea ready?"),))
+MESSAGES = [{"role": "user", "content": "Is tea ready?"}]
+SCHEMA = {"type": "object", "properties": {"cups": {"type": "integer"}}}
+
+
+def fields(traits=None, **asked):
+    """The body's fields besides model and messages."""
+    body, _ = encoded(request(HELLO, **asked), **(traits or {}))
+    assert body.pop("model") == "up" and body.pop("messages") == MESSAGES
+    return body
+
+
+def test_a_plain_request_has_nothing_else():
+    assert fields() == {}
+
+
+def test_streams_ask_for_usage_where_the_vendor_takes_the_field():
+    body, _ = encoded(Request("messages", True, (HELLO,), include_usage=False))
+    assert body["stream"] is True and body["stream_options"] == {"include_usage": True}
+    target = Target("old", "up", Traits(), stream_options=False)
+    made = result(
+        CODECS.upstream.encode_request(Request("messages", True, (HELLO,)), target, False)
+    )
+    assert b'"stream":true' in made.body and b"stream_options" not in made.body
+
+
+def test_sampling():
+    asked = {
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "frequency_penalty": 1.0,
+        "presence_penalty": -1.0,
+        "logit_bias": {"5": 1},
+    }
+    assert fields(seed=7, n=2, **asked) == {"seed": 7, "n": 2, **asked}
+    assert fields({"sampling": False}, seed=7, **asked) == {"seed": 7}
+    assert fields(top_k=5) == {}
+    assert "logit_bias" not in fields({"logprobs": False}, **asked)
+    assert fields(logprobs=0) == {"logprobs": True}
+    assert fields(logprobs=2) == {"logprobs": True, "top_logprobs": 2}
+
+
+def test_the_bound_has_the_name_that_the_model_knows():
+    assert fields(max_output_tokens=9) == {"max_completion_tokens": 9}
+    assert fields({"token_bound": "max_tokens"}, max_output_tokens=9) == {"max_tokens": 9}
+
+
+def test_stop_sequences_beyond_four_are_cut_by_the_gateway():
+    stops = tuple("abcdef")
+    body, made = encoded(request(HELLO, stop=stops))
+    assert body["stop"] == list("abcd") and made.cut == ("e", "f")
+    body, made = encoded(request(HELLO, stop=stops), sampling=False)
+    assert "stop" not in body and made.cut == stops
+
+
+def test_around_the_call():
+    asked = {"end_user": "u", "tier": "flex", "cache_key": "k", "metadata": {"a": "b"}}
+    assert fields(**asked) == {"user": "u"}
+    assert fields({"openai_extras": True}, **asked) == {
+        "safety_identifier": "u",
+        "service_tier": "flex",
+        "prompt_cache_key": "k",
+    }
+    assert fields({"verbosity": True}, verbosity="low") == {"verbosity": "low"}
+    assert fields(verbosity="low") == {}
+
+
+def test_a_long_name_of_the_user_is_hashed():
+    first, second = (fields(end_user="x" * 65 + end)["user"] for end in "ab")
+    assert len(first) == 64 and first != second
+    assert fields(end_user="x" * 65 + "a")["user"] == first
+
+
+def test_structured_output():
+    output = Output("schema", SCHEMA, "tea cups!", "How many", True)
+    (form,) = fields(output=output).values()
+    said = form["json_schema"]
+    assert form["type"] == "json_schema" and said.pop("name").startswith("tea_cups_")
+    assert said == {"schema": SCHEMA, "description": "How many", "strict": True}
+    (form,) = fields(output=Output("schema", SCHEMA)).values()
+    assert form["json_schema"] == {"name": "response", "schema": SCHEMA}
+    assert fields(output=Output("json")) == {"response_format": {"type": "json_object"}}
+
+
+def test_structured_output_as_a_tool():
+    output = Output("schema", SCHEMA, description="How many")
+    body, made = encoded(request(HELLO, output=output), structured="tool")
+    assert made.output_tool == "respond" and "response_format" not in body
+    function = {"name": "respond", "description": "How many", "parameters": SCHEMA}
+    assert body["tools"] == [{"type": "function", "function": function}]
+    assert body["tool_choice"] == {"type": "function", "function": {"name": "respond"}}
+    tools = (Tool("function", "respond"),)
+    body, made = encoded(request(HELLO, output=output, tools=tools), structured="tool")
+    assert body["tool_choice"] == "required" and len(body["tools"]) == 2
+    assert made.output_tool == body["tools"][1]["function"]["name"] != "respond"
+
+
+@pytest.mark.parametrize(
+    ("thinking", "efforts", "effort"),
+    [
+        (Thinking("high"), ("low", "medium", "high"), "high"),
+        (Thinking("max"), ("low", "medium", "high"), "high"),
+        (Thinking("minimal"), ("low", "high"), "low"),
+        (Thinking("minimal"), ("off", "low"), "low"),
+        (Thinking("medium"), ("low", "high"), "low"),
+        (Thinking("off"), ("off", "low"), "off"),
+        (Thinking("off"), ("low", "high"), "low"),
+        (Thinking("low"), ("off",), None),
+        (Thinking("auto"), ("low",), None),
+        (Thinking(), ("low",), None),
+        (Thinking(budget_tokens=0), ("off", "low"), "off"),
+        (Thinking(budget_tokens=-1), ("off", "low"), None),
+        (Thinking(budget_tokens=1024), ("minimal", "low"), "minimal"),
+        (Thinking(budget_tokens=4096), ("minimal", "low"), "low"),
+        (Thinking(budget_tokens=12288), ("medium", "high"), "medium"),
+        (Thinking(budget_tokens=24576), ("high", "xhigh"), "high"),
+        (Thinking(budget_tokens=24577), ("high", "xhigh"), "xhigh"),
+    ],
+)
+def test_efforts_and_budgets(thinking, efforts, effort):
+    assert effort_of(thinking, Traits(efforts=efforts)) == effort
+
+
+def test_efforts_in_the_request():
+    assert fields(thinking=Thinking("high")) == {"reasoning_effort": "high"}
+    assert fields(thinking=Thinking("off")) == {"reasoning_effort": "none"}
+    assert fields({"thinking": "none"}, thinking=Thinking("high")) == {}
+
+
+def test_a_body_that_is_nested_too_deeply_is_the_clients_fault():
+    schema: dict = {}
+    for _ in range(1100):
+        schema = {"items": schema}
+    with pytest.raises(Fault) as caught:
+        encoded(request(HELLO, tools=(Tool("function", "f", schema=schema),)))
+    assert caught.value.condition is Condition.INVALID_FIELD
