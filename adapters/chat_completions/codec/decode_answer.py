@@ -11,7 +11,7 @@ from adapters.family.reply import loads_answer
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice, Finish, Logprob
 from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
-from adapters.json.jsonio import dumps
+from adapters.json.jsonio import compact
 
 MAX_CHOICES = 128  # which the family has; indexes above it are not believed
 _MAX_TOP_LOGPROBS = 20
@@ -75,7 +75,7 @@ def arguments_of(value: object) -> str:
     if not isinstance(value, dict | list):
         return ""
     try:
-        return dumps(value).decode()
+        return compact(value)
     except OverflowError:  # an infinity, or deeper than can be written
         return ""
 

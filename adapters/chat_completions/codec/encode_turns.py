@@ -14,7 +14,7 @@ from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Request
-from adapters.json.jsonio import dumps
+from adapters.json.jsonio import compact
 from adapters.json.structure import Steps
 
 NO_RESULT = "no result provided"
@@ -123,7 +123,7 @@ class _Writer:
         if self._names.is_native(True):
             custom = {"name": name, "input": call.arguments}
             return {"id": call_id, "type": "custom", "custom": custom}
-        arguments = dumps({"input": call.arguments}).decode()
+        arguments = compact({"input": call.arguments})
         function = {"name": name, "arguments": arguments}
         return {"id": call_id, "type": "function", "function": function}
 

@@ -23,7 +23,7 @@ from adapters.ir.answer import (
     SlotKind,
 )
 from adapters.ir.parts import Citation
-from adapters.json.jsonio import dumps
+from adapters.json.jsonio import compact
 
 MAX_CHOICES = 128  # more than any vendor gives; their state is kept
 
@@ -227,7 +227,7 @@ def _finished(reason: str, message: object, index: int, *, called: bool) -> Fini
 
 def _arguments(args: object) -> str:
     try:
-        return dumps(args if isinstance(args, dict) else {}).decode()
+        return compact(args if isinstance(args, dict) else {})
     except OverflowError:  # an infinity or a depth that cannot be written
         return "{}"
 

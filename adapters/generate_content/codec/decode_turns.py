@@ -13,7 +13,7 @@ from adapters.generate_content.codec.wire.fields import Fields
 from adapters.generate_content.codec.wire.media import decode_detail, decode_file, decode_inline
 from adapters.ir.parts import Hosted, Media, Part, Reasoning, Role, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Ask
-from adapters.json.jsonio import dumps
+from adapters.json.jsonio import compact
 
 _ROLES: dict[str, Role] = {"": "user", "user": "user", "function": "user", "model": "assistant"}
 _HOSTED = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
@@ -206,7 +206,7 @@ def _result_text(response: dict[str, Any], path: str) -> str:
 
 def _json_text(value: object, path: str) -> str:
     try:
-        return dumps(value).decode()
+        return compact(value)
     except OverflowError:
         raise wrong_value(path, "a number in it is out of range") from None
 

@@ -31,6 +31,7 @@ _STATE = frozenset(
         *("configuration_update", "program", "program_output"),
     }
 )
+_REASONING_IDS = "rs_"
 
 
 class _Draft:
@@ -76,6 +77,10 @@ class Conversation:
             self._add_result(item, kind, path)
         elif kind == "reasoning":
             self._last("assistant").parts.append(_reasoning(item, path))
+        elif kind == "item_reference" and string(item, "id", path).startswith(_REASONING_IDS):
+            # What the model thought helps it on, but the turns mean the same without it; the AI
+            # SDK always points at thoughts so, unless it is told not to store.
+            self.asks.append(Ask("other", path))
         elif kind in _STATE:
             self.asks.append(Ask("stored_state", path))
         else:

@@ -7,7 +7,7 @@ from typing import Any
 
 from adapters.ir.answer import Finish, Logprob
 from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
-from adapters.json.jsonio import dumps
+from adapters.json.jsonio import compact
 from adapters.responses.annotations import read_citation
 from adapters.responses.codec.upstream.opaque import seal
 
@@ -120,6 +120,6 @@ def _logprob(one: dict[str, Any]) -> Logprob | None:
 
 def _as_text(value: object) -> str:
     try:
-        return dumps(value).decode()
+        return compact(value)
     except (OverflowError, ValueError, TypeError):
         return ""

@@ -130,6 +130,12 @@ def test_items_that_stand_for_what_the_vendor_has(kind):
     assert asked_for(decoded([USER, {"type": kind, "id": "x"}])) == {"stored_state": "input[1]"}
 
 
+def test_a_stored_thought_is_left_out():
+    request = decoded([USER, {"type": "item_reference", "id": "rs_1"}, call("a"), output("a")])
+    assert asked_for(request) == {"other": "input[1]"}
+    assert len(request.turns) == 3
+
+
 @pytest.mark.parametrize(
     ("item", "param", "condition"),
     [
