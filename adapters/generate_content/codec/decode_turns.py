@@ -4,13 +4,12 @@ Calls may have no ids: they get one by their place, the same in each later reque
 matched to calls by id, else by name in their order. Imported by this folder's ``decode_request``.
 """
 
-import base64
-import binascii
 from typing import Any
 
 from adapters.faults import wrong_type, wrong_value
 from adapters.generate_content.codec.wire.fields import Fields
 from adapters.generate_content.codec.wire.media import decode_detail, decode_file, decode_inline
+from adapters.generate_content.codec.wire.parts import signed
 from adapters.ir.parts import Hosted, Media, Part, Reasoning, Role, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Ask
 from adapters.json.jsonio import compact
@@ -118,9 +117,10 @@ class TurnReader:
         signature = part.text("thoughtSignature")
         if not signature:
             return
-        opaque = _text_of(signature)
-        if not opaque:
+        said = signed(signature)
+        if not said or not said.isascii():
             return  # a vendor's own, from another channel: it means nothing elsewhere
+        opaque = said.decode("ascii")
         at = len(parts)
         if kind in ("", "text") and not part.flag("thought"):
             while at and isinstance(parts[at - 1], Text):
@@ -209,12 +209,3 @@ def _json_text(value: object, path: str) -> str:
         return compact(value)
     except OverflowError:
         raise wrong_value(path, "a number in it is out of range") from None
-
-
-def _text_of(signature: str) -> str:
-    """The ASCII text in a signature, which is base64 in either alphabet; empty when it has none."""
-    plain = signature.replace("-", "+").replace("_", "/").rstrip("=")
-    try:
-        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True).decode("ascii")
-    except (binascii.Error, UnicodeDecodeError):
-        return ""

@@ -3,14 +3,13 @@
 Imported by this folder's ``__init__``.
 """
 
-import base64
-import binascii
 from typing import Any
 
 from adapters.faults import wrong_value
 from adapters.generate_content.codec.encode_turns import wants_signatures
 from adapters.generate_content.codec.wire.fields import snake
 from adapters.generate_content.codec.wire.opaque_state import BYPASS
+from adapters.generate_content.codec.wire.parts import signed
 from adapters.json.jsonio import Raw, Span, Spans, dumps, elements, inner_level, loads, replace
 
 # How base64 of what ``adapters.opaque`` has wrapped begins.
@@ -70,14 +69,7 @@ def _cleaned(element: Raw, *, signs: bool) -> bytes:
 
 def _is_ours(part: dict[str, Any]) -> bool:
     said = part.get(_SIGNATURE, part.get(snake(_SIGNATURE)))
-    if not isinstance(said, str):
-        return False
-    plain = said.replace("-", "+").replace("_", "/").rstrip("=")
-    try:
-        decoded = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
-    except binascii.Error:
-        return False
-    return decoded.startswith(_WRAPPED)
+    return isinstance(said, str) and signed(said).startswith(_WRAPPED)
 
 
 def _without_signature(part: dict[str, Any], *, signs: bool) -> dict[str, Any]:

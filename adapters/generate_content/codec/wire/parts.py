@@ -43,3 +43,12 @@ def _read(text: str) -> tuple[bool, Any]:
 def signature(opaque: str) -> str:
     """Opaque state in the field for signatures, which is base64: SDKs decode it."""
     return base64.b64encode(opaque.encode(errors="replace")).decode()
+
+
+def signed(signature: str) -> bytes:
+    """What a signature says, in either alphabet of base64; nothing when it is none."""
+    plain = signature.replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+    except ValueError:
+        return b""

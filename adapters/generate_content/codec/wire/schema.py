@@ -230,7 +230,8 @@ class _Cleaner:
         # The vendor refuses an object without any: one that the model has no reason to set.
         found["properties"] = properties or {"_": {"type": "STRING", "description": "Not used."}}
         for name in ("required", "propertyOrdering"):
-            names = [each for each in _list(schema, name) if each in properties]
+            listed = _list(schema, name)
+            names = [each for each in listed if isinstance(each, str) and each in properties]
             if names:
                 found[name] = list(dict.fromkeys(names))
 
