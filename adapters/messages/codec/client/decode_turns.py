@@ -126,16 +126,11 @@ def _redacted(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, 
 
 
 def _call(block: dict[str, Any], path: str, asks: list[Ask]) -> tuple[Part, ...]:
-    arguments = reading.entry(block.get("input"), f"{path}.input")
-    try:
-        written = compact(arguments)
-    except OverflowError:
-        raise wrong_value(f"{path}.input", "it is nested too deeply") from None
     return (
         ToolCall(
             given_id(reading.text(block.get("id"), f"{path}.id")),
             reading.text(block.get("name"), f"{path}.name"),
-            written,
+            compact(reading.entry(block.get("input"), f"{path}.input")),
             cache=decode_mark(block, path, asks),
         ),
     )

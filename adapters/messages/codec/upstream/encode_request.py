@@ -8,7 +8,7 @@ of what models take together.
 from typing import Any
 
 from adapters.family.codec import Encoded, Target
-from adapters.faults import Condition, Fault, wrong_value
+from adapters.faults import Condition, Fault
 from adapters.ir.parts import Text
 from adapters.ir.request import Feature, Request
 from adapters.json.jsonio import dumps
@@ -68,7 +68,7 @@ def encode_request(request: Request, target: Target, counting: bool) -> Steps[En
         cut = _add_options(body, request, target, dropped)
     _mark(body, target)
     yield True
-    return Encoded(_written(body), names, output_name, cut, tuple(dropped))
+    return Encoded(dumps(body), names, output_name, cut, tuple(dropped))
 
 
 def _system(request: Request) -> list[dict[str, Any]]:
@@ -143,10 +143,3 @@ def _mark(body: dict[str, Any], target: Target) -> None:
     limit_marks(body)
     if target.traits.auto_cache:
         mark_by_rule(body)
-
-
-def _written(body: dict[str, Any]) -> bytes:
-    try:
-        return dumps(body)
-    except OverflowError:  # the client's own body was not nested deeper than can be read
-        raise wrong_value("messages", "it is nested too deeply") from None
