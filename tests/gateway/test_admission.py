@@ -55,7 +55,10 @@ STRICT_SETTINGS = {
     "server.keepalive_timeout_s": 2 * SECONDS,
     "server.trusted_proxies": json.dumps([f"{PROXY}/32"]),
 }
-MODELS = ("open-model", "Org/slash-model", "chat-only", "elsewhere-model", "off-model", "orphan")
+MODELS = (
+    *("open-model", "Org/slash-model", "chat-only", "translated", "elsewhere-model", "off-model"),
+    "orphan",
+)
 ALIAS = "vendor-name-of-the-open-model"
 UNRECORDED = []
 NAMED_IN_BODY = (CHAT, RESPONSES, MESSAGES)  # the model; elsewhere it stands in the path
@@ -76,8 +79,10 @@ def content(vendor):
             {"name": "elsewhere", "models": ["elsewhere-model"]},
         ],
         "channel": [
-            channel("chat", CHAT, vendor.url, {**served, "chat-only": "demo-small"},
+            channel("chat", CHAT, vendor.url, {**served, "translated": "demo-small"},
                     groups=["all", "chatters"]),
+            channel("chat-only", CHAT, vendor.url, {"chat-only": "demo-small"},
+                    groups=["all", "chatters"], translate=False),
             *(channel(family, family, vendor.url, served)
               for family in (MESSAGES, RESPONSES, GENERATE)),
             channel("far", CHAT, vendor.url, {"elsewhere-model": "demo-small"},
