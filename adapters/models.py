@@ -107,6 +107,18 @@ _CHAT: dict[tuple[str, str], Traits] = {
     ("openai-compatible", "Kimi-K2-Thinking"): _ECHO,
 }
 
+# Vendors of responses besides OpenAI, none of which documents all of OpenAI's extras.
+_RESPONSES: dict[tuple[str, str], Traits] = {
+    ("demo", ""): Traits(openai_extras=True, verbosity=True, audio=True),
+    ("openrouter", ""): Traits(efforts=ALL_EFFORTS, verbosity=True),
+    ("groq", ""): _GROQ,
+    ("groq", "gpt-oss"): Traits(images=False, documents=False, efforts=_THREE, logprobs=False),
+    ("groq", "kimi"): _GROQ_SCHEMA,
+    ("groq", "llama-4"): _GROQ_SCHEMA,
+    ("ollama", ""): Traits(documents=False, efforts=_WITH_OFF, logprobs=False),
+    ("openai-compatible", ""): Traits(documents=False, efforts=_THREE),
+}
+
 # Gemini, by whatever vendor of the generate-content family. Levels of thinking since the third
 # generation, of which the larger models have fewer; a budget before. No schemas but their own
 # dialect before 2.5.
@@ -200,6 +212,7 @@ TABLE: dict[tuple[str, str, str], Traits] = {
         for prefix, traits in _OPENAI_CHAT.items()
     },
     **{(vendor, "chat_completions", prefix): traits for (vendor, prefix), traits in _CHAT.items()},
+    **{(vendor, "responses", prefix): traits for (vendor, prefix), traits in _RESPONSES.items()},
     **_GEMINI,
     **_MESSAGES,
 }

@@ -38,8 +38,9 @@ class Traits(Struct, frozen=True):
     system_turns: bool = False  # messages: takes system turns between others
     prefill: bool = True  # goes on from a last turn of the assistant
     auto_cache: bool = True  # messages: mark what should be cached when the client marks nothing
-    # chat completions: knows what OpenAI has beyond what all servers of the family have: free-text
-    # tools, allowed_tools, safety_identifier, prompt_cache_key, service_tier
+    # chat completions and responses: knows what OpenAI has beyond what all servers of the family
+    # have: free-text tools, allowed_tools, safety_identifier, prompt_cache_key, service_tier; in
+    # responses also encrypted reasoning and a search of the web
     openai_extras: bool = False
     choices: bool = True  # gives several answers to one request (n)
     logprobs: bool = True  # log probabilities, and logit_bias

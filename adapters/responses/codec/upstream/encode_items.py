@@ -18,6 +18,7 @@ from adapters.ir.parts import (
     ToolResult,
     Turn,
 )
+from adapters.json.jsonio import compact
 from adapters.responses.codec.upstream.encode_tools import ToolNames, call_id
 from adapters.responses.codec.upstream.opaque import unseal
 
@@ -85,31 +86,46 @@ class Items:
         self._content.append(part)
 
     def _call(self, part: ToolCall) -> Json:
+        custom = self._is_custom(part)
         item: Json = {
-            "type": "custom_tool_call" if part.custom else "function_call",
+            "type": "custom_tool_call" if custom else "function_call",
             "call_id": call_id(part.id),
             "name": self._names.sent(part.name),
-            "input" if part.custom else "arguments": part.arguments
-            if part.custom
-            else part.arguments or "{}",
         }
+        if custom:
+            item["input"] = part.arguments
+        elif part.custom:  # a function stands for the tool, see ``encode_tools``
+            item["arguments"] = compact({"input": part.arguments})
+        else:
+            item["arguments"] = part.arguments or "{}"
         return {**item, "namespace": part.namespace} if part.namespace else item
+
+    def _is_custom(self, call: ToolCall) -> bool:
+        return call.custom and self._names.customs
 
     def _add_result(self, result: ToolResult) -> None:
         call = self._open_calls.pop(result.call_id, None)
         output = _output(result, self._traits)
         if call is not None:
-            self._push(_result_item(call, output))
+            self._push(self._result_item(call, output))
             return
         # A result of nothing that was called here, which upstreams refuse: it is said as text.
         parts = [{"type": "input_text", "text": output}] if isinstance(output, str) else output
         for part in parts:
             self._say("user", part)
 
+    def _result_item(self, call: ToolCall, output: str | list[Json]) -> Json:
+        custom = self._is_custom(call)
+        return {
+            "type": "custom_tool_call_output" if custom else "function_call_output",
+            "call_id": call_id(call.id),
+            "output": output,
+        }
+
     def _answer_open_calls(self) -> None:
         calls, self._open_calls = self._open_calls, {}
         for call in calls.values():
-            self._push(_result_item(call, NO_RESULT))
+            self._push(self._result_item(call, NO_RESULT))
 
     def _content_part(self, part: Text | Refusal | Media, role: str) -> Json | None:
         if isinstance(part, Media):
@@ -121,14 +137,6 @@ class Items:
         if isinstance(part, Refusal) and role == "assistant":
             return {"type": "refusal", "refusal": part.text}
         return {"type": "output_text" if role == "assistant" else "input_text", "text": part.text}
-
-
-def _result_item(call: ToolCall, output: str | list[Json]) -> Json:
-    return {
-        "type": "custom_tool_call_output" if call.custom else "function_call_output",
-        "call_id": call_id(call.id),
-        "output": output,
-    }
 
 
 def _output(result: ToolResult, traits: Traits) -> str | list[Json]:

@@ -9,7 +9,7 @@ from typing import Any
 from adapters.family.codec import Encoded, Target
 from adapters.family.traits import Traits
 from adapters.ir.parts import Text
-from adapters.ir.request import Effort, Feature, Output, Request, Thinking
+from adapters.ir.request import Effort, Output, Request, Thinking
 from adapters.json.jsonio import dumps
 from adapters.json.structure import Steps
 from adapters.responses.codec.upstream.encode_items import Items
@@ -18,6 +18,7 @@ from adapters.responses.codec.upstream.encode_tools import (
     ToolNames,
     encode_choice,
     encode_tools,
+    has_search,
     short_name,
 )
 
@@ -39,7 +40,7 @@ Json = dict[str, Any]
 
 def encode_request(request: Request, target: Target, count: bool) -> Steps[Encoded]:
     """The body (see ``family.codec.UpstreamCodec``), a yield after each turn."""
-    names = ToolNames(request.tools)
+    names = ToolNames(request.tools, customs=target.traits.openai_extras)
     items = Items(names, target.traits)
     for turn in request.turns:
         items.add(turn)
@@ -55,8 +56,7 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
     elif instructions:
         body["instructions"] = instructions
     output_tool = _add_tools(body, request, target.traits, names)
-    _add_text(body, request, as_tool=bool(output_tool))
-    dropped: tuple[Feature, ...] = ()
+    _add_text(body, request, as_tool=bool(output_tool), verbosity=target.traits.verbosity)
     if target.traits.thinking != "none":
         _add_reasoning(body, request.thinking, target.traits)
     if not count:
@@ -66,13 +66,12 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
         names=names.renamed,
         output_tool=output_tool,
         cut=() if count else request.stop,
-        dropped=dropped,
     )
 
 
 def _add_tools(body: Json, request: Request, traits: Traits, names: ToolNames) -> str:
     """Tools and their choice; returns the name of the tool that stands for structured output."""
-    tools = encode_tools(request, names)
+    tools = encode_tools(request, names, search=has_search(traits))
     as_tool = request.output.kind == "schema" and traits.structured == "tool"
     if as_tool:
         tools.append(_output_tool(request.output))
@@ -100,7 +99,7 @@ def _output_tool(output: Output) -> Json:
     }
 
 
-def _add_text(body: Json, request: Request, *, as_tool: bool) -> None:
+def _add_text(body: Json, request: Request, *, as_tool: bool, verbosity: bool) -> None:
     text: Json = {}
     output = request.output
     if output.kind == "json":
@@ -116,7 +115,7 @@ def _add_text(body: Json, request: Request, *, as_tool: bool) -> None:
         if output.strict is not None:
             form["strict"] = output.strict
         text["format"] = form
-    if request.verbosity:
+    if request.verbosity and verbosity:
         text["verbosity"] = request.verbosity
     if text:
         body["text"] = text
@@ -158,24 +157,32 @@ def _add_settings(body: Json, request: Request, traits: Traits) -> None:
         body["stream"] = True
     if request.max_output_tokens is not None:
         body["max_output_tokens"] = max(request.max_output_tokens, MIN_OUTPUT_TOKENS)
-    include = []
-    if traits.thinking != "none" and body.get("reasoning", {}).get("effort") != "none":
-        include.append("reasoning.encrypted_content")
-    if traits.sampling:
-        if request.temperature is not None:
-            body["temperature"] = request.temperature
-        if request.top_p is not None:
-            body["top_p"] = request.top_p
-        if request.logprobs is not None:
-            include.append("message.output_text.logprobs")
-            body["top_logprobs"] = request.logprobs
-    if include:
-        body["include"] = include
     if request.metadata:
         metadata = {
             name: value for name, value in request.metadata.items() if isinstance(value, str)
         }
         body["metadata"] = dict(list(metadata.items())[:MAX_METADATA])
+    _add_sampling(body, request, traits)
+    if traits.openai_extras:
+        _add_extras(body, request, traits)
+    elif request.end_user:
+        body["user"] = request.end_user
+
+
+def _add_sampling(body: Json, request: Request, traits: Traits) -> None:
+    if traits.sampling and request.temperature is not None:
+        body["temperature"] = request.temperature
+    if traits.sampling and request.top_p is not None:
+        body["top_p"] = request.top_p
+    if request.logprobs is not None:
+        body["include"] = ["message.output_text.logprobs"]
+        body["top_logprobs"] = request.logprobs
+
+
+def _add_extras(body: Json, request: Request, traits: Traits) -> None:
+    """What OpenAI has, and few others of this family."""
+    if traits.thinking != "none" and body.get("reasoning", {}).get("effort") != "none":
+        body.setdefault("include", []).append("reasoning.encrypted_content")
     if request.end_user:
         body["safety_identifier"] = short_name(request.end_user)
     if request.tier:

@@ -7,6 +7,7 @@ import hashlib
 import re
 from typing import Any
 
+from adapters.family.traits import Traits
 from adapters.ir.request import Request, Tool, ToolChoice
 
 MAX_NAME_CHARS = 64
@@ -14,17 +15,20 @@ MAX_ID_CHARS = 64
 OUTPUT_TOOL = "respond"  # stands for structured output where the model has none of its own
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
-_NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
 class ToolNames:
-    """The names of a request's tools as the upstream gets them. ``renamed``: those that differ ->
-    the client's tools."""
+    """The tools of a request as the upstream gets them: their names, and whether it has such as
+    take free text (``customs``). ``renamed``: names of those that differ -> the client's tools."""
 
-    def __init__(self, tools: tuple[Tool, ...]) -> None:
+    def __init__(self, tools: tuple[Tool, ...], *, customs: bool = True) -> None:
+        self.customs = customs
         self.renamed: dict[str, Tool] = {}
         for tool in tools:
-            if tool.kind != "hosted" and (sent := self.sent(tool.name)) != tool.name:
+            if tool.kind == "hosted":
+                continue
+            sent = self.sent(tool.name)
+            if sent != tool.name or (tool.kind == "custom" and not customs):
                 self.renamed[sent] = tool
 
     def sent(self, name: str) -> str:
@@ -44,13 +48,18 @@ def short_name(said: str) -> str:
     return said if len(said) <= MAX_ID_CHARS else _hash(said)
 
 
-def encode_tools(request: Request, names: ToolNames) -> list[dict[str, Any]]:
+def has_search(traits: Traits) -> bool:
+    """Whether the vendor searches the web: OpenAI does, by whatever model."""
+    return traits.search or traits.openai_extras
+
+
+def encode_tools(request: Request, names: ToolNames, *, search: bool) -> list[dict[str, Any]]:
     """The tools that this family has, those of a namespace together where the first of them
-    stood."""
+    stood; ``search``: whether the vendor has a tool that searches the web."""
     found: list[dict[str, Any]] = []
     spaces: dict[str, list[dict[str, Any]]] = {}
-    for tool in request.tools:
-        encoded = _tool(tool, names)
+    for tool in _allowed(request, names):
+        encoded = _tool(tool, names, search=search)
         if encoded is None:
             continue
         if not tool.namespace:
@@ -78,23 +87,33 @@ def encode_choice(choice: ToolChoice, request: Request, names: ToolNames) -> obj
         return _named(by_name.get(name) or Tool("function", name), names)
     mode = "required" if choice.mode == "any" else choice.mode
     allowed = [_named(by_name[name], names) for name in choice.names if name in by_name]
-    if not allowed or choice.mode == "none":
+    if not allowed or choice.mode == "none" or not names.customs:
         return mode
     return {"type": "allowed_tools", "mode": mode, "tools": allowed}
 
 
+def _allowed(request: Request, names: ToolNames) -> list[Tool]:
+    """All tools; of a vendor that has no subsets of them, those that are allowed."""
+    choice = request.choice
+    if names.customs or choice is None or choice.mode == "one" or not choice.names:
+        return list(request.tools)
+    allowed = [tool for tool in request.tools if tool.name in choice.names]
+    return allowed or list(request.tools)
+
+
 def _named(tool: Tool, names: ToolNames) -> dict[str, Any]:
-    return {"type": tool.kind, "name": names.sent(tool.name)}
+    kind = "custom" if tool.kind == "custom" and names.customs else "function"
+    return {"type": kind, "name": names.sent(tool.name)}
 
 
-def _tool(tool: Tool, names: ToolNames) -> dict[str, Any] | None:
+def _tool(tool: Tool, names: ToolNames, *, search: bool) -> dict[str, Any] | None:
     if tool.kind == "hosted":
-        return {"type": "web_search"} if tool.search else None
-    encoded: dict[str, Any] = {"type": tool.kind, "name": names.sent(tool.name)}
+        return {"type": "web_search"} if tool.search and search else None
+    encoded = _named(tool, names)
     if tool.description:
         encoded["description"] = tool.description
-    if tool.kind == "function":
-        encoded["parameters"] = tool.schema or _NO_ARGUMENTS
+    if encoded["type"] == "function":
+        encoded["parameters"] = _free_text(tool) if tool.kind == "custom" else _schema(tool)
         encoded["strict"] = bool(tool.strict)  # absent would mean: strict, if the schema can be
     elif tool.grammar:
         encoded["format"] = {
@@ -103,6 +122,19 @@ def _tool(tool: Tool, names: ToolNames) -> dict[str, Any] | None:
             "definition": tool.grammar,
         }
     return encoded
+
+
+def _schema(tool: Tool) -> dict[str, Any]:
+    return tool.schema or {"type": "object", "properties": {}}
+
+
+def _free_text(tool: Tool) -> dict[str, Any]:
+    """The arguments of the function that stands for a tool that takes free text."""
+    text = {"type": "string"}
+    if tool.grammar:
+        syntax = tool.grammar_syntax
+        text["description"] = f"It must follow this grammar ({syntax}):\n{tool.grammar}"
+    return {"type": "object", "properties": {"input": text}, "required": ["input"]}
 
 
 def _hash(text: str) -> str:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from adapters.family.codec import Verdict
 from adapters.family.traits import Traits
 from adapters.ir.request import Feature
+from adapters.responses.codec.upstream.encode_tools import has_search
 
 VERDICTS: dict[Feature, Verdict] = {
     "temperature": "map",
@@ -72,7 +73,9 @@ def verdicts_of(traits: Traits) -> Mapping[Feature, Verdict]:
     """The verdicts that differ for a model with these traits."""
     special: dict[Feature, Verdict] = {}
     if not traits.sampling:
-        special |= {"temperature": "note", "top_p": "note", "logprobs": "refuse"}
+        special |= {"temperature": "note", "top_p": "note"}
+    if not (traits.sampling and traits.logprobs):
+        special["logprobs"] = "refuse"
     if not traits.images:
         special |= {"image_data": "refuse", "image_url": "refuse"}
     if not traits.documents:
@@ -83,4 +86,10 @@ def verdicts_of(traits: Traits) -> Mapping[Feature, Verdict]:
         special |= {"schema_output": "refuse", "json_output": "refuse"}
     if traits.thinking == "none":
         special["reasoning"] = "note"
+    if not traits.verbosity:
+        special["verbosity"] = "note"
+    if not traits.openai_extras:
+        special |= {"tier": "note", "cache_key": "note"}
+    if not has_search(traits):
+        special["hosted_search"] = "note"
     return special

@@ -13,6 +13,7 @@ from adapters.json.jsonio import dumps, top_level
 from adapters.responses.codec import CODECS
 
 ASKED = Asked("public", "Ab1", 1795000000, 10, True)
+OPENAI = {"openai_extras": True, "verbosity": True}
 USAGE = Usage(10, 5, 3, 2, 1, 4)
 
 
@@ -32,8 +33,8 @@ def decoded(input_: object = "Is tea ready?", stream: bool = False, **fields: ob
 
 
 def encoded(request: Request, count: bool = False, **traits: object) -> tuple[dict, Encoded]:
-    """The body for an upstream, and what its answer is read with."""
-    target = Target("openai", "up", Traits(**traits))
+    """The body for an upstream, and what its answer is read with; OpenAI unless told otherwise."""
+    target = Target("openai", "up", Traits(**{**OPENAI, **traits}))
     made = result(CODECS.upstream.encode_request(request, target, count))
     return json.loads(made.body), made
 

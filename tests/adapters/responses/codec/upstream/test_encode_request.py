@@ -54,7 +54,7 @@ def test_settings():
     )
     assert body["instructions"] == "One.\n\nTwo." and body["max_output_tokens"] == 16
     assert (body["temperature"], body["top_p"], body["top_logprobs"]) == (0.5, 0.9, 2)
-    assert body["include"][1] == "message.output_text.logprobs"
+    assert body["include"][0] == "message.output_text.logprobs"
     assert body["metadata"] == {"a": "b"} and body["text"] == {"verbosity": "low"}
     assert len(body["safety_identifier"]) == 64 and body["prompt_cache_key"] == "k"
     assert body["service_tier"] == "flex"
@@ -102,10 +102,10 @@ def test_depth_of_thought(thinking, traits, reasoning):
 
 
 def test_a_model_without_sampling():
-    body = body_of(temperature=1, top_p=1, logprobs=1, traits={"sampling": False})
-    assert not body.keys() & {"temperature", "top_p", "top_logprobs"}
+    body = body_of(temperature=1, top_p=1, traits={"sampling": False})
+    assert not body.keys() & {"temperature", "top_p"}
     verdicts = CODECS.upstream.verdicts_of(Traits(sampling=False))
-    assert verdicts["temperature"] == "note"
+    assert verdicts["temperature"] == "note" and verdicts["logprobs"] == "refuse"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,18 @@ def test_every_feature_has_a_verdict():
     verdicts = CODECS.upstream.verdicts_of(limited)
     assert verdicts["image_url"] == verdicts["document_data"] == verdicts["json_output"] == "refuse"
     assert verdicts["reasoning"] == "note"
-    assert CODECS.upstream.verdicts_of(Traits(audio=True)) == {"audio": "map"}
+    openai = Traits(audio=True, openai_extras=True, verbosity=True)
+    assert CODECS.upstream.verdicts_of(openai) == {"audio": "map"}
+    assert CODECS.upstream.verdicts_of(Traits()) == dict.fromkeys(
+        ("verbosity", "tier", "cache_key", "hosted_search"), "note"
+    )
+    assert CODECS.upstream.verdicts_of(Traits(logprobs=False))["logprobs"] == "refuse"
+
+
+def test_vendors_that_lack_what_openai_has():
+    settings = {"end_user": LONG, "tier": "flex", "cache_key": "k", "verbosity": "low"}
+    body = body_of(traits={"openai_extras": False, "verbosity": False}, **settings)
+    assert body.keys() == {"model", "input", "store", "user"} and body["user"] == LONG
 
 
 def test_choice_without_tools_is_not_sent():

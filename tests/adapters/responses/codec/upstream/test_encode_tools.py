@@ -88,3 +88,31 @@ def test_names_that_upstreams_refuse():
 def test_choices(choice, sent):
     body, _ = body_of(TIDE, PATCH, choice=choice, parallel_tools=False)
     assert body.get("tool_choice") == sent and body["parallel_tool_calls"] is False
+
+
+def test_vendors_without_free_text_tools_get_functions():
+    turns = (
+        *TURNS,
+        Turn("assistant", (ToolCall("a", "patch", 'é"', custom=True),)),
+        Turn("user", (ToolResult("a", (Text("x"),), custom=True),)),
+    )
+    request = Request("messages", False, turns, tools=(TIDE, PATCH, SEARCH))
+    body, made = encoded(request, openai_extras=False)
+    assert made.names == {"patch": PATCH}
+    assert [tool["type"] for tool in body["tools"]] == ["function", "function"]
+    assert "start: x" in body["tools"][1]["parameters"]["properties"]["input"]["description"]
+    assert body["input"][1]["arguments"] == '{"input":"é\\""}'
+    assert body["input"][2]["type"] == "function_call_output"
+
+
+def test_vendors_without_subsets_of_tools_get_the_subset():
+    choice = ToolChoice("any", ("tide",))
+    request = Request("messages", False, TURNS, tools=(TIDE, PATCH), choice=choice)
+    body, _ = encoded(request, openai_extras=False)
+    assert [tool["name"] for tool in body["tools"]] == ["tide"]
+    assert body["tool_choice"] == "required"
+    gone = Request("messages", False, TURNS, tools=(TIDE,), choice=ToolChoice("any", ("gone",)))
+    assert len(encoded(gone, openai_extras=False)[0]["tools"]) == 1
+    named = Request("messages", False, TURNS, tools=(PATCH,), choice=ToolChoice("one", ("patch",)))
+    chosen = encoded(named, openai_extras=False)[0]["tool_choice"]
+    assert chosen == {"type": "function", "name": "patch"}
