@@ -77,7 +77,7 @@ def gateway(launch, vendor, raw, refusing):
         channel("failing", RESPONSES, raw.url, models, groups=["failing"]),
     ]
     content = document([*models], channels)
-    content["group"] = [{"name": name} for name in SECRETS]
+    content["group"] = [{"name": name, "translate": name != "none"} for name in SECRETS]
     content["user"] = [{"name": "owner", "balance": CREDIT}]
     content["key"] = [
         {"user": "owner", "name": name, "group": name, "secret": secret}

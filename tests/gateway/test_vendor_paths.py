@@ -12,6 +12,7 @@ from tests.support.dialects import (
     GENERATE,
     MESSAGES,
     RESPONSES,
+    SECRET,
     ask,
     check_refusal,
     credentials,
@@ -26,6 +27,8 @@ COUNTS = {
     MESSAGES: "/v1/messages/count_tokens",
     GENERATE: "/v1beta/models/{model}:countTokens",
 }
+COUNTLESS = [(n, f) for n, f in SPOKEN if f != CHAT and not VENDORS[n].counts]
+TRANSLATING = "sk-test-of-a-translating-group-0123456789"
 REFUSES = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -37,7 +40,8 @@ def upstream():
 
 @pytest.fixture(scope="module")
 def gateway(launch, upstream, vendor):
-    """A model for each vendor; one that two vendors serve, of which the second one counts."""
+    """A model for each vendor; one that two vendors serve, of which the second one counts. One of
+    two groups keeps its keys to channels of the family that they call."""
     channels = [
         channel(f"{name}-{family}", family, upstream.url, {name: "up-model"}, vendor=name)
         for name, family in SPOKEN
@@ -47,7 +51,12 @@ def gateway(launch, upstream, vendor):
     for family in (RESPONSES, MESSAGES):
         channels.append(channel(f"never-{family}", family, upstream.url, {"both": "up"},
                                 vendor="ollama", priority=9))  # fmt: skip
-    return launch(document([*VENDORS, "both"], channels))
+    groups = ["all", "translating"]
+    made = document([*VENDORS, "both"], [{**one, "groups": groups} for one in channels])
+    made["group"] = [{"name": "all", "translate": False}, {"name": "translating"}]
+    other = {"name": "other", "group": "translating", "secret": TRANSLATING}
+    made["key"].append({**made["key"][0], **other})
+    return launch(made)
 
 
 def request_line(gateway, upstream, path, headers, body):
@@ -73,20 +82,25 @@ def test_a_call_goes_where_the_vendor_takes_it(gateway, upstream, name, family):
     assert line == f"POST {wanted} HTTP/1.1"
 
 
-def count(gateway, family, model):
+def count(gateway, family, model, secret=SECRET):
     bounds = ("max_tokens", "max_output_tokens", "generationConfig")
     body = {name: value for name, value in ask(family, model).items() if name not in bounds}
     path = COUNTS[family].format(model=model)
-    return exchange(gateway.port, "POST", path, credentials(family), body)
+    return exchange(gateway.port, "POST", path, credentials(family, secret), body)
 
 
-@pytest.mark.parametrize(
-    ("name", "family"),
-    [(n, f) for n, f in SPOKEN if f != CHAT and not VENDORS[n].counts],
-)
+@pytest.mark.parametrize(("name", "family"), COUNTLESS)
 def test_a_vendor_that_cannot_count_is_not_asked(gateway, name, family):
     answer = count(gateway, family, name)
     assert check_refusal(answer, family, "E31") == "No channel of this model counts tokens."
+    record = gateway.record(answer.call_id)
+    assert (record["attempts"], record["cost"]) == ([], "0")
+
+
+@pytest.mark.parametrize(("name", "family"), COUNTLESS)
+def test_where_other_families_serve_the_model_the_count_is_an_estimate(gateway, name, family):
+    answer = count(gateway, family, name, TRANSLATING)
+    assert (answer.status, answer.headers["x-token-count"]) == (200, "estimated")
     record = gateway.record(answer.call_id)
     assert (record["attempts"], record["cost"]) == ([], "0")
 
