@@ -1,0 +1,32 @@
+"""Streams and answers of upstreams on their way to a client of the same family, by way of the hub:
+what joins two families is tested with this family on both sides."""
+
+from adapters.chat_completions.codec import CODECS
+from adapters.family.codec import Target
+from adapters.family.traits import Traits
+from adapters.opaque import Origin
+from adapters.registry import FAMILIES
+from adapters.translate import TranslatedBridge, Translation, Translator
+from tests.adapters.chat_completions.codec.calls import ASKED, WIRE, decoded, result
+from tests.adapters.streams import fed
+
+FAMILY = FAMILIES["chat_completions"]
+GENERATE = FAMILY.client.operations["generate"]
+STREAMS = {path.stem: path.read_bytes() for path in sorted(WIRE.glob("*.sse"))}
+TRANSLATOR = Translator(FAMILY, CODECS.client, CODECS.upstream)
+
+
+def begun(asked=ASKED, **fields) -> Translation:
+    """What serves one attempt of a request with these fields."""
+    request = decoded(stream=True, **fields)
+    target = Target("openai", "up", Traits())
+    origin = Origin("chat_completions", "mark", b"secret")
+    return result(TRANSLATOR.begin(request, target, asked, origin, count=False))
+
+
+def bridged(pieces, translation=None) -> tuple[bytes, TranslatedBridge]:
+    """What is sent of a stream in these pieces, and the bridge behind it."""
+    serving = translation or begun()
+    bridge = serving.open_bridge("public", "up", False, GENERATE, 1 << 20)
+    sent = [fed(bridge, piece) for piece in pieces]
+    return b"".join([*sent, bridge.close()]), bridge

@@ -1,0 +1,54 @@
+"""Streams of this family by way of the hub: however they are cut, the same comes out."""
+
+import json
+import random
+
+import pytest
+
+from tests.adapters.chat_completions.codec.bridged import STREAMS, begun, bridged
+from tests.adapters.chat_completions.codec.calls import chunks
+
+
+def text_of(sent):
+    said = [one["choices"][0]["delta"] for one in chunks(sent) if one["choices"]]
+    return "".join(delta.get("content") or "" for delta in said)
+
+
+@pytest.mark.parametrize("name", sorted(STREAMS))
+def test_any_cut_gives_the_same(name):
+    stream = STREAMS[name]
+    whole, bridge = bridged([stream])
+    chance = random.Random(name)
+    for size in (1, 2, 7, 64, 500):
+        pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+        assert bridged(pieces)[0] == whole
+    for _ in range(50):
+        cut = chance.randrange(len(stream))
+        assert bridged([stream[:cut], stream[cut:]])[0] == whole
+    assert (bridge.fault is not None) == (name == "midstream_error")
+
+
+def test_usage_of_the_upstream_is_what_the_client_sees():
+    sent, bridge = bridged([STREAMS["cached_usage"]])
+    usage = chunks(sent)[-1]["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (2600, 150)
+    assert bridge.usage is not None and bridge.usage.cache_read_tokens == 2000
+
+
+def test_most_deltas_are_repeated_and_say_the_same():
+    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "up"}
+
+    def event(text):
+        choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+        return b"data: %b\n\n" % json.dumps({**head, "choices": [choice]}).encode()
+
+    texts = [f"word{number} " for number in range(50)] + ["é", 'a "quoted" one', "plain", "again"]
+    sent, _ = bridged([*map(event, texts), b"data: [DONE]\n\n"])
+    assert text_of(sent) == "".join(texts)
+
+
+def test_stop_sequences_that_the_upstream_does_not_know_end_the_text():
+    serving = begun(stop=["A", "B", "C", "D", "cups"])
+    sent, _ = bridged([STREAMS["text"]], serving)
+    assert text_of(sent) == "Tea is ready: three "
+    assert chunks(sent)[-2]["choices"][0]["finish_reason"] == "stop"

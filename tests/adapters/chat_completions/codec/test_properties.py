@@ -1,0 +1,266 @@
+"""Random requests, answers and streams: out into the hub's words and back they are the same."""
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from adapters.chat_completions.codec import CODECS
+from adapters.ir.answer import Choice, Closed, Delta, Event, Finished, Opened
+from adapters.ir.parts import Media, Reasoning, Refusal, Text, ToolCall
+from adapters.ir.request import Request
+from adapters.ir.usage import Usage
+from tests.adapters.chat_completions.codec.calls import (
+    ASKED,
+    decoded,
+    encoded,
+    read,
+    written,
+)
+
+EVERYTHING = {
+    "openai_extras": True,
+    "verbosity": True,
+    "audio": True,
+    "search": True,
+    "reasoning_echo": True,
+}
+
+texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
+names = st.from_regex(r"[a-zA-Z0-9_-]{1,64}", fullmatch=True)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | texts,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
+    max_leaves=4,
+)
+schemas = st.dictionaries(texts, json_values, max_size=3)
+arguments = st.dictionaries(texts, json_values, max_size=2).map(json.dumps)
+base64_texts = st.sampled_from(["AAAA", "-_8=", "QUI", "+/8="])
+
+
+def optional(**fields):
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+content_parts = st.one_of(
+    st.builds(lambda text: {"type": "text", "text": text}, texts),
+    st.builds(
+        lambda data, detail: {
+            "type": "image_url",
+            "image_url": {"url": f"data:image/png;base64,{data}", "detail": detail},
+        },
+        base64_texts,
+        st.sampled_from(["low", "high"]),
+    ),
+    st.just({"type": "image_url", "image_url": {"url": "https://x.example/a.png"}}),
+    st.builds(
+        lambda data, form: {"type": "input_audio", "input_audio": {"data": data, "format": form}},
+        base64_texts,
+        st.sampled_from(["wav", "mp3"]),
+    ),
+    st.builds(
+        lambda data, name: {
+            "type": "file",
+            "file": {"file_data": f"data:application/pdf;base64,{data}", "filename": name},
+        },
+        base64_texts,
+        texts,
+    ),
+)
+user_messages = st.fixed_dictionaries(
+    {"role": st.just("user"), "content": texts | st.lists(content_parts, min_size=1, max_size=3)}
+)
+
+
+@st.composite
+def conversations(draw):
+    """Messages as a client writes them; all calls have results, in any order."""
+    messages = draw(
+        st.lists(st.builds(lambda t: {"role": "system", "content": t}, texts), max_size=1)
+    )
+    messages.append(draw(user_messages))
+    for turn in range(draw(st.integers(0, 3))):
+        spoken = draw(
+            optional(content=texts, refusal=texts, reasoning_content=texts, tool_calls=st.just([]))
+        )
+        custom = draw(st.booleans())
+        calls = [
+            {"id": f"c{turn}.{index}", **_call(*draw(st.tuples(names, arguments)), custom)}
+            for index in range(draw(st.integers(0, 3)))
+        ]
+        if calls:
+            spoken["tool_calls"] = calls
+        elif not {"content", "refusal"} & set(spoken):
+            spoken["content"] = draw(texts)
+        messages.append({"role": "assistant", **spoken})
+        for call in draw(st.permutations(calls)):
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": draw(texts)})
+        if draw(st.booleans()):
+            messages.append({"role": "system", "content": draw(texts)})
+        messages.append(draw(user_messages))
+    return messages
+
+
+def _call(name, said, custom):
+    if custom:
+        return {"type": "custom", "custom": {"name": name, "input": said}}
+    return {"type": "function", "function": {"name": name, "arguments": said}}
+
+
+tools = st.lists(
+    st.one_of(
+        st.builds(
+            lambda function: {"type": "function", "function": function},
+            st.fixed_dictionaries(
+                {"name": names},
+                optional={
+                    "description": texts,
+                    "parameters": schemas,
+                    "strict": st.booleans(),
+                },
+            ),
+        ),
+        st.builds(lambda name: {"type": "custom", "custom": {"name": name}}, names),
+    ),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda tool: tool[tool["type"]]["name"],
+)
+fields = optional(
+    temperature=st.floats(0, 2),
+    top_p=st.floats(0, 1),
+    frequency_penalty=st.floats(-2, 2),
+    presence_penalty=st.integers(-2, 2),
+    seed=st.integers(-(2**63), 2**63 - 1),
+    logit_bias=st.dictionaries(st.just("50256"), st.integers(-100, 100), min_size=1),
+    n=st.integers(1, 4),
+    stop=texts | st.lists(texts, min_size=1, max_size=4),
+    max_tokens=st.integers(1, 10**6),
+    logprobs=st.just(True),
+    top_logprobs=st.integers(0, 20),
+    reasoning_effort=st.sampled_from(["none", "minimal", "low", "medium", "high", "xhigh", "max"]),
+    verbosity=st.sampled_from(["low", "medium", "high"]),
+    service_tier=st.sampled_from(["auto", "default", "flex", "priority"]),
+    user=texts,
+    prompt_cache_key=texts,
+    web_search_options=st.just({}),
+    parallel_tool_calls=st.booleans(),
+    tool_choice=st.sampled_from(["auto", "none", "required"]),
+    tools=tools,
+    response_format=st.sampled_from([{"type": "text"}, {"type": "json_object"}])
+    | st.builds(
+        lambda name, schema: {
+            "type": "json_schema",
+            "json_schema": {"name": name, "schema": schema, "strict": True},
+        },
+        names,
+        schemas,
+    ),
+)
+
+
+def carried(request: Request) -> Request:
+    """The request without what the way to an upstream does not keep."""
+    turns = tuple(
+        replace(
+            turn,
+            parts=tuple(
+                replace(part, path="") if isinstance(part, Media) else part for part in turn.parts
+            ),
+        )
+        for turn in request.turns
+    )
+    # Without tools nothing is said of how they are called.
+    called = any(tool.kind != "hosted" for tool in request.tools)
+    return replace(
+        request,
+        asks=(),
+        turns=turns,
+        tools=tuple(replace(tool, path="") for tool in request.tools),
+        choice=request.choice if called else None,
+        parallel_tools=request.parallel_tools if called else None,
+        include_usage=True,
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(conversations(), fields, st.booleans())
+def test_requests(messages, fields, stream):
+    request = decoded(messages, stream, **fields)
+    body, made = encoded(request, **EVERYTHING)
+    again = decoded(body.pop("messages"), body.pop("stream", False), **body)
+    assert carried(again) == carried(request)
+    assert made.names == {} and made.cut == () and made.dropped == ()
+    assert encoded(again, **EVERYTHING)[1].body == made.body
+
+
+calls = st.builds(ToolCall, st.just(""), names, arguments, st.booleans())
+
+
+@st.composite
+def choices(draw):
+    """Parts as this family can have them: one of each kind, then calls."""
+    kinds = [st.builds(Reasoning, texts), st.builds(Text, texts), st.builds(Refusal, texts)]
+    parts = [draw(kind) for kind in kinds if draw(st.booleans())]
+    for index, call in enumerate(draw(st.lists(calls, max_size=3))):
+        parts.append(replace(call, id=f"c{index}"))
+    return Choice(tuple(parts), draw(st.sampled_from(["stop", "length", "tools", "filter"])))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(choices(), min_size=1, max_size=3))
+def test_answers(said):
+    body = CODECS.client.encode_answer(tuple(said), Usage(), ASKED)
+    assert CODECS.upstream.decode_answer(body) == tuple(said)
+
+
+@st.composite
+def streams(draw):
+    """Events of a stream, with slots of calls that may be mixed."""
+    events: list[Event] = []
+    slot = 0
+    for kind in ("reasoning", "text", "refusal"):
+        if draw(st.booleans()):
+            pieces = draw(st.lists(texts, min_size=1, max_size=3))
+            events += [Opened(slot, kind), *(Delta(slot, one) for one in pieces), Closed(slot)]
+            slot += 1
+    said = draw(st.lists(calls, max_size=3))
+    opened = [
+        Opened(slot + index, "call", id=f"c{index}", name=call.name, custom=call.custom)
+        for index, call in enumerate(said)
+    ]
+    cut = draw(st.integers(1, 6))
+    pieces = [
+        [
+            Delta(slot + index, call.arguments[at : at + cut])
+            for at in range(0, len(call.arguments), cut)
+        ]
+        for index, call in enumerate(said)
+    ]
+    if draw(st.booleans()):
+        events += opened
+        events += [piece for some in pieces for piece in some]
+        events += [Closed(one.slot) for one in opened]
+    else:
+        for one, some in zip(opened, pieces, strict=True):
+            events += [one, *some, Closed(one.slot)]
+    return [*events, Finished(draw(st.sampled_from(["stop", "length", "tools", "filter"])))]
+
+
+def together(events):
+    """Each slot with all of its text, in the order in which they were opened; the finishes."""
+    slots = {event.slot: [event, ""] for event in events if isinstance(event, Opened)}
+    for event in events:
+        if isinstance(event, Delta):
+            slots[event.slot][1] += event.text
+    assert sorted(slots) == sorted(event.slot for event in events if isinstance(event, Closed))
+    return list(slots.values()), [event for event in events if isinstance(event, Finished)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(streams())
+def test_streams(events):
+    frames = written(events).decode().split("\n\n")
+    found = read(*(json.loads(one[6:]) for one in frames if one.startswith("data: {")))
+    assert together(found) == together(events)

@@ -1,0 +1,69 @@
+"""Answers, streams and requests with something wrong in them, the same ones in each run."""
+
+import copy
+import json
+import random
+from typing import Any
+
+ODD: list[Any] = [
+    *(None, True, 0, -1, 10**30, 1.5, 1e300, "", "x", "\ud800", "{", "data:;base64,!"),
+    *([], {}, [[]], [{}], ["a", 1], {"type": []}, {"id": 7, "name": {}}),
+]
+
+
+def spoiled(said: Any, chance: random.Random, times: int = 3) -> Any:
+    """A copy in which up to so many values are odd, gone or double."""
+    said = copy.deepcopy(said)
+    for _ in range(chance.randint(1, times)):
+        _spoil(said, chance)
+    return said
+
+
+def _spoil(said: Any, chance: random.Random) -> None:
+    while isinstance(said, dict | list) and said:
+        key = chance.choice(list(said)) if isinstance(said, dict) else chance.randrange(len(said))
+        inner = said[key]
+        if isinstance(inner, dict | list) and inner and chance.random() < 0.7:
+            said = inner
+            continue
+        way = chance.random()
+        if way < 0.2:
+            del said[key]
+        elif way < 0.3 and isinstance(said, list):
+            said.append(copy.deepcopy(inner))
+        else:
+            said[key] = copy.deepcopy(chance.choice(ODD))
+        return
+
+
+def mutant(stream: bytes, chance: random.Random) -> bytes:
+    """A stream of events with some of them lost, doubled, moved, cut, or with odd contents."""
+    events = stream.split(b"\n\n")
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(events))
+        event = events[at]
+        way = chance.randrange(8)
+        if way == 0 and len(events) > 1:
+            del events[at]
+        elif way == 1:
+            events.insert(chance.randrange(len(events)), event)
+        elif way == 2:
+            other = chance.randrange(len(events))
+            events[at], events[other] = events[other], event
+        elif way == 3 and event:
+            place = chance.randrange(len(event))
+            events[at] = event[:place] + bytes([chance.randrange(256)]) + event[place + 1 :]
+        elif way == 4 and event:
+            events[at] = event[: chance.randrange(len(event))]
+        else:
+            events[at] = _spoiled_event(event, chance)
+    return b"\n\n".join(events)
+
+
+def _spoiled_event(event: bytes, chance: random.Random) -> bytes:
+    head, found, data = event.partition(b"data: ")
+    try:
+        said = json.loads(data)
+    except ValueError:
+        return event
+    return head + found + json.dumps(spoiled(said, chance)).encode()

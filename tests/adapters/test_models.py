@@ -1,0 +1,52 @@
+"""What models can take: the rows of the table, and how one is found."""
+
+import pytest
+
+from adapters.family.traits import ALL_EFFORTS, Traits
+from adapters.models import TABLE, traits_of
+from adapters.registry import FAMILY_NAMES, VENDORS
+
+CHAT = "chat_completions"
+
+
+def test_rows_are_of_families_that_the_vendor_speaks():
+    for vendor, family, prefix in TABLE:
+        assert family in FAMILY_NAMES
+        assert not vendor or family in VENDORS[vendor].families, (vendor, family, prefix)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "model", "said"),
+    [
+        ("openai", "gpt-5.2-2025-12-11", {"efforts": ("off", "low", "medium", "high", "xhigh")}),
+        ("openai", "gpt-5-mini", {"efforts": ("minimal", "low", "medium", "high")}),
+        ("openai", "gpt-5.2", {"sampling": False, "verbosity": True, "openai_extras": True}),
+        ("openai", "o3-mini", {"sampling": False, "verbosity": False}),
+        ("openai", "gpt-4.1-mini", {"sampling": True, "thinking": "none"}),
+        ("openai", "gpt-4o-mini", {"images": True, "search": False}),
+        ("openai", "gpt-4o-mini-search-preview", {"search": True, "sampling": False}),
+        ("openai", "gpt-4-0613", {"images": False, "structured": "tool"}),
+        ("openai", "of-next-year", {"efforts": ALL_EFFORTS, "sampling": True}),
+        ("azure-openai", "gpt-4o", {"openai_extras": True}),
+        ("openrouter", "openai/gpt-5", {"token_bound": "max_tokens", "openai_extras": False}),
+        ("deepseek", "deepseek-v4-pro", {"reasoning_echo": True, "structured": "tool"}),
+        ("groq", "openai/gpt-oss-120b", {"thinking": "effort", "structured": "schema"}),
+        ("groq", "llama-3.3-70b-versatile", {"thinking": "none", "logprobs": False}),
+        ("ollama", "qwen3", {"token_bound": "max_tokens", "choices": False}),
+        ("openai-compatible", "moonshotai/Kimi-K2-Thinking", {"reasoning_echo": True}),
+        ("openai-compatible", "m", {"reasoning_echo": False, "token_bound": "max_tokens"}),
+        ("demo", "demo-large", {"audio": True, "openai_extras": True}),
+    ],
+)
+def test_models_of_chat_completions(vendor, model, said):
+    traits = traits_of(vendor, CHAT, model)
+    assert {name: getattr(traits, name) for name in said} == said
+
+
+def test_what_is_not_in_the_table_can_take_everything_that_is_usual():
+    assert traits_of("nobody", CHAT, "m") == Traits()
+
+
+def test_options_go_before_the_table():
+    assert traits_of("openai", CHAT, "gpt-5", {"sampling": True}).sampling
+    assert not traits_of("openai", CHAT, "gpt-5", {"images": False}).images
