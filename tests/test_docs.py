@@ -27,7 +27,10 @@ from store.admin.kinds import KINDS
 ROOT = Path(__file__).resolve().parents[1]
 
 
-MADE = ("docs/settings.md", "docs/cli.md", "docs/document.md", "conf/gateway.toml")
+MADE = (
+    *("docs/settings.md", "docs/cli.md", "docs/document.md", "docs/conversions.md"),
+    "conf/gateway.toml",
+)
 
 
 @pytest.mark.parametrize("name", MADE)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 import app
-from commands.nouns import document_docs
+from commands.nouns import conversion_docs, document_docs
 from conf import sample
 from conf.settings import SECTIONS, SETTINGS, Settings
 from conf.values import toml
@@ -39,7 +39,7 @@ Made by `make docs` from the commands themselves; do not edit.
 
 @click.command(hidden=True)
 def command() -> None:
-    """Write docs/settings.md, docs/cli.md, docs/document.md, conf/gateway.toml."""
+    """Write the made pages of docs/, and conf/gateway.toml."""
     for name, text in pages().items():
         (ROOT / name).write_text(text, encoding="utf-8")
         click.echo(name)
@@ -51,6 +51,7 @@ def pages() -> Mapping[str, str]:
         "docs/settings.md": _settings_page(),
         "docs/cli.md": _cli_page(),
         document_docs.PAGE: document_docs.page(),
+        conversion_docs.PAGE: conversion_docs.page(),
         "conf/gateway.toml": sample.text({}),
     }
 

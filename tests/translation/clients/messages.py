@@ -45,6 +45,7 @@ def _request(want):
         asked["output_config"] = {"format": {"type": "json_schema", "schema": KETTLE}}
     if want.thinking:
         asked["thinking"] = {"type": "adaptive", "display": "summarized"}
+        asked["output_config"] = {"effort": "medium"}
     if want.stop:
         asked["stop_sequences"] = [want.stop]
     return asked

@@ -1,0 +1,188 @@
+"""What requests may ask for, in words, and what it is called in each family. For conversion_docs.
+
+The features are those of adapters/ir/request.py; a family without a name for one cannot ask for it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from adapters.ir.request import Feature
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A feature in words, and its fields by family: chat completions, responses, messages,
+    generate-content; "" where it has none."""
+
+    words: str
+    chat_completions: str
+    responses: str
+    messages: str
+    generate_content: str
+
+
+FEATURES: Mapping[Feature, Named] = {
+    "temperature": Named(
+        *("randomness", "`temperature`", "`temperature`", "`temperature`", "`temperature`")
+    ),
+    "top_p": Named("nucleus sampling", "`top_p`", "`top_p`", "`top_p`", "`topP`"),
+    "top_k": Named("choice among the k likeliest tokens", "`top_k`", "", "`top_k`", "`topK`"),
+    "seed": Named("repeatable sampling", "`seed`", "", "", "`seed`"),
+    "frequency_penalty": Named(
+        "penalty for frequent tokens", "`frequency_penalty`", "", "", "`frequencyPenalty`"
+    ),
+    "presence_penalty": Named(
+        "penalty for tokens that are there", "`presence_penalty`", "", "", "`presencePenalty`"
+    ),
+    "logit_bias": Named("bias of single tokens", "`logit_bias`", "", "", ""),
+    "stop": Named("stop sequences", "`stop`", "", "`stop_sequences`", "`stopSequences`"),
+    "n": Named("several answers at once", "`n` above 1", "", "", "`candidateCount` above 1"),
+    "logprobs": Named(
+        "log probabilities",
+        *("`logprobs`, `top_logprobs`", "`top_logprobs`, `include`", "", "`responseLogprobs`"),
+    ),
+    "json_output": Named(
+        "one JSON object as answer",
+        "`response_format` json_object",
+        "`text.format` json_object",
+        "",
+        "`responseMimeType` application/json",
+    ),
+    "schema_output": Named(
+        "JSON after a schema as answer",
+        "`response_format` json_schema",
+        "`text.format` json_schema",
+        "`output_config.format`",
+        "`responseSchema`, `responseJsonSchema`",
+    ),
+    "verbosity": Named("length of the answer", "`verbosity`", "`text.verbosity`", "", ""),
+    "reasoning": Named(
+        "depth of thinking",
+        "`reasoning_effort`",
+        "`reasoning`",
+        "`thinking`, `output_config.effort`",
+        "`thinkingConfig`",
+    ),
+    "parallel_tools": Named(
+        "one tool call at a time",
+        "`parallel_tool_calls` false",
+        "`parallel_tool_calls` false",
+        "`disable_parallel_tool_use`",
+        "",
+    ),
+    "output_modalities": Named(
+        "an answer that is no text", "`modalities`, `audio`", "", "", "`responseModalities`"
+    ),
+    "prediction": Named("a predicted answer", "`prediction`", "", "", ""),
+    "image_data": Named(
+        "an image in the request",
+        *("`image_url` with a data URL", "`input_image` with a data URL", "`image` base64"),
+        "`inlineData` image",
+    ),
+    "image_url": Named(
+        "an image by its address",
+        *("`image_url`", "`input_image`", "`image` with a URL", "`fileData` image"),
+    ),
+    "image_detail": Named(
+        "how closely to look at an image", "`detail`", "`detail`", "", "`mediaResolution`"
+    ),
+    "audio": Named("a recording", "`input_audio`", "`input_audio`", "", "`inlineData` audio"),
+    "document_data": Named(
+        "a PDF in the request",
+        *("`file.file_data`", "`input_file.file_data`", "`document` base64", "`inlineData` PDF"),
+    ),
+    "document_url": Named(
+        "a PDF by its address", "", "`input_file.file_url`", "`document` with a URL", "`fileData`"
+    ),
+    "text_document": Named(
+        "a document of text",
+        *("`file.file_data`", "`input_file.file_data`", "`document` text", "`inlineData` text"),
+    ),
+    "file_ref": Named(
+        "an uploaded file", "`file.file_id`", "`file_id`", "`file_id`", "`fileData` of the vendor"
+    ),
+    "video": Named("a film", "", "", "", "`inlineData`, `fileData` video"),
+    "custom_tool": Named("tools that take free text", "custom tools", "custom tools", "", ""),
+    "tool_namespace": Named("groups of tools", "", "namespace tools", "", ""),
+    "allowed_tools": Named(
+        "a choice among some of the tools",
+        *("`tool_choice` allowed_tools", "`tool_choice` allowed_tools", ""),
+        "`allowedFunctionNames`",
+    ),
+    "hosted_search": Named(
+        "search of the web by the vendor",
+        *("`web_search_options`", "`web_search` tool", "`web_search` tool", "`googleSearch`"),
+    ),
+    "hosted_tool": Named(
+        "other tools that the vendor runs", "", "hosted tools", "server tools", "`codeExecution` …"
+    ),
+    "forced_hosted_tool": Named(
+        "one of these must be called", "", "`tool_choice`", "`tool_choice`", ""
+    ),
+    "hosted_history": Named(
+        "what the vendor's tools did before", "", "items", "blocks", "`executableCode` … parts"
+    ),
+    "strict_tool": Named(
+        "arguments exactly after the schema", "`strict`", "`strict`", "`strict`", ""
+    ),
+    "end_user": Named(
+        "who the user is",
+        *("`safety_identifier`, `user`", "`safety_identifier`, `user`", "`metadata.user_id`", ""),
+    ),
+    "metadata": Named("notes on the call", "`metadata`", "`metadata`", "`metadata`", "`labels`"),
+    "tier": Named(
+        "service tier", "`service_tier`", "`service_tier`", "`service_tier`", "`serviceTier`"
+    ),
+    "speed": Named("a faster answer", "`service_tier` fast", "`service_tier` fast", "`speed`", ""),
+    "cache_mark": Named(
+        "what to cache",
+        *("`prompt_cache_breakpoint`", "`prompt_cache_breakpoint`", "`cache_control`", ""),
+    ),
+    "cache_key": Named("key of the cache", "`prompt_cache_key`", "`prompt_cache_key`", "", ""),
+    "cached_content": Named("a cache made before", "", "", "", "`cachedContent`"),
+    "safety_settings": Named("thresholds of safety", "", "", "", "`safetySettings`"),
+    "truncation": Named("cutting a history that is too long", "", "`truncation`", "", ""),
+    "context_management": Named(
+        "shortening of the history", "", "`context_management`", "`context_management`", ""
+    ),
+    "include": Named("more in the answer", "", "`include`", "", ""),
+    "citations": Named("citations of documents", "", "", "`citations`", ""),
+    "system_turn": Named(
+        "instructions in the middle",
+        *("system or developer message", "system or developer message", "system message", ""),
+    ),
+    "prefill": Named(
+        "an answer to be continued",
+        *("last message of the assistant", "last message of the assistant"),
+        *("last message of the assistant", ""),
+    ),
+    "stored_state": Named(
+        "what was stored before",
+        *("`audio.id`", "`previous_response_id` …", "", "`continuationToken`"),
+    ),
+    "background": Named("an answer made in the background", "", "`background`", "", ""),
+    "container": Named("a container of the vendor", "", "", "`container`", ""),
+    "other": Named(
+        *("fields the gateway does not know", "any other", "any other", "any other", "any other")
+    ),
+}
+
+# The cases of the matrix, as tests/translation/cases.py names them.
+CASES: Mapping[str, str] = {
+    "text": "a text",
+    "multi_turn": "a history of turns",
+    "system": "instructions",
+    "image": "an image",
+    "parallel_tools": "two tool calls at once, arguments in pieces",
+    "tool_error": "results of tools, one an error",
+    "forced_tool": "a tool that must be called",
+    "structured_output": "JSON after a schema",
+    "reasoning": "thinking with tools; its opaque state goes back to its maker",
+    "stop": "a stop sequence",
+    "length": "the token bound",
+    "cached_usage": "cached tokens: counts and cost",
+    "refusal": "the model declines",
+    "error_before": "the upstream is overloaded",
+    "error_midstream": "an error inside a stream",
+    "truncated": "the answer breaks off",
+}

@@ -1,0 +1,64 @@
+"""docs/conversions.md says all that the codecs know, in words."""
+
+from typing import get_args
+
+import pytest
+
+from adapters.family.codec import Verdict
+from adapters.family.traits import Traits
+from adapters.ir.request import Feature
+from adapters.registry import CODECS, FAMILY_NAMES
+from commands.nouns import conversion_docs
+from commands.nouns.conversion_words import CASES, FEATURES
+from tests.translation.cases import CASES as TRIED
+
+
+@pytest.fixture(scope="module")
+def page():
+    return conversion_docs.page()
+
+
+def test_every_feature_and_every_case_has_words():
+    assert set(FEATURES) == set(get_args(Feature))
+    assert list(CASES) == list(TRIED)
+
+
+@pytest.mark.parametrize("upstream", FAMILY_NAMES)
+def test_every_feature_has_a_verdict(upstream):
+    codec = CODECS[upstream].upstream
+    assert set(codec.verdicts) == set(get_args(Feature))
+    assert set(codec.verdicts.values()) <= set(get_args(Verdict))
+
+
+def test_every_pair_has_its_losses(page):
+    pairs = [line for line in page.splitlines() if line.startswith("### ") and "→" in line]
+    assert len(pairs) == 12
+    for upstream, codecs in CODECS.items():
+        for client in FAMILY_NAMES:
+            if client != upstream:
+                section = _section(page, client, upstream)
+                usual = {**codecs.upstream.verdicts, **codecs.upstream.verdicts_of(Traits())}
+                for feature, named in FEATURES.items():
+                    lost = usual[feature] != "map" and bool(getattr(named, client))
+                    row = f"| {named.words} | {getattr(named, client)} | "
+                    assert (row in section) >= lost
+
+
+def test_what_a_model_changes_is_named(page):
+    section = _section(page, "chat_completions", "messages")
+    row = next(line for line in section.splitlines() if line.startswith("| an image in the"))
+    assert row.endswith("| carried | `images=false`: refused |")
+
+
+def test_the_table_of_models_has_every_vendor_and_prefix(page):
+    for vendor, _, prefix in conversion_docs.TABLE:
+        assert any(
+            (vendor or "any") in line and (f"`{prefix}`" if prefix else "any name") in line
+            for line in page.splitlines()
+        )
+
+
+def _section(page, client, upstream):
+    titles = conversion_docs.TITLES
+    head = f"### {titles[client].capitalize()} → {titles[upstream]}\n"
+    return page.split(head)[1].split("\n#")[0]
