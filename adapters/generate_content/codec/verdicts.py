@@ -80,6 +80,10 @@ def verdicts_of(traits: Traits) -> Mapping[Feature, Verdict]:
         found |= dict.fromkeys(_SAMPLING, "note")
     if traits.structured == "none":
         found["schema_output"] = "refuse"
+    if not traits.choices:
+        found["n"] = "refuse"
+    if not traits.logprobs:
+        found["logprobs"] = "refuse"
     if traits.thinking == "none":
         found["reasoning"] = "note"
     return found
