@@ -83,8 +83,11 @@ class ChatDecoder(StreamDecoder):
 
     def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
         """See ``StreamDecoder``."""
-        events: list[Event] = []
         choices = said.get("choices")
+        plain = self._plain(choices)
+        if plain is not None:
+            return [plain]
+        events: list[Event] = []
         for one in choices if isinstance(choices, list) else ():
             if isinstance(one, dict):
                 index = index_of(one)
@@ -103,6 +106,23 @@ class ChatDecoder(StreamDecoder):
                 choice.finished = True
                 events.append(Finished("stop", choice.index))
         return events
+
+    def _plain(self, choices: object) -> Delta | None:
+        """The way of most chunks: nothing but more of the text that is being said."""
+        if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
+            return None
+        one = choices[0]
+        delta = one.get("delta")
+        if type(delta) is not dict or len(delta) != 1:
+            return None
+        text = delta.get("content")
+        index = one.get("index")
+        choice = self._choices.get(index) if type(index) is int else None
+        if choice is None or choice.kind != "text" or choice.finished or type(text) is not str:
+            return None
+        if not text or one.get("finish_reason") is not None or one.get("logprobs") is not None:
+            return None
+        return Delta(choice.slot, text)
 
     def _read_choice(self, choice: _Choice, one: dict[str, Any], events: list[Event]) -> None:
         delta = one.get("delta")

@@ -22,7 +22,7 @@ from adapters.faults import Fault
 from adapters.ir.answer import Closed, Delta, Event, Finished, Opened, Sealed, SlotKind
 from adapters.ir.parts import Citation
 from adapters.ir.usage import Usage
-from adapters.json.jsonio import dumps
+from adapters.json.jsonio import dumps, dumps_text
 
 _FIELDS: dict[SlotKind, bytes] = {
     "text": b'"content":',
@@ -99,12 +99,11 @@ class ChatEncoder(StreamEncoder):
     def write(self, event: Event) -> bytes:
         """See ``StreamEncoder``. Raises Fault UPSTREAM_FAILED for a choice in which the model
         failed before it said anything."""
-        kind = type(event)
-        if kind is Opened:
-            return self._open(event)  # type: ignore[arg-type]
-        if kind is Finished:
-            return self._finish(event)  # type: ignore[arg-type]
-        slot = self._slots.get(event.slot)  # type: ignore[union-attr]
+        if isinstance(event, Opened):
+            return self._open(event)
+        if isinstance(event, Finished):
+            return self._finish(event)
+        slot = self._slots.get(event.slot)
         if slot is None:
             return b""
         if isinstance(event, Delta):
@@ -114,7 +113,7 @@ class ChatEncoder(StreamEncoder):
         if isinstance(event, Sealed):
             slot.opaque = event.opaque
         else:
-            slot.cited.append(event.citation)  # type: ignore[union-attr]
+            slot.cited.append(event.citation)
         return b""
 
     def repeat(self, text: bytes) -> bytes:
@@ -197,7 +196,7 @@ class ChatEncoder(StreamEncoder):
         self._last = slot
         if event.logprobs:
             return self._with_logprobs(slot, text, event)
-        return b"%b%b%b" % (slot.before, dumps(text), slot.behind)
+        return slot.before + dumps_text(text) + slot.behind
 
     def _with_logprobs(self, slot: _Slot, text: str, event: Delta) -> bytes:
         behind = slot.behind.replace(

@@ -21,7 +21,7 @@ from adapters.generate_content.fault import encode_stream_fault
 from adapters.ir.answer import Cited, Closed, Delta, Event, Finished, Opened, Sealed
 from adapters.ir.parts import Citation, ToolCall
 from adapters.ir.usage import Usage
-from adapters.json.jsonio import dumps
+from adapters.json.jsonio import dumps, dumps_text
 
 
 class _Slot:
@@ -135,7 +135,7 @@ class ChunkEncoder(StreamEncoder):
             return b""
         if not event.text and not event.logprobs:
             return b""
-        text = dumps(event.text)
+        text = dumps_text(event.text)
         thought = kind == "reasoning"
         self._last = candidate = self._candidate(choice)
         if not thought:

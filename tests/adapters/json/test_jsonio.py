@@ -241,3 +241,10 @@ def test_the_elements_of_an_array_are_found_undecoded():
 @pytest.mark.parametrize("text", [b'{"a": 1}', b'"[1]"', b"null", b"7"])
 def test_what_is_no_array_has_no_elements(text):
     assert jsonio.elements(text) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "tea", 'a "b" \\ /', "\n\t\x00\x7f", "é\u2028", "😀", "\ud800"]
+)
+def test_a_string_is_written_alike_in_both_ways(text):
+    assert jsonio.dumps_text(text) == jsonio.dumps(text)

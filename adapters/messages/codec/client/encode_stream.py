@@ -12,7 +12,7 @@ from adapters.family.codec import Asked, StreamEncoder
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Cited, Closed, Delta, Event, Finished, Opened, Sealed
 from adapters.ir.usage import Usage
-from adapters.json.jsonio import dumps, loads_or_none
+from adapters.json.jsonio import dumps, dumps_text, loads_or_none
 from adapters.messages.codec.blocks.citations import UNSIGNED, encode_citation
 from adapters.messages.codec.client.encode_answer import (
     call_block,
@@ -73,7 +73,7 @@ class MessagesEncoder(StreamEncoder):
         if type(event) is Delta:
             slot = self._repeated = event.slot
             if slot == self._slot and self._plain:
-                return self._before + dumps(event.text) + _END if event.text else b""
+                return self._before + dumps_text(event.text) + _END if event.text else b""
             return self._delta(event)
         if isinstance(event, Finished):
             return self._finish(event)
@@ -131,7 +131,7 @@ class MessagesEncoder(StreamEncoder):
         if isinstance(event, Delta):
             if not self._plain:
                 self._arguments.append(event.text)
-            return self._before + dumps(event.text) + _END
+            return self._before + dumps_text(event.text) + _END
         if isinstance(event, Sealed):
             self._signature = event.opaque
             return b""

@@ -10,7 +10,7 @@ from adapters.family.codec import Asked, StreamEncoder
 from adapters.faults import Fault
 from adapters.ir.answer import Cited, Closed, Delta, Event, Finished, Opened, Sealed, SlotKind
 from adapters.ir.usage import Usage
-from adapters.json.jsonio import dumps
+from adapters.json.jsonio import dumps, dumps_text
 from adapters.responses.codec.client.response_object import (
     blank_response,
     ending,
@@ -121,7 +121,7 @@ class ResponsesEncoder(StreamEncoder):
 
     def _delta(self, event: Delta) -> bytes:
         slot, kind = event.slot, self._kinds.get(event.slot)
-        text = dumps(event.text)[1:-1]
+        text = dumps_text(event.text)[1:-1]
         if kind is None or not (text or event.logprobs):
             return b""
         said = b""
