@@ -126,7 +126,7 @@ def dumps(value: object) -> bytes:
 
 
 def dumps_text(text: str) -> bytes:
-    """``dumps`` of a string, in a tenth of the time."""
+    """``dumps`` of a string, several times faster."""
     return encode_basestring_ascii(text).encode("ascii")
 
 
