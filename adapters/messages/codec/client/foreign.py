@@ -30,11 +30,11 @@ def without_foreign(spans: Spans, upstream_model: str) -> bytes:
     for raw in found:
         text = bytes(raw)
         if _MARK not in text:
-            lost = lost and b'"tool_result"' in text
+            lost = lost and _goes_on(text)
             turns.append(text)
         else:
             kept, without_thoughts = _cleaned(text)
-            lost = without_thoughts or (lost and b'"tool_result"' in text)
+            lost = without_thoughts or (lost and _goes_on(text))
             if kept:  # else it had nothing else; the vendor joins neighbours of one role
                 turns.append(kept)
     edits = {place: b"[" + b",".join(turns) + b"]"}
@@ -51,6 +51,11 @@ def is_foreign(block: object) -> bool:
     name = {"thinking": "signature", "redacted_thinking": "data"}.get(str(block.get("type")))
     value = block.get(name) if name else None
     return isinstance(value, str) and value.startswith(UNSIGNED)
+
+
+def _goes_on(turn: bytes) -> bool:
+    """Whether a round of tools is not over with this turn: it is the assistant's or has results."""
+    return b'"assistant"' in turn or b'"tool_result"' in turn
 
 
 def _cleaned(text: bytes) -> tuple[bytes, bool]:

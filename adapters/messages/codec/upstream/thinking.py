@@ -7,20 +7,18 @@ which. Source: the vendor's documentation of extended and adaptive thinking.
 from typing import Any
 
 from adapters.family.codec import Target
-from adapters.family.traits import Traits
 from adapters.ir.parts import Reasoning, ToolCall, ToolResult, Turn
 from adapters.ir.request import Effort, Request, Thinking
 from adapters.messages.codec.upstream.thoughts import thought_of
 
 MIN_BUDGET_TOKENS = 1024
 ANSWER_TOKENS = 1024  # are left for the answer where the bound allows
-_BUDGETS: dict[Effort, int] = {
+_BUDGETS: dict[Effort, int] = {  # of max, all that the bound leaves
     "minimal": 1024,
     "low": 2048,
     "medium": 8192,
     "high": 16384,
     "xhigh": 32768,
-    "max": 2**31,  # all that the bound leaves
 }
 _LEVELS: tuple[tuple[int, Effort], ...] = (
     (1024, "minimal"),
@@ -48,7 +46,7 @@ def encode_thinking(
     if traits.thinking == "budget":
         if forced or lost:
             return {}, bound
-        return _by_budget(wanted, traits, bound, given=request.max_output_tokens is not None)
+        return _by_budget(request, target, bound)
     fields: dict[str, Any] = {}
     level = wanted.effort if wanted.budget_tokens is None else _level(wanted.budget_tokens)
     if level not in (None, "auto"):
@@ -83,20 +81,24 @@ def is_off(wanted: Thinking) -> bool:
     return wanted.effort == "off" or wanted.budget_tokens == 0
 
 
-def _by_budget(
-    wanted: Thinking, traits: Traits, bound: int, *, given: bool
-) -> tuple[dict[str, Any], int]:
+def _by_budget(request: Request, target: Target, bound: int) -> tuple[dict[str, Any], int]:
+    """A budget must be less than the bound: that is raised as far as the model is known to allow,
+    then the budget gives way, and where nothing is left of it there is no thinking."""
+    wanted, limit = request.thinking, target.max_output_tokens
+    assert wanted is not None
     budget = wanted.budget_tokens
     if budget is None:
         if wanted.effort is None or wanted.effort == "auto":
             return {}, bound
-        budget = _BUDGETS.get(wanted.effort, MIN_BUDGET_TOKENS)
-    budget = max(min(budget, traits.max_budget_tokens), MIN_BUDGET_TOKENS)
+        budget = _BUDGETS.get(wanted.effort, bound - ANSWER_TOKENS)
+    budget = max(min(budget, target.traits.max_budget_tokens), MIN_BUDGET_TOKENS)
     if bound <= budget:
-        # A bound is what the client pays at most: as far as it can, the budget gives way.
-        budget = max(min(budget, bound - ANSWER_TOKENS), MIN_BUDGET_TOKENS)
-        if bound <= budget:
-            bound = budget + (bound if given else ANSWER_TOKENS)
+        if limit is None:  # what the client has said is not raised by a guess
+            limit = bound if request.max_output_tokens is not None else budget + bound
+        bound = max(bound, min(budget + bound, limit))
+        budget = min(budget, max(bound - ANSWER_TOKENS, MIN_BUDGET_TOKENS))
+    if bound <= budget:
+        return {}, bound
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}, bound
 
 

@@ -1,0 +1,77 @@
+"""JSON schemas in the dialect of the messages family."""
+
+from adapters.messages.codec.upstream.schema import for_answer, for_tool
+
+PORT = {"type": "object", "properties": {"port": {"type": "string"}}, "required": ["port"]}
+PIER = {"type": "object", "properties": {"pier": {"type": "string"}}, "required": ["pier"]}
+BOTH = {"port": {"type": "string"}, "pier": {"type": "string"}}
+
+
+def test_the_root_of_a_tool_is_an_object():
+    assert for_tool(None) == for_tool({}) == {"type": "object", "properties": {}}
+    assert for_tool(PORT) is PORT
+    assert for_tool({"properties": {}, "$schema": "x"}) == {
+        "type": "object",
+        "properties": {},
+        "$schema": "x",
+    }
+    assert for_tool(PORT | {"type": ["object", "null"]}) == PORT
+    assert for_tool({"type": "string"}) == {
+        "type": "object",
+        "properties": {"value": {"type": "string"}},
+        "required": ["value"],
+    }
+
+
+def test_alternatives_at_the_root_are_one_object():
+    assert for_tool({"anyOf": [PORT, PIER]}) == {"type": "object", "properties": BOTH}
+    assert for_tool({"oneOf": [PORT, PORT | {"description": "x"}], "title": "t"}) == {
+        "title": "t",
+        "type": "object",
+        "properties": PORT["properties"],
+        "required": ["port"],
+    }
+    assert for_tool({"allOf": [PORT, PIER, 7], "required": ["port"]}) == {
+        "type": "object",
+        "properties": BOTH,
+        "required": ["port", "pier"],
+    }
+    assert for_tool({"anyOf": None, "properties": 7})["properties"] == {}
+
+
+def test_objects_of_an_answer_are_closed_and_bounds_are_words():
+    schema = {
+        "type": "object",
+        "properties": {
+            "cups": {"type": "integer", "minimum": 1, "maximum": 9, "description": "How many."},
+            "type": {"type": "string", "minLength": 2},
+            "rows": {"type": "array", "minItems": 2, "items": {"oneOf": [PORT, True]}},
+            "some": {"type": "array", "minItems": 1},
+        },
+        "$defs": {"port": PORT},
+        "required": ["cups"],
+    }
+    closed = PORT | {"additionalProperties": False}
+    assert for_answer(schema) == {
+        "type": "object",
+        "properties": {
+            "cups": {"type": "integer", "description": "How many. minimum: 1; maximum: 9"},
+            "type": {"type": "string", "description": "minLength: 2"},
+            "rows": {
+                "type": "array",
+                "items": {"anyOf": [closed, True]},
+                "description": "minItems: 2",
+            },
+            "some": {"type": "array", "minItems": 1},
+        },
+        "$defs": {"port": closed},
+        "required": ["cups"],
+        "additionalProperties": False,
+    }
+
+
+def test_a_schema_without_end_ends():
+    deep: dict = {"type": "object"}
+    for _ in range(200):
+        deep = {"type": "array", "items": deep}
+    assert for_answer(deep)["items"]["type"] == "array"
