@@ -162,6 +162,16 @@ class Snapshot:
     _memo: dict[tuple[str, str, str], tuple[Channel, ...]] = field(
         default_factory=dict, repr=False, compare=False
     )
+    _serving: Mapping[str, Sequence[Channel]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Made here, in the thread that loads it: lists ask for each model in turn.
+        serving: dict[str, list[Channel]] = {}
+        for channel in self.channels:
+            if channel.enabled:
+                for model in channel.models:
+                    serving.setdefault(model, []).append(channel)
+        object.__setattr__(self, "_serving", serving)
 
     def candidates(self, group: str, model: str, family: str) -> tuple[Channel, ...]:
         """Channels that may take a call for a model of a group in a family, native or translated,
@@ -238,11 +248,8 @@ class Snapshot:
         group, model, family = key
         fit = [
             channel
-            for channel in self.channels
-            if channel.enabled
-            and group in channel.groups
-            and self.takes(group, channel, family)
-            and model in channel.models
+            for channel in self._serving.get(model, ())
+            if group in channel.groups and self.takes(group, channel, family)
         ]
         return tuple(sorted(fit, key=lambda channel: (channel.rank(family), channel.name)))
 
