@@ -33,6 +33,8 @@ def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> by
     """A whole answer; raises Fault UPSTREAM_FAILED when the model has failed and said nothing."""
     choice = choices[0] if choices else Choice(())
     content = [block for part in choice.parts if (block := _block(part)) is not None]
+    if len(content) > 1 and content[-1].get("thinking") == "" and content[-2]["type"] == "text":
+        del content[-1]  # a bare signature: clients look for the answer in the last block
     if choice.finish == "error" and not content:
         raise Fault(Condition.UPSTREAM_FAILED)
     finished = Finished(choice.finish, 0, choice.stop_sequence, choice.detail)

@@ -2,7 +2,9 @@
 
 Slots of the hub may be open together. What comes for a slot while another one's block is open is
 kept until that block is closed, or the block is closed early: a text or thought can go on in
-another block, and a call whose arguments are complete needs no more. Imported by this folder's
+another block, and a call whose arguments are complete needs no more. A thought behind a text waits
+until there are words of it or another block comes: a bare signature at the end would be the last
+block of the message, where Claude Code looks for the answer. Imported by this folder's
 ``__init__``.
 """
 
@@ -52,8 +54,9 @@ class MessagesEncoder(StreamEncoder):
         # of slots whose turn comes later, how they were opened first
         self._waiting: dict[int, list[Opened | _OfSlot]] = {}
         self._draining = False  # what has waited is being written
+        self._bare: list[Opened | _OfSlot] = []  # of a thought without words behind a text
         self._complete: set[int] = set()  # calls whose blocks were closed before them
-        self._said = False
+        self._said = self._said_text = False
         self._finished = Finished("stop")
 
     def begin(self) -> bytes:
@@ -110,9 +113,26 @@ class MessagesEncoder(StreamEncoder):
     def _opened(self, event: Opened) -> bytes:
         if event.choice:
             return b""  # a client of this family asks for one choice
+        text_before = self._said_text
         self._said = True
+        self._said_text |= event.kind in ("text", "refusal")
+        sent = self._release()
         self._slots[event.slot] = event
-        return self._open_or_wait(event)
+        if event.kind == "reasoning" and text_before:
+            self._bare = [event]
+            return sent
+        return sent + self._open_or_wait(event)
+
+    def _release(self) -> bytes:
+        """The block of a thought without words that is not the last."""
+        if not self._bare:
+            return b""
+        opened, *rest = self._bare
+        self._bare = []
+        assert type(opened) is Opened
+        sent = [self._open_or_wait(opened)]
+        sent += [self._of_slot(event) for event in rest if not isinstance(event, Opened)]
+        return b"".join(sent)
 
     def _delta(self, event: Delta) -> bytes:
         slot = event.slot
@@ -123,6 +143,9 @@ class MessagesEncoder(StreamEncoder):
     def _of_slot(self, event: _OfSlot) -> bytes:
         """An event of a slot that is open: for its block, for later, or for a new block."""
         slot = event.slot
+        if self._bare and slot == self._bare[0].slot:
+            self._bare.append(event)
+            return self._release() if isinstance(event, Delta) else b""
         if slot in self._waiting:
             self._waiting[slot].append(event)
             return b""
