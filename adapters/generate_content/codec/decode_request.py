@@ -74,7 +74,8 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
         yield False
     tools, tool_asks = decode_tools(body)
     choice, choice_asks = decode_choice(body, tools)
-    system = body.object("systemInstruction")
+    # Some clients send an empty string for no text at all.
+    system = body.object("systemInstruction") if body.value("systemInstruction") != "" else None
     output, output_asks = _output(config)
     n = _at_least_one(config, "candidateCount") or 1
     logprobs = (config.integer("logprobs") or 0) if config.flag("responseLogprobs") else None

@@ -523,6 +523,10 @@ def test_a_request_to_count_may_wrap_the_whole_request():
     assert caught.value.param == "generateContentRequest.contents[0].role"
 
 
+def test_an_empty_string_is_no_system_instruction():
+    assert decoded(systemInstruction="").system == ()
+
+
 def test_the_decoder_rests_after_each_turn():
     body = json.dumps({"contents": [USER, model({"text": "a"}), USER]}).encode()
     steps = CLIENT.decode_request(top_level(body), True, "m")
