@@ -70,7 +70,7 @@ class TurnReader:
             results.append(self._result(part, index, len(results)))
             return
         if role == "assistant":
-            self._read_signature(part, kind, parts)
+            self._read_signature(part, parts)
         if not kind:
             if "thoughtSignature" not in part and any(True for _ in part):
                 raise wrong_value(part.path, _EXPECTED)
@@ -111,9 +111,9 @@ class TurnReader:
         self._open.append(call)
         parts.append(call)
 
-    def _read_signature(self, part: Fields, kind: str, parts: list[Part]) -> None:
+    def _read_signature(self, part: Fields, parts: list[Part]) -> None:
         """State that belongs to the thought before: on the call or text that follows it, or on an
-        empty text behind it."""
+        empty text behind it. Clients may leave out the thought itself; it came before the texts."""
         signature = part.text("thoughtSignature")
         if not signature:
             return
@@ -122,9 +122,8 @@ class TurnReader:
             return  # a vendor's own, from another channel: it means nothing elsewhere
         opaque = said.decode("ascii")
         at = len(parts)
-        if kind in ("", "text") and not part.flag("thought"):
-            while at and isinstance(parts[at - 1], Text):
-                at -= 1
+        while at and not part.flag("thought") and isinstance(parts[at - 1], Text):
+            at -= 1
         before = parts[at - 1] if at else None
         if isinstance(before, Reasoning) and not before.opaque:
             parts[at - 1] = Reasoning(before.text, before.summary, opaque)
@@ -156,8 +155,9 @@ class TurnReader:
             named = self._open
         if not named:
             return None
-        self._open.remove(named[0])
-        return named[0]
+        found = named[0]
+        self._open.remove(found)
+        return found
 
     def _place(self, parts: list[Part], results: list[ToolResult]) -> None:
         """Results go before all else of the user's turn, in the order of their calls."""

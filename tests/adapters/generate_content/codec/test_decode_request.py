@@ -197,6 +197,11 @@ def test_ids_decide_where_there_are_some():
     ]
 
 
+def test_a_result_without_a_name_is_of_the_first_open_call():
+    turns = turns_of(USER, model(call("a"), call("b")), user({"functionResponse": {}}))
+    assert turns[2].parts == (ToolResult("call_1_0", (), "a"),)
+
+
 def test_a_result_without_a_call_keeps_its_name():
     turns = turns_of(user(answer("tide", {"output": "a"}), answer("tide", {"output": "b"}, id="z")))
     assert [(part.call_id, part.name) for part in turns[0].parts] == [
@@ -256,9 +261,10 @@ def test_state_on_a_call_belongs_to_the_thought_before(signature, name):
     assert turns[1].parts[:1] == (Reasoning("Hm.Hm.", summary=True, opaque=WRAPPED),)
 
 
-def test_state_without_a_thought_stands_alone_before_its_part():
-    turns = turns_of(USER, model({"text": "a"}, {**call("f"), "thoughtSignature": SIGNED}))
-    assert turns[1].parts[:2] == (Text("a"), Reasoning("", opaque=WRAPPED))
+def test_state_without_a_thought_stands_before_the_texts_of_its_part():
+    signed = {**call("f"), "thoughtSignature": SIGNED}
+    turns = turns_of(USER, model(call("f"), {"text": "a"}, signed))
+    assert turns[1].parts[1:3] == (Reasoning("", opaque=WRAPPED), Text("a"))
 
 
 def test_state_behind_a_text_stands_before_the_text():
@@ -285,9 +291,9 @@ def test_two_states_stay_two():
     )
     assert turns[1].parts[:4] == (
         Reasoning("", opaque=WRAPPED),
-        Reasoning("Hm.", summary=True),
+        Reasoning("Hm.", summary=True, opaque="gw1.other"),
         Text("a"),
-        Reasoning("", opaque="gw1.other"),
+        ToolCall("call_1_0", "f", "{}"),
     )
 
 
