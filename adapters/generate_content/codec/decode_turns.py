@@ -152,7 +152,7 @@ class TurnReader:
         named = [call for call in self._open if given and call.id == given]
         named = named or [call for call in self._open if call.name == name]
         if not named and not name and not given:
-            named = self._open
+            named = self._open[:1]
         if not named:
             return None
         found = named[0]

@@ -25,7 +25,6 @@ _LEVELS: tuple[tuple[int, Effort], ...] = (
     (4096, "low"),
     (12288, "medium"),
     (24576, "high"),
-    (2**53, "xhigh"),
 )
 _EFFORTS: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")  # of the family
 
@@ -103,7 +102,7 @@ def _by_budget(request: Request, target: Target, bound: int) -> tuple[dict[str, 
 
 
 def _level(budget_tokens: int) -> Effort:
-    return next(level for most, level in _LEVELS if budget_tokens <= most)
+    return next((level for most, level in _LEVELS if budget_tokens <= most), "xhigh")
 
 
 def _nearest(level: Effort, known: tuple[Effort, ...]) -> str:

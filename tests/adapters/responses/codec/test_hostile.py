@@ -4,59 +4,13 @@ import json
 import random
 
 from adapters.faults import Fault
+from tests.adapters.mutants import mutant, spoiled
 from tests.adapters.responses.codec.bridged import BEGUN, CREATE, STREAMS, WIRE, bridged
 from tests.adapters.responses.codec.calls import decoded, encoded
 
 ANSWERS = [path.read_bytes() for path in sorted(WIRE.glob("[!e]*.json"))]
 MUTANTS = 1500
 STREAM_MUTANTS = 4000
-
-ODD = [None, True, 0, -1, 10**30, 1.5, "", "x", "\ud800", [], {}, [[]], [{}], {"type": []}]
-ODD += [{"type": "message", "content": [{"type": "output_text", "text": "x"}]}, ["a", 1]]
-
-
-def mutant(stream: bytes, chance: random.Random) -> bytes:
-    """A stream with something wrong in it."""
-    events = stream.split(b"\n\n")
-    for _ in range(chance.randint(1, 4)):
-        at = chance.randrange(len(events))
-        way = chance.randrange(6)
-        if way == 0:
-            del events[at]
-            events = events or [b""]
-        elif way == 1:
-            events.insert(chance.randrange(len(events)), events[at])
-        elif way == 2:
-            other = chance.randrange(len(events))
-            events[at], events[other] = events[other], events[at]
-        elif way == 3 and events[at]:
-            place = chance.randrange(len(events[at]))
-            events[at] = (
-                events[at][:place] + bytes([chance.randrange(256)]) + events[at][place + 1 :]
-            )
-        elif b"data: {" in events[at]:
-            head, _, data = events[at].partition(b"data: ")
-            try:
-                said = json.loads(data)
-            except ValueError:
-                continue
-            spoil(said, chance)
-            events[at] = head + b"data: " + json.dumps(said).encode()
-    return b"\n\n".join(events)
-
-
-def spoil(said: object, chance: random.Random) -> None:
-    """Put something odd in the place of some value, wherever it stands."""
-    while isinstance(said, dict | list) and said:
-        key = chance.choice(list(said)) if isinstance(said, dict) else chance.randrange(len(said))
-        inner = said[key]
-        if not isinstance(inner, dict | list) or not inner or chance.random() < 0.4:
-            if isinstance(said, dict) and chance.random() < 0.3:
-                del said[key]
-            else:
-                said[key] = json.loads(json.dumps(chance.choice(ODD)))
-            return
-        said = inner
 
 
 def test_mutants_of_streams_end_well_or_in_a_fault():
@@ -76,9 +30,7 @@ def test_mutants_of_streams_end_well_or_in_a_fault():
 def test_mutants_of_answers_are_read_or_a_fault():
     chance = random.Random(16)
     for _ in range(MUTANTS):
-        said = json.loads(chance.choice(ANSWERS))
-        for _ in range(chance.randint(1, 4)):
-            spoil(said, chance)
+        said = spoiled(json.loads(chance.choice(ANSWERS)), chance)
         try:
             BEGUN.read_answer(json.dumps(said).encode(), "public", "up", CREATE)
         except Fault:
@@ -111,10 +63,7 @@ def test_mutants_of_requests_are_read_or_a_fault():
         "include": ["reasoning.encrypted_content"],
     }
     for _ in range(MUTANTS):
-        said = json.loads(json.dumps(body))
-        for _ in range(chance.randint(1, 3)):
-            spoil(said, chance)
-        said = json.loads(json.dumps(said).replace("\\ud800", "x"))
+        said = json.loads(json.dumps(spoiled(body, chance)).replace("\\ud800", "x"))
         try:
             encoded(decoded(said.pop("input", None), False, **said))
         except Fault as fault:
