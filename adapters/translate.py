@@ -93,6 +93,8 @@ class Translator:
             if ask.feature in encoded.dropped or self._verdict(ask.feature, special) == "note"
         ]
         dropped = tuple(dict.fromkeys(map(_shown, left_out)))[:MAX_DROPPED]
+        if request.function_call:
+            asked = replace(asked, function_call=True)
         return Translation(self, encoded, asked, origin, dropped, sealed=is_sealed(fit))
 
     def _verdict(self, feature: Feature, special: Mapping[Feature, Verdict]) -> Verdict:

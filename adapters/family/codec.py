@@ -66,6 +66,7 @@ class Asked(Struct, frozen=True):
     input_tokens: int
     include_usage: bool
     framing: Literal["sse", "json_array"] = "sse"
+    function_call: bool = False  # see ``Request``
 
 
 class StreamDecoder(ABC):

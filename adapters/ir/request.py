@@ -129,4 +129,6 @@ class Request(Struct, frozen=True):
     tier: Literal["", "auto", "default", "flex", "priority"] = ""
     cache_key: str = ""
     include_usage: bool = True  # whether a stream shows usage
+    # chat completions: wants its one call as clients did before there were tools
+    function_call: bool = False
     asks: tuple[Ask, ...] = ()

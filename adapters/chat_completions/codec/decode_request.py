@@ -108,6 +108,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
         tier=_tier(fields, asks),
         cache_key=string(fields, "prompt_cache_key", ""),
         include_usage=_include_usage(fields),
+        function_call=bool(fields.get("functions")),
         asks=tuple(asks),
     )
 
@@ -146,6 +147,8 @@ def _ask_for(fields: dict[str, Any], asks: list[Ask]) -> None:
 
 def _parallel(fields: dict[str, Any], asks: list[Ask]) -> bool | None:
     parallel = typed(fields, "parallel_tool_calls", "", bool)
+    if fields.get("functions"):  # whose answers have one call at most
+        return False
     if parallel is False:
         asks.append(Ask("parallel_tools", "parallel_tool_calls"))
     return parallel

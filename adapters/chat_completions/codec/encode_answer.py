@@ -22,7 +22,7 @@ from adapters.json.jsonio import dumps
 
 ID_PREFIX = "chatcmpl-"
 
-FINISH_REASONS: dict[Finish, str] = {
+_FINISH_REASONS: dict[Finish, str] = {
     "stop": "stop",
     "stop_sequence": "stop",
     "length": "length",
@@ -109,6 +109,13 @@ def annotation_of(citation: Citation, start: int, end: int) -> dict[str, Any]:
     }
 
 
+def finish_reason(finish: Finish, asked: Asked) -> str:
+    """Why a choice ended, in the words of a client that knows tools, or only functions."""
+    if finish == "tools" and asked.function_call:
+        return "function_call"
+    return _FINISH_REASONS[finish]
+
+
 def call_ids(given: str, taken: set[str], asked: Asked) -> str:
     """The id of a call for the client: the upstream's where it has one of its own."""
     call_id = given
@@ -144,13 +151,15 @@ def _choice(choice: Choice, index: int, asked: Asked) -> dict[str, Any]:
         message[FIELD] = " ".join(left)
     if annotations := _annotations(texts):
         message["annotations"] = annotations
-    if calls:
+    if calls and asked.function_call:
+        message["function_call"] = calls[0]["function"]
+    elif calls:
         message["tool_calls"] = calls
     return {
         "index": index,
         "message": message,
         "logprobs": logprobs_of(choice.logprobs) if choice.logprobs else None,
-        "finish_reason": FINISH_REASONS[choice.finish],
+        "finish_reason": finish_reason(choice.finish, asked),
     }
 
 

@@ -7,10 +7,10 @@ opens. Imported by this folder's ``__init__``.
 from typing import Any
 
 from adapters.chat_completions.codec.encode_answer import (
-    FINISH_REASONS,
     ID_PREFIX,
     annotation_of,
     call_ids,
+    finish_reason,
     logprobs_of,
     model_failed,
     usage_of,
@@ -166,6 +166,8 @@ class ChatEncoder(StreamEncoder):
 
     def _open_call(self, event: Opened, choice: _Choice, before: bytes) -> bytes:
         index, choice.calls = choice.calls, choice.calls + 1
+        if self.asked.function_call:
+            return self._open_function(event, choice, before)
         kind, text = ("custom", "input") if event.custom else ("function", "arguments")
         call: dict[str, Any] = {
             "index": index,
@@ -183,6 +185,16 @@ class ChatEncoder(StreamEncoder):
         slot.summary = event.custom
         self._slots[event.slot] = slot
         return before + dumps(call) + b"]" + self._rest
+
+    def _open_function(self, event: Opened, choice: _Choice, before: bytes) -> bytes:
+        """The one call of a client that knows no tools; it has no place for another."""
+        if choice.calls > 1:
+            return b""
+        self._slots[event.slot] = _Slot(
+            "call", choice, before + b'"function_call":{"arguments":', b"}" + self._rest
+        )
+        function = {"name": event.name, "arguments": ""}
+        return before + b'"function_call":' + dumps(function) + self._rest
 
     def _delta(self, slot: _Slot, event: Delta) -> bytes:
         text = event.text
@@ -232,6 +244,6 @@ class ChatEncoder(StreamEncoder):
         if choice.pieces:
             said = b'"%b":%b' % (FIELD.encode(), dumps(" ".join(choice.pieces)))
             frames += self._frame(event.choice, said)
-        reason = FINISH_REASONS[event.finish].encode()
+        reason = finish_reason(event.finish, self.asked).encode()
         rest = b'},"logprobs":null,"finish_reason":"%b"}%b' % (reason, self._tail)
         return frames + self._before(event.choice) + rest

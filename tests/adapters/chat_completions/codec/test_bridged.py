@@ -52,3 +52,10 @@ def test_stop_sequences_that_the_upstream_does_not_know_end_the_text():
     sent, _ = bridged([STREAMS["text"]], serving)
     assert text_of(sent) == "Tea is ready: three "
     assert chunks(sent)[-2]["choices"][0]["finish_reason"] == "stop"
+
+
+def test_a_client_from_before_there_were_tools_gets_its_call():
+    serving = begun(functions=[{"name": "get_tide"}])
+    assert json.loads(serving.body)["parallel_tool_calls"] is False
+    sent, _ = bridged([STREAMS["tools_parallel"]], serving)
+    assert b'"function_call":{"name":"get_tide"' in sent and b"tool_calls" not in sent

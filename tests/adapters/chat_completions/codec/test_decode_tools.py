@@ -33,6 +33,8 @@ def test_functions_from_before_there_were_tools():
     request = decoded(functions=[{"name": "f"}], function_call={"name": "f"})
     assert request.tools == (Tool("function", "f", path="functions[0]"),)
     assert request.choice == ToolChoice("one", ("f",))
+    assert request.function_call and request.parallel_tools is False
+    assert request.asks == ()
     assert decoded(functions=[{"name": "f"}], function_call="none").choice == ToolChoice("none")
 
 

@@ -1,13 +1,16 @@
 """Whole answers for clients of this family."""
 
+import json
+
 import pytest
+from msgspec.structs import replace
 
 from adapters.chat_completions.codec import CODECS
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice, Logprob
 from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
-from tests.adapters.chat_completions.codec.calls import answered, message
+from tests.adapters.chat_completions.codec.calls import ASKED, USAGE, answered, message
 
 
 def test_a_text():
@@ -137,3 +140,16 @@ def test_a_model_that_failed_before_it_said_anything_is_a_fault():
 def test_there_are_no_counts():
     with pytest.raises(Fault):
         CODECS.client.encode_count(5)
+
+
+def test_a_client_from_before_there_were_tools_gets_the_one_call_that_it_knows():
+    asked = replace(ASKED, function_call=True)
+    choice = Choice((ToolCall("c1", "f", ""), ToolCall("c2", "g", "{}")), "tools")
+    (said,) = json.loads(CODECS.client.encode_answer((choice,), USAGE, asked))["choices"]
+    assert said["message"] == {
+        "role": "assistant",
+        "content": None,
+        "refusal": None,
+        "function_call": {"name": "f", "arguments": "{}"},
+    }
+    assert said["finish_reason"] == "function_call"

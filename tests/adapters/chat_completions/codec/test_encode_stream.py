@@ -213,3 +213,15 @@ def test_a_stream_that_failed_ends_with_the_error():
     encoder = CODECS.client.open_encoder(ASKED)
     frame = encoder.encode_fault(Fault(Condition.UPSTREAM_FAILED), "r")
     assert frame.startswith(b'data: {"error":{') and b"[DONE]" not in frame
+
+
+def test_a_client_from_before_there_were_tools_gets_the_one_call_that_it_knows():
+    sent = written([*CALLS, TOOLS], asked=replace(ASKED, function_call=True))
+    assert [delta["function_call"] for delta in deltas(sent)] == [
+        {"name": "f", "arguments": ""},
+        {"arguments": '{"x":'},
+        {"arguments": "1}"},
+    ]
+    assert chunks(sent)[-2]["choices"][0]["finish_reason"] == "function_call"
+    (choice,) = accumulated(sent).choices
+    assert choice.message.function_call.arguments == '{"x":1}'
