@@ -14,13 +14,19 @@ from adapters.responses.annotations import read_citation
 _TEXT_TYPES = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
 _TTL_S = {"30m": 1800, "12h": 43200}
 _TEXT_MIMES = frozenset({"application/json", "application/xml", "application/x-yaml"})
+_PDF = "application/pdf"
+_BYTES = "application/octet-stream"  # what some clients say of everything
+_OFFICE = "application/vnd.openxmlformats-officedocument"
 _MIME_OF_ENDING = {
-    "pdf": "application/pdf",
+    "pdf": _PDF,
     "json": "application/json",
-    "txt": "text/plain",
     "md": "text/markdown",
     "csv": "text/csv",
     "html": "text/html",
+    "docx": f"{_OFFICE}.wordprocessingml.document",
+    "xlsx": f"{_OFFICE}.spreadsheetml.sheet",
+    "pptx": f"{_OFFICE}.presentationml.presentation",
+    **dict.fromkeys(("txt", "log", "py", "js", "ts", "yaml", "yml", "xml"), "text/plain"),
 }
 _MIME_OF_SOUND = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 
@@ -102,21 +108,33 @@ def _file(part: dict[str, Any], path: str, asks: list[Ask]) -> Media:
     if ref := optional_string(part, "file_id", path):
         asks.append(Ask("file_ref", f"{path}.file_id"))
         return Media("file", ref=ref, name=name, cache=cache, path=path)
-    by_name = _MIME_OF_ENDING.get(name.rpartition(".")[2].lower(), "application/pdf")
     if url := optional_string(part, "file_url", path):
         asks.append(Ask("document_url", path))
-        mime = _MIME_OF_ENDING.get(url.partition("?")[0].rpartition(".")[2].lower(), by_name)
-        return Media("file", mime, url=url, name=name, cache=cache, path=path)
+        mime = _mime_of(url.partition("?")[0])
+        return Media(
+            "file",
+            _mime_of(name) if mime == _BYTES else mime,
+            url=url,
+            name=name,
+            cache=cache,
+            path=path,
+        )
     sent = string(part, "file_data", path)
     place = f"{path}.file_data"
     mime, data = split_data_url(sent, place) or ("", standard_base64(sent, place))
-    mime = mime or by_name
+    mime = _mime_of(name) if mime in ("", _BYTES) else mime
     if mime.startswith("text/") or mime in _TEXT_MIMES:
         asks.append(Ask("text_document", path))
         text = text_of(data, place)
         return Media("file", "text/plain", text, name=name, plain=True, cache=cache, path=path)
     asks.append(Ask("document_data", path))
     return Media("file", mime, data, name=name, cache=cache, path=path)
+
+
+def _mime_of(name: str) -> str:
+    """The kind of a file by its name; without an ending it is most probably a PDF."""
+    _, dot, ending = name.rpartition("/")[2].rpartition(".")
+    return _MIME_OF_ENDING.get(ending.lower(), _BYTES) if dot else _PDF
 
 
 def _audio(part: dict[str, Any], path: str, asks: list[Ask]) -> Media:

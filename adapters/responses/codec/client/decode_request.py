@@ -179,7 +179,8 @@ def _thinking(spans: Spans, asks: list[Ask]) -> Thinking | None:
     if not level and not summary:
         return None
     asks.append(Ask("reasoning", "reasoning"))
-    return Thinking(_EFFORTS.get(level), show="summary" if summary else None)
+    # Who wants to see thoughts wants the model to think, as models of this family do by themselves.
+    return Thinking(_EFFORTS.get(level, "auto"), show="summary" if summary else None)
 
 
 def _logprobs(spans: Spans, asks: list[Ask]) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any
 from adapters.family.codec import Encoded, Target
 from adapters.family.traits import Traits
 from adapters.ir.parts import Text
-from adapters.ir.request import Effort, Output, Request, Thinking
+from adapters.ir.request import Effort, Feature, Output, Request, Thinking
 from adapters.json.jsonio import dumps
 from adapters.json.structure import Steps
 from adapters.responses.codec.upstream.encode_items import Items
@@ -59,10 +59,12 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
     _add_text(body, request, as_tool=bool(output_tool), verbosity=target.traits.verbosity)
     if target.traits.thinking != "none":
         _add_reasoning(body, request.thinking, target.traits)
+    dropped: tuple[Feature, ...] = ()
     if not count:
-        _add_settings(body, request, target.traits)
+        dropped = _add_settings(body, request, target.traits)
     return Encoded(
         dumps(body),
+        dropped=dropped,
         names=names.renamed,
         output_tool=output_tool,
         cut=() if count else request.stop,
@@ -150,23 +152,23 @@ def _level(thinking: Thinking, traits: Traits) -> Effort | None:
     return lower[-1] if lower else having[0]
 
 
-def _add_settings(body: Json, request: Request, traits: Traits) -> None:
-    """What bears on an answer, and not on the count of its input."""
+def _add_settings(body: Json, request: Request, traits: Traits) -> tuple[Feature, ...]:
+    """What bears on an answer, and not on the count of its input; returns what was left out."""
     body["store"] = False
     if request.stream:
         body["stream"] = True
     if request.max_output_tokens is not None:
         body["max_output_tokens"] = max(request.max_output_tokens, MIN_OUTPUT_TOKENS)
-    if request.metadata:
-        metadata = {
-            name: value for name, value in request.metadata.items() if isinstance(value, str)
-        }
-        body["metadata"] = dict(list(metadata.items())[:MAX_METADATA])
     _add_sampling(body, request, traits)
     if traits.openai_extras:
         _add_extras(body, request, traits)
     elif request.end_user:
         body["user"] = request.end_user
+    metadata = request.metadata or {}
+    fit = [(name, said) for name, said in metadata.items() if isinstance(said, str)][:MAX_METADATA]
+    if fit:
+        body["metadata"] = dict(fit)
+    return ("metadata",) if len(fit) < len(metadata) else ()
 
 
 def _add_sampling(body: Json, request: Request, traits: Traits) -> None:

@@ -7,6 +7,7 @@ from adapters.ir.parts import CacheMark, Citation, Media, Text
 from tests.adapters.responses.codec.calls import asked_for, decoded
 
 PATH = "input[0].content[0]"
+OFFICE = "application/vnd.openxmlformats-officedocument"
 
 
 def part_of(part, role="user"):
@@ -58,6 +59,27 @@ def file(**fields):
         (
             file(file_url="https://example.org/a.csv?x=1"),
             Media("file", "text/csv", url="https://example.org/a.csv?x=1", path=PATH),
+            {"document_url": PATH},
+        ),
+        (
+            file(file_data="data:application/octet-stream;base64,UEs=", filename="a.docx"),
+            Media("file", f"{OFFICE}.wordprocessingml.document", "UEs=", name="a.docx", path=PATH),
+            {"document_data": PATH},
+        ),
+        (
+            file(file_data="UEs=", filename="a.zip"),
+            Media("file", "application/octet-stream", "UEs=", name="a.zip", path=PATH),
+            {"document_data": PATH},
+        ),
+        (
+            file(file_url="https://example.org/get.php?id=1", filename="a.pdf"),
+            Media(
+                "file",
+                "application/pdf",
+                url="https://example.org/get.php?id=1",
+                name="a.pdf",
+                path=PATH,
+            ),
             {"document_url": PATH},
         ),
         (file(file_id="f"), Media("file", ref="f", path=PATH), {"file_ref": f"{PATH}.file_id"}),

@@ -53,6 +53,11 @@ def test_fields_and_what_they_ask_for():
     assert {"metadata", "tier", "cache_key"} <= asks.keys()
 
 
+def test_who_wants_to_see_thoughts_wants_them():
+    assert decoded(reasoning={"summary": "auto"}).thinking == Thinking("auto", show="summary")
+    assert decoded(reasoning={"effort": "low"}).thinking == Thinking("low")
+
+
 def test_what_changes_nothing_asks_for_nothing():
     request = decoded(
         store=False,

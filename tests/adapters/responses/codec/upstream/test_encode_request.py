@@ -60,6 +60,14 @@ def test_settings():
     assert body["service_tier"] == "flex"
 
 
+def test_metadata_that_is_left_out_is_told():
+    many = {f"n{i}": "x" for i in range(20)}
+    body, made = encoded(request(metadata=many))
+    assert len(body["metadata"]) == 16 and made.dropped == ("metadata",)
+    assert encoded(request(metadata={"n": 1}))[1].dropped == ("metadata",)
+    assert encoded(request(metadata={"n": "1"}))[1].dropped == ()
+
+
 def test_a_count_has_no_settings():
     body = body_of(True, max_output_tokens=5, temperature=1, end_user="u", stream=True)
     assert body.keys() == {"model", "input"}
