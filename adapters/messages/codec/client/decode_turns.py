@@ -35,11 +35,8 @@ def decode_system(value: object, asks: list[Ask]) -> tuple[Text, ...]:
 
 def turn_steps(spans: Spans, asks: list[Ask]) -> Steps[tuple[tuple[Part, ...], tuple[Turn, ...]]]:
     """The system texts before the first turn, and the turns, in steps."""
-    raw = spans.raw("messages")
-    messages = elements(raw) if raw is not None else None
+    messages = elements(spans.raw("messages") or b"")
     if messages is None:
-        if raw is None:
-            raise Fault(Condition.FIELD_MISSING, param="messages")
         raise wrong_type("messages", "expected an array")
     leading: list[Part] = []
     turns: list[tuple[Role, list[Part]]] = []

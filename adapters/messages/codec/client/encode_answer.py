@@ -39,10 +39,7 @@ def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> by
         raise Fault(Condition.UPSTREAM_FAILED)
     finished = Finished(choice.finish, 0, choice.stop_sequence, choice.detail)
     message = message_head(asked) | {"content": content} | stop_fields(finished)
-    try:
-        return dumps(message | {"usage": usage_fields(usage)})
-    except OverflowError:
-        raise Fault(Condition.UPSTREAM_INVALID) from None
+    return dumps(message | {"usage": usage_fields(usage)})
 
 
 def encode_count(tokens: int) -> bytes:

@@ -85,16 +85,15 @@ class MessagesDecoder(StreamDecoder):
             fields = {"id": text_of(block.get("id")), "name": text_of(block.get("name"))}
         opened = self._open(kind, **fields)
         given = block.get("input")
-        self._blocks[index] = _Block(
-            opened.slot,
-            kind,
-            [],
-            text_of(block.get("signature")),
-            text_of(block.get("data")),
-            given if isinstance(given, dict) else None,
-        )
-        first = text_of(block.get("thinking" if kind == "reasoning" else "text"))
-        return [*events, opened, *(self._text(index, first) if first else ())]
+        found = self._blocks[index] = _Block(opened.slot, kind, [])
+        if kind == "reasoning":
+            found.signature = text_of(block.get("signature"))
+            found.data = text_of(block.get("data"))
+        elif kind == "call":
+            found.input = given if isinstance(given, dict) else None
+        fields_of = {"text": "text", "reasoning": "thinking"}
+        first = text_of(block.get(fields_of.get(kind, "")))
+        return [*events, opened, *([self._text(found, first)] if first else ())]
 
     def _delta(self, index: object, delta: dict[str, Any]) -> list[Event]:
         kind = text_of(delta.get("type"))
@@ -103,26 +102,26 @@ class MessagesDecoder(StreamDecoder):
             events: list[Event] = []
             if index not in self._blocks and of != "tool_use":
                 events = self._start(index, {"type": of})  # of a vendor that starts nothing
+            block = self._blocks.get(index)
+            if block is None or block.kind != _KINDS[of]:
+                return events
             text = text_of(delta.get(field))
-            return events + self._text(index, text) if text else events
+            return [*events, self._text(block, text)] if text else events
         block = self._blocks.get(index)
         if block is None:
             return []
-        if kind == "signature_delta":
+        if kind == "signature_delta" and block.kind == "reasoning":
             block.signature = text_of(delta.get("signature"))
         elif kind == "citations_delta" and block.kind == "text":
             citation = decode_citation(delta.get("citation"))
             return [Cited(block.slot, citation)] if citation is not None else []
         return []
 
-    def _text(self, index: object, text: str) -> list[Event]:
-        block = self._blocks.get(index)
-        if block is None:
-            return []
+    def _text(self, block: _Block, text: str) -> Delta:
         if block.kind == "reasoning":
             block.pieces.append(text)
         block.has_arguments = True
-        return [Delta(block.slot, text)]
+        return Delta(block.slot, text)
 
     def _stop(self, index: object) -> list[Event]:
         block = self._blocks.pop(index, None)

@@ -54,7 +54,8 @@ class _Writer:
     def __init__(self, documents: bool) -> None:
         self._documents = documents
         self._messages: list[dict[str, Any]] = []
-        self._open: dict[str, str] = {}  # calls without result: the client's id -> the one sent
+        # calls without result: the client's id and the one sent
+        self._open: list[tuple[str, str]] = []
         self._ids: set[str] = set()  # that were sent
 
     def add_system(self, turn: Turn, *, native: bool) -> None:
@@ -88,21 +89,19 @@ class _Writer:
 
     def add_user(self, turn: Turn) -> None:
         """Results for the calls before, then the rest."""
-        results: dict[str, Block] = {}
+        results: list[Block] = []
         rest: list[Block] = []
         for part in turn.parts:
             if isinstance(part, ToolResult):
-                sent = self._open.pop(part.call_id, None)
-                if sent is None:
+                call = next((call for call in self._open if call[0] == part.call_id), None)
+                if call is None:
                     rest += self._orphan(part)
                 else:
-                    results[sent] = self._result(part, sent)
+                    self._open.remove(call)
+                    results.append(self._result(part, call[1]))
             else:
                 rest += self._user_part(part)
-        # Some clients send results one by one, with other turns between them.
-        if results:
-            self._append(_USER, list(results.values()))
-        self._append(_USER, rest)
+        self._append(_USER, results + rest)
 
     def finish(self, *, prefill: bool) -> list[dict[str, Any]]:
         """The messages, when there are no more turns."""
@@ -129,7 +128,7 @@ class _Writer:
 
     def _close_calls(self) -> None:
         """Results for calls that have got none: a client may have been interrupted."""
-        missing = [_result_block(sent, NO_RESULT) for sent in self._open.values()]
+        missing = [_result_block(sent, NO_RESULT) for _, sent in self._open]
         self._open.clear()
         self._append(_USER, missing)
 
@@ -149,7 +148,7 @@ class _Writer:
         if sent in self._ids:
             sent = f"{sent}_{len(self._ids)}"
         self._ids.add(sent)
-        self._open[part.id] = sent
+        self._open.append((part.id, sent))
         arguments = {"input": part.arguments} if part.custom else arguments_of(part.arguments)
         name = sent_name(part.name, part.namespace)
         block = {"type": "tool_use", "id": sent, "name": name, "input": arguments}

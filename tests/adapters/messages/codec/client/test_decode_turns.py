@@ -197,6 +197,11 @@ def test_wrong_blocks_are_refused_by_their_path(messages, path):
     assert refused(messages) == (Condition.INVALID_FIELD, path)
 
 
+def test_system_text_is_text():
+    assert refused(system=7) == (Condition.INVALID_FIELD, "system")
+    assert refused(system=[{"type": "image"}]) == (Condition.INVALID_FIELD, "system[0].type")
+
+
 def test_missing_fields_are_named():
     assert refused([{"role": "user"}]) == (Condition.FIELD_MISSING, "messages[0].content")
     assert refused([{"content": "a"}]) == (Condition.FIELD_MISSING, "messages[0].role")

@@ -213,9 +213,11 @@ def test_thoughts_come_back_as_they_were_made():
 
 def test_refusals_are_texts_and_what_others_have_run_is_left_out():
     found = messages(
-        user("a"), assistant(Refusal("No."), Hosted("web_search_call", {}, "input[1]")), user("c")
+        user("a"),
+        assistant(Refusal("No."), Hosted("web_search_call", {}, "input[1]")),
+        Turn("user", (Hosted("container_upload", {}), Text("c"))),
     )
-    assert found[1][1] == [text("No.")]
+    assert found[1][1] == [text("No.")] and found[2][1] == [text("c")]
 
 
 def test_media_that_the_family_does_not_have_is_refused():

@@ -102,6 +102,8 @@ def test_thinking_is_off_in_a_round_of_tools_that_has_lost_its_thoughts():
             (running(kept), True),
             (running(Reasoning("hm")), False),
             (running(), False),
+            ((*running()[:-1], Turn("system", (Text("x"),)), running()[-1]), False),
+            (running()[1:3], False),
             (running(text=(Text("hurry"),)), False),
             ((*running(), Turn("assistant", (Text("b"),)), Turn("user", (Text("c"),))), True),
         ):
