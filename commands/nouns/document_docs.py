@@ -67,6 +67,7 @@ entries = ["chat_completions"]
 rpm = 20
 tpm = 40000
 concurrency = 2
+translate = false
 
 [[channel]]
 name = "openai-main"
@@ -87,6 +88,7 @@ base_url = "http://127.0.0.1:11434"
 groups = ["default", "trial"]
 models = { "llama" = "llama3.2" }
 concurrency = 4
+options = { images = false, thinking = "none" }
 
 [[user]]
 name = "alice"
