@@ -17,16 +17,28 @@ from adapters.ir.request import Effort
 _THREE: tuple[Effort, ...] = ("low", "medium", "high")
 _WITH_OFF: tuple[Effort, ...] = ("off", *_THREE)
 
-_GPT = Traits(openai_extras=True, verbosity=True)
+_GPT = Traits(openai_extras=True, verbosity=True, custom_tools=True)
 _PLAIN_GPT = Traits(openai_extras=True, thinking="none")
 _OLD_GPT = Traits(
     openai_extras=True, thinking="none", images=False, documents=False, structured="tool"
 )
 
 
-def _reasoning_gpt(*efforts: Effort, verbosity: bool = True) -> Traits:
+def _o_series() -> Traits:
     """A model of OpenAI that reasons before it answers, and so takes no sampling."""
-    return Traits(openai_extras=True, sampling=False, verbosity=verbosity, efforts=efforts)
+    return Traits(openai_extras=True, sampling=False, efforts=_THREE)
+
+
+def _gpt5(*efforts: Effort, effort_with_tools: bool = True) -> Traits:
+    """The same since GPT-5; since 5.4 chat completions refuse efforts beside tools."""
+    return Traits(
+        openai_extras=True,
+        sampling=False,
+        verbosity=True,
+        custom_tools=True,
+        efforts=efforts,
+        effort_with_tools=effort_with_tools,
+    )
 
 
 # Models of OpenAI, here and at Azure, by chat completions and responses.
@@ -39,24 +51,24 @@ _OPENAI: dict[str, Traits] = {
     "gpt-4.1": _PLAIN_GPT,
     "gpt-4.5": _PLAIN_GPT,
     "chatgpt-4o": _PLAIN_GPT,
-    "o1": _reasoning_gpt(*_THREE, verbosity=False),
-    "o3": _reasoning_gpt(*_THREE, verbosity=False),
-    "o4": _reasoning_gpt(*_THREE, verbosity=False),
-    "gpt-5": _reasoning_gpt("minimal", *_THREE),
+    "o1": _o_series(),
+    "o3": _o_series(),
+    "o4": _o_series(),
+    "gpt-5": _gpt5("minimal", *_THREE),
     "gpt-5-chat": _PLAIN_GPT,
-    "gpt-5-pro": _reasoning_gpt("high"),
-    "gpt-5.1": _reasoning_gpt(*_WITH_OFF),
-    "gpt-5.1-codex": _reasoning_gpt(*_THREE),
-    "gpt-5.1-codex-max": _reasoning_gpt(*_THREE, "xhigh"),
+    "gpt-5-pro": _gpt5("high"),
+    "gpt-5.1": _gpt5(*_WITH_OFF),
+    "gpt-5.1-codex": _gpt5(*_THREE),
+    "gpt-5.1-codex-max": _gpt5(*_THREE, "xhigh"),
     "gpt-5.1-chat": _PLAIN_GPT,
-    "gpt-5.2": _reasoning_gpt(*_WITH_OFF, "xhigh"),
+    "gpt-5.2": _gpt5(*_WITH_OFF, "xhigh"),
     "gpt-5.2-chat": _PLAIN_GPT,
-    "gpt-5.2-codex": _reasoning_gpt(*_THREE, "xhigh"),
-    "gpt-5.3": _reasoning_gpt(*_THREE, "xhigh"),
-    "gpt-5.4": _reasoning_gpt(*_WITH_OFF, "xhigh"),
-    "gpt-5.5": _reasoning_gpt(*_WITH_OFF, "xhigh"),
-    "gpt-5.6": _reasoning_gpt(*_WITH_OFF, "xhigh", "max"),
-    "gpt-6": _reasoning_gpt(*_WITH_OFF, "xhigh", "max"),
+    "gpt-5.2-codex": _gpt5(*_THREE, "xhigh"),
+    "gpt-5.3": _gpt5(*_THREE, "xhigh"),
+    "gpt-5.4": _gpt5(*_WITH_OFF, "xhigh", effort_with_tools=False),
+    "gpt-5.5": _gpt5(*_WITH_OFF, "xhigh", effort_with_tools=False),
+    "gpt-5.6": _gpt5(*_WITH_OFF, "xhigh", "max", effort_with_tools=False),
+    "gpt-6": _gpt5(*_WITH_OFF, "xhigh", "max", effort_with_tools=False),
     "gpt-oss": Traits(images=False, documents=False, efforts=_THREE),
 }
 # What of those is for chat completions alone.
@@ -86,7 +98,7 @@ _ECHO = Traits(documents=False, token_bound="max_tokens", efforts=_THREE, reason
 
 # Vendors of chat completions besides OpenAI, by vendor and beginning of the model's name.
 _CHAT: dict[tuple[str, str], Traits] = {
-    ("demo", ""): Traits(openai_extras=True, verbosity=True, audio=True),
+    ("demo", ""): Traits(openai_extras=True, verbosity=True, custom_tools=True, audio=True),
     # It leaves out by itself what a model does not take.
     ("openrouter", ""): Traits(token_bound="max_tokens", audio=True, efforts=ALL_EFFORTS),
     ("deepseek", ""): _DEEPSEEK,

@@ -42,6 +42,10 @@ class Traits(Struct, frozen=True):
     # have: free-text tools, allowed_tools, safety_identifier, prompt_cache_key, service_tier; in
     # responses also encrypted reasoning and a search of the web
     openai_extras: bool = False
+    # chat completions: takes free-text tools and a choice among some of the tools
+    custom_tools: bool = False
+    # chat completions: takes a level of effort beside tools; false: it refuses both together
+    effort_with_tools: bool = True
     choices: bool = True  # gives several answers to one request (n)
     logprobs: bool = True  # log probabilities, and logit_bias
     verbosity: bool = False  # takes a verbosity

@@ -18,7 +18,7 @@ from adapters.chat_completions.codec.encode_turns import encode_turns
 from adapters.family.codec import Encoded, Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
-from adapters.ir.request import Effort, Output, Request, Thinking
+from adapters.ir.request import Effort, Feature, Output, Request, Thinking
 from adapters.json.jsonio import dumps
 from adapters.json.structure import Steps
 
@@ -58,12 +58,13 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
         body["stop"] = stops
     body |= _sampling(request, traits)
     body |= _around(request, traits)
+    dropped = _fit_effort(body, request, traits)
     yield len(messages) > 0
     try:
         written = dumps(body)
     except OverflowError:
         raise Fault(Condition.INVALID_FIELD, "The body is nested too deeply.") from None
-    return Encoded(written, names.renamed, output_tool, cut)
+    return Encoded(written, names.renamed, output_tool, cut, dropped)
 
 
 def _sampling(request: Request, traits: Traits) -> dict[str, Any]:
@@ -102,6 +103,17 @@ def _around(request: Request, traits: Traits) -> dict[str, Any]:
     if traits.search and any(tool.search for tool in request.tools):
         fields["web_search_options"] = {}
     return fields
+
+
+def _fit_effort(body: dict[str, Any], request: Request, traits: Traits) -> tuple[Feature, ...]:
+    """Models that refuse to think beside tools must be told not to; what that drops."""
+    if traits.effort_with_tools or "tools" not in body:
+        return ()
+    body.pop("reasoning_effort", None)
+    if "off" in traits.efforts:
+        body["reasoning_effort"] = "none"
+    asked = request.thinking is not None and request.thinking.effort != "off"
+    return ("reasoning",) if asked else ()
 
 
 def effort_of(thinking: Thinking, traits: Traits) -> Effort | None:

@@ -24,7 +24,7 @@ class ToolNames:
 
     def __init__(self, request: Request, traits: Traits) -> None:
         self.renamed: dict[str, Tool] = {}  # see ``Encoded.names``
-        self._customs = traits.openai_extras
+        self._customs = traits.custom_tools
         self._taken: dict[str, tuple[str, str]] = {}
         self._sent: dict[tuple[str, str], str] = {}
         self.tools = tuple(tool for tool in request.tools if tool.kind != "hosted")
@@ -102,7 +102,7 @@ def encode_tools(request: Request, traits: Traits, names: ToolNames) -> dict[str
     choice = request.choice
     tools = list(names.tools)
     allowed = _allowed(choice, names)
-    if allowed is not None and not traits.openai_extras:
+    if allowed is not None and not traits.custom_tools:
         tools, allowed = allowed, None
     if not tools:
         return {}

@@ -93,8 +93,11 @@ class _Writer:
             elif isinstance(part, Text | Media):
                 content.append(self._content(part))
         filled = [part for part in content if part.get("text") != ""]
-        if filled and all(part["type"] == "text" for part in filled) and len(filled) == 1:
-            self.messages.append({"role": "user", "content": filled[0]["text"]})
+        plain = all(part["type"] == "text" for part in filled)
+        # Many servers take nothing but a string where there is only text.
+        if filled and plain and (len(filled) == 1 or not self._traits.openai_extras):
+            text = "\n\n".join(part["text"] for part in filled)
+            self.messages.append({"role": "user", "content": text})
         elif filled:
             self.messages.append({"role": "user", "content": filled})
         elif not any(isinstance(part, ToolResult) for part in parts):

@@ -147,3 +147,16 @@ def test_a_body_that_is_nested_too_deeply_is_the_clients_fault():
     with pytest.raises(Fault) as caught:
         encoded(request(HELLO, tools=(Tool("function", "f", schema=schema),)))
     assert caught.value.condition is Condition.INVALID_FIELD
+
+
+def test_models_that_refuse_to_think_beside_tools_are_told_not_to():
+    tools, thinking = (Tool("function", "f"),), Thinking("high")
+    body, made = encoded(request(HELLO, tools=tools, thinking=thinking), effort_with_tools=False)
+    assert body["reasoning_effort"] == "none" and made.dropped == ("reasoning",)
+    body, made = encoded(request(HELLO, tools=tools), effort_with_tools=False)
+    assert body["reasoning_effort"] == "none" and made.dropped == ()
+    body, made = encoded(request(HELLO, thinking=thinking), effort_with_tools=False)
+    assert body["reasoning_effort"] == "high" and made.dropped == ()
+    traits = {"effort_with_tools": False, "efforts": ("low", "high")}
+    body, _ = encoded(request(HELLO, tools=tools, thinking=thinking), **traits)
+    assert "reasoning_effort" not in body

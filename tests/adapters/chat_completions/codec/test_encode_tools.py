@@ -71,7 +71,7 @@ def test_free_text_tools_are_functions_with_one_field_where_there_are_none():
     assert list(tool["function"]["parameters"]["properties"]) == ["input"]
     assert "a+" in tool["function"]["parameters"]["properties"]["input"]["description"]
     assert body["tool_choice"] == {"type": "function", "function": {"name": "patch"}}
-    body, names = said(PATCH, choice=ToolChoice("one", ("patch",)), openai_extras=True)
+    body, names = said(PATCH, choice=ToolChoice("one", ("patch",)), custom_tools=True)
     grammar = {"type": "grammar", "grammar": {"syntax": "regex", "definition": "a+"}}
     assert body["tools"] == [{"type": "custom", "custom": {"name": "patch", "format": grammar}}]
     assert body["tool_choice"] == {"type": "custom", "custom": {"name": "patch"}} and names == {}
@@ -90,7 +90,7 @@ def test_a_subset_of_the_tools():
     choice = ToolChoice("any", ("g",))
     body, _ = said(F, G, choice=choice)
     assert functions(body) == ["g"] and body["tool_choice"] == "required"
-    body, _ = said(F, G, choice=choice, openai_extras=True)
+    body, _ = said(F, G, choice=choice, custom_tools=True)
     assert functions(body) == ["f", "g"]
     assert body["tool_choice"] == {
         "type": "allowed_tools",

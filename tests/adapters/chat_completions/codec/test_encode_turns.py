@@ -83,10 +83,7 @@ def test_a_call_without_a_result_gets_one():
 
 def test_a_result_without_a_call_is_told_by_the_user():
     said = messages(Turn("user", (ToolResult("c9", (Text("high at 14:05"),)), Text("Well?"))))
-    assert [part["text"] for part in said[0]["content"]] == [
-        "Result of the tool call c9:\nhigh at 14:05",
-        "Well?",
-    ]
+    assert said[0]["content"] == "Result of the tool call c9:\nhigh at 14:05\n\nWell?"
     twice = (ToolResult("c1", (Text("a"),)), ToolResult("c1", (Text("b"),)))
     said = messages(USER, Turn("assistant", (CALL,)), Turn("user", twice))
     assert said[2]["content"] == "a" and said[3]["content"].endswith("\nb")
@@ -135,7 +132,7 @@ def test_calls_and_results_of_the_vendors_own_tools_are_left_out():
 def test_free_text_calls():
     call = ToolCall("c1", "patch", "+a", custom=True)
     tools = (Tool("custom", "patch"),)
-    native = messages(USER, Turn("assistant", (call,)), tools=tools, openai_extras=True)
+    native = messages(USER, Turn("assistant", (call,)), tools=tools, custom_tools=True)
     custom = {"name": "patch", "input": "+a"}
     assert native[1]["tool_calls"] == [{"id": "c1", "type": "custom", "custom": custom}]
     plain = messages(USER, Turn("assistant", (call,)), tools=tools)
@@ -173,7 +170,7 @@ def test_free_text_calls():
     ],
 )
 def test_media(media, sent):
-    said = messages(Turn("user", (Text("Look:"), media)), audio=True)
+    said = messages(Turn("user", (Text("Look:"), media)), audio=True, openai_extras=True)
     assert said[0]["content"] == [{"type": "text", "text": "Look:"}, sent]
 
 
@@ -193,3 +190,10 @@ def test_media_that_the_model_does_not_take(media, traits):
     with pytest.raises(Fault) as caught:
         messages(Turn("user", (media,)), **traits)
     assert caught.value.condition is Condition.UNSUPPORTED and caught.value.param == PNG.path
+
+
+def test_texts_of_the_user_are_one_string_where_servers_take_no_other():
+    turn = Turn("user", (Text("a"), Text(""), Text("b")))
+    assert messages(turn) == [{"role": "user", "content": "a\n\nb"}]
+    parts = messages(turn, openai_extras=True)[0]["content"]
+    assert parts == [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]

@@ -21,6 +21,7 @@ from tests.adapters.chat_completions.codec.calls import (
 
 EVERYTHING = {
     "openai_extras": True,
+    "custom_tools": True,
     "verbosity": True,
     "audio": True,
     "search": True,
