@@ -96,6 +96,16 @@ def test_odd_output_is_read_leniently():
     assert answer(1, None, {}, {"type": []}, message(1, {"text": 2}), message()).parts == ()
 
 
+def test_what_json_cannot_say_again_is_left_out():
+    call = b'{"type":"function_call","call_id":"a","name":"f","arguments":{"a":Infinity}}'
+    tokens = b'[{"token":"x","logprob":-Infinity},{"token":"y","logprob":-2},{"token":1}]'
+    part = b'{"type":"output_text","text":"xy","logprobs":%b}' % tokens
+    message = b'{"type":"message","content":[%b]}' % part
+    (choice,) = decode(b'{"output":[%b,%b]}' % (call, message))
+    assert choice.parts == (ToolCall("a", "f", ""), Text("xy"))
+    assert choice.logprobs == (Logprob("y", -2.0),)
+
+
 def test_counts():
     count = CODECS.upstream.decode_count
     assert count(b'{"input_tokens": 7}') == 7

@@ -190,6 +190,14 @@ def test_items_that_only_the_last_event_has_are_added():
     assert events[-1] == Finished("stop")
 
 
+def test_another_item_at_the_place_of_one_that_is_not_done_is_not_taken_for_it():
+    events = events_of(
+        ("output_text.delta", {"output_index": 0, "item_id": "m", "delta": "Tea"}),
+        ("completed", {"response": {"output": [message(text("Wind"), id="n")["item"]]}}),
+    )
+    assert spoken(events) == [("text", "", "Tea")]
+
+
 def test_what_is_left_open_is_closed():
     events = events_of(("refusal.delta", {"delta": "No"}), ("incomplete", {"response": {}}))
     assert events[-2:] == [Closed(0), Finished("length")]

@@ -104,7 +104,9 @@ def test_long_ids_are_shortened_alike():
 
 
 def test_a_result_with_an_image():
-    result = ToolResult("a", (Text("see"), Media("image", "image/png", "aGk=")), error=True)
+    result = ToolResult(
+        "a", (Text(""), Text("see"), Media("image", "image/png", "aGk=")), error=True
+    )
     items = items_of(user(Text("?")), assistant(ToolCall("a", "f", "{}")), user(result))
     assert items[2]["output"] == [
         said("Error:"),

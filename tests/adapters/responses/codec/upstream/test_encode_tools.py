@@ -105,6 +105,12 @@ def test_vendors_without_free_text_tools_get_functions():
     assert body["input"][2]["type"] == "function_call_output"
 
 
+def test_free_text_without_a_grammar():
+    request = Request("messages", False, TURNS, tools=(Tool("custom", "note"),))
+    body, _ = encoded(request, openai_extras=False)
+    assert body["tools"][0]["parameters"]["properties"] == {"input": {"type": "string"}}
+
+
 def test_vendors_without_subsets_of_tools_get_the_subset():
     choice = ToolChoice("any", ("tide",))
     request = Request("messages", False, TURNS, tools=(TIDE, PATCH), choice=choice)
