@@ -15,7 +15,7 @@ from adapters.family.traits import Traits
 def _form(kind: Any) -> str:
     """What a trait must be, in words."""
     if get_origin(kind) is tuple:
-        return f"a list, each {_form(get_args(kind)[0])}"
+        return f"a list of at least one, each {_form(get_args(kind)[0])}"
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
     return {bool: "true or false", int: "a whole number above 0"}[kind]
@@ -31,4 +31,6 @@ def is_option(name: str, value: object) -> bool:
         msgspec.convert({name: value}, Traits)
     except msgspec.ValidationError:
         return False
-    return name in OPTIONS and (not isinstance(value, int) or value is False or value > 0)
+    if name not in OPTIONS or value == []:
+        return False
+    return not isinstance(value, int) or value is False or value > 0

@@ -12,7 +12,7 @@ def test_each_trait_is_an_option_and_says_what_it_must_be():
     assert OPTIONS["images"] == "true or false"
     assert OPTIONS["token_bound"] == "one of max_completion_tokens, max_tokens"
     assert OPTIONS["max_budget_tokens"] == "a whole number above 0"
-    assert OPTIONS["efforts"].startswith("a list, each one of off, minimal")
+    assert OPTIONS["efforts"].startswith("a list of at least one, each one of off, min")
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,7 @@ def test_what_an_option_may_be_overrides_the_table(name, value):
         ("max_budget_tokens", -5),
         ("max_budget_tokens", True),
         ("efforts", "low"),
+        ("efforts", []),
         ("efforts", ["lowest"]),
     ],
 )
