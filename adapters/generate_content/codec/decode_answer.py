@@ -7,7 +7,6 @@ from adapters.generate_content.codec.decode_stream import ChunkDecoder
 from adapters.ir.answer import (
     Choice,
     Cited,
-    Closed,
     Delta,
     Event,
     Finished,
@@ -82,7 +81,7 @@ class _Choices:
                 slot.opaque = event.opaque
             elif isinstance(event, Cited):
                 slot.citations.append(event.citation)
-            elif isinstance(event, Closed):
+            else:
                 self._parts[slot.opened.choice].append(slot.part())
 
     def all(self) -> tuple[Choice, ...]:

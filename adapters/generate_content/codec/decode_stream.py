@@ -49,7 +49,7 @@ _WITHHELD = frozenset({
 class _Candidate:
     """What is open of one candidate."""
 
-    __slots__ = ("ascii", "called", "finished", "kind", "slot", "texts")
+    __slots__ = ("ascii", "called", "cited", "finished", "kind", "slot", "texts")
 
     def __init__(self) -> None:
         self.slot = -1  # that is open, of texts or thoughts
@@ -58,6 +58,7 @@ class _Candidate:
         self.finished = False
         self.ascii = True  # the text of the slot so far: bytes are characters
         self.texts: list[str] | None = None  # of the slot, in whole answers
+        self.cited: set[Citation] = set()  # of the slot: some vendors repeat them
 
 
 class ChunkDecoder(StreamDecoder):
@@ -176,6 +177,7 @@ class ChunkDecoder(StreamDecoder):
         opened = self._open(kind, choice=index, summary=kind == "reasoning")
         candidate.slot, candidate.kind, candidate.ascii = opened.slot, kind, True
         candidate.texts = [] if self._whole and kind == "text" else None
+        candidate.cited = set()
         yield opened
 
     def _close_open(self, candidate: _Candidate) -> Iterator[Event]:
@@ -194,7 +196,10 @@ class ChunkDecoder(StreamDecoder):
             first, last = self._characters(candidate, start), self._characters(candidate, end)
             if first is None or last is None:
                 first = last = None
-            yield Cited(candidate.slot, Citation(url, title, first, last))
+            citation = Citation(url, title, first, last)
+            if citation not in candidate.cited:
+                candidate.cited.add(citation)
+                yield Cited(candidate.slot, citation)
 
     def _characters(self, candidate: _Candidate, at_byte: int | None) -> int | None:
         """The character at an offset in bytes of the slot's text; None when that cannot be told."""

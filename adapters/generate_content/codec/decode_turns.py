@@ -105,7 +105,7 @@ class TurnReader:
         if not name:
             raise wrong_value(said.at("name"), "expected the name of a function")
         given = said.text("id") or f"call_{index}_{len(self._calls)}"
-        arguments = _json_text(said.free_object("args") or {}, said.at("args"))
+        arguments = compact(said.free_object("args") or {})
         call = ToolCall(given, name, arguments)
         self._calls.append(call)
         self._open.append(call)
@@ -137,7 +137,7 @@ class TurnReader:
         call = self._match(name, given)
         call_id = call.id if call else given or f"call_{index}_r{place}"
         response = said.free_object("response") or {}
-        text = _result_text(response, said.at("response"))
+        text = _result_text(response)
         parts: list[Text | Media] = [Text(text)] if text else []
         for inner in said.objects("parts"):
             kind = next((kind for kind in ("inlineData", "fileData") if kind in inner), "")
@@ -194,18 +194,11 @@ def decode_texts(content: Fields) -> tuple[Text, ...]:
     return tuple(texts)
 
 
-def _result_text(response: dict[str, Any], path: str) -> str:
+def _result_text(response: dict[str, Any]) -> str:
     """What a function has answered: the output or the error when there is nothing else."""
     if len(response) == 1:
         said = response.get("output", response.get("error", response))
         if isinstance(said, str):
             return said
         response = said
-    return _json_text(response, path) if response != {} else ""
-
-
-def _json_text(value: object, path: str) -> str:
-    try:
-        return compact(value)
-    except OverflowError:
-        raise wrong_value(path, "a number in it is out of range") from None
+    return compact(response) if response != {} else ""

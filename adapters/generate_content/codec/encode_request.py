@@ -65,7 +65,8 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
     config, dropped_of_config, cut = _config(request, target.traits)
     if config:
         body["generationConfig"] = config
-    tier = _TIERS.get(request.tier)
+    fast = any(ask.feature == "speed" for ask in request.asks)
+    tier = "priority" if fast else _TIERS.get(request.tier)
     if tier:
         body["serviceTier"] = tier
     if count:
@@ -154,8 +155,8 @@ def _thinking(thinking: Thinking | None, traits: Traits) -> _Wire:
         if effort not in (None, "auto"):
             config["thinkingLevel"] = _level(effort, traits).upper()
     off = effort == "off" or (effort is None and budget == 0)
-    asked = thinking.show in ("summary", "full")
-    if asked or (thinking.show is None and not off and (effort or budget)):
+    shown = thinking.show in ("summary", "full")
+    if not off and (shown or (thinking.show is None and (effort or budget))):
         config["includeThoughts"] = True
     return config
 

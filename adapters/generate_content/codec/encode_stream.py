@@ -70,7 +70,7 @@ class ChunkEncoder(StreamEncoder):
 
     def write(self, event: Event) -> bytes:
         """See ``StreamEncoder``."""
-        if type(event) is Delta:
+        if isinstance(event, Delta):
             return self._delta(event)
         if isinstance(event, Opened):
             return self._open(event)
@@ -80,7 +80,7 @@ class ChunkEncoder(StreamEncoder):
             return self._seal(self._slots[event.slot], event.opaque)
         if isinstance(event, Cited):
             self._cite(self._slots[event.slot], event.citation)
-        elif isinstance(event, Finished):
+        else:
             self._candidate(event.choice).finish = event
         return b""
 

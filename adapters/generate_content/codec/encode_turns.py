@@ -143,15 +143,19 @@ class ContentWriter:
     def _sign_calls(self) -> None:
         """The first call of each content since the user's last words has a signature: one that
         another model made has the value that is documented for it."""
-        for content in reversed(self._contents):
-            parts = content["parts"]
-            if content["role"] == "user":
-                if any("functionResponse" not in part for part in parts):
-                    return
-                continue
-            first = next((part for part in parts if "functionCall" in part), None)
-            if first is not None:
-                first.setdefault("thoughtSignature", BYPASS)
+        spoken = [place for place, content in enumerate(self._contents) if _has_words(content)]
+        for content in self._contents[spoken[-1] :]:
+            for part in content["parts"]:
+                if "functionCall" in part:
+                    part.setdefault("thoughtSignature", BYPASS)
+                    break
+
+
+def _has_words(content: _Wire) -> bool:
+    """Whether the user says something here, beside results; the first content always does."""
+    return content["role"] == "user" and any(
+        "functionResponse" not in part for part in content["parts"]
+    )
 
 
 def wants_signatures(model: str) -> bool:

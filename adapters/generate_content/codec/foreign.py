@@ -5,7 +5,6 @@ Imported by this folder's ``__init__``.
 
 from typing import Any
 
-from adapters.faults import wrong_value
 from adapters.generate_content.codec.encode_turns import wants_signatures
 from adapters.generate_content.codec.wire.fields import snake
 from adapters.generate_content.codec.wire.opaque_state import BYPASS
@@ -61,10 +60,7 @@ def _cleaned(element: Raw, *, signs: bool) -> bytes:
         kept.append(part)
     if isinstance(content, dict) and isinstance(parts, list):
         content["parts"] = kept or parts[:1]
-    try:
-        return dumps(content)
-    except OverflowError:
-        raise wrong_value("contents", "it is nested too deeply") from None
+    return dumps(content)
 
 
 def _is_ours(part: dict[str, Any]) -> bool:

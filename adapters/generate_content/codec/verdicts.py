@@ -45,7 +45,7 @@ VERDICTS: dict[Feature, Verdict] = {
     "end_user": "note",
     "metadata": "note",
     "tier": "map",
-    "speed": "note",
+    "speed": "map",
     "cache_mark": "note",
     "cache_key": "note",
     "cached_content": "refuse",

@@ -12,6 +12,8 @@ from typing import Any
 
 from adapters.faults import Condition, Fault, wrong_type, wrong_value
 
+MAX_NAME_CHARS = 64
+
 _HUMP = re.compile(r"[A-Z]")
 _UNDERSCORE = re.compile(r"_([a-z0-9])")
 
@@ -132,16 +134,21 @@ class Fields:
         return tuple(inner for inner, _ in self.items(name))
 
 
-@lru_cache(maxsize=512)
 def camel(name: str) -> str:
     """The name of a field as answers have it."""
-    return _UNDERSCORE.sub(lambda found: found[1].upper(), name) if "_" in name else name
+    # Longer names are none of the API's, and the cache shall not keep them.
+    return _camel(name) if "_" in name and len(name) <= MAX_NAME_CHARS else name
 
 
 @lru_cache(maxsize=512)
 def snake(name: str) -> str:
-    """The name of a field in the other spelling."""
+    """The name of a field of the API in the other spelling."""
     return _HUMP.sub(lambda found: "_" + found[0].lower(), name)
+
+
+@lru_cache(maxsize=512)
+def _camel(name: str) -> str:
+    return _UNDERSCORE.sub(lambda found: found[1].upper(), name)
 
 
 def _number_of(text: str) -> float | None:

@@ -16,6 +16,8 @@ _MIME_OF = {
     "json": "application/json", "xml": "text/xml",
 }  # fmt: skip
 _ENDING = re.compile(r"\.([A-Za-z0-9]{1,5})(?:[?#]|$)")
+# Of images; the vendor refuses any other.
+_IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
 _FILMS = re.compile(r"https://(?:www\.|m\.)?(?:youtube\.com|youtu\.be)/")
 _UPLOADED = re.compile(r"(?:https://generativelanguage\.googleapis\.com/\w+/)?files/|gs://")
 _DETAILS = {"MEDIA_RESOLUTION_LOW": "low", "MEDIA_RESOLUTION_HIGH": "high"}
@@ -61,15 +63,18 @@ def decode_detail(resolution: object) -> str:
 
 def encode_media(media: Media) -> dict[str, Any]:
     """The part of a request. Raises Fault UNSUPPORTED for an address that the vendor cannot read,
-    and for another vendor's files."""
+    another vendor's files, and images in a format that it does not know."""
     if media.plain:
         data = {"mimeType": media.mime or "text/plain", "data": base64_of(media.data)}
         return {"inlineData": data}
+    mime = media.mime or mime_of(media.url) or ("" if media.url else _DEFAULT[media.kind])
+    mime = "image/jpeg" if mime == "image/jpg" else mime
+    if mime.startswith("image/") and mime not in _IMAGES:
+        raise Fault(Condition.UNSUPPORTED, param=media.path or None)
     if media.data:
-        return {"inlineData": {"mimeType": media.mime or _DEFAULT[media.kind], "data": media.data}}
+        return {"inlineData": {"mimeType": mime, "data": media.data}}
     if media.ref or not media.url.startswith(("https://", "gs://")):
         raise Fault(Condition.UNSUPPORTED, param=media.path or None)
-    mime = media.mime or mime_of(media.url)
     return {"fileData": ({"mimeType": mime} if mime else {}) | {"fileUri": media.url}}
 
 

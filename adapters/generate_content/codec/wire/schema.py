@@ -98,13 +98,13 @@ class _Cleaner:
 
     def clean(self, schema: object, depth: int, inside: tuple[str, ...]) -> dict[str, Any]:
         """One schema; ``inside``: the references that led here."""
-        self._nodes += 1
-        if depth > MAX_DEPTH or self._nodes > MAX_NODES:
-            raise wrong_value(self._path, "the schema is nested too deeply or too large")
+        self._count()
+        if depth > MAX_DEPTH:
+            raise wrong_value(self._path, "the schema is nested too deeply")
         if not isinstance(schema, dict):
             return {}  # true and false: anything, nothing
         schema, inside = self._resolved(schema, inside)
-        schema = self._merged(schema, inside)
+        schema, inside = self._merged(schema, inside)
         found: dict[str, Any] = {}
         kinds, nullable = _types_of(schema)
         variants, null_variant = self._variants(schema, depth, inside)
@@ -152,27 +152,31 @@ class _Cleaner:
             found = found.get(step) if isinstance(found, dict) else None
         return found
 
-    def _merged(self, schema: dict[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
-        """The schema with those of its ``allOf`` in it."""
-        found = schema
-        for _ in range(MAX_DEPTH):  # one may have an allOf itself
-            all_of = found.get("allOf")
-            if not isinstance(all_of, list):
-                break
-            found = {key: value for key, value in found.items() if key != "allOf"}
-            for inner in all_of:
-                if not isinstance(inner, dict):
-                    continue
-                inner, _ = self._resolved(inner, inside)
-                properties = {**_dict(inner, "properties"), **_dict(found, "properties")}
-                required = [*_list(found, "required"), *_list(inner, "required")]
-                nested = [*_list(found, "allOf"), *_list(inner, "allOf")]
-                found = {**inner, **found}
-                found |= {"properties": properties} if properties else {}
-                found |= {"required": required} if required else {}
-                found |= {"allOf": nested} if nested else {}
-            self._nodes += len(all_of)
-        return found
+    def _merged(
+        self, schema: dict[str, Any], inside: tuple[str, ...]
+    ) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """The schema with those of its ``allOf`` in it, and the references that led to these."""
+        if not isinstance(schema.get("allOf"), list):
+            return schema, inside
+        found = {key: value for key, value in schema.items() if key != "allOf"}
+        waiting = _list(schema, "allOf")[:]
+        for inner in waiting:
+            self._count()
+            if not isinstance(inner, dict) or inner.get("$ref") in inside:
+                continue
+            inner, inside = self._resolved(inner, inside)
+            waiting += _list(inner, "allOf")  # one may have an allOf itself
+            properties = {**_dict(inner, "properties"), **_dict(found, "properties")}
+            required = [*_list(found, "required"), *_list(inner, "required")]
+            found = {key: value for key, value in inner.items() if key != "allOf"} | found
+            found |= {"properties": properties} if properties else {}
+            found |= {"required": required} if required else {}
+        return found, inside
+
+    def _count(self) -> None:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise wrong_value(self._path, "the schema is too large")
 
     def _variants(
         self, schema: dict[str, Any], depth: int, inside: tuple[str, ...]

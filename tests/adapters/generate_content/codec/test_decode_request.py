@@ -142,6 +142,17 @@ def test_media_of_every_kind(part, wanted, feature):
     assert features(request) == [(feature, media.path)]
 
 
+def test_how_a_film_is_cut_is_named():
+    film = {"fileData": {"fileUri": "https://youtu.be/a"}, "videoMetadata": {"fps": 1}}
+    request = decoded({"contents": [user(film)]})
+    assert ("other", "contents[0].parts[0].videoMetadata") in features(request)
+
+
+def test_names_of_fields_that_are_too_long_stay_as_they_are():
+    name = "a_" * 40
+    assert features(decoded(**{name: 1})) == [("other", name)]
+
+
 def test_how_closely_images_are_looked_at():
     image = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
     high = {**image, "mediaResolution": {"level": "MEDIA_RESOLUTION_HIGH"}}
@@ -557,6 +568,7 @@ def test_the_decoder_rests_after_each_turn():
         ({"functionCall": {"name": "f"}}, ".functionCall"),
         ({"functionResponse": {"name": "f", "response": "x"}}, ".functionResponse.response"),
         ({"functionResponse": {"name": 1}}, ".functionResponse.name"),
+        ({"functionResponse": {"name": "f", "parts": [{}]}}, ".functionResponse.parts[0]"),
         ({"unknown": 1}, ""),
         (7, ""),
     ],
@@ -589,6 +601,10 @@ def test_contents_that_cannot_be_meant(content, place):
     ("fields", "path"),
     [
         ({"contents": {}}, "contents"),
+        (
+            {"tools": [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": 7}]}]},
+            "tools[0].functionDeclarations[0].parametersJsonSchema",
+        ),
         ({"systemInstruction": "text"}, "systemInstruction"),
         ({"systemInstruction": {"parts": [{"inlineData": {}}]}}, "systemInstruction.parts[0]"),
         ({"tools": [{"functionDeclarations": [{}]}]}, "tools[0].functionDeclarations[0].name"),

@@ -287,6 +287,17 @@ def test_what_cannot_be_read_says_nothing(said):
     assert events_of(said) == []
 
 
+def test_arguments_that_cannot_be_written_are_none():
+    found = events_of(chunk(call(id="x", args={"a": float("inf")})))
+    assert found[1] == Delta(0, "{}")
+
+
+def test_sources_that_are_repeated_are_one():
+    said = [chunk({"text": "abc"}, groundingMetadata=GROUNDING) for _ in range(2)]
+    cited = [event for event in events_of(*said) if isinstance(event, Cited)]
+    assert len(cited) == len(set(cited)) == 3
+
+
 def test_odd_indexes_are_the_first_candidate():
     found = events_of(chunk({"text": "a"}, index=10**9), chunk({"text": "b"}, index=-1))
     assert len([event for event in found if isinstance(event, Opened)]) == 1

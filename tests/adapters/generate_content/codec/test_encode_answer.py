@@ -7,7 +7,7 @@ import pytest
 
 from adapters.generate_content.codec import CLIENT
 from adapters.ir.answer import Choice, Logprob
-from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
+from adapters.ir.parts import Citation, Hosted, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
 from tests.adapters.generate_content.codec.calls import ASKED
 
@@ -108,6 +108,10 @@ def test_state_goes_with_the_next_call_else_with_the_text_before():
 def test_a_prompt_that_was_held_back():
     (candidate,) = answer(Choice((), "filter", detail="SAFETY: no"))["candidates"]
     assert (candidate["finishReason"], candidate["finishMessage"]) == ("SAFETY", "SAFETY: no")
+
+
+def test_parts_that_answers_do_not_have_are_left_out():
+    assert parts(Hosted("x", {}), Text("a")) == [{"text": "a"}]
 
 
 def test_several_choices_and_log_probabilities():

@@ -19,7 +19,7 @@ from adapters.ir.parts import (
     ToolResult,
     Turn,
 )
-from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
+from adapters.ir.request import Ask, Output, Request, Thinking, Tool, ToolChoice
 from tests.adapters.generate_content.codec.calls import config_of, encoded, target
 
 ASK = Turn("user", (Text("Is tea ready?"),))
@@ -92,6 +92,10 @@ def test_a_later_system_turn_is_a_reminder_in_the_users_words():
     ]
     found = contents(ASK, assistant(Text("No.")), Turn("system", (Text("a\nb"),)))
     assert found[2] == {"role": "user", "parts": [reminder]}
+
+
+def test_an_empty_system_turn_is_none():
+    assert len(contents(ASK, Turn("system", (Text(""),)), user(Text("c")))) == 1
 
 
 def test_a_reminder_between_calls_and_results_waits():
@@ -191,6 +195,11 @@ def test_media_of_a_result_follow_all_results():
         {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
         {"text": "b"},
     ]
+
+
+def test_a_tool_for_free_text_may_have_no_grammar():
+    body, _ = encoded(request(tools=(Tool("custom", "patch"),)))
+    assert "description" not in body["tools"][0]["functionDeclarations"][0]
 
 
 def test_free_text_is_an_argument():
@@ -346,6 +355,10 @@ def test_a_search_is_the_vendors_own_unless_there_are_functions():
             {"inlineData": {"mimeType": "image/png", "data": "+/8="}},
         ),
         (
+            Media("image", "image/jpg", "AAAA"),
+            {"inlineData": {"mimeType": "image/jpeg", "data": "AAAA"}},
+        ),
+        (
             Media("audio", "audio/wav", "AAAA"),
             {"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}},
         ),
@@ -376,6 +389,8 @@ def test_media(media, part):
     [
         Media("image", ref="file-1", path="messages[0].content[0]"),
         Media("image", url="http://a.example/b.png", path="messages[0].content[0]"),
+        Media("image", url="https://a.example/b.gif", path="messages[0].content[0]"),
+        Media("image", "image/gif", "AAAA", path="messages[0].content[0]"),
     ],
 )
 def test_what_the_vendor_cannot_read_is_refused(media):
@@ -475,6 +490,7 @@ THREE, FLASH, PRO = "gemini-3-pro-preview", "gemini-2.5-flash", "models/gemini-2
         ("another", Thinking("xhigh", show="none"), {"thinkingLevel": "XHIGH"}),
         (THREE, Thinking("auto", show="full"), {"includeThoughts": True}),
         (THREE, Thinking("auto", show="none"), {}),
+        (FLASH, Thinking("off", show="summary"), {"thinkingBudget": 0}),
         ("gemini-3-flash", Thinking(budget_tokens=500, show="none"), {"thinkingLevel": "MINIMAL"}),
         ("gemini-3-flash", Thinking(budget_tokens=2048, show="none"), {"thinkingLevel": "LOW"}),
         ("gemini-3-flash", Thinking(budget_tokens=8192, show="none"), {"thinkingLevel": "MEDIUM"}),
@@ -516,6 +532,11 @@ def test_how_much_to_think(model, thinking, wanted):
 )
 def test_service_tiers(tier, wanted):
     assert encoded(request(tier=tier))[0].get("serviceTier") == wanted
+
+
+def test_a_fast_answer_has_priority():
+    fast = request(tier="default", asks=(Ask("speed", "speed"),))
+    assert encoded(fast)[0]["serviceTier"] == "priority"
 
 
 def test_a_request_to_count_is_wrapped_and_names_the_model():
@@ -582,6 +603,7 @@ def test_calls_of_the_current_turn_that_another_model_made_have_the_documented_v
         user(result(2), result(3)),
         assistant(thought(), call(4)),
         user(result(4)),
+        assistant(Text("So.")),
     )
     found = contents(*turns, model="gemini-3-pro-preview")
     signatures = [

@@ -56,6 +56,11 @@ def test_counts_that_proto_json_writes_as_strings_become_numbers():
     }
 
 
+def test_nullable_without_a_type():
+    dialect = {"enum": ["a", None], "nullable": True}
+    assert to_json_schema(dialect, "x") == {"enum": ["a", None]}
+
+
 def test_a_type_that_is_not_specified_is_left_out():
     assert to_json_schema({"type": "TYPE_UNSPECIFIED", "title": "T"}, "x") == {"title": "T"}
 
@@ -204,6 +209,7 @@ def test_a_keyword_that_the_dialect_does_not_know_is_dropped(keyword):
             {"properties": {"a": {"type": "string"}}},
             {"type": "OBJECT", "properties": {"a": STRING}},
         ),
+        ({"type": "string", "example": "e"}, {**STRING, "example": "e"}),
         ({}, STRING),
         (True, STRING),
         ({"description": "D"}, {**STRING, "description": "D"}),
@@ -274,6 +280,25 @@ def test_all_of_is_merged():
     assert found["type"] == "OBJECT"
     assert set(found["properties"]) == {"a", "b", "c"}
     assert set(found["required"]) == {"a", "c"}
+
+
+def test_all_of_that_leads_back_to_itself_ends():
+    twice = [{"$ref": "#"}, {"$ref": "#/$defs/a"}, True]
+    schema = {
+        "type": "object",
+        "properties": {"p": {"$ref": "#/$defs/a"}},
+        "allOf": twice,
+        "$defs": {"a": {"allOf": twice, "properties": {"q": {"allOf": twice}}}},
+    }
+    found = to_subset(schema, "x")
+    check_strictly(found)
+    assert set(found["properties"]) == {"p", "q"}
+
+
+def test_an_all_of_without_end_is_refused():
+    with pytest.raises(Fault) as caught:
+        to_subset({"type": "object", "allOf": [{}] * 30_000}, "tools[1]")
+    assert caught.value.param == "tools[1]"
 
 
 def test_property_names_that_are_keywords_are_only_names():
