@@ -121,7 +121,7 @@ _CHAT: dict[tuple[str, str], Traits] = {
 
 # Vendors of responses besides OpenAI, none of which documents all of OpenAI's extras.
 _RESPONSES: dict[tuple[str, str], Traits] = {
-    ("demo", ""): Traits(openai_extras=True, verbosity=True, audio=True),
+    ("demo", ""): Traits(openai_extras=True, verbosity=True, custom_tools=True, audio=True),
     ("openrouter", ""): Traits(efforts=ALL_EFFORTS, verbosity=True),
     ("groq", ""): _GROQ,
     ("groq", "gpt-oss"): Traits(images=False, documents=False, efforts=_THREE, logprobs=False),

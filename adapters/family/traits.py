@@ -39,10 +39,10 @@ class Traits(Struct, frozen=True):
     prefill: bool = True  # goes on from a last turn of the assistant
     auto_cache: bool = True  # messages: mark what should be cached when the client marks nothing
     # chat completions and responses: knows what OpenAI has beyond what all servers of the family
-    # have: free-text tools, allowed_tools, safety_identifier, prompt_cache_key, service_tier; in
-    # responses also encrypted reasoning and a search of the web
+    # have: safety_identifier, prompt_cache_key, service_tier; in responses also encrypted reasoning
+    # and a search of the web
     openai_extras: bool = False
-    # chat completions: takes free-text tools and a choice among some of the tools
+    # chat completions and responses: takes free-text tools and a choice among some of the tools
     custom_tools: bool = False
     # chat completions: takes a level of effort beside tools; false: it refuses both together
     effort_with_tools: bool = True

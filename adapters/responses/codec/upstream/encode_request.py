@@ -8,6 +8,7 @@ from typing import Any
 
 from adapters.family.codec import Encoded, Target
 from adapters.family.traits import Traits
+from adapters.faults import Condition, Fault
 from adapters.ir.parts import Text
 from adapters.ir.request import Effort, Feature, Output, Request, Thinking
 from adapters.json.jsonio import dumps
@@ -40,7 +41,7 @@ Json = dict[str, Any]
 
 def encode_request(request: Request, target: Target, count: bool) -> Steps[Encoded]:
     """The body (see ``family.codec.UpstreamCodec``), a yield after each turn."""
-    names = ToolNames(request.tools, customs=target.traits.openai_extras)
+    names = ToolNames(request.tools, customs=target.traits.custom_tools)
     items = Items(names, target.traits)
     for turn in request.turns:
         items.add(turn)
@@ -62,8 +63,12 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
     dropped: tuple[Feature, ...] = ()
     if not count:
         dropped = _add_settings(body, request, target.traits)
+    try:
+        written = dumps(body)
+    except OverflowError:
+        raise Fault(Condition.INVALID_FIELD, "The body is nested too deeply.") from None
     return Encoded(
-        dumps(body),
+        written,
         dropped=dropped,
         names=names.renamed,
         output_tool=output_tool,

@@ -13,7 +13,7 @@ from adapters.json.jsonio import dumps, top_level
 from adapters.responses.codec import CODECS
 
 ASKED = Asked("public", "Ab1", 1795000000, 10, True)
-OPENAI = {"openai_extras": True, "verbosity": True}
+OPENAI = {"openai_extras": True, "custom_tools": True, "verbosity": True}
 USAGE = Usage(10, 5, 3, 2, 1, 4)
 
 

@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 
 from adapters.family.traits import Traits
+from adapters.faults import Condition, Fault
 from adapters.ir.parts import Text, Turn
 from adapters.ir.request import Ask, Feature, Output, Request, Thinking, Tool, ToolChoice
 from adapters.responses.codec import CODECS
@@ -168,6 +169,15 @@ def test_vendors_that_lack_what_openai_has():
     settings = {"end_user": LONG, "tier": "flex", "cache_key": "k", "verbosity": "low"}
     body = body_of(traits={"openai_extras": False, "verbosity": False}, **settings)
     assert body.keys() == {"model", "input", "store", "user"} and body["user"] == LONG
+
+
+def test_a_schema_that_cannot_be_written_is_a_fault():
+    schema: dict = {}
+    for _ in range(5000):
+        schema = {"a": schema}
+    with pytest.raises(Fault) as caught:
+        body_of(output=Output("schema", schema))
+    assert caught.value.condition is Condition.INVALID_FIELD
 
 
 def test_choice_without_tools_is_not_sent():

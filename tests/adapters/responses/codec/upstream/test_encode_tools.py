@@ -97,9 +97,9 @@ def test_vendors_without_free_text_tools_get_functions():
         Turn("user", (ToolResult("a", (Text("x"),), custom=True),)),
     )
     request = Request("messages", False, turns, tools=(TIDE, PATCH, SEARCH))
-    body, made = encoded(request, openai_extras=False)
+    body, made = encoded(request, custom_tools=False)
     assert made.names == {"patch": PATCH}
-    assert [tool["type"] for tool in body["tools"]] == ["function", "function"]
+    assert [tool["type"] for tool in body["tools"]] == ["function", "function", "web_search"]
     assert "start: x" in body["tools"][1]["parameters"]["properties"]["input"]["description"]
     assert body["input"][1]["arguments"] == '{"input":"é\\""}'
     assert body["input"][2]["type"] == "function_call_output"
@@ -107,18 +107,18 @@ def test_vendors_without_free_text_tools_get_functions():
 
 def test_free_text_without_a_grammar():
     request = Request("messages", False, TURNS, tools=(Tool("custom", "note"),))
-    body, _ = encoded(request, openai_extras=False)
+    body, _ = encoded(request, custom_tools=False)
     assert body["tools"][0]["parameters"]["properties"] == {"input": {"type": "string"}}
 
 
 def test_vendors_without_subsets_of_tools_get_the_subset():
     choice = ToolChoice("any", ("tide",))
     request = Request("messages", False, TURNS, tools=(TIDE, PATCH), choice=choice)
-    body, _ = encoded(request, openai_extras=False)
+    body, _ = encoded(request, custom_tools=False)
     assert [tool["name"] for tool in body["tools"]] == ["tide"]
     assert body["tool_choice"] == "required"
     gone = Request("messages", False, TURNS, tools=(TIDE,), choice=ToolChoice("any", ("gone",)))
-    assert len(encoded(gone, openai_extras=False)[0]["tools"]) == 1
+    assert len(encoded(gone, custom_tools=False)[0]["tools"]) == 1
     named = Request("messages", False, TURNS, tools=(PATCH,), choice=ToolChoice("one", ("patch",)))
-    chosen = encoded(named, openai_extras=False)[0]["tool_choice"]
+    chosen = encoded(named, custom_tools=False)[0]["tool_choice"]
     assert chosen == {"type": "function", "name": "patch"}
