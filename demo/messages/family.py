@@ -5,14 +5,13 @@ The checks of a request are in request.py. Shapes: public API as of November 202
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import re
 import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from demo.messages.blocks import sign_thought
 from demo.messages.request import VERSIONS, read_request
 from demo.script.directives import Script
 from demo.script.family import (
@@ -221,14 +220,9 @@ def _base(ask: Ask) -> dict[str, Any]:
     return {"id": name, "type": "message", "role": "assistant", "model": ask.model}
 
 
-def _signature(said: Said) -> str:
-    digest = hashlib.sha256("".join(said.thoughts).encode()).digest()
-    return base64.b64encode(b"demo signature " + digest).decode()
-
-
 def _thinking(ask: Ask, said: Said) -> dict[str, Any]:
     shown = "".join(said.thoughts) if ask.thinking_shown else ""
-    return {"type": "thinking", "thinking": shown, "signature": _signature(said)}
+    return {"type": "thinking", "thinking": shown, "signature": sign_thought(shown)}
 
 
 def _tool_use(call: Call) -> dict[str, Any]:
@@ -243,7 +237,8 @@ def _blocks(ask: Ask, said: Said) -> Iterator[tuple[dict[str, Any], list[dict[st
             for thought in said.thoughts
             if ask.thinking_shown
         ]
-        deltas.append({"type": "signature_delta", "signature": _signature(said)})
+        shown = "".join(said.thoughts) if ask.thinking_shown else ""
+        deltas.append({"type": "signature_delta", "signature": sign_thought(shown)})
         yield {"type": "thinking", "thinking": "", "signature": ""}, deltas
     if said.pieces:
         texts = [{"type": "text_delta", "text": piece} for piece in said.pieces]

@@ -5,29 +5,33 @@ Source: protocols of the public API as of November 2026, versions 2023-06-01 and
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from demo.script.family import Ask, Refusal, Tool
+from demo.messages.blocks import NEW_VERSION, TOOL_NAME_MAX, check_block, check_known, check_text
+from demo.script.family import Ask, Path, Refusal, Tool
 from demo.script.fields import Fields, read_schema, read_strings, read_tool_name
 from demo.script.speech import prompt_tokens
 
-NEW_VERSION = "2026-10-21"
 VERSIONS = ("2023-06-01", NEW_VERSION)
 MESSAGES_MAX = 100_000
 STOPS_MAX = 8192
-TOOL_NAME_MAX = 128
 THINKING_TOKENS_MIN = 1024
-IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
-# Fields of other families that only a gateway's mistake can bring here.
-FOREIGN_FIELDS = ("stream_options", "max_completion_tokens", "response_format", "n")
-USER_BLOCKS = ("text", "image", "document", "search_result", "tool_result", "container_upload")
-ASSISTANT_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "document", "compaction")
-# Blocks of the vendor's own tools come back as they were sent; their insides are not checked.
-SERVER_BLOCKS_END = ("server_tool_use", "_tool_result", "mcp_tool_use")
+CREATE_FIELDS = (
+    *("billing_policy", "cache_control", "compaction", "container", "context_management"),
+    *("diagnostics", "fallbacks", "inference_geo", "max_tokens", "mcp_servers", "messages"),
+    *("metadata", "model", "output_config", "output_format", "service_tier", "speed"),
+    *("stop_sequences", "stream", "system", "temperature", "thinking", "thread", "tool_choice"),
+    *("tools", "top_k", "top_p"),
+)
+NOT_COUNTED = ("max_tokens", "metadata", "stream")
+TOOL_FIELDS = (
+    *("type", "name", "description", "input_schema", "strict", "cache_control", "defer_loading"),
+    *("eager_input_streaming", "input_examples", "allowed_callers"),
+)
+CACHE_MARKS_MAX = 4
+ALTERNATIVES = ("oneOf", "allOf", "anyOf")
 
 
 @dataclass(slots=True)
@@ -40,10 +44,8 @@ class Turn:
 
 def read_request(body: dict[str, Any], version: str, *, counting: bool) -> Ask:
     request = Fields(body)
-    foreign = (*FOREIGN_FIELDS, "max_tokens", "stream") if counting else FOREIGN_FIELDS
-    for name in foreign:
-        if name in body:
-            raise Refusal("Extra inputs are not permitted", request.at(name))
+    unknown = NOT_COUNTED if counting else ()
+    check_known(request, (name for name in CREATE_FIELDS if name not in unknown))
     model = request.text("model")
     if not counting:
         request.required("max_tokens")
@@ -51,7 +53,10 @@ def read_request(body: dict[str, Any], version: str, *, counting: bool) -> Ask:
     turns = _read_messages(request, version)
     _check_results(turns)
     _check_system(request)
+    _check_cache_marks(request)
     thinking = _read_thinking(request, limit)
+    if thinking == "enabled":
+        _check_last_thought(turns)
     _check_sampling(request, version, thinking=thinking is not None)
     tools, tool_mode, parallel = _read_tools(request, thinking=thinking == "enabled")
     last_user = [turn for turn in turns if turn.role == "user"]
@@ -69,8 +74,17 @@ def read_request(body: dict[str, Any], version: str, *, counting: bool) -> Ask:
         thinking=thinking is not None,
         thinking_shown=(body.get("thinking") or {}).get("display") != "omitted",
         limit_tokens=limit,
-        stops=read_strings(request, "stop_sequences", STOPS_MAX),
+        stops=_read_stops(request),
     )
+
+
+def _read_stops(request: Fields) -> tuple[str, ...]:
+    found = read_strings(request, "stop_sequences", STOPS_MAX)
+    for place, stop in enumerate(found):
+        if not stop.strip():
+            problem = "each stop sequence must contain non-whitespace"
+            raise Refusal(problem, (*request.at("stop_sequences"), place))
+    return found
 
 
 def _type(block: Fields) -> str:
@@ -91,7 +105,36 @@ def _check_system(request: Fields) -> None:
     for block in request.entries("system"):
         block.required("type")
         block.choice("type", "text")
-        block.text("text")
+        check_text(block, "text")
+
+
+def _check_cache_marks(request: Fields) -> None:
+    found = sum(_marks(request.value.get(name)) for name in ("system", "messages", "tools"))
+    found += request.has("cache_control")
+    if found > CACHE_MARKS_MAX:
+        problem = f"A maximum of {CACHE_MARKS_MAX} blocks with cache_control may be provided."
+        raise Refusal(f"{problem} Found {found}.", kind="plain")
+
+
+def _marks(value: Any) -> int:
+    """How many objects inside are marked; a schema of a tool has none of its own."""
+    if isinstance(value, list):
+        return sum(map(_marks, value))
+    if not isinstance(value, dict):
+        return 0
+    inside = _marks(value.get("content"))
+    return inside + (value.get("cache_control") is not None)
+
+
+def _check_last_thought(turns: list[Turn]) -> None:
+    """What was thought before the calls that are now answered has to come back with them."""
+    if turns[-1].role != "user" or _type(turns[-1].blocks[0]) != "tool_result":
+        return
+    first = turns[-2].blocks[0]
+    if _type(first) not in ("thinking", "redacted_thinking"):
+        problem = f"Expected `thinking` or `redacted_thinking`, but found `{_type(first)}`. When "
+        problem += "`thinking` is enabled, a final `assistant` message must start with a thinking "
+        raise Refusal(problem + "block.", first.path)
 
 
 def _check_sampling(request: Fields, version: str, *, thinking: bool) -> None:
@@ -134,7 +177,23 @@ def _read_format(request: Fields) -> dict[str, Any] | None:
         return None
     wanted.required("type", "schema")
     wanted.choice("type", "json_schema")
-    return read_schema(wanted, "schema")
+    schema = read_schema(wanted, "schema")
+    _check_closed(schema, wanted.at("schema"))
+    return schema
+
+
+def _check_closed(schema: Any, path: Path) -> None:
+    """Raises Refusal when an object of a schema of the answer may have other fields."""
+    if not isinstance(schema, dict):
+        return
+    if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
+        problem = "For 'object' type, 'additionalProperties' must be explicitly set to false"
+        raise Refusal(problem, path)
+    for name in ("properties", "$defs"):
+        inner = schema.get(name)
+        for key, value in inner.items() if isinstance(inner, dict) else ():
+            _check_closed(value, (*path, name, key))
+    _check_closed(schema.get("items"), (*path, "items"))
 
 
 # Tools.
@@ -172,11 +231,15 @@ def _read_tool(entry: Fields) -> Tool | None:
     """None for a tool the vendor runs itself: it is accepted and never called."""
     if entry.string("type") not in (None, "custom"):
         return None
+    check_known(entry, TOOL_FIELDS)
     name = read_tool_name(entry, TOOL_NAME_MAX)
     entry.string("description")
     entry.required("input_schema")
     schema = Fields(entry.value["input_schema"], entry.at("input_schema"))
     schema.required("type")
+    if any(map(schema.has, ALTERNATIVES)):
+        problem = "input_schema does not support oneOf, allOf, or anyOf at the top level"
+        raise Refusal(problem, schema.path)
     return Tool(name, read_schema(entry, "input_schema"))
 
 
@@ -200,79 +263,21 @@ def _read_messages(request: Fields, version: str) -> list[Turn]:
             turns.append(Turn(role, blocks))
     if not turns:
         raise Refusal("must hold a message of the user", request.at("messages"))
+    if turns[0].role != "user":
+        raise Refusal('first message must use the "user" role', request.at("messages"))
     return turns
 
 
 def _read_blocks(message: Fields, role: str, version: str) -> list[Fields]:
     content = message.value["content"]
     if isinstance(content, str):
-        if not content:
+        if not content.strip():
             raise Refusal("text content must be non-empty", message.at("content"))
         return [Fields({"type": "text", "text": content}, message.at("content"))]
     blocks = message.entries("content", filled=True)
     for block in blocks:
-        _check_block(block, role, version)
+        check_block(block, role, version)
     return blocks
-
-
-def _check_block(block: Fields, role: str, version: str) -> None:
-    block.required("type")
-    kind = block.string("type") or ""
-    if kind != "tool_result" and kind.endswith(SERVER_BLOCKS_END):
-        return
-    if role == "assistant":
-        block.choice("type", *ASSISTANT_BLOCKS)
-    else:
-        block.choice("type", *(("text",) if role == "system" else USER_BLOCKS))
-    if version == NEW_VERSION and role == "assistant" and kind == "document":
-        raise Refusal("documents are not allowed in assistant messages", block.path)
-    if version == NEW_VERSION and role == "user" and block.value.get("citations"):
-        raise Refusal("citations are not allowed in user messages", block.at("citations"))
-    if kind == "text":
-        block.text("text")
-    elif kind == "image":
-        _check_image(block)
-    elif kind == "thinking":
-        block.required("thinking")
-        block.string("thinking")
-        block.text("signature")
-    elif kind == "redacted_thinking":
-        block.text("data")
-    elif kind == "tool_use":
-        block.text("id")
-        read_tool_name(block, TOOL_NAME_MAX)
-        block.required("input")
-        block.object("input")
-    elif kind == "tool_result":
-        block.text("tool_use_id")
-        block.boolean("is_error")
-        _check_result_content(block)
-
-
-def _check_image(block: Fields) -> None:
-    block.required("source")
-    source = Fields(block.value["source"], block.at("source"))
-    source.required("type")
-    kind = source.choice("type", "base64", "url", "file")
-    if kind == "url" and not source.text("url").startswith(("https://", "http://")):
-        raise Refusal("must be an http(s) URL", source.at("url"))
-    if kind == "file":
-        source.text("file_id")
-    if kind == "base64":
-        source.required("media_type")
-        source.choice("media_type", *IMAGE_TYPES)
-        try:
-            base64.b64decode(source.text("data"), validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise Refusal("invalid base64 data", source.at("data")) from error
-
-
-def _check_result_content(block: Fields) -> None:
-    if isinstance(block.value.get("content"), str):
-        return
-    for part in block.entries("content"):
-        part.required("type")
-        part.choice("type", "text", "image", "document", "search_result", "tool_reference")
 
 
 def _check_results(turns: list[Turn]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from demo.messages.blocks import sign_thought
 from tests.support.client import data_of, events, exchange
 from tests.support.dialects import (
     GENERATE,
@@ -455,7 +456,7 @@ def test_a_gzipped_call(gateway, vendor, client):
 TURNS = {
     CLAUDE: [
         {"role": "assistant", "content": [
-            {"type": "thinking", "thinking": "Read it.", "signature": "c2lnbmF0dXJl"},
+            {"type": "thinking", "thinking": "Read it.", "signature": sign_thought("Read it.")},
             {"type": "tool_use", "id": "toolu_01A", "name": "Tool_0",
              "input": {"file_path": "/tmp/a"}},
             {"type": "tool_use", "id": "toolu_01B", "name": "Tool_1",

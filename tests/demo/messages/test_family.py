@@ -199,6 +199,7 @@ def test_images_are_seen(client):
 
 def test_structured_output(client):
     schema = {"type": "object", "properties": {"name": {"type": "string"}, "n": {"enum": [4]}}}
+    schema["additionalProperties"] = False
     answer = client.messages.create(
         model="demo-large",
         max_tokens=200,

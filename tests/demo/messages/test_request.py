@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+from demo.messages.blocks import sign_thought
 from demo.messages.request import read_request
 from demo.script.family import Refusal
 
@@ -11,6 +12,11 @@ OLD, NEW = "2023-06-01", "2026-10-21"
 TOOL = {"name": "f", "input_schema": {"type": "object"}}
 USE = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
 RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "done"}
+THOUGHT = {"type": "thinking", "thinking": "t", "signature": sign_thought("t")}
+DOCUMENT = {"type": "text", "media_type": "text/plain", "data": "of tea"}
+MARK = {"cache_control": {"type": "ephemeral"}}
+MARKED = {"type": "text", "text": "s", **MARK}
+CLOSED = {"type": "object", "additionalProperties": False}
 IMAGE = {
     "type": "image",
     "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0="},
@@ -36,10 +42,14 @@ def called(*after):
 RESULT2 = {**RESULT, "tool_use_id": "t2", "content": [{"type": "text", "text": "done"}]}
 TEXT = {"type": "text", "text": "and?"}
 
+
+def text_of(text):
+    return {"type": "text", "text": text}
+
+
 GOOD = [
     request(),
     request(max_tokens=0),
-    request(unknown_field=1),
     request(temperature=1, top_p=0.5, top_k=3, stop_sequences=["x"], metadata={"user_id": "u"}),
     request(system="s"),
     request(system=[{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}]),
@@ -50,16 +60,74 @@ GOOD = [
     request(messages=called(user([RESULT]), user([RESULT2]))),
     request(messages=called({"role": "system", "content": "x"}, user([RESULT, RESULT2]))),
     request(
-        messages=[user(), assistant({"type": "thinking", "thinking": "t", "signature": "c2ln"})]
+        messages=[
+            user(),
+            assistant({"type": "thinking", "thinking": "t", "signature": sign_thought("t")}),
+        ]
     ),
     request(tools=[TOOL, {"type": "web_search_20260318", "name": "web_search"}]),
     request(tools=[TOOL], tool_choice={"type": "tool", "name": "f"}),
     request(thinking={"type": "enabled", "budget_tokens": 1024}),
     request(thinking={"type": "adaptive", "display": "omitted"}, output_config={"effort": "high"}),
-    request(output_config={"format": {"type": "json_schema", "schema": {"type": "object"}}}),
+    request(output_config={"format": {"type": "json_schema", "schema": CLOSED}}),
+    request(system=[MARKED], messages=[user([MARKED, MARKED])], tools=[TOOL | MARK]),
+    request(
+        messages=[user(), assistant(THOUGHT, USE), user([RESULT])],
+        thinking={"type": "enabled", "budget_tokens": 1024},
+    ),
+    request(messages=[user(), assistant(USE), user([RESULT])], thinking={"type": "adaptive"}),
 ]
 
 BAD = [
+    (request(unknown_field=1), ("unknown_field",)),
+    (
+        request(messages=[user([{**text_of("x"), "detail": "low"}])]),
+        ("messages", 0, "content", 0, "detail"),
+    ),
+    (request(messages=[user(" \n")]), ("messages", 0, "content")),
+    (request(messages=[user([text_of(" ")])]), ("messages", 0, "content", 0, "text")),
+    (request(messages=[assistant(text_of("x")), user()]), ("messages",)),
+    (request(stop_sequences=["x", "\n"]), ("stop_sequences", 1)),
+    (
+        request(messages=[user(), assistant({**THOUGHT, "thinking": "of another"})]),
+        ("messages", 1, "content", 0),
+    ),
+    (
+        request(messages=[user(), assistant({**THOUGHT, "signature": "c2ln"})]),
+        ("messages", 1, "content", 0),
+    ),
+    (
+        request(messages=[user(), assistant({**USE, "id": "call.1"})]),
+        ("messages", 1, "content", 0, "id"),
+    ),
+    (
+        request(
+            messages=[user(), assistant(USE, THOUGHT), user([RESULT])],
+            thinking={"type": "enabled", "budget_tokens": 1024},
+        ),
+        ("messages", 1, "content", 0),
+    ),
+    (request(system=[MARKED] * 2, messages=[user([MARKED] * 3)]), ()),
+    (
+        request(tools=[{"name": "f", "input_schema": {"type": "object", "anyOf": [{}]}}]),
+        ("tools", 0, "input_schema"),
+    ),
+    (request(tools=[{**TOOL, "parameters": {}}]), ("tools", 0, "parameters")),
+    (
+        request(
+            output_config={
+                "format": {
+                    "type": "json_schema",
+                    "schema": {**CLOSED, "properties": {"a": {"type": "object"}}},
+                }
+            }
+        ),
+        ("output_config", "format", "schema", "properties", "a"),
+    ),
+    (
+        request(messages=[user([{"type": "document", "source": {**DOCUMENT, "type": "base64"}}])]),
+        ("messages", 0, "content", 0, "source", "media_type"),
+    ),
     ({"max_tokens": 1, "messages": [user()]}, ("model",)),
     ({"model": "m", "messages": [user()]}, ("max_tokens",)),
     (request(max_tokens=-1), ("max_tokens",)),
@@ -153,9 +221,7 @@ def test_bad_requests_are_refused_where_they_are_wrong(body, path):
         request(temperature=1),
         request(top_p=1),
         request(top_k=1),
-        request(
-            messages=[user(), assistant({"type": "document", "source": {"type": "text"}})],
-        ),
+        request(messages=[user(), assistant({"type": "document", "source": DOCUMENT})]),
         request(messages=[user([{**TEXT, "citations": [{}]}])]),
     ],
 )
