@@ -11,6 +11,7 @@ from typing import Any
 from demo.script.family import Ask, Refusal, Tool
 from demo.script.fields import Fields, read_schema, read_strings, read_tool_name
 from demo.script.speech import prompt_tokens
+from demo.script.strict_schemas import check_strict
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 TEXT_ROLES = ("system", "developer", "tool")
@@ -20,10 +21,19 @@ CHOICES_MAX = 128
 STOPS_MAX = 4
 TOOLS_MAX = 128
 TOOL_NAME_MAX = 64
+# Fields of other families that only a gateway's mistake can bring here.
+FOREIGN_FIELDS = (
+    *("contents", "generationConfig", "include", "input", "instructions", "max_output_tokens"),
+    *("output_config", "stop_sequences", "system", "systemInstruction", "text", "thinking"),
+)
 
 
 def read_request(body: dict[str, Any]) -> Ask:
     request = Fields(body)
+    for name in FOREIGN_FIELDS:
+        if name in body:
+            problem = f"Unrecognized request argument supplied: {name}"
+            raise Refusal(problem, request.at(name), "plain", code="unknown_parameter")
     model = request.text("model")
     messages = request.entries("messages", filled=True)
     prompt, images = _check_messages(messages)
@@ -104,9 +114,12 @@ def _read_format(request: Fields) -> dict[str, Any] | None:
     wanted.required("json_schema")
     described = Fields(wanted.value["json_schema"], wanted.at("json_schema"))
     read_tool_name(described, TOOL_NAME_MAX)
-    described.boolean("strict")
     described.required("schema")
-    return read_schema(described, "schema")
+    schema = read_schema(described, "schema")
+    if described.boolean("strict"):
+        owner = f"response_format '{described.value['name']}'"
+        check_strict(schema, described.at("schema"), owner)
+    return schema
 
 
 # Tools.
@@ -135,11 +148,13 @@ def _read_tool(entry: Fields) -> Tool:
     described = Fields(entry.value[kind], entry.at(kind))
     name = read_tool_name(described, TOOL_NAME_MAX)
     described.string("description")
-    described.boolean("strict")
     if kind == "custom":
         described.object("format")
         return Tool(name, {}, custom=True)
-    return Tool(name, read_schema(described, "parameters"))
+    schema = read_schema(described, "parameters")
+    if described.boolean("strict"):
+        check_strict(schema, described.at("parameters"), f"function '{name}'")
+    return Tool(name, schema)
 
 
 def _narrowed(choice: Fields, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], Any]:

@@ -7,7 +7,6 @@ A stream is written as SSE; without alt=sse the vendor's server makes the JSON a
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import re
 import secrets
@@ -16,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from demo.generate_content.fields import written
-from demo.generate_content.request import SIGNATURE_MARK, SIGNING_PREFIX, check_query, read_request
+from demo.generate_content.request import SIGNING_PREFIX, check_query, read_request, sign_thoughts
 from demo.script.directives import Script
 from demo.script.family import (
     BAD_KEY_PREFIX,
@@ -267,8 +266,7 @@ def _signs(ask: Ask, said: Said) -> bool:
 
 
 def _signature(said: Said) -> str:
-    digest = hashlib.sha256("".join(said.thoughts).encode()).digest()
-    return base64.b64encode(SIGNATURE_MARK + digest).decode()
+    return base64.b64encode(sign_thoughts("".join(said.thoughts))).decode()
 
 
 def _call_parts(ask: Ask, said: Said) -> Iterator[dict[str, Any]]:

@@ -7,6 +7,7 @@ documentation as of November 2026.
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any, Literal
 
 from demo.generate_content.fields import read_message, snake_case
 from demo.script.family import Ask, Path, Refusal, Route, Tool
+from demo.script.seals import is_signed, sign
 from demo.script.speech import prompt_tokens
 
 STOPS_MAX = 5
@@ -104,6 +106,10 @@ def _read_generate(request: dict[str, Any], raw: dict[str, Any], route: Route) -
     """`raw` is the same request as it was sent: its words are what is counted."""
     turns = _read_contents(request)
     _check_calls(turns)
+    for turn in turns:
+        for _, part in turn.of("thoughtSignature"):
+            if part["thoughtSignature"]:
+                _check_signature(part["thoughtSignature"])
     if route.argument.startswith(SIGNING_PREFIX):
         _check_signatures(turns)
     _check_system(request)
@@ -252,16 +258,27 @@ def _check_answer(answer: dict[str, Any], path: Path, opened: list[dict[str, Any
 
 
 def _check_signatures(turns: list[Turn]) -> None:
-    """The first call of each step since the last words of the user brings its signature back."""
+    """The first call of each step since the last words of the user has a signature."""
     spoken = [index for index, turn in enumerate(turns) if not turn.model and _has_news(turn)]
     for turn in turns[spoken[-1] if spoken else 0 :]:
         for _, part in turn.of("functionCall")[:1]:
-            signature = part.get("thoughtSignature")
-            if not signature:
+            if not part.get("thoughtSignature"):
                 name = part["functionCall"]["name"]
                 raise Refusal(UNSIGNED.format(name=name), kind="plain")
-            if signature not in BYPASSES and not signature.startswith(SIGNATURE_MARK):
-                raise Refusal("Corrupted thought signature.", kind="plain")
+
+
+def sign_thoughts(thoughts: str) -> bytes:
+    """What stands for the thoughts before a part."""
+    digest = hashlib.sha256(thoughts.encode("utf-8", "replace")).digest()
+    return SIGNATURE_MARK + digest + sign(digest)
+
+
+def _check_signature(signature: bytes) -> None:
+    rest = signature.removeprefix(SIGNATURE_MARK)
+    middle = hashlib.sha256().digest_size
+    ours = len(rest) < len(signature) and is_signed(rest[:middle], rest[middle:])
+    if signature not in BYPASSES and not ours:
+        raise Refusal("Corrupted thought signature.", kind="plain")
 
 
 def _has_news(turn: Turn) -> bool:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from demo.responses.stored import Shelf, is_sealed
-from demo.responses.tools import TOOL_NAME_MAX, check_known, check_strict, read_tools
+from demo.responses.tools import TOOL_NAME_MAX, check_known, read_tools
 from demo.script.family import Ask, Refusal, Task
 from demo.script.fields import Fields, read_schema, read_strings, read_tool_name
 from demo.script.speech import prompt_tokens
+from demo.script.strict_schemas import check_strict
 
 COUNT_FIELDS = (
     *("conversation", "input", "instructions", "model", "parallel_tool_calls", "personality"),
@@ -247,6 +248,7 @@ class Talk:
     images: int = 0
     fresh: bool = True
     ids: set[str] = field(default_factory=set)
+    thought: str = ""  # id of a reasoning item that was the last
 
     def add(self, item: Fields) -> None:
         if not item.has("type") and not item.has("role") and item.has("id"):
@@ -254,6 +256,9 @@ class Talk:
         else:
             kind = _read_type(item)
         self.fresh = kind not in RESULTS
+        if self.thought and kind in (*RESULTS, "message") and item.value.get("role") != "assistant":
+            raise self._unfollowed()
+        self.thought = ""
         self._check_id(item, kind)
         if kind in ITEM_FIELDS:
             check_known(item, ("type", "id", *ITEM_FIELDS[kind]))
@@ -357,6 +362,16 @@ class Talk:
             _check_seal(sealed)
         elif self.shelf.item(item.text("id")) is None:
             raise _lost(item.text("id"))
+        self.thought = item.string("id") or "without id"
+
+    def end(self) -> None:
+        """After the last item."""
+        if self.thought:
+            raise self._unfollowed()
+
+    def _unfollowed(self) -> Refusal:
+        problem = f"Item '{self.thought}' of type 'reasoning' was provided without its required "
+        return Refusal(problem + "following item.", ("input",), "plain")
 
     def _add_referred(self, name: str) -> None:
         found = self.shelf.item(name)
@@ -377,6 +392,7 @@ def _read_input(request: Fields, task: Task, talk: Talk) -> Talk:
     elif isinstance(given, list):
         for item in request.entries("input"):
             talk.add(item)
+        talk.end()
     elif given is not None:
         raise Refusal("a string or an array of items", request.at("input"), "type")
     if talk.open_calls:

@@ -1,4 +1,4 @@
-"""What the responses vendor accepts as tools, as the choice among them, and as a strict schema.
+"""What the responses vendor accepts as tools and as the choice among them.
 
 Source: the official types of the openai SDK as of November 2026. A field that is not known is
 refused, as the real vendor refuses it.
@@ -7,14 +7,14 @@ refused, as the real vendor refuses it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 from demo.script.family import Path, Refusal, Tool
 from demo.script.fields import Fields, read_schema, read_tool_name
+from demo.script.strict_schemas import check_strict
 
 TOOLS_MAX = 128
 TOOL_NAME_MAX = 64
-SCHEMA_DEPTH_MAX = 32
 FUNCTION_FIELDS = (
     *("type", "name", "description", "parameters", "strict", "async", "defer_loading"),
     *("output_schema", "allowed_callers"),
@@ -140,46 +140,3 @@ def _narrowed(
 def _not_found(name: str, choice: Fields) -> Refusal:
     problem = f"Tool choice '{name}' not found in 'tools' parameter."
     return Refusal(problem, choice.path, "plain")
-
-
-def check_strict(schema: Any, path: Path, owner: str) -> None:
-    """Raises Refusal when a schema is not of the kind to which a model can be held."""
-    code = "invalid_json_schema" if path[0] == "text" else "invalid_function_parameters"
-    waiting: list[tuple[Any, tuple[str, ...]]] = [(schema, ())]
-    while waiting:
-        found, context = waiting.pop()
-        if not isinstance(found, dict):
-            continue
-        fault = _strict_fault(found)
-        if fault is None and len(context) > SCHEMA_DEPTH_MAX:
-            fault = "the schema is nested too deeply."
-        if fault is not None:
-            problem = f"Invalid schema for {owner}: In context={context}, {fault}"
-            raise Refusal(problem, path, "plain", code=code)
-        for name in ("properties", "$defs", "definitions"):
-            inner = found.get(name)
-            if isinstance(inner, dict):
-                waiting += [(value, (*context, name, key)) for key, value in inner.items()]
-        several = found.get("anyOf")
-        if isinstance(several, list):
-            waiting += [(value, (*context, "anyOf")) for value in several]
-        waiting.append((found.get("items"), (*context, "items")))
-
-
-def _strict_fault(schema: dict[str, Any]) -> str | None:
-    properties = schema.get("properties")
-    if schema.get("type") != "object" and properties is None:
-        return None
-    if properties is not None and not isinstance(properties, dict):
-        return "'properties' is not an object."
-    if schema.get("additionalProperties") is not False:
-        return "'additionalProperties' is required to be supplied and to be false."
-    required = schema.get("required")
-    listed = required if isinstance(required, list) else []
-    missing = [name for name in properties or {} if name not in listed]
-    if missing:
-        return (
-            "'required' is required to be supplied and to be an array including every key in "
-            f"properties. Missing '{missing[0]}'."
-        )
-    return None

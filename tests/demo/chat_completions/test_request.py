@@ -52,7 +52,27 @@ GOOD = [
     request(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}),
 ]
 
+OPEN = {"type": "object", "properties": {"a": {"type": "string"}}}
+STRICT = {**OPEN, "required": ["a"], "additionalProperties": False}
+
+
+def strict_tool(schema):
+    function = {**FUNCTION["function"], "parameters": schema, "strict": True}
+    return request(tools=[{**FUNCTION, "function": function}])
+
+
+def strict_answer(schema):
+    described = {"name": "n", "schema": schema, "strict": True}
+    return request(response_format={"type": "json_schema", "json_schema": described})
+
+
+GOOD[:0] = [strict_tool(STRICT), strict_answer(STRICT)]
+
 BAD = [
+    (strict_tool(OPEN), ("tools", 0, "function", "parameters")),
+    (strict_answer(OPEN), ("response_format", "json_schema", "schema")),
+    (request(max_output_tokens=5), ("max_output_tokens",)),
+    (request(system="s"), ("system",)),
     ({"messages": [user()]}, ("model",)),
     (request(model=""), ("model",)),
     (request(model=4), ("model",)),

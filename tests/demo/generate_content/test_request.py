@@ -6,7 +6,7 @@ import copy
 import pytest
 
 from demo.generate_content.fields import written
-from demo.generate_content.request import SIGNATURE_MARK, check_query, read_request
+from demo.generate_content.request import check_query, read_request, sign_thoughts
 from demo.script.family import Refusal, Route
 
 TEXT = {"text": "hi"}
@@ -15,7 +15,7 @@ ANSWER = {"functionResponse": {"name": "f", "response": {"ok": True}}}
 IMAGE = {"inlineData": {"mimeType": "image/png", "data": "_-8="}}
 SCHEMA = {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}, "required": ["a"]}
 FUNCTION = {"name": "f", "parameters": SCHEMA}
-SIGNATURE = base64.b64encode(SIGNATURE_MARK + b"x").decode()
+SIGNATURE = base64.b64encode(sign_thoughts("x")).decode()
 
 
 def user(*parts):
@@ -302,13 +302,22 @@ def test_calls_of_the_current_turn_bring_their_signatures(contents):
             [user(TEXT), model(signed()), user(ANSWER), model(CALL), user(ANSWER)],
             "missing",
         ),
-        ([user(TEXT), model(signed("AAAA")), user(ANSWER)], "Corrupted thought signature"),
     ],
 )
 def test_calls_without_signatures_are_refused_by_the_models_that_sign(contents, words):
     with pytest.raises(Refusal, match=words):
         read(request(contents=contents), "gemini-3-pro")
     assert read(request(contents=contents), "gemini-2.5-pro").model == "gemini-2.5-pro"
+
+
+@pytest.mark.parametrize("name", ["gemini-3-pro", "gemini-2.5-pro"])
+def test_signatures_of_others_are_refused(name):
+    other = base64.b64encode(b"demo signature " + bytes(64)).decode()
+    for signature in ("AAAA", other):
+        for part in (signed(signature), {**TEXT, "thoughtSignature": signature}):
+            after = user(ANSWER) if "functionCall" in part else user(TEXT)
+            with pytest.raises(Refusal, match="Corrupted thought signature"):
+                read(request(contents=[user(TEXT), model(part), after]), name)
 
 
 # What is read.

@@ -44,6 +44,7 @@ RESULT = {"type": "function_call_output", "call_id": "c1", "output": "1"}
 IMAGE = {"type": "input_image", "image_url": "https://x/a.png"}
 TEXT = {"type": "input_text", "text": "look"}
 AUDIO = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+SAID = {"type": "message", "role": "assistant", "content": "so it is"}
 REASONING = {"type": "reasoning", "summary": [], "encrypted_content": seal("secret")}
 STORED = {
     "id": "resp_1",
@@ -111,8 +112,10 @@ GOOD = [
         {"type": "custom_tool_call", "call_id": "c1", "name": "n", "input": "free"},
         {"type": "custom_tool_call_output", "call_id": "c1", "output": "1"},
     ),
-    request(user(), REASONING),
-    request(user(), {"type": "reasoning", "id": "rs_1", "summary": []}),
+    request(user(), REASONING, SAID),
+    request(user(), REASONING, CALL, RESULT),
+    request(user(), REASONING, REASONING, SAID, user()),
+    request(user(), {"type": "reasoning", "id": "rs_1", "summary": []}, SAID),
     request({"type": "compaction", "encrypted_content": seal("all of it")}, user()),
     request({"type": "item_reference", "id": "fc_1"}, RESULT),
     request({"id": "fc_1"}, RESULT),
@@ -157,6 +160,9 @@ GOOD = [
 ]
 
 BAD = [
+    (request(user(), REASONING), ("input",)),
+    (request(user(), REASONING, user()), ("input",)),
+    (request(user(), CALL, REASONING, RESULT), ("input",)),
     ({"input": "hi"}, ("model",)),
     (request(model=""), ("model",)),
     (request(model=4), ("model",)),
