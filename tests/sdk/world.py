@@ -106,7 +106,8 @@ def _document(upstream_url: str) -> dict[str, Any]:
     return {
         "model": [{"name": n, "price": PRICE, "enabled": n != "off"} for n in names],
         "group": [
-            {"name": "default"},
+            # errors are those of the family's own vendor, not of others that take over
+            {"name": "default", "translate": False},
             {"name": "others"},
             {"name": "solo"},
             *(
