@@ -24,11 +24,15 @@ _ROLES: dict[str, Role] = {
 }
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
-# Items that stand for what their vendor alone has, and without which the rest means something else.
-_STATE = frozenset(
+# Items of tools that the vendor runs or knows, which are over. What else there is stands for what
+# the vendor alone has (a compaction, new tools), and without it the rest means something else.
+_HOSTED = frozenset(
     {
-        *("item_reference", "compaction", "compaction_trigger", "additional_tools"),
-        *("configuration_update", "program", "program_output"),
+        *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
+        *("computer_call", "computer_call_output", "local_shell_call", "local_shell_call_output"),
+        *("shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output"),
+        *("mcp_list_tools", "mcp_call", "mcp_approval_request", "mcp_approval_response"),
+        *("tool_search_call", "tool_search_output"),
     }
 )
 _REASONING_IDS = "rs_"
@@ -81,10 +85,10 @@ class Conversation:
             # What the model thought helps it on, but the turns mean the same without it; the AI
             # SDK always points at thoughts so, unless it is told not to store.
             self.asks.append(Ask("other", path))
-        elif kind in _STATE:
-            self.asks.append(Ask("stored_state", path))
-        else:
+        elif kind in _HOSTED:
             self._add_hosted(item, kind, path)
+        else:
+            self.asks.append(Ask("stored_state", path))
 
     def turns(self) -> tuple[Turn, ...]:
         """All turns, in their order."""
@@ -139,7 +143,7 @@ class Conversation:
     def _add_hosted(self, item: dict[str, Any], kind: str, path: str) -> None:
         """What a tool of the vendor has said, or asked: of no use to another vendor."""
         self.asks.append(Ask("hosted_history", path))
-        of_user = kind.endswith("_output")
+        of_user = kind.endswith(("_output", "_response"))
         self._last("user" if of_user else "assistant").parts.append(Hosted(kind, item, path))
 
     def _last(self, role: Role) -> _Draft:

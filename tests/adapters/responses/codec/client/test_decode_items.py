@@ -125,7 +125,9 @@ def test_items_of_the_vendors_own_tools():
     ]
 
 
-@pytest.mark.parametrize("kind", ["item_reference", "compaction", "additional_tools"])
+@pytest.mark.parametrize(
+    "kind", ["item_reference", "compaction", "additional_tools", "of_tomorrow"]
+)
 def test_items_that_stand_for_what_the_vendor_has(kind):
     assert asked_for(decoded([USER, {"type": kind, "id": "x"}])) == {"stored_state": "input[1]"}
 
