@@ -24,7 +24,10 @@ from handlers.relay.limits.limits import Limits
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.open_breakers import restore
 from handlers.relay.routing.plan import (
+    DISABLED,
     OTHER_FAMILY,
+    OTHER_GROUP,
+    TRANSLATE_OFF,
     Candidate,
     LeftOut,
     Planner,
@@ -43,6 +46,7 @@ from store.values.ids import now_ms
 from store.values.usage_record import WALLET, rfc3339
 
 NO_COUNTING = "counts_no_tokens"
+_NEVER_ASKED = frozenset({DISABLED, OTHER_GROUP, OTHER_FAMILY, TRANSLATE_OFF, NO_COUNTING})
 LIMITS = ("rpm", "tpm", "concurrency", "key_rpm", "key_tpm", "key_concurrency")
 
 _PLACEHOLDER = re.compile(r"\\\{[a-z_]+\\\}")
@@ -232,7 +236,7 @@ def _shown(world: _World, call: Call, one: LeftOut, usable: bool) -> ChannelStat
     assert call.peek is not None
     channel, snapshot, family = one.channel, world.snapshot, call.family.name
     until = rfc3339(snapshot.read_ms + round(one.wait_s * 1000)) if one.wait_s else None
-    translated = channel.family != family and snapshot.takes(call.key.group, channel, family)
+    translated = channel.family != family and one.reason not in _NEVER_ASKED
     return ChannelState(
         name=channel.name,
         usable=usable,

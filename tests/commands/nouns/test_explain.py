@@ -169,6 +169,9 @@ def test_from_which_family_it_is_translated(world):
     shown = {one["name"]: one["translated_from"] for one in explain(world)["channels"]}
     assert {name for name, family in shown.items() if family == "messages"} == {"talks"}
     assert {shown["main"], shown["resting"]} == {None}
+    world.ok("channel", "disable", "talks")
+    assert not told(explain(world))
+    world.ok("channel", "enable", "talks")
     world.ok("channel", "disable", "main")
     world.ok("channel", "disable", "first")
     assert explain(world)["first"] == ["talks"]

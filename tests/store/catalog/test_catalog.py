@@ -3,6 +3,8 @@
 import dataclasses
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from store.catalog.catalog import (
     EMPTY,
@@ -306,3 +308,48 @@ def test_what_can_be_translated_is_told_to_those_who_load(editor, applied, datab
     assert (changed.translate, changed.options) == (False, {"images": False})
     assert not loaded.serves("default", "claude", "chat_completions")
     assert loaded.serves("default", "claude", "messages")
+
+
+FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
+SOME_CHANNELS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "family": st.sampled_from(FAMILIES),
+            "priority": st.integers(-2, 2),
+            "enabled": st.booleans(),
+            "draining": st.booleans(),
+            "translate": st.booleans(),
+            "groups": st.sampled_from([frozenset({"g"}), frozenset({"h"}), frozenset({"g", "h"})]),
+            "models": st.sampled_from([{"m": "up"}, {"other": "up"}, {"m": "a", "other": "b"}]),
+        }
+    ),
+    max_size=8,
+)
+SOME_LOSSES = st.dictionaries(
+    st.tuples(st.sampled_from(FAMILIES), st.sampled_from(FAMILIES)).filter(lambda p: p[0] != p[1]),
+    st.integers(1, 3),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SOME_CHANNELS, SOME_LOSSES, st.booleans(), st.sampled_from(FAMILIES))
+def test_any_channels_are_offered_by_the_same_rules(fields, losses, translate, family):
+    channels = [
+        channel(f"c{place}", losses=losses_to(one["family"], losses), **one)
+        for place, one in enumerate(fields)
+    ]
+    snapshot = offered(*channels, translate=translate)
+    translated = {spoken for calling, spoken in losses if calling == family and translate}
+    offers = {
+        one.name: 0 if one.family == family else losses[family, one.family]
+        for one in channels
+        if one.enabled and "g" in one.groups and "m" in one.models
+        and (one.family == family or (one.translate and one.family in translated))
+    }  # fmt: skip
+    found = snapshot.candidates("g", "m", family)
+    assert {one.name for one in found} == {
+        c.name for c in channels if c.name in offers and not c.draining
+    }
+    order = [(offers[one.name], -one.priority, one.name) for one in found]
+    assert order == sorted(order)
+    assert snapshot.serves("g", "m", family) is bool(offers)
