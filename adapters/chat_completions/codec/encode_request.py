@@ -19,7 +19,7 @@ from adapters.family.codec import Encoded, Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.ir.request import Effort, Feature, Output, Request, Thinking
-from adapters.json.jsonio import dumps
+from adapters.json.jsonio import compact, dumps
 from adapters.json.structure import Steps
 
 MAX_STOPS = 4
@@ -39,18 +39,11 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
     names = ToolNames(request, traits)
     messages = yield from encode_turns(request, traits, names)
     body: dict[str, Any] = {"model": target.model, "messages": messages}
-    tools = encode_tools(request, traits, names)
-    output_tool = ""
-    if request.output.kind == "schema" and traits.structured == "tool":
-        output_tool = names.free(OUTPUT_TOOL)
-        tools = with_output_tool(tools, request.output, output_tool)
-    body |= tools
+    body |= encode_tools(request, traits, names)
     if request.stream:
         body["stream"] = True
         if target.stream_options:
             body["stream_options"] = {"include_usage": True}
-    if not output_tool and (form := _response_format(request.output)) is not None:
-        body["response_format"] = form
     if request.max_output_tokens is not None:
         body[traits.token_bound] = request.max_output_tokens
     stops, cut = _stops(request, traits)
@@ -61,10 +54,31 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
     dropped = _fit_effort(body, request, traits)
     yield len(messages) > 0
     try:
+        output_tool, in_words = _add_output(body, request.output, traits, names)
         written = dumps(body)
     except OverflowError:
         raise Fault(Condition.INVALID_FIELD, "The body is nested too deeply.") from None
-    return Encoded(written, names.renamed, output_tool, cut, dropped)
+    return Encoded(written, names.renamed, output_tool, cut, (*dropped, *in_words))
+
+
+def _add_output(
+    body: dict[str, Any], output: Output, traits: Traits, names: ToolNames
+) -> tuple[str, tuple[Feature, ...]]:
+    """Ask for the form of the answer; the tool that stands for it, if any, and what is dropped."""
+    messages = body["messages"]
+    if output.kind == "schema" and not _has_object(output):
+        # Upstreams take no schema of anything but an object; the model is asked for it in words.
+        _instruct(messages, _in_words(output), traits)
+        return "", ("schema_output",)
+    if output.kind == "schema" and traits.structured == "tool":
+        name = names.free(OUTPUT_TOOL)
+        body |= with_output_tool(body, output, name)
+        return name, ()
+    if (form := _response_format(output)) is not None:
+        body["response_format"] = form
+        if output.kind == "json" and "json" not in compact(messages).lower():
+            _instruct(messages, "Answer with one JSON object.", traits)  # else it is refused
+    return "", ()
 
 
 def _sampling(request: Request, traits: Traits) -> dict[str, Any]:
@@ -149,6 +163,24 @@ def _response_format(output: Output) -> dict[str, Any] | None:
     if output.strict is not None:
         described["strict"] = output.strict
     return {"type": "json_schema", "json_schema": described}
+
+
+def _has_object(output: Output) -> bool:
+    """Whether the schema is one of an object, or does not say."""
+    return output.schema is None or output.schema.get("type", "object") == "object"
+
+
+def _in_words(output: Output) -> str:
+    schema = compact(output.schema)
+    return f"Answer with nothing but JSON that follows this JSON Schema:\n{schema}"
+
+
+def _instruct(messages: list[dict[str, Any]], text: str, traits: Traits) -> None:
+    """Put a sentence behind the instructions."""
+    if messages and messages[0]["role"] == traits.system_role:
+        messages[0]["content"] += "\n\n" + text
+    else:
+        messages.insert(0, {"role": traits.system_role, "content": text})
 
 
 def _stops(request: Request, traits: Traits) -> tuple[list[str], tuple[str, ...]]:

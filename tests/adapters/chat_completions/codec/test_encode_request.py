@@ -92,7 +92,8 @@ def test_structured_output():
     assert said == {"schema": SCHEMA, "description": "How many", "strict": True}
     (form,) = fields(output=Output("schema", SCHEMA)).values()
     assert form["json_schema"] == {"name": "response", "schema": SCHEMA}
-    assert fields(output=Output("json")) == {"response_format": {"type": "json_object"}}
+    body, _ = encoded(request(HELLO, output=Output("json")))
+    assert body["response_format"] == {"type": "json_object"}
 
 
 def test_structured_output_as_a_tool():
@@ -160,3 +161,20 @@ def test_models_that_refuse_to_think_beside_tools_are_told_not_to():
     traits = {"effort_with_tools": False, "efforts": ("low", "high")}
     body, _ = encoded(request(HELLO, tools=tools, thinking=thinking), **traits)
     assert "reasoning_effort" not in body
+
+
+def test_the_word_that_json_output_wants_is_said():
+    body, _ = encoded(request(HELLO, output=Output("json")))
+    assert body["messages"][0]["role"] == "system" and "JSON" in body["messages"][0]["content"]
+    asked = Turn("user", (Text("Tea as Json"),))
+    assert len(encoded(request(asked, output=Output("json")))[0]["messages"]) == 1
+    body, _ = encoded(request(HELLO, system=(Text("Be brief."),), output=Output("json")))
+    assert body["messages"][0]["content"] == "Be brief.\n\nAnswer with one JSON object."
+
+
+@pytest.mark.parametrize("structured", ["schema", "tool"])
+def test_a_schema_of_something_else_than_an_object_is_asked_for_in_words(structured):
+    output = Output("schema", {"type": "array", "items": {"type": "string"}})
+    body, made = encoded(request(HELLO, output=output), structured=structured)
+    assert not {"response_format", "tools"} & set(body) and made.dropped == ("schema_output",)
+    assert '{"type":"array","items":{"type":"string"}}' in body["messages"][0]["content"]
