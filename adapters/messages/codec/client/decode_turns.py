@@ -22,6 +22,9 @@ from adapters.messages.codec.client.decode_media import (
 )
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
+# Coding clients begin with a text that is for the vendor's books, another one in each call: behind
+# it no other vendor would find anything in its cache.
+_BILLING = "x-anthropic-billing-header:"
 _HOSTED_ENDS = ("server_tool_use", "_tool_result", "mcp_tool_use", "container_upload")
 
 
@@ -29,8 +32,14 @@ def decode_system(value: object, asks: list[Ask]) -> tuple[Text, ...]:
     """The field ``system``, a string or text blocks."""
     if isinstance(value, str):
         return (Text(value),) if value else ()
-    blocks = reading.entries(value, "system")
-    return tuple(_text(block, f"system[{at}]", asks) for at, block in enumerate(blocks))
+    texts: list[Text] = []
+    for at, block in enumerate(reading.entries(value, "system")):
+        text = _text(block, f"system[{at}]", asks)
+        if text.text.startswith(_BILLING):
+            asks.append(Ask("other", f"system[{at}]"))
+        else:
+            texts.append(text)
+    return tuple(texts)
 
 
 def turn_steps(spans: Spans, asks: list[Ask]) -> Steps[tuple[tuple[Part, ...], tuple[Turn, ...]]]:

@@ -35,7 +35,8 @@ def encode_request(request: Request, target: Target, counting: bool) -> Steps[En
         request.turns,
         documents=traits.documents,
         system_turns=traits.system_turns,
-        prefill=traits.prefill,
+        # what was begun cannot become JSON after a schema
+        prefill=traits.prefill and request.output.kind != "schema",
     )
     system = _system(request)
     if not messages:  # the vendor wants a turn of the user
@@ -48,7 +49,8 @@ def encode_request(request: Request, target: Target, counting: bool) -> Steps[En
     choice = encode_choice(request, tools, output_name)
     bound = request.max_output_tokens or target.max_output_tokens or DEFAULT_MAX_TOKENS
     forced = choice is not None and choice["type"] in ("any", "tool")
-    thinking, bound = encode_thinking(request, target, bound, forced=forced)
+    begun = bool(messages) and messages[-1]["role"] == "assistant"
+    thinking, bound = encode_thinking(request, target, bound, bare=forced or begun)
     body: dict[str, Any] = {"model": target.model}
     if not counting:
         body["max_tokens"] = bound

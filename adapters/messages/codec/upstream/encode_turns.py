@@ -6,6 +6,7 @@ first in the message behind their calls, calls without results, and ids that com
 
 from typing import Any
 
+from adapters.faults import Condition, Fault
 from adapters.ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Turn
 from adapters.json.structure import Steps
 from adapters.messages.codec.blocks.arguments import arguments_of
@@ -19,6 +20,7 @@ NO_RESULT = "No result provided."
 OPENING = "Hello."  # before a conversation that the assistant begins
 GO_ON = "Go on."  # behind a turn of the assistant that the model cannot continue
 _FAILED = "The tool failed."
+_THOUGHTS = ("thinking", "redacted_thinking")
 _USER, _ASSISTANT = "user", "assistant"
 
 Block = dict[str, Any]
@@ -82,10 +84,11 @@ class _Writer:
             elif isinstance(part, Reasoning):
                 blocks += filter(None, [thought_of(part.opaque)])
             elif isinstance(part, Media):
-                blocks.append(encode_media(part, documents=self._documents))
+                blocks.append(self._said_media(part))
         if not self._messages:
             self._append(_USER, [{"type": "text", "text": OPENING}])
-        self._append(_ASSISTANT, blocks)
+        # Thoughts begin a turn; some families have them behind the text.
+        self._append(_ASSISTANT, sorted(blocks, key=lambda block: block["type"] not in _THOUGHTS))
 
     def add_user(self, turn: Turn) -> None:
         """Results for the calls before, then the rest."""
@@ -153,6 +156,13 @@ class _Writer:
         name = sent_name(part.name, part.namespace)
         block = {"type": "tool_use", "id": sent, "name": name, "input": arguments}
         return with_mark(block, part.cache)
+
+    def _said_media(self, part: Media) -> Block:
+        """A document that the assistant has shown; it shows no images."""
+        block = encode_media(part, documents=self._documents)
+        if block["type"] == "image":
+            raise Fault(Condition.UNSUPPORTED, param=part.path or None)
+        return block
 
     def _result(self, part: ToolResult, sent: str) -> Block:
         blocks = self._result_parts(part)

@@ -30,12 +30,12 @@ _EFFORTS: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")  # of t
 
 
 def encode_thinking(
-    request: Request, target: Target, bound: int, *, forced: bool
+    request: Request, target: Target, bound: int, *, bare: bool
 ) -> tuple[dict[str, Any], int]:
     """The fields ``thinking`` and ``effort`` as far as there are any, and the bound of the answer.
 
-    ``bound``: what the client or the model's row allows. ``forced``: a tool must be called, which
-    excludes thinking by a budget.
+    ``bound``: what the client or the model's row allows. ``bare``: the answer must begin at once,
+    with a tool or in the middle of a text, which excludes thinking by a budget.
     """
     wanted = request.thinking
     traits = target.traits
@@ -43,7 +43,7 @@ def encode_thinking(
         return {}, bound
     lost = has_lost_thoughts(request.turns)
     if traits.thinking == "budget":
-        if forced or lost:
+        if bare or lost:
             return {}, bound
         return _by_budget(request, target, bound)
     fields: dict[str, Any] = {}

@@ -189,7 +189,8 @@ def streams(draw):
         else:
             events.append(Opened(slot, kind))
         events += [Delta(slot, piece) for piece in pieces]
-        if kind == "reasoning":
+        if kind == "reasoning":  # one without words is not shown where it is the last
+            events += [] if pieces else [Delta(slot, "hm")]
             events.append(Sealed(slot, "c2ln"))
         events.append(Closed(slot))
     finish = draw(st.sampled_from(["stop", "length", "tools", "pause", "context_full"]))

@@ -53,6 +53,13 @@ def test_system_text_in_all_its_places():
     assert decoded(system="").system == ()
 
 
+def test_a_text_for_the_books_of_the_vendor_is_left_out():
+    tag = text("x-anthropic-billing-header: cc_version=2.1.197; cch=00000;")
+    request = decoded(system=[tag, text("Be brief.")])
+    assert request.system == (Text("Be brief."),)
+    assert features(request) == {"other": "system[0]"}
+
+
 def test_neighbours_of_one_role_are_one_turn():
     request = decoded([user(text("a")), user(text("b")), assistant(text("c")), user(text(""))])
     assert request.turns == (

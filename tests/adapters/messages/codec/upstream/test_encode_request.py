@@ -95,3 +95,12 @@ def test_tools_are_there_before_the_answer_is_asked_for():
     body, _ = sent(asking(tools=(Tool("function", "tide"),), output=Output("schema", SCHEMA)))
     assert [tool["name"] for tool in body["tools"]] == ["tide"]
     assert "tool_choice" not in body
+
+
+def test_an_answer_that_was_begun_is_not_thought_about_and_has_no_schema():
+    turns = Turn("user", (Text("a"),)), Turn("assistant", (Text("{"),))
+    body, made = sent(asking(*turns, thinking=Thinking("high")))
+    assert "thinking" not in body and made.dropped == ("reasoning",)
+    assert body["messages"][-1]["role"] == "assistant"
+    body, _ = sent(asking(*turns, output=Output("schema", SCHEMA)))
+    assert body["messages"][-1]["role"] == "user"

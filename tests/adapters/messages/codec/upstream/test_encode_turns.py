@@ -211,6 +211,13 @@ def test_thoughts_come_back_as_they_were_made():
     ]
 
 
+def test_thoughts_begin_a_turn():
+    thought = Reasoning("", opaque=sealed_thought("hm", "s"))
+    found = messages(user("a"), assistant("b", thought, call("a"), thought), user("c"))
+    kinds = [block["type"] for block in found[1][1]]
+    assert kinds == ["thinking", "thinking", "text", "tool_use"]
+
+
 def test_refusals_are_texts_and_what_others_have_run_is_left_out():
     found = messages(
         user("a"),
@@ -220,9 +227,15 @@ def test_refusals_are_texts_and_what_others_have_run_is_left_out():
     assert found[1][1] == [text("No.")] and found[2][1] == [text("c")]
 
 
+def test_a_document_that_the_assistant_has_shown():
+    media = Media("file", "text/plain", data="calm", plain=True)
+    assert messages(user("a"), assistant(media), user("c"))[1][1][0]["type"] == "document"
+
+
 def test_media_that_the_family_does_not_have_is_refused():
     film = Media("video", "video/mp4", data="AAAA", path="contents[0].parts[0]")
-    for turn in (user(film), assistant(film)):
+    image = Media("image", "image/png", data="iVBORw0KGgo=", path=film.path)
+    for turn in (user(film), assistant(film), assistant(image)):
         with pytest.raises(Fault) as caught:
             sent(asking(turn))
         assert caught.value.condition is Condition.UNSUPPORTED
