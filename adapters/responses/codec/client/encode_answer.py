@@ -11,6 +11,7 @@ from adapters.ir.parts import Part, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps
 from adapters.responses.codec.client.response_object import (
+    THOUGHT_ID,
     blank_response,
     ending,
     refusal_text,
@@ -100,5 +101,5 @@ def _reasoning(part: Reasoning, name: str) -> dict[str, Any] | None:
     if not part.text and not part.opaque:
         return None
     summary = [{"type": "summary_text", "text": part.text}] if part.text else []
-    item = {"id": f"rs_{name}", "type": "reasoning", "summary": summary}
+    item = {"id": f"{THOUGHT_ID}{name}", "type": "reasoning", "summary": summary}
     return {**item, "encrypted_content": part.opaque} if part.opaque else item

@@ -11,7 +11,7 @@ from adapters.ir.answer import Logprob, Opened
 from adapters.ir.parts import Citation
 from adapters.json.jsonio import dumps
 from adapters.responses.annotations import annotation
-from adapters.responses.codec.client.response_object import logprobs_of
+from adapters.responses.codec.client.response_object import THOUGHT_ID, logprobs_of
 
 
 class Frames:
@@ -43,7 +43,7 @@ class Item(ABC):
 
     def __init__(self, frames: Frames, index: int, name: str) -> None:
         self._frames = frames
-        self._id = b"%b_%b_%d" % (self.prefix, name.encode(), index)
+        self._id = b"%b%b_%d" % (self.prefix, name.encode(), index)
         self._place = b'"output_index":%d' % index
         self._head = b'"item_id":"%b",%b' % (self._id, self._place)
         self.text = bytearray()  # of the part that is open
@@ -87,7 +87,7 @@ class Message(Item):
 
     __slots__ = ("_annotations", "_logprobs", "_parts", "_refusal", "_where", "slot", "status")
 
-    prefix = b"msg"
+    prefix = b"msg_"
     _FIELDS = b'"type":"message","status":"%b","role":"assistant","content":[%b]'
 
     def __init__(self, frames: Frames, index: int, name: str) -> None:
@@ -172,7 +172,7 @@ class Thought(Item):
 
     __slots__ = ("_shown", "opaque", "slot")
 
-    prefix = b"rs"
+    prefix = THOUGHT_ID.encode()
     _PART = b'{"type":"summary_text","text":"%b"}'
 
     def __init__(self, frames: Frames, index: int, name: str) -> None:
@@ -216,7 +216,7 @@ class Call(Item):
 
     __slots__ = ("_custom", "_fields")
 
-    prefix = b"fc"
+    prefix = b"fc_"
 
     def __init__(self, frames: Frames, index: int, name: str, opened: Opened) -> None:
         self._custom = opened.custom
@@ -256,4 +256,4 @@ class CustomCall(Call):
 
     __slots__ = ()
 
-    prefix = b"ctc"
+    prefix = b"ctc_"

@@ -6,6 +6,7 @@ Imported by this folder's ``__init__``.
 import re
 
 from adapters.json.jsonio import Span, Spans, dumps, elements, loads_or_none, replace
+from adapters.responses.codec.client.response_object import THOUGHT_ID
 
 # A wrapper as ``adapters.opaque`` writes it, in whatever item it stands.
 _WRAPPED = re.compile(r"gw1\.[a-z_]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]{16}")
@@ -27,10 +28,13 @@ def without_foreign(spans: Spans, upstream_model: str) -> bytes:
 
 
 def _is_foreign(item: bytes) -> bool:
+    """Whether an item is a thought of a translated answer, or refers to one."""
     if b"gw1" not in item:
         return False
     said = loads_or_none(item)
-    if not isinstance(said, dict) or said.get("type") != "reasoning":
+    if not isinstance(said, dict) or said.get("type") not in ("reasoning", "item_reference"):
         return False
-    sealed = said.get("encrypted_content")
+    name, sealed = said.get("id"), said.get("encrypted_content")
+    if isinstance(name, str) and name.startswith(THOUGHT_ID):
+        return True
     return isinstance(sealed, str) and _WRAPPED.fullmatch(sealed) is not None

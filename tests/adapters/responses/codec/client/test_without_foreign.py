@@ -4,9 +4,12 @@ import json
 
 import pytest
 
+from adapters.ir.answer import Choice, Closed, Delta, Opened
+from adapters.ir.parts import Reasoning
 from adapters.json.jsonio import dumps, top_level
 from adapters.opaque import Origin, wrap
 from adapters.responses.codec import CODECS
+from tests.adapters.responses.codec.calls import ASKED, USAGE, frames, written
 
 WRAPPED = wrap("state", Origin("messages", "mark", b"secret"))
 
@@ -30,6 +33,20 @@ def test_only_foreign_thoughts_go():
     kept = [USER, thought("gw1.demo.b3Bh=="), {**thought(WRAPPED), "type": "other"}, thought(1)]
     sent = body(kept[0], thought(WRAPPED), *kept[1:], store=False)
     assert json.loads(without(sent)) == json.loads(body(*kept, store=False))
+
+
+def test_thoughts_of_translated_answers_go_also_without_state():
+    answered = CODECS.client.encode_answer((Choice((Reasoning("Hm."),)),), USAGE, ASKED)
+    (ours,) = json.loads(answered)["output"]
+    (streamed,) = frames(written([Opened(0, "reasoning"), Delta(0, "Hm."), Closed(0)]))[-1][
+        "response"
+    ]["output"]
+    assert streamed == ours
+    refers = {"type": "item_reference", "id": ours["id"]}
+    other = {"type": "item_reference", "id": "msg_gw1.x"}
+    sent = body(USER, ours, refers, other, {**ours, "id": "rs_1"})
+    assert json.loads(without(sent))["input"] == [USER, other, {**ours, "id": "rs_1"}]
+    assert CODECS.client.foreign_mark in sent
 
 
 @pytest.mark.parametrize("sent", [body(USER), b'{"model":"m", "input" : "gw1."}', b'{"model":"m"}'])
