@@ -111,10 +111,12 @@ class _Conversation:
     def _assistant(self, message: dict[str, Any], at: str) -> list[Part]:
         calls = self._read_calls(message, at)
         thoughts = Thoughts(_thought(message, at))
-        # Those of the first call came before all that was said.
-        parts: list[Part] = [*thoughts.read(of_call(calls[0][1]) if calls else "")]
-        parts += thoughts.read(message.get(FIELD))
-        if not parts and not any(of_call(extra) for _, extra in calls) and _thought(message, at):
+        # Those of the first call came before all that was said, unless they say otherwise.
+        first = of_call(calls[0][1]) if calls else ""
+        parts: list[Part] = [*thoughts.read(first, late=False)]
+        parts += thoughts.read(message.get(FIELD), late=False)
+        carried = (message.get(FIELD), *(of_call(said) for _, said in calls))
+        if not any(carried) and _thought(message, at):
             parts.append(Reasoning(_thought(message, at)))
         parts += self._content(message, at)
         if refusal := string(message, "refusal", at):
@@ -124,7 +126,7 @@ class _Conversation:
         for call, said in calls:
             parts += thoughts.read(of_call(said))
             parts.append(call)
-        return parts
+        return parts + thoughts.read(message.get(FIELD))
 
     def _read_calls(
         self, message: dict[str, Any], at: str

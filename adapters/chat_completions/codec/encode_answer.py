@@ -132,12 +132,8 @@ def _choice(choice: Choice, index: int, asked: Asked) -> dict[str, Any]:
     reasoning, places = joined_text(thoughts)
     texts = [part for part in choice.parts if isinstance(part, Text)]
     refusal = "".join(part.text for part in choice.parts if isinstance(part, Refusal))
-    pieces = {
-        id(part): piece(part.opaque, *where, summary=part.summary)
-        for part, where in zip(thoughts, places, strict=True)
-        if part.opaque
-    }
-    calls, left = _calls(choice, pieces, asked)
+    where = {id(part): place for part, place in zip(thoughts, places, strict=True)}
+    calls, left = _calls(choice, where, asked)
     message: dict[str, Any] = {
         "role": "assistant",
         "content": "".join(text.text for text in texts),
@@ -164,15 +160,17 @@ def _choice(choice: Choice, index: int, asked: Asked) -> dict[str, Any]:
 
 
 def _calls(
-    choice: Choice, pieces: dict[int, str], asked: Asked
+    choice: Choice, where: dict[int, tuple[int, int]], asked: Asked
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The calls, each with the opaque pieces since the last one, and the pieces behind all."""
     calls: list[dict[str, Any]] = []
     waiting: list[str] = []
     taken: set[str] = set()
+    spoken = False
     for part in choice.parts:
-        if isinstance(part, Reasoning) and id(part) in pieces:
-            waiting.append(pieces[id(part)])
+        spoken = spoken or isinstance(part, Text)
+        if isinstance(part, Reasoning) and part.opaque:
+            waiting.append(piece(part.opaque, where[id(part)], summary=part.summary, late=spoken))
         elif isinstance(part, ToolCall):
             call: dict[str, Any] = {"id": call_ids(part.id, taken, asked)}
             if part.custom:

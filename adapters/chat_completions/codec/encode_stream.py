@@ -230,7 +230,14 @@ class ChatEncoder(StreamEncoder):
                 choice.thought_chars = slot.start + slot.chars
             if slot.opaque:
                 end = slot.start + slot.chars
-                choice.pieces.append(piece(slot.opaque, slot.start, end, summary=slot.summary))
+                choice.pieces.append(
+                    piece(
+                        slot.opaque,
+                        (slot.start, end),
+                        summary=slot.summary,
+                        late=choice.text_chars > 0,
+                    )
+                )
         return b""
 
     def _finish(self, event: Finished) -> bytes:

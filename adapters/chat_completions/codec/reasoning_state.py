@@ -1,11 +1,12 @@
 """How opaque reasoning travels through clients of this family, whose wire has no place for it.
 
-Each piece is ``OPAQUE/START:END``, pieces are divided by blanks, so that deltas may be joined; the
-numbers say which characters of ``reasoning_content`` belong to it, an "s" behind them that those
-are a summary. Programs bring back what they keep of a message: with tool calls they copy at least
-these, so the pieces stand in the ``extra_content`` of the call that follows, in the place that
-Google's endpoint of this family has for its own signatures where they are Google's, else under
-``gw``; without calls in ``reasoning_opaque`` of the message. Imported by the client's side.
+Each piece is ``OPAQUE/START:END``; blanks divide pieces, so that deltas may be joined. The numbers
+say which characters of ``reasoning_content`` belong to it, an "s" behind them that those are a
+summary, a "t" that text of the answer came before. Programs bring back what they keep of a message:
+with tool calls they copy at least these, so the pieces stand in the ``extra_content`` of the call
+that follows, in the place that Google's endpoint of this family has for its own signatures where
+they are Google's, else under ``gw``; without calls in ``reasoning_opaque`` of the message. Imported
+by the client's side.
 """
 
 import re
@@ -20,12 +21,14 @@ BETWEEN = "\n\n"  # two thoughts, in reasoning_content
 
 _OURS = "gw1."  # how the wrapper of another family's state begins
 _GOOGLES = "gw1.generate_content."
-_PLACE = re.compile(r"([0-9]{1,9}):([0-9]{1,9})(s?)")
+_PLACE = re.compile(r"([0-9]{1,9}):([0-9]{1,9})(s?)(t?)")
 
 
-def piece(opaque: str, start: int, end: int, *, summary: bool) -> str:
-    """A piece of opaque state whose text is ``reasoning_content[start:end]``."""
-    return f"{opaque}/{start}:{end}{'s' if summary else ''}"
+def piece(opaque: str, place: tuple[int, int], *, summary: bool, late: bool) -> str:
+    """A piece of opaque state whose text is that slice of ``reasoning_content``; ``late``: text of
+    the answer came before it."""
+    flags = ("s" if summary else "") + ("t" if late else "")
+    return f"{opaque}/{place[0]}:{place[1]}{flags}"
 
 
 def extra_content(pieces: list[str]) -> dict[str, Any]:
@@ -53,18 +56,19 @@ class Thoughts:
         self._text = text
         self._seen: set[str] = set()
 
-    def read(self, carried: object) -> list[Reasoning]:
-        """The parts of these pieces that were not read before."""
+    def read(self, carried: object, *, late: bool | None = None) -> list[Reasoning]:
+        """The parts of these pieces that were not read before; of those alone that are ``late`` or
+        are not, unless it is None."""
         found: list[Reasoning] = []
         for said in carried.split() if isinstance(carried, str) else ():
             opaque, _, tail = said.rpartition("/")
             where = _PLACE.fullmatch(tail)
             if where is None:
-                opaque, text, summary = said, "", False
+                opaque, text, summary, behind = said, "", False, False
             else:
                 text = self._text[int(where[1]) : int(where[2])]
-                summary = bool(where[3])
-            if opaque not in self._seen:
+                summary, behind = bool(where[3]), bool(where[4])
+            if opaque not in self._seen and late in (None, behind):
                 self._seen.add(opaque)
                 found.append(Reasoning(text, summary=summary, opaque=opaque))
         return found

@@ -161,7 +161,7 @@ def test_opaque_reasoning_without_a_call_comes_before_the_finish():
         Opened(2, "reasoning"), Sealed(2, "s2"), Closed(2),
         STOP,
     ]  # fmt: skip
-    assert deltas(written(events))[-1] == {"reasoning_opaque": "s1/0:4s s2/4:4"}
+    assert deltas(written(events))[-1] == {"reasoning_opaque": "s1/0:4s s2/4:4t"}
 
 
 def test_empty_deltas_and_unknown_slots_make_no_frame():

@@ -54,6 +54,13 @@ def test_a_thought_without_a_call_comes_back():
     assert brought_back(said) == brought_back(through_the_sdk(*parts)) == parts
 
 
+def test_a_thought_behind_the_text_stays_there():
+    parts = (Text("Look."), Reasoning("Hm.", opaque=OURS), CALL)
+    assert brought_back(through_the_sdk(*parts)) == parts
+    parts = (Reasoning("A.", opaque=OURS + "x"), Text("Tea."), Reasoning("", opaque=OURS))
+    assert brought_back(through_the_sdk(*parts)) == parts
+
+
 def test_a_program_that_keeps_calls_alone_brings_the_state_without_its_text():
     said = message(Reasoning("Hm.", opaque=OURS), CALL)
     kept = {"role": "assistant", "tool_calls": said["tool_calls"]}
