@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -15,9 +16,10 @@ from adapters.faults import Condition, Fault
 from adapters.ir.answer import Delta, Finished
 from adapters.ir.parts import Text, Turn
 from adapters.ir.request import Ask, Request
+from adapters.json.jsonio import top_level
 from adapters.json.structure import Steps
 from adapters.opaque import Origin
-from adapters.registry import FAMILIES
+from adapters.registry import FAMILIES, TRANSLATORS
 from adapters.translate import MAX_DROPPED, TranslatedBridge, Translator
 from tests.handlers.relay import toy
 from tests.handlers.relay.toy import CLIENT, END, SAY, TRANSLATIONS, piece
@@ -281,3 +283,40 @@ def test_what_cannot_be_ended_is_a_fault(monkeypatch):
     monkeypatch.setattr(toy.Decoder, "end", broken)
     out, made = fed(STREAM)
     assert END not in out and made.fault is not None and not made.whole
+
+
+def test_many_parallel_calls_are_written_in_a_time_that_grows_with_their_number():
+    items = []
+    for n in range(4_000):
+        items.append({"type": "function_call", "call_id": f"c{n}", "name": "f", "arguments": "{}"})
+    for n in range(4_000):
+        items.append({"type": "function_call_output", "call_id": f"c{n}", "output": "x"})
+    body = json.dumps({"model": "m", "input": items}).encode()
+    for upstream in FAMILIES:
+        if upstream == "responses":
+            continue
+        translator = TRANSLATORS["responses", upstream]
+        begun_s = time.perf_counter()
+        request = done(translator.decode(top_level(body), False, None))
+        done(translator.begin(request, TARGET, ASKED, ORIGIN, count=False))
+        assert time.perf_counter() - begun_s < 1.0
+
+
+def test_ids_that_look_like_those_made_from_the_position():
+    calls = [
+        {"id": one, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        for one in ("call_1_1", "call_1_1", "call_1_2", "call_1_1")
+    ]
+    results = [{"role": "tool", "tool_call_id": "call_1_1", "content": "x"}]
+    user = {"role": "user", "content": "?"}
+    messages = [user, {"role": "assistant", "tool_calls": calls}, *results, user]
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    for (client, _), translator in TRANSLATORS.items():
+        if client != "chat_completions":
+            continue
+        request = done(translator.decode(top_level(body), False, None))
+        assert done(translator.begin(request, TARGET, ASKED, ORIGIN, count=False)).body
+    to_chat = TRANSLATORS["responses", "chat_completions"]
+    written = json.loads(done(to_chat.begin(request, TARGET, ASKED, ORIGIN, count=False)).body)
+    ids = [call["id"] for one in written["messages"] for call in one.get("tool_calls", ())]
+    assert len(ids) == len(set(ids)) == 4

@@ -131,18 +131,14 @@ class _Writer:
         return {"id": call_id, "type": "function", "function": function}
 
     def _add_results(self, calls: list[ToolCall], ids: list[str], parts: Sequence[Part]) -> None:
-        results = [part for part in parts if isinstance(part, ToolResult)]
+        results: dict[str, list[ToolResult]] = {}  # by the call's id, the first one last
+        for part in reversed(parts):
+            if isinstance(part, ToolResult) and id(part) not in self._answered:
+                results.setdefault(part.call_id, []).append(part)
         for call, call_id in zip(calls, ids, strict=True):
-            found = next(
-                (
-                    result
-                    for result in results
-                    if result.call_id == call.id and id(result) not in self._answered
-                ),
-                None,
-            )
             text = NO_RESULT
-            if found is not None:
+            if left := results.get(call.id):
+                found = left.pop()
                 self._answered.add(id(found))
                 text = _result_text(found)
             self.messages.append({"role": "tool", "tool_call_id": call_id, "content": text})
@@ -223,8 +219,13 @@ def _note(part: Media) -> str:
 def _ids(calls: list[ToolCall], turn: str) -> list[str]:
     """Ids of the calls of a turn, all different; those that are missing come from the position, so
     that they are the same each time."""
-    found: list[str] = []
+    found: dict[str, None] = {}  # in their order
+    given = {call.id for call in calls}
     for index, call in enumerate(calls):
-        known = call.id and call.id not in found
-        found.append(call.id if known else f"call_{turn}_{index}")
-    return found
+        name = call.id
+        if not name or name in found:
+            name = f"call_{turn}_{index}"
+            while name in given:
+                name += "_"
+        found[name] = None
+    return list(found)
