@@ -17,7 +17,7 @@ CLIENTS = {module.FAMILY: module for module in (chat, responses, messages, gener
 FAMILIES = tuple(CLIENTS)
 # family: the vendor of its channels, and a model's name there; this one of generate_content signs
 VENDORS = {
-    "chat_completions": ("openai", "gpt-5.5"),
+    "chat_completions": ("openai", "gpt-5.2"),  # newer ones do not think beside tools
     "responses": ("openai", "gpt-5.5"),
     "messages": ("anthropic", "claude-opus-4-6"),
     "generate_content": ("gemini", "gemini-3-pro"),
