@@ -21,6 +21,7 @@ BETWEEN = "\n\n"  # two thoughts, in reasoning_content
 
 _OURS = "gw1."  # how the wrapper of another family's state begins
 _GOOGLES = "gw1.generate_content."
+_OF_MESSAGES = "gw1.messages."
 _PLACE = re.compile(r"([0-9]{1,9}):([0-9]{1,9})(s?)(t?)")
 
 
@@ -104,23 +105,32 @@ def without_foreign(spans: Spans, upstream_model: str) -> bytes:
 
 def _clean(message: dict[str, Any]) -> bool:
     """Take what is ours out of a message; whether there was any."""
-    cleaned = message.pop(FIELD, None) is not None
+    said = message.pop(FIELD, None)
+    made = [said] if said is not None else []
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
-        extra = call.get("extra_content") if isinstance(call, dict) else None
-        if not isinstance(extra, dict):
-            continue
-        google = extra.get("google")
-        ours = extra.pop("gw", None) is not None
-        if isinstance(google, dict) and _is_ours(google.get("thought_signature")):
-            del google["thought_signature"]
-            ours = True
-            if not google:
-                del extra["google"]
-        if ours and not extra:
-            del call["extra_content"]
-        cleaned = cleaned or ours
-    return cleaned
+        if isinstance(call, dict):
+            made += _clean_call(call)
+    # Strict vendors refuse the field, too. Those that speak messages besides want it back.
+    if any(not str(said).startswith(_OF_MESSAGES) for said in made):
+        message.pop("reasoning_content", None)
+    return bool(made)
+
+
+def _clean_call(call: dict[str, Any]) -> list[Any]:
+    """Take what is ours out of a call, and return it."""
+    extra = call.get("extra_content")
+    if not isinstance(extra, dict):
+        return []
+    made = [extra.pop("gw")] if extra.get("gw") is not None else []
+    google = extra.get("google")
+    if isinstance(google, dict) and _is_ours(google.get("thought_signature")):
+        made.append(google.pop("thought_signature"))
+        if not google:
+            del extra["google"]
+    if made and not extra:
+        del call["extra_content"]
+    return made
 
 
 def _is_ours(value: object) -> bool:

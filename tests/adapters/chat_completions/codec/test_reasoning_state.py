@@ -111,6 +111,15 @@ def test_a_signature_of_the_vendors_own_stays():
     ]
 
 
+def test_the_text_of_a_thought_goes_with_it_but_to_vendors_that_speak_messages_besides():
+    thought = {"role": "assistant", "content": "Tea.", "reasoning_content": "Hm."}
+    assert cleaned(thought) == [thought]
+    of_messages = {**thought, "reasoning_opaque": f"{OURS}/0:3"}
+    assert cleaned(of_messages) == [thought]
+    (left,) = cleaned({**thought, "reasoning_opaque": "gw1.responses.m.x.y/0:3"})
+    assert left == {"role": "assistant", "content": "Tea."}
+
+
 def test_other_messages_keep_their_bytes():
     odd = b'{ "role":"user",  "content": 1.50 }'
     marked = b'{"reasoning_opaque":"gw1.x","role":"assistant"}'
