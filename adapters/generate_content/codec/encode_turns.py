@@ -88,10 +88,12 @@ class ContentWriter:
     def _model_parts(self, parts: tuple[Part, ...]) -> list[_Wire]:
         written: list[_Wire] = []
         pending: list[str] = []  # signatures of calls that come
+        of_text: list[str] = []  # of texts that come: not all clients keep the order of parts
         for part in parts:
             if isinstance(part, (Text, Refusal)):
                 if part.text:
-                    written.append({"text": part.text})
+                    signed = {"thoughtSignature": of_text.pop(0)} if of_text else {}
+                    written.append({"text": part.text, **signed})
             elif isinstance(part, ToolCall):
                 wire = call_part(part, self._names.sent(part.name, part.namespace))
                 if pending:
@@ -105,9 +107,9 @@ class ContentWriter:
                     written.append({
                         "text": part.text, "thought": True, "thoughtSignature": signature,
                     })  # fmt: skip
-                else:
-                    _sign_text(written, signature)
-        return written
+                elif not _sign_text(written, signature):
+                    of_text.append(signature)
+        return [*written, *({"text": "", "thoughtSignature": each} for each in of_text)]
 
     def _user_parts(self, parts: tuple[Part, ...]) -> list[_Wire]:
         results = [part for part in parts if isinstance(part, ToolResult)]
@@ -169,14 +171,13 @@ def text_parts(parts: Iterable[Part]) -> list[_Wire]:
     return [{"text": part.text} for part in parts if isinstance(part, Text) and part.text]
 
 
-def _sign_text(written: list[_Wire], signature: str) -> None:
-    """Put a signature on the text before it; behind a call it stands on an empty one, as it
-    came."""
+def _sign_text(written: list[_Wire], signature: str) -> bool:
+    """Put a signature on the text right before it; False when there is none without."""
     last = written[-1] if written else {}
-    if "text" not in last or "thoughtSignature" in last or last.get("thought"):
-        last = {"text": ""}
-        written.append(last)
+    if "text" not in last or "thoughtSignature" in last:
+        return False
     last["thoughtSignature"] = signature
+    return True
 
 
 def _response_of(result: ToolResult, attached: bool) -> _Wire:

@@ -588,6 +588,11 @@ def test_signatures_go_back_to_their_parts():
     ]
 
 
+def test_a_signature_that_comes_before_its_text_goes_with_it():
+    found = contents(ASK, assistant(thought("text", "X1"), Text("a"), Text("b")))
+    assert found[1]["parts"] == [{"text": "a", "thoughtSignature": "X1"}, {"text": "b"}]
+
+
 @pytest.mark.parametrize("opaque", ["", "AAAA", "call:", "other:AAAA"])
 def test_thoughts_without_a_signature_go(opaque):
     found = contents(ASK, assistant(Reasoning("Hm.", opaque=opaque), Text("a")))
