@@ -55,6 +55,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
         conversation.system.append(Text(instructions))
     sent = spans.raw("input") or b"null"
     if sent.startswith(b"["):
+        yield True
         for i, item in enumerate(elements(sent) or ()):
             conversation.add(loads(bytes(item)), f"input[{i}]")
             yield False
@@ -195,9 +196,7 @@ def _logprobs(spans: Spans, asks: list[Ask]) -> int | None:
             asks.append(Ask("logprobs", f"include[{i}]"))
         elif one != _SEALED:
             asks.append(Ask("include", f"include[{i}]"))
-    if most:
-        asks.append(Ask("logprobs", "top_logprobs"))
-    return (most or 0) if wanted or most else None
+    return (most or 0) if wanted else None  # ``top_logprobs`` alone gives none
 
 
 def _text(spans: Spans, asks: list[Ask]) -> tuple[Output, str]:

@@ -63,6 +63,7 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
     dropped: tuple[Feature, ...] = ()
     if not count:
         dropped = _add_settings(body, request, target.traits)
+    yield True
     try:
         written = dumps(body)
     except OverflowError:

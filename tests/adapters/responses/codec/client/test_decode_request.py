@@ -7,6 +7,8 @@ from adapters.ir.parts import Text
 from adapters.ir.request import Output, Thinking
 from tests.adapters.responses.codec.calls import asked_for, decoded
 
+LOGPROBS = "message.output_text.logprobs"
+
 
 def test_a_short_request():
     request = decoded(instructions="Be brief.", max_output_tokens=50, stream=True)
@@ -23,7 +25,7 @@ def test_fields_and_what_they_ask_for():
         temperature=0.5,
         top_p=1,
         top_logprobs=3,
-        include=["reasoning.encrypted_content", "file_search_call.results"],
+        include=["reasoning.encrypted_content", "file_search_call.results", LOGPROBS],
         parallel_tool_calls=False,
         reasoning={"effort": "none", "summary": "auto", "mode": "pro"},
         text={"verbosity": "low", "format": {"type": "json_object"}},
@@ -46,7 +48,7 @@ def test_fields_and_what_they_ask_for():
     others = [ask.path for ask in request.asks if ask.feature == "other"]
     assert others == ["store", "reasoning.mode", "client_metadata", "max_tool_calls"]
     asks = asked_for(request)
-    assert asks["include"] == "include[1]" and asks["logprobs"] == "top_logprobs"
+    assert asks["include"] == "include[1]" and asks["logprobs"] == "include[2]"
     assert asks["verbosity"] == "text.verbosity" and asks["truncation"] == "truncation"
     assert asks["end_user"] == "user" and asks["context_management"] == "context_management"
     assert {"temperature", "top_p", "parallel_tools", "reasoning", "json_output"} <= asks.keys()
@@ -69,7 +71,7 @@ def test_what_changes_nothing_asks_for_nothing():
         reasoning={"effort": None},
         include=[],
         metadata={},
-        top_logprobs=0,
+        top_logprobs=5,
         previous_response_id=None,
         stream_options={"include_obfuscation": False},
     )
