@@ -1,0 +1,272 @@
+"""Calls of the real families at channels of others, and what translated answers leave behind."""
+
+import asyncio
+import base64
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from adapters.registry import FAMILIES
+from conf.settings import Settings
+from handlers.relay.call import Call
+from handlers.relay.downstream import Downstream
+from handlers.relay.limits.cells import private_cells
+from handlers.relay.limits.limits import Limits
+from handlers.relay.live import LiveCalls
+from handlers.relay.pipeline import Relay
+from store.catalog.catalog import Channel, Group, Model, Snapshot
+from store.values.pricing import Prices
+from store.values.usage_record import StoredAt
+from tests.handlers.relay.calls import KEY, a_call
+from tests.handlers.relay.rig import Connection
+from tests.support.served import until
+
+CHAT, RESPONSES, MESSAGES, GENERATE = FAMILIES
+GROUP = Group("gold", 10**6, None, frozenset(FAMILIES), False)
+MODEL = Model("m", None, None, False, 0, ((0, Prices(0, 0, 0, 0, 0, 0, 0)),))
+JSON = ("Content-Type: application/json",)
+LOSSES = dict.fromkeys(FAMILIES, 1)
+SEALED = "gw1.messages.abc.czNjcmV0.0123456789abcdef"
+HI = {"role": "user", "content": "Hi"}
+
+
+class Journal:
+    """Keeps the record of the call."""
+
+    def open_call(self, line):
+        self.opened = line
+
+    def mark(self, *args, **fields):
+        pass
+
+    def hand_out(self, *args):
+        raise AssertionError("a translated answer is not stored")
+
+    def close_call(self, record):
+        self.record = record
+
+    refused = close_call
+
+
+class Stored:
+    """Knows one response of the user."""
+
+    refuse = True
+
+    async def find(self, user_id, response_id):
+        return {"resp_mine": StoredAt("x", "id-own"), "resp_other": StoredAt("x")}.get(response_id)
+
+    def note(self, *args):
+        raise AssertionError("a translated answer is not stored")
+
+
+@pytest.fixture
+def relay(client):
+    settings, unused = Settings(), SimpleNamespace(call_ended=lambda record: None)
+    live, limits = LiveCalls(settings.upstream), Limits(private_cells())
+    return Relay(settings, None, None, Journal(), client, live, unused, limits, Stored(), "node")
+
+
+def channel(upstream, family, name="main", **fields):
+    return Channel(
+        id=f"id-{name}", name=name, vendor="demo", family=family,
+        base_url=upstream.url.removesuffix("/v1/test"), groups=frozenset({"gold"}),
+        weight=1, enabled=True, losses=LOSSES,
+        **{"keys": ("k",), "models": {"m": "up"}, "priority": 0, **fields},
+    )  # fmt: skip
+
+
+async def relayed(relay, family, body, *channels, job="generate", target=None):
+    """What the client got, and the record."""
+    spoken = FAMILIES[family]
+    snapshot = Snapshot(1, {"gold": GROUP}, {"m": MODEL}, channels)
+    operation = spoken.client.operations[job]
+    call = Call(a_call().arrival, spoken, operation, KEY, {}, snapshot, group=GROUP, target=target)
+    connection = Connection()
+    await relay.run(call, json.dumps(body).encode(), Downstream(connection, ()))
+    return connection.sent, relay.journal.record
+
+
+def answer_of(sent):
+    [(_, status, _, body)] = sent
+    return status, json.loads(body)
+
+
+async def chat(peer, head, body):
+    """An upstream that speaks chat completions."""
+    usage = {"prompt_tokens": 5, "completion_tokens": 2}
+    if json.loads(body).get("stream"):
+        await peer.begin_stream()
+        for delta in ({"role": "assistant", "content": "He"}, {"content": "llo"}):
+            choices = [{"index": 0, "delta": delta}]
+            await peer.chunk(b"data: %b\n\n" % json.dumps({"id": "c", "choices": choices}).encode())
+        choices = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
+        last = json.dumps({"id": "c", "choices": choices, "usage": usage}).encode()
+        await peer.chunk(b"data: %b\n\ndata: [DONE]\n\n" % last)
+        await peer.end_stream()
+        return
+    choices = [{"index": 0, "message": {"role": "assistant", "content": "Hello"},
+                "finish_reason": "stop"}]  # fmt: skip
+    answer = {"id": "c", "model": "up", "choices": choices, "usage": usage}
+    await peer.answer(json.dumps(answer).encode(), headers=JSON)
+
+
+async def test_a_client_without_events_gets_one_array(relay, serve):
+    upstream = channel(await serve(chat), CHAT)
+    body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
+    sent, record = await relayed(relay, GENERATE, body, upstream, job="stream_array", target="m")
+    assert ("Content-Type", "application/json") in sent[0][2]
+    chunks = json.loads(b"".join(one[-1] for one in sent))
+    parts = [part for one in chunks for part in one["candidates"][0]["content"].get("parts", ())]
+    assert "".join(part.get("text", "") for part in parts) == "Hello"
+    assert chunks[-1]["candidates"][0]["finishReason"] == "STOP"
+    assert (record.outcome, record.upstream_family) == ("ok", CHAT)
+
+
+@pytest.mark.parametrize("job", ["stream", "stream_array"])
+async def test_heartbeats_before_an_answer_that_never_begins(relay, serve, job):
+    go = asyncio.Event()
+
+    async def script(peer, head, body):
+        await go.wait()
+        await peer.answer(b'{"error": {"message": "no", "type": "x"}}', "500 No", JSON)
+
+    body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
+    upstream = channel(await serve(script), CHAT)
+    call = asyncio.create_task(relayed(relay, GENERATE, body, upstream, job=job, target="m"))
+    await until(lambda: relay.live._streams)
+    begun_s = relay.live.now_s
+    for after_s in range(1, relay.settings.upstream.commit_after_s + 40):
+        relay.live.sweep(begun_s + after_s)
+    go.set()
+    sent, record = await call
+    assert sent[0][0] == "start" and record.outcome == "upstream_error"
+    whole = b"".join(one[-1] for one in sent)
+    assert b'"error"' in whole and b"data: [DONE]" not in whole
+    if job == "stream_array":
+        assert "error" in json.loads(whole)[-1]
+
+
+async def test_what_an_upstream_keeps_is_not_seen_by_another(relay, serve):
+    upstream = await serve(chat)
+    own = channel(upstream, RESPONSES, "own", models={"other": "up"})
+    foreign = channel(upstream, CHAT)
+    for response, status, code in (
+        ("resp_mine", 400, "unsupported_parameter"),
+        ("resp_other", 400, "not_found"),
+        ("resp_nobodys", 400, "not_found"),
+    ):
+        body = {"model": "m", "input": "Hi", "previous_response_id": response}
+        sent, record = await relayed(relay, RESPONSES, body, own, foreign)
+        got, said = answer_of(sent)
+        assert (record.error_code, record.outcome) == (code, "refused")
+        assert said["error"]["param"] == "previous_response_id"
+        assert got == status or code == "not_found"
+    for field, value in (("conversation", "conv_1"), ("background", True)):
+        body = {"model": "m", "input": "Hi", field: value}
+        sent, record = await relayed(relay, RESPONSES, body, own, foreign)
+        assert record.error_code == "unsupported_parameter"
+        assert field in answer_of(sent)[1]["error"]["param"]
+    body = {"contents": [{"parts": [{"text": "Hi"}]}], "cachedContent": "cachedContents/abc"}
+    gemini = channel(upstream, GENERATE, "gemini", models={"other": "up"})
+    sent, record = await relayed(relay, GENERATE, body, gemini, foreign, target="m")
+    assert record.error_code == "unsupported_parameter"
+    assert "cachedContent" in answer_of(sent)[1]["error"]["message"]
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_translated_answer_is_never_stored(relay, serve, stream):
+    upstream = await serve(chat)
+    body = {"model": "m", "input": "Hi", "store": True, "stream": stream}
+    _, record = await relayed(relay, RESPONSES, body, channel(upstream, CHAT))
+    assert record.outcome == "ok" and record.stored is None
+    assert "store" not in json.loads(upstream.requests[0][1])
+
+
+async def test_what_only_the_own_family_has_is_not_asked_of_others(relay, serve):
+    upstream = await serve(chat)
+    body = {"model": "m", "input": "Hi"}
+    _, record = await relayed(relay, RESPONSES, body, channel(upstream, CHAT), job="compact")
+    assert record.error_code == "unknown_path" and upstream.requests == []
+
+
+NATIVE = {
+    CHAT: lambda state: {
+        "model": "m",
+        "messages": [HI, {"role": "assistant", "content": "a", "reasoning_opaque": state}, HI],
+    },
+    RESPONSES: lambda state: {
+        "model": "m",
+        "input": [
+            HI,
+            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": state},
+            {"type": "message", "role": "assistant", "content": "a"},
+            HI,
+        ],
+    },
+    MESSAGES: lambda state: {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [
+            HI,
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "hm", "signature": state},
+                    {"type": "text", "text": "a"},
+                ],
+            },
+            HI,
+        ],
+    },
+    GENERATE: lambda state: {
+        "contents": [
+            {"role": "user", "parts": [{"text": "Hi"}]},
+            {"role": "model", "parts": [{"text": "a", "thoughtSignature": state}]},
+            {"role": "user", "parts": [{"text": "Hi"}]},
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_native_upstream_never_sees_the_state_of_others(relay, serve, family):
+    async def script(peer, head, body):
+        await peer.answer(b'{"error": {"message": "no", "type": "x"}}', "400 No", JSON)
+
+    upstream = await serve(script)
+    state = SEALED
+    if family == GENERATE:
+        state = base64.b64encode(SEALED.encode()).decode()
+    for value in (state, "native+state="):
+        body = NATIVE[family](value)
+        await relayed(relay, family, body, channel(upstream, family), target="m")
+    [(_, cleaned), (_, untouched)] = upstream.requests
+    assert b"gw1." not in cleaned and b"Z3cx" not in cleaned and b'"Hi"' in cleaned
+    assert untouched == json.dumps(body).encode().replace(b'"model": "m"', b'"model": "up"')
+
+
+async def test_a_conversation_stays_at_its_translated_channel(relay, serve):
+    upstreams = [await serve(chat) for _ in range(4)]
+    channels = [channel(one, CHAT, f"c{n}") for n, one in enumerate(upstreams)]
+    for _ in range(6):
+        body = {"model": "m", "max_tokens": 9, "messages": [HI]}
+        await relayed(relay, MESSAGES, body, *channels)
+    assert sorted(len(one.requests) for one in upstreams) == [0, 0, 0, 6]
+
+
+async def test_a_native_channel_that_fails_is_followed_by_a_translated_one(relay, serve):
+    async def failing(peer, head, body):
+        await peer.answer(b'{"error": {"message": "no", "type": "x"}}', "500 No", JSON)
+
+    bad, good = await serve(failing), await serve(chat)
+    first, second = channel(bad, MESSAGES, "native"), channel(good, CHAT, "other", priority=9)
+    for stream in (False, True):
+        body = {"model": "m", "max_tokens": 9, "messages": [HI], "stream": stream, "top_k": 3}
+        sent, record = await relayed(relay, MESSAGES, body, first, second)
+        assert record.outcome == "ok" and b"llo" in b"".join(one[-1] for one in sent)
+        assert [one.channel for one in record.attempts][-1] == "other"
+        assert record.attempts[-1].dropped == ("top_k",)
+    assert (record.upstream_family, record.input_tokens, record.output_tokens) == (CHAT, 5, 2)
