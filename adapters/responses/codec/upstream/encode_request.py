@@ -80,27 +80,36 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
 def _add_tools(body: Json, request: Request, traits: Traits, names: ToolNames) -> str:
     """Tools and their choice; returns the name of the tool that stands for structured output."""
     tools = encode_tools(request, names, search=has_search(traits))
-    as_tool = request.output.kind == "schema" and traits.structured == "tool"
-    if as_tool:
-        tools.append(_output_tool(request.output))
+    choice = request.choice
+    chosen = None if choice is None else encode_choice(choice, request, names)
+    output_tool = ""
+    if request.output.kind == "schema" and traits.structured == "tool":
+        output_tool = _free_name({str(tool.get("name")) for tool in tools})
+        only = not tools or (choice is not None and choice.mode == "none")
+        tools.append(_output_tool(request.output, output_tool))
+        if choice is None or choice.mode != "one":
+            chosen = {"type": "function", "name": output_tool} if only else "required"
     if not tools:
         return ""
     body["tools"] = tools
-    if as_tool and len(tools) == 1:
-        body["tool_choice"] = {"type": "function", "name": OUTPUT_TOOL}
-    elif as_tool:
-        body["tool_choice"] = "required"
-    elif request.choice is not None:
-        body["tool_choice"] = encode_choice(request.choice, request, names)
+    if chosen is not None:
+        body["tool_choice"] = chosen
     if request.parallel_tools is False:
         body["parallel_tool_calls"] = False
-    return OUTPUT_TOOL if as_tool else ""
+    return output_tool
 
 
-def _output_tool(output: Output) -> Json:
+def _free_name(taken: set[str]) -> str:
+    name = OUTPUT_TOOL
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _output_tool(output: Output, name: str) -> Json:
     return {
         "type": "function",
-        "name": OUTPUT_TOOL,
+        "name": name,
         "description": output.description or "Gives the answer; call it once, at the end.",
         "parameters": output.schema,
         "strict": bool(output.strict),

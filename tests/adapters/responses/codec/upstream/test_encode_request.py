@@ -151,6 +151,22 @@ def test_structured_output_as_a_tool():
     assert body["tool_choice"] == "required" and len(body["tools"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        (ToolChoice("auto"), "required"),
+        (ToolChoice("none"), {"type": "function", "name": "respond_"}),
+        (ToolChoice("one", ("respond",)), {"type": "function", "name": "respond"}),
+    ],
+)
+def test_a_choice_beside_structured_output_as_a_tool(choice, sent):
+    asked = request(
+        output=Output("schema", SCHEMA), tools=(Tool("function", "respond"),), choice=choice
+    )
+    body, made = encoded(asked, structured="tool")
+    assert (body["tool_choice"], made.output_tool) == (sent, "respond_")
+
+
 def test_every_feature_has_a_verdict():
     assert set(CODECS.upstream.verdicts) == set(get_args(Feature))
     limited = Traits(images=False, documents=False, structured="none", thinking="none")
