@@ -41,10 +41,15 @@ def encode_turns(request: Request, traits: Traits, names: ToolNames) -> Steps[li
         elif turn.role == "user":
             writer.add_user(turn.parts)
         else:
-            following = next((one for one in turns[index + 1 :] if one.role != "system"), None)
-            writer.add_assistant(turn.parts, following, f"{index}")
+            writer.add_assistant(turn.parts, _following(turns, index), f"{index}")
         yield False
     return writer.messages
+
+
+def _following(turns: Sequence[Turn], index: int) -> Turn | None:
+    """The next turn of the user or the assistant."""
+    places = range(index + 1, len(turns))
+    return next((turns[at] for at in places if turns[at].role != "system"), None)
 
 
 class _Writer:
