@@ -53,7 +53,14 @@ def gateway(launch, vendor, raw):
     for family in ALL:
         channels.append(channel(f"of-{family}", family, vendor.url, {MODEL: "script.ms=0"}))
         channels.append(
-            channel(f"raw-{family}", family, raw.url, dict.fromkeys(RAW_MODELS, SAMPLE_MODEL))
+            # one hostile stream for each call: no channel of another family takes over
+            channel(
+                f"raw-{family}",
+                family,
+                raw.url,
+                dict.fromkeys(RAW_MODELS, SAMPLE_MODEL),
+                translate=False,
+            )
         )
     settings = {"log.level": "warning", "upstream.heartbeat_s": 0, "upstream.commit_after_s": 0,
                 "upstream.idle_timeout_s": 10}  # fmt: skip
