@@ -160,6 +160,7 @@ _CLAUDE = Traits(
     efforts=("low", "medium", "high", "xhigh", "max"),
     prefill=False,
 )
+_CLAUDE_SONNET_5 = replace(_CLAUDE, efforts=("off", *_CLAUDE.efforts))  # thinks unasked
 _CLAUDE_4_6 = Traits(
     strict_tools=True,
     thinking="adaptive",
@@ -175,6 +176,7 @@ _CLAUDE_3 = Traits(structured="tool", thinking="none", documents=False)
 # models refuse budgets of thinking and sampling, before 4.6 they know nothing but budgets.
 _CLAUDES: dict[str, Traits] = {
     "claude": _CLAUDE,  # and new ones
+    "claude-sonnet-5": _CLAUDE_SONNET_5,
     "claude-opus-4-6": _CLAUDE_4_6,
     "claude-sonnet-4-6": _CLAUDE_4_6,
     "claude-opus-4-5": _CLAUDE_4_5,

@@ -50,7 +50,7 @@ def encode_request(request: Request, target: Target, counting: bool) -> Steps[En
     bound = request.max_output_tokens or target.max_output_tokens or DEFAULT_MAX_TOKENS
     forced = choice is not None and choice["type"] in ("any", "tool")
     begun = bool(messages) and messages[-1]["role"] == "assistant"
-    thinking, bound = encode_thinking(request, target, bound, bare=forced or begun)
+    thinking, bound = encode_thinking(request, target, messages, bound, bare=forced or begun)
     body: dict[str, Any] = {"model": target.model}
     if not counting:
         body["max_tokens"] = bound
@@ -133,7 +133,7 @@ def _add_sampling(
         "top_k": request.top_k,
     }
     given = {name: value for name, value in wanted.items() if value is not None}
-    if "thinking" in body:
+    if body.get("thinking", {}).get("type") in ("enabled", "adaptive"):
         dropped += given
     else:
         if "temperature" in given and given.pop("top_p", None) is not None:

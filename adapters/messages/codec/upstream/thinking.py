@@ -7,9 +7,7 @@ which. Source: the vendor's documentation of extended and adaptive thinking.
 from typing import Any
 
 from adapters.family.codec import Target
-from adapters.ir.parts import Reasoning, ToolCall, ToolResult, Turn
 from adapters.ir.request import Effort, Request, Thinking
-from adapters.messages.codec.upstream.thoughts import thought_of
 
 MIN_BUDGET_TOKENS = 1024
 ANSWER_TOKENS = 1024  # are left for the answer where the bound allows
@@ -30,27 +28,35 @@ _EFFORTS: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")  # of t
 
 
 def encode_thinking(
-    request: Request, target: Target, bound: int, *, bare: bool
+    request: Request,
+    target: Target,
+    messages: list[dict[str, Any]],
+    bound: int,
+    *,
+    bare: bool,
 ) -> tuple[dict[str, Any], int]:
-    """The fields ``thinking`` and ``effort`` as far as there are any, and the bound of the answer.
+    """The fields ``thinking`` and ``effort`` as far as there are any, and the bound of the answer
+    to ``messages``.
 
     ``bound``: what the client or the model's row allows. ``bare``: the answer must begin at once,
     with a tool or in the middle of a text, which excludes thinking by a budget.
     """
     wanted = request.thinking
     traits = target.traits
-    if wanted is None or traits.thinking == "none" or is_off(wanted):
+    if wanted is None or traits.thinking == "none":
         return {}, bound
-    lost = has_lost_thoughts(request.turns)
+    if is_off(wanted):  # what most models do when they are not asked
+        off = traits.thinking == "adaptive" and "off" in traits.efforts
+        return ({"thinking": {"type": "disabled"}} if off else {}), bound
     if traits.thinking == "budget":
-        if bare or lost:
+        if bare or _has_lost_thoughts(messages):
             return {}, bound
         return _by_budget(request, target, bound)
     fields: dict[str, Any] = {}
     level = wanted.effort if wanted.budget_tokens is None else _level(wanted.budget_tokens)
     if level not in (None, "auto"):
         fields["effort"] = _nearest(level, traits.efforts)
-    if traits.thinking == "adaptive" and level is not None and not lost:
+    if traits.thinking == "adaptive" and level is not None:
         thinking = {"type": "adaptive"}
         if wanted.show is not None:
             thinking["display"] = "omitted" if wanted.show == "none" else "summarized"
@@ -58,26 +64,17 @@ def encode_thinking(
     return fields, bound
 
 
-def has_lost_thoughts(turns: tuple[Turn, ...]) -> bool:
-    """Whether the turn that is going on calls tools and has none of its thoughts left: the vendor
-    would refuse to think on. A turn of the user without results begins a new one."""
-    thought = called = False
-    for turn in reversed(turns):
-        if turn.role == "user":
-            if not any(isinstance(part, ToolResult) for part in turn.parts):
-                break
-        elif turn.role == "assistant":
-            called = called or any(isinstance(part, ToolCall) for part in turn.parts)
-            thought = thought or any(
-                isinstance(part, Reasoning) and thought_of(part.opaque) is not None
-                for part in turn.parts
-            )
-    return called and not thought
-
-
 def is_off(wanted: Thinking) -> bool:
-    """Whether the client wants no thinking, which is what models do when they are not asked."""
+    """Whether the client wants no thinking."""
     return wanted.effort == "off" or wanted.budget_tokens == 0
+
+
+def _has_lost_thoughts(messages: list[dict[str, Any]]) -> bool:
+    """Whether the calls that are now answered have come back without what was thought before them:
+    the vendor would refuse to think by a budget. Models that think when they like do without."""
+    if len(messages) < 2 or messages[-1]["content"][0]["type"] != "tool_result":
+        return False
+    return messages[-2]["content"][0]["type"] not in ("thinking", "redacted_thinking")
 
 
 def _by_budget(request: Request, target: Target, bound: int) -> tuple[dict[str, Any], int]:

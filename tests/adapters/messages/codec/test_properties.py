@@ -22,6 +22,7 @@ from adapters.messages.codec.upstream.thoughts import sealed_thought, thought_of
 from adapters.opaque import Origin
 from adapters.registry import FAMILIES
 from adapters.translate import Translator
+from demo.messages.blocks import sign_thought
 from demo.messages.request import read_request
 from tests.adapters.messages.codec.calls import ASKED, WIRE, events_of, result, sent, written
 
@@ -144,7 +145,7 @@ def wild_conversations(draw):
         "assistant": st.one_of(
             st.text(max_size=3).map(Text),
             st.builds(ToolCall, ids, st.sampled_from(["tide", "a.b", ""]), st.text(max_size=4)),
-            st.just(Reasoning("hm", opaque=sealed_thought("hm", "s"))),
+            st.just(Reasoning("hm", opaque=sealed_thought("hm", sign_thought("hm")))),
             st.just(Reasoning("lost")),
         ),
         "system": st.text(max_size=3).map(Text),
