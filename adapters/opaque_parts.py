@@ -15,6 +15,8 @@ def restored(request: Request, origin: Origin) -> Request:
 
     A thought without it keeps its text: whether a model wants that back is for its encoder to say.
     """
+    if not is_sealed(request):
+        return request
     return replace(request, turns=tuple(_turn(turn, origin) for turn in request.turns))
 
 

@@ -61,6 +61,8 @@ class Translator:
     def refusal(self, request: Request, traits: Traits) -> Fault | None:
         """UNSUPPORTED for the first thing without which the answer would be wrong; None when the
         request can be carried to a model with these traits."""
+        if not request.asks:
+            return None
         special = self.to_upstream.verdicts_of(traits)
         for ask in request.asks:
             if self._verdict(ask.feature, special) == "refuse":
@@ -86,16 +88,20 @@ class Translator:
         refused its own. Raises Fault UNSUPPORTED, INVALID_FIELD."""
         fit = unsealed(request) if without_reasoning else restored(request, origin)
         encoded = yield from self.to_upstream.encode_request(fit, target, count)
-        special = self.to_upstream.verdicts_of(target.traits)
+        dropped = self._left_out(request, encoded, target.traits) if request.asks else ()
+        if request.function_call:
+            asked = replace(asked, function_call=True)
+        return Translation(self, encoded, asked, origin, dropped, sealed=is_sealed(fit))
+
+    def _left_out(self, request: Request, encoded: Encoded, traits: Traits) -> tuple[str, ...]:
+        """Paths of the client's body that were not carried."""
+        special = self.to_upstream.verdicts_of(traits)
         left_out = [
             ask.path
             for ask in request.asks
             if ask.feature in encoded.dropped or self._verdict(ask.feature, special) == "note"
         ]
-        dropped = tuple(dict.fromkeys(map(_shown, left_out)))[:MAX_DROPPED]
-        if request.function_call:
-            asked = replace(asked, function_call=True)
-        return Translation(self, encoded, asked, origin, dropped, sealed=is_sealed(fit))
+        return tuple(dict.fromkeys(map(_shown, left_out)))[:MAX_DROPPED]
 
     def _verdict(self, feature: Feature, special: Mapping[Feature, Verdict]) -> Verdict:
         return special.get(feature) or self.to_upstream.verdicts[feature]

@@ -38,6 +38,7 @@ _EFFORTS: dict[str, Effort] = {
     "xhigh": "xhigh",
     "max": "max",
 }
+_EFFORT_WORDS = tuple(_EFFORTS)
 _TIERS = ("auto", "default", "flex", "priority")
 
 # Fields that are read into the hub's words, and whose asks are made where they are read.
@@ -65,7 +66,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
     fields = {
         name: loads(spans.raw(name) or b"null")
         for name in spans.places
-        if name in _READ - {"messages"}
+        if name in _READ and name != "messages"
     }
     asks = [
         Ask(_ASKED.get(name, "other"), name)
@@ -139,6 +140,8 @@ _PLAIN: dict[str, tuple[Feature, Callable[[object], bool]]] = {
 
 
 def _ask_for(fields: dict[str, Any], asks: list[Ask]) -> None:
+    if fields.keys().isdisjoint(_PLAIN):
+        return
     for name, (feature, is_nothing) in _PLAIN.items():
         value = fields.get(name)
         if value is not None and not is_nothing(value):
@@ -177,7 +180,7 @@ def _output(fields: dict[str, Any], asks: list[Ask]) -> Output:
 
 
 def _thinking(fields: dict[str, Any], asks: list[Ask]) -> Thinking | None:
-    effort = word(fields, "reasoning_effort", "", tuple(_EFFORTS))
+    effort = word(fields, "reasoning_effort", "", _EFFORT_WORDS)
     if not effort:
         return None
     asks.append(Ask("reasoning", "reasoning_effort"))
