@@ -10,6 +10,7 @@ from typing import Any
 
 from demo.script.family import Ask, Refusal, Tool
 from demo.script.fields import Fields, read_schema, read_strings, read_tool_name
+from demo.script.openai_models import check_model
 from demo.script.speech import prompt_tokens
 from demo.script.strict_schemas import check_strict
 
@@ -40,6 +41,8 @@ def read_request(body: dict[str, Any]) -> Ask:
     _check_numbers(request)
     tools, tool_mode = _read_tools(request)
     stream = request.boolean("stream")
+    schema = _read_format(request)
+    check_model(request, model, "reasoning_effort", schema=bool(schema))
     return Ask(
         model=model,
         prompt=prompt,
@@ -50,7 +53,7 @@ def read_request(body: dict[str, Any]) -> Ask:
         tools=tools,
         tool_mode=tool_mode,
         parallel=body.get("parallel_tool_calls") is not False,
-        schema=_read_format(request),
+        schema=schema,
         thinking=request.choice("reasoning_effort", *EFFORTS) not in (None, "none"),
         limit_tokens=_read_limit(request),
         stops=_read_stops(request),

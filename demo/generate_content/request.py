@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from demo.generate_content.fields import read_message, snake_case
+from demo.generate_content.models import check_model
 from demo.script.family import Ask, Path, Refusal, Route, Tool
 from demo.script.seals import is_signed, sign
 from demo.script.speech import prompt_tokens
@@ -112,6 +113,7 @@ def _read_generate(request: dict[str, Any], raw: dict[str, Any], route: Route) -
                 _check_signature(part["thoughtSignature"])
     if route.argument.startswith(SIGNING_PREFIX):
         _check_signatures(turns)
+    check_model(request, route.argument)
     _check_system(request)
     if "cachedContent" in request:
         problem = "CachedContent not found (or permission denied)"

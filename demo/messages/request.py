@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from demo.messages.blocks import NEW_VERSION, TOOL_NAME_MAX, check_block, check_known, check_text
+from demo.messages.models import check_model
 from demo.script.family import Ask, Path, Refusal, Tool
 from demo.script.fields import Fields, read_schema, read_strings, read_tool_name
 from demo.script.speech import prompt_tokens
@@ -58,6 +59,7 @@ def read_request(body: dict[str, Any], version: str, *, counting: bool) -> Ask:
     if thinking == "enabled":
         _check_last_thought(turns)
     _check_sampling(request, version, thinking=thinking is not None)
+    check_model(request, model, turns[-1].role)
     tools, tool_mode, parallel = _read_tools(request, thinking=thinking == "enabled")
     last_user = [turn for turn in turns if turn.role == "user"]
     return Ask(

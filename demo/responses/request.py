@@ -13,6 +13,7 @@ from demo.responses.stored import Shelf, is_sealed
 from demo.responses.tools import TOOL_NAME_MAX, check_known, read_tools
 from demo.script.family import Ask, Refusal, Task
 from demo.script.fields import Fields, read_schema, read_strings, read_tool_name
+from demo.script.openai_models import check_model
 from demo.script.speech import prompt_tokens
 from demo.script.strict_schemas import check_strict
 
@@ -100,6 +101,8 @@ def read_request(body: dict[str, Any], task: Task, shelf: Shelf) -> Ask:
     talk = _read_input(request, task, Talk(shelf, list(open_calls)))
     _check_settings(request)
     tools, tool_mode = read_tools(request)
+    schema = _read_text(request)
+    check_model(request, model, "reasoning.effort", schema=bool(schema))
     reasoning = _read_reasoning(request)
     stream = request.boolean("stream")
     _check_stream_options(request, stream)
@@ -114,7 +117,7 @@ def read_request(body: dict[str, Any], task: Task, shelf: Shelf) -> Ask:
         tools=tools,
         tool_mode=tool_mode,
         parallel=body.get("parallel_tool_calls") is not False,
-        schema=_read_text(request),
+        schema=schema,
         thinking=reasoning is not None,
         thinking_shown=bool(reasoning),
         limit_tokens=request.integer("max_output_tokens", OUTPUT_TOKENS_MIN),

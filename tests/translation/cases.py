@@ -36,7 +36,7 @@ def _word() -> str:
 
 
 def _want(cell, text, **more):
-    return Want(cell.upstream, (User(text),), **more)
+    return Want(cell.model, (User(text),), **more)
 
 
 def _names(seen):
@@ -53,7 +53,7 @@ def text(cell):
 def multi_turn(cell):
     word = _word()
     turns = (User("One"), Model(f"Two {word}"), User("And a third?"))
-    seen = cell.ask(Want(cell.upstream, turns))
+    seen = cell.ask(Want(cell.model, turns))
     assert "You wrote: “And a third?”" in seen.text
     sent = json.loads(cell.sent(word))
     said = next(sent[name] for name in ("messages", "input", "contents") if name in sent)
@@ -78,7 +78,7 @@ def system(cell):
 
 
 def image(cell):
-    seen = cell.ask(Want(cell.upstream, (User("What is this?", image=True),)))
+    seen = cell.ask(Want(cell.model, (User("What is this?", image=True),)))
     assert "I was shown 1 image." in seen.text
 
 
@@ -91,12 +91,12 @@ def parallel_tools(cell):
 
 
 def tool_error(cell):
-    first = Want(cell.upstream, (User(BOTH),), tools=True)
+    first = Want(cell.model, (User(BOTH),), tools=True)
     seen = cell.ask(first)
     fine, lost = seen.calls
     word = _word()
     results = [Result(fine, "sunny"), Result(lost, f"the buoy is lost {word}", error=True)]
-    done = cell.ask(Want(cell.upstream, (*first.turns, seen, results), tools=True))
+    done = cell.ask(Want(cell.model, (*first.turns, seen, results), tools=True))
     assert "the tool results have arrived" in done.text
     assert done.finish == STOP[cell.client]
     if cell.client in (M, G):  # the others have no field for it
@@ -120,12 +120,12 @@ def structured_output(cell):
 
 def reasoning(cell):
     word = _word()
-    first = Want(cell.upstream, (User(f"{BOTH} {word}"),), tools=True, thinking=True)
+    first = Want(cell.model, (User(f"{BOTH} {word}"),), tools=True, thinking=True)
     seen = cell.ask(first)
     assert seen.thoughts == THOUGHTS
     assert _names(seen) == list(TOOLS)
     results = [Result(call, "sunny") for call in seen.calls]
-    done = cell.ask(Want(cell.upstream, (*first.turns, seen, results), tools=True, thinking=True))
+    done = cell.ask(Want(cell.model, (*first.turns, seen, results), tools=True, thinking=True))
     assert "the tool results have arrived" in done.text
     if cell.upstream in STATE:  # which the vendor has found to be its own
         sent = cell.sent(word).replace('": ', '":').replace("thought_signature", "thoughtSignature")
@@ -210,6 +210,21 @@ CASES = {
         error_midstream, truncated,
     )
 }  # fmt: skip
+
+
+def thinking_asked(cell):
+    """Of a model that may not think at all: what it cannot do is left out."""
+    first = Want(cell.model, (User(BOTH),), tools=True, thinking=True)
+    seen = cell.ask(first)
+    results = [Result(call, "sunny") for call in seen.calls]
+    done = cell.ask(Want(cell.model, (*first.turns, seen, results), tools=True, thinking=True))
+    assert "the tool results have arrived" in done.text
+    assert seen.thoughts in ("", THOUGHTS)
+
+
+def temperature(cell):
+    seen = cell.ask(_want(cell, "Is tea ready?", temperature=0.5))
+    assert "You wrote: “Is tea ready?”" in seen.text
 
 
 def not_asked(case: str, client: str, stream: bool) -> bool:

@@ -90,3 +90,4 @@ class Want:
     thinking: bool = False
     stop: str = ""
     limit: int = 2000
+    temperature: float | None = None

@@ -22,6 +22,19 @@ VENDORS = {
     "messages": ("anthropic", "claude-opus-4-6"),
     "generate_content": ("gemini", "gemini-3-pro"),
 }
+# Models that take less, by their names at the vendor: (family, vendor). As the vendors have it.
+OTHER_MODELS = {
+    "gpt-4o": ("chat_completions", "openai"),
+    "gpt-4": ("chat_completions", "openai"),
+    "llama-3.3": ("chat_completions", "openai-compatible"),
+    "gpt-4.1": ("responses", "openai"),
+    "claude-sonnet-4-5": ("messages", "anthropic"),
+    "claude-opus-4-1": ("messages", "anthropic"),
+    "claude-3-5-haiku": ("messages", "anthropic"),
+    "claude-opus-5": ("messages", "anthropic"),
+    "gemini-2.5-flash": ("generate_content", "gemini"),
+    "gemini-2.0-flash": ("generate_content", "gemini"),
+}
 # Each failure has a channel of its own, so that no test meets what the gateway remembers of one.
 FAILURES = 32
 SETTINGS = {"upstream.first_byte_timeout_s": 4, "upstream.idle_timeout_s": 3}
@@ -45,10 +58,20 @@ def _document(upstream_url: str) -> dict[str, Any]:
         for family, names in models.items()
         for name in names
     ]
+    channels += [
+        {
+            **channels[0],
+            "name": name,
+            "vendor": vendor,
+            "family": family,
+            "models": {name: name},
+        }
+        for name, (family, vendor) in OTHER_MODELS.items()
+    ]
     return {
         "model": [
             {"name": name, "price": PRICE, "max_output_tokens": 32_000}
-            for names in models.values()
+            for names in (*models.values(), OTHER_MODELS)
             for name in names
         ],
         "group": [{"name": "all"}],
@@ -94,6 +117,12 @@ class Cell:
     client: str
     upstream: str
     stream: bool
+    other_model: str = ""
+
+    @property
+    def model(self) -> str:
+        """The public name of the model that is asked."""
+        return self.other_model or self.upstream
 
     def ask(self, want: Any) -> Any:
         """The answer, whose call must have been recorded as what it was."""

@@ -54,6 +54,8 @@ def _request(want):
     if want.schema:
         described = {"name": "kettle", "schema": KETTLE, "strict": True}
         asked["response_format"] = {"type": "json_schema", "json_schema": described}
+    if want.temperature is not None:
+        asked["temperature"] = want.temperature
     if want.thinking:
         asked["reasoning_effort"] = "medium"
     if want.stop:

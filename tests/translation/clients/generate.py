@@ -45,6 +45,8 @@ def _config(want):
     if want.schema:
         config["response_mime_type"] = "application/json"
         config["response_json_schema"] = KETTLE
+    if want.temperature is not None:
+        config["temperature"] = want.temperature
     if want.thinking:
         config["thinking_config"] = {"include_thoughts": True, "thinking_level": "MEDIUM"}
     if want.stop:

@@ -43,6 +43,9 @@ def _request(want):
         asked["tool_choice"] = {"type": "tool", "name": want.force}
     if want.schema:
         asked["output_config"] = {"format": {"type": "json_schema", "schema": KETTLE}}
+    if want.temperature is not None:  # which the SDK has no name for
+        asked["extra_body"] = {"temperature": want.temperature}
+        asked["extra_headers"] = {"anthropic-version": "2023-06-01"}
     if want.thinking:
         asked["thinking"] = {"type": "adaptive", "display": "summarized"}
         asked["output_config"] = {"effort": "medium"}

@@ -53,6 +53,8 @@ def _request(want):
     if want.schema:
         described = {"type": "json_schema", "name": "kettle", "schema": KETTLE, "strict": True}
         asked["text"] = {"format": described}
+    if want.temperature is not None:
+        asked["temperature"] = want.temperature
     if want.thinking:
         asked["reasoning"] = {"effort": "medium", "summary": "auto"}
         asked["include"] = [SEALED]
