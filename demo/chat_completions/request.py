@@ -168,7 +168,8 @@ def _narrowed(choice: Fields, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...]
     if kind == "allowed_tools":
         mode = inner.choice("mode", "auto", "required")
         allowed = [
-            entry.object("function") or entry for entry in inner.entries("tools", filled=True)
+            entry.object("function") or entry.object("custom") or entry
+            for entry in inner.entries("tools", filled=True)
         ]
         named = [entry.text("name") for entry in allowed]
         chosen = tuple(tool for tool in tools if tool.name in named)

@@ -102,7 +102,7 @@ def encode_tools(request: Request, traits: Traits, names: ToolNames) -> dict[str
     choice = request.choice
     tools = list(names.tools)
     allowed = _allowed(choice, names)
-    if allowed is not None and not traits.custom_tools:
+    if allowed is not None and not (allowed and traits.custom_tools):
         tools, allowed = allowed, None
     if not tools:
         return {}

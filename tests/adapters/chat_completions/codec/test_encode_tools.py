@@ -106,3 +106,9 @@ def test_the_vendors_own_tools_are_left_out_unless_the_model_searches():
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & set(body)
     body, _ = said(SEARCH, F, search=True)
     assert functions(body) == ["f"] and body["web_search_options"] == {}
+
+
+def test_a_subset_without_a_tool_is_no_tools():
+    for extras in (False, True):
+        body, _ = said(F, choice=ToolChoice("auto", ("gone",)), custom_tools=extras)
+        assert not {"tools", "tool_choice"} & set(body)
