@@ -20,7 +20,7 @@ from adapters.messages.codec.upstream.encode_tools import (
     output_tool,
 )
 from adapters.messages.codec.upstream.encode_turns import text_block, turn_steps
-from adapters.messages.codec.upstream.schema import for_answer, for_tool
+from adapters.messages.codec.upstream.schema import fits_answer, for_answer, for_tool
 from adapters.messages.codec.upstream.thinking import encode_thinking, is_off
 
 DEFAULT_MAX_TOKENS = 8192
@@ -61,7 +61,7 @@ def encode_request(request: Request, target: Target, counting: bool) -> Steps[En
         body["tools"] = tools
     if choice is not None:
         body["tool_choice"] = choice
-    body |= _output(request, target, thinking)
+    body |= _output(request, thinking, as_tool=respond is not None)
     cut: tuple[str, ...] = ()
     dropped: list[Feature] = []
     if request.thinking is not None and not (is_off(request.thinking) or thinking):
@@ -81,23 +81,27 @@ def _system(request: Request) -> list[dict[str, Any]]:
 
 
 def _output_tool(request: Request, target: Target) -> dict[str, Any] | None:
-    """The tool whose arguments are the answer, for models without a field for its schema."""
-    if request.output.kind != "schema" or target.traits.structured != "tool":
+    """The tool whose arguments are the answer, for models without a field for its schema, and for
+    schemas that do not fit into it."""
+    if request.output.kind != "schema" or target.traits.structured == "none":
         return None
     schema = request.output.schema or {}
-    if schema.get("type", "object") != "object":  # arguments are an object
+    is_object = schema.get("type", "object") == "object"  # as arguments are
+    if target.traits.structured == "schema" and (fits_answer(schema) or not is_object):
+        return None
+    if not is_object:
         path = next((ask.path for ask in request.asks if ask.feature == "schema_output"), None)
         raise Fault(Condition.UNSUPPORTED, param=path)
     return output_tool(for_tool(schema), request)
 
 
-def _output(request: Request, target: Target, thinking: dict[str, Any]) -> dict[str, Any]:
+def _output(request: Request, thinking: dict[str, Any], *, as_tool: bool) -> dict[str, Any]:
     """How much is thought, and the schema of the answer."""
     config: dict[str, Any] = {}
     if "effort" in thinking:
         config["effort"] = thinking["effort"]
     schema = request.output.schema
-    if request.output.kind == "schema" and schema and target.traits.structured == "schema":
+    if request.output.kind == "schema" and schema and not as_tool:
         config["format"] = {"type": "json_schema", "schema": for_answer(schema)}
     fields = {"thinking": thinking["thinking"]} if "thinking" in thinking else {}
     return fields | ({"output_config": config} if config else {})

@@ -6,6 +6,8 @@ that the model still reads them. Source: the vendor's documentation of tools and
 Imported by ``encode_tools`` and ``encode_request``.
 """
 
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from adapters.json.jsonio import compact
@@ -42,6 +44,12 @@ def for_tool(schema: dict[str, Any] | None) -> dict[str, Any]:
     return _wrapped(schema)
 
 
+def fits_answer(schema: dict[str, Any]) -> bool:
+    """Whether the vendor can hold an answer to this schema: with objects whose names are not known
+    before, or that are inside of themselves, it cannot."""
+    return not any(_is_open(each) for each in _schemas(schema)) and not _is_endless(schema)
+
+
 def for_answer(schema: dict[str, Any], depth: int = 0) -> dict[str, Any]:
     """The schema of structured output."""
     if depth >= _DEPTH_MAX:
@@ -76,6 +84,50 @@ def _inner(name: str, value: Any, depth: int) -> Any:
     return value
 
 
+def _schemas(schema: dict[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
+    """A schema and all inside of it."""
+    yield schema
+    if depth >= _DEPTH_MAX:
+        return
+    for name, value in schema.items():
+        inner: list[Any] = []
+        if name in _ONE:
+            inner = [value]
+        elif name in _LISTS and isinstance(value, list):
+            inner = value
+        elif name in _NAMED and isinstance(value, dict):
+            inner = list(value.values())
+        for each in inner:
+            if isinstance(each, dict):
+                yield from _schemas(each, depth + 1)
+
+
+def _is_open(schema: dict[str, Any]) -> bool:
+    if isinstance(schema.get("additionalProperties"), dict) or "patternProperties" in schema:
+        return True
+    return schema.get("type") == "object" and not schema.get("properties")
+
+
+def _is_endless(schema: dict[str, Any]) -> bool:
+    """Whether a definition leads to itself, or something to the whole."""
+    leads: dict[str, set[str]] = {}
+    for group in ("$defs", "definitions"):
+        for name, each in _entries(schema, group).items():
+            leads[f"#/{group}/{name}"] = _refs(each) if isinstance(each, dict) else set()
+    if "#" in _refs(schema):
+        return True
+    try:
+        TopologicalSorter(leads).prepare()
+    except CycleError:
+        return True
+    return False
+
+
+def _refs(schema: dict[str, Any]) -> set[str]:
+    refs = (each.get("$ref") for each in _schemas(schema))
+    return {ref for ref in refs if isinstance(ref, str)}
+
+
 def _merged(schema: dict[str, Any]) -> dict[str, Any]:
     """One object in place of alternatives at the root: all properties of all of them, and those
     required that each of them requires."""
@@ -97,8 +149,8 @@ def _merged(schema: dict[str, Any]) -> dict[str, Any]:
     return merged | ({"required": required} if required else {})
 
 
-def _entries(schema: dict[str, Any]) -> dict[str, Any]:
-    found = schema.get("properties")
+def _entries(schema: dict[str, Any], name: str = "properties") -> dict[str, Any]:
+    found = schema.get(name)
     return found if isinstance(found, dict) else {}
 
 

@@ -9,7 +9,11 @@ from adapters.ir.request import Ask, Output, Thinking, Tool
 from adapters.messages.codec.upstream.encode_request import DEFAULT_MAX_TOKENS
 from tests.adapters.messages.codec.calls import asking, sent
 
-SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
+SCHEMA = {
+    "type": "object",
+    "properties": {"cups": {"type": "integer"}},
+    "additionalProperties": False,
+}
 
 
 def test_the_least_request():
@@ -80,6 +84,16 @@ def test_json_output():
     assert "JSON object" in body["system"][0]["text"]
     body, _ = sent(asking(output=Output("schema", SCHEMA)))
     assert body["output_config"] == {"format": {"type": "json_schema", "schema": SCHEMA}}
+
+
+def test_an_answer_of_names_that_are_not_known_before_is_a_tool():
+    schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+    body, made = sent(asking(output=Output("schema", schema)))
+    assert "output_config" not in body and made.output_tool == "respond"
+    assert body["tools"][0]["input_schema"] == schema
+    rows = {"type": "array", "items": schema}
+    assert sent(asking(output=Output("schema", rows)))[0]["output_config"]
+    assert "tools" not in sent(asking(output=Output("schema", schema)), structured="none")[0]
 
 
 def test_an_answer_that_is_no_object_cannot_be_a_tool():

@@ -1,6 +1,8 @@
 """JSON schemas in the dialect of the messages family."""
 
-from adapters.messages.codec.upstream.schema import for_answer, for_tool
+import pytest
+
+from adapters.messages.codec.upstream.schema import fits_answer, for_answer, for_tool
 
 PORT = {"type": "object", "properties": {"port": {"type": "string"}}, "required": ["port"]}
 PIER = {"type": "object", "properties": {"pier": {"type": "string"}}, "required": ["pier"]}
@@ -75,3 +77,37 @@ def test_a_schema_without_end_ends():
     for _ in range(200):
         deep = {"type": "array", "items": deep}
     assert for_answer(deep)["items"]["type"] == "array"
+
+
+NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object"},
+        {"type": "object", "additionalProperties": {"type": "string"}},
+        {"type": "object", "properties": {"by_port": {"patternProperties": {"x": PORT}}}},
+        {"type": "array", "items": {"anyOf": [PORT, {"type": "object"}]}},
+        {"$ref": "#/$defs/node", "$defs": {"node": NODE}},
+        {"type": "object", "properties": {"next": {"$ref": "#"}}},
+        {
+            "properties": {"a": {"$ref": "#/definitions/a"}},
+            "definitions": {
+                "a": {"items": {"$ref": "#/definitions/b"}},
+                "b": {"items": {"$ref": "#/definitions/a"}},
+            },
+        },
+    ],
+)
+def test_schemas_that_the_vendor_cannot_hold_an_answer_to(schema):
+    assert not fits_answer(schema)
+
+
+def test_schemas_that_it_can():
+    deep: dict = PORT
+    for _ in range(200):
+        deep = {"type": "array", "items": deep}
+    named = {"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": PORT, "b": True}}
+    for schema in (PORT, named, deep, {"type": "string"}):
+        assert fits_answer(schema)
