@@ -150,6 +150,10 @@ class ClientCodec:
     without_foreign: Callable[[Spans, str], bytes]
     # by what such a body is told: how ``adapters.opaque.PREFIX`` stands in it
     foreign_mark: bytes = b"gw1."
+    # a client's body without any opaque reasoning, for an upstream of its own family that has
+    # refused some; the same bytes when there is none (fields, the model's name at the upstream).
+    # None: the family's own wire has none
+    without_reasoning: Callable[[Spans, str], bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)

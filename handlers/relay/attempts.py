@@ -24,7 +24,7 @@ from handlers.relay.failure_log import FailureLog
 from handlers.relay.faults import most_useful, of_none_left
 from handlers.relay.limits.limits import Limits
 from handlers.relay.live import LiveCalls, LiveStream
-from handlers.relay.outgoing import request_of
+from handlers.relay.outgoing import request_of, without_reasoning
 from handlers.relay.pump import CONTENT_TYPES, StreamPump
 from handlers.relay.records import Records
 from handlers.relay.routing.affinity import Affinity
@@ -48,8 +48,7 @@ from store.catalog.catalog import Channel
 from store.values.ids import now_ms
 from store.values.usage_record import AttemptRecord
 
-# Parts of a request that can be left out of a native request, and of one that is translated.
-_CAN_DO_WITHOUT = frozenset({"beta", "stream_options"})
+# Parts of a request that can be left out of one that is translated.
 _TRANSLATED_WITHOUT = frozenset({"reasoning", "stream_options"})
 BYTES_PER_TOKEN = 4  # of plain text, the mean of prose and code
 USAGE_WITHIN_S = 0.4  # for an upstream to report usage after the client has left
@@ -195,7 +194,7 @@ class Attempts:
         pairing = attempt.pairing
         if not pairing.translated:
             attempt.without = what
-            return what in _CAN_DO_WITHOUT
+            return what != "reasoning" or _has_reasoning(call, attempt)
         if what not in _TRANSLATED_WITHOUT or (what == "reasoning" and not pairing.sealed):
             return False
         try:
@@ -433,6 +432,14 @@ def _headers(call: Call, attempt: Attempt, exchange: Exchange) -> dict[str, str]
         if value is not None:
             passed[name] = value
     return passed
+
+
+def _has_reasoning(call: Call, attempt: Attempt) -> bool:
+    """Whether a native request says something without its opaque reasoning that it did not say
+    with it."""
+    if call.spans is None:
+        return False
+    return without_reasoning(call, call.spans, attempt.upstream_model or "") is not call.spans
 
 
 async def _done(call: Call, steps: Steps[T]) -> T:

@@ -51,8 +51,18 @@ def _body(call: Call, attempt: Attempt, vendor: Vendor) -> bytes | None:
     assert call.spans is not None and call.peek is not None
     upstream_model = attempt.upstream_model or ""
     spans = _own(call, call.spans, upstream_model) if call.has_foreign else call.spans
+    if attempt.without == "reasoning":
+        spans = without_reasoning(call, spans, upstream_model)
     make = attempt.pairing.request_body
     return make(spans, call.peek, call.operation, upstream_model, vendor)
+
+
+def without_reasoning(call: Call, spans: Spans, upstream_model: str) -> Spans:
+    """The fields without any opaque reasoning; the same when there is none."""
+    codecs = CODECS.get(call.family.name)
+    remove = codecs.client.without_reasoning if codecs is not None else None
+    body = spans.body if remove is None else remove(spans, upstream_model)
+    return spans if body == spans.body else top_level(body)
 
 
 def _own(call: Call, spans: Spans, upstream_model: str) -> Spans:

@@ -11,7 +11,7 @@ from adapters.generate_content.codec.decode_stream import ChunkDecoder
 from adapters.generate_content.codec.encode_answer import encode_answer, encode_count
 from adapters.generate_content.codec.encode_request import encode_request
 from adapters.generate_content.codec.encode_stream import ChunkEncoder
-from adapters.generate_content.codec.foreign import MARK, without_foreign
+from adapters.generate_content.codec.foreign import MARK, without_foreign, without_reasoning
 from adapters.generate_content.codec.verdicts import VERDICTS, verdicts_of
 
 CLIENT = ClientCodec(
@@ -20,6 +20,7 @@ CLIENT = ClientCodec(
     open_encoder=ChunkEncoder,
     encode_count=encode_count,
     without_foreign=without_foreign,
+    without_reasoning=without_reasoning,
     foreign_mark=MARK,
 )
 

@@ -3,6 +3,7 @@
 Imported by this folder's ``__init__``.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from adapters.generate_content.codec.encode_turns import wants_signatures
@@ -22,6 +23,18 @@ _COUNTED = "generateContentRequest"
 def without_foreign(spans: Spans, model: str) -> bytes:
     """See ``ClientCodec``: signatures of other families go. A call that loses its own has the value
     that is documented for it when the model wants one. Contents without any stay byte for byte."""
+    return _without(spans, model, MARK, _is_ours)
+
+
+def without_reasoning(spans: Spans, model: str) -> bytes:
+    """The same for all signatures, of whoever."""
+    return _without(spans, model, b"ignature", _is_signed)
+
+
+def _without(
+    spans: Spans, model: str, mark: bytes, is_out: Callable[[dict[str, Any]], bool]
+) -> bytes:
+    """The body without the signatures of parts that ``is_out`` tells, in contents with ``mark``."""
     edits: dict[Span, bytes] = {}
     for fields, offset in _requests(spans):
         place = fields.get("contents")
@@ -31,9 +44,9 @@ def without_foreign(spans: Spans, model: str) -> bytes:
         for element in elements(fields.body[place.start : place.end]) or ():
             text = bytes(element)
             at = fields.body.index(text, at)
-            if MARK in text:
+            if mark in text:
                 span = Span(offset + at, offset + at + len(text))
-                edits[span] = _cleaned(element, signs=wants_signatures(model))
+                edits[span] = _cleaned(element, is_out, signs=wants_signatures(model))
             at += len(text)
     return replace(spans.body, edits) if edits else spans.body
 
@@ -48,12 +61,12 @@ def _requests(spans: Spans) -> list[tuple[Spans, int]]:
     return found
 
 
-def _cleaned(element: Raw, *, signs: bool) -> bytes:
+def _cleaned(element: Raw, is_out: Callable[[dict[str, Any]], bool], *, signs: bool) -> bytes:
     content = loads(bytes(element))
     parts = content.get("parts") if isinstance(content, dict) else None
     kept: list[Any] = []
     for part in parts if isinstance(parts, list) else ():
-        if isinstance(part, dict) and _is_ours(part):
+        if isinstance(part, dict) and is_out(part):
             part = _without_signature(part, signs=signs)
             if part == {"text": ""} and len(parts or ()) > 1:
                 continue
@@ -61,6 +74,10 @@ def _cleaned(element: Raw, *, signs: bool) -> bytes:
     if isinstance(content, dict) and isinstance(parts, list):
         content["parts"] = kept or parts[:1]
     return dumps(content)
+
+
+def _is_signed(part: dict[str, Any]) -> bool:
+    return _SIGNATURE in part or snake(_SIGNATURE) in part
 
 
 def _is_ours(part: dict[str, Any]) -> bool:

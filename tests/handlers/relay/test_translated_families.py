@@ -270,3 +270,62 @@ async def test_a_native_channel_that_fails_is_followed_by_a_translated_one(relay
         assert [one.channel for one in record.attempts][-1] == "other"
         assert record.attempts[-1].dropped == ("top_k",)
     assert (record.upstream_family, record.input_tokens, record.output_tokens) == (CHAT, 5, 2)
+
+
+@pytest.mark.parametrize("family", [RESPONSES, MESSAGES, GENERATE])
+async def test_a_native_upstream_that_refuses_a_thought_is_asked_without_any(relay, serve, family):
+    async def script(peer, head, body):
+        error = {"error": {"message": "Invalid signature in thinking block", "type": "x"}}
+        await peer.answer(json.dumps(error).encode(), "400 No", JSON)
+
+    upstream = await serve(script)
+    body = NATIVE[family]("bmF0aXZl")
+    _, record = await relayed(relay, family, body, channel(upstream, family), target="m")
+    [(_, first), (_, second)] = upstream.requests
+    assert b"bmF0aXZl" in first and b"bmF0aXZl" not in second
+    assert second.count(b'"Hi"') == 2 and b'"a"' in second
+    assert [one.status for one in record.attempts] == [400, 400]
+    assert record.outcome == "upstream_error" and record.error_code == "upstream_invalid_request"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_without_a_thought_there_is_nothing_to_leave_out(relay, serve, family):
+    async def script(peer, head, body):
+        error = {"error": {"message": "Invalid signature", "type": "x"}}
+        await peer.answer(json.dumps(error).encode(), "400 No", JSON)
+
+    upstream = await serve(script)
+    body = {"model": "m", "max_tokens": 9, "messages": [HI]}
+    if family == GENERATE:
+        body = {"contents": [{"parts": [{"text": "Hi"}]}]}
+    elif family == RESPONSES:
+        body = {"model": "m", "input": [HI]}
+    await relayed(relay, family, body, channel(upstream, family), target="m")
+    assert len(upstream.requests) == 1
+
+
+async def test_a_round_of_tools_goes_on_without_thinking_when_its_thoughts_are_refused(
+    relay, serve
+):
+    async def script(peer, head, body):
+        error = {"error": {"message": "Invalid signature in thinking block", "type": "x"}}
+        await peer.answer(json.dumps(error).encode(), "400 No", JSON)
+
+    upstream = await serve(script)
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    call = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "x"}
+    body = {
+        "model": "m",
+        "max_tokens": 4096,
+        "thinking": {"type": "enabled", "budget_tokens": 2048},
+        "messages": [
+            HI,
+            {"role": "assistant", "content": [thought, call]},
+            {"role": "user", "content": [result]},
+        ],
+    }
+    await relayed(relay, MESSAGES, body, channel(upstream, MESSAGES))
+    second = json.loads(upstream.requests[1][1])
+    assert second["thinking"] == {"type": "disabled"}
+    assert second["messages"][1]["content"] == [call]

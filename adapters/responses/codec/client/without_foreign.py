@@ -4,6 +4,7 @@ Imported by this folder's ``__init__``.
 """
 
 import re
+from collections.abc import Callable
 
 from adapters.json.jsonio import Span, Spans, dumps, elements, loads_or_none, replace
 from adapters.responses.codec.client.response_object import THOUGHT_ID
@@ -15,16 +16,32 @@ _WRAPPED = re.compile(r"gw1\.[a-z_]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*\.[A-Za-z0-9
 def without_foreign(spans: Spans, upstream_model: str) -> bytes:
     """The body without reasoning items of other families, with the upstream's name of the model
     (see ``family.codec.ClientCodec``); every other byte stays."""
-    edits: dict[Span, bytes] = {}
-    model, place = spans.get("model"), spans.get("input")
+    edits = _without(spans, _is_foreign)
+    model = spans.get("model")
     if model is not None and loads_or_none(spans.raw("model") or b"") != upstream_model:
         edits[model] = dumps(upstream_model)
-    if place is not None and spans.body.startswith(b"[", place.start):
-        items = [bytes(item) for item in elements(spans.raw("input") or b"") or ()]
-        kept = [item for item in items if not _is_foreign(item)]
-        if len(kept) < len(items):
-            edits[place] = b"[%b]" % b",".join(kept)
     return replace(spans.body, edits) if edits else spans.body
+
+
+def without_reasoning(spans: Spans, upstream_model: str) -> bytes:
+    """The body without any reasoning items, of whoever; the same when there are none."""
+    edits = _without(spans, _is_thought)
+    return replace(spans.body, edits) if edits else spans.body
+
+
+def _without(spans: Spans, is_out: Callable[[bytes], bool]) -> dict[Span, bytes]:
+    """The edits that take items out of the input."""
+    place = spans.get("input")
+    if place is None or not spans.body.startswith(b"[", place.start):
+        return {}
+    items = [bytes(item) for item in elements(spans.raw("input") or b"") or ()]
+    kept = [item for item in items if not is_out(item)]
+    return {place: b"[%b]" % b",".join(kept)} if len(kept) < len(items) else {}
+
+
+def _is_thought(item: bytes) -> bool:
+    said = loads_or_none(item) if b'"reasoning"' in item else None
+    return isinstance(said, dict) and said.get("type") == "reasoning"
 
 
 def _is_foreign(item: bytes) -> bool:
