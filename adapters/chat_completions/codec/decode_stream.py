@@ -27,12 +27,23 @@ _MAX_CALLS = 1024  # of one choice, which no request has
 class _Call:
     """A call of a choice. It is opened when its name is known."""
 
-    __slots__ = ("_depth", "_escaped", "_in_string", "_seen", "custom", "held", "id", "slot")
+    __slots__ = (
+        "_depth",
+        "_escaped",
+        "_in_string",
+        "_seen",
+        "custom",
+        "done",
+        "held",
+        "id",
+        "slot",
+    )
 
     def __init__(self, call_id: str, custom: bool) -> None:
         self.id = call_id
         self.custom = custom
         self.slot: int | None = None
+        self.done = False  # it was opened, and is closed
         self.held = ""  # arguments that came before the name
         self._depth = 0
         self._in_string = self._escaped = self._seen = False
@@ -181,6 +192,7 @@ class ChatDecoder(StreamDecoder):
         if call.slot is not None:
             events.append(self._close(call.slot))
             call.slot = None
+            call.done = True
 
     def _close_whole_calls(self, choice: _Choice, events: list[Event]) -> None:
         for call in choice.calls.values():
@@ -192,7 +204,7 @@ class ChatDecoder(StreamDecoder):
         inner = custom if isinstance(custom, dict) else said.get("function")
         inner = inner if isinstance(inner, dict) else {}
         call = self._call_of(choice, said, inner, events)
-        if call is None:
+        if call is None or call.done:
             return
         text = arguments_of(inner.get("input" if call.custom else "arguments"))
         call.follow(text)

@@ -121,3 +121,9 @@ def test_what_is_no_answer(body):
     with pytest.raises(Fault) as caught:
         decode(body)
     assert caught.value.condition is Condition.UPSTREAM_INVALID
+
+
+def test_arguments_that_cannot_be_written_are_none():
+    body = b'{"choices":[{"message":{"tool_calls":[{"function":{"name":"f","arguments":%b}}]}}]}'
+    (choice,) = decode(body % b'{"x":1e999}')
+    assert choice.parts == (ToolCall("", "f", ""),)

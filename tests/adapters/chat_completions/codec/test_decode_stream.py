@@ -207,3 +207,17 @@ def test_what_says_nothing():
     ]
     assert read(*empty, chunk(content="", tool_calls=None)) == [Finished("stop")]
     assert read() == []
+
+
+def test_a_call_that_is_repeated_when_it_is_whole_is_not_made_twice():
+    found = calls(call(0, "a", "f", "{}"), call(1, "b", "g", "{}"), call(0, "a", "f", "{}"))
+    assert [event.id for event in found if isinstance(event, Opened)] == ["a", "b"]
+    assert found.count(Delta(0, "{}")) == 1
+
+
+def test_citations_without_a_text_and_calls_without_end_are_left_out():
+    said = [{"type": "url_citation", "url_citation": {"url": "https://a"}}]
+    assert read(chunk(annotations=said)) == [Finished("stop")]
+    many = [call(index, f"c{index}", "f", "{}") for index in range(1100)]
+    found = read(chunk(tool_calls=many))
+    assert sum(isinstance(event, Opened) for event in found) == 1024

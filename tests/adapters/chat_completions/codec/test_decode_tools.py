@@ -89,6 +89,7 @@ def test_a_choice_without_tools_says_nothing():
             {"tools": [{"type": "function", "function": {"name": "f", "parameters": []}}]},
         ),
         ("tool_choice", {"tools": TOOLS, "tool_choice": 1}),
+        ("function_call", {"functions": [{"name": "f"}], "function_call": 1}),
         ("tool_choice", {"tools": TOOLS, "tool_choice": "some"}),
         ("tool_choice.type", {"tools": TOOLS, "tool_choice": {"type": "x"}}),
         ("tool_choice.function", {"tools": TOOLS, "tool_choice": {"type": "function"}}),

@@ -255,3 +255,15 @@ def test_a_wrong_message_is_named(param, message):
         decoded([message])
     assert caught.value.param == param
     assert caught.value.condition in (Condition.INVALID_FIELD, Condition.FIELD_MISSING)
+
+
+def test_a_picture_as_a_file_is_a_picture():
+    found, _ = part(type="file", file={"file_data": "data:image/png;base64,AAAA"})
+    assert (found.kind, found.mime) == ("image", "image/png")
+
+
+def test_a_tool_does_not_refuse():
+    said = {"role": "tool", "tool_call_id": "c", "content": [{"type": "refusal", "refusal": "x"}]}
+    with pytest.raises(Fault) as caught:
+        decoded([said])
+    assert caught.value.param == "messages[0].content"

@@ -197,3 +197,20 @@ def test_texts_of_the_user_are_one_string_where_servers_take_no_other():
     assert messages(turn) == [{"role": "user", "content": "a\n\nb"}]
     parts = messages(turn, openai_extras=True)[0]["content"]
     assert parts == [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+
+
+def test_a_made_up_id_is_never_that_of_another_call():
+    calls = (
+        ToolCall("", "f", "{}"),
+        ToolCall("call_1_0", "g", "{}"),
+        ToolCall("call_1_0", "h", ""),
+    )
+    said = messages(USER, Turn("assistant", calls))
+    ids = [call["id"] for call in said[1]["tool_calls"]]
+    assert len(set(ids)) == 3 and ids[1] == "call_1_0"
+
+
+def test_what_a_user_cannot_say_is_left_out():
+    assert messages(Turn("user", (Reasoning("Hm."), Text("Go.")))) == [
+        {"role": "user", "content": "Go."}
+    ]

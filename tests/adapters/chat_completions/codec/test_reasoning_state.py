@@ -2,13 +2,21 @@
 
 import json
 
-from openai.types.chat import ChatCompletion
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from adapters.chat_completions.codec import CODECS
-from adapters.ir.answer import Choice
+from adapters.ir.answer import Choice, Closed, Delta, Finished, Opened, Sealed
 from adapters.ir.parts import Reasoning, Text, ToolCall
 from adapters.json.jsonio import top_level
-from tests.adapters.chat_completions.codec.calls import HI, answered, decoded, message
+from tests.adapters.chat_completions.codec.calls import (
+    HI,
+    answered,
+    chunks,
+    decoded,
+    message,
+    written,
+)
 
 OURS, GOOGLES = "gw1.messages.mark.c2ln.MACMACMACMACMACM", "gw1.generate_content.m.c2ln.MACMACMACM"
 CALL, OTHER = ToolCall("c1", "f", "{}"), ToolCall("c2", "g", "{}")
@@ -127,3 +135,33 @@ def test_other_messages_keep_their_bytes():
     found = CODECS.client.without_foreign(top_level(body), "up")
     assert found == b'{"messages": [%b,{"role":"assistant"}], "model":"m"}' % odd
     assert CODECS.client.without_foreign(top_level(b"{}"), "up") == b"{}"
+
+
+def test_what_else_google_says_of_a_call_stays():
+    call = {"id": "c", "extra_content": {"google": {"thought_signature": GOOGLES, "x": 1}}}
+    (message,) = cleaned({"tool_calls": [call]})
+    assert message["tool_calls"] == [{"id": "c", "extra_content": {"google": {"x": 1}}}]
+
+
+def test_a_streamed_thought_comes_back_as_the_sdk_has_it():
+    events = [
+        Opened(0, "reasoning"), Delta(0, "Hm, "), Delta(0, "yes."), Sealed(0, OURS), Closed(0),
+        Opened(1, "text"), Delta(1, "Look."), Closed(1),
+        Opened(2, "call", id="c1", name="f"), Delta(2, "{}"), Closed(2),
+        Opened(3, "reasoning", summary=True), Delta(3, "So."), Sealed(3, OURS + "x"), Closed(3),
+        Opened(4, "call", id="c2", name="g"), Closed(4),
+        Finished("tools"),
+    ]  # fmt: skip
+    state = ChatCompletionStreamState()
+    for chunk in chunks(written(events)):
+        state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
+    said = state.get_final_completion().choices[0].message.model_dump(exclude_none=True)
+    for call in said["tool_calls"]:
+        call["function"].pop("parsed_arguments", None)
+    assert brought_back(said) == (
+        Reasoning("Hm, yes.", opaque=OURS),
+        Text("Look."),
+        CALL,
+        Reasoning("So.", summary=True, opaque=OURS + "x"),
+        OTHER,
+    )
