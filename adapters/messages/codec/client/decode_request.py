@@ -40,13 +40,18 @@ _ASKED: dict[str, Feature] = {
 def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
     """A client's request (see ``family.codec.ClientCodec``)."""
     asks: list[Ask] = []
-    system = decode_system(_value(spans, "system"), asks)
+    fields = {
+        name: loads(spans.raw(name) or b"null")
+        for name in spans.places
+        if name in _READ and name != "messages"
+    }
+    system = decode_system(fields.get("system"), asks)
     leading, turns = yield from turn_steps(spans, asks)
-    tools = decode_tools(_value(spans, "tools"), asks)
-    choice, parallel = decode_choice(_value(spans, "tool_choice"), tools, asks)
-    output, effort = _output(spans, asks)
-    sampling = _sampling(spans, asks)
-    bound = reading.optional_count(_value(spans, "max_tokens"), "max_tokens")
+    tools = decode_tools(fields.get("tools"), asks)
+    choice, parallel = decode_choice(fields.get("tool_choice"), tools, asks)
+    output, effort = _output(fields, asks)
+    sampling = _sampling(fields, asks)
+    bound = reading.optional_count(fields.get("max_tokens"), "max_tokens")
     request = Request(
         family="messages",
         stream=stream,
@@ -56,73 +61,67 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
         choice=choice,
         parallel_tools=parallel,
         output=output,
-        thinking=_thinking(spans, effort, asks),
+        thinking=_thinking(fields, effort, asks),
         temperature=sampling["temperature"],
         top_p=sampling["top_p"],
-        top_k=_top_k(spans, asks),
+        top_k=_top_k(fields, asks),
         # a bound of 0, which warms a cache, is nothing that other families know
         max_output_tokens=None if bound is None else max(bound, 1),
-        stop=_stop(spans, asks),
-        end_user=_end_user(spans, asks),
-        tier=_tier(spans, asks),
+        stop=_stop(fields, asks),
+        end_user=_end_user(fields, asks),
+        tier=_tier(fields, asks),
         asks=(*asks, *_other_asks(spans)),
     )
     return request
 
 
-def _value(spans: Spans, name: str) -> Any:
-    """The value of a field of any size; None when absent or null."""
-    raw = spans.raw(name)
-    return None if raw is None else loads(raw)
-
-
-def _sampling(spans: Spans, asks: list[Ask]) -> dict[str, float | None]:
+def _sampling(fields: dict[str, Any], asks: list[Ask]) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     features: tuple[Feature, ...] = ("temperature", "top_p")
     for name in features:
-        found[name] = reading.optional_number(_value(spans, name), name)
+        found[name] = reading.optional_number(fields.get(name), name)
         if found[name] is not None:
             asks.append(Ask(name, name))
     return found
 
 
-def _top_k(spans: Spans, asks: list[Ask]) -> int | None:
-    top_k = reading.optional_count(_value(spans, "top_k"), "top_k")
+def _top_k(fields: dict[str, Any], asks: list[Ask]) -> int | None:
+    top_k = reading.optional_count(fields.get("top_k"), "top_k")
     if top_k is not None:
         asks.append(Ask("top_k", "top_k"))
     return top_k
 
 
-def _stop(spans: Spans, asks: list[Ask]) -> tuple[str, ...]:
-    stop = reading.texts(_value(spans, "stop_sequences"), "stop_sequences")
+def _stop(fields: dict[str, Any], asks: list[Ask]) -> tuple[str, ...]:
+    stop = reading.texts(fields.get("stop_sequences"), "stop_sequences")
     if stop:
         asks.append(Ask("stop", "stop_sequences"))
     return stop
 
 
-def _end_user(spans: Spans, asks: list[Ask]) -> str:
+def _end_user(fields: dict[str, Any], asks: list[Ask]) -> str:
     path = "metadata.user_id"
-    metadata = reading.optional_entry(_value(spans, "metadata"), "metadata")
+    metadata = reading.optional_entry(fields.get("metadata"), "metadata")
     user = reading.optional_text(metadata.get("user_id"), path)
     if user:
         asks.append(Ask("end_user", path))
     return user
 
 
-def _tier(spans: Spans, asks: list[Ask]) -> Any:
+def _tier(fields: dict[str, Any], asks: list[Ask]) -> Any:
     """``speed`` is a tier of its own, which no other family has."""
-    if reading.optional_text(_value(spans, "speed"), "speed") not in ("", "standard"):
+    if reading.optional_text(fields.get("speed"), "speed") not in ("", "standard"):
         asks.append(Ask("speed", "speed"))
-    tier = reading.optional_text(_value(spans, "service_tier"), "service_tier")
+    tier = reading.optional_text(fields.get("service_tier"), "service_tier")
     if tier == "standard_only":
         asks.append(Ask("tier", "service_tier"))
         return "default"
     return "auto" if tier == "auto" else ""
 
 
-def _output(spans: Spans, asks: list[Ask]) -> tuple[Output, Effort | None]:
+def _output(fields: dict[str, Any], asks: list[Ask]) -> tuple[Output, Effort | None]:
     """The form of the answer, and the effort, which stand in one field."""
-    config = reading.optional_entry(_value(spans, "output_config"), "output_config")
+    config = reading.optional_entry(fields.get("output_config"), "output_config")
     effort = reading.optional_text(config.get("effort"), "output_config.effort")
     if effort and effort not in _EFFORTS:
         raise wrong_value("output_config.effort", f"expected one of {', '.join(_EFFORTS)}")
@@ -133,7 +132,7 @@ def _output(spans: Spans, asks: list[Ask]) -> tuple[Output, Effort | None]:
     )
     path, form = "output_config.format", config.get("format")
     if form is None:
-        path, form = "output_format", _value(spans, "output_format")  # the older spelling
+        path, form = "output_format", fields.get("output_format")  # the older spelling
     if form is None:
         return Output(), _EFFORTS.get(effort)
     form = reading.entry(form, path)
@@ -145,8 +144,8 @@ def _output(spans: Spans, asks: list[Ask]) -> tuple[Output, Effort | None]:
     return Output("schema", schema, name), _EFFORTS.get(effort)
 
 
-def _thinking(spans: Spans, effort: Effort | None, asks: list[Ask]) -> Thinking | None:
-    wanted = reading.optional_entry(_value(spans, "thinking"), "thinking")
+def _thinking(fields: dict[str, Any], effort: Effort | None, asks: list[Ask]) -> Thinking | None:
+    wanted = reading.optional_entry(fields.get("thinking"), "thinking")
     if wanted or effort:
         asks.append(Ask("reasoning", "thinking" if wanted else "output_config.effort"))
     if not wanted:
