@@ -52,6 +52,8 @@ _READ = frozenset(
         *("prompt_cache_key", "metadata", "store", "web_search_options"),
     }
 )
+# What every request has; many have nothing else.
+_FRAME = frozenset({"model", "stream", "stream_options", "max_tokens", "max_completion_tokens"})
 # Fields that the hub does not carry: what they ask for.
 _ASKED: dict[str, Feature] = {
     "audio": "output_modalities",
@@ -79,39 +81,47 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
     if not isinstance(messages, list):
         raise wrong_type("messages", "expected an array")
     system, turns = yield from decode_turns(messages, asks)
-    tools = decode_tools(fields, asks)
-    choice = decode_choice(fields, asks) if tools else None
-    _ask_for(fields, asks)
+    settings = {} if fields.keys() <= _FRAME else _settings(fields, asks)
     return Request(
         "chat_completions",
         stream,
         turns,
         system,
-        tools,
-        choice,
-        parallel_tools=_parallel(fields, asks),
-        output=_output(fields, asks),
-        verbosity=word(fields, "verbosity", "", ("low", "medium", "high")),
-        thinking=_thinking(fields, asks),
-        temperature=number(fields, "temperature", 0, 2),
-        top_p=number(fields, "top_p", 0, 1),
-        top_k=integer(fields, "top_k", -1, MAX_COUNT),
-        seed=integer(fields, "seed", -(2**63), 2**63 - 1),
-        frequency_penalty=number(fields, "frequency_penalty", -2, 2),
-        presence_penalty=number(fields, "presence_penalty", -2, 2),
-        logit_bias=_logit_bias(fields),
         max_output_tokens=_bound(fields),
-        stop=_stop(fields),
-        n=integer(fields, "n", 1, _MAX_N) or 1,
-        logprobs=_logprobs(fields, asks),
-        end_user=string(fields, "safety_identifier", "") or string(fields, "user", ""),
-        metadata=typed(fields, "metadata", "", dict) or None,
-        tier=_tier(fields, asks),
-        cache_key=string(fields, "prompt_cache_key", ""),
         include_usage=_include_usage(fields),
-        function_call=bool(fields.get("functions")),
         asks=tuple(asks),
+        **settings,
     )
+
+
+def _settings(fields: dict[str, Any], asks: list[Ask]) -> dict[str, Any]:
+    """Tools, sampling and all else that many requests have nothing of."""
+    tools = decode_tools(fields, asks)
+    choice = decode_choice(fields, asks) if tools else None
+    _ask_for(fields, asks)
+    return {
+        "tools": tools,
+        "choice": choice,
+        "parallel_tools": _parallel(fields, asks),
+        "output": _output(fields, asks),
+        "verbosity": word(fields, "verbosity", "", ("low", "medium", "high")),
+        "thinking": _thinking(fields, asks),
+        "temperature": number(fields, "temperature", 0, 2),
+        "top_p": number(fields, "top_p", 0, 1),
+        "top_k": integer(fields, "top_k", -1, MAX_COUNT),
+        "seed": integer(fields, "seed", -(2**63), 2**63 - 1),
+        "frequency_penalty": number(fields, "frequency_penalty", -2, 2),
+        "presence_penalty": number(fields, "presence_penalty", -2, 2),
+        "logit_bias": _logit_bias(fields),
+        "stop": _stop(fields),
+        "n": integer(fields, "n", 1, _MAX_N) or 1,
+        "logprobs": _logprobs(fields, asks),
+        "end_user": string(fields, "safety_identifier", "") or string(fields, "user", ""),
+        "metadata": typed(fields, "metadata", "", dict) or None,
+        "tier": _tier(fields, asks),
+        "cache_key": string(fields, "prompt_cache_key", ""),
+        "function_call": bool(fields.get("functions")),
+    }
 
 
 def _is_one(value: object) -> bool:
@@ -140,8 +150,6 @@ _PLAIN: dict[str, tuple[Feature, Callable[[object], bool]]] = {
 
 
 def _ask_for(fields: dict[str, Any], asks: list[Ask]) -> None:
-    if fields.keys().isdisjoint(_PLAIN):
-        return
     for name, (feature, is_nothing) in _PLAIN.items():
         value = fields.get(name)
         if value is not None and not is_nothing(value):

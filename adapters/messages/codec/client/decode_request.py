@@ -28,6 +28,8 @@ _READ = frozenset(
         *("metadata", "service_tier", "speed"),
     }
 )
+# What every request has; many have nothing else.
+_FRAME = frozenset({"model", "max_tokens", "system", "stream"})
 # Fields that are named and not carried, by what they ask for; others are "other".
 _ASKED: dict[str, Feature] = {
     "cache_control": "cache_mark",
@@ -47,32 +49,37 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
     }
     system = decode_system(fields.get("system"), asks)
     leading, turns = yield from turn_steps(spans, asks)
-    tools = decode_tools(fields.get("tools"), asks)
-    choice, parallel = decode_choice(fields.get("tool_choice"), tools, asks)
-    output, effort = _output(fields, asks)
-    sampling = _sampling(fields, asks)
+    settings = {} if fields.keys() <= _FRAME else _settings(fields, asks)
     bound = reading.optional_count(fields.get("max_tokens"), "max_tokens")
-    request = Request(
+    return Request(
         family="messages",
         stream=stream,
         turns=turns,
         system=system + leading,
-        tools=tools,
-        choice=choice,
-        parallel_tools=parallel,
-        output=output,
-        thinking=_thinking(fields, effort, asks),
-        temperature=sampling["temperature"],
-        top_p=sampling["top_p"],
-        top_k=_top_k(fields, asks),
         # a bound of 0, which warms a cache, is nothing that other families know
         max_output_tokens=None if bound is None else max(bound, 1),
-        stop=_stop(fields, asks),
-        end_user=_end_user(fields, asks),
-        tier=_tier(fields, asks),
         asks=(*asks, *_other_asks(spans)),
+        **settings,
     )
-    return request
+
+
+def _settings(fields: dict[str, Any], asks: list[Ask]) -> dict[str, Any]:
+    """Tools, sampling and all else that many requests have nothing of."""
+    tools = decode_tools(fields.get("tools"), asks)
+    choice, parallel = decode_choice(fields.get("tool_choice"), tools, asks)
+    output, effort = _output(fields, asks)
+    return {
+        "tools": tools,
+        "choice": choice,
+        "parallel_tools": parallel,
+        "output": output,
+        **_sampling(fields, asks),
+        "thinking": _thinking(fields, effort, asks),
+        "top_k": _top_k(fields, asks),
+        "stop": _stop(fields, asks),
+        "end_user": _end_user(fields, asks),
+        "tier": _tier(fields, asks),
+    }
 
 
 def _sampling(fields: dict[str, Any], asks: list[Ask]) -> dict[str, float | None]:
