@@ -75,10 +75,11 @@ class Attempts:
         """Plans the first attempt and takes what it needs of limits. Raises Fault when none can be
         made: NO_CHANNEL, what all candidates have lately failed with, or why no channel of another
         family can carry the request."""
-        model, preference = call.model_name or "", None
+        family, model, preference = call.family.name, call.model_name or "", None
         if said := call.conversation():
-            preference = self.affinity.preference_of(call.key, model, said, time.monotonic())
-        call.wanted = Wanted(call.candidates, call.family.name, model, preference, call.demand)
+            now_s = time.monotonic()
+            preference = self.affinity.preference_of(call.key, family, model, said, now_s)
+        call.wanted = Wanted(call.candidates, family, model, preference, call.demand)
         return await self._next(call, NOTHING)
 
     async def run(self, call: Call, attempt: Attempt, downstream: Downstream) -> Ending:

@@ -5,7 +5,8 @@ and nodes send it to the same place and share nothing. Only conversations that m
 failed, was slow or at its limit) are remembered, by this worker alone: their cache is elsewhere
 now. They stay there, whatever the priorities, until they have been silent for longer than caches
 live, or that channel fails or is slow in turn. Sans-io. No text is kept; a token covers the
-caller's user, group and model, so that nobody moves another user's conversation.
+caller's user, group, family and model, so that nobody moves another user's conversation, nor one
+that another client of the user has with a native channel.
 """
 
 from collections import OrderedDict
@@ -34,9 +35,13 @@ class Affinity:
     def __init__(self) -> None:
         self._moved: OrderedDict[int, Moved] = OrderedDict()
 
-    def preference_of(self, owner: KeyEntry, model: str, said: bytes, now_s: float) -> Preference:
-        """Where a conversation goes; `said` distinguishes it from others of its owner."""
-        token = token_of(owner.user_id.encode(), owner.group.encode(), model.encode(), said)
+    def preference_of(
+        self, owner: KeyEntry, family: str, model: str, said: bytes, now_s: float
+    ) -> Preference:
+        """Where a conversation of a family goes; `said` distinguishes it from others of its
+        owner."""
+        caller = (owner.user_id, owner.group, family, model)
+        token = token_of(*(part.encode() for part in caller), said)
         moved = self._moved.get(token) if self._moved else None
         if moved is None or moved.until_s <= now_s:
             return Preference(token)

@@ -17,17 +17,21 @@ def channel(name, keys=("k",)):
     )  # fmt: skip
 
 
+CHAT = "chat_completions"
 A, B = channel("a"), channel("b", ("x", "y"))
 
 
-def preference_of(known, now_s, user="ann", group="all", model="m", said=b"Hi"):
+def preference_of(known, now_s, user="ann", group="all", family=CHAT, model="m", said=b"Hi"):
     key = KeyEntry("k", "n", user, user, group, False, False, None, None, (), "plan_first", None)
-    return known.preference_of(key, model, said, now_s)
+    return known.preference_of(key, family, model, said, now_s)
 
 
-def test_users_groups_and_models_have_conversations_of_their_own():
+def test_users_groups_families_and_models_have_conversations_of_their_own():
     known = Affinity()
-    others = [{}, {"user": "bob"}, {"group": "vip"}, {"model": "n"}, {"said": b"Ho"}]
+    others = [
+        *({}, {"user": "bob"}, {"group": "vip"}, {"model": "n"}, {"said": b"Ho"}),
+        {"family": "messages"},
+    ]
     assert len({preference_of(known, 0.0, **other).token for other in others}) == len(others)
     assert preference_of(known, 0.0) == preference_of(known, 5.0)
 
