@@ -155,25 +155,24 @@ _GEMINI: dict[tuple[str, str, str], Traits] = {
 
 _CLAUDE = Traits(
     sampling=False,
-    strict_tools=True,
     thinking="adaptive",
     efforts=("low", "medium", "high", "xhigh", "max"),
     prefill=False,
 )
 _CLAUDE_SONNET_5 = replace(_CLAUDE, efforts=("off", *_CLAUDE.efforts))  # thinks unasked
 _CLAUDE_4_6 = Traits(
-    strict_tools=True,
     thinking="adaptive",
     efforts=("low", "medium", "high", "max"),
     prefill=False,
 )
-_CLAUDE_4_5 = Traits(strict_tools=True, thinking="budget", max_budget_tokens=60_000)
+_CLAUDE_4_5 = Traits(thinking="budget", max_budget_tokens=60_000)
 _CLAUDE_4 = Traits(structured="tool", thinking="budget")
 _CLAUDE_3_5 = Traits(structured="tool", thinking="none")
 _CLAUDE_3 = Traits(structured="tool", thinking="none", documents=False)
 
 # Claude, by whatever vendor of the messages family; some write the version with a point. Since 4.7
-# models refuse budgets of thinking and sampling, before 4.6 they know nothing but budgets.
+# models refuse budgets of thinking and sampling, before 4.6 they know nothing but budgets. They take
+# fewer strict tools in one call than agents have: whoever needs them sets strict_tools.
 _CLAUDES: dict[str, Traits] = {
     "claude": _CLAUDE,  # and new ones
     "claude-sonnet-5": _CLAUDE_SONNET_5,

@@ -13,7 +13,7 @@ from adapters.family.codec import Target
 from adapters.ir.parts import ToolCall
 from adapters.ir.request import Request, Tool
 from adapters.messages.codec.upstream.cache_marks import with_mark
-from adapters.messages.codec.upstream.schema import NO_ARGUMENTS, for_tool
+from adapters.messages.codec.upstream.schema import NO_ARGUMENTS, fits_answer, for_answer, for_tool
 
 MAX_NAME_CHARS = 128
 _UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
@@ -99,12 +99,12 @@ def _tool(tool: Tool, name: str, target: Target) -> dict[str, Any]:
     if tool.kind == "custom":
         text = {"type": "string", "description": "The input of the tool, as plain text."}
         properties = {"input": text}
-        schema: dict[str, Any] = {"type": "object", "properties": properties}
-        return written | {"input_schema": schema | {"required": ["input"]}}
-    written["input_schema"] = for_tool(tool.schema)
-    if tool.strict and target.traits.strict_tools:
-        written["strict"] = True
-    return written
+        required = {"type": "object", "properties": properties, "required": ["input"]}
+        return written | {"input_schema": required}
+    schema = for_tool(tool.schema)
+    if tool.strict and target.traits.strict_tools and fits_answer(schema):
+        return written | {"input_schema": for_answer(schema), "strict": True}
+    return written | {"input_schema": schema}
 
 
 def _allowed(request: Request) -> tuple[str, ...]:

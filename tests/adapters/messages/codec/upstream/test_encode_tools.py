@@ -26,8 +26,10 @@ def test_function_tools():
         },
     ]
     assert made.names == {} and "tool_choice" not in body
-    body, _ = sent(asking(tools=(strict,)), strict_tools=True)
-    assert body["tools"][0]["strict"] is True
+    bare = Tool("function", "c", strict=True)  # its arguments may be any
+    body, _ = sent(asking(tools=(strict, bare)), strict_tools=True)
+    assert body["tools"][0]["strict"] is True and "strict" not in body["tools"][1]
+    assert body["tools"][0]["input_schema"] == SCHEMA | {"additionalProperties": False}
 
 
 def test_names_that_the_family_does_not_have():
