@@ -171,7 +171,7 @@ _CLAUDE_3_5 = Traits(structured="tool", thinking="none")
 _CLAUDE_3 = Traits(structured="tool", thinking="none", documents=False)
 
 # Claude, by whatever vendor of the messages family; some write the version with a point. Since 4.7
-# models refuse budgets of thinking and sampling, before 4.6 they know nothing but budgets. They take
+# models refuse budgets of thinking and sampling, before 4.6 they know only budgets. They take
 # fewer strict tools in one call than agents have: whoever needs them sets strict_tools.
 _CLAUDES: dict[str, Traits] = {
     "claude": _CLAUDE,  # and new ones
