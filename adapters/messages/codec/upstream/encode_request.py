@@ -129,14 +129,15 @@ def _add_sampling(
     body: dict[str, Any], request: Request, target: Target, dropped: list[Feature]
 ) -> None:
     """One of temperature and top_p, for models take no two of them, and none beside thinking."""
-    if not target.traits.sampling:
+    given: dict[Feature, float] = {}
+    if request.temperature is not None:
+        given["temperature"] = min(request.temperature, 1)
+    if request.top_p is not None:
+        given["top_p"] = request.top_p
+    if request.top_k is not None:
+        given["top_k"] = request.top_k
+    if not (given and target.traits.sampling):
         return
-    wanted: dict[Feature, float | None] = {
-        "temperature": None if request.temperature is None else min(request.temperature, 1),
-        "top_p": request.top_p,
-        "top_k": request.top_k,
-    }
-    given = {name: value for name, value in wanted.items() if value is not None}
     if body.get("thinking", {}).get("type") in ("enabled", "adaptive"):
         dropped += given
     else:
