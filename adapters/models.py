@@ -91,6 +91,7 @@ _DEEPSEEK = Traits(
     structured="tool",
     efforts=("low", "medium", "high", "max"),
     reasoning_echo=True,
+    thinking_switch=True,
     choices=False,
 )
 _OPEN_SERVER = Traits(documents=False, token_bound="max_tokens", efforts=_THREE)

@@ -51,14 +51,14 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
         body["stop"] = stops
     body |= _sampling(request, traits)
     body |= _around(request, traits)
-    dropped = _fit_effort(body, request, traits)
     yield len(messages) > 0
     try:
-        output_tool, in_words = _add_output(body, request.output, traits, names)
+        output_tool, dropped = _add_output(body, request.output, traits, names)
+        dropped += _fit_thinking(body, request.thinking, traits)
         written = dumps(body)
     except OverflowError:
         raise Fault(Condition.INVALID_FIELD, "The body is nested too deeply.") from None
-    return Encoded(written, names.renamed, output_tool, cut, (*dropped, *in_words))
+    return Encoded(written, names.renamed, output_tool, cut, dropped)
 
 
 def _add_output(
@@ -119,15 +119,22 @@ def _around(request: Request, traits: Traits) -> dict[str, Any]:
     return fields
 
 
-def _fit_effort(body: dict[str, Any], request: Request, traits: Traits) -> tuple[Feature, ...]:
-    """Models that refuse to think beside tools must be told not to; what that drops."""
-    if traits.effort_with_tools or "tools" not in body:
+def _fit_thinking(
+    body: dict[str, Any], thinking: Thinking | None, traits: Traits
+) -> tuple[Feature, ...]:
+    """Models that refuse to think beside tools, or beside a forced one, are told not to; what that
+    drops."""
+    off = thinking is not None and thinking.effort == "off"
+    if traits.thinking_switch and (off or body.get("tool_choice") not in (None, "auto", "none")):
+        body["thinking"] = {"type": "disabled"}
+        body.pop("reasoning_effort", None)
+    elif not traits.effort_with_tools and "tools" in body:
+        body.pop("reasoning_effort", None)
+        if "off" in traits.efforts:
+            body["reasoning_effort"] = "none"
+    else:
         return ()
-    body.pop("reasoning_effort", None)
-    if "off" in traits.efforts:
-        body["reasoning_effort"] = "none"
-    asked = request.thinking is not None and request.thinking.effort != "off"
-    return ("reasoning",) if asked else ()
+    return () if off or thinking is None else ("reasoning",)
 
 
 def effort_of(thinking: Thinking, traits: Traits) -> Effort | None:

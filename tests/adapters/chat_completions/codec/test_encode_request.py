@@ -8,7 +8,7 @@ from adapters.family.codec import Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.ir.parts import Text, Turn
-from adapters.ir.request import Output, Request, Thinking, Tool
+from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
 from tests.adapters.chat_completions.codec.calls import encoded, request, result
 
 HELLO = Turn("user", (Text("Is tea ready?"),))
@@ -178,3 +178,19 @@ def test_a_schema_of_something_else_than_an_object_is_asked_for_in_words(structu
     body, made = encoded(request(HELLO, output=output), structured=structured)
     assert not {"response_format", "tools"} & set(body) and made.dropped == ("schema_output",)
     assert '{"type":"array","items":{"type":"string"}}' in body["messages"][0]["content"]
+
+
+def test_models_that_think_unless_told_otherwise_are_told_so_before_a_forced_tool():
+    tools = (Tool("function", "f"),)
+    off, forced = {"type": "disabled"}, ToolChoice("any")
+    asked = request(HELLO, tools=tools, choice=forced, thinking=Thinking("high"))
+    body, made = encoded(asked, thinking_switch=True)
+    assert body["thinking"] == off and "reasoning_effort" not in body
+    assert made.dropped == ("reasoning",)
+    assert fields({"thinking_switch": True}, thinking=Thinking("off")) == {"thinking": off}
+    asked = request(HELLO, tools=tools, choice=ToolChoice("auto"), thinking=Thinking("high"))
+    body, made = encoded(asked, thinking_switch=True)
+    assert body["reasoning_effort"] == "high" and "thinking" not in body and made.dropped == ()
+    asked = request(HELLO, output=Output("schema", SCHEMA))
+    body, made = encoded(asked, thinking_switch=True, structured="tool")
+    assert body["thinking"] == off and made.dropped == ()
