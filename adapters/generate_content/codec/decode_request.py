@@ -70,9 +70,9 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
     yield True
     listed = _elements(contents, body.at(_CONTENTS))
     for index, element in enumerate(listed):
-        reader.read(element, index, f"{body.at(_CONTENTS)}[{index}]")
+        yield from reader.read(element, index, f"{body.at(_CONTENTS)}[{index}]")
         yield False
-    tools, tool_asks = decode_tools(body)
+    tools, tool_asks = yield from decode_tools(body)
     choice, choice_asks = decode_choice(body, tools)
     # Some clients send an empty string for no text at all.
     system = body.object("systemInstruction") if body.value("systemInstruction") != "" else None
@@ -103,7 +103,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
         n=n,
         logprobs=logprobs,
         metadata=body.free_object("labels"),
-        tier=_TIERS.get(body.word("serviceTier").removeprefix("SERVICE_TIER_"), ""),
+        tier=_TIERS.get(body.text("serviceTier").upper().removeprefix("SERVICE_TIER_"), ""),
         asks=tuple(asks),
     )
 
@@ -140,7 +140,7 @@ def _asks_of_body(body: Fields) -> list[Ask]:
         for name in body
         if name not in _READ and (name not in _ASKED or body.value(name) not in ("", [], {}))
     ]
-    tier = body.word("serviceTier").removeprefix("SERVICE_TIER_")
+    tier = body.text("serviceTier").upper().removeprefix("SERVICE_TIER_")
     return [ask for ask in asks if ask.feature != "tier" or tier not in ("", "UNSPECIFIED")]
 
 
@@ -187,7 +187,7 @@ def _thinking(config: Fields) -> Thinking | None:
     said = config.object("thinkingConfig")
     if said is None:
         return None
-    budget, level = said.integer("thinkingBudget"), said.word("thinkingLevel")
+    budget, level = said.integer("thinkingBudget"), said.text("thinkingLevel").upper()
     if budget is not None and level:
         raise wrong_value(said.at("thinkingBudget"), "thinkingLevel stands beside it")
     if budget is not None and budget < -1:
@@ -206,7 +206,7 @@ def _thinking(config: Fields) -> Thinking | None:
 
 
 def _detail(config: Fields) -> str:
-    word = config.word("mediaResolution")
+    word = config.text("mediaResolution").upper()
     return {"MEDIA_RESOLUTION_LOW": "low", "MEDIA_RESOLUTION_HIGH": "high"}.get(word, "")
 
 

@@ -25,6 +25,7 @@ from adapters.ir.answer import (
 from adapters.ir.parts import Citation
 from adapters.json.jsonio import compact
 
+MAX_SOURCES = 1000  # of a text
 MAX_CHOICES = 128  # more than any vendor gives; their state is kept
 
 _FINISHES: dict[str, Finish] = {
@@ -189,26 +190,27 @@ class ChunkDecoder(StreamDecoder):
         """The sources of the text that is open; those that come later have no place."""
         if candidate.kind != "text":
             return
+        said = b""
+        if not candidate.ascii and candidate.texts is not None:
+            said = "".join(candidate.texts).encode(errors="replace")
         for url, title, start, end in (
             *_grounding(raw.pop("groundingMetadata", None)),
             *_citations(raw.pop("citationMetadata", None)),
         ):
-            first, last = self._characters(candidate, start), self._characters(candidate, end)
-            if first is None or last is None:
-                first = last = None
-            citation = Citation(url, title, first, last)
+            if len(candidate.cited) == MAX_SOURCES:
+                return
+            known = start is not None and end is not None and (candidate.ascii or said)
+            places = (_character(said, start), _character(said, end)) if known else (None, None)
+            citation = Citation(url, title, *places)
             if citation not in candidate.cited:
                 candidate.cited.add(citation)
                 yield Cited(candidate.slot, citation)
 
-    def _characters(self, candidate: _Candidate, at_byte: int | None) -> int | None:
-        """The character at an offset in bytes of the slot's text; None when that cannot be told."""
-        if at_byte is None or candidate.ascii:
-            return at_byte
-        if candidate.texts is None:
-            return None
-        text = "".join(candidate.texts).encode(errors="replace")
-        return len(text[:at_byte].decode(errors="ignore"))
+
+def _character(said: bytes, at_byte: int | None) -> int | None:
+    """The character at an offset in bytes; of a text in ASCII, which is not given, it is the
+    same."""
+    return len(said[:at_byte].decode(errors="ignore")) if said else at_byte
 
 
 def _prefix(response_id: object) -> str:

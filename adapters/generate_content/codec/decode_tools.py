@@ -7,19 +7,22 @@ from adapters.faults import wrong_type, wrong_value
 from adapters.generate_content.codec.wire.fields import Fields
 from adapters.generate_content.codec.wire.schema import to_json_schema
 from adapters.ir.request import Ask, Tool, ToolChoice
+from adapters.json.structure import Steps
 
 _SEARCHES = ("googleSearch", "googleSearchRetrieval")
 _FUNCTIONS = "functionDeclarations"
 
 
-def decode_tools(body: Fields) -> tuple[list[Tool], list[Ask]]:
-    """All tools, and what some upstreams lack of them. Raises Fault INVALID_FIELD."""
+def decode_tools(body: Fields) -> Steps[tuple[list[Tool], list[Ask]]]:
+    """All tools, and what some upstreams lack of them, in steps. Raises Fault INVALID_FIELD."""
     tools: list[Tool] = []
     asks: list[Ask] = []
     for entry in body.objects("tools"):
         for kind in entry:
             if kind == _FUNCTIONS:
-                tools += map(_function, entry.objects(kind))
+                for said, path in entry.items(kind):
+                    tools.append(_function(Fields(said, path)))
+                    yield False
                 continue
             search = kind in _SEARCHES
             path = entry.at(kind)
@@ -39,7 +42,7 @@ def decode_choice(body: Fields, tools: list[Tool]) -> tuple[ToolChoice | None, l
     calling = config.object("functionCallingConfig")
     if calling is None:
         return None, asks
-    mode = calling.word("mode")
+    mode = calling.text("mode").upper()
     names = calling.texts("allowedFunctionNames")
     declared = {tool.name for tool in tools if tool.kind == "function"}
     for index, name in enumerate(names):

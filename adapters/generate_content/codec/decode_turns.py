@@ -7,17 +7,72 @@ matched to calls by id, else by name in their order. Imported by this folder's `
 from typing import Any
 
 from adapters.faults import wrong_type, wrong_value
+from adapters.generate_content.codec.match_calls import Calls
 from adapters.generate_content.codec.wire.fields import Fields
 from adapters.generate_content.codec.wire.media import decode_detail, decode_file, decode_inline
 from adapters.generate_content.codec.wire.parts import signed
 from adapters.ir.parts import Hosted, Media, Part, Reasoning, Role, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Ask
 from adapters.json.jsonio import compact
+from adapters.json.structure import Steps
 
 _ROLES: dict[str, Role] = {"": "user", "user": "user", "function": "user", "model": "assistant"}
 _HOSTED = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
-_KINDS = ("text", "inlineData", "fileData", "functionCall", "functionResponse", *_HOSTED)
+_KINDS = frozenset({
+    "text", "inlineData", "fileData", "functionCall", "functionResponse", *_HOSTED,
+})  # fmt: skip
+PARTS_AT_ONCE = 1000  # between two rests
+
 _EXPECTED = "expected a text, inlineData, fileData, a functionCall or a functionResponse"
+
+
+class _Thought:
+    """A thought whose text comes in parts; ``opaque`` once."""
+
+    __slots__ = ("opaque", "pieces")
+
+    def __init__(self, text: str, opaque: str) -> None:
+        self.pieces = [text]
+        self.opaque = opaque
+
+    def made(self) -> Reasoning:
+        text = "".join(self.pieces)
+        return Reasoning(text, summary=bool(text), opaque=self.opaque)
+
+
+class _Turn:
+    """A turn that more contents may be part of."""
+
+    __slots__ = ("parts", "results", "role", "run")
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+        self.parts: list[Part | _Thought] = []
+        self.results: list[tuple[int, ToolResult]] = []  # by the places of their calls
+        self.run = 0  # where the texts begin that a signature may belong to the thought before of
+
+    def think(self, text: str, opaque: str) -> None:
+        """A thought, or more of the one right before."""
+        last = self.parts[-1] if self.parts else None
+        if isinstance(last, _Thought) and not last.opaque:
+            last.pieces.append(text)
+            last.opaque = opaque
+        elif text or opaque:
+            self.parts.append(_Thought(text, opaque))
+
+    def seal(self, opaque: str) -> None:
+        """State that belongs to the thought before: on the call or text that follows it, or on an
+        empty text behind it. Clients may leave out the thought itself; it came before the texts."""
+        before = self.parts[self.run - 1] if self.run else None
+        if isinstance(before, _Thought) and not before.opaque:
+            before.opaque = opaque
+        else:
+            self.parts.insert(self.run, _Thought("", opaque))
+
+    def made(self) -> Turn:
+        results = sorted(self.results, key=lambda placed: placed[0])
+        parts = [part.made() if isinstance(part, _Thought) else part for part in self.parts]
+        return Turn(self.role, (*(result for _, result in results), *parts))
 
 
 class TurnReader:
@@ -30,112 +85,91 @@ class TurnReader:
     def __init__(self, detail: str = "") -> None:
         self.asks: list[Ask] = []
         self._detail = detail
-        self._turns: list[tuple[Role, list[Part]]] = []
-        self._calls: list[ToolCall] = []  # of the last turn of the model that has some
-        self._open: list[ToolCall] = []  # those without a result
+        self._turns: list[_Turn] = []
+        self._calls = Calls()  # of the model's last turn
 
     @property
     def turns(self) -> tuple[Turn, ...]:
         """All turns; neighbours of one role are one, and results come first, as their calls do."""
-        return tuple(Turn(role, tuple(parts)) for role, parts in self._turns if parts)
+        return tuple(turn.made() for turn in self._turns if turn.parts or turn.results)
 
-    def read(self, value: object, index: int, path: str) -> None:
-        """The next one of the contents."""
+    def read(self, value: object, index: int, path: str) -> Steps[None]:
+        """The next one of the contents, in steps."""
         content = Fields(value, path)
         role = _ROLES.get(content.text("role"))
         if role is None:
             raise wrong_value(content.at("role"), "expected user or model")
-        if not self._turns or self._turns[-1][0] != role:
-            self._turns.append((role, []))
+        if not self._turns or self._turns[-1].role != role:
+            self._turns.append(_Turn(role))
             if role == "assistant":
-                self._calls, self._open = [], []
-        parts = self._turns[-1][1]
-        results: list[ToolResult] = []
-        for part in content.objects("parts"):
-            self._read_part(part, role, index, (parts, results))
-        if results:
-            self._place(parts, results)
+                self._calls = Calls()
+        turn = self._turns[-1]
+        for number, (said, place) in enumerate(content.items("parts")):
+            part = Fields(said, place)
+            kinds = part.among(_KINDS)
+            if len(kinds) > 1:
+                raise wrong_value(part.path, f"it is {kinds[0]} and {kinds[1]} at once")
+            kind = kinds[0] if kinds else ""
+            if role == "assistant":
+                self._read_model(part, kind, index, turn)
+            elif kind == "functionResponse":
+                self._read_result(part, index, turn)
+            elif kind == "functionCall":
+                raise wrong_value(part.at(kind), "a call stands in a content of the model")
+            else:
+                self._read_other(part, kind, turn)
+            if number % PARTS_AT_ONCE == PARTS_AT_ONCE - 1:
+                yield False
 
-    def _read_part(
-        self, part: Fields, role: Role, index: int, into: tuple[list[Part], list[ToolResult]]
-    ) -> None:
-        kinds = [kind for kind in _KINDS if kind in part]
-        if len(kinds) > 1:
-            raise wrong_value(part.path, f"it is {kinds[0]} and {kinds[1]} at once")
-        parts, results = into
-        kind = kinds[0] if kinds else ""
+    def _read_model(self, part: Fields, kind: str, index: int, turn: "_Turn") -> None:
+        signature = part.text("thoughtSignature")
+        opaque = _opaque(signature) if signature else ""
+        thought = kind == "text" and part.flag("thought")
+        if opaque and not thought:
+            turn.seal(opaque)
         if kind == "functionResponse":
-            if role != "user":
-                raise wrong_value(part.at(kind), "a result stands in a content of the user")
-            results.append(self._result(part, index, len(results)))
-            return
-        if role == "assistant":
-            self._read_signature(part, parts)
+            raise wrong_value(part.at(kind), "a result stands in a content of the user")
+        if kind == "functionCall":
+            turn.parts.append(self._call(part, index))
+        elif thought:
+            turn.think(part.text("text"), opaque)
+        else:
+            self._read_other(part, kind, turn)
+        if opaque or not (turn.parts and isinstance(turn.parts[-1], Text)):
+            turn.run = len(turn.parts)
+
+    def _read_other(self, part: Fields, kind: str, turn: "_Turn") -> None:
+        """What both sides say."""
         if not kind:
             if "thoughtSignature" not in part and any(True for _ in part):
                 raise wrong_value(part.path, _EXPECTED)
         elif kind == "text":
-            self._read_text(part, role, parts)
-        elif kind == "functionCall":
-            if role != "assistant":
-                raise wrong_value(part.at(kind), "a call stands in a content of the model")
-            self._read_call(part, index, parts)
+            if part.text("text") and not part.flag("thought"):
+                turn.parts.append(Text(part.text("text")))
         elif kind in _HOSTED:
             raw = part.free_object(kind) or {}
-            parts.append(Hosted(kind, {kind: raw}, part.at(kind)))
+            turn.parts.append(Hosted(kind, {kind: raw}, part.at(kind)))
             self.asks.append(Ask("hosted_history", part.at(kind)))
         else:
-            parts.append(self._media(part, kind))
+            turn.parts.append(self._media(part, kind))
 
-    def _read_text(self, part: Fields, role: Role, parts: list[Part]) -> None:
-        text = part.text("text")
-        if part.flag("thought"):
-            before = parts[-1] if parts else None
-            if isinstance(before, Reasoning) and before.text and not before.opaque:
-                parts[-1] = Reasoning(before.text + text, summary=True)
-            elif text and role == "assistant":
-                parts.append(Reasoning(text, summary=True))
-        elif text:
-            parts.append(Text(text))
-
-    def _read_call(self, part: Fields, index: int, parts: list[Part]) -> None:
+    def _call(self, part: Fields, index: int) -> ToolCall:
         said = part.object("functionCall")
         assert said is not None
         name = said.text("name")
         if not name:
             raise wrong_value(said.at("name"), "expected the name of a function")
         given = said.text("id") or f"call_{index}_{len(self._calls)}"
-        arguments = compact(said.free_object("args") or {})
-        call = ToolCall(given, name, arguments)
-        self._calls.append(call)
-        self._open.append(call)
-        parts.append(call)
+        call = ToolCall(given, name, compact(said.free_object("args") or {}))
+        self._calls.add(call)
+        return call
 
-    def _read_signature(self, part: Fields, parts: list[Part]) -> None:
-        """State that belongs to the thought before: on the call or text that follows it, or on an
-        empty text behind it. Clients may leave out the thought itself; it came before the texts."""
-        signature = part.text("thoughtSignature")
-        if not signature:
-            return
-        said = signed(signature)
-        if not said or not said.isascii():
-            return  # a vendor's own, from another channel: it means nothing elsewhere
-        opaque = said.decode("ascii")
-        at = len(parts)
-        while at and not part.flag("thought") and isinstance(parts[at - 1], Text):
-            at -= 1
-        before = parts[at - 1] if at else None
-        if isinstance(before, Reasoning) and not before.opaque:
-            parts[at - 1] = Reasoning(before.text, before.summary, opaque)
-        else:
-            parts.insert(at, Reasoning("", opaque=opaque))
-
-    def _result(self, part: Fields, index: int, place: int) -> ToolResult:
+    def _read_result(self, part: Fields, index: int, turn: "_Turn") -> None:
         said = part.object("functionResponse")
         assert said is not None
         name, given = said.text("name"), said.text("id")
-        call = self._match(name, given)
-        call_id = call.id if call else given or f"call_{index}_r{place}"
+        place, call = self._calls.answer(name, given)
+        call_id = call.id if call else given or f"call_{index}_r{len(turn.results)}"
         response = said.free_object("response") or {}
         text = _result_text(response)
         parts: list[Text | Media] = [Text(text)] if text else []
@@ -145,28 +179,8 @@ class TurnReader:
                 raise wrong_value(inner.path, "expected inlineData or fileData")
             parts.append(self._media(inner, kind))
         name = name or (call.name if call else "")
-        return ToolResult(call_id, tuple(parts), name, error="error" in response)
-
-    def _match(self, name: str, given: str) -> ToolCall | None:
-        """The call that is answered; it is open no more."""
-        named = [call for call in self._open if given and call.id == given]
-        named = named or [call for call in self._open if call.name == name]
-        if not named and not name and not given:
-            named = self._open[:1]
-        if not named:
-            return None
-        found = named[0]
-        self._open.remove(found)
-        return found
-
-    def _place(self, parts: list[Part], results: list[ToolResult]) -> None:
-        """Results go before all else of the user's turn, in the order of their calls."""
-        order = {call.id: place for place, call in enumerate(self._calls)}
-        before = [part for part in parts if isinstance(part, ToolResult)]
-        others = [part for part in parts if not isinstance(part, ToolResult)]
-        listed = [*before, *results]
-        listed.sort(key=lambda result: order.get(result.call_id, len(order)))
-        parts[:] = [*listed, *others]
+        result = ToolResult(call_id, tuple(parts), name, error="error" in response)
+        turn.results.append((place, result))
 
     def _media(self, part: Fields, kind: str) -> Media:
         inner = part.object(kind)
@@ -202,3 +216,10 @@ def _result_text(response: dict[str, Any]) -> str:
             return said
         response = said
     return compact(response) if response != {} else ""
+
+
+def _opaque(signature: str) -> str:
+    """The state of ours in a signature; none in a vendor's own, which comes from another channel
+    and means nothing elsewhere."""
+    said = signed(signature)
+    return said.decode("ascii") if said.isascii() else ""

@@ -15,6 +15,7 @@ from adapters.generate_content.codec.encode_turns import (
     wants_signatures,
 )
 from adapters.generate_content.codec.wire.names import Names
+from adapters.generate_content.codec.wire.schema import Nodes
 from adapters.ir.request import Effort, Feature, Request, Thinking
 from adapters.json.jsonio import dumps
 from adapters.json.structure import Steps
@@ -60,9 +61,10 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
     body: _Wire = {"contents": writer.finish(system)}
     if system:
         body["systemInstruction"] = {"parts": system}
-    tools, dropped = encode_tools(request, names, target.traits)
+    nodes = Nodes()
+    tools, dropped = yield from encode_tools(request, names, target.traits, nodes)
     body |= tools
-    config, dropped_of_config, cut = _config(request, target.traits)
+    config, dropped_of_config, cut = _config(request, target.traits, nodes)
     if config:
         body["generationConfig"] = config
     fast = any(ask.feature == "speed" for ask in request.asks)
@@ -84,7 +86,9 @@ def encode_request(request: Request, target: Target, count: bool) -> Steps[Encod
 _TIERS = {"default": "standard", "flex": "flex", "priority": "priority"}
 
 
-def _config(request: Request, traits: Traits) -> tuple[_Wire, tuple[Feature, ...], tuple[str, ...]]:
+def _config(
+    request: Request, traits: Traits, nodes: Nodes
+) -> tuple[_Wire, tuple[Feature, ...], tuple[str, ...]]:
     """``generationConfig``, what was left out of it, and the stop sequences beyond the vendor's
     bound."""
     config, dropped = _sampling(request) if traits.sampling else ({}, ())
@@ -103,7 +107,7 @@ def _config(request: Request, traits: Traits) -> tuple[_Wire, tuple[Feature, ...
     if output.kind != "text":
         config["responseMimeType"] = "application/json"
     if output.kind == "schema" and output.schema is not None:
-        written, schema = encode_schema(output.schema, traits, "")
+        written, schema = encode_schema(output.schema, traits, "", nodes)
         config["responseJsonSchema" if written else "responseSchema"] = schema
     thinking = _thinking(request.thinking, traits)
     if thinking:

@@ -5,8 +5,9 @@ from typing import Any
 
 from adapters.family.traits import Traits
 from adapters.generate_content.codec.wire.names import Names
-from adapters.generate_content.codec.wire.schema import to_subset
+from adapters.generate_content.codec.wire.schema import Nodes, to_subset
 from adapters.ir.request import Feature, Request, Tool, ToolChoice
+from adapters.json.structure import Steps
 
 _FREE_TEXT = {
     "type": "object",
@@ -18,9 +19,10 @@ _Wire = dict[str, Any]
 
 
 def encode_tools(
-    request: Request, names: Names, traits: Traits
-) -> tuple[_Wire, tuple[Feature, ...]]:
-    """The fields ``tools`` and ``toolConfig``, as far as there are some, and what was left out.
+    request: Request, names: Names, traits: Traits, nodes: Nodes
+) -> Steps[tuple[_Wire, tuple[Feature, ...]]]:
+    """The fields ``tools`` and ``toolConfig``, as far as there are some, and what was left out; in
+    steps.
 
     A search beside functions is refused by the vendor: the functions are the client's own and
     stay.
@@ -29,7 +31,10 @@ def encode_tools(
     searches = any(tool.search for tool in request.tools if tool.kind == "hosted")
     fields: _Wire = {}
     if declared:
-        functions = [_declaration(tool, names, traits) for tool in declared]
+        functions: list[_Wire] = []
+        for tool in declared:
+            functions.append(_declaration(tool, names, traits, nodes))
+            yield False
         fields["tools"] = [{"functionDeclarations": functions}]
         calling = _calling(request.choice, names)
         if calling:
@@ -40,12 +45,12 @@ def encode_tools(
     return fields, ()
 
 
-def encode_schema(schema: _Wire, traits: Traits, path: str) -> tuple[bool, _Wire]:
+def encode_schema(schema: _Wire, traits: Traits, path: str, nodes: Nodes) -> tuple[bool, _Wire]:
     """A schema, and whether it is JSON Schema; else it is of the subset. Raises Fault INVALID_FIELD
     for one that cannot be said in the subset."""
     if traits.schemas == "json_schema":
         return True, schema
-    return False, to_subset(schema, path)
+    return False, to_subset(schema, path, nodes)
 
 
 def _allowed(request: Request) -> list[Tool]:
@@ -54,10 +59,11 @@ def _allowed(request: Request) -> list[Tool]:
     choice = request.choice
     if choice is None or choice.mode != "auto" or not choice.names:
         return list(request.tools)
-    return [tool for tool in request.tools if tool.kind == "hosted" or tool.name in choice.names]
+    names = frozenset(choice.names)
+    return [tool for tool in request.tools if tool.kind == "hosted" or tool.name in names]
 
 
-def _declaration(tool: Tool, names: Names, traits: Traits) -> _Wire:
+def _declaration(tool: Tool, names: Names, traits: Traits, nodes: Nodes) -> _Wire:
     declared: _Wire = {"name": names.sent(tool.name, tool.namespace)}
     description, schema = tool.description, tool.schema
     if tool.kind == "custom":
@@ -68,7 +74,7 @@ def _declaration(tool: Tool, names: Names, traits: Traits) -> _Wire:
     if description:
         declared["description"] = description
     if schema:
-        written, encoded = encode_schema(schema, traits, tool.path)
+        written, encoded = encode_schema(schema, traits, tool.path, nodes)
         if written:
             declared["parametersJsonSchema"] = encoded
         elif encoded.get("type") == "OBJECT" and schema.get("properties"):

@@ -5,7 +5,9 @@ order. Signatures go back to the part that had them. Imported by this folder's `
 """
 
 import re
+from collections import deque
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from adapters.generate_content.codec.wire.media import encode_media
@@ -112,20 +114,23 @@ class ContentWriter:
         return [*written, *({"text": "", "thoughtSignature": each} for each in of_text)]
 
     def _user_parts(self, parts: tuple[Part, ...]) -> list[_Wire]:
-        results = [part for part in parts if isinstance(part, ToolResult)]
+        of_call: dict[str, deque[ToolResult]] = {}
+        for part in parts:
+            if isinstance(part, ToolResult):
+                of_call.setdefault(part.call_id, deque()).append(part)
         responses: list[_Wire] = []
         others: list[_Wire] = []
         for call in self._open:
-            result = next((each for each in results if each.call_id == call.id), None)
-            if result is None:
+            listed = of_call.get(call.id)
+            if not listed:
                 responses.append(self._response(call, {"error": _NO_RESULT}))
                 continue
-            results.remove(result)
+            result = listed.popleft()
             attached = [encode_media(part) for part in result.parts if isinstance(part, Media)]
             responses.append(self._response(call, _response_of(result, bool(attached))))
             others += attached
-        for result in results:  # of no call: words of the user
-            name = f" of {result.name}" if result.name else ""
+        for result in chain.from_iterable(of_call.values()):
+            name = f" of {result.name}" if result.name else ""  # of no call: words of the user
             others.append({"text": f"Result{name}: {_text_of(result)}"})
             others += [encode_media(part) for part in result.parts if isinstance(part, Media)]
         for part in parts:

@@ -33,7 +33,7 @@ class Fields:
         if not isinstance(value, dict):
             raise wrong_type(path, "expected an object")
         for spelling, inner in value.items():
-            name = camel(spelling)
+            name = camel(spelling) if "_" in spelling else spelling
             if name in self._values:
                 raise Fault(
                     Condition.INVALID_FIELD,
@@ -48,6 +48,10 @@ class Fields:
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, value in self._values.items() if value is not None)
+
+    def among(self, names: frozenset[str]) -> list[str]:
+        """Which of these fields stand there."""
+        return [name for name, value in self._values.items() if name in names and value is not None]
 
     def at(self, name: str) -> str:
         """The path of a field."""
@@ -65,10 +69,6 @@ class Fields:
         if not isinstance(value, str):
             raise wrong_type(self.at(name), "expected a string")
         return value
-
-    def word(self, name: str) -> str:
-        """A word of an enumeration, in upper case; empty when absent."""
-        return self.text(name).upper()
 
     def flag(self, name: str) -> bool | None:
         """A bool; None when absent."""

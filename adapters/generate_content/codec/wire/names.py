@@ -24,6 +24,7 @@ class Names:
     def __init__(self, tools: Iterable[Tool]) -> None:
         self.renamed: dict[str, Tool] = {}  # as sent -> those that are not sent as they are
         self._sent: dict[_Key, str] = {}
+        self._named: dict[str, list[str]] = {}
         taken: set[str] = set()
         for tool in tools:
             if tool.kind == "hosted":
@@ -33,6 +34,7 @@ class Names:
                 name = _marked(name, f"{tool.namespace}\n{tool.name}")
             taken.add(name)
             self._sent[tool.namespace, tool.name] = name
+            self._named.setdefault(tool.name, []).append(name)
             if tool.kind == "custom" or tool.namespace or name != tool.name:
                 self.renamed[name] = tool
 
@@ -43,7 +45,7 @@ class Names:
 
     def named(self, name: str) -> list[str]:
         """The tools that a client means by a name alone, in whatever namespace."""
-        return [sent for (_, each), sent in self._sent.items() if each == name]
+        return self._named.get(name, [])
 
 
 def fitting(namespace: str, name: str) -> str:

@@ -12,7 +12,8 @@ from adapters.faults import wrong_value
 from adapters.generate_content.codec.wire.fields import camel
 
 MAX_DEPTH = 60
-MAX_NODES = 20_000  # references may be repeated until they fill the memory
+# Of all schemas of a request: references may be repeated until they fill the memory.
+MAX_NODES = 20_000
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object"})
 _FORMATS = {
@@ -33,10 +34,19 @@ def to_json_schema(dialect: object, path: str) -> dict[str, Any]:
     return _json_schema(dialect, path, 0)
 
 
-def to_subset(schema: dict[str, Any], path: str) -> dict[str, Any]:
+class Nodes:
+    """How many more nodes the schemas of one request may have."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAX_NODES
+
+
+def to_subset(schema: dict[str, Any], path: str, nodes: Nodes) -> dict[str, Any]:
     """The schema of the subset that says as much as can be said of a JSON Schema. Raises Fault
     INVALID_FIELD for ``path`` when it is nested too deeply or too large."""
-    return _Cleaner(schema, path).clean(schema, 0, ())
+    return _Cleaner(schema, path, nodes).clean(schema, 0, ())
 
 
 def _json_schema(dialect: object, path: str, depth: int) -> dict[str, Any]:
@@ -91,10 +101,10 @@ def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
 class _Cleaner:
     """Makes the subset of one JSON Schema; ``root`` has what references name."""
 
-    def __init__(self, root: dict[str, Any], path: str) -> None:
+    def __init__(self, root: dict[str, Any], path: str, nodes: Nodes) -> None:
         self._root = root
         self._path = path
-        self._nodes = 0
+        self._nodes = nodes
 
     def clean(self, schema: object, depth: int, inside: tuple[str, ...]) -> dict[str, Any]:
         """One schema; ``inside``: the references that led here."""
@@ -159,6 +169,7 @@ class _Cleaner:
         if not isinstance(schema.get("allOf"), list):
             return schema, inside
         found = {key: value for key, value in schema.items() if key != "allOf"}
+        properties, required = {**_dict(schema, "properties")}, _list(schema, "required")[:]
         waiting = _list(schema, "allOf")[:]
         for inner in waiting:
             self._count()
@@ -166,16 +177,19 @@ class _Cleaner:
                 continue
             inner, inside = self._resolved(inner, inside)
             waiting += _list(inner, "allOf")  # one may have an allOf itself
-            properties = {**_dict(inner, "properties"), **_dict(found, "properties")}
-            required = [*_list(found, "required"), *_list(inner, "required")]
-            found = {key: value for key, value in inner.items() if key != "allOf"} | found
-            found |= {"properties": properties} if properties else {}
-            found |= {"required": required} if required else {}
+            required += _list(inner, "required")
+            for name, value in _dict(inner, "properties").items():
+                properties.setdefault(name, value)
+            for key, value in inner.items():
+                if key != "allOf":
+                    found.setdefault(key, value)
+        found |= {"properties": properties} if properties else {}
+        found |= {"required": required} if required else {}
         return found, inside
 
     def _count(self) -> None:
-        self._nodes += 1
-        if self._nodes > MAX_NODES:
+        self._nodes.left -= 1
+        if self._nodes.left < 0:
             raise wrong_value(self._path, "the schema is too large")
 
     def _variants(
@@ -247,7 +261,7 @@ class _Cleaner:
         else:
             listed = _list(schema, "items") or _list(schema, "prefixItems")
         found = [self.clean(inner, depth + 1, inside) for inner in listed]
-        distinct = [item for index, item in enumerate(found) if item and item not in found[:index]]
+        distinct = list({repr(item): item for item in found if item}.values())
         if not distinct:
             return {"type": _ANYTHING.upper()}
         if len(distinct) > 1:

@@ -142,6 +142,12 @@ def test_media_of_every_kind(part, wanted, feature):
     assert features(request) == [(feature, media.path)]
 
 
+def test_the_decoder_rests_in_a_long_turn():
+    many = {"contents": [user(*[{"text": "a"}] * 2500)]}
+    steps = CLIENT.decode_request(top_level(json.dumps(many).encode()), True, "m")
+    assert sum(1 for _ in steps) == 4
+
+
 def test_how_a_film_is_cut_is_named():
     film = {"fileData": {"fileUri": "https://youtu.be/a"}, "videoMetadata": {"fps": 1}}
     request = decoded({"contents": [user(film)]})

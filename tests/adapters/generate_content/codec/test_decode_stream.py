@@ -298,6 +298,12 @@ def test_sources_that_are_repeated_are_one():
     assert len(cited) == len(set(cited)) == 3
 
 
+def test_sources_have_a_bound():
+    chunks = [{"web": {"uri": f"https://a.example/{number}"}} for number in range(1500)]
+    found = events_of(chunk({"text": "a"}, groundingMetadata={"groundingChunks": chunks}))
+    assert len([event for event in found if isinstance(event, Cited)]) == 1000
+
+
 def test_odd_indexes_are_the_first_candidate():
     found = events_of(chunk({"text": "a"}, index=10**9), chunk({"text": "b"}, index=-1))
     assert len([event for event in found if isinstance(event, Opened)]) == 1

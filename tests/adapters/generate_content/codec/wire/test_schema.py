@@ -5,10 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.faults import Condition, Fault
-from adapters.generate_content.codec.wire.schema import to_json_schema, to_subset
+from adapters.generate_content.codec.wire.schema import Nodes, to_json_schema
+from adapters.generate_content.codec.wire.schema import to_subset as to_subset_of
 
 STRING = {"type": "STRING"}
 UNUSED = {"_": {"type": "STRING", "description": "Not used."}}
+
+
+def to_subset(schema, path):
+    return to_subset_of(schema, path, Nodes())
 
 
 def subset(**schema):
@@ -262,6 +267,16 @@ def test_references_that_multiply_are_refused():
     with pytest.raises(Fault) as caught:
         to_subset({"$ref": "#/$defs/d0", "$defs": defs}, "tools[3]")
     assert caught.value.param == "tools[3]"
+
+
+def test_schemas_of_one_request_share_a_bound():
+    nodes = Nodes()
+    wide = {"type": "object", "properties": {str(n): {} for n in range(9_000)}}
+    for _ in range(2):
+        to_subset_of(wide, "tools[0]", nodes)
+    with pytest.raises(Fault) as caught:
+        to_subset_of(wide, "tools[2]", nodes)
+    assert caught.value.param == "tools[2]"
 
 
 def test_all_of_is_merged():
