@@ -190,6 +190,8 @@ class MessagesEncoder(StreamEncoder):
         return b"".join(sent)
 
     def _has_all_arguments(self) -> bool:
+        if not (self._arguments and self._arguments[-1].rstrip().endswith("}")):
+            return False
         arguments = "".join(self._arguments).encode(errors="replace")
         return isinstance(loads_or_none(arguments), dict)
 

@@ -107,10 +107,11 @@ def _tool(tool: Tool, name: str, target: Target) -> dict[str, Any]:
     return written | {"input_schema": schema}
 
 
-def _allowed(request: Request) -> tuple[str, ...]:
+def _allowed(request: Request) -> frozenset[str]:
     """The names of the subset that may be called; empty: all may."""
     choice = request.choice
-    return choice.names if choice is not None and choice.mode in ("auto", "any") else ()
+    subset = choice is not None and choice.mode in ("auto", "any")
+    return frozenset(choice.names if choice is not None and subset else ())
 
 
 def _chosen_name(request: Request, name: str) -> str:

@@ -56,8 +56,8 @@ class _Writer:
     def __init__(self, documents: bool) -> None:
         self._documents = documents
         self._messages: list[dict[str, Any]] = []
-        # calls without result: the client's id and the one sent
-        self._open: list[tuple[str, str]] = []
+        # calls without result: the client's id and those that were sent for it
+        self._open: dict[str, list[str]] = {}
         self._ids: set[str] = set()  # that were sent
 
     def add_system(self, turn: Turn, *, native: bool) -> None:
@@ -66,7 +66,7 @@ class _Writer:
         if not texts:
             return
         text = "\n\n".join(texts)
-        if native and not self._open and self._last_role() == _USER:
+        if native and not any(self._open.values()) and self._last_role() == _USER:
             self._messages.append({"role": "system", "content": [{"type": "text", "text": text}]})
             return
         reminder = f"<system-reminder>\n{text}\n</system-reminder>"
@@ -96,12 +96,10 @@ class _Writer:
         rest: list[Block] = []
         for part in turn.parts:
             if isinstance(part, ToolResult):
-                call = next((call for call in self._open if call[0] == part.call_id), None)
-                if call is None:
-                    rest += self._orphan(part)
+                if waiting := self._open.get(part.call_id):
+                    results.append(self._result(part, waiting.pop(0)))
                 else:
-                    self._open.remove(call)
-                    results.append(self._result(part, call[1]))
+                    rest += self._orphan(part)
             else:
                 rest += self._user_part(part)
         self._append(_USER, results + rest)
@@ -131,7 +129,9 @@ class _Writer:
 
     def _close_calls(self) -> None:
         """Results for calls that have got none: a client may have been interrupted."""
-        missing = [_result_block(sent, NO_RESULT) for _, sent in self._open]
+        missing = [
+            _result_block(sent, NO_RESULT) for waiting in self._open.values() for sent in waiting
+        ]
         self._open.clear()
         self._append(_USER, missing)
 
@@ -151,7 +151,7 @@ class _Writer:
         if sent in self._ids:
             sent = f"{sent}_{len(self._ids)}"
         self._ids.add(sent)
-        self._open.append((part.id, sent))
+        self._open.setdefault(part.id, []).append(sent)
         arguments = {"input": part.arguments} if part.custom else arguments_of(part.arguments)
         name = sent_name(part.name, part.namespace)
         block = {"type": "tool_use", "id": sent, "name": name, "input": arguments}

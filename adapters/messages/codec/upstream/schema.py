@@ -134,15 +134,18 @@ def _merged(schema: dict[str, Any]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for name in _ALTERNATIVES:
-        branches = schema.get(name)
-        branches = [each for each in branches or () if isinstance(each, dict)]
+        given = schema.get(name)
+        branches = (
+            [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+        )
         for branch in branches:
             properties |= _entries(branch)
         wanted = [_names(branch) for branch in branches]
         if name == "allOf":
             required += [each for names in wanted for each in names]
         elif wanted:
-            required += [each for each in wanted[0] if all(each in names for names in wanted)]
+            common = set(wanted[0]).intersection(*wanted)
+            required += [each for each in wanted[0] if each in common]
     kept = {name: value for name, value in schema.items() if name not in _ALTERNATIVES}
     merged = kept | {"type": "object", "properties": properties | _entries(schema)}
     required = list(dict.fromkeys(_names(schema) + required))

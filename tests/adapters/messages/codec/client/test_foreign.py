@@ -8,6 +8,7 @@ from adapters.ir.parts import Citation
 from adapters.json.jsonio import dumps, top_level
 from adapters.messages.codec import CODECS
 from adapters.messages.codec.blocks.citations import UNSIGNED, encode_citation
+from adapters.messages.codec.client.foreign import without_reasoning
 
 OURS = {"type": "thinking", "thinking": "hm", "signature": "gw1.chat_completions.m.eA.AAAA"}
 THEIRS = {"type": "thinking", "thinking": "so", "signature": "c2ln"}
@@ -79,3 +80,15 @@ def test_thinking_by_a_budget_is_off_while_a_round_of_tools_has_lost_its_thought
 def test_odd_bodies_are_left_to_the_vendor():
     odd = [7, "gw1.", {"content": "gw1."}, {"role": "assistant", "content": ["gw1.", 7]}]
     assert cleaned(*odd)["messages"] == odd
+
+
+def test_a_body_without_any_thoughts():
+    text = {"type": "text", "text": "a"}
+    hidden = {"type": "redacted_thinking", "data": "zz"}
+    messages = [HELLO, assistant(THEIRS, hidden, text), HELLO, assistant(THEIRS, CALL), RESULT]
+    body = dumps({"messages": messages, "thinking": BUDGET})
+    found = json.loads(without_reasoning(top_level(body), "up"))
+    assert found["messages"] == [HELLO, assistant(text), HELLO, assistant(CALL), RESULT]
+    assert found["thinking"] == {"type": "disabled"}
+    plain = dumps({"messages": [HELLO, assistant(text)]})
+    assert without_reasoning(top_level(plain), "up") == plain

@@ -38,7 +38,8 @@ def test_alternatives_at_the_root_are_one_object():
         "properties": BOTH,
         "required": ["port", "pier"],
     }
-    assert for_tool({"anyOf": None, "properties": 7})["properties"] == {}
+    for odd in (None, 7, {"a": 1}, "x"):
+        assert for_tool({"anyOf": odd, "properties": 7})["properties"] == {}
 
 
 def test_objects_of_an_answer_are_closed_and_bounds_are_words():
