@@ -320,6 +320,11 @@ def test_what_is_no_state_of_ours_is_left_out(signature):
     assert turns[1].parts == (Text("a"),)
 
 
+def test_an_empty_thought_is_none():
+    turns = turns_of(USER, model({"text": "", "thought": True}, {"text": "a"}))
+    assert turns[1].parts == (Text("a"),)
+
+
 def test_the_user_has_no_thoughts():
     assert turns_of(user({"text": "a", "thought": True}, {"text": "b"})) == (
         Turn("user", (Text("b"),)),

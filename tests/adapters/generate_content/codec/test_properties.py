@@ -172,7 +172,7 @@ def slots(draw, choice: int, first: int) -> list[Event]:
     return [*events, Finished(draw(st.sampled_from(["stop", "length"])), choice)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_streams_come_back_through_the_wire(data):
     events: list[Event] = []
@@ -208,7 +208,7 @@ answer_parts = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(answer_parts, min_size=1, max_size=3))
 def test_whole_answers_come_back_through_the_wire(listed):
     choices = tuple(Choice(merged(parts)) for parts in listed)
@@ -229,7 +229,7 @@ def merged(parts: list[Part]) -> tuple[Part, ...]:
 states = st.from_regex(r"gw1\.[a-z]{1,8}", fullmatch=True)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["thought", "text", "call"]), states), max_size=8),
     st.booleans(),

@@ -371,7 +371,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.dictionaries(KEYS, VALUES, max_size=5))
 def test_whatever_a_client_sends_as_a_schema_fits_the_dialect(schema):
     try:
@@ -382,7 +382,7 @@ def test_whatever_a_client_sends_as_a_schema_fits_the_dialect(schema):
     check_strictly(found)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.dictionaries(KEYS, VALUES, max_size=5))
 def test_whatever_a_client_sends_in_the_dialect_is_read_or_refused(schema):
     try:
