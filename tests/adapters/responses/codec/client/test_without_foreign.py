@@ -9,6 +9,7 @@ from adapters.ir.parts import Reasoning
 from adapters.json.jsonio import dumps, top_level
 from adapters.opaque import Origin, wrap
 from adapters.responses.codec import CODECS
+from adapters.responses.codec.client.without_foreign import without_reasoning
 from tests.adapters.responses.codec.calls import ASKED, USAGE, frames, written
 
 WRAPPED = wrap("state", Origin("messages", "mark", b"secret"))
@@ -59,3 +60,12 @@ def test_the_model_has_the_upstreams_name():
         "model": "up",
         "input": [USER],
     }
+
+
+def test_a_second_try_has_no_reasoning_at_all():
+    sent = body(USER, thought("of the vendor"), thought(WRAPPED), {"type": "x", "of": "reasoning"})
+    left = without_reasoning(top_level(sent), "up")
+    assert json.loads(left)["input"] == [USER, {"type": "x", "of": "reasoning"}]
+    assert json.loads(left)["model"] == "m"
+    for sent in (body(USER), b'{"model":"m","input":"x"}'):
+        assert without_reasoning(top_level(sent), "up") == sent
