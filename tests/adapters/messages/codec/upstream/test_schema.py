@@ -1,6 +1,8 @@
 """JSON schemas in the dialect of the messages family."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from adapters.messages.codec.upstream.schema import fits_answer, for_answer, for_tool
 
@@ -112,3 +114,24 @@ def test_schemas_that_it_can():
     named = {"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": PORT, "b": True}}
     for schema in (PORT, named, deep, {"type": "string"}):
         assert fits_answer(schema)
+
+
+KEYWORDS = st.sampled_from(
+    [
+        *("type", "properties", "items", "anyOf", "oneOf", "allOf", "required", "$defs", "$ref"),
+        *("additionalProperties", "description", "minimum", "minItems", "enum", "definitions"),
+    ]
+)
+ODD = st.recursive(
+    st.sampled_from([None, True, 7, "object", "#", "#/$defs/a", 1.5]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYWORDS, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(KEYWORDS, ODD, max_size=5))
+@settings(max_examples=300, deadline=None)
+def test_any_schema_is_written(schema):
+    assert for_tool(schema)["type"] == "object"
+    assert isinstance(fits_answer(schema), bool)
+    for_answer(schema)
