@@ -82,13 +82,14 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
         raise wrong_type("messages", "expected an array")
     system, turns = yield from decode_turns(messages, asks)
     settings = {} if fields.keys() <= _FRAME else _settings(fields, asks)
+    include_usage = _include_usage(fields, asks)
     return Request(
         "chat_completions",
         stream,
         turns,
         system,
         max_output_tokens=_bound(fields),
-        include_usage=_include_usage(fields),
+        include_usage=include_usage,
         asks=tuple(asks),
         **settings,
     )
@@ -245,6 +246,9 @@ def _tier(fields: dict[str, Any], asks: list[Ask]) -> Any:
     return ""
 
 
-def _include_usage(fields: dict[str, Any]) -> bool:
+def _include_usage(fields: dict[str, Any], asks: list[Ask]) -> bool:
     options = typed(fields, "stream_options", "", dict) or {}
+    for name, value in options.items():
+        if name != "include_usage" and value:
+            asks.append(Ask("other", f"stream_options.{name}"))
     return bool(typed(options, "include_usage", "stream_options", bool))

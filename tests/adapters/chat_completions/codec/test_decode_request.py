@@ -44,7 +44,7 @@ def test_around_the_call():
         user="u", safety_identifier="s", prompt_cache_key="k", metadata={"a": "b"},
         service_tier="flex", store=True, parallel_tool_calls=False, unheard_of={"x": 1},
         prediction={"type": "content", "content": "x"}, modalities=["text", "audio"],
-        stream_options={"include_usage": True},
+        stream_options={"include_usage": True, "include_obfuscation": True},
     )  # fmt: skip
     assert (request.end_user, request.cache_key, request.tier) == ("s", "k", "flex")
     assert request.metadata == {"a": "b"} and request.parallel_tools is False
@@ -54,6 +54,7 @@ def test_around_the_call():
         ("end_user", "user"), ("end_user", "safety_identifier"), ("cache_key", "prompt_cache_key"),
         ("metadata", "metadata"), ("tier", "service_tier"), ("other", "store"),
         ("parallel_tools", "parallel_tool_calls"), ("other", "unheard_of"),
+        ("other", "stream_options.include_obfuscation"),
         ("prediction", "prediction"), ("output_modalities", "modalities"),
     } == asks  # fmt: skip
     fast = decoded(service_tier="fast")
