@@ -71,8 +71,8 @@ def _cleaned(element: Raw, is_out: Callable[[dict[str, Any]], bool], *, signs: b
             if part == {"text": ""} and len(parts or ()) > 1:
                 continue
         kept.append(part)
-    if isinstance(content, dict) and isinstance(parts, list):
-        content["parts"] = kept or parts[:1]
+    if isinstance(parts, list) and parts:
+        content["parts"] = kept or [{"text": ""}]
     return dumps(content)
 
 

@@ -57,12 +57,21 @@ def test_a_call_gets_the_documented_value_where_the_model_wants_one(name):
 def test_empty_texts_that_had_state_alone_go():
     empty = {"text": "", "thoughtSignature": OURS}
     assert cleaned_parts({"text": "a"}, empty) == [{"text": "a"}]
-    assert cleaned_parts(empty) == [{"text": ""}] or cleaned_parts(empty) == [empty]
+    assert cleaned_parts(empty) == cleaned_parts(empty, empty) == [{"text": ""}]
 
 
 def test_the_vendors_own_signatures_stay():
     part = {**CALL, "thoughtSignature": NATIVE}
     assert cleaned_parts(part, {"text": "a", "thoughtSignature": OURS}) == [part, {"text": "a"}]
+
+
+def test_without_any_reasoning_the_vendors_own_go_too():
+    body = json.dumps({"contents": [{"parts": [{**CALL, "thoughtSignature": NATIVE}]}, {}]})
+    spans = top_level(body.encode())
+    found = json.loads(CLIENT.without_reasoning(spans, "gemini-3-pro"))
+    assert found["contents"] == [{"parts": [{**CALL, "thoughtSignature": BYPASS}]}, {}]
+    found = json.loads(CLIENT.without_reasoning(spans, "gemini-2.5-pro"))
+    assert found["contents"] == [{"parts": [CALL]}, {}]
 
 
 def test_a_request_that_is_to_be_counted():
