@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "plan": "list, show and edit plans",
     "subscription": "list, show and edit subscriptions of users to plans",
     "key": "create, list, disable and revoke API keys",
+    "token": "create, list and revoke tokens of the Hub's JSON API",
     "wallet": "show, credit, debit and refund wallets",
     "code": "create, list, edit and redeem codes worth money",
     "usage": "show, export and verify usage records",
@@ -38,8 +39,8 @@ COMMANDS: Mapping[str, str] = {
     "client-config": "print the settings for a client program",
     "version": "print the version",
 }
-HIDDEN = ("worker", "demo", "docs")
-PROCESSES = ("serve", "supervisor", "worker", "demo")
+HIDDEN = ("worker", "hub", "demo", "docs")
+PROCESSES = ("serve", "supervisor", "worker", "hub", "demo")
 
 _OWN = ("adapters", "commands", "conf", "demo", "handlers", "store")
 _CURE = "run ./sluice, or: make venv && .venv/bin/python app.py"

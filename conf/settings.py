@@ -190,6 +190,13 @@ class HubSettings(_Section, frozen=True):
     enabled: Annotated[bool, _flag("Whether the Hub is started.")] = True
     host: Annotated[str, _text("Address the Hub listens on.")] = "127.0.0.1"
     port: Annotated[int, _number(1, 65535, None, "Port of the Hub.")] = 8001
+    public_url: Annotated[
+        str,
+        Meta(
+            max_length=4096,
+            description="Address of the Hub as browsers see it; with https its cookies are Secure.",
+        ),
+    ] = ""
 
 
 class OpsSettings(_Section, frozen=True):

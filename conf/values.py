@@ -184,6 +184,7 @@ def _currency(value: Any) -> str:
 _CHECKS: Mapping[str, Callable[[object], object]] = {
     "server.host": _host,
     "hub.host": _host,
+    "hub.public_url": _public_url,
     "ops.host": _host,
     "ops.token": _token,
     "ops.hosts": _hosts,

@@ -191,11 +191,22 @@ class Slot:
 
 
 class Companion:
-    """A child without a state that is kept alive beside the workers, the demo vendor for one."""
+    """A child without a state that is kept alive beside the workers: the demo vendor, the Hub.
 
-    def __init__(self, name: str, command: Sequence[str]) -> None:
+    `orders` is told to it first; its listening socket, if it has one, outlives it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        orders: Mapping[str, object] | None = None,
+        listener: socket.socket | None = None,
+    ) -> None:
         self.name = name
+        self.orders = orders
         self._command = command
+        self._listener = listener
         self._child: Child | None = None
         self._back_off = BackOff()
         self._start_at = 0.0
@@ -209,10 +220,21 @@ class Companion:
             self._child = None
         if self._child is None and now >= self._start_at:
             try:
-                self._child = Child(self._command)
+                self._child = self._started()
             except OSError as error:
                 died(self.name, error.errno or 0)
                 self._start_at = now + MAX_BACK_OFF_S
+
+    def _started(self) -> Child:
+        if self._listener is None:
+            child = Child(self._command)
+            ours: Mapping[str, object] = {}
+        else:
+            descriptor = self._listener.fileno()
+            child, ours = Child(self._command, (descriptor,)), {"listen_fd": descriptor}
+        if self.orders is not None:
+            child.send({**self.orders, **ours})
+        return child
 
     def end(self) -> None:
         """Terminate it, then kill it."""

@@ -49,12 +49,14 @@ class Supervisor:
         worker_command: Sequence[str],
         *,
         companions: Sequence[Companion] = (),
+        hub_command: Sequence[str] = (),
         reload: Callable[[], Loaded] | None = None,
         drain_margin_s: float = DRAIN_MARGIN_S,
     ) -> None:
         self._loaded = loaded
         self._worker_command = worker_command
-        self._companions = companions
+        self._companions = list(companions)
+        self._hub_command = hub_command
         self._reload = reload
         self._drain_margin_s = drain_margin_s
         self._log = Log(loaded.settings.log.level, loaded.settings.log.format)
@@ -104,6 +106,9 @@ class Supervisor:
         workers = settings.server.workers or len(os.sched_getaffinity(0))
         relay = listeners.bind("server", settings.server.host, settings.server.port, workers)
         self._slots = [Slot(number, listener) for number, listener in enumerate(relay)]
+        if settings.hub.enabled and self._hub_command:
+            hub = listeners.bind("hub", settings.hub.host, settings.hub.port)[0]
+            self._companions.append(Companion("hub", self._hub_command, self._orders(), hub))
         if settings.ops.enabled:
             ops = listeners.bind("ops", settings.ops.host, settings.ops.port)[0]
             self._ops = ops_server.OpsServer(self._selector, ops, self._routes(), self._guard)
@@ -178,11 +183,7 @@ class Supervisor:
         return max(0.0, min([TICK_S, *(at - now for at in due)]))
 
     def _new_worker(self, slot: Slot) -> Worker | None:
-        start = {
-            "settings": to_plain(self._loaded.settings),
-            "secrets_path": str(self._loaded.secrets_path),
-            "node": self._node,
-        }
+        start = {**self._orders(), "node": self._node}
         try:
             worker = Worker(self._worker_command, slot.number, slot.listener, start, self._shared)
         except OSError as error:
@@ -191,6 +192,13 @@ class Supervisor:
 
         self._log.info("worker started", slot=slot.number, worker=worker.pid)
         return worker
+
+    def _orders(self) -> dict[str, object]:
+        """What every process is told first."""
+        return {
+            "settings": to_plain(self._loaded.settings),
+            "secrets_path": str(self._loaded.secrets_path),
+        }
 
     def _reap(self, worker: Worker, now: float) -> None:
         code = worker.exit_code or 0
@@ -401,8 +409,13 @@ def main(args: Sequence[str]) -> int:
         loaded = read()
         secrets.of(loaded)
         Log(loaded.settings.log.level, loaded.settings.log.format).take_uncaught()
-        worker_command = [sys.executable, APP, "worker"]
-        supervisor = Supervisor(loaded, worker_command, companions=companions, reload=read)
+        supervisor = Supervisor(
+            loaded,
+            [sys.executable, APP, "worker"],
+            companions=companions,
+            hub_command=[sys.executable, APP, "hub"],
+            reload=read,
+        )
         return supervisor.run(options.welcome)
     except ConfigError as error:
         sys.stderr.write("".join(f"{line}\n" for line in error.lines))

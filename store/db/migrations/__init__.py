@@ -17,6 +17,7 @@ from store.db.migrations import (
     m0009_channel_status,
     m0010_codes_disabled,
     m0011_translation,
+    m0012_hub,
 )
 from store.db.migrations.ddl import Migration
 
@@ -32,4 +33,5 @@ ALL: tuple[Migration, ...] = (
     m0009_channel_status.MIGRATION,
     m0010_codes_disabled.MIGRATION,
     m0011_translation.MIGRATION,
+    m0012_hub.MIGRATION,
 )

@@ -1,0 +1,92 @@
+"""`app.py hub`: the Hub's process, started by the supervisor.
+
+Reads its orders from stdin, one JSON line, then serves until the end of stdin, which means that the
+supervisor died, or until it is terminated. It shares nothing with the relay but the store.
+"""
+
+import asyncio
+import io
+import ipaddress
+import logging
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from tornado.httpserver import HTTPServer
+from tornado.ioloop import IOLoop
+
+from commands.process.log_lines import FORMS
+from conf import secrets
+from conf.configuration import ConfigError
+from conf.settings import Settings, from_plain
+from handlers.hub.app import MAX_BODY_BYTES, make_app
+from handlers.hub.site import Site
+from handlers.logs import LogThread
+from store.admin.objects import Sealing
+from store.db.database import open_database
+from store.values.cipher import Cipher
+
+log = logging.getLogger("sluice.hub")
+
+REFUSED_EXIT = 3
+STDIN_CHUNK_BYTES = 65536
+
+
+class Orders(msgspec.Struct):
+    """What the supervisor tells the Hub."""
+
+    settings: dict[str, dict[str, object]]
+    secrets_path: str
+    listen_fd: int
+
+
+def main(args: Sequence[str]) -> int:
+    """`hub` without click: the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    orders = msgspec.json.decode(io.FileIO(0, closefd=False).readline(), type=Orders)
+    settings = from_plain(orders.settings)
+    logs = LogThread(FORMS[settings.log.format])
+    logs.start(settings.log.level)
+    try:
+        site = _site(settings, secrets.load(Path(orders.secrets_path)))
+        asyncio.run(_serve(site, orders.listen_fd))
+    except ConfigError as error:
+        log.error("%s", error)
+        return REFUSED_EXIT
+    finally:
+        logs.stop()
+    # A thread that waits for a database which does not answer must not hold the process up.
+    os._exit(0)
+
+
+def _site(settings: Settings, keys: secrets.Secrets) -> Site:
+    proxies = settings.server.trusted_proxies
+    return Site(
+        settings=settings,
+        db=open_database(settings.store.url),
+        sealing=Sealing(Cipher(keys.cipher_keys), keys.peppers),
+        trusted=tuple(ipaddress.ip_network(net, strict=False) for net in proxies),
+    )
+
+
+async def _serve(site: Site, listen_fd: int) -> None:
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+
+    def hear(fd: int, events: int) -> None:
+        if not os.read(0, STDIN_CHUNK_BYTES):
+            IOLoop.current().remove_handler(0)
+            ended.set()
+
+    os.set_blocking(0, False)
+    IOLoop.current().add_handler(0, hear, IOLoop.READ)
+    server = HTTPServer(make_app(site), max_body_size=MAX_BODY_BYTES)
+    listener = socket.socket(fileno=listen_fd)
+    listener.setblocking(False)
+    server.add_socket(listener)
+    await ended.wait()
+    server.stop()
+    site.close()

@@ -1,0 +1,85 @@
+"""The Hub's application: which path is answered by which handler. Imported by its process."""
+
+from pathlib import Path
+from typing import Any
+
+from tornado.web import Application, StaticFileHandler
+
+from adapters.registry import FAMILIES
+from handlers.hub import account, home, parts, sign_in
+from handlers.hub.base import POLICY, Failure, HubHandler, Page
+from handlers.hub.site import Site
+
+HERE = Path(__file__).parent
+MAX_BODY_BYTES = 1 << 20
+
+
+class Unknown(Page):
+    """A path that is no page."""
+
+    public = True
+
+    async def prepare(self) -> None:
+        await self.find_session()
+        raise Failure(404, "not_found", "not_found")
+
+
+class RelayPath(HubHandler):
+    """A path of the relay: the host of the documentation takes no API requests."""
+
+    def check_xsrf_cookie(self) -> None:
+        """Clients of the API have none."""
+
+    async def prepare(self) -> None:
+        self.set_status(404)
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        message = (
+            f"This is the API Hub, which takes no API requests."
+            f" Set the base URL to {self.site.base_url}."
+        )
+        error = {"code": "not_found", "type": "not_found_error", "message": message, "param": None}
+        self.finish({"error": error})
+
+
+class Static(StaticFileHandler):
+    """Files of the pages: style sheet, scripts, icons."""
+
+    def set_default_headers(self) -> None:
+        self.set_header("Content-Security-Policy", POLICY)
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.clear_header("Server")
+
+
+def make_app(site: Site) -> Application:
+    """The application; its handlers share `site`."""
+    with_site: dict[str, Any] = {"site": site}
+    pages = [
+        ("/", home.Home),
+        ("/sign-in", sign_in.SignIn),
+        ("/sign-out", sign_in.SignOut),
+        ("/preferences", sign_in.Preferences),
+        ("/account", account.Account),
+        ("/account/password", account.Password),
+        ("/account/sessions", account.Sessions),
+        ("/account/tokens", account.Tokens),
+        ("/api/me", account.ApiMe),
+    ]
+    relay_paths = {
+        operation.endpoint.partition("{")[0]
+        for family in FAMILIES.values()
+        for operation in family.client.operations.values()
+    }
+    handlers: list[Any] = [(path, handler, with_site) for path, handler in pages]
+    handlers += [(f"{path}.*", RelayPath, with_site) for path in sorted(relay_paths)]
+    handlers += [("/v1(?:beta)?(?:/.*)?", RelayPath, with_site)]
+    return Application(
+        handlers,
+        default_handler_class=Unknown,
+        default_handler_args=with_site,
+        template_path=str(HERE / "templates"),
+        static_path=str(HERE / "static"),
+        static_handler_class=Static,
+        ui_modules={"Moment": parts.Moment},
+        xsrf_cookies=True,
+        xsrf_cookie_kwargs={"samesite": "Lax", "secure": site.secure},
+    )

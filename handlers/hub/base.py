@@ -1,0 +1,204 @@
+"""What all handlers of the Hub share: who asks, security headers, pages, errors.
+
+A page asks for a session and leads to the sign-in without one; an endpoint of the JSON API takes a
+session or a token and answers 401. Both answer errors in their own form.
+"""
+
+import json
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+from tornado.web import HTTPError, MissingArgumentError, RequestHandler
+
+from handlers.hub.site import Site
+from handlers.hub.strings import LANGUAGES, chosen, strings
+from handlers.relay.admit import client_address
+from store.hub import sessions, tokens
+from store.hub.sessions import SignedIn
+from store.values.errors import Conflict, NotFound, Refused, StoreUnavailable
+
+Result = TypeVar("Result")
+
+SESSION_COOKIE = "sluice_session"
+THEMES = ("light", "dark")
+POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "object-src 'none'",
+    )
+)
+
+
+class HubHandler(RequestHandler):
+    """A request to the Hub."""
+
+    def initialize(self, site: Site) -> None:
+        self.site = site
+        self.signed_in: SignedIn | None = None
+
+    def set_default_headers(self) -> None:
+        self.set_header("Content-Security-Policy", POLICY)
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Referrer-Policy", "same-origin")
+        self.set_header("Cache-Control", "no-store")
+        self.clear_header("Server")
+
+    @property
+    def address(self) -> str:
+        """The caller's, behind proxies that are trusted."""
+        forwarded = self.request.headers.get("X-Forwarded-For")
+        return client_address(self.request.remote_ip or "", forwarded, self.site.trusted)
+
+    async def find_session(self) -> None:
+        """Whose session the cookie is, if any."""
+        cookie = self.get_cookie(SESSION_COOKIE)
+        if cookie:
+            self.signed_in = await self.site.store(sessions.find, cookie)
+
+    async def store(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
+        """What the store makes of a request. Raises Failure for what it refuses."""
+        try:
+            return await self.site.store(work, *args, **named)
+        except NotFound as error:
+            raise Failure(HTTPStatus.NOT_FOUND, "not_found", str(error)) from None
+        except Conflict as error:
+            raise Failure(HTTPStatus.CONFLICT, "conflict", str(error)) from None
+        except Refused as error:
+            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", str(error)) from None
+
+    def failure(self, exc_info: Any) -> "Failure":
+        """What an exception is to the client; the log has the rest."""
+        error = exc_info[1] if exc_info else None
+        if isinstance(error, Failure):
+            return error
+        if isinstance(error, StoreUnavailable):
+            return Failure(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", "unavailable")
+        if isinstance(error, MissingArgumentError):
+            name = error.arg_name
+            return Failure(HTTPStatus.BAD_REQUEST, "invalid", f"{name} is missing", name)
+        if isinstance(error, HTTPError):
+            phrase = HTTPStatus(error.status_code).phrase
+            code = phrase.lower().replace(" ", "_").replace("'", "")
+            return Failure(error.status_code, code, error.log_message or phrase)
+        return Failure(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "internal error")
+
+    def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
+        failure = self.failure(kwargs.get("exc_info"))
+        super().send_error(failure.status_code, **kwargs)
+
+
+class Failure(HTTPError):
+    """An error with the words of its answer."""
+
+    def __init__(self, status: int, code: str, message: str, field: str | None = None) -> None:
+        super().__init__(status, message)
+        self.code, self.message, self.field = code, message, field
+
+
+class Page(HubHandler):
+    """A page for people; `public` ones need no session, `admin` ones an administrator's."""
+
+    public = False
+    admin = False
+
+    async def prepare(self) -> None:
+        await self.find_session()
+        if self.public:
+            return
+        if self.signed_in is None:
+            self.redirect("/sign-in?" + urlencode({"next": self.request.uri or "/"}), status=303)
+        elif self.admin and not self.signed_in.admin:
+            raise HTTPError(HTTPStatus.NOT_FOUND)
+
+    @property
+    def language(self) -> str:
+        """The language of the page."""
+        accepted = self.request.headers.get("Accept-Language", "")
+        return chosen(self.get_cookie("language"), accepted)
+
+    def show(self, template: str, **values: Any) -> None:
+        """Answers with a page."""
+        self.set_header("Vary", "Cookie, Accept-Language")
+        theme = self.get_cookie("theme")
+        self.render(
+            template,
+            words=strings(self.language),
+            language=self.language,
+            languages=LANGUAGES,
+            theme=theme if theme in THEMES else "",
+            signed_in=self.signed_in,
+            base_url=self.site.base_url,
+            path=self.request.path,
+            **values,
+        )
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        failure = self.failure(kwargs.get("exc_info"))
+        self.show("error.html", failure=failure)
+
+
+class Api(HubHandler):
+    """An endpoint of the JSON API: for a session, or for a token with the scope that it needs."""
+
+    scope = "read"  # of a token, for GET; `change_scope` for anything else
+    change_scope = "keys"
+    admin = False
+
+    def set_default_headers(self) -> None:
+        super().set_default_headers()
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+
+    def check_xsrf_cookie(self) -> None:
+        """A token is sent by no browser on its own."""
+        if not self._bearer():
+            super().check_xsrf_cookie()
+
+    async def prepare(self) -> None:
+        if bearer := self._bearer():
+            await self._find_token(bearer)
+        else:
+            await self.find_session()
+        if self.signed_in is None:
+            raise Failure(HTTPStatus.UNAUTHORIZED, "unauthorized", "sign in, or send a token")
+        if self.admin and not self.signed_in.admin:
+            raise Failure(HTTPStatus.NOT_FOUND, "not_found", "there is no such path")
+
+    def body(self) -> dict[str, Any]:
+        """The JSON object of the request; empty when there is none. Raises Failure."""
+        if not self.request.body:
+            return {}
+        try:
+            said = json.loads(self.request.body)
+        except ValueError:
+            said = None
+        if not isinstance(said, dict):
+            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "a JSON object expected")
+        return said
+
+    def answer(self, value: object, status: int = HTTPStatus.OK) -> None:
+        """Answers with JSON."""
+        self.set_status(status)
+        self.finish(json.dumps(value, ensure_ascii=False))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        failure = self.failure(kwargs.get("exc_info"))
+        said = {"code": failure.code, "message": failure.message, "field": failure.field}
+        self.finish(json.dumps({"error": said}))
+
+    def _bearer(self) -> str:
+        scheme, _, token = self.request.headers.get("Authorization", "").partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else ""
+
+    async def _find_token(self, token: str) -> None:
+        found = await self.site.store(tokens.find, token)
+        if found is None:
+            return
+        needed = self.scope if self.request.method in ("GET", "HEAD") else self.change_scope
+        if needed not in found.scopes and "admin" not in found.scopes:
+            raise Failure(HTTPStatus.FORBIDDEN, "forbidden", f"the token lacks the scope {needed}")
+        self.signed_in = SignedIn(found.token_id, found.user_id, found.user, found.role)

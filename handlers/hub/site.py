@@ -1,0 +1,67 @@
+"""What every page and API endpoint of the Hub needs; one object a process."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
+from typing import Any, TypeVar
+
+import peewee
+
+from conf.settings import Settings
+from handlers.hub.throttle import Throttle
+from store.admin.objects import Sealing
+
+Network = IPv4Network | IPv6Network
+Result = TypeVar("Result")
+
+STORE_THREADS = 4  # each with a connection of its own
+PASSWORD_THREADS = 2  # a hash takes 64 MiB and a tenth of a second
+
+
+@dataclass(slots=True)
+class Site:
+    """Settings, store and threads of the Hub."""
+
+    settings: Settings
+    db: peewee.Database
+    sealing: Sealing
+    trusted: tuple[Network, ...]  # proxies whose X-Forwarded-For is believed
+    tries: Throttle = field(default_factory=Throttle)
+    _store: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(STORE_THREADS, "store")
+    )
+    _passwords: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(PASSWORD_THREADS, "password")
+    )
+
+    @property
+    def base_url(self) -> str:
+        """{base_url}: where clients reach the relay."""
+        server = self.settings.server
+        return server.public_url.rstrip("/") or f"http://{server.host}:{server.port}"
+
+    @property
+    def secure(self) -> bool:
+        """Whether browsers reach the Hub by TLS, so that cookies must not go any other way."""
+        return self.settings.hub.public_url.startswith("https://")
+
+    async def store(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
+        """`work(db, …)` in a thread of the store. Raises StoreError."""
+        return await self._in(self._store, work, *args, **named)
+
+    async def password(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
+        """The same where passwords are hashed: no more than PASSWORD_THREADS at a time."""
+        return await self._in(self._passwords, work, *args, **named)
+
+    async def _in(
+        self, threads: ThreadPoolExecutor, work: Callable[..., Result], *args: Any, **named: Any
+    ) -> Result:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(threads, lambda: work(self.db, *args, **named))
+
+    def close(self) -> None:
+        """Lets the threads end after what they are doing."""
+        for threads in (self._store, self._passwords):
+            threads.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,72 @@
+"""Who signs in: passwords are checked, and changed by their owners.
+
+Hashing takes a tenth of a second and 64 MiB on purpose: never on an event loop, and never more than
+two at a time in one process.
+"""
+
+import functools
+from dataclasses import dataclass
+
+import peewee
+
+from store.db import audit
+from store.db.database import first_row, transaction
+from store.db.tables.users import User
+from store.values import texts
+from store.values.errors import Refused
+from store.values.passwords import hash_password, verify_password
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A user who may sign in."""
+
+    id: str
+    name: str
+    role: str
+
+
+def check(db: peewee.Database, name: str, password: str) -> Person | None:
+    """The user of a name and password; None when either is wrong, or the user is disabled or has no
+    password. Takes the same time whichever it is."""
+    columns = (User.id, User.name, User.role, User.password_hash, User.disabled)
+    row = first_row(db, User.select(*columns).where(User.name == name))
+    known = verify_password((row and row[3]) or _nobody_hash(), password)
+    if row is None or row[3] is None or row[4] or not known:
+        return None
+    return Person(row[0], row[1], row[2])
+
+
+def change_password(db: peewee.Database, name: str, old: str, new: str) -> None:
+    """Give a user who knows the old password a new one. Raises Refused when the old one is wrong or
+    the new one cannot be used."""
+    person = check(db, name, old)
+    if person is None:
+        raise Refused(["the old password is wrong"])
+    try:
+        hashed = hash_password(texts.password(new))
+    except ValueError as error:
+        raise Refused([f"the new password {error}"]) from None
+
+    def work() -> None:
+        User.update(password_hash=hashed).where(User.id == person.id).execute(db)
+        audit.write(db, audit.Act(name, "set", "user", name, after={"password": new}))
+
+    transaction(db, work)
+
+
+@functools.cache
+def _nobody_hash() -> str:
+    """Of no user's password. To check it takes as long as to check a user's: an answer in less time
+    would tell which names exist."""
+    return hash_password("nobody has this password")
+
+
+def admin_has_password(db: peewee.Database) -> bool:
+    """Whether some administrator can sign in: until then the first run is open."""
+    query = User.select(User.id).where(
+        User.role == "admin",
+        User.password_hash.is_null(False),
+        User.disabled == False,  # noqa: E712 - SQL
+    )
+    return first_row(db, query) is not None

@@ -1,0 +1,142 @@
+"""Sessions of browsers: one row for each sign-in, found by the digest of its cookie.
+
+The cookie's value is seen once, when the session begins. A session ends when its owner or an
+administrator ends it, when it was not used for IDLE_MS, or LIFETIME_MS after it began.
+"""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+
+import peewee
+
+from store.db.database import database_ms, first_row, select_rows, transaction
+from store.db.tables.hub import Session
+from store.db.tables.users import User
+from store.values.ids import new_ulid
+
+HOUR_MS = 3_600_000
+IDLE_MS = 24 * HOUR_MS
+LIFETIME_MS = 30 * 24 * HOUR_MS
+SEEN_EVERY_MS = 60_000  # how fine the time of last use is
+MAX_OF_USER = 50  # the oldest ends when there are more
+COOKIE_BYTES = 32
+ADDRESS_CHARS, AGENT_CHARS = 64, 255
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """Whose session it is; `session_id` names it in lists."""
+
+    session_id: str
+    user_id: str
+    user: str
+    role: str
+
+    @property
+    def admin(self) -> bool:
+        """Whether all of the Hub is open to this user."""
+        return self.role == "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A session as its owner sees it."""
+
+    id: str
+    created_ms: int
+    seen_ms: int
+    address: str
+    agent: str
+
+
+def begin(db: peewee.Database, user_id: str, address: str, agent: str) -> str:
+    """A new session of a user; the value of its cookie, which is not kept."""
+    cookie = secrets.token_urlsafe(COOKIE_BYTES)
+
+    def work() -> None:
+        at_ms = database_ms(db)
+        _clear(db, user_id, at_ms)
+        row = {
+            "digest": _digest(cookie),
+            "id": new_ulid(),
+            "user_id": user_id,
+            "created_ms": at_ms,
+            "seen_ms": at_ms,
+            "address": address[:ADDRESS_CHARS],
+            "agent": agent[:AGENT_CHARS],
+        }
+        Session.insert(row).execute(db)
+
+    transaction(db, work)
+    return cookie
+
+
+def find(db: peewee.Database, cookie: str) -> SignedIn | None:
+    """Whose session a cookie is, which counts as use; None when it has ended, was never one, or its
+    user is disabled or gone."""
+    digest = _digest(cookie)
+    query = (
+        Session.select(
+            Session.id, Session.created_ms, Session.seen_ms, User.id, User.name, User.role
+        )
+        .join(User, on=(User.id == Session.user_id))
+        .where(Session.digest == digest, User.disabled == False)  # noqa: E712 - SQL
+    )
+    row = first_row(db, query)
+    if row is None:
+        return None
+    session_id, created_ms, seen_ms, user_id, user, role = row
+    at_ms = database_ms(db)
+    if at_ms - seen_ms > IDLE_MS or at_ms - created_ms > LIFETIME_MS:
+        return None
+    if at_ms - seen_ms > SEEN_EVERY_MS:
+        seen = Session.update(seen_ms=at_ms).where(Session.digest == digest)
+        transaction(db, lambda: seen.execute(db))
+    return SignedIn(session_id, user_id, user, role)
+
+
+def of_user(db: peewee.Database, user_id: str) -> list[SessionRow]:
+    """The sessions of a user that are not over, last used first."""
+    columns = (Session.id, Session.created_ms, Session.seen_ms, Session.address, Session.agent)
+    at_ms = database_ms(db)
+    query = (
+        Session.select(*columns)
+        .where(
+            Session.user_id == user_id,
+            Session.seen_ms >= at_ms - IDLE_MS,
+            Session.created_ms >= at_ms - LIFETIME_MS,
+        )
+        .order_by(Session.seen_ms.desc(), Session.id.desc())
+    )
+    return [SessionRow(*row) for row in select_rows(db, query)]
+
+
+def end(db: peewee.Database, user_id: str, session_id: str) -> bool:
+    """End one session of a user; False when the user has none of this id."""
+    query = Session.delete().where(Session.id == session_id, Session.user_id == user_id)
+    return bool(transaction(db, lambda: query.execute(db)))
+
+
+def end_others(db: peewee.Database, user_id: str, kept_id: str = "") -> int:
+    """End all sessions of a user but one; how many there were."""
+    query = Session.delete().where(Session.user_id == user_id, Session.id != kept_id)
+    return int(transaction(db, lambda: query.execute(db)))
+
+
+def _clear(db: peewee.Database, user_id: str, at_ms: int) -> None:
+    """Remove what is over, and the oldest beyond MAX_OF_USER - 1."""
+    over = (Session.seen_ms < at_ms - IDLE_MS) | (Session.created_ms < at_ms - LIFETIME_MS)
+    Session.delete().where(Session.user_id == user_id, over).execute(db)
+    query = (
+        Session.select(Session.id)
+        .where(Session.user_id == user_id)
+        .order_by(Session.seen_ms.desc(), Session.id.desc())
+    )
+    if surplus := [row[0] for row in select_rows(db, query)][MAX_OF_USER - 1 :]:
+        Session.delete().where(Session.id.in_(surplus)).execute(db)
+
+
+def _digest(cookie: str) -> bytes:
+    """A cookie has 256 random bits: no pepper is needed to keep its digest."""
+    return hashlib.sha256(cookie.encode("utf-8", "surrogatepass")).digest()

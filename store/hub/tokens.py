@@ -1,0 +1,155 @@
+"""Tokens of the JSON API: made once, found by the digest of their secret, revoked.
+
+A token acts for its user, within its scopes: "read" looks, "keys" also changes the user's keys,
+"admin" also does what the user may do as an administrator.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import peewee
+
+from store.db import audit
+from store.db.database import database_ms, first_row, select_rows, transaction
+from store.db.tables.hub import ApiToken
+from store.db.tables.users import User
+from store.values.errors import NotFound, Refused
+from store.values.ids import new_ulid
+
+PREFIX = "slt-"
+SECRET_BYTES = 30
+SCOPES = ("read", "keys", "admin")
+USED_EVERY_MS = 60_000  # how fine the time of last use is
+MAX_NAME_CHARS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUse:
+    """For whom a token acts, and how far."""
+
+    token_id: str
+    user_id: str
+    user: str
+    role: str
+    scopes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A token as its owner sees it."""
+
+    id: str
+    user: str
+    name: str
+    scopes: tuple[str, ...]
+    last_four: str
+    created_ms: int
+    used_ms: int | None
+    revoked_ms: int | None
+
+
+def create(
+    db: peewee.Database, user: str, scopes: Sequence[str], *, name: str = "", actor: str
+) -> tuple[str, str]:
+    """(id, token) of a new token of a user; the token is not kept. Raises NotFound for the user,
+    Refused for scopes that are none, or that the user's role does not have."""
+    unknown = [scope for scope in scopes if scope not in SCOPES]
+    if unknown or not scopes:
+        given = repr(unknown[0]) if unknown else "none"
+        raise Refused([f"scope: {given} given; one or more of {', '.join(SCOPES)} expected"])
+    if len(name) > MAX_NAME_CHARS:
+        raise Refused([f"name: at most {MAX_NAME_CHARS} characters"])
+    token = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+    token_id = new_ulid()
+
+    def work() -> None:
+        owner = first_row(db, User.select(User.id, User.role).where(User.name == user))
+        if owner is None:
+            raise NotFound(f"user {user!r} does not exist")
+        user_id, role = owner
+        if "admin" in scopes and role != "admin":
+            raise Refused([f"scope: {user!r} is no admin"])
+        wanted = [scope for scope in SCOPES if scope in scopes]
+        row = {
+            "id": token_id,
+            "digest": _digest(token),
+            "user_id": user_id,
+            "name": name,
+            "scopes": wanted,
+            "last_four": token[-4:],
+            "created_ms": database_ms(db),
+        }
+        ApiToken.insert(row).execute(db)
+        after = {"user": user, "name": name, "scopes": wanted}
+        audit.write(db, audit.Act(actor, "create", "token", token_id, after=after))
+
+    transaction(db, work)
+    return token_id, token
+
+
+def find(db: peewee.Database, token: str) -> TokenUse | None:
+    """For whom a token acts, which counts as use; None when it is none, was revoked, or its user is
+    disabled or gone."""
+    if not token.startswith(PREFIX):
+        return None
+    digest = _digest(token)
+    query = (
+        ApiToken.select(
+            ApiToken.id, ApiToken.scopes, ApiToken.used_ms, User.id, User.name, User.role
+        )
+        .join(User, on=(User.id == ApiToken.user_id))
+        .where(
+            ApiToken.digest == digest,
+            ApiToken.revoked_ms.is_null(),
+            User.disabled == False,  # noqa: E712 - SQL
+        )
+    )
+    row = first_row(db, query)
+    if row is None:
+        return None
+    token_id, scopes, used_ms, user_id, user, role = row
+    at_ms = database_ms(db)
+    if used_ms is None or at_ms - used_ms > USED_EVERY_MS:
+        used = ApiToken.update(used_ms=at_ms).where(ApiToken.id == token_id)
+        transaction(db, lambda: used.execute(db))
+    return TokenUse(token_id, user_id, user, role, frozenset(scopes))
+
+
+def listed(db: peewee.Database, user: str | None = None) -> list[TokenRow]:
+    """The tokens of a user, or all, newest first; revoked ones, too. Raises NotFound."""
+    columns = (
+        *(ApiToken.id, User.name, ApiToken.name, ApiToken.scopes, ApiToken.last_four),
+        *(ApiToken.created_ms, ApiToken.used_ms, ApiToken.revoked_ms),
+    )
+    query = ApiToken.select(*columns).join(User, on=(User.id == ApiToken.user_id))
+    if user is not None:
+        if first_row(db, User.select(User.id).where(User.name == user)) is None:
+            raise NotFound(f"user {user!r} does not exist")
+        query = query.where(User.name == user)
+    rows = select_rows(db, query.order_by(ApiToken.id.desc()))
+    return [TokenRow(row[0], row[1], row[2], tuple(row[3]), *row[4:]) for row in rows]
+
+
+def revoke(db: peewee.Database, token_id: str, *, user_id: str | None = None, actor: str) -> None:
+    """End a token, of any user or of this one; twice is once. Raises NotFound."""
+
+    def work() -> None:
+        query = ApiToken.select(ApiToken.revoked_ms).where(ApiToken.id == token_id)
+        if user_id is not None:
+            query = query.where(ApiToken.user_id == user_id)
+        row = first_row(db, query)
+        if row is None:
+            raise NotFound(f"token {token_id!r} does not exist")
+        if row[0] is None:
+            ended = ApiToken.update(revoked_ms=database_ms(db)).where(ApiToken.id == token_id)
+            ended.execute(db)
+            audit.write(db, audit.Act(actor, "revoke", "token", token_id))
+
+    transaction(db, work)
+
+
+def _digest(token: str) -> bytes:
+    """A token has 240 random bits: no pepper is needed to keep its digest."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
