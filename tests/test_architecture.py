@@ -38,6 +38,7 @@ ALLOWED = {
     "store.values": {"store.values", "msgspec", "cryptography", "argon2"},
     "store.db": {"store.db", "store.values", "peewee", "pymysql"},
     "store.catalog": {"store.catalog", "store.db", "store.values", "peewee"},
+    "store.hub": {"store.hub", "store.db", "store.values", "peewee"},
     "store.money": {"store.money", "store.catalog", "store.db", "store.values"}
     | {"msgspec", "peewee"},
     "store.channels": {"store.channels", "store.catalog", "store.db", "store.values"}
@@ -76,6 +77,11 @@ ALLOWED = {
         *("handlers.operations", "handlers.relay.routing", "handlers.relay.limits"),
         *("handlers.relay.upstream", "handlers.relay.admit", "handlers.relay.call"),
         *("handlers.relay.faults", "adapters", "store", "conf.settings", "peewee"),
+    },
+    # peewee: the type of an open store
+    "handlers.hub": {
+        *("handlers.hub", "handlers.operations", "handlers.relay.admit", "adapters", "store"),
+        *("conf.settings", "tornado", "peewee"),
     },
     "demo": {"demo"},
     "commands": {"commands", "demo", "handlers", "adapters", "store", "conf", "app"}

@@ -6,6 +6,7 @@ Then it becomes `serve` by exec, so that nothing of what it needed stays in memo
 
 import json
 import os
+import secrets as random_secrets
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ from store.admin.export import export
 from store.admin.objects import Sealing
 from store.catalog import keys
 from store.db.database import discard, open_database
+from store.hub import people
 from store.values import key_secrets
 from store.values.cipher import Cipher
 
@@ -38,6 +40,7 @@ KEY_FILE_MODE = 0o600
 USER = "admin"
 GROUP = "default"
 KEY_NAME = "quickstart"
+PASSWORD_BYTES = 12  # of the first administrator's password
 BALANCE = "100.00"
 DEMO_HOST = "127.0.0.1"
 DEMO_PORTS = range(18800, 18900)
@@ -141,12 +144,14 @@ def _handed_over(text: str) -> int:
 
 
 class Start(NamedTuple):
-    """What the store holds for a first call: the key, a model of each family, the demo's port."""
+    """What the store holds for a first call: the key, a model of each family, the demo's port; and
+    the password that was made for the administrator, None when there is one already."""
 
     secret: str
     fresh_key: bool
     models: Mapping[str, str]
     demo_port: int | None
+    password: str | None
 
 
 def fill_store(loaded: Loaded, folder: Path) -> Start:
@@ -159,8 +164,13 @@ def fill_store(loaded: Loaded, folder: Path) -> Start:
         document = _missing(export(db), os.environ)
         if fresh_key:
             document["key"] = [{"user": USER, "name": KEY_NAME, "group": GROUP, "secret": secret}]
+        password = None
+        if loaded.settings.hub.enabled and not people.admin_has_password(db):
+            password = random_secrets.token_urlsafe(PASSWORD_BYTES)
+            fresh: dict[str, Any] = next(iter(document["user"]), {"name": USER, "role": "admin"})
+            document["user"] = [{**fresh, "password": password}]
         _apply(db, owned, document)
-        return _start(export(db), secret, fresh_key)
+        return _start(export(db), secret, fresh_key, password)
     finally:
         discard(db)
 
@@ -236,14 +246,14 @@ def _new(
     return [entry for entry in wanted if entry["name"] not in names]
 
 
-def _start(stored: Document, secret: str, fresh_key: bool) -> Start:
+def _start(stored: Document, secret: str, fresh_key: bool, password: str | None) -> Start:
     demo_first = sorted(stored.get("channel", ()), key=lambda one: one["vendor"] != "demo")
     models = {
         channel["family"]: next(iter(channel["models"]))
         for channel in demo_first  # so that a vendor's model counts where there is one
         if channel["models"]
     }
-    return Start(secret, fresh_key, models, _demo_port(stored))
+    return Start(secret, fresh_key, models, _demo_port(stored), password)
 
 
 def _demo_port(stored: Document) -> int | None:
@@ -266,6 +276,15 @@ def _free_port() -> int:
     raise click.ClickException(f"no free port from {DEMO_PORTS[0]} to {DEMO_PORTS[-1]}")
 
 
+def _about_hub(loaded: Loaded, start: Start) -> list[str]:
+    """Where the Hub is, and how to sign in."""
+    hub = loaded.settings.hub
+    if not hub.enabled:
+        return []
+    line = f"API Hub {hub.public_url or f'http://{hub.host}:{hub.port}'}, sign in as {USER}"
+    return [line + (f", password, shown this once: {start.password}" if start.password else "")]
+
+
 def welcome(loaded: Loaded, start: Start, folder: Path) -> str:
     """What to do now, for people."""
     base = base_url(loaded.settings.server)
@@ -274,6 +293,7 @@ def welcome(loaded: Loaded, start: Start, folder: Path) -> str:
     lines = [
         f"Gateway {base}, configuration {config}",
         f"API key, {age}, kept in {folder / KEY_FILE}: {start.secret}",
+        *_about_hub(loaded, start),
         "",
     ]
     for family, (title, curl) in CURLS.items():

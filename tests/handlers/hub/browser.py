@@ -1,0 +1,73 @@
+"""A browser without JavaScript: it keeps cookies and sends the hidden fields of the last form."""
+
+import html
+import http.client
+import json
+import re
+from urllib.parse import urlencode
+
+from tests.support.ports import HOST
+
+PASSWORDS = {"alice": "correct horse", "boss": "battery staple"}
+
+
+class Answer:
+    """What came back."""
+
+    def __init__(self, response, body):
+        self.status, self.headers = response.status, response.headers
+        self.text = body.decode()
+        self.cookies = response.headers.get_all("Set-Cookie") or []
+
+    @property
+    def json(self):
+        return json.loads(self.text)
+
+    @property
+    def place(self):
+        return self.headers["Location"]
+
+
+class Browser:
+    """Follows no redirect; with a token it is a script instead."""
+
+    def __init__(self, port, token=None):
+        self.port, self.token, self.cookies, self.xsrf = port, token, {}, ""
+
+    def ask(self, method, path, body=None, **headers):
+        if self.cookies:
+            headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=20)
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            answer = Answer(response, response.read())
+        finally:
+            connection.close()
+        for cookie in answer.cookies:
+            name, _, value = cookie.partition(";")[0].partition("=")
+            self.cookies[name] = value
+        if found := re.search(r'name="_xsrf" value="([^"]*)"', answer.text):
+            self.xsrf = html.unescape(found[1])
+        return answer
+
+    def get(self, path, **headers):
+        return self.ask("GET", path, **headers)
+
+    def send(self, path, fields, *, xsrf=True, **headers):
+        """Sends a form, with the token of the last one."""
+        fields = [*fields, ("_xsrf", self.xsrf)] if xsrf else fields
+        headers["Content-Type"] = "application/x-www-form-urlencoded"
+        return self.ask("POST", path, urlencode(fields), **headers)
+
+    def sign_in(self, name, password, path="/", **headers):
+        self.get("/sign-in")
+        fields = [("name", name), ("password", password), ("next", path)]
+        return self.send("/sign-in", fields, **headers)
+
+    def signed_in(self, name):
+        assert self.sign_in(name, PASSWORDS[name]).status == 303
+        self.get("/account")
+        return self

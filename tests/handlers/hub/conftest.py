@@ -1,0 +1,126 @@
+"""The Hub's application on a real port, over a SQLite store with two users."""
+
+import asyncio
+import threading
+
+import pytest
+from msgspec.structs import replace
+from tornado.httpserver import HTTPServer
+
+from conf.settings import Settings
+from handlers.hub.app import make_app
+from handlers.hub.site import Site
+from handlers.operations.edits import editor
+from store.admin.document import parse
+from store.admin.objects import Sealing
+from store.db.database import discard, open_database
+from store.db.migrate import up
+from store.values.cipher import Cipher
+from tests.handlers.hub.browser import PASSWORDS, Browser
+from tests.support.ports import HOST, free_port
+
+DOCUMENT = f"""
+[[group]]
+name = "default"
+[[user]]
+name = "alice"
+balance = "10"
+password = "{PASSWORDS["alice"]}"
+[[user]]
+name = "boss"
+role = "admin"
+password = "{PASSWORDS["boss"]}"
+"""
+
+
+class Served:
+    """An application that runs in a thread with a loop of its own."""
+
+    def __init__(self, site):
+        self.site, self.port = site, free_port()
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        assert self._ready.wait(10)
+
+    def _run(self):
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._serve())
+        self._loop.close()
+
+    async def _serve(self):
+        self._ended = asyncio.Event()
+        server = HTTPServer(make_app(self.site))
+        server.listen(self.port, HOST)
+        self._ready.set()
+        await self._ended.wait()
+        server.stop()
+        await server.close_all_connections()
+
+    def close(self):
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join(10)
+        self.site.close()
+
+
+@pytest.fixture(scope="session")
+def filled_store(tmp_path_factory):
+    """The path of a store that tests copy: to hash passwords takes its time."""
+    path = tmp_path_factory.mktemp("hub") / "filled.db"
+    db = open_database(f"sqlite:///{path}")
+    up(db)
+    sealing = Sealing(Cipher(["cipher key of the tests"]), ["pepper of the tests"])
+    editor(db, sealing, "tester").apply(parse(DOCUMENT, {}, path.parent))
+    discard(db)
+    return path
+
+
+@pytest.fixture
+def db(filled_store, tmp_path):
+    path = tmp_path / "sluice.db"
+    path.write_bytes(filled_store.read_bytes())
+    db = open_database(f"sqlite:///{path}")
+    yield db
+    discard(db)
+
+
+@pytest.fixture
+def serve(db):
+    """serve(section=fields …): the Hub with these settings; the last one ends with the test."""
+    running = []
+
+    def start(**sections):
+        settings = Settings()
+        changed = {
+            name: replace(getattr(settings, name), **given) for name, given in sections.items()
+        }
+        site = Site(
+            settings=replace(settings, **changed),
+            db=db,
+            sealing=Sealing(Cipher(["cipher key of the tests"]), ["pepper of the tests"]),
+            trusted=(),
+        )
+        running.append(Served(site))
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.close()
+
+
+@pytest.fixture
+def hub(serve):
+    return serve()
+
+
+@pytest.fixture
+def browser(hub):
+    """One that has not signed in."""
+    return Browser(hub.port)
+
+
+@pytest.fixture
+def alice(hub):
+    """The browser of a member who has signed in."""
+    return Browser(hub.port).signed_in("alice")

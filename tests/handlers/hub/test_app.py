@@ -1,0 +1,75 @@
+"""What holds for all of the Hub: headers, unknown paths, paths of the relay, errors."""
+
+import re
+
+import pytest
+
+from handlers.hub.strings import LANGUAGES, strings
+from store.values.errors import StoreUnavailable
+from tests.handlers.hub.browser import Browser
+
+RELAY_PATHS = (
+    *(
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/v1/responses/resp_1",
+        "/v1/messages",
+        "/v1/models",
+    ),
+    *("/v1beta/models/m:generateContent", "/v1/models/m:streamGenerateContent", "/v1/v1/messages"),
+)
+
+
+@pytest.mark.parametrize("path", ["/", "/sign-in", "/nothing", "/static/sluice.css", "/api/me"])
+def test_headers_keep_pages_to_themselves(alice, path):
+    answer = alice.get(path)
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'self'" in policy and "unsafe" not in policy and "http" not in policy
+    assert answer.headers["X-Content-Type-Options"] == "nosniff" and "Server" not in answer.headers
+
+
+@pytest.mark.parametrize("path", ["/", "/sign-in", "/account", "/nothing"])
+def test_pages_have_no_inline_styles_or_scripts_and_load_nothing_from_elsewhere(
+    alice, browser, path
+):
+    text = (browser if path == "/sign-in" else alice).get(path).text
+    assert not re.search(r"\sstyle=|<script(?![^>]*\ssrc=)|\son[a-z]+=", text)
+    assets = re.findall(r'(?:src|href)="([^"]+)"', text)
+    assert assets and not [one for one in assets if "//" in one]
+    assert all(alice.get(one).status == 200 for one in assets if one.startswith("/static/"))
+
+
+@pytest.mark.parametrize("path", RELAY_PATHS)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_paths_of_the_relay_name_its_base_url(serve, path, method):
+    hub = serve(server={"public_url": "https://gate.example.com"})
+    answer = Browser(hub.port).ask(method, path)
+    assert answer.status == 404 and "https://gate.example.com" in answer.json["error"]["message"]
+
+
+def test_an_unknown_page(browser, alice):
+    for one in (browser, alice):
+        answer = one.get("/nothing")
+        assert answer.status == 404 and "No such page" in answer.text
+
+
+def test_a_store_that_is_away_is_told_on_the_page_and_to_scripts(alice, monkeypatch):
+    def away(*args):
+        raise StoreUnavailable("the disk is full")
+
+    monkeypatch.setattr("store.hub.sessions.find", away)
+    answer = alice.get("/account")
+    assert answer.status == 503 and "Nothing was changed" in answer.text
+    assert "disk" not in answer.text
+    answer = alice.get("/api/me")
+    assert (answer.status, answer.json["error"]["code"]) == (503, "unavailable")
+
+
+def test_all_languages_have_the_same_words():
+    words = {code: strings(code) for code in LANGUAGES}
+    for code, said in words.items():
+        assert said.keys() == words["en"].keys(), code
+        for name, text in said.items():
+            assert text.strip() and set(re.findall(r"\{\w+\}", text)) == set(
+                re.findall(r"\{\w+\}", words["en"][name])
+            ), (code, name)

@@ -1,0 +1,104 @@
+"""Signing in and out: who gets a session, what its cookie is, who is slowed down."""
+
+import pytest
+
+from handlers.hub import throttle
+from tests.handlers.hub.browser import PASSWORDS, Browser
+
+PAGES = ("/", "/account")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_without_a_session_leads_to_the_sign_in_and_back(browser, path):
+    answer = browser.get(f"{path}?a=1")
+    assert (answer.status, answer.place) == (
+        303,
+        f"/sign-in?next={path.replace('/', '%2F')}%3Fa%3D1",
+    )
+    answer = browser.sign_in("alice", PASSWORDS["alice"], f"{path}?a=1")
+    assert (answer.status, answer.place) == (303, f"{path}?a=1")
+    assert browser.get(path).status == 200
+
+
+def test_the_cookie_is_new_and_closed_to_scripts(browser):
+    browser.cookies["sluice_session"] = "planted"
+    answer = browser.sign_in("alice", PASSWORDS["alice"])
+    [cookie] = [one for one in answer.cookies if one.startswith("sluice_session=")]
+    flags = {flag.strip() for flag in cookie.split(";")[1:]}
+    assert {"HttpOnly", "SameSite=Lax"} <= flags and "Secure" not in flags
+    assert browser.cookies["sluice_session"] != "planted"
+
+
+def test_behind_tls_cookies_are_secure(serve):
+    hub = serve(hub={"public_url": "https://hub.example.com"})
+    browser = Browser(hub.port)
+    cookies = [
+        *browser.get("/sign-in").cookies,
+        *browser.sign_in("alice", PASSWORDS["alice"]).cookies,
+    ]
+    kept = [cookie for cookie in cookies if "expires=" not in cookie.lower()]
+    assert len(kept) >= 2 and all("Secure" in cookie for cookie in kept)
+
+
+@pytest.mark.parametrize(
+    ("name", "password"),
+    [("alice", "wrong"), ("alice", ""), ("nobody", PASSWORDS["alice"]), ("", "")],
+)
+def test_wrong_names_and_passwords_get_the_same_answer(browser, name, password):
+    answer = browser.sign_in(name, password)
+    assert answer.status == 401 and "Name or password is wrong." in answer.text
+    assert "sluice_session" not in browser.cookies
+
+
+def test_without_its_token_the_form_is_refused(browser):
+    browser.get("/sign-in")
+    answer = browser.send(
+        "/sign-in", [("name", "alice"), ("password", PASSWORDS["alice"])], xsrf=False
+    )
+    assert answer.status == 403 and "sluice_session" not in browser.cookies
+    assert "load the page again" in answer.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "https://elsewhere.example.com/",
+        "//elsewhere.example.com",
+        "/\\elsewhere.example.com",
+        "usage",
+    ],
+)
+def test_the_sign_in_leads_to_no_other_host(browser, path):
+    assert browser.sign_in("alice", PASSWORDS["alice"], path).place == "/"
+
+
+def test_many_wrong_passwords_have_to_wait(browser, hub, monkeypatch):
+    monkeypatch.setattr(throttle, "NAME_TRIES", 3)
+    statuses = [browser.sign_in("alice", "wrong").status for _ in range(4)]
+    assert statuses == [401, 401, 401, 429]
+    answer = browser.sign_in("alice", PASSWORDS["alice"])
+    assert answer.status == 429 and "sluice_session" not in browser.cookies
+    assert 0 < int(answer.headers["Retry-After"]) <= throttle.WINDOW_S
+    assert "Try again in 10 minutes." in answer.text
+    assert Browser(hub.port).sign_in("boss", PASSWORDS["boss"]).status == 303
+
+
+def test_after_the_sign_out_the_cookie_opens_nothing(alice, hub):
+    stolen = alice.cookies["sluice_session"]
+    assert alice.get("/sign-out").status == 303 and alice.get("/account").status == 200
+    assert alice.send("/sign-out", [], xsrf=False).status == 403
+    alice.get("/account")
+    assert (answer := alice.send("/sign-out", [])).status == 303 and answer.place == "/sign-in"
+    thief = Browser(hub.port)
+    thief.cookies["sluice_session"] = stolen
+    assert thief.get("/account").status == 303
+
+
+def test_theme_and_language_are_kept_by_the_browser(browser):
+    assert (
+        '<html lang="zh">' in browser.get("/sign-in", **{"Accept-Language": "zh-CN,en;q=0.5"}).text
+    )
+    browser.send("/preferences", [("theme", "dark"), ("language", "zh")])
+    assert '<html lang="zh" data-theme="dark">' in browser.get("/sign-in").text
+    browser.send("/preferences", [("theme", "system"), ("language", "xx")])
+    assert '<html lang="zh">' in browser.get("/sign-in").text
