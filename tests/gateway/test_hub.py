@@ -1,0 +1,113 @@
+"""The Hub as a process beside the relay: started, replaced, ended; calls do not notice."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.handlers.hub.browser import Browser
+from tests.support.gateway import Gateway
+from tests.support.ports import HOST, free_port
+
+PATIENCE_S = 20
+MAX_IDLE_KIB = 60 * 1024
+PASSWORD = "correct horse"
+
+
+@pytest.fixture
+def gateway(tmp_path):
+    hub_port = free_port()
+    gateway = Gateway(tmp_path, {"hub.enabled": "true", "hub.port": hub_port})
+    gateway.apply({"user": [{"name": "alice", "balance": "1", "password": PASSWORD}]})
+    gateway.start()
+    gateway.hub_port = hub_port
+    until(lambda: answers(hub_port))
+    yield gateway
+    gateway.kill()
+
+
+def answers(port):
+    try:
+        return Browser(port).get("/sign-in").status == 200
+    except OSError:
+        return False
+
+
+def until(condition):
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def hub_pid(gateway):
+    """The Hub's process, by its command line."""
+    for pid in gateway.pids():
+        if b"\0hub\0" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return pid
+    return None
+
+
+def resident_kib(pid):
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+
+
+def test_it_signs_people_in_and_is_small(gateway):
+    assert Browser(gateway.hub_port).sign_in("alice", PASSWORD).status == 303
+    assert Browser(gateway.hub_port).sign_in("alice", "wrong").status == 401
+
+
+def test_its_memory_when_nobody_uses_it(gateway):
+    assert resident_kib(hub_pid(gateway)) <= MAX_IDLE_KIB
+
+
+def test_it_is_replaced_when_it_dies_and_the_relay_does_not_notice(gateway):
+    before, workers = hub_pid(gateway), worker_pids(gateway)
+    assert workers
+    os.kill(before, signal.SIGKILL)
+    assert gateway.ready()
+    until(lambda: hub_pid(gateway) not in (None, before) and answers(gateway.hub_port))
+    assert worker_pids(gateway) == workers
+    assert '"hub died"' in gateway.log()
+
+
+def worker_pids(gateway):
+    """The relay's processes, by their command lines."""
+    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in gateway.pids()}
+    return [pid for pid, command in commands.items() if b"\0worker\0" in command]
+
+
+def test_it_ends_with_the_gateway(gateway):
+    pid = hub_pid(gateway)
+    assert gateway.stop() == 0
+    assert not Path(f"/proc/{pid}").exists() and not answers(gateway.hub_port)
+
+
+def test_it_ends_when_the_supervisor_is_killed(gateway):
+    pid = hub_pid(gateway)
+    os.kill(gateway.process.pid, signal.SIGKILL)
+    until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_a_token_of_the_command_line_opens_the_api(gateway):
+    made = json.loads(
+        gateway.run("token", "create", "--user", "alice", "--scope", "read", "--json")
+    )
+    script = Browser(gateway.hub_port, made["token"])
+    assert script.get("/api/me").json["balance"] == "1"
+    [listed] = json.loads(gateway.run("token", "list", "--user", "alice", "--json"))
+    assert listed["id"] == made["id"] and made["token"] not in str(listed)
+    gateway.run("token", "revoke", made["id"])
+    assert script.get("/api/me").status == 401
+
+
+def test_a_taken_port_is_named(gateway, tmp_path):
+    second = Gateway(tmp_path / "second", {"hub.enabled": "true", "hub.port": gateway.hub_port})
+    second.launch()
+    assert second.process.wait(PATIENCE_S) == 1
+    assert f"hub.port {gateway.hub_port} on {HOST} is in use" in second.log()
