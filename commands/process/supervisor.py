@@ -379,6 +379,7 @@ def _fixed_changes(old: Loaded, new: Loaded) -> list[str]:
     fixed = {
         "server": ("host", "port", "workers"),
         "journal": ("dir",),
+        "hub": ("enabled", "host", "port", "public_url"),
         "ops": ("enabled", "host", "port"),
     }
     was, now = to_plain(old.settings), to_plain(new.settings)
