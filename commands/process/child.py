@@ -204,9 +204,10 @@ class Companion:
         listener: socket.socket | None = None,
     ) -> None:
         self.name = name
-        self.orders = orders
+        self._orders = orders
         self._command = command
         self._listener = listener
+        self._renewed = False
         self._child: Child | None = None
         self._back_off = BackOff()
         self._start_at = 0.0
@@ -214,8 +215,10 @@ class Companion:
     def tend(self, now: float, died: Callable[[str, int], None]) -> None:
         """Start it when it does not run and its time has come; `died(name, exit code)` is told."""
         if self._child is not None and (code := self._child.exit_code) is not None:
-            died(self.name, code)
-            self._start_at = now + self._back_off.died(now - self._child.started_at)
+            if not self._renewed:
+                died(self.name, code)
+                self._start_at = now + self._back_off.died(now - self._child.started_at)
+            self._renewed = False
             self._child.close()
             self._child = None
         if self._child is None and now >= self._start_at:
@@ -225,6 +228,13 @@ class Companion:
                 died(self.name, error.errno or 0)
                 self._start_at = now + MAX_BACK_OFF_S
 
+    def renew(self, orders: Mapping[str, object]) -> None:
+        """Start it anew with other orders."""
+        self._orders = orders
+        if self._child is not None and self._child.exit_code is None:
+            self._renewed = True
+            self._child.terminate()
+
     def _started(self) -> Child:
         if self._listener is None:
             child = Child(self._command)
@@ -232,8 +242,8 @@ class Companion:
         else:
             descriptor = self._listener.fileno()
             child, ours = Child(self._command, (descriptor,)), {"listen_fd": descriptor}
-        if self.orders is not None:
-            child.send({**self.orders, **ours})
+        if self._orders is not None:
+            child.send({**self._orders, **ours})
         return child
 
     def end(self) -> None:

@@ -57,6 +57,7 @@ class Supervisor:
         self._worker_command = worker_command
         self._companions = list(companions)
         self._hub_command = hub_command
+        self._hub: Companion | None = None
         self._reload = reload
         self._drain_margin_s = drain_margin_s
         self._log = Log(loaded.settings.log.level, loaded.settings.log.format)
@@ -108,7 +109,8 @@ class Supervisor:
         self._slots = [Slot(number, listener) for number, listener in enumerate(relay)]
         if settings.hub.enabled and self._hub_command:
             hub = listeners.bind("hub", settings.hub.host, settings.hub.port)[0]
-            self._companions.append(Companion("hub", self._hub_command, self._orders(), hub))
+            self._hub = Companion("hub", self._hub_command, self._orders(), hub)
+            self._companions.append(self._hub)
         if settings.ops.enabled:
             ops = listeners.bind("ops", settings.ops.host, settings.ops.port)[0]
             self._ops = ops_server.OpsServer(self._selector, ops, self._routes(), self._guard)
@@ -271,6 +273,8 @@ class Supervisor:
         self._loaded = fresh
         self._log = Log(fresh.settings.log.level, fresh.settings.log.format)
         self._log.info("reloading")
+        if self._hub is not None:
+            self._hub.renew(self._orders())
         for slot in self._slots:
             if slot.successor is not None:
                 self._retire(slot.successor)
@@ -379,7 +383,7 @@ def _fixed_changes(old: Loaded, new: Loaded) -> list[str]:
     fixed = {
         "server": ("host", "port", "workers"),
         "journal": ("dir",),
-        "hub": ("enabled", "host", "port", "public_url"),
+        "hub": ("enabled", "host", "port"),
         "ops": ("enabled", "host", "port"),
     }
     was, now = to_plain(old.settings), to_plain(new.settings)

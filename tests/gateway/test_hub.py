@@ -82,6 +82,17 @@ def worker_pids(gateway):
     return [pid for pid, command in commands.items() if b"\0worker\0" in command]
 
 
+def test_a_reload_gives_it_the_new_settings(gateway):
+    before = hub_pid(gateway)
+    config = gateway.config.read_text()
+    changed = config.replace("[server]", '[server]\npublic_url = "https://gate.example.com"', 1)
+    gateway.config.write_text(changed)
+    gateway.process.send_signal(signal.SIGHUP)
+    until(lambda: hub_pid(gateway) not in (None, before) and answers(gateway.hub_port))
+    assert "https://gate.example.com" in Browser(gateway.hub_port).get("/sign-in").text
+    assert '"hub died"' not in gateway.log()
+
+
 def test_it_ends_with_the_gateway(gateway):
     pid = hub_pid(gateway)
     assert gateway.stop() == 0
