@@ -11,6 +11,9 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from tests.support.mariadb import mariadb  # noqa: F401  a fixture for all folders
 
+# Before anything imports them: these assert for the tests of other modules.
+pytest.register_assert_rewrite("tests.translation.cases", "tests.translation.clients")
+
 CLIENTS_AT_ONCE = 200
 LARGEST_ANSWER_BYTES = 1 << 30
 

@@ -39,7 +39,8 @@ def test_defaults_are_those_of_the_interface():
     }
     assert got["money"] == {"currency": "USD"}
     assert (got["journal"]["sync_ms"], got["journal"]["refused_per_minute"]) == (20, 600)
-    assert got["hub"] == {"enabled": True, "host": "127.0.0.1", "port": 8001}
+    hub = {"enabled": True, "host": "127.0.0.1", "port": 8001, "public_url": ""}
+    assert got["hub"] == hub
     ops = {"enabled": True, "host": "127.0.0.1", "port": 9000, "token": "", "hosts": ()}
     assert got["ops"] == ops
     assert got["log"] == {"level": "info", "format": "json"}

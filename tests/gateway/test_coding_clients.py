@@ -470,7 +470,7 @@ TURNS = {
     GEMINI: [
         {"parts": [
             {"functionCall": {"name": "tool_0", "args": {"file_path": "/tmp/a"}},
-             "thoughtSignature": "c2lnbmF0dXJl"},
+             "thoughtSignature": "skip_thought_signature_validator"},
             {"functionCall": {"name": "tool_1", "args": {"file_path": "/tmp/b"}}}],
          "role": "model"},
         {"parts": [

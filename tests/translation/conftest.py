@@ -5,10 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest.register_assert_rewrite("tests.translation.cases", "tests.translation.clients")
-
-from tests.translation import table  # noqa: E402  # after what it rewrites
-from tests.translation.world import World  # noqa: E402
+from tests.translation import table
+from tests.translation.world import World
 
 WRITE = os.environ.get("SLUICE_WRITE_MATRIX") == "1"
 _passed: set[str] = set()

