@@ -120,8 +120,9 @@ services:
 	@$(call have,mariadbd) || $(call apt_install,mariadb-server) || true
 	@$(call have,nginx) || $(call apt_install,nginx) || true
 	@$(call have,faketime) || $(call apt_install,faketime) || true
+	@$(call have,chromium) || $(call apt_install,chromium fonts-noto-cjk fonts-inter) || true
 	@missing=; \
-	for program in mariadbd nginx faketime; do \
+	for program in mariadbd nginx faketime chromium; do \
 		$(call have,$$program) || missing="$$missing $$program"; \
 	done; \
 	if [ -n "$$missing" ]; then \

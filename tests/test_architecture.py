@@ -78,10 +78,11 @@ ALLOWED = {
         *("handlers.relay.upstream", "handlers.relay.admit", "handlers.relay.call"),
         *("handlers.relay.faults", "adapters", "store", "conf.settings", "peewee"),
     },
+    "handlers.hub": {"handlers.hub", "adapters.registry", "tornado"},
     # peewee: the type of an open store
-    "handlers.hub": {
-        *("handlers.hub", "handlers.operations", "handlers.relay.admit", "adapters", "store"),
-        *("conf.settings", "tornado", "peewee"),
+    "handlers.hub.web": {
+        *("handlers.hub.web", "handlers.relay.admit", "store", "conf.settings", "tornado"),
+        "peewee",
     },
     "demo": {"demo"},
     "commands": {"commands", "demo", "handlers", "adapters", "store", "conf", "app"}
@@ -96,6 +97,16 @@ SELF = ("self", "cls")
 FAMILIES = ("chat_completions", "responses", "messages", "generate_content")
 for family in FAMILIES:
     ALLOWED[f"adapters.{family}"] = BELOW_FAMILIES | {"adapters.openai", f"adapters.{family}"}
+for room in ("access", "admin", "keys", "overview", "usage"):
+    ALLOWED[f"handlers.hub.{room}"] = {
+        *(
+            f"handlers.hub.{room}",
+            "handlers.hub.web",
+            "handlers.operations",
+            "handlers.relay.admit",
+        ),
+        *("adapters", "store", "conf.settings", "tornado", "peewee"),
+    }
 for name in SUPERVISOR:
     ALLOWED[f"commands.process.{name}"] = {
         "conf",

@@ -23,7 +23,7 @@ from conf import secrets
 from conf.configuration import ConfigError
 from conf.settings import Settings, from_plain
 from handlers.hub.app import MAX_BODY_BYTES, make_app
-from handlers.hub.site import Site
+from handlers.hub.web.site import Site
 from handlers.logs import LogThread
 from store.admin.objects import Sealing
 from store.db.database import open_database

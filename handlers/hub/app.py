@@ -6,12 +6,24 @@ from typing import Any
 from tornado.web import Application, StaticFileHandler
 
 from adapters.registry import FAMILIES
-from handlers.hub import account, home, parts, sign_in
-from handlers.hub.base import POLICY, Failure, HubHandler, Page
-from handlers.hub.site import Site
+from handlers.hub.access import routes as access
+from handlers.hub.admin import routes as admin
+from handlers.hub.keys import routes as keys
+from handlers.hub.overview import routes as overview
+from handlers.hub.usage import routes as usage
+from handlers.hub.web import parts
+from handlers.hub.web.base import POLICY, Failure, HubHandler, Page, Routes
+from handlers.hub.web.site import Site
 
 HERE = Path(__file__).parent
 MAX_BODY_BYTES = 1 << 20
+PAGES: Routes = (
+    *overview.ROUTES,
+    *keys.ROUTES,
+    *usage.ROUTES,
+    *access.ROUTES,
+    *admin.ROUTES,
+)
 
 
 class Unknown(Page):
@@ -53,23 +65,12 @@ class Static(StaticFileHandler):
 def make_app(site: Site) -> Application:
     """The application; its handlers share `site`."""
     with_site: dict[str, Any] = {"site": site}
-    pages = [
-        ("/", home.Home),
-        ("/sign-in", sign_in.SignIn),
-        ("/sign-out", sign_in.SignOut),
-        ("/preferences", sign_in.Preferences),
-        ("/account", account.Account),
-        ("/account/password", account.Password),
-        ("/account/sessions", account.Sessions),
-        ("/account/tokens", account.Tokens),
-        ("/api/me", account.ApiMe),
-    ]
     relay_paths = {
         operation.endpoint.partition("{")[0]
         for family in FAMILIES.values()
         for operation in family.client.operations.values()
     }
-    handlers: list[Any] = [(path, handler, with_site) for path, handler in pages]
+    handlers: list[Any] = [(path, handler, with_site) for path, handler in PAGES]
     handlers += [(f"{path}.*", RelayPath, with_site) for path in sorted(relay_paths)]
     handlers += [("/v1(?:beta)?(?:/.*)?", RelayPath, with_site)]
     return Application(

@@ -9,7 +9,7 @@ from tornado.httpserver import HTTPServer
 
 from conf.settings import Settings
 from handlers.hub.app import make_app
-from handlers.hub.site import Site
+from handlers.hub.web.site import Site
 from handlers.operations.edits import editor
 from store.admin.document import parse
 from store.admin.objects import Sealing

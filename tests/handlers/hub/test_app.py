@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from handlers.hub.strings import LANGUAGES, strings
+from handlers.hub.web.strings import LANGUAGES, strings
 from store.values.errors import StoreUnavailable
 from tests.handlers.hub.browser import Browser
 

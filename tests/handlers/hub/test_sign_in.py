@@ -2,7 +2,7 @@
 
 import pytest
 
-from handlers.hub import throttle
+from handlers.hub.web import throttle
 from tests.handlers.hub.browser import PASSWORDS, Browser
 
 PAGES = ("/", "/account")

@@ -3,8 +3,8 @@
 import time
 from urllib.parse import urlsplit
 
-from handlers.hub.base import SESSION_COOKIE, THEMES, Page
-from handlers.hub.strings import LANGUAGES
+from handlers.hub.web.base import SESSION_COOKIE, THEMES, Page
+from handlers.hub.web.strings import LANGUAGES
 from store.hub import people, sessions
 
 COOKIE_DAYS = 365  # of theme and language
@@ -50,7 +50,9 @@ class SignIn(Page):
         return self.get_body_argument("password", "", strip=False)
 
     def _form(self, name: str = "", problem: str = "", minutes: int = 0) -> None:
-        self.show("sign_in.html", name=name, problem=problem, minutes=minutes, next=self._next())
+        self.show(
+            "access/sign_in.html", name=name, problem=problem, minutes=minutes, next=self._next()
+        )
 
     def _next(self) -> str:
         """The page asked for: a path of the Hub, never another host."""

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import peewee
 
-from handlers.hub.base import Page
+from handlers.hub.web.base import Page
 from store.calls import usage_stats
 from store.calls.usage_queries import Filters
 from store.money import wallet
@@ -58,4 +58,4 @@ class Home(Page):
     async def get(self) -> None:
         assert self.signed_in is not None
         shown = await self.store(figures, self.signed_in.user, int(time.time() * 1000))
-        self.show("home.html", figures=shown, currency=self.site.settings.money.currency)
+        self.show("overview/home.html", figures=shown, currency=self.site.settings.money.currency)

@@ -5,15 +5,15 @@ session or a token and answers 401. Both answer errors in their own form.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from tornado.web import HTTPError, MissingArgumentError, RequestHandler
 
-from handlers.hub.site import Site
-from handlers.hub.strings import LANGUAGES, chosen, strings
+from handlers.hub.web.site import Site
+from handlers.hub.web.strings import LANGUAGES, chosen, strings
 from handlers.relay.admit import client_address
 from store.hub import sessions, tokens
 from store.hub.sessions import SignedIn
@@ -32,6 +32,10 @@ POLICY = "; ".join(
         "object-src 'none'",
     )
 )
+
+
+Routes = Sequence[tuple[str, type["HubHandler"]]]
+"""Paths as regular expressions, each with its handler; every room has its own."""
 
 
 class HubHandler(RequestHandler):

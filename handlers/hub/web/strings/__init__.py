@@ -7,14 +7,20 @@ from pathlib import Path
 
 LANGUAGES: Mapping[str, str] = {"en": "English", "zh": "中文"}
 DEFAULT = "en"
+SHARED = "shared"
 
 
 @cache
 def strings(language: str) -> Mapping[str, str]:
-    """The sentences of a language, by name; values in braces are filled in where they are used."""
+    """The sentences of a language, by name: `room.word`, or the word alone for those that all rooms
+    share. Values in braces are filled in where they are used."""
     path = Path(__file__).with_name(f"{language}.json")
-    loaded: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
-    return loaded
+    rooms: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
+    return {
+        word if room == SHARED else f"{room}.{word}": sentence
+        for room, words in rooms.items()
+        for word, sentence in words.items()
+    }
 
 
 def chosen(cookie: str | None, accepted: str) -> str:

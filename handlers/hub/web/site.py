@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import peewee
 
 from conf.settings import Settings
-from handlers.hub.throttle import Throttle
+from handlers.hub.web.throttle import Throttle
 from store.admin.objects import Sealing
 
 Network = IPv4Network | IPv6Network

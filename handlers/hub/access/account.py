@@ -1,6 +1,6 @@
 """The account: password, sessions, API tokens; and who one is, for scripts."""
 
-from handlers.hub.base import Api, Page
+from handlers.hub.web.base import Api, Page
 from store.hub import people, sessions, tokens
 from store.money import wallet
 from store.values.errors import Refused
@@ -20,7 +20,7 @@ class Account(Page):
         assert self.signed_in is not None
         me = self.signed_in
         self.show(
-            "account.html",
+            "access/account.html",
             sessions=await self.store(sessions.of_user, me.user_id),
             tokens=[one for one in await self.store(tokens.listed, me.user) if not one.revoked_ms],
             scopes=[scope for scope in tokens.SCOPES if scope != "admin" or me.admin],

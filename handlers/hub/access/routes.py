@@ -1,0 +1,15 @@
+"""The paths of this room."""
+
+from handlers.hub.access import account, sign_in
+from handlers.hub.web.base import Routes
+
+ROUTES: Routes = (
+    ("/sign-in", sign_in.SignIn),
+    ("/sign-out", sign_in.SignOut),
+    ("/preferences", sign_in.Preferences),
+    ("/account", account.Account),
+    ("/account/password", account.Password),
+    ("/account/sessions", account.Sessions),
+    ("/account/tokens", account.Tokens),
+    ("/api/me", account.ApiMe),
+)

@@ -1,0 +1,1 @@
+"""What a user sees at a glance: home, channel status, the wallet."""

@@ -1,0 +1,1 @@
+"""Usage detail: each call, sums of calls, errors, the live tail, exports."""
