@@ -16,6 +16,8 @@ from handlers.entries.responses import (
     StoredResponseHandler,
     is_stored,
 )
+from handlers.entries.stream_check import PATH as STREAM_CHECK
+from handlers.entries.stream_check import StreamCheckHandler
 from handlers.http.base import Site
 from handlers.http.intake import BodyHandler
 from handlers.http.request import Request
@@ -32,6 +34,7 @@ ROUTES: dict[str, type[BodyHandler]] = {
     "/v1/messages/count_tokens": CountTokensHandler,
     "/v1/models": ModelsHandler,
     "/v1beta/models": ModelsHandler,
+    STREAM_CHECK: StreamCheckHandler,
 }
 
 

@@ -129,6 +129,11 @@ class Limits:
         of_channel = entered.claim.subject == _channel_subject(channel)
         return Full((entered.wait_ns or 0) / _SECOND_NS, of_channel)
 
+    def enter_alone(self, subject: str) -> Slots | Fault:
+        """Takes the one slot of a subject that may do something once at a time in the node."""
+        entered = self._cells.enter((Claim(subject, 0, 0, 1),))
+        return _fault_of(entered) if isinstance(entered, Refusal) else entered
+
     def leave(self, slots: Slots, used_tokens: int | None) -> None:
         """Gives slots back, settled by the tokens used; None: as if the call had never come.
 

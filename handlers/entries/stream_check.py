@@ -1,0 +1,116 @@
+"""GET /v1/sluice/stream: a stream without a model, by which `doctor` tests what is in front.
+
+It costs nothing and makes no usage record. One at a time for each key, over all workers of the
+node: an open stream costs a connection.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+
+from adapters.faults import Condition, Fault
+from adapters.json.jsonio import dumps
+from handlers.entries.keyed import KeyedHandler
+from handlers.relay import admit
+from handlers.relay.limits.cells import Slots
+from handlers.relay.pump import STREAM_HEADERS
+from store.catalog.keys import KeyEntry
+
+PATH = "/v1/sluice/stream"
+EVENTS = 20
+INTERVAL_S = 0.1
+BUSY_WAIT_S = 2
+
+# Headers that clients of the four families send and a proxy may drop: the first event names those
+# that came.
+WATCHED = (
+    *("authorization", "anthropic-version", "anthropic-beta", "openai-organization"),
+    *("x-client-request-id", "traceparent"),
+)
+
+
+class StreamCheckHandler(KeyedHandler):
+    """EVENTS events, one each INTERVAL_S; the first tells what the gateway saw of the request."""
+
+    ALLOW = "GET"
+    READS_BODY = False
+
+    _slots: Slots | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _sent = 0
+
+    @property
+    def endpoint(self) -> str:
+        """The path."""
+        return PATH
+
+    def check_head(self) -> Awaitable[None] | None:
+        """Method and key."""
+        if self.request.method != "GET":
+            raise Fault(Condition.METHOD_NOT_ALLOWED, allow=self.ALLOW)
+        return self.check_credential()
+
+    def check_key(self, key: KeyEntry) -> None:
+        """Whether the key may be used."""
+        arrival = self.arrival()
+        admit.check_key(key, arrival.client_ip, arrival.started_ms)
+        self._key = key
+
+    def complete(self, body: bytes) -> None:
+        """Starts the stream, unless the key has one already."""
+        entered = self.site.relay.limits.enter_alone(f"stream check of key {self._key.id}")
+        if isinstance(entered, Fault):
+            self._refuse_busy(entered)
+            return
+        self._slots = entered
+        headers = (("Content-Type", "text/event-stream"), *STREAM_HEADERS)
+        self.connection.start(200, (*self.base_headers(), *headers), self._event())
+        self._next()
+
+    def on_connection_close(self) -> None:
+        """The client has left."""
+        super().on_connection_close()
+        self._give_back()
+
+    def _refuse_busy(self, fault: Fault) -> None:
+        """429 in the shape of the caller; counted nowhere."""
+        fault.retry_after_s = BUSY_WAIT_S
+        fault.message = f"This API key has such a stream already. Try again in {BUSY_WAIT_S}s."
+        envelope = self.dialect.client.encode_fault(fault, self.call_id)
+        self.respond(envelope.body, envelope.status, tuple(envelope.headers.items()))
+
+    def _next(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(INTERVAL_S, self._send)
+
+    def _send(self) -> None:
+        if self.connection.closed:
+            self._give_back()
+        elif self._sent + 1 < EVENTS:
+            self.connection.send(self._event())
+            self._next()
+        else:
+            self._give_back()
+            self.connection.finish(self._event())
+
+    def _event(self) -> bytes:
+        fields = {} if self._sent else self._seen()
+        self._sent += 1
+        return b"data: %b\n\n" % dumps({"event": self._sent, "of": EVENTS, **fields})
+
+    def _seen(self) -> dict[str, object]:
+        """What arrived of the request: names only, and the client's address."""
+        headers = self.request.headers
+        return {
+            "headers": [name for name in WATCHED if name in headers],
+            "client_ip": self.client_ip(),
+            "forwarded": "x-forwarded-for" in headers,
+            "proxy_trusted": self._from_trusted_proxy(),
+            "max_body_bytes": self.site.settings.server.max_body_bytes,
+        }
+
+    def _give_back(self) -> None:
+        """Gives back what the stream holds. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._slots is not None:
+            self.site.relay.limits.leave(self._slots, None)
+            self._slots = None

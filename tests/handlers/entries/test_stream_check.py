@@ -1,0 +1,79 @@
+"""The stream by which `doctor` tests a proxy: paced, one at a time for each key."""
+
+import json
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from handlers.entries.stream_check import EVENTS, INTERVAL_S, PATH
+from handlers.relay.limits.limits import Limits, private_cells
+from tests.handlers.entries.test_models import Keys, bearer, key
+from tests.support.dialects import check_ids
+from tests.support.served import serving, until
+
+
+def site(**options):
+    stored = {"good": key(), "other": key(id="l"), "disabled": key(disabled=True)}
+    relay = SimpleNamespace(keys=Keys(stored), limits=Limits(private_cells()))
+    return serving(relay=relay, **options)
+
+
+async def test_the_events_come_in_their_time():
+    async with site() as served:
+        peer = await served.peer()
+        await peer.request("GET", PATH, bearer(traceparent="00-1-2-01"))
+        answer = await peer.head()
+        assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
+        assert answer.headers["x-accel-buffering"] == "no"
+        check_ids(answer)
+        began, found = time.monotonic(), []
+        while data := await peer.chunk():
+            found.append(json.loads(data.removeprefix(b"data: ")))
+        assert time.monotonic() - began > (EVENTS - 2) * INTERVAL_S
+        assert [one["event"] for one in found] == list(range(1, EVENTS + 1))
+        assert {one["of"] for one in found} == {EVENTS}
+        assert found[0]["headers"] == ["authorization", "traceparent"]
+        assert not found[0]["forwarded"]
+
+
+async def test_one_at_a_time_for_each_key():
+    async with site() as served:
+        first = await served.peer()
+        await first.request("GET", PATH, bearer())
+        assert (await first.head()).status == 200
+        second = await served.ask("GET", PATH, bearer())
+        assert (second.status, second.json["error"]["code"]) == (429, "rate_limit_exceeded")
+        assert second.headers["content-type"] == "application/json"
+        assert second.headers["retry-after"] == "2"
+        other = await served.peer()
+        await other.request("GET", PATH, bearer("other"))
+        assert (await other.head()).status == 200
+
+
+async def test_a_client_that_leaves_ends_it():
+    async with site() as served:
+        first = await served.peer()
+        await first.request("GET", PATH, bearer())
+        assert (await first.head()).status == 200
+        first.leave()
+        await until(lambda: served.server.connections == 0)
+        again = await served.peer()
+        await again.request("GET", PATH, bearer())
+        assert (await again.head()).status == 200
+
+
+@pytest.mark.parametrize(
+    ("secret", "code"), [("nobody-has-this-key", "invalid_api_key"), ("disabled", None)]
+)
+async def test_the_key_has_to_be_good(secret, code):
+    async with site() as served:
+        answer = await served.ask("GET", PATH, bearer(secret))
+        assert answer.status in (401, 403)
+        assert code is None or answer.json["error"]["code"] == code
+
+
+async def test_other_methods_are_refused_after_their_body():
+    async with site(max_body_bytes=2048) as served:
+        answer = await served.ask("POST", PATH, bearer(), b"x" * 2048)
+        assert (answer.status, answer.headers["allow"]) == (405, "GET")
