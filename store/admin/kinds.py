@@ -193,6 +193,11 @@ KINDS: Mapping[str, Kind] = {
             "password": Field(
                 Optional(PASSWORD), "To sign in to the Hub.", None, "no sign-in", secret=True
             ),
+            "groups": Field(
+                ListOf(NAME),
+                "Groups in which a member may make or move keys in the Hub; admins: all.",
+                [DEFAULT_GROUP],
+            ),
             "order": Field(
                 Choice(SPEND_ORDERS), "Who pays first, plan or wallet (money.md).", "plan_first"
             ),

@@ -11,7 +11,7 @@ from typing import Any
 import peewee
 
 from store.admin.document import Identity
-from store.admin.kinds import KINDS
+from store.admin.kinds import DEFAULT_GROUP, KINDS
 from store.catalog import keys
 from store.catalog.keys_aside import forget_keys
 from store.db.database import database_ms, first_row, insert_rows, select_rows
@@ -179,6 +179,8 @@ _READ: Mapping[str, Callable[[Mapping[str, Any], _Extras], Any]] = {
         name: Sealed(token) for name, token in (row["extra_headers"] or {}).items()
     },
     "options": lambda row, _: row["options"] or {},
+    # Only users made by older versions have none.
+    "groups": lambda row, _: [DEFAULT_GROUP] if row["groups"] is None else row["groups"],
     "secret": lambda row, extras: frozenset(extras.digests.get(row["id"], ())),
     "group": lambda row, extras: extras.names.get(row["group_id"], ""),
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from store.admin.document import Document, Entry, Identity, label
-from store.admin.kinds import KINDS, REQUIRED
+from store.admin.kinds import DEFAULT_GROUP, KINDS, REQUIRED
 from store.admin.objects import Sealing, State, Stored
 from store.values.errors import Refused
 from store.values.fields import MAX_INSTANT_MS
@@ -239,6 +239,10 @@ def _references(
     if kind == "channel":
         for group in fields["groups"]:
             yield "groups", "group", group
+    if kind == "user":
+        for group in fields["groups"]:
+            if group != DEFAULT_GROUP:  # what everybody may use need not exist
+                yield "groups", "group", group
     if kind in ("channel", "group", "key"):
         for model in fields["models"]:
             if model != "*":

@@ -18,6 +18,7 @@ from store.db.migrations import (
     m0010_codes_disabled,
     m0011_translation,
     m0012_hub,
+    m0013_hub_keys,
 )
 from store.db.migrations.ddl import Migration
 
@@ -34,4 +35,5 @@ ALL: tuple[Migration, ...] = (
     m0010_codes_disabled.MIGRATION,
     m0011_translation.MIGRATION,
     m0012_hub.MIGRATION,
+    m0013_hub_keys.MIGRATION,
 )

@@ -1,12 +1,26 @@
 """Users and their API keys."""
 
-from peewee import BigIntegerField, CharField
+from peewee import BigIntegerField, CharField, CompositeKey
 
-from store.db.tables.fields import ID, NAME, TEXT, WORD, Digest, Flag, Limited, LongJson, Row
+from store.db.tables.fields import (
+    ID,
+    MARK,
+    NAME,
+    TEXT,
+    WORD,
+    Digest,
+    Flag,
+    Json,
+    Limited,
+    LongJson,
+    Row,
+)
+
+WRONG_PATH = 200
 
 
 class User(Limited):
-    """Owner of keys and of one wallet."""
+    """Owner of keys and of one wallet; groups None: the default one."""
 
     id = CharField(ID, primary_key=True)
     name = CharField(NAME, unique=True)
@@ -15,6 +29,7 @@ class User(Limited):
     spend_order = CharField(WORD)
     disabled = Flag(default=False)
     created_ms = BigIntegerField()
+    groups = Json(null=True)
 
     class Meta:
         table_name = "users"
@@ -53,3 +68,21 @@ class KeySecret(Row):
 
     class Meta:
         table_name = "key_secrets"
+
+
+class WrongPath(Row):
+    """A path that calls with a known key asked for and that is no endpoint."""
+
+    key_id = CharField(ID)
+    method = CharField(WORD)
+    path = CharField(WRONG_PATH)
+    calls = BigIntegerField()
+    first_ms = BigIntegerField()
+    last_ms = BigIntegerField(index=True)
+    address = CharField(MARK)
+    agent = CharField(TEXT)
+    dismissed_ms = BigIntegerField(null=True)
+
+    class Meta:
+        table_name = "wrong_paths"
+        primary_key = CompositeKey("key_id", "method", "path")

@@ -399,6 +399,18 @@ def test_what_is_referred_to_stays(editor, applied, database, kind, name, user):
     assert show(database, kind, name)["name"] == name
 
 
+def test_the_groups_of_a_user_are_set_and_hold_a_group(editor, applied, database):
+    assert show(database, "user", "alice")["groups"] == ["default"]
+    editor.create("group", "idle", {})
+    editor.set_fields("user", "alice", {"groups": "default,idle"})
+    assert show(database, "user", "alice")["groups"] == ["default", "idle"]
+    with pytest.raises(Refused, match='user "alice" refers to it'):
+        editor.remove("group", "idle")
+    editor.set_fields("user", "alice", {"groups": ""})
+    assert show(database, "user", "alice")["groups"] == []
+    editor.remove("group", "idle")
+
+
 def test_a_revoked_key_holds_nobody_back(editor, applied, database, pepper):
     keys.revoke(database, show(database, "key", "bob/desk")["id"], "tester")
     editor.remove("channel", "openai-main")

@@ -74,6 +74,7 @@ def test_lists_have_id_and_all_fields_in_order_of_name(applied, database):
         "name": "alice",
         "role": "member",
         "password": "***",
+        "groups": ["default"],
         "order": "plan_first",
         "rpm": 0,
         "tpm": 0,

@@ -161,6 +161,14 @@ def test_references_must_exist(faults):
     ]
 
 
+def test_groups_of_a_user_must_exist_but_for_the_default_one(faults, plan):
+    assert faults(entry("user", "bob", groups=["default", "g", "gg"])) == [
+        'user "bob": groups: there is no group "gg"; did you mean "g"?'
+    ]
+    [step] = plan(entry("user", "bob"))
+    assert step.fields["groups"] == ["default"]
+
+
 def test_a_reference_may_be_made_by_the_same_document(plan):
     steps = plan(
         entry("model", "m2", price=PRICE),
