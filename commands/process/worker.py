@@ -35,6 +35,7 @@ from conf.settings import Settings, from_plain
 from handlers.entries.routes import Router
 from handlers.http.base import Deadlines, Site
 from handlers.http.server import RelayServer
+from handlers.http.wrong_paths import WrongPaths
 from handlers.logs import LogThread
 from handlers.relay.limits.limits import Limits, shared_cells
 from handlers.relay.live import LiveCalls
@@ -56,6 +57,7 @@ from store.catalog.key_cache import KeyCache
 from store.catalog.keys import KeyEntry, find_key
 from store.catalog.keys_aside import KeyAside, News
 from store.catalog.refresh import Refresh
+from store.catalog.wrong_paths import Notices
 from store.db.changes import KEYS, Changes
 from store.db.database import open_database
 from store.money.funds import Funds
@@ -174,6 +176,7 @@ class Worker:
         self._relay.health.keys.on_suspect = self._key_checks.begin
         self._relay.health.keys.on_key = self._tell_of_key
         self._key_news = News(lambda: self._writer.state == DOWN)
+        self._notices = Notices()
         self._site = self._make_site()
         self._server = RelayServer(self._site, Router(self._site))
         self._writer = self._make_writer()
@@ -217,6 +220,7 @@ class Worker:
                 ipaddress.ip_network(net, strict=False) for net in server.trusted_proxies
             ),
             base_url=server.public_url or f"http://{server.host}:{server.port}",
+            wrong_paths=WrongPaths(self._relay.keys, self._notices),
         )
 
     def _order(self, order: Order) -> bool:
@@ -238,7 +242,7 @@ class Worker:
             held=funds.held,
             open_breakers=lambda: self._open_breakers.rows,
             poll=self._poll,
-            tell=self._key_news.write,
+            tell=self._tell,
             reached=functools.partial(self._fresh.reached, self._journal.id),
             finished=self._fresh.finished,
         )
@@ -248,6 +252,11 @@ class Worker:
         """Once a second, in the writer's thread."""
         self._refresh.poll(db)
         self._prober.rota.look(db)
+
+    def _tell(self, db: peewee.Database) -> None:
+        """In every round of the writer's thread: what the loop has for others."""
+        self._key_news.write(db)
+        self._notices.write(db)
 
     def _take_snapshot(self, snapshot: Snapshot) -> None:
         self._compare_channels(snapshot)

@@ -17,6 +17,7 @@ from adapters.registry import FAMILIES
 from conf.settings import Settings
 from handlers.http.connection import ClientConnection, Header
 from handlers.http.request import Request
+from handlers.http.wrong_paths import WrongPaths
 from handlers.relay.admit import Network, client_address
 from handlers.relay.call import Arrival
 from handlers.relay.pipeline import Relay
@@ -72,6 +73,7 @@ class Site:
     bodies: Deadlines
     trusted: tuple[Network, ...]
     base_url: str
+    wrong_paths: WrongPaths | None = None  # None: they are not noted
 
 
 class RelayHandler(RequestHandler):

@@ -21,6 +21,7 @@ from store.calls.journal import Journal
 from store.calls.journal_reader import JournalReader
 from store.calls.source import JournalSource
 from store.calls.stored_responses import forget_expired
+from store.catalog import wrong_paths
 from store.channels import breakers, probes, status_sums
 from store.db.database import (
     database_ms,
@@ -249,6 +250,7 @@ class Writer:
             breakers.forget_old(self._db, at_ms)
             probes.forget_old(self._db, at_ms)
             status_sums.forget_empty(self._db)
+            wrong_paths.forget_old(self._db, at_ms)
             self._expiring = True
         if self._expiring:  # a portion at a time: closed calls must not wait
             self._expiring = forget_expired(self._db, database_ms(self._db))

@@ -1,0 +1,101 @@
+"""Calls of paths that are no endpoint, noted for the owner of the key.
+
+They make no usage record, so that a wrong base URL would leave no trace. Only unknown paths come
+here: a call of an endpoint pays nothing for it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from adapters.family import Family
+from adapters.faults import Fault
+from adapters.faults.masking import clean_message
+from adapters.registry import FAMILIES
+from handlers.http.request import Request
+from handlers.relay import admit
+from store.catalog.key_cache import KeyCache, Miss
+from store.catalog.keys import KeyEntry
+from store.catalog.wrong_paths import Notices, Seen
+from store.values.errors import StoreUnavailable
+from store.values.ids import now_ms
+
+PATH_LOOKED_AT_CHARS = 2000  # cleaned before it is cut: half a key is still a secret
+AGENT_CHARS = 255
+METHOD_CHARS = 16
+LOOKUPS = 20  # of keys that are not in memory, at one time
+
+
+class Asking(Protocol):
+    """A request for a path that is no endpoint."""
+
+    request: Request
+
+    @property
+    def dialect(self) -> Family: ...
+
+    def credential_field(self, source: str) -> str | None: ...
+
+    def client_ip(self) -> str: ...
+
+
+class WrongPaths:
+    """Finds whose key a request has, without letting the answer wait for it."""
+
+    def __init__(self, keys: KeyCache, notices: Notices, clock: Callable[[], int] = now_ms) -> None:
+        self._keys, self._notices, self._clock = keys, notices, clock
+        self._lookups: set[asyncio.Task[None]] = set()
+
+    def note(self, asking: Asking) -> None:
+        """Notes the path of a request with a known key; of others nothing is kept."""
+        secret = _secret_of(asking)
+        if secret is None:
+            return
+        request = asking.request
+        seen = Seen(
+            method=(request.method or "")[:METHOD_CHARS],
+            path=_cleaned(request.path, secret),
+            at_ms=self._clock(),
+            address=asking.client_ip(),
+            agent=(request.headers.get("user-agent") or "")[:AGENT_CHARS],
+        )
+        entry = self._keys.peek(secret)
+        if isinstance(entry, Miss):
+            self._look_up(secret, seen)
+        elif entry is not None:
+            self._add(entry, seen)
+
+    def _look_up(self, secret: str, seen: Seen) -> None:
+        if len(self._lookups) < LOOKUPS:
+            task = asyncio.create_task(self._later(secret, seen))
+            self._lookups.add(task)
+            task.add_done_callback(self._lookups.discard)
+
+    async def _later(self, secret: str, seen: Seen) -> None:
+        try:
+            entry = await self._keys.get(secret)
+        except StoreUnavailable:
+            return  # the client has its answer; what cannot be kept is not shown
+        if entry is not None:
+            self._add(entry, seen)
+
+    def _add(self, entry: KeyEntry, seen: Seen) -> None:
+        if not entry.revoked:
+            self._notices.note(entry.id, seen)
+
+
+def _secret_of(asking: Asking) -> str | None:
+    """What the request has for a key: where the family of its path has it, else any other one."""
+    for family in (asking.dialect, *FAMILIES.values()):
+        try:
+            return admit.credential(asking.credential_field, family.client.credentials)
+        except Fault:
+            continue
+    return None
+
+
+def _cleaned(path: str, secret: str) -> str:
+    """The path with everything masked that looks like a secret; its length is bounded by the
+    store."""
+    parts = path[:PATH_LOOKED_AT_CHARS].split("/")
+    return "/".join(clean_message(part, (secret,)) for part in parts)

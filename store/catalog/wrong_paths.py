@@ -1,0 +1,172 @@
+"""Paths that calls with a known key asked for and that are no endpoint.
+
+Such calls make no usage record; their owner sees here that a client has a wrong base URL. A worker
+notes them in memory and its writer brings them into the store, each path of a key once with the
+number of its calls. All of it is bounded: a client that asks for ever new paths is noted in part.
+Blocking, except `Notices.note`.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import peewee
+
+from store.db.database import insert_rows, portions, select_rows, transaction
+from store.db.tables.users import WRONG_PATH, WrongPath
+from store.values.ids import DAY_MS
+
+KEPT_MS = 7 * DAY_MS
+MAX_PATHS = 20  # of a key; the one that was asked for longest ago goes
+MAX_WAITING = 1_000  # paths that wait for the writer
+PER_MINUTE = 60  # paths of one key that are taken
+WRITE_INTERVAL_S = 2.0
+MAX_COUNTED_KEYS = 10_000
+MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One call of a path that is no endpoint."""
+
+    method: str
+    path: str
+    at_ms: int
+    address: str
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """The calls of one path with one key; address and agent are those of the last one."""
+
+    key_id: str
+    method: str
+    path: str
+    calls: int
+    first_ms: int
+    last_ms: int
+    address: str
+    agent: str
+
+
+_Name = tuple[str, str, str]
+
+
+class Notices:
+    """What a worker has seen and its writer has not written yet."""
+
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
+        self._lock = threading.Lock()
+        self._waiting: dict[_Name, Noticed] = {}
+        self._taken: dict[str, int] = {}  # paths of a key in the minute
+        self._minute = 0
+        self._write_at = 0.0
+
+    def note(self, key_id: str, seen: Seen) -> None:
+        """Note a call with a key; dropped where there are too many. For the loop: does not wait."""
+        name = (key_id, seen.method, seen.path[:WRONG_PATH])
+        with self._lock:
+            found = self._waiting.get(name)
+            if found is not None:
+                self._waiting[name] = replace(
+                    found,
+                    calls=found.calls + 1,
+                    last_ms=seen.at_ms,
+                    address=seen.address,
+                    agent=seen.agent,
+                )
+            elif len(self._waiting) < MAX_WAITING and self._may_take(key_id, seen.at_ms):
+                at_ms = seen.at_ms
+                self._waiting[name] = Noticed(*name, 1, at_ms, at_ms, seen.address, seen.agent)
+
+    def write(self, db: peewee.Database) -> None:
+        """Bring what waits into the store, at most once in WRITE_INTERVAL_S. Raises
+        StoreUnavailable; what was to be written then is dropped."""
+        now_s = self._clock_s()
+        if not self._waiting or now_s < self._write_at:
+            return
+        self._write_at = now_s + WRITE_INTERVAL_S
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        add(db, waiting.values())
+
+    def _may_take(self, key_id: str, at_ms: int) -> bool:
+        if at_ms // MINUTE_MS != self._minute or len(self._taken) >= MAX_COUNTED_KEYS:
+            self._minute = at_ms // MINUTE_MS
+            self._taken.clear()
+        taken = self._taken.get(key_id, 0)
+        self._taken[key_id] = taken + 1
+        return taken < PER_MINUTE
+
+
+def add(db: peewee.Database, noticed: Iterable[Noticed]) -> None:
+    """Add calls to what is known of their paths; of a key the newest MAX_PATHS stay."""
+
+    def work() -> None:
+        # In one order, so that two workers do not wait for each other.
+        for one in sorted(noticed, key=lambda one: (one.key_id, one.method, one.path)):
+            _add(db, one)
+        for key_id in sorted({one.key_id for one in noticed}):
+            _keep_newest(db, key_id)
+
+    noticed = list(noticed)
+    transaction(db, work)
+
+
+def of_keys(db: peewee.Database, key_ids: Sequence[str], since_ms: int) -> list[Noticed]:
+    """The paths of some keys that were asked for since then and are not dismissed, newest first."""
+    columns = (
+        *(WrongPath.key_id, WrongPath.method, WrongPath.path, WrongPath.calls),
+        *(WrongPath.first_ms, WrongPath.last_ms, WrongPath.address, WrongPath.agent),
+    )
+    shown = WrongPath.dismissed_ms.is_null() | (WrongPath.last_ms > WrongPath.dismissed_ms)
+    found: list[Noticed] = []
+    for some in portions(key_ids):
+        query = WrongPath.select(*columns).where(
+            WrongPath.key_id << some, WrongPath.last_ms >= since_ms, shown
+        )
+        found += [Noticed(*row) for row in select_rows(db, query)]
+    return sorted(found, key=lambda one: (one.last_ms, one.path), reverse=True)
+
+
+def dismiss(db: peewee.Database, key_id: str, *, dismissed: bool = True) -> None:
+    """Show the paths of a key no more until one is asked for again; or show them again."""
+    until = WrongPath.last_ms if dismissed else None
+    query = WrongPath.update(dismissed_ms=until).where(WrongPath.key_id == key_id)
+    transaction(db, lambda: query.execute(db))
+
+
+def forget_old(db: peewee.Database, at_ms: int) -> None:
+    """Remove what nobody has asked for in KEPT_MS."""
+    query = WrongPath.delete().where(WrongPath.last_ms < at_ms - KEPT_MS)
+    transaction(db, lambda: query.execute(db))
+
+
+def _add(db: peewee.Database, one: Noticed) -> None:
+    own = (
+        (WrongPath.key_id == one.key_id)
+        & (WrongPath.method == one.method)
+        & (WrongPath.path == one.path)
+    )
+    more = WrongPath.update(
+        calls=WrongPath.calls + one.calls,
+        last_ms=one.last_ms,
+        address=one.address,
+        agent=one.agent,
+    )
+    if not more.where(own).execute(db):
+        row = {name: getattr(one, name) for name in Noticed.__dataclass_fields__}
+        # Another worker may have been first since: its few calls are overwritten.
+        insert_rows(db, WrongPath, [row], replace=("calls", "last_ms", "address", "agent"))
+
+
+def _keep_newest(db: peewee.Database, key_id: str) -> None:
+    own = WrongPath.key_id == key_id
+    query = WrongPath.select(WrongPath.method, WrongPath.path).where(own)
+    newest = query.order_by(WrongPath.last_ms.desc(), WrongPath.path)
+    for method, path in select_rows(db, newest)[MAX_PATHS:]:
+        gone = own & (WrongPath.method == method) & (WrongPath.path == path)
+        WrongPath.delete().where(gone).execute(db)

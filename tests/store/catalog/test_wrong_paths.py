@@ -1,0 +1,131 @@
+"""Wrong paths of keys: counted, bounded, dismissed, forgotten."""
+
+import pytest
+
+from store.catalog import wrong_paths
+from store.catalog.wrong_paths import (
+    KEPT_MS,
+    MAX_PATHS,
+    MAX_WAITING,
+    MINUTE_MS,
+    PER_MINUTE,
+    WRITE_INTERVAL_S,
+    Notices,
+    Seen,
+)
+
+AT_MS = 1_800_000_000_000
+DOUBLED = "/v1/messages/v1/messages"
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    now_s = 100.0
+
+    def __call__(self):
+        return self.now_s
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def notices(clock):
+    return Notices(clock)
+
+
+@pytest.fixture
+def shown(database):
+    """shown(key …) -> (path, calls) of what their owner sees."""
+
+    def find(*keys):
+        return [(one.path, one.calls) for one in wrong_paths.of_keys(database, keys, 0)]
+
+    return find
+
+
+def seen(path=DOUBLED, at_ms=AT_MS, method="POST", address="192.0.2.1", agent="x/1"):
+    return Seen(method, path, at_ms, address, agent)
+
+
+def test_calls_of_a_path_are_counted(database, notices, clock, shown):
+    notices.note("k", seen())
+    notices.note("k", seen(at_ms=AT_MS + 5, address="192.0.2.2"))
+    notices.note("k", seen(method="GET"))
+    notices.note("other", seen("/nothing"))
+    notices.write(database)
+    [first, _] = wrong_paths.of_keys(database, ["k"], 0)
+    assert (first.method, first.path, first.calls) == ("POST", DOUBLED, 2)
+    assert (first.first_ms, first.last_ms) == (AT_MS, AT_MS + 5)
+    assert (first.address, first.agent) == ("192.0.2.2", "x/1")
+    assert shown("other") == [("/nothing", 1)] and shown("nobody") == []
+    clock.now_s += WRITE_INTERVAL_S
+    notices.note("k", seen(at_ms=AT_MS + 9))
+    notices.write(database)
+    assert wrong_paths.of_keys(database, ["k"], 0)[0].calls == 3
+
+
+def test_it_is_written_once_in_a_while(database, notices, clock, shown):
+    notices.note("k", seen("/a"))
+    notices.write(database)
+    notices.note("k", seen("/b"))
+    notices.write(database)
+    assert shown("k") == [("/a", 1)]
+    clock.now_s += WRITE_INTERVAL_S
+    notices.write(database)
+    assert sorted(shown("k")) == [("/a", 1), ("/b", 1)]
+
+
+def test_of_a_key_the_newest_paths_stay(database, clock, shown):
+    for number in range(3 * MAX_PATHS):
+        notices = Notices(clock)
+        notices.note("k", seen(f"/{number}", AT_MS + number))
+        notices.write(database)
+    assert [path for path, _ in shown("k")] == [
+        f"/{number}" for number in range(3 * MAX_PATHS - 1, 2 * MAX_PATHS - 1, -1)
+    ]
+
+
+def test_a_flood_is_taken_in_part(notices):
+    for number in range(2 * PER_MINUTE):
+        notices.note("k", seen(f"/{number}"))
+    assert len(notices._waiting) == PER_MINUTE
+    notices.note("k", seen("/later", AT_MS + MINUTE_MS))
+    assert len(notices._waiting) == PER_MINUTE + 1
+    for number in range(2 * MAX_WAITING):
+        notices.note(f"k{number}", seen())
+    assert len(notices._waiting) == MAX_WAITING
+
+
+def test_a_long_path_is_cut(database, notices, shown):
+    notices.note("k", seen("/" + "x" * 5000))
+    notices.note("k", seen("/" + "x" * 6000))
+    notices.write(database)
+    assert shown("k") == [("/" + "x" * 199, 2)]
+
+
+def test_dismissed_until_the_next_call(database, notices, clock, shown):
+    notices.note("k", seen())
+    notices.write(database)
+    wrong_paths.dismiss(database, "k")
+    assert shown("k") == []
+    wrong_paths.dismiss(database, "k", dismissed=False)
+    assert shown("k") == [(DOUBLED, 1)]
+    wrong_paths.dismiss(database, "k")
+    clock.now_s += WRITE_INTERVAL_S
+    notices.note("k", seen(at_ms=AT_MS + 1))
+    notices.write(database)
+    assert shown("k") == [(DOUBLED, 2)]
+
+
+def test_forgotten_after_a_week(database, notices, shown):
+    notices.note("k", seen())
+    notices.write(database)
+    assert wrong_paths.of_keys(database, ["k"], AT_MS + 1) == []
+    wrong_paths.forget_old(database, AT_MS + KEPT_MS)
+    assert shown("k") == [(DOUBLED, 1)]
+    wrong_paths.forget_old(database, AT_MS + KEPT_MS + 1)
+    assert shown("k") == []
