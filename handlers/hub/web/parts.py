@@ -206,48 +206,66 @@ class Column:
 
 class Bars(UIModule):
     """Stacked bars of a chart that needs no script. `tones`: the class of each part (c1 … c6, warn,
-    bad); `format`: how the scale writes a value."""
+    bad). Its plot grows with the page, its words do not."""
 
-    WIDTH, LEFT, FOOT, TOP = 720, 44, 18, 8
+    LEFT, FOOT, TOP = 44, 18, 8
+    BAR_SHARE = 0.78
 
     def render(
         self, columns: Sequence[Column], tones: Sequence[str], label: str, height: int = 200
     ) -> str:
         most = nice_above(max((sum(column.parts) for column in columns), default=0))
-        low, room = height - self.FOOT, height - self.FOOT - self.TOP
-        step = (self.WIDTH - self.LEFT) / max(len(columns), 1)
-        drawn = [
-            f'<line class="{"grid" if part else "base"}" x1="{self.LEFT}" x2="{self.WIDTH}"'
-            f' y1="{low - room * part:.1f}" y2="{low - room * part:.1f}"/>'
-            f'<text x="{self.LEFT - 8}" y="{low - room * part + 4:.1f}" text-anchor="end">'
-            f"{tidy(most * part)}</text>"
-            for part in (1, 0.5, 0)
-        ]
-        for place, column in enumerate(columns):
-            left = self.LEFT + place * step + step * 0.11
-            bars, top = "", float(low)
-            for value, tone in zip(column.parts, tones, strict=True):
-                tall = room * value / most
-                if tall > 0:
-                    top -= tall
-                    bars += (
-                        f'<rect class="fill-{tone}" x="{left:.1f}" y="{top:.1f}"'
-                        f' width="{step * 0.78:.1f}" height="{max(tall - 0.6, 0.6):.1f}"/>'
-                    )
-            if bars:
-                bars = f"<g><title>{xhtml_escape(column.title)}</title>{bars}</g>"
-                if column.href:
-                    bars = f'<a href="{xhtml_escape(column.href)}" tabindex="-1">{bars}</a>'
-            drawn.append(bars)
-            if column.tick:
-                drawn.append(
-                    f'<text x="{left + step * 0.39:.1f}" y="{height - 3}" text-anchor="middle">'
-                    f"{xhtml_escape(column.tick)}</text>"
-                )
-        return (
-            f'<svg class="chart" role="img" aria-label="{xhtml_escape(label)}"'
-            f' viewBox="0 0 {self.WIDTH} {height}">{"".join(drawn)}</svg>'
+        low = height - self.FOOT
+        scale = (low - self.TOP) / most
+        marks = [(most * part, low - (low - self.TOP) * part) for part in (1, 0.5, 0)]
+        scale_words = "".join(
+            f'<text x="{self.LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{tidy(value)}</text>'
+            for value, y in marks
         )
+        lines = "".join(
+            f'<line class="{"grid" if value else "base"}" x1="0" x2="100%" y1="{y:.1f}"'
+            f' y2="{y:.1f}"/>'
+            for value, y in marks
+        )
+        step = 100 / max(len(columns), 1)
+        drawn = "".join(
+            self._column(column, tones, (place * step, step), low, scale)
+            for place, column in enumerate(columns)
+        )
+        return (
+            f'<div class="chart" role="img" aria-label="{xhtml_escape(label)}">'
+            f'<svg width="{self.LEFT}" height="{height}">{scale_words}</svg>'
+            f'<svg class="plot" height="{height}">{lines}{drawn}</svg></div>'
+        )
+
+    def _column(
+        self,
+        column: Column,
+        tones: Sequence[str],
+        place: tuple[float, float],
+        low: float,
+        scale: float,
+    ) -> str:
+        left, step = place
+        bars, top = "", float(low)
+        for value, tone in zip(column.parts, tones, strict=True):
+            if (tall := value * scale) > 0:
+                top -= tall
+                bars += (
+                    f'<rect class="fill-{tone}" x="{left + step * (1 - self.BAR_SHARE) / 2:.2f}%"'
+                    f' y="{top:.1f}" width="{step * self.BAR_SHARE:.2f}%"'
+                    f' height="{max(tall - 0.6, 0.6):.1f}"/>'
+                )
+        if bars:
+            bars = f"<g><title>{xhtml_escape(column.title)}</title>{bars}</g>"
+            if column.href:
+                bars = f'<a href="{xhtml_escape(column.href)}" tabindex="-1">{bars}</a>'
+        if column.tick:
+            bars += (
+                f'<text x="{left + step / 2:.2f}%" y="{low + self.FOOT - 3}" text-anchor="middle">'
+                f"{xhtml_escape(column.tick)}</text>"
+            )
+        return bars
 
 
 def nice_above(value: float) -> float:
