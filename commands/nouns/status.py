@@ -25,7 +25,7 @@ from commands.process.node import NAME_FILE
 from commands.store_access import opened_store
 from conf.configuration import Loaded, which
 from conf.settings import SETTINGS, to_plain
-from store.channels.status import AVAILABLE, Status, of_channels, of_models, to_public
+from store.channels.status import AVAILABLE, Status, by_name, of_channels, of_models, to_public
 from store.db.database import database_ms
 from store.values.errors import StoreError
 
@@ -57,7 +57,7 @@ def command(settings: bool, origin: bool, config: Path | None, as_json: bool) ->
     channels, models = _states(config)
     found["probe"] = to_plain(loaded.settings)["probe"]
     if as_json:
-        print_json({**found, "channels": _by_name(channels), "groups": _by_name(models)})
+        print_json({**found, "channels": _named(channels), "groups": _named(models)})
         return
     _print_node(found)
     for title, statuses in (("channel", channels), ("group", models)):
@@ -110,13 +110,8 @@ def _states(config: Path | None) -> tuple[list[Status] | None, list[Status] | No
         return None, None
 
 
-def _by_name(statuses: Sequence[Status] | None) -> list[dict[str, Any]] | None:
-    if statuses is None:
-        return None
-    found: dict[str, list[dict[str, Any]]] = {}
-    for status in statuses:
-        found.setdefault(status.name, []).append(to_public(status))
-    return [{"name": name, "models": models} for name, models in found.items()]
+def _named(statuses: Sequence[Status] | None) -> list[dict[str, Any]] | None:
+    return None if statuses is None else by_name(statuses)
 
 
 def _print_node(found: dict[str, Any]) -> None:
