@@ -123,6 +123,17 @@ def show(db: peewee.Database, user: str) -> View:
     return snapshot_read(db, read)
 
 
+def to_public(view: View, currency: str) -> dict[str, str]:
+    """A wallet as people and scripts see it."""
+    return {
+        "user": view.user,
+        "currency": currency,
+        "balance": format_money(view.balance_nanos),
+        "held": format_money(view.held_nanos),
+        "leased": format_money(view.leased_nanos),
+    }
+
+
 def ledger(db: peewee.Database, user: str) -> list[Line]:
     """All lines of a user's ledger in order of time; NotFound. A day's charges are one line."""
     return snapshot_read(db, lambda: lines_of(db, find_owner(db, user).id))

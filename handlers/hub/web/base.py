@@ -99,11 +99,13 @@ class HubHandler(RequestHandler):
 
 
 class Failure(HTTPError):
-    """An error with the words of its answer."""
+    """An error with the words of its answer; `wait_s`: when the same may be tried again."""
 
-    def __init__(self, status: int, code: str, message: str, field: str | None = None) -> None:
+    def __init__(
+        self, status: int, code: str, message: str, field: str | None = None, wait_s: int = 0
+    ) -> None:
         super().__init__(status, message)
-        self.code, self.message, self.field = code, message, field
+        self.code, self.message, self.field, self.wait_s = code, message, field, wait_s
 
 
 class Page(HubHandler):
@@ -219,6 +221,8 @@ class Api(HubHandler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         failure = self.failure(kwargs.get("exc_info"))
+        if failure.wait_s:
+            self.set_header("Retry-After", str(failure.wait_s))
         said = {"code": failure.code, "message": failure.message, "field": failure.field}
         self.finish(json.dumps({"error": said}))
 
