@@ -4,44 +4,18 @@
 every other verb slow.
 """
 
-from collections import defaultdict
 from pathlib import Path
 
 import click
-import peewee
 
-from adapters.registry import LOSSES
 from commands.edits import editor, print_outcome
-from commands.nouns.kinds import Objects, noun
+from commands.nouns.kinds import noun
 from commands.output import data_options, print_json
 from commands.store_access import actor, opened_store
 from commands.subcommands import LazyVerb
+from handlers.operations.channel_list import with_status
 from store.admin.export import show
-from store.catalog.keys_aside import reinstate, with_keys_aside
-from store.channels.status import Status, of_channels, to_public, worst
-from store.db.database import database_ms
-from store.values.usage_record import rfc3339
-
-
-def _with_status(db: peewee.Database, found: Objects) -> Objects:
-    """Each channel with the worst state of its models, and its status for each of them."""
-    by_name: defaultdict[str, list[Status]] = defaultdict(list)
-    for status in of_channels(db, database_ms(db), LOSSES):
-        by_name[status.name].append(status)
-    found = with_keys_aside(db, found)
-    return [{**channel, **_status(by_name[channel["name"]])} for channel in found]
-
-
-def _status(models: list[Status]) -> dict[str, object]:
-    first = worst(models)
-    return {
-        "state": first.state if first else None,
-        "since": rfc3339(first.since_ms) if first and first.since_ms else None,
-        "reason": first.reason if first else None,
-        "entries": {name: how for one in models for name, how in (one.entries or {}).items()},
-        "status": [to_public(one) for one in models],
-    }
-
+from store.catalog.keys_aside import reinstate
 
 command = noun(
     "channel",
@@ -49,7 +23,7 @@ command = noun(
         *("name", "enabled", "draining", "state", "reason", "since", "vendor", "family"),
         *("base_url", "groups", "models", "priority", "weight", "keys_aside", "entries"),
     ),
-    complete=_with_status,
+    complete=with_status,
     json_only=("status",),
 )
 command.add_command(

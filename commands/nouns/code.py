@@ -70,7 +70,7 @@ def list_codes(config: Path | None, as_json: bool) -> None:
     """List codes; of each only the last four characters are stored."""
     with opened_store(config) as access:
         found, at_ms = codes.list_codes(access.db), database_ms(access.db)
-    rows = [_public(code, at_ms) for code in found]
+    rows = [codes.public(code, at_ms) for code in found]
     print_table(rows, COLUMNS, as_json)
     if not rows and not as_json:
         note("there is none; make some: ./sluice code create -n 50 --amount 10")
@@ -83,7 +83,7 @@ def show_code(code: str, config: Path | None, as_json: bool) -> None:
     """Show one code, given by id."""
     with opened_store(config) as access:
         found, at_ms = codes.show(access.db, code), database_ms(access.db)
-    fields = _public(found, at_ms)
+    fields = codes.public(found, at_ms)
     print_fields(fields, as_json)
 
 
@@ -135,17 +135,3 @@ def redeem(user: str, code: str, config: Path | None, as_json: bool) -> None:
     with opened_store(config) as access, named_user(access, user):
         line = codes.redeem(access.db, user, code, access.secrets().peppers, actor())
     print_line(user, line, as_json)
-
-
-def _public(code: codes.Code, at_ms: int) -> dict[str, Any]:
-    return {
-        "id": code.id,
-        "code": f"{codes.PREFIX}…{code.last_four}",
-        "amount": format_money(code.amount_nanos),
-        "status": code.status_at(at_ms),
-        "created_at": codes.time_text(code.created_ms),
-        "expires_at": codes.time_text(code.expires_ms),
-        "disabled_at": codes.time_text(code.disabled_ms),
-        "redeemed_at": codes.time_text(code.redeemed_ms),
-        "user": code.user,
-    }

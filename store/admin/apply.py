@@ -14,10 +14,11 @@ from store.admin.field_edits import entry_of_edits, with_identity
 from store.admin.kinds import plain
 from store.admin.objects import Sealing, State, Stored, Writer, find, load
 from store.admin.plan import CREATE, REMOVE, Step, Upstreams, final_fields, judge, make_plan
+from store.admin.value_edits import entry_of_values, told_by_field
 from store.admin.warnings import warnings_of
 from store.db import audit, changes
 from store.db.database import database_ms, snapshot_read, transaction
-from store.values.errors import Refused
+from store.values.errors import Conflict, Refused
 
 CATALOG_KINDS = frozenset({"model", "group", "channel"})
 
@@ -97,8 +98,7 @@ class Editor:
             found[:] = warnings_of(final_fields(state, steps), document)
             return steps
 
-        # Once without the write lock: faults show early, and slow password hashes are ready
-        # before everybody else has to wait.
+        # Once without the write lock, as in _prepared; faults show early, too.
         planned = snapshot_read(self._db, lambda: plan(load(self._db)))
         outcome = Outcome(_changes(planned), []) if dry_run else self._carry_out(plan)
         return replace(outcome, warnings=found)
@@ -134,6 +134,35 @@ class Editor:
             return self._plan(state, [entry])
 
         return self._carry_out(plan)
+
+    def make(self, kind: str, values: Mapping[str, object]) -> Outcome:
+        """Make one object of document values, its identity among them; Conflict when it exists,
+        Refused with the fields that the faults are about."""
+
+        def plan(state: State) -> list[Step]:
+            entry = entry_of_values(kind, values, None)
+            if entry.identity in state[kind]:
+                raise Conflict(f"{label(kind, entry.identity)} exists")
+            return self._plan(state, [entry])
+
+        with told_by_field():
+            return self._carry_out(self._prepared(plan))
+
+    def change(self, kind: str, name: str, values: Mapping[str, object]) -> Outcome:
+        """Change fields of one object to document values; NotFound, Refused as `make`."""
+
+        def plan(state: State) -> list[Step]:
+            stored = find(state, kind, name)
+            return self._plan(state, [entry_of_values(kind, values, stored)])
+
+        with told_by_field():
+            return self._carry_out(self._prepared(plan))
+
+    def _prepared(self, plan: Callable[[State], list[Step]]) -> Callable[[State], list[Step]]:
+        """The same plan, made once without the write lock: slow password hashes are ready before
+        everybody else has to wait."""
+        snapshot_read(self._db, lambda: plan(load(self._db)))
+        return plan
 
     def set_enabled(self, kind: str, name: str, enabled: bool) -> Outcome:
         """Enable or disable one object; so already: changes nothing. NotFound, Refused.

@@ -70,12 +70,12 @@ def list_objects(db: peewee.Database, kind: str) -> list[dict[str, Any]]:
     A key has no secret but the parts by which it is recognised, and its times.
     """
     state = snapshot_read(db, lambda: load(db))
-    return [_shown(stored) for stored in _ordered(state, kind)]
+    return [shown(stored) for stored in _ordered(state, kind)]
 
 
 def show(db: peewee.Database, kind: str, name: str) -> dict[str, Any]:
     """One object as in `list_objects`; a key by its id or as USER/NAME. NotFound."""
-    return _shown(find(snapshot_read(db, lambda: load(db)), kind, name))
+    return shown(find(snapshot_read(db, lambda: load(db)), kind, name))
 
 
 def to_toml(document: Mapping[str, list[dict[str, Any]]]) -> str:
@@ -101,7 +101,8 @@ def _identity(stored: Stored) -> dict[str, str]:
     return dict(zip(KINDS[stored.kind].identity, stored.identity, strict=True))
 
 
-def _shown(stored: Stored) -> dict[str, Any]:
+def shown(stored: Stored) -> dict[str, Any]:
+    """An object as lists show it: `id` and all fields, secrets masked."""
     fields = {"id": stored.id, **_identity(stored), **plain(stored.kind, stored.fields)}
     if stored.kind == "key":
         del fields["secret"]

@@ -4,7 +4,7 @@
 transaction that the caller opened. What may be written is judged before, in plan.py.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,24 +150,49 @@ def find(state: State, kind: str, name: str) -> Stored:
     raise NotFound(f'there is no {kind} "{name}"{hint}')
 
 
-def _rows(db: peewee.Database, table: Any, *order: Any) -> list[dict[str, Any]]:
-    return list(table.select().order_by(*order).bind(db).dicts())
+def _rows(
+    db: peewee.Database, table: Any, *order: Any, of: tuple[Any, Sequence[str] | None] | None = None
+) -> list[dict[str, Any]]:
+    """All rows of a table; `of`: those whose column has one of some values, None: any."""
+    query = table.select().order_by(*order)
+    if of is not None and of[1] is not None:
+        query = query.where(of[0] << list(of[1]))
+    return list(query.bind(db).dicts())
+
+
+def of_rows(db: peewee.Database, kind: str, rows: list[dict[str, Any]]) -> list[Stored]:
+    """The objects of some rows of a kind's table, in their order: a page of a list need not load
+    everything."""
+    loaded = {kind: rows}
+    for part in KINDS[kind].identity:
+        if part in NAMED and part != kind:
+            table: Any = TABLES[part]
+            ids = {row[f"{part}_id"] for row in rows}
+            loaded[part] = list(table.select().where(table.id << ids).bind(db).dicts())
+    extras = _Extras(db, loaded, [row["id"] for row in rows])
+    return [_stored(kind, row, extras) for row in rows]
 
 
 class _Extras:
-    """What belongs to objects but has tables of its own, by the id of the object; and names."""
+    """What belongs to objects but has tables of its own, by the id of the object; and names. `ids`:
+    only what belongs to these."""
 
-    def __init__(self, db: peewee.Database, rows: Mapping[str, list[dict[str, Any]]]) -> None:
-        self.names = {row["id"]: row["name"] for kind in NAMED for row in rows[kind]}
+    def __init__(
+        self,
+        db: peewee.Database,
+        rows: Mapping[str, list[dict[str, Any]]],
+        ids: Sequence[str] | None = None,
+    ) -> None:
+        self.names = {row["id"]: row["name"] for kind in NAMED for row in rows.get(kind, ())}
         self.prices: dict[str, dict[str, int]] = {}
-        for row in _rows(db, Price, Price.effective_ms):
+        for row in _rows(db, Price, Price.effective_ms, of=(Price.model_id, ids)):
             given = {name: row[name] for name in PRICE_NAMES if row[name] is not None}
             self.prices[row["model_id"]] = given
         self.fingerprints: dict[str, list[str]] = {}
-        for row in _rows(db, ChannelKey, ChannelKey.position):
+        for row in _rows(db, ChannelKey, ChannelKey.position, of=(ChannelKey.channel_id, ids)):
             self.fingerprints.setdefault(row["channel_id"], []).append(row["fingerprint"])
         self.digests: dict[str, set[bytes]] = {}
-        for row in _rows(db, KeySecret):
+        for row in _rows(db, KeySecret, of=(KeySecret.key_id, ids)):
             self.digests.setdefault(row["key_id"], set()).add(bytes(row["digest"]))
 
 

@@ -5,17 +5,22 @@ A row is written in the transaction of its change. Rows are never changed.
 
 import re
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 import peewee
 
-from store.db.database import database_ms
+from store.db.database import database_ms, transaction
+from store.db.tables.fields import MARK
 from store.db.tables.system import AuditRow
 from store.values.ids import new_ulid
 
 SECRET_FIELDS = frozenset({"extra_headers", "keys", "password", "proxy", "secret"})
 MASK = "***"
+
+caller: ContextVar[str | None] = ContextVar("caller", default=None)
+"""The address that a change is asked for from; commands, which run on this machine, set none."""
 
 _LOGIN = re.compile(r"(?<=://).*@")
 
@@ -43,8 +48,14 @@ def write(db: peewee.Database, act: Act) -> None:
         "name": act.name,
         "before": masked(act.before),
         "after": masked(act.after),
+        "address": (caller.get() or "")[:MARK] or None,
     }
     AuditRow.insert(row).execute(db)
+
+
+def write_alone(db: peewee.Database, act: Act) -> None:
+    """Add a row for an act that changes nothing in the store, in a transaction of its own."""
+    transaction(db, lambda: write(db, act))
 
 
 def masked(fields: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -68,8 +79,28 @@ def _mask(field: str, value: Any) -> Any:
     return [MASK] * len(value) if isinstance(value, (list, tuple)) else MASK
 
 
-def entries(db: peewee.Database, limit: int) -> list[dict[str, Any]]:
-    """The newest rows first, at most `limit`, as column dictionaries."""
-    query = AuditRow.select().order_by(AuditRow.at_ms.desc(), AuditRow.id.desc()).limit(limit)
-    rows: Any = query.bind(db).dicts()
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which rows are looked for: those of an actor, a kind, a name, not older than a moment."""
+
+    actor: str = ""
+    kind: str = ""
+    name: str = ""
+    since_ms: int | None = None
+
+
+def entries(
+    db: peewee.Database, limit: int, wanted: Wanted = Wanted(), before: str = ""
+) -> list[dict[str, Any]]:
+    """The newest rows first, at most `limit`, as column dictionaries; `before`: the id of a row,
+    those that are older than it."""
+    query = AuditRow.select()
+    for column in ("actor", "kind", "name"):
+        if value := getattr(wanted, column):
+            query = query.where(getattr(AuditRow, column) == value)
+    if wanted.since_ms is not None:
+        query = query.where(AuditRow.at_ms >= wanted.since_ms)
+    if before:
+        query = query.where(AuditRow.id < before)
+    rows: Any = query.order_by(AuditRow.id.desc()).limit(limit).bind(db).dicts()
     return list(rows)

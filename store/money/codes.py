@@ -15,14 +15,7 @@ from typing import Any
 import peewee
 
 from store.db import audit
-from store.db.database import (
-    database_ms,
-    first_row,
-    insert_rows,
-    select_rows,
-    snapshot_read,
-    transaction,
-)
+from store.db.database import database_ms, first_row, insert_rows, select_rows, transaction
 from store.db.tables.money import RedeemCode
 from store.db.tables.users import User
 from store.money import wallet
@@ -51,8 +44,6 @@ _LOOKALIKES = str.maketrans("ILO", "110")
 
 NO_AMOUNT = "must be greater than 0"
 OVER = "is over already"
-
-MISTYPED = "the code is mistyped: compare it with the printed one"
 
 ACTIVE = "active"
 USED = "used"
@@ -181,6 +172,18 @@ def _judge(wanted: Wanted, at_ms: int) -> None:
 def list_codes(db: peewee.Database) -> list[Code]:
     """All codes, the oldest first."""
     query = _codes().order_by(RedeemCode.created_ms, RedeemCode.id)
+    return [Code(*row) for row in select_rows(db, query)]
+
+
+def page(db: peewee.Database, limit: int, before: str = "", search: str = "") -> list[Code]:
+    """Codes, the newest first, at most `limit`; `before`: the id of a code, those made earlier than
+    it; `search`: those with this id or these last four characters, or redeemed by such a user."""
+    query = _codes().order_by(RedeemCode.id.desc()).limit(limit)
+    if before:
+        query = query.where(RedeemCode.id < before)
+    if search:
+        of_code = (RedeemCode.id == search) | (RedeemCode.last_four == search.upper()[-4:])
+        query = query.where(of_code | (User.name == search))
     return [Code(*row) for row in select_rows(db, query)]
 
 
@@ -334,6 +337,21 @@ def _plain(code: Code) -> dict[str, str | None]:
     }
 
 
+def public(code: Code, at_ms: int) -> dict[str, Any]:
+    """A code as people and scripts see it: its last four characters stand for it."""
+    return {
+        "id": code.id,
+        "code": f"{PREFIX}…{code.last_four}",
+        "amount": format_money(code.amount_nanos),
+        "status": code.status_at(at_ms),
+        "created_at": time_text(code.created_ms),
+        "expires_at": time_text(code.expires_ms),
+        "disabled_at": time_text(code.disabled_ms),
+        "redeemed_at": time_text(code.redeemed_ms),
+        "user": code.user,
+    }
+
+
 def time_text(at_ms: int | None) -> str | None:
     """A moment in ms as people read it; None for none."""
     return None if at_ms is None else rfc3339(at_ms)
@@ -347,7 +365,7 @@ def redeem(db: peewee.Database, user: str, typed: str, peppers: Sequence[str], a
     """
     code = canonical(typed)
     if code is None:
-        raise Refused([MISTYPED])
+        raise Refused(["the code is mistyped: compare it with the printed one"])
     line_id, marks = new_ulid(), digests(code, peppers)
 
     def work() -> Line:
@@ -370,22 +388,6 @@ def redeem(db: peewee.Database, user: str, typed: str, peppers: Sequence[str], a
         return line
 
     return wallet.until_known(lambda: transaction(db, work))
-
-
-def worth(db: peewee.Database, typed: str, peppers: Sequence[str]) -> int:
-    """What a code would put into a wallet now. Raises Refused as `redeem` does."""
-    code = canonical(typed)
-    if code is None:
-        raise Refused([MISTYPED])
-
-    def read() -> int:
-        code_id = _find(db, digests(code, peppers))
-        found = _by_id(db, code_id)
-        if found is None or found.status_at(database_ms(db)) != ACTIVE:
-            raise Refused([_why_not(db, code_id)])
-        return found.amount_nanos
-
-    return snapshot_read(db, read)
 
 
 def _find(db: peewee.Database, marks: Sequence[bytes]) -> str:

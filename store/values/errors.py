@@ -29,8 +29,17 @@ class NotFound(StoreError):
 
 
 class Refused(StoreError):
-    """Input that was not accepted: `faults` holds every reason, one sentence each."""
+    """Input that was not accepted: `faults` holds every reason, one sentence each.
 
-    def __init__(self, faults: Sequence[str]) -> None:
+    `fields`: for each fault the field it is about, "" for none; empty when that is not known.
+    """
+
+    def __init__(self, faults: Sequence[str], fields: Sequence[str] = ()) -> None:
         super().__init__("; ".join(faults))
         self.faults = list(faults)
+        self.fields = list(fields)
+
+    @property
+    def field(self) -> str | None:
+        """The first field that a fault is about, if any is known."""
+        return next(filter(None, self.fields), None)

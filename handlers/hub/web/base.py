@@ -5,17 +5,17 @@ session or a token and answers 401. Both answer errors in their own form.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import urlencode
 
 from tornado.web import HTTPError, MissingArgumentError, RequestHandler
 
-from handlers.hub.web.numbers import FUNCTIONS
 from handlers.hub.web.site import Site
 from handlers.hub.web.strings import LANGUAGES, chosen, strings
 from handlers.relay.admit import client_address
+from store.db import audit
 from store.hub import sessions, tokens
 from store.hub.sessions import SignedIn
 from store.values.errors import Conflict, NotFound, Refused, StoreUnavailable
@@ -23,7 +23,6 @@ from store.values.errors import Conflict, NotFound, Refused, StoreUnavailable
 Result = TypeVar("Result")
 
 SESSION_COOKIE = "sluice_session"
-TOAST_COOKIE = "toast"
 THEMES = ("light", "dark")
 POLICY = "; ".join(
     (
@@ -46,6 +45,7 @@ class HubHandler(RequestHandler):
     def initialize(self, site: Site) -> None:
         self.site = site
         self.signed_in: SignedIn | None = None
+        audit.caller.set(self.address)  # of the task that answers this request
 
     def set_default_headers(self) -> None:
         self.set_header("Content-Security-Policy", POLICY)
@@ -68,14 +68,21 @@ class HubHandler(RequestHandler):
 
     async def store(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
         """What the store makes of a request. Raises Failure for what it refuses."""
+        return await self._told(self.site.store(work, *args, **named))
+
+    async def hashing(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
+        """The same for work that hashes passwords."""
+        return await self._told(self.site.password(work, *args, **named))
+
+    async def _told(self, work: Awaitable[Result]) -> Result:
         try:
-            return await self.site.store(work, *args, **named)
+            return await work
         except NotFound as error:
             raise Failure(HTTPStatus.NOT_FOUND, "not_found", str(error)) from None
         except Conflict as error:
             raise Failure(HTTPStatus.CONFLICT, "conflict", str(error)) from None
         except Refused as error:
-            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", str(error)) from None
+            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", str(error), error.field) from None
 
     def failure(self, exc_info: Any) -> "Failure":
         """What an exception is to the client; the log has the rest."""
@@ -99,13 +106,11 @@ class HubHandler(RequestHandler):
 
 
 class Failure(HTTPError):
-    """An error with the words of its answer; `wait_s`: when the same may be tried again."""
+    """An error with the words of its answer."""
 
-    def __init__(
-        self, status: int, code: str, message: str, field: str | None = None, wait_s: int = 0
-    ) -> None:
+    def __init__(self, status: int, code: str, message: str, field: str | None = None) -> None:
         super().__init__(status, message)
-        self.code, self.message, self.field, self.wait_s = code, message, field, wait_s
+        self.code, self.message, self.field = code, message, field
 
 
 class Page(HubHandler):
@@ -129,46 +134,20 @@ class Page(HubHandler):
         accepted = self.request.headers.get("Accept-Language", "")
         return chosen(self.get_cookie("language"), accepted)
 
-    @property
-    def words(self) -> Mapping[str, str]:
-        """The sentences of the page's language."""
-        return strings(self.language)
-
-    def say(self, text: str, undo: str = "", **fields: str) -> None:
-        """What the next page says once, in a toast; with `undo`, a path that takes it back when it
-        is posted to with these fields."""
-        said = json.dumps({"text": text, "undo": undo, "fields": fields})
-        self.set_cookie(TOAST_COOKIE, quote(said), httponly=True, samesite="Lax", max_age=60)
-
-    def _toast(self) -> dict[str, Any] | None:
-        """What was to be said, once."""
-        cookie = self.get_cookie(TOAST_COOKIE)
-        if not cookie:
-            return None
-        self.clear_cookie(TOAST_COOKIE)
-        try:
-            said = json.loads(unquote(cookie))
-        except ValueError:
-            return None
-        whole = isinstance(said, dict) and said.keys() == {"text", "undo", "fields"}
-        return said if whole and str(said["undo"] or "/").startswith("/") else None
-
     def show(self, template: str, **values: Any) -> None:
         """Answers with a page."""
         self.set_header("Vary", "Cookie, Accept-Language")
         theme = self.get_cookie("theme")
         self.render(
             template,
-            words=self.words,
+            words=strings(self.language),
             language=self.language,
             languages=LANGUAGES,
             theme=theme if theme in THEMES else "",
             signed_in=self.signed_in,
             base_url=self.site.base_url,
-            currency=self.site.settings.money.currency,
             path=self.request.path,
-            toast=self._toast(),
-            **{**FUNCTIONS, **values},
+            **values,
         )
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -221,8 +200,6 @@ class Api(HubHandler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         failure = self.failure(kwargs.get("exc_info"))
-        if failure.wait_s:
-            self.set_header("Retry-After", str(failure.wait_s))
         said = {"code": failure.code, "message": failure.message, "field": failure.field}
         self.finish(json.dumps({"error": said}))
 

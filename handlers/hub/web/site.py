@@ -1,6 +1,7 @@
 """What every page and API endpoint of the Hub needs; one object a process."""
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -28,8 +29,7 @@ class Site:
     db: peewee.Database
     sealing: Sealing
     trusted: tuple[Network, ...]  # proxies whose X-Forwarded-For is believed
-    tries: Throttle = field(default_factory=Throttle)  # of passwords
-    codes: Throttle = field(default_factory=Throttle)  # of codes to redeem
+    tries: Throttle = field(default_factory=Throttle)
     _store: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(STORE_THREADS, "store")
     )
@@ -60,7 +60,8 @@ class Site:
         self, threads: ThreadPoolExecutor, work: Callable[..., Result], *args: Any, **named: Any
     ) -> Result:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(threads, lambda: work(self.db, *args, **named))
+        told = contextvars.copy_context()  # who asks, for the audit log
+        return await loop.run_in_executor(threads, lambda: told.run(work, self.db, *args, **named))
 
     def close(self) -> None:
         """Lets the threads end after what they are doing."""

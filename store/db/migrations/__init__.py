@@ -19,6 +19,7 @@ from store.db.migrations import (
     m0011_translation,
     m0012_hub,
     m0013_hub_keys,
+    m0017_notices,
 )
 from store.db.migrations.ddl import Migration
 
@@ -36,4 +37,5 @@ ALL: tuple[Migration, ...] = (
     m0011_translation.MIGRATION,
     m0012_hub.MIGRATION,
     m0013_hub_keys.MIGRATION,
+    m0017_notices.MIGRATION,
 )

@@ -1,8 +1,8 @@
-"""Sessions of browsers and tokens of scripts."""
+"""Sessions of browsers, tokens of scripts, notices."""
 
-from peewee import BigIntegerField, CharField
+from peewee import BigIntegerField, CharField, TextField
 
-from store.db.tables.fields import ID, MARK, NAME, TEXT, Digest, Json, Row
+from store.db.tables.fields import ID, MARK, NAME, TEXT, WORD, Digest, Json, Row
 
 
 class Session(Row):
@@ -35,3 +35,18 @@ class ApiToken(Row):
 
     class Meta:
         table_name = "api_tokens"
+
+
+class Notice(Row):
+    """What administrators tell everybody who signs in, from one moment to another."""
+
+    id = CharField(ID, primary_key=True)
+    text = TextField()
+    level = CharField(WORD)
+    since_ms = BigIntegerField()
+    until_ms = BigIntegerField(null=True)
+    created_ms = BigIntegerField()
+    created_by = CharField(NAME)
+
+    class Meta:
+        table_name = "hub_notices"

@@ -2,7 +2,7 @@
 
 from peewee import BigIntegerField, CharField
 
-from store.db.tables.fields import ID, NAME, WORD, LongJson, Row
+from store.db.tables.fields import ID, MARK, NAME, WORD, LongJson, Row
 
 
 class Version(Row):
@@ -38,7 +38,8 @@ class Node(Row):
 
 
 class AuditRow(Row):
-    """Who changed what; secrets are masked before they get here."""
+    """Who changed what, and from which address when that was the Hub; secrets are masked before
+    they get here."""
 
     id = CharField(ID, primary_key=True)
     at_ms = BigIntegerField()
@@ -48,6 +49,7 @@ class AuditRow(Row):
     name = CharField(300)
     before = LongJson(null=True)
     after = LongJson(null=True)
+    address = CharField(MARK, null=True)
 
     class Meta:
         table_name = "audit_log"

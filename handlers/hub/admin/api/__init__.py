@@ -1,0 +1,1 @@
+"""The JSON API of administrators: the same functions that the commands use."""

@@ -1,0 +1,123 @@
+"""Lists of administered objects, a page at a time, as the Hub shows them; and prices over time.
+
+`export.list_objects` has them all at once. A page reads only its own rows, so that a store with
+many users is listed as fast as one with few.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import peewee
+
+from store.admin.export import shown
+from store.admin.kinds import KINDS
+from store.admin.objects import TABLES, find, of_rows
+from store.db.database import select_rows, snapshot_read
+from store.db.tables.catalog import Model, Price
+from store.db.tables.money import Subscription
+from store.db.tables.users import User
+from store.values.errors import NotFound
+from store.values.pricing import PRICE_NAMES, format_money
+from store.values.texts import nearest
+from store.values.usage_record import rfc3339
+
+Shown = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """Which part of a list: so many after the object whose cursor is `after`, of those that have
+    the words of `search` in their names."""
+
+    limit: int
+    after: str = ""
+    search: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A page of a list; `next`: the cursor of the page behind it, None at the end."""
+
+    items: list[Shown]
+    next: str | None
+
+
+def page(db: peewee.Database, kind: str, paging: Paging) -> Part:
+    """Objects in order of name (subscriptions: of making) as `export.show` shows them."""
+    table: Any = TABLES[kind]
+    named = "name" in KINDS[kind].identity
+    cursor = table.name if named else table.id
+    query = table.select().order_by(cursor).limit(paging.limit + 1)
+    if paging.after:
+        query = query.where(cursor > paging.after)
+    if paging.search and named:
+        query = query.where(has_words(table.name, paging.search))
+    elif paging.search:
+        owners = User.select(User.id).where(has_words(User.name, paging.search))
+        query = query.where(Subscription.user_id << owners)
+
+    def read() -> Part:
+        rows = list(query.bind(db).dicts())
+        more = len(rows) > paging.limit
+        rows = rows[: paging.limit]
+        items = [shown(stored) for stored in of_rows(db, kind, rows)]
+        return Part(items, rows[-1]["name" if named else "id"] if more else None)
+
+    return snapshot_read(db, read)
+
+
+def one(db: peewee.Database, kind: str, name: str) -> Shown:
+    """One object by name, a subscription as USER/PLAN or by its id; NotFound with the nearest
+    name."""
+    table: Any = TABLES[kind]
+
+    def read() -> Shown:
+        if "name" in KINDS[kind].identity:
+            rows = list(table.select().where(table.name == name).bind(db).dicts())
+            if rows:
+                return shown(of_rows(db, kind, rows)[0])
+            names = [row[0] for row in select_rows(db, table.select(table.name))]
+            raise NotFound(f'there is no {kind} "{name}"{nearest(name, names)}')
+        rows = list(table.select().bind(db).dicts())
+        state = {kind: {stored.identity: stored for stored in of_rows(db, kind, rows)}}
+        return shown(find(state, kind, name))
+
+    return snapshot_read(db, read)
+
+
+def has_words(column: Any, search: str) -> Any:
+    """Whether a column has a text in it, whatever its case."""
+    return peewee.fn.LOWER(column).contains(search.lower())
+
+
+def names(db: peewee.Database, kind: str) -> list[str]:
+    """All names of a kind that has one, in order."""
+    table: Any = TABLES[kind]
+    return [row[0] for row in select_rows(db, table.select(table.name).order_by(table.name))]
+
+
+def price_history(db: peewee.Database, model: str) -> list[Shown]:
+    """What a model has cost since when, the newest first; prices that are not given are None, as
+    they follow others. NotFound."""
+
+    def read() -> list[Mapping[str, Any]]:
+        one(db, "model", model)
+        query = (
+            Price.select(Price)
+            .join(Model, on=(Model.id == Price.model_id))
+            .where(Model.name == model)
+            .order_by(Price.effective_ms.desc())
+        )
+        rows: Any = query.bind(db).dicts()
+        return list(rows)
+
+    return [
+        {
+            "effective_at": rfc3339(row["effective_ms"]),
+            **{
+                name: None if row[name] is None else format_money(row[name]) for name in PRICE_NAMES
+            },
+        }
+        for row in snapshot_read(db, read)
+    ]

@@ -1,0 +1,118 @@
+"""Notices: what administrators tell everybody who signs in, from one moment to another."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import peewee
+
+from store.db import audit
+from store.db.database import database_ms, select_rows, transaction
+from store.db.tables.hub import Notice as Row
+from store.values.errors import NotFound, Refused
+from store.values.fields import Instant
+from store.values.ids import new_ulid
+from store.values.usage_record import rfc3339
+
+LEVELS = ("info", "warning")
+MAX_TEXT_CHARS = 2000
+MAX_SHOWN = 5  # at a time; the newest ones
+FIELDS = ("text", "level", "since", "until")
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A notice; `until_ms` None: until it is removed."""
+
+    id: str
+    text: str
+    level: str
+    since_ms: int
+    until_ms: int | None
+    created_by: str
+
+
+def current(db: peewee.Database) -> list[Notice]:
+    """What everybody is told now, the newest first."""
+    at_ms = database_ms(db)
+    in_time = (Row.since_ms <= at_ms) & (Row.until_ms.is_null() | (Row.until_ms > at_ms))
+    query = _all().where(in_time).limit(MAX_SHOWN)
+    return [Notice(*row) for row in select_rows(db, query)]
+
+
+def listed(db: peewee.Database) -> list[Notice]:
+    """All notices, also those that are over or yet to come, the newest first."""
+    return [Notice(*row) for row in select_rows(db, _all())]
+
+
+def create(db: peewee.Database, given: Mapping[str, object], actor: str) -> Notice:
+    """Make a notice of `text`, `level`, `since` and `until`, of which only the text is needed.
+    Raises Refused with the fields that have a fault."""
+    at_ms = database_ms(db)
+    faults: dict[str, str] = {}
+    for name in given.keys() - set(FIELDS):
+        faults[name] = f"unknown field: {name}"
+    text, level = given.get("text"), given.get("level") or LEVELS[0]
+    if not isinstance(text, str) or not text.strip() or len(text) > MAX_TEXT_CHARS:
+        faults["text"] = f"text must be a string of 1 to {MAX_TEXT_CHARS} characters"
+    if level not in LEVELS:
+        faults["level"] = f"level must be one of {', '.join(LEVELS)}"
+    since_ms = _moment(given, "since", faults) or at_ms
+    until_ms = _moment(given, "until", faults)
+    if until_ms is not None and until_ms <= max(since_ms, at_ms):
+        faults.setdefault("until", "until must be later than since, and than now")
+    if faults:
+        raise Refused(list(faults.values()), list(faults))
+    made = Notice(new_ulid(), str(text).strip(), str(level), since_ms, until_ms, actor)
+    row = {
+        **{name: getattr(made, name) for name in Notice.__slots__},
+        "created_ms": at_ms,
+    }
+
+    def work() -> None:
+        Row.insert(row).execute(db)
+        audit.write(db, audit.Act(actor, "create", "notice", made.id, after=public(made)))
+
+    transaction(db, work)
+    return made
+
+
+def remove(db: peewee.Database, notice_id: str, actor: str) -> None:
+    """Take a notice back. Raises NotFound."""
+
+    def work() -> None:
+        found = select_rows(db, _all().where(Row.id == notice_id))
+        if not found:
+            raise NotFound(f"there is no notice {notice_id}")
+        Row.delete().where(Row.id == notice_id).execute(db)
+        before = public(Notice(*found[0]))
+        audit.write(db, audit.Act(actor, "remove", "notice", notice_id, before))
+
+    transaction(db, work)
+
+
+def public(notice: Notice) -> dict[str, Any]:
+    """A notice as scripts see it."""
+    return {
+        "id": notice.id,
+        "text": notice.text,
+        "level": notice.level,
+        "since": rfc3339(notice.since_ms),
+        "until": None if notice.until_ms is None else rfc3339(notice.until_ms),
+    }
+
+
+def _moment(given: Mapping[str, object], name: str, faults: dict[str, str]) -> int | None:
+    if given.get(name) in (None, ""):
+        return None
+    try:
+        return Instant().parse(given[name])
+    except ValueError as error:
+        faults[name] = f"{name} {error}"
+        return None
+
+
+def _all() -> Any:
+    """What Notice holds, in its order."""
+    columns = (Row.id, Row.text, Row.level, Row.since_ms, Row.until_ms, Row.created_by)
+    return Row.select(*columns).order_by(Row.id.desc())

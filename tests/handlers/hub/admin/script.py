@@ -1,0 +1,34 @@
+"""A script that speaks the JSON API."""
+
+import json
+
+from tests.handlers.hub.browser import Browser
+
+UPSTREAM_KEY = "sk-upstream-0123456789"
+MODEL = {"name": "gpt-4.1", "price": {"input": "2", "output": "8"}}
+CHANNEL = {
+    "name": "main",
+    "vendor": "openai-compatible",
+    "family": "chat_completions",
+    "base_url": "http://127.0.0.1:9",
+    "keys": [UPSTREAM_KEY],
+    "models": {"gpt-4.1": "up-model"},
+}
+
+
+class Script(Browser):
+    """With a token; bodies and answers are JSON."""
+
+    def call(self, method, path, body=None):
+        return self.ask(method, path, None if body is None else json.dumps(body))
+
+    def listed(self, path):
+        answer = self.get(path)
+        assert answer.status == 200, answer.text
+        return answer.json["items"]
+
+    def refused(self, method, path, body=None):
+        """(status, field, message) of a call that is refused."""
+        answer = self.call(method, path, body)
+        error = answer.json["error"]
+        return answer.status, error["field"], error["message"]

@@ -1,0 +1,52 @@
+"""Pages of lists, and prices over time."""
+
+import pytest
+
+from store.admin import listing
+from store.admin.export import list_objects
+from store.admin.listing import Paging
+from store.values.errors import NotFound
+
+KINDS = ("model", "group", "channel", "user", "plan", "subscription")
+
+
+@pytest.fixture
+def filled(database, applied, editor):
+    editor.make("plan", {"name": "monthly", "quota": "20", "window": "month"})
+    for user in ("alice", "bob"):
+        editor.make("subscription", {"user": user, "plan": "monthly"})
+    return database
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pages_together_are_the_whole_list(filled, kind):
+    seen, after = [], ""
+    while after is not None:
+        part = listing.page(filled, kind, Paging(1, after))
+        seen += part.items
+        after = part.next
+    assert seen == sorted(list_objects(filled, kind), key=lambda one: one.get("name", one["id"]))
+    for one in seen:
+        name = one.get("name") or f"{one['user']}/{one['plan']}"
+        assert listing.one(filled, kind, name) == one
+
+
+def test_a_search_looks_into_names_and_percent_is_no_wildcard(filled):
+    found = listing.page(filled, "channel", Paging(10, search="MAIN"))
+    assert [one["name"] for one in found.items] == ["anthropic-main", "openai-main"]
+    assert listing.page(filled, "channel", Paging(10, search="%")).items == []
+
+
+def test_an_unknown_name_is_told_the_nearest(filled):
+    with pytest.raises(NotFound, match="openai-main"):
+        listing.one(filled, "channel", "openai-mian")
+
+
+def test_the_history_of_prices_has_the_newest_first(filled, editor):
+    editor.change("model", "gpt-4.1", {"price": {"input": "1"}})
+    new, old = listing.price_history(filled, "gpt-4.1")
+    assert (new["input"], old["input"]) == ("1", "2")
+    assert new["output"] == old["output"] == "8" and new["effective_at"] > old["effective_at"]
+    assert new["cache_write"] is None
+    with pytest.raises(NotFound):
+        listing.price_history(filled, "nothing")
