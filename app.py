@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "quickstart": "create a gateway with a first key and run it",
     "serve": "run the gateway",
     "check": "check the configuration, without network or database",
+    "doctor": "look for what is wrong: machine, store, channels, proxy in front",
     "migrate": "show or upgrade the database schema",
     "apply": "create or change users, groups, models, channels, plans and keys from a document",
     "export": "print that document from the store",

@@ -112,6 +112,12 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else "�" for char in text)
 
 
+def coloured(text: str, colour: str) -> str:
+    """The text in a colour, when standard output is a terminal and NO_COLOR is not set."""
+    wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return click.style(text, fg=colour) if wanted else text
+
+
 def note(text: str) -> None:
     """A remark for people, on standard error."""
     click.echo(mask(text), err=True)

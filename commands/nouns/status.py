@@ -3,8 +3,6 @@
 With --settings the settings in force instead, for which nothing has to run.
 """
 
-import http.client
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 import click
 
 from adapters.registry import LOSSES
+from commands.ops_port import ask_status
 from commands.output import (
     configuration,
     data_options,
@@ -26,19 +25,14 @@ from commands.process.node import NAME_FILE
 from commands.store_access import opened_store
 from conf.configuration import Loaded, which
 from conf.settings import SETTINGS, to_plain
-from store.channels.status import AVAILABLE, Status, of_channels, of_models, to_public
+from store.channels.status import AVAILABLE, Status, by_name, of_channels, of_models, to_public
 from store.db.database import database_ms
-from store.values.errors import Refused, StoreError
-
-OPS_TIMEOUT_S = 5
-MAX_ANSWER_BYTES = 64 * 1024 * 1024  # each worker may name many draining channels
+from store.values.errors import StoreError
 
 _NODE = ("node", "pid", "ready", "reason", "draining")
 _WORKERS = ("pid", "slot", "ready", "streams", "calls", "connections", "store", "open_breakers")
 _STATES = ("name", "model", "state", "since", "reason", "calls_5m", "success_5m", "last_error")
-_NOT_OURS = (ValueError, KeyError, TypeError, AttributeError)  # what answers is no gateway
 PARKED_HINT = "journal.dir/parked.ndjson says what and why; move it away when that is settled"
-_LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 @click.command()
@@ -58,12 +52,12 @@ def command(settings: bool, origin: bool, config: Path | None, as_json: bool) ->
         rows = _settings(loaded, origin)
         print_table(rows, list(rows[0]), as_json)
         return
-    found = _node(loaded)
+    found = ask_status(loaded)
     _warn_of_another_gateway(loaded, found["node"])
     channels, models = _states(config)
     found["probe"] = to_plain(loaded.settings)["probe"]
     if as_json:
-        print_json({**found, "channels": _by_name(channels), "groups": _by_name(models)})
+        print_json({**found, "channels": _named(channels), "groups": _named(models)})
         return
     _print_node(found)
     for title, statuses in (("channel", channels), ("group", models)):
@@ -87,37 +81,6 @@ def _settings(loaded: Loaded, origin: bool) -> list[dict[str, Any]]:
 
 
 # ---- a running gateway ---------------------------------------------------------------------------
-
-
-def _node(loaded: Loaded) -> dict[str, Any]:
-    """What the ops port says. Refused: nothing answers there."""
-    ops = loaded.settings.ops
-    if not ops.enabled:
-        raise Refused([f"the ops port is switched off (ops.enabled); {which(loaded.path)}"])
-    host = _LOCAL.get(ops.host, ops.host)
-    connection = http.client.HTTPConnection(host, ops.port, timeout=OPS_TIMEOUT_S)
-    try:
-        headers = {"Authorization": f"Bearer {ops.token}"} if ops.token else {}
-        connection.request("GET", "/status", headers=headers)
-        answer = connection.getresponse()
-        if answer.status == http.HTTPStatus.UNAUTHORIZED:
-            told = f"the gateway at {host}:{ops.port} has another ops.token"
-            raise Refused([f"{told}; {which(loaded.path)}"])
-        found = json.loads(answer.read(MAX_ANSWER_BYTES))
-        backlog = sum(worker.get("journal_backlog_bytes", 0) for worker in found["workers"])
-    except (OSError, http.client.HTTPException, *_NOT_OURS) as error:
-        asked = f"no gateway answers at {host}:{ops.port} (ops.port): {_why(error)}"
-        raise Refused([f"{asked}; {which(loaded.path)}"]) from None
-    finally:
-        connection.close()
-    return {**found, "journal_backlog_bytes": backlog}
-
-
-def _why(error: Exception) -> str:
-    """Why nothing of ours has answered, in words."""
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return "something else listens there"
 
 
 def _warn_of_another_gateway(loaded: Loaded, node: str) -> None:
@@ -147,13 +110,8 @@ def _states(config: Path | None) -> tuple[list[Status] | None, list[Status] | No
         return None, None
 
 
-def _by_name(statuses: Sequence[Status] | None) -> list[dict[str, Any]] | None:
-    if statuses is None:
-        return None
-    found: dict[str, list[dict[str, Any]]] = {}
-    for status in statuses:
-        found.setdefault(status.name, []).append(to_public(status))
-    return [{"name": name, "models": models} for name, models in found.items()]
+def _named(statuses: Sequence[Status] | None) -> list[dict[str, Any]] | None:
+    return None if statuses is None else by_name(statuses)
 
 
 def _print_node(found: dict[str, Any]) -> None:

@@ -12,9 +12,9 @@ from commands.store_access import Access, actor, opened_store
 from commands.subcommands import Noun
 from store.admin.export import show as show_object
 from store.money import wallet
-from store.money.ledger import Line
+from store.money.ledger import Line, to_public
 from store.values.errors import NotFound
-from store.values.pricing import AmountError, format_money, parse_money
+from store.values.pricing import AmountError, parse_money
 from store.values.usage_record import rfc3339
 
 LEDGER_COLUMNS = ("at", "kind", "amount", "balance_after", "reference", "reason")
@@ -43,13 +43,7 @@ def show(user: str, config: Path | None, as_json: bool) -> None:
     """Show a balance, the holds of calls in flight, and what is leased to workers."""
     with opened_store(config) as access, named_user(access, user):
         view = wallet.show(access.db, user)
-    fields = {
-        "user": view.user,
-        "currency": access.currency,
-        "balance": format_money(view.balance_nanos),
-        "held": format_money(view.held_nanos),
-        "leased": format_money(view.leased_nanos),
-    }
+    fields = wallet.to_public(view, access.currency)
     print_fields(fields, as_json)
 
 
@@ -59,7 +53,7 @@ def show(user: str, config: Path | None, as_json: bool) -> None:
 def ledger(user: str, config: Path | None, as_json: bool) -> None:
     """List the lines of a ledger, oldest first; the charges of a UTC day are one line."""
     with opened_store(config) as access, named_user(access, user):
-        lines = [public_line(line) for line in wallet.ledger(access.db, user)]
+        lines = [to_public(line) for line in wallet.ledger(access.db, user)]
     print_table(lines, LEDGER_COLUMNS, as_json)
 
 
@@ -104,7 +98,7 @@ def refund(call: str, reason: str | None, config: Path | None, as_json: bool) ->
 
 def print_line(user: str, line: Line, as_json: bool) -> None:
     """A movement that was made, and whose it is."""
-    fields = {"user": user, **public_line(line)}
+    fields = {"user": user, **to_public(line)}
     print_fields(fields, as_json)
 
 
@@ -116,16 +110,3 @@ def named_user(access: Access, user: str) -> Iterator[None]:
     except NotFound:
         show_object(access.db, "user", user)  # its NotFound knows the names
         raise
-
-
-def public_line(line: Line) -> dict[str, Any]:
-    """A line of a ledger as people and scripts see it."""
-    return {
-        "at": rfc3339(line.at_ms),
-        "kind": line.kind,
-        "amount": format_money(line.amount_nanos),
-        "balance_after": format_money(line.balance_after_nanos),
-        # the caller's own name of a movement is what others know it by
-        "reference": line.reference or line.idempotency_id,
-        "reason": line.reason,
-    }

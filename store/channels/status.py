@@ -44,6 +44,7 @@ from store.channels.figures import (
     recent_sums,
     running_sums,
 )
+from store.channels.serving import ServingChannel, load_serving
 from store.channels.status_sums import (
     CHANNEL,
     GROUP,
@@ -55,7 +56,6 @@ from store.channels.status_sums import (
     WINDOW_S,
 )
 from store.db.database import select_rows, snapshot_read
-from store.db.tables.catalog import Channel, ChannelKey
 from store.db.tables.channels import ChannelSums as Sums
 from store.values.usage_record import rfc3339
 
@@ -82,7 +82,8 @@ _WIDTH_S = {MINUTE: MINUTE_S, HOUR: HOUR_S}
 @dataclass(slots=True)
 class Status:
     """Of a channel or a group, for one model; `probes`: those of the last 24 hours; `entries`: of a
-    channel, by which it can be asked (``Entries``)."""
+    channel, by which it can be asked (``Entries``). `retry_ms`: when what was taken out is tried
+    again. Of a group: `serving` enabled channels, of which `well` are available."""
 
     name: str
     model: str
@@ -95,6 +96,9 @@ class Status:
     probes: Figures = _NO_FIGURES
     parts: list[Part] = field(default_factory=list)
     entries: Mapping[str, str] | None = None
+    retry_ms: int | None = None
+    serving: int = 0
+    well: int = 0
 
     def windows(self) -> dict[str, Figures]:
         """The figures of all windows, added up when they are asked for."""
@@ -119,7 +123,7 @@ def of_channels(
     what can be translated."""
 
     def read() -> list[Status]:
-        channels = _channels(db)
+        channels = load_serving(db)
         found = _channel_states(db, at_ms, channels)
         _add_windows(db, CHANNEL, found, at_ms)
         _add_probes(db, found, {channel.name: (channel.name,) for channel in channels})
@@ -134,17 +138,29 @@ def of_channels(
     return snapshot_read(db, read)
 
 
-def of_models(db: peewee.Database, at_ms: int, groups: Sequence[str] | None = None) -> list[Status]:
+def of_models(
+    db: peewee.Database,
+    at_ms: int,
+    groups: Sequence[str] | None = None,
+    *,
+    figures_of: Collection[str] | None = None,
+) -> list[Status]:
     """Each model that groups (None: all) may use, in order of names; without accounts.
 
-    Unknown groups have none. `name` is the group's.
+    Unknown groups have none. `name` is the group's. `figures_of`: the groups whose figures are
+    wanted, too; None: of all.
     """
 
     def read() -> list[Status]:
-        channels = _channels(db)
+        channels = load_serving(db)
         found = _group_states(db, at_ms, groups, channels)
-        _add_windows(db, GROUP, found, at_ms)
-        _add_probes(db, found, {channel.name: channel.groups for channel in channels})
+        shown = {
+            pair: status
+            for pair, status in found.items()
+            if figures_of is None or pair[0] in figures_of
+        }
+        _add_windows(db, GROUP, shown, at_ms)
+        _add_probes(db, shown, {channel.name: channel.groups for channel in channels})
         return [found[pair] for pair in sorted(found)]
 
     return snapshot_read(db, read)
@@ -159,6 +175,7 @@ def to_public(status: Status) -> dict[str, Any]:
         "state": status.state,
         "since": _time(status.since_ms),
         "reason": status.reason,
+        "retry_at": _time(status.retry_ms),
         "last_ok_at": _time(status.last_ok_ms),
         "last_error": status.last_error,
         "last_error_at": _time(status.last_error_ms),
@@ -181,6 +198,14 @@ def _plain(one: Figures) -> dict[str, Any]:
         "total_p95_ms": one.total_ms(95),
         "tokens_per_s": one.tokens_per_s,
     }
+
+
+def by_name(statuses: Iterable[Status]) -> list[dict[str, Any]]:
+    """Statuses as JSON says them: each channel or group once, with its `models`."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for status in statuses:
+        found.setdefault(status.name, []).append(to_public(status))
+    return [{"name": name, "models": models} for name, models in found.items()]
 
 
 def worst(states: Iterable[Status]) -> Status | None:
@@ -221,21 +246,8 @@ class _Recent:
 _NOTHING = _Recent()
 
 
-@dataclass(frozen=True, slots=True)
-class _Channel:
-    id: str
-    name: str
-    groups: frozenset[str]
-    models: frozenset[str]
-    family: str
-    translate: bool
-    enabled: bool
-    draining: bool
-    fingerprints: tuple[str, ...]  # ("",) for a channel without upstream keys
-
-
 def _channel_states(
-    db: peewee.Database, at_ms: int, channels: Sequence[_Channel]
+    db: peewee.Database, at_ms: int, channels: Sequence[ServingChannel]
 ) -> dict[Pair, Status]:
     traffic = _recently(db, CHANNEL, at_ms // 1000 - WINDOW_S)
     probes = _recently(db, PROBE, at_ms // 1000 - PROBES_S, (HOUR, MINUTE))
@@ -269,7 +281,7 @@ def _keys_aside(db: peewee.Database) -> list[Breaker]:
 
 
 def _known(
-    circuits: Mapping[tuple[str, str], list[Breaker]], channel: _Channel, model: str
+    circuits: Mapping[tuple[str, str], list[Breaker]], channel: ServingChannel, model: str
 ) -> list[Breaker]:
     """Open circuits of the keys that a channel has now."""
     found = [*circuits.get((channel.id, model), ()), *circuits.get((channel.id, ""), ())]
@@ -277,7 +289,7 @@ def _known(
 
 
 def _judge_breakers(
-    status: Status, channel: _Channel, known: Sequence[Breaker], recent: _Recent
+    status: Status, channel: ServingChannel, known: Sequence[Breaker], recent: _Recent
 ) -> bool:
     """Whether open circuits, or the calls of all workers together, make it down or degraded."""
     opened = [one for one in known if one.reason != SLOW]
@@ -285,6 +297,7 @@ def _judge_breakers(
     if all_keys and recent.last_ok_ms <= max(one.since_ms for one in opened):
         last = _last_opened(opened, recent.last_ok_ms)
         status.become(DOWN, last.reason, last.since_ms)
+        status.retry_ms = min(one.until_ms for one in opened)
         return True
     if recent.all_failed:
         status.become(DOWN, FAILING, recent.failing_since_ms)
@@ -292,6 +305,7 @@ def _judge_breakers(
     if known:
         first = min(known, key=lambda one: (one.reason == SLOW, one.since_ms))
         status.become(DEGRADED, first.reason, first.since_ms)
+        status.retry_ms = first.until_ms
         return True
     return False
 
@@ -321,7 +335,7 @@ def _group_states(
     db: peewee.Database,
     at_ms: int,
     groups: Sequence[str] | None,
-    channels: Sequence[_Channel],
+    channels: Sequence[ServingChannel],
 ) -> dict[Pair, Status]:
     if groups is not None:
         channels = [channel for channel in channels if channel.groups.intersection(groups)]
@@ -355,6 +369,8 @@ def _judge_model(status: Status, channels: Sequence[Status], recent: _Recent) ->
     able = [one for one in channels if one.state != DISABLED]
     well = [one for one in able if one.state == AVAILABLE]
     down = [one for one in able if one.state == DOWN]
+    status.serving, status.well = len(able), len(well)
+    status.retry_ms = min((one.retry_ms for one in able if one.retry_ms), default=None)
     if not able:
         status.become(DISABLED, NO_CHANNEL)
     elif len(down) == len(able):
@@ -421,32 +437,3 @@ def _add_probes(
         for name in serving.get(channel, ()):
             if (status := found.get((name, model))) is not None:
                 status.probes = status.probes.plus(ok, failed)
-
-
-def _channels(db: peewee.Database) -> list[_Channel]:
-    """The channels, without secrets."""
-    marks: defaultdict[str, list[str]] = defaultdict(list)
-    for channel_id, mark in select_rows(
-        db, ChannelKey.select(ChannelKey.channel_id, ChannelKey.fingerprint)
-    ):
-        marks[channel_id].append(mark)
-    query = Channel.select(
-        *(Channel.id, Channel.name, Channel.groups, Channel.models),
-        *(Channel.family, Channel.translate, Channel.enabled, Channel.draining),
-    )
-    return [
-        _Channel(
-            id=channel_id,
-            name=name,
-            groups=frozenset(groups),
-            models=frozenset(models),
-            family=family,
-            translate=translate,
-            enabled=enabled,
-            draining=draining,
-            fingerprints=tuple(marks.get(channel_id, ("",))),
-        )
-        for channel_id, name, groups, models, family, translate, enabled, draining in select_rows(
-            db, query
-        )
-    ]

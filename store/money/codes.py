@@ -15,7 +15,14 @@ from typing import Any
 import peewee
 
 from store.db import audit
-from store.db.database import database_ms, first_row, insert_rows, select_rows, transaction
+from store.db.database import (
+    database_ms,
+    first_row,
+    insert_rows,
+    select_rows,
+    snapshot_read,
+    transaction,
+)
 from store.db.tables.money import RedeemCode
 from store.db.tables.users import User
 from store.money import wallet
@@ -44,6 +51,8 @@ _LOOKALIKES = str.maketrans("ILO", "110")
 
 NO_AMOUNT = "must be greater than 0"
 OVER = "is over already"
+
+MISTYPED = "the code is mistyped: compare it with the printed one"
 
 ACTIVE = "active"
 USED = "used"
@@ -365,7 +374,7 @@ def redeem(db: peewee.Database, user: str, typed: str, peppers: Sequence[str], a
     """
     code = canonical(typed)
     if code is None:
-        raise Refused(["the code is mistyped: compare it with the printed one"])
+        raise Refused([MISTYPED])
     line_id, marks = new_ulid(), digests(code, peppers)
 
     def work() -> Line:
@@ -388,6 +397,22 @@ def redeem(db: peewee.Database, user: str, typed: str, peppers: Sequence[str], a
         return line
 
     return wallet.until_known(lambda: transaction(db, work))
+
+
+def worth(db: peewee.Database, typed: str, peppers: Sequence[str]) -> int:
+    """What a code would put into a wallet now. Raises Refused as `redeem` does."""
+    code = canonical(typed)
+    if code is None:
+        raise Refused([MISTYPED])
+
+    def read() -> int:
+        code_id = _find(db, digests(code, peppers))
+        found = _by_id(db, code_id)
+        if found is None or found.status_at(database_ms(db)) != ACTIVE:
+            raise Refused([_why_not(db, code_id)])
+        return found.amount_nanos
+
+    return snapshot_read(db, read)
 
 
 def _find(db: peewee.Database, marks: Sequence[bytes]) -> str:

@@ -6,20 +6,27 @@ balance in the same transaction.
 """
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import peewee
+from peewee import fn
 
 from store.db.database import execute, executemany, first_row, is_mysql, portions, select_rows
 from store.db.tables.money import LedgerLine, Wallet
+from store.values.errors import Refused
 from store.values.ids import new_ulid
 from store.values.pricing import format_money
+from store.values.usage_record import rfc3339
 
 log = logging.getLogger(__name__)
 
 CHARGES = "charges"
 """Kind of the line that sums up the charges of one user and UTC day."""
+
+_CURSOR = re.compile(r"([0-9]{1,15})-([0-9]{1,8})-([0-9A-Z]{26})", re.ASCII)
 
 _COLUMNS = (
     *(LedgerLine.id, LedgerLine.user_id, LedgerLine.kind, LedgerLine.amount),
@@ -65,11 +72,76 @@ class Line:
     again: bool = field(default=False, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Lines of a ledger, the newest first; `next`: what the page after this one is asked for by,
+    None: there is none."""
+
+    lines: Sequence[Line]
+    next: str | None
+
+
 def lines_of(db: peewee.Database, user_id: str) -> list[Line]:
     """All lines of a user in order of time, in the caller's transaction."""
     query = LedgerLine.select(*_COLUMNS).where(LedgerLine.user_id == user_id)
     query = query.order_by(LedgerLine.at_ms, LedgerLine.day, LedgerLine.id)
     return [Line(*row) for row in select_rows(db, query)]
+
+
+def page_of(db: peewee.Database, user_id: str, limit: int, after: str | None) -> Page:
+    """Lines of a user, the newest first, at most `limit`; those before a page's `next`. Refused:
+    that is none.
+
+    The charges of a day stand where the last of them was booked.
+    """
+    # Charges of more days may be booked at one moment: then the later day's balance is the later.
+    place = (LedgerLine.at_ms, fn.COALESCE(LedgerLine.day, 0), LedgerLine.id)
+    query = LedgerLine.select(*_COLUMNS, place[1]).where(LedgerLine.user_id == user_id)
+    if after is not None:
+        at_ms, day, line_id = _place(after)
+        same = place[0] == at_ms
+        query = query.where(
+            (place[0] < at_ms)
+            | (same & (place[1] < day))
+            | (same & (place[1] == day) & (place[2] < line_id))
+        )
+    query = query.order_by(*(one.desc() for one in place)).limit(limit + 1)
+    rows = select_rows(db, query)
+    more = len(rows) > limit
+    rows = rows[:limit]
+    lines = [Line(*row[:-1]) for row in rows]
+    cursor = f"{lines[-1].at_ms}-{rows[-1][-1]}-{lines[-1].id}" if more else None
+    return Page(lines, cursor)
+
+
+def _place(cursor: str) -> tuple[int, int, str]:
+    match = _CURSOR.fullmatch(cursor)
+    if match is None:
+        raise Refused([f'"{cursor}" is not the end of a page of the ledger'])
+    return int(match[1]), int(match[2]), match[3]
+
+
+def charges_by_day(db: peewee.Database, user_id: str, since_day: int) -> dict[int, int]:
+    """What the calls of each UTC day (yyyymmdd) took from a wallet, above 0; days without are not
+    there."""
+    line = LedgerLine
+    query = line.select(line.day, line.amount).where(
+        line.user_id == user_id, line.kind == CHARGES, line.day >= since_day
+    )
+    return {int(day): -int(amount) for day, amount in select_rows(db, query)}
+
+
+def to_public(line: Line) -> dict[str, Any]:
+    """A line as people and scripts see it."""
+    return {
+        "at": rfc3339(line.at_ms),
+        "kind": line.kind,
+        "amount": format_money(line.amount_nanos),
+        "balance_after": format_money(line.balance_after_nanos),
+        # the caller's own name of a movement is what others know it by
+        "reference": line.reference or line.idempotency_id,
+        "reason": line.reason,
+    }
 
 
 def find_line(db: peewee.Database, line_id: str, own_id: str | None = None) -> Line | None:

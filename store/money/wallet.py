@@ -123,6 +123,17 @@ def show(db: peewee.Database, user: str) -> View:
     return snapshot_read(db, read)
 
 
+def to_public(view: View, currency: str) -> dict[str, str]:
+    """A wallet as people and scripts see it."""
+    return {
+        "user": view.user,
+        "currency": currency,
+        "balance": format_money(view.balance_nanos),
+        "held": format_money(view.held_nanos),
+        "leased": format_money(view.leased_nanos),
+    }
+
+
 def balances(db: peewee.Database, user_ids: Sequence[str]) -> dict[str, int]:
     """User id -> balance in nanos, of those that have a wallet."""
     query = Wallet.select(Wallet.user_id, Wallet.balance).where(Wallet.user_id << list(user_ids))

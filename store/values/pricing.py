@@ -184,6 +184,12 @@ def format_money(nanos: int) -> str:
     return _format_decimal(nanos, NANOS_PER_UNIT, MONEY_DECIMALS)
 
 
+def format_price_after(nanos: int, multiplier_ppm: int) -> str:
+    """A price after a group's multiplier, exact, as decimal text."""
+    decimals = MONEY_DECIMALS + MULTIPLIER_DECIMALS
+    return _format_decimal(nanos * multiplier_ppm, NANOS_PER_UNIT * PPM_PER_ONE, decimals)
+
+
 def format_multiplier(ppm: int) -> str:
     """Return the canonical decimal string of a multiplier."""
     return _format_decimal(ppm, PPM_PER_ONE, MULTIPLIER_DECIMALS)

@@ -38,9 +38,14 @@ KEPT_HEADERS = frozenset(
 _ENDPOINT_ENDS = ("/chat/completions", "/responses", "/messages")
 
 
+def closest(word: str, options: Iterable[str], most: int) -> list[str]:
+    """The options that are like the word, the most like it first."""
+    return difflib.get_close_matches(word, list(options), n=most)
+
+
 def nearest(word: str, options: Iterable[str]) -> str:
     """'; did you mean "x"?' for the option most like the word, or nothing."""
-    close = difflib.get_close_matches(word, list(options), n=1)
+    close = closest(word, options, 1)
     return f'; did you mean "{close[0]}"?' if close else ""
 
 

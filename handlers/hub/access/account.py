@@ -1,7 +1,7 @@
 """The account: password, sessions, API tokens; and who one is, for scripts."""
 
 from handlers.hub.web.base import Api, Page
-from store.hub import people, sessions, tokens
+from store.hub import membership, people, sessions, tokens
 from store.money import wallet
 from store.values.errors import Refused
 from store.values.pricing import format_money
@@ -94,6 +94,6 @@ class ApiMe(Api):
         assert self.signed_in is not None
         me = self.signed_in
         purse = await self.store(wallet.show, me.user)
-        self.answer(
-            {"user": me.user, "role": me.role, "balance": format_money(purse.balance_nanos)}
-        )
+        groups = await self.store(membership.groups_of, me.user_id, admin=me.admin)
+        balance = format_money(purse.balance_nanos)
+        self.answer({"user": me.user, "role": me.role, "balance": balance, "groups": groups})

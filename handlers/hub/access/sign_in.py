@@ -76,7 +76,7 @@ class SignOut(Page):
 
 
 class Preferences(Page):
-    """Theme and language, kept by the browser."""
+    """Theme, language and one-letter keys, kept by the browser."""
 
     public = True
 
@@ -87,10 +87,14 @@ class Preferences(Page):
         )
         if theme in THEMES:
             self._keep("theme", theme)
+        elif theme == "toggle":
+            self._keep("theme", "light" if self.get_cookie("theme") == "dark" else "dark")
         elif theme == "system":
             self.clear_cookie("theme")
         if language in LANGUAGES:
             self._keep("language", language)
+        if (shortcuts := self.get_body_argument("shortcuts", "")) in ("on", "off"):
+            self._keep("shortcuts", shortcuts)
         self.redirect(self.request.headers.get("Referer") or "/", status=303)
 
     def _keep(self, name: str, value: str) -> None:

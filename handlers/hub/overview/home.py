@@ -58,4 +58,4 @@ class Home(Page):
     async def get(self) -> None:
         assert self.signed_in is not None
         shown = await self.store(figures, self.signed_in.user, int(time.time() * 1000))
-        self.show("overview/home.html", figures=shown, currency=self.site.settings.money.currency)
+        self.show("overview/home.html", figures=shown)

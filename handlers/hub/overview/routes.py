@@ -1,6 +1,12 @@
 """The paths of this room."""
 
-from handlers.hub.overview import home
+from handlers.hub.overview import api, home
 from handlers.hub.web.base import Routes
 
-ROUTES: Routes = (("/", home.Home),)
+ROUTES: Routes = (
+    ("/", home.Home),
+    ("/api/status", api.ApiStatus),
+    ("/api/wallet", api.ApiWallet),
+    ("/api/wallet/ledger", api.ApiLedger),
+    ("/api/wallet/redeem", api.ApiRedeem),
+)

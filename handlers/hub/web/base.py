@@ -5,13 +5,14 @@ session or a token and answers 401. Both answer errors in their own form.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from tornado.web import HTTPError, MissingArgumentError, RequestHandler
 
+from handlers.hub.web.numbers import FUNCTIONS
 from handlers.hub.web.site import Site
 from handlers.hub.web.strings import LANGUAGES, chosen, strings
 from handlers.relay.admit import client_address
@@ -23,6 +24,7 @@ from store.values.errors import Conflict, NotFound, Refused, StoreUnavailable
 Result = TypeVar("Result")
 
 SESSION_COOKIE = "sluice_session"
+TOAST_COOKIE = "toast"
 THEMES = ("light", "dark")
 POLICY = "; ".join(
     (
@@ -106,11 +108,13 @@ class HubHandler(RequestHandler):
 
 
 class Failure(HTTPError):
-    """An error with the words of its answer."""
+    """An error with the words of its answer; `wait_s`: when the same may be tried again."""
 
-    def __init__(self, status: int, code: str, message: str, field: str | None = None) -> None:
+    def __init__(
+        self, status: int, code: str, message: str, field: str | None = None, wait_s: int = 0
+    ) -> None:
         super().__init__(status, message)
-        self.code, self.message, self.field = code, message, field
+        self.code, self.message, self.field, self.wait_s = code, message, field, wait_s
 
 
 class Page(HubHandler):
@@ -134,20 +138,46 @@ class Page(HubHandler):
         accepted = self.request.headers.get("Accept-Language", "")
         return chosen(self.get_cookie("language"), accepted)
 
+    @property
+    def words(self) -> Mapping[str, str]:
+        """The sentences of the page's language."""
+        return strings(self.language)
+
+    def say(self, text: str, undo: str = "", **fields: str) -> None:
+        """What the next page says once, in a toast; with `undo`, a path that takes it back when it
+        is posted to with these fields."""
+        said = json.dumps({"text": text, "undo": undo, "fields": fields})
+        self.set_cookie(TOAST_COOKIE, quote(said), httponly=True, samesite="Lax", max_age=60)
+
+    def _toast(self) -> dict[str, Any] | None:
+        """What was to be said, once."""
+        cookie = self.get_cookie(TOAST_COOKIE)
+        if not cookie:
+            return None
+        self.clear_cookie(TOAST_COOKIE)
+        try:
+            said = json.loads(unquote(cookie))
+        except ValueError:
+            return None
+        whole = isinstance(said, dict) and said.keys() == {"text", "undo", "fields"}
+        return said if whole and str(said["undo"] or "/").startswith("/") else None
+
     def show(self, template: str, **values: Any) -> None:
         """Answers with a page."""
         self.set_header("Vary", "Cookie, Accept-Language")
         theme = self.get_cookie("theme")
         self.render(
             template,
-            words=strings(self.language),
+            words=self.words,
             language=self.language,
             languages=LANGUAGES,
             theme=theme if theme in THEMES else "",
             signed_in=self.signed_in,
             base_url=self.site.base_url,
+            currency=self.site.settings.money.currency,
             path=self.request.path,
-            **values,
+            toast=self._toast(),
+            **{**FUNCTIONS, **values},
         )
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -200,6 +230,8 @@ class Api(HubHandler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         failure = self.failure(kwargs.get("exc_info"))
+        if failure.wait_s:
+            self.set_header("Retry-After", str(failure.wait_s))
         said = {"code": failure.code, "message": failure.message, "field": failure.field}
         self.finish(json.dumps({"error": said}))
 

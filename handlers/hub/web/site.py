@@ -29,7 +29,8 @@ class Site:
     db: peewee.Database
     sealing: Sealing
     trusted: tuple[Network, ...]  # proxies whose X-Forwarded-For is believed
-    tries: Throttle = field(default_factory=Throttle)
+    tries: Throttle = field(default_factory=Throttle)  # of passwords
+    codes: Throttle = field(default_factory=Throttle)  # of codes to redeem
     _store: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(STORE_THREADS, "store")
     )

@@ -1,4 +1,5 @@
-"""How often somebody may try a password: by name and by address, in the memory of the process."""
+"""How often somebody may try a password, or a code: by name and by address, in the memory of the
+process."""
 
 import math
 from collections import OrderedDict
@@ -24,7 +25,7 @@ class Throttle:
         return math.ceil(max(waits))
 
     def failed(self, name: str, address: str, now_s: float) -> None:
-        """Counts a try with a wrong password."""
+        """Counts a try with a wrong password or code."""
         for key in (("name", name), ("address", address)):
             self._tries.setdefault(key, []).append(now_s)
             self._tries.move_to_end(key)

@@ -25,6 +25,8 @@ from store.catalog.catalog import Channel
 PROMPT = "Reply with the word ready."
 MAX_TOKENS = 64
 PATIENCE_S = 60
+HTML_ANSWER = "an HTML page instead of an answer"
+_HTML_BEGINS = (b"<!doctype html", b"<html")
 
 _MESSAGES = [{"role": "user", "content": PROMPT}]
 
@@ -181,16 +183,25 @@ def _request(target: Target, limits: UpstreamSettings) -> UpstreamRequest:
 
 def _read_whole(target: Target, exchange: Exchange, outcome: Outcome) -> None:
     channel = target.channel
+    if _is_html(exchange):
+        outcome.told = f"{HTML_ANSWER}: base_url may lead to a web site"
     if exchange.status not in ANSWERED:
         waits, secrets = wait_headers(exchange), secrets_of(channel)
         read = read_upstream_error(exchange.status, waits, exchange.body, secrets)
         raise read.fault
     if target.stream:
         content_type = exchange.content_type or "nothing"
-        outcome.told = f"asked for a stream, the answer is {clean_message(content_type)}"
+        outcome.told = (
+            outcome.told or f"asked for a stream, the answer is {clean_message(content_type)}"
+        )
         raise Fault(Condition.UPSTREAM_INVALID)
     read_answer = target.family.upstream.read_answer
     read_answer(exchange.body, target.model, target.upstream_model, target.operation)
+
+
+def _is_html(exchange: Exchange) -> bool:
+    """Whether a web site has answered, or a proxy in between."""
+    return exchange.body.lstrip()[:16].lower().startswith(_HTML_BEGINS)
 
 
 async def _read_stream(target: Target, exchange: Exchange, limits: UpstreamSettings) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from tests.support.ports import HOST
 
-PASSWORDS = {"alice": "correct horse", "boss": "battery staple"}
+PASSWORDS = {"alice": "correct horse", "boss": "battery staple", "carol": "correct horse"}
 
 
 class Answer:

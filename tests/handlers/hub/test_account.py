@@ -47,7 +47,8 @@ def test_a_token_is_shown_once_and_acts_for_its_user(alice, hub):
     [token] = re.findall(r"slt-[\w-]+", made.text)
     assert token not in alice.get("/account").text
     script = Browser(hub.port, token)
-    assert script.get("/api/me").json == {"user": "alice", "role": "member", "balance": "10"}
+    me = {"user": "alice", "role": "member", "balance": "10", "groups": ["default"]}
+    assert script.get("/api/me").json == me
     [wanted] = re.findall(r'name="revoke" value="([^"]+)"', alice.get("/account").text)
     assert "Token revoked" in alice.send("/account/tokens", [("revoke", wanted)]).text
     assert script.get("/api/me").status == 401

@@ -1,0 +1,85 @@
+"""`doctor`: looks at everything that may be wrong, and says of each fault what to do about it.
+
+The checks are in commands/doctor/.
+"""
+
+import sys
+from pathlib import Path
+
+import click
+
+from commands.doctor import channels, front, machine, store, urls
+from commands.doctor.findings import Finding, failed, ok, show
+from commands.output import FAILED, configuration, data_options, print_json
+from conf import secrets
+from conf.configuration import ConfigError, Loaded
+from handlers.operations.client_settings import base_url
+from store.catalog.catalog import load_snapshot
+from store.values.cipher import Cipher
+
+
+@click.command()
+@click.option("--url", help="Address of the gateway as clients see it, through the proxy.")
+@click.option("--key", help="An API key, for a stream through that address; nothing is charged.")
+@click.option("--yes", is_flag=True, help="Call every channel without asking; vendors charge.")
+@data_options
+def command(url: str | None, key: str | None, yes: bool, config: Path | None, as_json: bool) -> int:
+    """Look for what is wrong; exit code 1 when something fails.
+
+    Looks at secrets, disks, descriptors, journal, store, schema and clock, calls every channel
+    (asks on a terminal before it spends, elsewhere needs --yes), and with --url, or --key alone
+    for the configured address, at the proxy in front: whether it buffers, cuts or compresses
+    streams, limits bodies, strips headers.
+    """
+    loaded = configuration(config)
+    findings = machine.look(loaded)
+    findings += _addresses(loaded)
+    findings += _store(loaded, None if as_json and not yes else yes)
+    if url is not None or key is not None:
+        findings += front.look(_checked(url) if url else base_url(loaded.settings.server), key)
+    bad = any(finding.state == "failed" for finding in findings)
+    if as_json:
+        print_json({"ok": not bad, "findings": [_plain(one) for one in findings]})
+    else:
+        show(findings)
+    return FAILED if bad else 0
+
+
+def _plain(finding: Finding) -> dict[str, str]:
+    fields = ("check", "state", "message", "cure")
+    return {name: getattr(finding, name) for name in fields}
+
+
+def _checked(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise click.UsageError("--url: an address like https://gateway.example expected")
+    return url
+
+
+def _addresses(loaded: Loaded) -> list[Finding]:
+    """The addresses of the configuration."""
+    url = loaded.settings.server.public_url
+    right = urls.without_endpoint(url)
+    if right == url:
+        return [ok("url", f"clients are given {base_url(loaded.settings.server)}")]
+    cure = f'set server.public_url = "{right}"'
+    return [failed("url", urls.said_wrong("server.public_url", url), cure)]
+
+
+def _store(loaded: Loaded, yes: bool | None) -> list[Finding]:
+    """Store and channels. `yes` None: nobody is asked."""
+    findings: list[Finding] = []
+    with store.opened(loaded, findings) as db:
+        if db is None:
+            return findings
+        try:
+            cipher = Cipher(secrets.of(loaded).cipher_keys)
+        except ConfigError:
+            return findings  # said already
+        spend: bool | None = yes
+        if yes is False:
+            spend = None
+            if sys.stdin.isatty() and sys.stderr.isatty():
+                spend = channels.ask(channels.count(load_snapshot(db, cipher)))
+        limits = loaded.settings.upstream
+        return findings + channels.look(db, cipher, limits, spend=spend)

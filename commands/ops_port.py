@@ -1,0 +1,45 @@
+"""Asks the ops port of the node that the configuration names. Imported by commands only."""
+
+import http.client
+import json
+from typing import Any
+
+from conf.configuration import Loaded, which
+from store.values.errors import Refused
+
+OPS_TIMEOUT_S = 5
+MAX_ANSWER_BYTES = 64 * 1024 * 1024  # each worker may name many draining channels
+
+_NOT_OURS = (ValueError, KeyError, TypeError, AttributeError)  # what answers is no gateway
+_LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def ask_status(loaded: Loaded) -> dict[str, Any]:
+    """What /status says, and the backlog of all journals. Refused: nothing answers there."""
+    ops = loaded.settings.ops
+    if not ops.enabled:
+        raise Refused([f"the ops port is switched off (ops.enabled); {which(loaded.path)}"])
+    host = _LOCAL.get(ops.host, ops.host)
+    connection = http.client.HTTPConnection(host, ops.port, timeout=OPS_TIMEOUT_S)
+    try:
+        headers = {"Authorization": f"Bearer {ops.token}"} if ops.token else {}
+        connection.request("GET", "/status", headers=headers)
+        answer = connection.getresponse()
+        if answer.status == http.HTTPStatus.UNAUTHORIZED:
+            told = f"the gateway at {host}:{ops.port} has another ops.token"
+            raise Refused([f"{told}; {which(loaded.path)}"])
+        found = json.loads(answer.read(MAX_ANSWER_BYTES))
+        backlog = sum(worker.get("journal_backlog_bytes", 0) for worker in found["workers"])
+    except (OSError, http.client.HTTPException, *_NOT_OURS) as error:
+        asked = f"no gateway answers at {host}:{ops.port} (ops.port): {_why(error)}"
+        raise Refused([f"{asked}; {which(loaded.path)}"]) from None
+    finally:
+        connection.close()
+    return {**found, "journal_backlog_bytes": backlog}
+
+
+def _why(error: Exception) -> str:
+    """Why nothing of ours has answered, in words."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "something else listens there"

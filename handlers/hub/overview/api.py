@@ -1,0 +1,104 @@
+"""The JSON API of channel status and wallet."""
+
+import time
+from http import HTTPStatus
+from typing import Any
+
+import peewee
+
+from adapters.registry import LOSSES
+from handlers.hub.overview import purse
+from handlers.hub.web.base import Api, Failure
+from store.channels import offers
+from store.channels.status import by_name, of_channels
+from store.db.database import database_ms
+from store.hub.membership import groups_of
+from store.hub.sessions import SignedIn
+from store.money import codes, ledger
+from store.values.errors import NotFound
+
+PAGE_LINES = 100
+PAGE_LINES_MAX = 1000
+
+
+def status(
+    db: peewee.Database, me: SignedIn, group: str | None, model: str | None
+) -> dict[str, Any]:
+    """What the groups of a user offer; for administrators the channels, too. Raises NotFound: no
+    such group for this user."""
+    names = groups_of(db, me.user_id, admin=me.admin)
+    if group is not None:
+        if group not in names:
+            raise NotFound(f"there is no group {group}")
+        names = [group]
+    at_ms = database_ms(db)
+    world = offers.load_world(db, at_ms, names, LOSSES)
+    wanted = None if model is None else [model]
+    found = [(name, world.offers(name, wanted)) for name in names]
+    groups = [
+        offers.group_to_plain(world.groups[name], offers.with_uptime(db, world, some))
+        for name, some in found
+    ]
+    if not me.admin:
+        return {"groups": groups}
+    channels = [
+        one for one in of_channels(db, at_ms, LOSSES) if model is None or one.model == model
+    ]
+    return {"groups": groups, "channels": by_name(channels)}
+
+
+class ApiStatus(Api):
+    """GET /api/status."""
+
+    async def get(self) -> None:
+        group, model = (self.get_query_argument(name, None) for name in ("group", "model"))
+        self.answer(await self.store(status, self.signed_in, group, model))
+
+
+class ApiWallet(Api):
+    """GET /api/wallet."""
+
+    async def get(self) -> None:
+        found = await self.store(purse.load, self.signed_in)
+        self.answer(purse.to_plain(found, self.site.settings.money.currency))
+
+
+class ApiLedger(Api):
+    """GET /api/wallet/ledger: the newest lines first."""
+
+    async def get(self) -> None:
+        assert self.signed_in is not None
+        after = self.get_query_argument("after", None)
+        page = await self.store(ledger.page_of, self.signed_in.user_id, self._limit(), after)
+        lines = [ledger.to_public(line) for line in page.lines]
+        self.answer({"items": lines, "next": page.next})
+
+    def _limit(self) -> int:
+        text = self.get_query_argument("limit", str(PAGE_LINES))
+        if not text.isascii() or not text.isdigit() or not 0 < int(text) <= PAGE_LINES_MAX:
+            said = f"limit must be from 1 to {PAGE_LINES_MAX}"
+            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", said, "limit")
+        return int(text)
+
+
+class ApiRedeem(Api):
+    """POST /api/wallet/redeem."""
+
+    async def post(self) -> None:
+        assert self.signed_in is not None
+        code = self.body().get("code")
+        if not isinstance(code, str) or not code:
+            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "a code expected", "code")
+        me, tries, now_s = self.signed_in, self.site.codes, time.monotonic()
+        if wait_s := tries.wait_s(me.user, self.address, now_s):
+            said = f"too many wrong codes; try again in {wait_s} s"
+            raise Failure(HTTPStatus.TOO_MANY_REQUESTS, "rate_limited", said, wait_s=wait_s)
+        peppers = self.site.sealing.peppers
+        try:
+            line = await self.store(codes.redeem, me.user, code, peppers, me.user)
+        except Failure as failure:
+            if failure.status_code == HTTPStatus.BAD_REQUEST:
+                tries.failed(me.user, self.address, now_s)
+                failure.field = "code"
+            raise
+        self.answer(ledger.to_public(line))

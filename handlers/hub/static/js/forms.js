@@ -1,0 +1,33 @@
+// Forms: no second press while the first is on its way; typed confirmations.
+
+/** Turns the pressed button of a form into a busy one until the page is left. */
+export function onBusySubmit(event) {
+  if (event.defaultPrevented) return;
+  const form = event.target;
+  if (form.dataset.sent) {
+    event.preventDefault();
+    return;
+  }
+  if (form.method !== "post" || form.matches("[data-download]")) return;
+  form.dataset.sent = "true";
+  const button = event.submitter;
+  // Not disabled before the form is read: its name and value belong to what is sent.
+  if (button) setTimeout(() => setBusy(button, true));
+  window.addEventListener("pageshow", () => release(form, button), { once: true });
+}
+
+export function setBusy(button, busy) {
+  button.classList.toggle("busy", busy);
+  button.setAttribute("aria-busy", String(busy));
+}
+
+export function release(form, button) {
+  delete form.dataset.sent;
+  if (button) setBusy(button, false);
+}
+
+/** The button of a form is off until the name is typed. */
+export function checkMatch(input) {
+  const button = input.form?.querySelector("button:not([type='button'])");
+  if (button) button.disabled = input.value !== input.dataset.match;
+}

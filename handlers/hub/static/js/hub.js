@@ -1,0 +1,45 @@
+// What every page has: times in the browser's zone, copying, menus, sheets, toasts, the keyboard.
+// Each page works without it.
+import { showTimes } from "./time.js";
+import { onCopy } from "./copy.js";
+import { onKey } from "./keyboard.js";
+import { onSheetClick, onSheetSubmit, onStep, watchHistory } from "./sheets.js";
+import { onSoftChange, onSoftClick, onSoftInput, onSoftSubmit } from "./visit.js";
+import { checkMatch, onBusySubmit } from "./forms.js";
+import { startToasts } from "./toast.js";
+
+/** Everything that a new piece of a page needs; modules of rooms may add to it. */
+function ready(root) {
+  showTimes(root);
+  for (const input of root.querySelectorAll("[data-match]")) checkMatch(input);
+}
+
+document.addEventListener("click", (event) => {
+  closeMenus(event.target);
+  onCopy(event);
+  onSheetClick(event);
+  onStep(event);
+  onSoftClick(event);
+});
+document.addEventListener("submit", (event) => {
+  onSoftSubmit(event);
+  onSheetSubmit(event);
+  onBusySubmit(event);
+});
+document.addEventListener("change", onSoftChange);
+document.addEventListener("input", (event) => {
+  if (event.target.matches("[data-match]")) checkMatch(event.target);
+  onSoftInput(event);
+});
+document.addEventListener("keydown", onKey);
+document.addEventListener("sluice:content", (event) => ready(event.target));
+
+function closeMenus(target) {
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    if (!menu.contains(target)) menu.open = false;
+  }
+}
+
+ready(document);
+startToasts();
+watchHistory();

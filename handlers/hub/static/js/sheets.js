@@ -1,0 +1,129 @@
+// Drawers and dialogs: a link a[data-drawer] or a[data-dialog] opens the article[data-sheet] of its
+// page over this one. A drawer has its own address; the same page stands there without script.
+// In a sheet, forms that post are sent by fetch: a redirect leads there, an answer with another
+// sheet (the form with its problems) takes the place of this one.
+import { fetchPage, visit } from "./visit.js";
+import { toast } from "./toast.js";
+import { release, setBusy } from "./forms.js";
+
+let opened = null; // { dialog, link, back }
+
+export function onSheetClick(event) {
+  if (event.target.closest("[data-close]")) {
+    const dialog = event.target.closest("dialog");
+    if (dialog) {
+      event.preventDefault();
+      dialog.close();
+    }
+    return;
+  }
+  if (event.target.matches("dialog[open]") && outside(event)) {
+    event.target.close();
+    return;
+  }
+  const link = event.target.closest("a[data-drawer], a[data-dialog]");
+  if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
+  event.preventDefault();
+  openSheet(link);
+}
+
+function outside(event) {
+  const box = event.target.getBoundingClientRect();
+  return event.clientX < box.left || event.clientX > box.right || event.clientY < box.top || event.clientY > box.bottom;
+}
+
+/** Opens what a link leads to over the page. */
+export async function openSheet(link) {
+  let sheet;
+  try {
+    sheet = (await fetchPage(link.href)).querySelector("article[data-sheet]");
+  } catch {
+    toast(document.body.dataset.failed);
+    return;
+  }
+  if (!sheet) {
+    location.assign(link.href);
+    return;
+  }
+  const drawer = "drawer" in link.dataset;
+  const dialog = opened?.dialog ?? makeDialog();
+  dialog.className = drawer ? `drawer ${sheet.dataset.sheet || ""}` : "ask";
+  const back = opened?.back ?? location.href;
+  for (const row of document.querySelectorAll("tr.open")) row.classList.remove("open");
+  link.closest("tr")?.classList.add("open");
+  opened = { dialog, link, back };
+  fill(dialog, sheet);
+  if (!dialog.open) dialog.showModal();
+  if (drawer) history[history.state?.sheet ? "replaceState" : "pushState"]({ sheet: true }, "", link.href);
+}
+
+function makeDialog() {
+  const dialog = document.createElement("dialog");
+  dialog.addEventListener("close", onClosed);
+  document.body.append(dialog);
+  return dialog;
+}
+
+function fill(dialog, sheet) {
+  dialog.replaceChildren(document.importNode(sheet, true));
+  dialog.setAttribute("aria-label", sheet.querySelector("h2")?.textContent ?? "");
+  dialog.scrollTop = 0;
+  dialog.dispatchEvent(new CustomEvent("sluice:content", { bubbles: true }));
+}
+
+function onClosed() {
+  const { dialog, link, back } = opened;
+  opened = null;
+  dialog.remove();
+  for (const row of document.querySelectorAll("tr.open")) row.classList.remove("open");
+  if (history.state?.sheet) history.replaceState(null, "", back);
+  const again = document.contains(link) ? link : document.querySelector(`a[href="${CSS.escape(link.getAttribute("href"))}"]`);
+  again?.focus();
+}
+
+/** The next or previous one of the list behind a drawer: [data-step="1"], [data-step="-1"]. */
+export function onStep(event) {
+  const button = event.target.closest("[data-step]");
+  if (button) step(Number(button.dataset.step));
+}
+
+export function step(by) {
+  if (!opened) return false;
+  const links = [...document.querySelectorAll("main a[data-drawer]")];
+  const place = links.findIndex((link) => link.getAttribute("href") === opened.link.getAttribute("href"));
+  const other = links[place + by];
+  if (other) openSheet(other);
+  return true;
+}
+
+export async function onSheetSubmit(event) {
+  const form = event.target;
+  if (event.defaultPrevented || form.method !== "post" || !form.closest("dialog article[data-sheet]")) return;
+  if (form.matches("[data-whole]")) return;
+  event.preventDefault();
+  if (form.dataset.sent) return;
+  form.dataset.sent = "true";
+  if (event.submitter) setBusy(event.submitter, true);
+  try {
+    const body = new URLSearchParams(new FormData(form, event.submitter));
+    const page = await fetchPage(event.submitter?.formAction || form.action, { method: "POST", body });
+    const sheet = page.querySelector("article[data-sheet]");
+    if (page.moved || !sheet) location.assign(page.moved ? page.reached : location.href);
+    else fill(form.closest("dialog"), sheet);
+  } catch {
+    toast(document.body.dataset.failed);
+  } finally {
+    release(form, event.submitter);
+  }
+}
+
+/** Back closes the drawer, or shows the filters of before. */
+export function watchHistory() {
+  window.addEventListener("popstate", () => {
+    if (opened) {
+      opened.dialog.close();
+    } else {
+      visit(location.href, { push: false });
+    }
+  });
+}

@@ -1,0 +1,87 @@
+// Filters without a new page: a GET form [data-soft] or a link a[data-soft] fetches its page and
+// exchanges the content; the address is that of the page, and back works.
+import { toast } from "./toast.js";
+
+const TYPING_MS = 300;
+let asked = 0;
+let typing;
+
+export function onSoftClick(event) {
+  const link = event.target.closest("a[data-soft]");
+  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
+  event.preventDefault();
+  visit(link.href);
+}
+
+export function onSoftSubmit(event) {
+  const form = event.target.closest("form[data-soft]");
+  if (!form || event.defaultPrevented) return;
+  event.preventDefault();
+  visitForm(form);
+}
+
+export function onSoftChange(event) {
+  const form = event.target.form;
+  if (form?.matches("[data-soft]") && !event.target.matches("[type='search'], [type='text']")) visitForm(form);
+}
+
+export function onSoftInput(event) {
+  const form = event.target.form;
+  if (!form?.matches("[data-soft]") || !event.target.matches("[type='search']")) return;
+  clearTimeout(typing);
+  typing = setTimeout(() => visitForm(form), TYPING_MS);
+}
+
+function visitForm(form) {
+  const query = new URLSearchParams();
+  for (const [name, value] of new FormData(form)) if (value) query.append(name, value);
+  const path = form.getAttribute("action") || location.pathname;
+  visit(String(query) ? `${path}?${query}` : path);
+}
+
+/** Shows the content of another address; `push` false: the address is there already. */
+export async function visit(url, { push = true } = {}) {
+  const mine = ++asked;
+  const content = document.getElementById("content");
+  content.setAttribute("aria-busy", "true");
+  let page;
+  try {
+    page = await fetchPage(url);
+  } catch {
+    if (mine === asked) {
+      content.removeAttribute("aria-busy");
+      toast(document.body.dataset.failed);
+    }
+    return;
+  }
+  if (mine !== asked) return;
+  const active = document.activeElement;
+  const kept = active?.id && content.contains(active) ? { id: active.id, at: active.selectionStart } : null;
+  if (push) history.pushState({ soft: true }, "", url);
+  content.replaceChildren(...page.getElementById("content").childNodes);
+  content.removeAttribute("aria-busy");
+  document.title = page.title;
+  content.dispatchEvent(new CustomEvent("sluice:content", { bubbles: true }));
+  const field = kept && document.getElementById(kept.id);
+  if (field) {
+    field.focus();
+    if (kept.at !== null && kept.at !== undefined) field.setSelectionRange(kept.at, kept.at);
+  }
+}
+
+/** A page of the Hub as a document, with its icons brought into this one. Throws when it is none. */
+export async function fetchPage(url, options) {
+  const answer = await fetch(url, { headers: { Accept: "text/html" }, ...options });
+  if (new URL(answer.url).pathname === "/sign-in") {
+    toast(document.body.dataset.ended);
+    throw new Error("the session has ended");
+  }
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const sheet = document.querySelector(".sheet-of-icons");
+  for (const symbol of page.querySelectorAll(".sheet-of-icons symbol")) {
+    if (!document.getElementById(symbol.id)) sheet.append(document.importNode(symbol, true));
+  }
+  page.reached = answer.url;
+  page.moved = answer.redirected;
+  return page;
+}

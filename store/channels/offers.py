@@ -1,0 +1,155 @@
+"""What groups offer: each model with its state, its prices after the multiplier, the entries by
+which it can be called, and its uptime. What users see; no accounts. For commands and the Hub.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import peewee
+
+from store.catalog.catalog import Group, Losses, Model, load_groups, load_models
+from store.channels.entries import NATIVE, Entries
+from store.channels.serving import ServingChannel, load_serving
+from store.channels.status import Status, of_models, to_public
+from store.channels.uptime import Slot, Span, Uptime, empty_uptime, uptime_of
+from store.db.database import snapshot_read
+from store.values.pricing import PRICE_NAMES, Prices, format_multiplier, format_price_after
+from store.values.usage_record import rfc3339
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A model for a group. `prices` None: it has none; `uptime` None: it was not asked for."""
+
+    group: Group
+    status: Status
+    prices: Prices | None
+    entries: Mapping[str, str]
+    uptime: Uptime | None = None
+
+    @property
+    def model(self) -> str:
+        """Its name."""
+        return self.status.model
+
+    def price(self, name: str) -> str | None:
+        """One of PRICE_NAMES after the multiplier, in decimal text."""
+        if self.prices is None:
+            return None
+        return format_price_after(getattr(self.prices, name), self.group.multiplier_ppm)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What is there to be offered, at one moment."""
+
+    at_ms: int
+    groups: Mapping[str, Group]
+    models: Mapping[str, Model]
+    channels: Sequence[ServingChannel]
+    statuses: Sequence[Status]
+    losses: Losses = field(repr=False)
+
+    def offers(self, group: str, wanted: Iterable[str] | None = None) -> list[Offer]:
+        """What a group offers, in order of names; `wanted`: of these names alone."""
+        names = None if wanted is None else frozenset(wanted)
+        entries = self._entries(group)
+        return [
+            Offer(
+                group=self.groups[group],
+                status=status,
+                prices=self.models[status.model].prices_at(self.at_ms),
+                entries=entries.get(status.model, {}),
+            )
+            for status in self.statuses
+            if status.name == group and (names is None or status.model in names)
+        ]
+
+    def _entries(self, group: str) -> dict[str, dict[str, str]]:
+        """By model: family of the entry -> native, or from which family it is translated."""
+        entries = Entries([self.groups[group]], self.losses)
+        found: dict[str, dict[str, str]] = {}
+        for channel in self.channels:
+            if not channel.enabled or group not in channel.groups:
+                continue
+            for model in channel.models:
+                there = found.setdefault(model, {})
+                own = entries.of(
+                    channel.family, frozenset((group,)), model, translate=channel.translate
+                )
+                for family, how in own.items():
+                    if how == NATIVE or family not in there:
+                        there[family] = how
+        return found
+
+
+def load_world(
+    db: peewee.Database,
+    at_ms: int,
+    groups: Sequence[str] | None,
+    losses: Losses,
+    figures_of: Sequence[str] | None = None,
+) -> World:
+    """What these groups (None: all) offer now; unknown ones are left out. `figures_of`: as in
+    `of_models`."""
+
+    def read() -> World:
+        known = {one.name: one for one in load_groups(db) if groups is None or one.name in groups}
+        return World(
+            at_ms=at_ms,
+            groups=known,
+            models={model.name: model for model in load_models(db)},
+            channels=load_serving(db),
+            statuses=of_models(db, at_ms, groups, figures_of=figures_of),
+            losses=losses,
+        )
+
+    return snapshot_read(db, read)
+
+
+def with_uptime(db: peewee.Database, world: World, offers: Sequence[Offer]) -> list[Offer]:
+    """Offers of one group, with their uptime."""
+    if not offers:
+        return []
+    group = offers[0].group.name
+    models = [one.model for one in offers]
+    span = Span(min(models), max(models))
+    found = uptime_of(db, world.at_ms, [group], world.channels, span)
+    nothing = empty_uptime(world.at_ms)
+    return [
+        Offer(
+            one.group, one.status, one.prices, one.entries, found.get((group, one.model), nothing)
+        )
+        for one in offers
+    ]
+
+
+def to_plain(offer: Offer) -> dict[str, Any]:
+    """An offer as JSON says it: a status, and what is beside it here."""
+    plain = {**to_public(offer.status), "entries": dict(offer.entries)}
+    plain["prices"] = offer.prices and {name: offer.price(name) for name in PRICE_NAMES}
+    if offer.uptime is not None:
+        plain["hours"] = _slots(offer.uptime.hours)
+        plain["days"] = _slots(offer.uptime.days)
+    return plain
+
+
+def group_to_plain(group: Group, offers: Sequence[Offer]) -> dict[str, Any]:
+    """A group and what it offers."""
+    return {
+        "name": group.name,
+        "multiplier": format_multiplier(group.multiplier_ppm),
+        "entries": sorted(group.entries),
+        "models": [to_plain(one) for one in offers],
+    }
+
+
+def _slots(slots: Sequence[Slot]) -> dict[str, Any]:
+    """Counts in order of time from `since` on: as lists, since there are many."""
+    return {
+        "since": rfc3339(slots[0].at_s * 1000),
+        "ok": [slot.ok for slot in slots],
+        "failed": [slot.failed for slot in slots],
+        "probes": [slot.probes for slot in slots],
+    }

@@ -1,0 +1,199 @@
+"""How the calls of each hour of the last 24, and of each of the last 30 UTC days, ended.
+
+Read from the rows that status_sums folds: what is not yet an hour's is in minutes, what is not yet
+a day's in hours. Where no user called, probes are told apart. In the caller's transaction.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import peewee
+
+from store.channels.serving import ServingChannel
+from store.channels.status_sums import (
+    DAY,
+    DAY_S,
+    GROUP,
+    HOUR,
+    HOUR_S,
+    LAST_DAY,
+    LAST_MONTH,
+    MINUTE,
+    MINUTE_S,
+    PROBE,
+    WINDOW_S,
+)
+from store.db.database import portions, raw_rows, select_rows
+from store.db.tables.channels import ChannelSums as Sums
+
+HOURS = 24
+DAYS = 30
+
+Pair = tuple[str, str]
+"""Name of a group, and of a model."""
+
+_UNFOLDED_S = WINDOW_S + 10 * MINUTE_S  # minutes become hours once a minute, or a little later
+
+
+@dataclass(slots=True)
+class Slot:
+    """Calls of an hour or a day, of those that count; `probes`: ours, where there were no calls."""
+
+    at_s: int
+    ok: int = 0
+    failed: int = 0
+    probes: int = 0
+
+    @property
+    def calls(self) -> int:
+        """All of them."""
+        return self.ok + self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class Uptime:
+    """Slots in order of time, the last one still running."""
+
+    hours: Sequence[Slot]
+    days: Sequence[Slot]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Which models are wanted, by name, both ends among them."""
+
+    first: str
+    last: str
+
+
+@dataclass(slots=True)
+class _Counts:
+    """By when a slot began: ok and failed."""
+
+    hours: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(_zeros))
+    days: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(_zeros))
+
+
+def _zeros() -> list[int]:
+    return [0, 0]
+
+
+_Found = defaultdict[Pair, _Counts]
+
+
+def uptime_of(
+    db: peewee.Database,
+    at_ms: int,
+    groups: Sequence[str],
+    channels: Sequence[ServingChannel],
+    span: Span | None = None,
+) -> Mapping[Pair, Uptime]:
+    """The uptime of groups for models that were called or probed; others are not there."""
+    at_s = at_ms // 1000
+    calls: _Found = defaultdict(_Counts)
+    for name, model, part, slot_s, ok, failed in _rows(db, GROUP, at_s, groups, span):
+        _add(calls[name, model], part, slot_s, (ok, failed))
+    probes = _probes(db, at_s, groups, channels, span)
+    return {
+        pair: _uptime(calls[pair], probes.get(pair), at_s) for pair in calls.keys() | probes.keys()
+    }
+
+
+def empty_uptime(at_ms: int) -> Uptime:
+    """Of a model that nobody called."""
+    return _uptime(_Counts(), None, at_ms // 1000)
+
+
+def _add(counts: _Counts, part: str, slot_s: int, ended: tuple[int, int]) -> None:
+    if part != DAY:
+        _sum(counts.hours[slot_s - slot_s % HOUR_S], ended)
+    _sum(counts.days[slot_s - slot_s % DAY_S], ended)
+
+
+def _sum(there: list[int], ended: tuple[int, int]) -> None:
+    there[0] += ended[0]
+    there[1] += ended[1]
+
+
+def _probes(
+    db: peewee.Database,
+    at_s: int,
+    groups: Sequence[str],
+    channels: Sequence[ServingChannel],
+    span: Span | None,
+) -> Mapping[Pair, _Counts]:
+    """Probes of the channels of each group; most gateways make none."""
+    serving: dict[str, list[str]] = {}
+    for channel in channels:
+        if asked := [group for group in groups if group in channel.groups]:
+            serving[channel.name] = asked
+    probed = _probed(db, list(serving))
+    found: _Found = defaultdict(_Counts)
+    if not probed:
+        return found
+    for name, model, part, slot_s, ok, failed in _rows(db, PROBE, at_s, probed, span):
+        for group in serving[name]:
+            _add(found[group, model], part, slot_s, (ok, failed))
+    return found
+
+
+def _probed(db: peewee.Database, names: Sequence[str]) -> list[str]:
+    """Those of these channels that were probed within 30 days, but for the last minutes."""
+    found: set[str] = set()
+    for some in portions(names):
+        rows = Sums.span.in_((LAST_DAY, LAST_MONTH)) & (Sums.at_s == 0) & (Sums.scope == PROBE)
+        query = Sums.select(Sums.name).where(rows & Sums.name.in_(some)).distinct()
+        found.update(name for (name,) in select_rows(db, query))
+    return sorted(found)
+
+
+def _rows(
+    db: peewee.Database, scope: str, at_s: int, names: Sequence[str], span: Span | None
+) -> Iterator[tuple[str, str, str, int, int, int]]:
+    """Name, model, span of the row, its time, ok, failed.
+
+    Hours and days are named one by one: the key begins with span and time, and a range of times
+    would pass over the rows of all others.
+    """
+    hour_s, day_s = at_s - at_s % HOUR_S, at_s - at_s % DAY_S
+    recent = (Sums.span == MINUTE) & (Sums.at_s > at_s - _UNFOLDED_S)
+    # An hour stays an hour's row until it is 25 hours old.
+    hours = [hour_s - ago * HOUR_S for ago in range(HOURS + 2)]
+    days = [day_s - ago * DAY_S for ago in range(DAYS)]
+    times = (
+        recent,
+        (Sums.span == HOUR) & Sums.at_s.in_(hours),
+        (Sums.span == DAY) & Sums.at_s.in_(days),
+    )
+    columns = (Sums.name, Sums.model, Sums.span, Sums.at_s, Sums.ok, Sums.failed)
+    for some in portions(names):
+        whose = (Sums.scope == scope) & Sums.name.in_(some)
+        if span is not None:
+            whose &= Sums.model.between(span.first, span.last)
+        for part in times:
+            yield from raw_rows(db, Sums.select(*columns).where(part & whose))
+
+
+def _uptime(calls: _Counts, probes: _Counts | None, at_s: int) -> Uptime:
+    probes = probes or _Counts()
+    return Uptime(
+        hours=_slots(calls.hours, probes.hours, at_s - at_s % HOUR_S, (HOUR_S, HOURS)),
+        days=_slots(calls.days, probes.days, at_s - at_s % DAY_S, (DAY_S, DAYS)),
+    )
+
+
+def _slots(
+    calls: Mapping[int, list[int]],
+    probes: Mapping[int, list[int]],
+    last_s: int,
+    width: tuple[int, int],
+) -> list[Slot]:
+    step_s, count = width
+    found = []
+    for ago in range(count - 1, -1, -1):
+        at_s = last_s - ago * step_s
+        ok, failed = calls.get(at_s, (0, 0))
+        probed = 0 if ok + failed else sum(probes.get(at_s, (0, 0)))
+        found.append(Slot(at_s, ok, failed, probed))
+    return found

@@ -1,0 +1,111 @@
+"""The subscriptions of a user as their owner sees them: what is left, until when, in which order
+they pay. Read only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import peewee
+
+from store.db.database import first_row, select_rows, snapshot_read
+from store.db.tables.money import Plan, Subscription
+from store.db.tables.users import User
+from store.money.quota import current_use
+from store.values.pricing import format_money
+from store.values.usage_record import WALLET, rfc3339
+
+ACTIVE, USED_UP, EXPIRED, WAITING, DISABLED = "active", "used_up", "expired", "waiting", "disabled"
+
+PLANS_FIRST, WALLET_FIRST, PLANS_ONLY = "plan_first", "wallet_first", "plan_only"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A subscription and the window of its quota that is open now; `resets_ms`: its end."""
+
+    plan: str
+    window: str
+    quota_nanos: int
+    spent_nanos: int
+    starts_ms: int
+    expires_ms: int
+    resets_ms: int | None
+    state: str
+
+    @property
+    def left_nanos(self) -> int:
+        """What of the window is left; a call may have cost more than there was."""
+        return max(0, self.quota_nanos - self.spent_nanos)
+
+
+@dataclass(frozen=True, slots=True)
+class Payers:
+    """All subscriptions of a user, those that end first before, and `order`: what pays for calls
+    now, the first one first; names of plans, and WALLET."""
+
+    spend_order: str
+    subscriptions: Sequence[Held]
+
+    @property
+    def order(self) -> list[str]:
+        """What calls draw on."""
+        plans = [one.plan for one in self.subscriptions if one.state in (ACTIVE, USED_UP)]
+        if self.spend_order == PLANS_FIRST:
+            return [*plans, WALLET]
+        if self.spend_order == WALLET_FIRST:
+            return [WALLET, *plans]
+        return plans if self.spend_order == PLANS_ONLY else [WALLET]
+
+
+def payers_of(db: peewee.Database, user_id: str, at_ms: int) -> Payers:
+    """Who pays for the calls of a user; those that were over long ago are shown, too."""
+    row = Subscription
+    query = (
+        row.select(
+            *(row.id, Plan.name, Plan.window, Plan.quota, row.starts_ms, row.expires_ms),
+            *(row.disabled, Plan.disabled),
+        )
+        .join(Plan, on=(Plan.id == row.plan_id))
+        .where(row.user_id == user_id)
+        .order_by(row.expires_ms, row.id)
+    )
+
+    def read() -> Payers:
+        found = select_rows(db, query)
+        uses = current_use(db, {one[0]: one[2] for one in found}, at_ms)
+        user = first_row(db, User.select(User.spend_order).where(User.id == user_id))
+        held = []
+        for sub_id, plan, window, quota, starts_ms, expires_ms, *off in found:
+            use = uses[sub_id]
+            state = _state(off, (starts_ms, expires_ms, at_ms), use.spent_nanos >= quota)
+            times = (starts_ms, expires_ms, use.resets_ms)
+            held.append(Held(plan, window, quota, use.spent_nanos, *times, state))
+        return Payers(PLANS_FIRST if user is None else user[0], held)
+
+    return snapshot_read(db, read)
+
+
+def _state(off: Sequence[Any], times: tuple[int, int, int], used_up: bool) -> str:
+    starts_ms, expires_ms, at_ms = times
+    if any(off):
+        return DISABLED
+    if expires_ms <= at_ms:
+        return EXPIRED
+    if starts_ms > at_ms:
+        return WAITING
+    return USED_UP if used_up else ACTIVE
+
+
+def to_public(one: Held) -> dict[str, Any]:
+    """A subscription as JSON says it."""
+    return {
+        "plan": one.plan,
+        "state": one.state,
+        "window": one.window,
+        "quota": format_money(one.quota_nanos),
+        "spent": format_money(one.spent_nanos),
+        "left": format_money(one.left_nanos),
+        "resets_at": None if one.resets_ms is None else rfc3339(one.resets_ms),
+        "starts_at": rfc3339(one.starts_ms),
+        "expires_at": rfc3339(one.expires_ms),
+    }

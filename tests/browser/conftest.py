@@ -1,0 +1,121 @@
+"""A real browser before a real gateway: Debian's Chromium, driven by Playwright.
+
+`world` is a running gateway with the Hub, a scripted vendor, two members and an administrator;
+`visit(name)` is a page of somebody who has signed in. What a page says on its console, what its
+policy refuses and what fails to load fails the test, unless it takes it with `page.said.clear()`.
+"""
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from tests.browser.world import World
+from tests.support.upstream import ScriptedUpstream
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+)
+WIDTHS = {"desk": (1440, 900), "tablet": (768, 1024), "phone": (360, 740)}
+PATIENCE_MS = 15_000
+SHOTS = os.environ.get("SLUICE_SCREENSHOTS")  # a folder that keeps pictures of pages
+UNIMPORTANT = ("favicon",)
+
+
+def pytest_collection_modifyitems(items):
+    if CHROMIUM is None:
+        for item in items:
+            if Path(__file__).parent in item.path.parents:
+                item.add_marker(pytest.mark.skip(reason="Chromium is not installed"))
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """The browser, one for a module: Playwright's loop must not run beside that of other tests."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def scripted_vendor():
+    with ScriptedUpstream() as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, scripted_vendor):
+    """A running gateway with its Hub; shared by a module."""
+    with World(tmp_path_factory.mktemp("world"), scripted_vendor) as made:
+        yield made
+
+
+@pytest.fixture
+def open_page(chromium):
+    """open_page(base_url, width="desk", **options): a page of a browser that nobody knows yet."""
+    with contextlib.ExitStack() as stack:
+        pages = []
+
+        def start(base_url, width="desk", **options):
+            wide, high = WIDTHS[width]
+            context = chromium.new_context(
+                base_url=base_url,
+                viewport={"width": wide, "height": high},
+                **{"locale": "en-GB", "timezone_id": "Europe/Berlin", **options},
+            )
+            stack.callback(context.close)
+            context.set_default_timeout(PATIENCE_MS)
+            page = context.new_page()
+            page.said = listen(page)
+            pages.append(page)
+            return page
+
+        yield start
+        said = [line for page in pages for line in page.said]
+    assert not said, said
+
+
+def listen(page):
+    """What goes wrong on a page, as it happens."""
+    said = []
+
+    def note(line):
+        if not any(word in line for word in UNIMPORTANT):
+            said.append(line)
+
+    page.on(
+        "console", lambda one: one.type in ("error", "warning") and note(f"console: {one.text}")
+    )
+    page.on("pageerror", lambda error: note(f"script: {error}"))
+    return said
+
+
+@pytest.fixture
+def visit(world, open_page):
+    """visit(name, path="/", width="desk", …): a page of a user who has signed in."""
+
+    def start(name, path="/", width="desk", **options):
+        page = open_page(world.hub_url, width, **options)
+        page.context.add_cookies(world.cookies_of(name))
+        page.goto(path)
+        return page
+
+    return start
+
+
+@pytest.fixture
+def picture(request):
+    """picture(page, name): keeps a picture of a page where SLUICE_SCREENSHOTS says."""
+
+    def take(page, name):
+        if SHOTS:
+            Path(SHOTS).mkdir(parents=True, exist_ok=True)
+            page.screenshot(path=str(Path(SHOTS) / f"{name}.png"), full_page=True)
+
+    return take

@@ -1,0 +1,60 @@
+"""How arrivals of a stream are judged, and addresses with a path too much."""
+
+import pytest
+
+from commands.doctor.pace import Arrivals, judge
+from commands.doctor.urls import said_wrong, without_endpoint
+
+EVENTS = 20
+
+
+def judged(at_s, cut=""):
+    [finding] = judge(Arrivals(expected=EVENTS, at_s=at_s, cut=cut))
+    return finding
+
+
+def test_events_in_their_time_are_right():
+    assert judged([0.05 + n / 10 for n in range(EVENTS)]).state == "ok"
+
+
+def test_a_busy_machine_is_no_proxy_that_buffers():
+    late = [0.05 + n / 10 + (0.08 if n % 4 == 0 else 0) for n in range(EVENTS)]
+    assert judged(late).state == "ok"
+
+
+def test_all_at_the_end_are_buffered():
+    finding = judged([2.0] * EVENTS)
+    assert finding.state == "failed" and "buffered" in finding.message
+    assert "proxy_buffering off" in finding.cure
+
+
+def test_bundles_are_a_warning():
+    finding = judged([0.05 + n // 4 * 0.4 for n in range(EVENTS)])
+    assert (finding.state, "5 bundles" in finding.message) == ("warning", True)
+
+
+@pytest.mark.parametrize(("count", "cut"), [(7, "the connection was closed"), (7, ""), (0, "x")])
+def test_what_is_missing_was_cut(count, cut):
+    finding = judged([n / 10 for n in range(count)], cut)
+    assert finding.state == "failed" and f"after {count} of {EVENTS}" in finding.message
+    assert "proxy_read_timeout" in finding.cure
+
+
+@pytest.mark.parametrize(
+    ("url", "right"),
+    [
+        ("https://gw.example", "https://gw.example"),
+        ("https://gw.example/", "https://gw.example"),
+        ("https://gw.example/v1", "https://gw.example"),
+        ("https://gw.example/v1/", "https://gw.example"),
+        ("https://gw.example/llm/v1/chat/completions", "https://gw.example/llm"),
+        ("https://gw.example/v1/messages", "https://gw.example"),
+        ("https://gw.example/v1beta/models/tea:generateContent", "https://gw.example"),
+    ],
+)
+def test_what_clients_append_is_left_out(url, right):
+    assert without_endpoint(url) == right
+
+
+def test_what_is_doubled_is_named():
+    assert "ends with /v1/messages," in said_wrong("--url", "https://gw.example/v1/messages")

@@ -1,0 +1,146 @@
+"""`doctor` without a running gateway: store, machine, channels, what it prints."""
+
+import json
+
+import pytest
+
+from store.db.database import execute, transaction
+from tests.commands.conftest import document
+from tests.support import terminal
+from tests.support.upstream import RawUpstream, ScriptedUpstream
+
+HTML = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<!DOCTYPE html><p>hi"
+)
+
+
+def looked(installation, *args):
+    """(exit code, the findings by their check)."""
+    ended = installation.run("doctor", "--json", *args)
+    found = json.loads(ended.out)
+    assert found["ok"] == (ended.code == 0)
+    by_check = {}
+    for one in found["findings"]:
+        assert one["state"] in ("ok", "warning", "failed", "skipped")
+        assert one["cure"] or one["state"] in ("ok", "skipped"), one
+        by_check.setdefault(one["check"], []).append(one)
+    return ended.code, by_check
+
+
+def states(found, check):
+    return [one["state"] for one in found[check]]
+
+
+def test_all_is_well_and_nothing_is_spent(filled):
+    code, found = looked(filled)
+    assert code == 0
+    assert states(found, "store") == ["ok"] and states(found, "clock") == ["ok"]
+    assert states(found, "channel") == ["skipped"]
+    assert "1 channels not called" in found["channel"][0]["message"]
+    assert states(found, "gateway") == ["skipped"]
+
+
+def test_a_channel_that_answers(installation):
+    with ScriptedUpstream() as vendor:
+        installation.apply(document(vendor.url))
+        code, found = looked(installation, "--yes")
+    assert (code, states(found, "channel")) == (0, ["ok"])
+
+
+def test_a_dead_channel(filled):
+    code, found = looked(filled, "--yes")
+    assert (code, states(found, "channel")) == (1, ["failed"])
+    assert "channel disable main" in found["channel"][0]["cure"]
+
+
+def test_a_channel_that_is_a_web_site(installation):
+    with RawUpstream(HTML) as site:
+        installation.apply(document(f"http://127.0.0.1:{site.port}"))
+        code, found = looked(installation, "--yes")
+    assert (code, states(found, "channel")) == (1, ["failed"])
+    assert "HTML" in found["channel"][0]["message"]
+    assert "base_url=" in found["channel"][0]["cure"]
+
+
+def test_a_base_url_with_what_the_vendor_appends(installation):
+    made = document("https://api.groq.example/openai")
+    made["channel"][0]["vendor"] = "groq"
+    installation.apply(made)
+    _, found = looked(installation)
+    assert states(found, "channel") == ["failed", "skipped"]
+    assert "base_url=https://api.groq.example" in found["channel"][0]["cure"]
+
+
+def test_pending_migrations(filled):
+    with filled.store() as db:
+        forget = 'DELETE FROM "schema_migrations" WHERE "name" = (SELECT MAX("name")'
+        transaction(db, lambda: execute(db, f'{forget} FROM "schema_migrations")'))
+    code, found = looked(filled)
+    assert (code, states(found, "store")) == (1, ["failed"])
+    assert "migrate up" in found["store"][0]["cure"]
+
+
+def test_no_store(filled):
+    (filled.folder / "sluice.db").unlink()
+    code, found = looked(filled)
+    assert (code, states(found, "store")) == (1, ["failed"])
+    assert "init" in found["store"][0]["cure"]
+
+
+def test_secrets_that_others_may_read(filled):
+    path = filled.folder / "secrets.toml"
+    path.chmod(0o640)
+    code, found = looked(filled)
+    assert (code, states(found, "secrets")) == (0, ["warning"])
+    path.chmod(0o644)
+    code, found = looked(filled)
+    assert (code, states(found, "secrets")) == (1, ["failed"])
+
+
+def test_another_cipher_key(filled):
+    path = filled.folder / "secrets.toml"
+    text = path.read_text()
+    line = next(one for one in text.splitlines() if one.startswith("cipher_keys"))
+    peppers = next(one for one in text.splitlines() if one.startswith("peppers"))
+    path.write_text(text.replace(line, peppers.replace("peppers", "cipher_keys")))
+    code, found = looked(filled)
+    assert code == 1 and "failed" in states(found, "channel")
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1beta"])
+def test_a_public_url_with_a_path_too_much(filled, monkeypatch, path):
+    monkeypatch.setenv("SLUICE_SERVER__PUBLIC_URL", f"https://gw.example{path}")
+    code, found = looked(filled)
+    assert (code, states(found, "url")) == (1, ["failed"])
+    assert 'public_url = "https://gw.example"' in found["url"][0]["cure"]
+
+
+def test_nothing_answers_at_the_url(filled):
+    code, found = looked(filled, "--url", "http://127.0.0.1:1", "--key", "sk-x")
+    assert (code, states(found, "url")) == (1, ["ok", "failed"])
+    assert "stream" not in found
+
+
+def test_an_address_without_scheme_is_wrong_usage(filled):
+    assert "--url" in filled.misused("doctor", "--url", "gw.example")
+
+
+def test_the_text_names_cure_and_fits_a_terminal(filled):
+    (filled.folder / "sluice.db").unlink()
+    ended = filled.run("doctor")
+    assert ended.code == 1 and "FAILED" in ended.out and "cure: make it" in ended.out
+    # only a path that is longer than the column may go beyond
+    assert all(len(line) <= 80 or " " not in line[21:] for line in ended.out.splitlines())
+    assert "\x1b" not in ended.out
+
+
+def test_a_person_is_asked_before_anything_is_spent(installation):
+    with ScriptedUpstream() as vendor:
+        installation.apply(document(vendor.url))
+        config = ("--config", str(installation.config))
+        code, shown = terminal.run(["doctor", *config], typed="n\n")
+        assert code == 0 and "Call 1 channels now?" in shown and "not called (not wanted)" in shown
+        assert "\x1b[32mok" in shown
+        code, shown = terminal.run(["doctor", *config], typed="y\n", env={"NO_COLOR": "1"})
+        assert code == 0 and "main: gpt-4.1 answered" in shown
+        assert "\x1b" not in shown

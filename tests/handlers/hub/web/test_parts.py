@@ -1,0 +1,79 @@
+"""Parts of pages: what they write, and that they write no markup of others."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from handlers.hub.web.parts import (
+    Bars,
+    Column,
+    Copy,
+    Icon,
+    IconSheet,
+    Level,
+    Moment,
+    Span,
+    State,
+    Uptime,
+    nice_above,
+    tidy,
+)
+
+EVIL = '"><script>alert(1)</script>'
+WORDS = {"copy": "Copy {what}", "copy_short": "Copy"}
+
+
+@pytest.fixture
+def handler():
+    return SimpleNamespace(words=WORDS, request=None, current_user=None, locale=None, ui=None)
+
+
+@pytest.mark.parametrize("module, args", [(State, ("bad", EVIL, EVIL)), (Copy, (EVIL,))])
+def test_names_stay_text(handler, module, args):
+    assert "<script" not in module(handler).render(*args)
+    assert "<script" not in Uptime(handler).render([Span(0.5, EVIL, EVIL)], EVIL)
+    assert "<script" not in Bars(handler).render([Column((1,), EVIL, EVIL, EVIL)], ("c2",), EVIL)
+
+
+def test_a_sheet_has_the_icons_that_the_page_uses(handler):
+    assert 'href="#i-wallet"' in Icon(handler).render("wallet")
+    sheet = IconSheet(handler).render()
+    assert 'id="i-wallet"' in sheet and 'id="i-home"' not in sheet
+    with pytest.raises(KeyError):
+        Icon(handler).render("no such icon")
+
+
+def test_a_moment_is_utc_until_a_script_changes_it(handler):
+    text = Moment(handler).render(1_763_904_727_412, "full")
+    assert 'datetime="2025-11-23T13:32:07.412Z"' in text and "2025-11-23 13:32:07 UTC" in text
+    assert Moment(handler).render(None) == "–"
+
+
+def test_a_level_warns_near_its_end(handler):
+    def level(used):
+        return Level(handler).render(used, 10)
+
+    assert 'class="level flow"' in level(7.9) and 'class="level near"' in level(8)
+    assert 'class="level over"' in level(10) and 'width="120.0"' in level(99)
+
+
+def test_uptime_bars_say_the_share_by_height_and_colour(handler):
+    spans = [Span(share, "") for share in (1, 0.995, 0.96, 0.2, None)]
+    spans.append(Span(1, "", probes_only=True))
+    drawn = re.findall(r'class="(\w+)"[^>]*height="([\d.]+)"', Uptime(handler).render(spans, "x"))
+    heights = {"good": "18", "warn": "10.8", "bad": "5.4", "foot": "2", "probes": "17"}
+    kinds = [kind for kind, _ in drawn if kind != "uptime"]
+    assert kinds == ["good", "good", "warn", "bad", "foot", "probes"]
+    assert all(dict(drawn)[kind] == heights[kind] for kind in ("warn", "bad", "foot", "probes"))
+
+
+@pytest.mark.parametrize(
+    ("value", "scale"), [(0, 1), (1, 1), (7, 8), (315, 400), (0.07, 0.08), (1201, 1600), (95, 100)]
+)
+def test_scales_end_on_round_numbers(value, scale):
+    assert nice_above(value) == pytest.approx(scale)
+
+
+def test_values_of_a_scale_are_short():
+    assert [tidy(value) for value in (320, 1600, 0.5, 3.0)] == ["320", "1,600", "0.5", "3"]
