@@ -9,6 +9,8 @@ import peewee
 from adapters.registry import LOSSES
 from handlers.hub.overview import purse
 from handlers.hub.web.base import Api, Failure
+from handlers.operations import availability
+from handlers.operations.availability import Availability
 from store.channels import offers
 from store.channels.status import by_name, of_channels
 from store.db.database import database_ms
@@ -27,18 +29,19 @@ def status(
     """What the groups of a user offer; for administrators the channels, too. Raises NotFound: no
     such group for this user."""
     names = groups_of(db, me.user_id, admin=me.admin)
-    if group is not None:
-        if group not in names:
-            raise NotFound(f"there is no group {group}")
-        names = [group]
+    if group is not None and group not in names:
+        raise NotFound(f"there is no group {group}")
     at_ms = database_ms(db)
-    world = offers.load_world(db, at_ms, names, LOSSES)
-    wanted = None if model is None else [model]
-    found = [(name, world.offers(name, wanted)) for name in names]
-    groups = [
-        offers.group_to_plain(world.groups[name], offers.with_uptime(db, world, some))
-        for name, some in found
-    ]
+    asked = names if group is None else [group]
+    world = offers.load_world(db, at_ms, names, LOSSES, figures_of=asked)
+    able = Availability(world)
+    groups = []
+    for name in asked:
+        some = world.offers(name, None if model is None else [model])
+        plain = offers.group_to_plain(world.groups[name], offers.with_uptime(db, world, some))
+        if model is not None:
+            plain["why"] = availability.to_plain(able.why(name, model))
+        groups.append(plain)
     if not me.admin:
         return {"groups": groups}
     channels = [

@@ -67,6 +67,15 @@ def test_a_group_of_others_is_not_there(alice):
     assert alice.get("/api/status?group=nothing").json["error"]["code"] == "not_found"
 
 
+def test_a_model_that_is_not_offered_says_why(alice, db, tmp_path):
+    edit(db, tmp_path, '[[group]]\nname = "coding"\nmodels = ["gpt-5"]\n')
+    found = groups(alice.get("/api/status?model=gpt-5-mini"))
+    why = {"code": "other_group", "nearest": ["gpt-5"], "elsewhere": ["default"]}
+    assert found["coding"]["why"] == why and found["default"]["why"]["code"] == "callable"
+    found = groups(alice.get("/api/status?group=coding&model=up-5"))
+    assert found["coding"]["why"]["nearest"] == ["gpt-5"]
+
+
 def test_uptime_counts_the_calls_of_each_hour_and_day(alice, db):
     book(db, call(db), call(db, outcome="upstream_error"))
     book(db, *(call(db, ago_ms=3 * HOUR_MS) for _ in range(2)), call(db, ago_ms=2 * DAY_MS))

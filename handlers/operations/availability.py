@@ -1,0 +1,102 @@
+"""Why a model cannot be called in a group: where else it can be, since when it is down, which name
+was meant. From what groups offer (``store.channels.offers``); for `explain` and the Hub.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from store.channels.offers import World
+from store.channels.status import DISABLED, DOWN, Status
+from store.values.texts import closest
+
+NEAREST = 3  # names that are proposed for one that nobody offers
+
+UNKNOWN, UPSTREAM_NAME, OTHER_GROUP = "unknown", "upstream_name", "other_group"
+SWITCHED_OFF, IS_DOWN, CALLABLE = "disabled", "down", "callable"
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a group does not answer to the name of a model; `code`:
+
+    unknown        no model has this name; `nearest` are like it
+    upstream_name  channels call a model so; `nearest` are the public names of that
+    other_group    `elsewhere` are groups that offer it, the cheapest first
+    disabled       the model is switched off, or no channel serves it; `elsewhere` may
+    down           all its channels are out; `status` says since when, why, when they are tried
+                   again; `elsewhere` may be up
+    callable       nothing is in the way
+    """
+
+    code: str
+    model: str
+    group: str
+    nearest: Sequence[str] = ()
+    elsewhere: Sequence[str] = ()
+    status: Status | None = None
+
+
+class Availability:
+    """Of the groups of one world: those a user has to do with."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._statuses = {(one.name, one.model): one for one in world.statuses}
+        self._upstream: dict[str, set[str]] = {}
+        for channel in world.channels:
+            if channel.groups & world.groups.keys():
+                for public, upstream in channel.models.items():
+                    self._upstream.setdefault(upstream, set()).add(public)
+
+    def status(self, group: str, model: str) -> Status | None:
+        """How a model is in a group; None: it is not offered there."""
+        return self._statuses.get((group, model))
+
+    def elsewhere(self, group: str, model: str) -> list[str]:
+        """The other groups in which a model can be called now, the cheapest first."""
+        able = [
+            one
+            for name, one in self._world.groups.items()
+            if name != group and self._answers(name, model)
+        ]
+        return [one.name for one in sorted(able, key=lambda one: (one.multiplier_ppm, one.name))]
+
+    def why(self, group: str, model: str) -> Why:
+        """What stands between a group and a name."""
+        status = self.status(group, model)
+        elsewhere = self.elsewhere(group, model)
+        if status is None:
+            return self._not_offered(group, model, elsewhere)
+        code = {DISABLED: SWITCHED_OFF, DOWN: IS_DOWN}.get(status.state, CALLABLE)
+        return Why(code, model, group, elsewhere=elsewhere, status=status)
+
+    def nearest(self, group: str, model: str) -> list[str]:
+        """Names like this one that can be called: in the group, else in others."""
+        return self._like(model, [group]) or self._like(model, self._world.groups)
+
+    def _not_offered(self, group: str, model: str, elsewhere: Sequence[str]) -> Why:
+        if elsewhere:
+            nearest = self._like(model, [group])
+            return Why(OTHER_GROUP, model, group, nearest=nearest, elsewhere=elsewhere)
+        if public := self._public_names(group, model):
+            return Why(UPSTREAM_NAME, model, group, nearest=public[:NEAREST])
+        return Why(UNKNOWN, model, group, nearest=self.nearest(group, model))
+
+    def _public_names(self, group: str, upstream: str) -> list[str]:
+        names = self._upstream.get(upstream, set()) - {upstream}
+        return sorted(name for name in names if self._answers(group, name))
+
+    def _answers(self, group: str, model: str) -> bool:
+        status = self.status(group, model)
+        return status is not None and status.state not in (DISABLED, DOWN)
+
+    def _like(self, model: str, groups: Iterable[str]) -> list[str]:
+        asked = frozenset(groups)
+        names = {name for group, name in self._statuses if group in asked}
+        return closest(model, sorted(names), NEAREST)
+
+
+def to_plain(why: Why) -> dict[str, Any]:
+    """As JSON says it; the status is told beside it."""
+    return {"code": why.code, "nearest": list(why.nearest), "elsewhere": list(why.elsewhere)}
