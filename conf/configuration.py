@@ -93,6 +93,7 @@ def load(path: Path | None, overrides: Sequence[str], environ: Mapping[str, str]
     found.read_overrides(overrides)
     found.check_ports()
     found.check_ops()
+    found.check_retention()
     if found.faults:
         raise ConfigError(found.faults, read=path)
     folder = path.parent.resolve() if path is not None else Path.cwd()
@@ -188,6 +189,18 @@ class _Values:
             self.faults.append(
                 f"{self.origins.get('ops.host', 'default')}: ops.host {host} is reached from other"
                 " machines: set ops.token, or leave ops.host at 127.0.0.1"
+            )
+
+    def check_retention(self) -> None:
+        """Sums are verified against the records, so they outlive them."""
+        records, sums = (
+            int(str(self.values.get(name, SETTINGS[name].default)))
+            for name in ("usage.keep_days", "usage.keep_sums_days")
+        )
+        if sums and (not records or sums < records):
+            self.faults.append(
+                f"{self.origins['usage.keep_sums_days']}: usage.keep_sums_days {sums} is less than"
+                f" usage.keep_days ({records or 'for ever'}): sums are kept as long as records"
             )
 
     def _both(self, one: str, other: str, key: str) -> list[object]:

@@ -15,6 +15,7 @@ from conf.values import Setting, describe
 
 DAY_S = 86400
 GIB = 1024**3
+MAX_KEEP_DAYS = 36500
 ANY_ADDRESS = ("0.0.0.0", "::")
 
 
@@ -182,6 +183,34 @@ class JournalSettings(_Section, frozen=True):
             "Further refused calls of a key share one record a minute, with their number.",
         ),
     ] = 600
+    keep_days: Annotated[
+        int,
+        _number(
+            0,
+            MAX_KEEP_DAYS,
+            "days",
+            "How long the store remembers the journals of ended processes; 0: for ever.",
+        ),
+    ] = 0
+
+
+class UsageSettings(_Section, frozen=True):
+    """How long usage is kept; ledger, wallets and audit log always are."""
+
+    keep_days: Annotated[
+        int,
+        _number(0, MAX_KEEP_DAYS, "days", "How long records of calls are kept; 0: for ever."),
+    ] = 0
+    keep_sums_days: Annotated[
+        int,
+        _number(
+            0,
+            MAX_KEEP_DAYS,
+            "days",
+            "How long the sums behind statistics are kept, at least as long as the records; 0: for"
+            " ever.",
+        ),
+    ] = 0
 
 
 class HubSettings(_Section, frozen=True):
@@ -250,6 +279,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     money: MoneySettings = MoneySettings()
     store: StoreSettings = StoreSettings()
     journal: JournalSettings = JournalSettings()
+    usage: UsageSettings = UsageSettings()
     hub: HubSettings = HubSettings()
     ops: OpsSettings = OpsSettings()
     log: LogSettings = LogSettings()

@@ -45,6 +45,8 @@ ALLOWED = {
     | {"msgspec", "peewee"},
     "store.calls": {"store.calls", "store.money", "store.channels", "store.catalog", "store.db"}
     | {"store.values", "msgspec", "peewee"},
+    "store.upkeep": {"store.upkeep", "store.calls", "store.channels", "store.hub", "store.money"}
+    | {"store.catalog", "store.db", "store.values", "peewee"},
     "store.admin": {"store.admin", "store.money", "store.catalog", "store.db", "store.values"}
     | {"peewee"},
     "conf": {"conf", "msgspec"},

@@ -27,6 +27,7 @@ from conf.configuration import Loaded, which
 from conf.settings import SETTINGS, to_plain
 from store.channels.status import AVAILABLE, Status, by_name, of_channels, of_models, to_public
 from store.db.database import database_ms
+from store.upkeep import lease
 from store.values.errors import StoreError
 
 _NODE = ("node", "pid", "ready", "reason", "draining")
@@ -56,6 +57,7 @@ def command(settings: bool, origin: bool, config: Path | None, as_json: bool) ->
     _warn_of_another_gateway(loaded, found["node"])
     channels, models = _states(config)
     found["probe"] = to_plain(loaded.settings)["probe"]
+    found["upkeep"] = _upkeep(config) if channels is not None else None
     if as_json:
         print_json({**found, "channels": _named(channels), "groups": _named(models)})
         return
@@ -110,6 +112,30 @@ def _states(config: Path | None) -> tuple[list[Status] | None, list[Status] | No
         return None, None
 
 
+def _upkeep(config: Path | None) -> dict[str, Any] | None:
+    """The last run of the upkeep and the next one; None while the store is unavailable."""
+    try:
+        with opened_store(config) as access:
+            found = lease.state(access.db)
+            return None if found is None else lease.to_public(found)
+    except StoreError as error:
+        note(f"the store: {error}")
+        return None
+
+
+def _told(upkeep: dict[str, Any] | None) -> str | None:
+    if upkeep is None:
+        return None
+    if upkeep["running"]:
+        return f"running on {upkeep['node']} since {upkeep['begun_at']}"
+    if upkeep["trouble"]:
+        return f"failed at {upkeep['ended_at']}: {upkeep['trouble']}"
+    if upkeep["ended_at"] is None:
+        return "never done yet"
+    removed = ", ".join(f"{count} {kind}" for kind, count in upkeep["removed"].items())
+    return f"{upkeep['ended_at']}, removed {removed or 'nothing'}; next {upkeep['next_at']}"
+
+
 def _named(statuses: Sequence[Status] | None) -> list[dict[str, Any]] | None:
     return None if statuses is None else by_name(statuses)
 
@@ -125,6 +151,7 @@ def _print_node(found: dict[str, Any]) -> None:
     upkeep = {
         "journal_backlog_bytes": found["journal_backlog_bytes"],
         "probes": f"every {interval_s} s without traffic" if interval_s else "off",
+        "upkeep": _told(found["upkeep"]),
     }
     print_fields({**node, **running, **upkeep})
     if found.get("parked"):

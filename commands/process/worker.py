@@ -62,6 +62,9 @@ from store.db.changes import KEYS, Changes
 from store.db.database import open_database
 from store.money.funds import Funds
 from store.money.leases import Order
+from store.upkeep import lease
+from store.upkeep.retention import Keep
+from store.upkeep.thread import Upkeep
 from store.values.cipher import Cipher
 from store.values.errors import StoreError
 from store.values.ids import now_ms
@@ -180,6 +183,7 @@ class Worker:
         self._site = self._make_site()
         self._server = RelayServer(self._site, Router(self._site))
         self._writer = self._make_writer()
+        self._upkeep = self._make_upkeep()
         self._memory = MemoryPolicy(lambda: self._relay.live.streams)
         self._drained: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._draining_task: asyncio.Task[None] | None = None
@@ -248,6 +252,11 @@ class Worker:
         )
         return Writer(self._db, self._journal, self._orders.node, hooks)
 
+    def _make_upkeep(self) -> Upkeep:
+        usage, journal = self._settings.usage, self._settings.journal
+        keep = Keep(usage.keep_days, usage.keep_sums_days, journal.keep_days)
+        return Upkeep(self._db, self._journal.id, self._orders.node, keep)
+
     def _poll(self, db: peewee.Database) -> None:
         """Once a second, in the writer's thread."""
         self._refresh.poll(db)
@@ -313,6 +322,7 @@ class Worker:
     async def run(self) -> int:
         """Serves until drained; the exit code."""
         self._writer.start()
+        self._upkeep.start()
         listener = socket.socket(fileno=self._orders.listen_fd)
         listener.setblocking(False)
         self._server.listen_on(listener)
@@ -353,6 +363,7 @@ class Worker:
                 "upstream_surplus": self._relay.client.parked.surplus,
                 "upstream_repeats": self._relay.client.repeated,
                 "draining": self._server.draining,
+                "upkeep": self._upkeep.seen and lease.to_public(self._upkeep.seen),
             }
         )
 
@@ -424,6 +435,7 @@ class Worker:
     async def _close(self) -> None:
         """Everything recorded, then everything given back."""
         loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._upkeep.stop)
         if not await loop.run_in_executor(None, self._writer.stop, WRITER_STOP_S):
             log.warning("store not reached: the rest of the journal is written at the next start")
         self._telemetry.flush()

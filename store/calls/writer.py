@@ -20,16 +20,13 @@ from store.calls.adoption import Orphan, find_orphans
 from store.calls.journal import Journal
 from store.calls.journal_reader import JournalReader
 from store.calls.source import JournalSource
-from store.calls.stored_responses import forget_expired
-from store.catalog import wrong_paths
-from store.channels import breakers, probes, status_sums
+from store.channels import breakers, status_sums
 from store.db.database import (
     database_ms,
     discard,
     transaction,
 )
 from store.db.nodes import note_seen
-from store.db.partitions import keep_ahead
 from store.money import leases
 from store.money.leases import Answer, Order, Verdict
 from store.values.errors import StoreError, StoreUnavailable
@@ -42,9 +39,8 @@ RECALL_INTERVAL_S = 0.25
 HEARTBEAT_INTERVAL_S = 10.0
 ORDERS_PER_TRANSACTION = 100
 ADOPT_INTERVAL_S = 2.0
-UPKEEP_INTERVAL_S = 3600.0
 FOLD_INTERVAL_S = 60.0
-UPKEEP_FIRST_S = 5.0  # the first records of a start do not wait for it
+FOLD_FIRST_S = 5.0  # the first records of a start do not wait for it
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 1.0
 UNAVAILABLE_LOG_S = 10.0  # between two log lines about one outage
@@ -116,8 +112,7 @@ class Writer:
         self._recall_at = 0.0
         self._heartbeat_at = 0.0
         self._adopt_at = 0.0
-        self._upkeep_at = self._fold_at = time.monotonic() + UPKEEP_FIRST_S
-        self._expiring = False
+        self._fold_at = time.monotonic() + FOLD_FIRST_S
         self._retry_s = RETRY_FIRST_S
         self._stop_at: float | None = None
         self._drained = False
@@ -242,18 +237,6 @@ class Writer:
 
     def _poll(self) -> None:
         now = time.monotonic()
-        if now >= self._upkeep_at:
-            self._upkeep_at = now + UPKEEP_INTERVAL_S
-            keep_ahead(self._db)
-            at_ms = database_ms(self._db)
-            leases.forget_ended(self._db, at_ms)
-            breakers.forget_old(self._db, at_ms)
-            probes.forget_old(self._db, at_ms)
-            status_sums.forget_empty(self._db)
-            wrong_paths.forget_old(self._db, at_ms)
-            self._expiring = True
-        if self._expiring:  # a portion at a time: closed calls must not wait
-            self._expiring = forget_expired(self._db, database_ms(self._db))
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + HEARTBEAT_INTERVAL_S
             note_seen(self._db, self._node)

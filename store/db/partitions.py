@@ -2,13 +2,14 @@
 
 On MySQL each UTC day is a partition, so that removing a day is dropping a file; records after the
 last day made are in "pmax". SQLite has no partitions: old records are deleted in portions.
-For the writer (`keep_ahead`) and for commands (`prune`); imports nothing of the gateway.
+For the upkeep and for commands (`prune`); imports nothing of the gateway.
 """
 
 import datetime
 import functools
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,20 +121,25 @@ def make_days(
     return days
 
 
-def prune(db: peewee.Database, before: int) -> Pruned:
+def _short_pause() -> None:
+    time.sleep(DELETE_PAUSE_S)
+
+
+def prune(db: peewee.Database, before: int, pause: Callable[[], None] = _short_pause) -> Pruned:
     """Remove the records of all UTC days before one (yyyymmdd); roll-ups and ledger stay.
 
     Safe while gateways write. A record that comes late for such a day is booked as usual and goes
-    with the next pruning. StoreUnavailable: do it again, what is done stays done.
+    with the next pruning. `pause` is called after each portion, so that writers get their turn;
+    what it raises ends the pruning. StoreUnavailable: do it again, what is done stays done.
     """
     transaction(db, lambda: _note_pruned(db, before))
     if is_mysql(db):
         dropped = _drop_before(db, before)
-        return Pruned(dropped, _delete_before(db, before))
+        return Pruned(dropped, _delete_before(db, before, pause))
     try:
         for statement in _DELETING_SQLITE:
             snapshot_read(db, functools.partial(execute, db, statement))
-        return Pruned(0, _delete_before(db, before))
+        return Pruned(0, _delete_before(db, before, pause))
     finally:
         discard(db)  # with the settings of its connection
 
@@ -189,10 +195,10 @@ def _drop_before(db: peewee.Database, before: int) -> int:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _delete_before(db: peewee.Database, before: int) -> int:
+def _delete_before(db: peewee.Database, before: int, pause: Callable[[], None]) -> int:
     records = count = transaction(db, lambda: _delete_some(db, before))
     while count == DELETE_ROWS:  # fewer: only what comes late could still be there
-        time.sleep(DELETE_PAUSE_S)  # writers of other processes get their turn
+        pause()
         count = transaction(db, lambda: _delete_some(db, before))
         records += count
     return records

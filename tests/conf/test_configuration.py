@@ -251,3 +251,15 @@ def test_what_is_refused_names_the_file_and_how_to_name_another(tmp_path):
     with pytest.raises(ConfigError) as refused:
         load(None, ["server.prot=1"], {})
     assert refused.value.lines == refused.value.faults
+
+
+def test_sums_are_kept_as_long_as_records():
+    said = faults(None, ["usage.keep_sums_days=30"], {})
+    assert said == [
+        "--set usage.keep_sums_days: usage.keep_sums_days 30 is less than usage.keep_days"
+        " (for ever): sums are kept as long as records"
+    ]
+    assert faults(None, ["usage.keep_sums_days=30", "usage.keep_days=31"], {})
+    both = load(None, ["usage.keep_sums_days=30", "usage.keep_days=30"], {}).settings.usage
+    assert (both.keep_days, both.keep_sums_days) == (30, 30)
+    assert load(None, ["usage.keep_days=30"], {}).settings.usage.keep_sums_days == 0

@@ -20,6 +20,7 @@ from store.db.migrations import (
     m0012_hub,
     m0013_hub_keys,
     m0017_notices,
+    m0018_upkeep,
 )
 from store.db.migrations.ddl import Migration
 
@@ -38,4 +39,5 @@ ALL: tuple[Migration, ...] = (
     m0012_hub.MIGRATION,
     m0013_hub_keys.MIGRATION,
     m0017_notices.MIGRATION,
+    m0018_upkeep.MIGRATION,
 )

@@ -1,8 +1,8 @@
-"""What the store knows of itself: counters, changes, nodes, the audit log."""
+"""What the store knows of itself: counters, changes, nodes, the audit log, its upkeep."""
 
-from peewee import BigIntegerField, CharField
+from peewee import BigIntegerField, CharField, TextField
 
-from store.db.tables.fields import ID, MARK, NAME, WORD, LongJson, Row
+from store.db.tables.fields import ID, MARK, NAME, WORD, Json, LongJson, Row
 
 
 class Version(Row):
@@ -53,3 +53,20 @@ class AuditRow(Row):
 
     class Meta:
         table_name = "audit_log"
+
+
+class UpkeepRow(Row):
+    """The one row of the upkeep: which process is at it until when, and how its last run went."""
+
+    name = CharField(WORD, primary_key=True)
+    owner = CharField(ID)
+    node = CharField(NAME)
+    until_ms = BigIntegerField()
+    begun_ms = BigIntegerField(null=True)
+    ended_ms = BigIntegerField(null=True)
+    next_ms = BigIntegerField()
+    removed = Json(null=True)
+    trouble = TextField(null=True)
+
+    class Meta:
+        table_name = "upkeep"

@@ -19,19 +19,18 @@ from urllib.parse import urlsplit
 import pytest
 
 from store.calls import source as source_module
-from store.calls import stored_responses
 from store.calls import writer as writer_module
 from store.calls.journal import Journal
 from store.calls.journal_files import segment_path
 from store.calls.journal_lines import Sent, with_check
 from store.calls.rollups import verify as verify_rollups
-from store.calls.stored_responses import find_stored, mark_of, note_stored
+from store.calls.stored_responses import find_stored, mark_of
 from store.calls.usage_queries import Filters, export_rows
 from store.calls.usage_queries import verify as verify_usage
 from store.calls.writer import DOWN, UP, Hooks, Writer
 from store.channels import breakers, status_sums
 from store.db import database as database_module
-from store.db.database import discard, execute, is_mysql, open_database, snapshot_read, transaction
+from store.db.database import discard, execute, open_database, snapshot_read, transaction
 from store.db.migrate import up
 from store.db.nodes import last_seen
 from store.money import lease_state
@@ -306,22 +305,6 @@ def alice(database):
     return add_user(database, "alice")
 
 
-def test_the_partitions_of_the_coming_days_are_made(database, desks, alice):
-    if not is_mysql(database):
-        pytest.skip("SQLite has no partitions")
-    desk = desks()
-    desk.writer._upkeep_at = 0.0
-    desk.call(alice)
-    desk.start()
-    wait_for(lambda: len(rows(database)) == 1)
-    query = (
-        "SELECT COUNT(*) FROM information_schema.partitions"
-        " WHERE table_schema = DATABASE() AND table_name = 'usage_records'"
-    )
-    wait_for(lambda: snapshot_read(database, lambda: execute(database, query).fetchone())[0] > 7)
-    assert desk.writer.state == UP
-
-
 def test_closed_calls_become_records_and_charges(database, desks, alice):
     desk = desks().start()
     ids = [desk.call(alice, number) for number in range(1200)]
@@ -456,7 +439,7 @@ def test_breakers_are_shown_while_their_process_lives(database, desks):
 
 
 def test_sums_that_have_become_old_are_moved_on(database, desks, alice, monkeypatch):
-    monkeypatch.setattr(writer_module, "UPKEEP_FIRST_S", 0.0)
+    monkeypatch.setattr(writer_module, "FOLD_FIRST_S", 0.0)
     monkeypatch.setattr(writer_module, "FOLD_INTERVAL_S", 0.1)
     desk = desks().start()
     journal = desk.journal
@@ -482,7 +465,7 @@ def test_status_that_cannot_be_kept_does_not_stop_the_writing(
         raise RuntimeError("no status today")
 
     monkeypatch.setattr(status_sums, "fold", broken)
-    monkeypatch.setattr(writer_module, "UPKEEP_FIRST_S", 0.0)
+    monkeypatch.setattr(writer_module, "FOLD_FIRST_S", 0.0)
     desk = desks().start()
     call_id = desk.call(alice)
     wait_for(lambda: [row["id"] for row in rows(database)] == [call_id])
@@ -664,18 +647,6 @@ def test_how_far_the_store_is(database, desks, alice, outage):
     assert len(rows(database)) == 2 and reached == sorted(reached)
     desk.stop()
     assert finished == [dead.journal.id, desk.journal.id]
-
-
-def test_stored_responses_whose_time_is_over_go(database, desks, alice, monkeypatch):
-    monkeypatch.setattr(stored_responses, "EXPIRED_ROWS", 2)
-    old = [closed(new_ulid(), alice, stored=StoredAt(mark_of(f"r{n}"), "C")) for n in range(5)]
-    transaction(database, lambda: note_stored(database, old))
-    desk = desks()
-    desk.writer._upkeep_at = 0.0
-    desk.start()
-    query = 'SELECT COUNT(*) FROM "stored_responses"'
-    wait_for(lambda: not snapshot_read(database, lambda: execute(database, query).fetchone())[0])
-    assert desk.writer.state == UP
 
 
 def test_an_orphan_that_was_finished_is_only_removed(database, desks, alice):

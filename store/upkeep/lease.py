@@ -1,0 +1,120 @@
+"""Whose turn the upkeep is, and how its last run went: one row, by the database's clock.
+
+A run is due at a moment. Whoever is first then takes the lease and renews it while it works; when
+its process dies, the lease runs out and another one takes over.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import peewee
+
+from store.db.database import database_ms, first_row, transaction
+from store.db.tables.system import UpkeepRow as Row
+from store.values.usage_record import rfc3339
+
+INTERVAL_MS = 3_600_000
+RETRY_MS = 300_000
+"""After a run that failed."""
+LEASE_MS = 60_000
+TROUBLE_CHARS = 1000
+
+_NAME = "upkeep"
+_IS_OURS = Row.name == _NAME
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The last run and the next one; times in ms by the database's clock, None: there was none.
+
+    `running`: a process of `node` is at it. `removed`: what the last run that ended has removed, by
+    kind. `trouble`: why it failed, empty when it did not.
+    """
+
+    running: bool
+    node: str
+    begun_ms: int | None
+    ended_ms: int | None
+    next_ms: int
+    removed: Mapping[str, int]
+    trouble: str
+
+
+class Lost(Exception):
+    """Another process has taken the lease over."""
+
+
+def state(db: peewee.Database) -> State | None:
+    """How the upkeep stands; None: the row is missing. Raises StoreUnavailable."""
+    columns = (Row.owner, Row.until_ms, Row.node, Row.begun_ms, Row.ended_ms, Row.next_ms)
+    row = first_row(db, Row.select(*columns, Row.removed, Row.trouble).where(_IS_OURS))
+    if row is None:
+        return None
+    owner, until_ms, node, begun_ms, ended_ms, next_ms, removed, trouble = row
+    running = bool(owner) and until_ms >= database_ms(db)
+    return State(running, node, begun_ms, ended_ms, next_ms, removed or {}, trouble or "")
+
+
+def to_public(found: State) -> dict[str, Any]:
+    """The state as commands and interfaces show it."""
+    times = (found.begun_ms, found.ended_ms, found.next_ms)
+    begun_at, ended_at, next_at = (None if at is None else rfc3339(at) for at in times)
+    return {
+        "running": found.running,
+        "node": found.node or None,
+        "begun_at": begun_at,
+        "ended_at": ended_at,
+        "next_at": next_at,
+        "removed": dict(found.removed),
+        "trouble": found.trouble or None,
+    }
+
+
+def take(db: peewee.Database, owner: str, node: str) -> bool:
+    """Begin a run when one is due and nobody is at it; whether it is this process's now."""
+
+    def work() -> bool:
+        at_ms = database_ms(db)
+        # A moment further away than any run is set was set by a clock that has gone back since.
+        due = (Row.next_ms <= at_ms) | (Row.next_ms > at_ms + INTERVAL_MS)
+        values = {"owner": owner, "node": node, "until_ms": at_ms + LEASE_MS, "begun_ms": at_ms}
+        update = Row.update(values).where(_IS_OURS, due, Row.until_ms < at_ms)
+        return bool(update.execute(db))
+
+    return transaction(db, work)
+
+
+def renew(db: peewee.Database, owner: str) -> None:
+    """Keep the lease for another LEASE_MS. Lost: it is another's."""
+
+    def work() -> bool:
+        update = Row.update(until_ms=database_ms(db) + LEASE_MS)
+        return bool(update.where(_IS_OURS, Row.owner == owner).execute(db))
+
+    if not transaction(db, work):
+        raise Lost
+
+
+def finish(db: peewee.Database, owner: str, removed: Mapping[str, int], trouble: str = "") -> None:
+    """End a run: what it removed, or why it failed; nothing when the lease is another's."""
+
+    def work() -> None:
+        at_ms = database_ms(db)
+        values = {
+            "owner": "",
+            "until_ms": 0,
+            "ended_ms": at_ms,
+            "next_ms": at_ms + (RETRY_MS if trouble else INTERVAL_MS),
+            "removed": dict(removed),
+            "trouble": trouble[:TROUBLE_CHARS] or None,
+        }
+        Row.update(values).where(_IS_OURS, Row.owner == owner).execute(db)
+
+    transaction(db, work)
+
+
+def give_back(db: peewee.Database, owner: str) -> None:
+    """Leave a run that has not ended to another process."""
+    update = Row.update(owner="", until_ms=0).where(_IS_OURS, Row.owner == owner)
+    transaction(db, lambda: update.execute(db))

@@ -1,0 +1,116 @@
+"""What the upkeep makes ahead and what it removes, in portions that stop no writer for long.
+
+Ledger, wallets, audit log, keys and users are never touched. What is removed can be removed twice:
+a run that was killed is repeated.
+"""
+
+import functools
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import peewee
+from peewee import fn
+
+from store.calls.rollups import DAY_HOURS
+from store.calls.stored_responses import forget_expired
+from store.catalog import wrong_paths
+from store.channels import breakers, probes, status_sums
+from store.db import audit, partitions
+from store.db.database import database_ms, first_row, select_rows, transaction
+from store.db.tables.hub import Session
+from store.db.tables.usage import JournalRow, UsageByChannel, UsageByDay, UsageByKey
+from store.hub.sessions import IDLE_MS, LIFETIME_MS
+from store.money import leases
+from store.values.ids import day_at
+
+DAY_MS = 86_400_000
+PORTION_ROWS = 500
+
+Pause = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """For how many days what is kept; 0: for ever."""
+
+    record_days: int = 0
+    sum_days: int = 0
+    journal_days: int = 0
+
+
+def run(db: peewee.Database, keep: Keep, node: str, pause: Pause) -> dict[str, int]:
+    """Make the partitions of the coming days and remove what is over: how much, by kind.
+
+    `pause` is called after each portion; what it raises ends the run, and so does StoreError.
+    """
+    removed: Counter[str] = Counter()
+    at_ms = database_ms(db)
+    partitions.keep_ahead(db)
+    leases.forget_ended(db, at_ms)
+    breakers.forget_old(db, at_ms)
+    probes.forget_old(db, at_ms)
+    status_sums.forget_empty(db)
+    wrong_paths.forget_old(db, at_ms)
+    pause()
+    while forget_expired(db, at_ms):
+        pause()
+    if keep.record_days:
+        removed += _records(db, _day_before(at_ms, keep.record_days), node, pause)
+    if keep.sum_days:
+        # Sums of days that still have records are what `usage verify` compares these with.
+        before = min(_day_before(at_ms, keep.sum_days), partitions.pruned_before(db))
+        removed["sums"] += _sums(db, before, pause)
+    if keep.journal_days:
+        old = JournalRow.finished_ms < at_ms - keep.journal_days * DAY_MS
+        removed["journals"] += _in_portions(db, JournalRow, JournalRow.id, old, pause)
+    over = (Session.seen_ms < at_ms - IDLE_MS) | (Session.created_ms < at_ms - LIFETIME_MS)
+    removed["sessions"] += _in_portions(db, Session, Session.digest, over, pause)
+    return {kind: count for kind, count in removed.items() if count}
+
+
+def _day_before(at_ms: int, days: int) -> int:
+    return day_at(max(0, at_ms - days * DAY_MS))
+
+
+def _records(db: peewee.Database, before: int, node: str, pause: Pause) -> Counter[str]:
+    oldest = partitions.next_day(db, 0)
+    if oldest is not None and oldest < before:
+        text = f"{before // 10_000}-{before // 100 % 100:02d}-{before % 100:02d}"
+        act = audit.Act(f"upkeep:{node}"[:128], "prune", "usage", text)
+        transaction(db, functools.partial(audit.write, db, act))
+    pruned = partitions.prune(db, before, pause)
+    return Counter({"partitions": pruned.partitions, "records": pruned.records})
+
+
+def _sums(db: peewee.Database, before: int, pause: Pause) -> int:
+    """Hour by hour: an hour has as many rows as keys, models and outcomes met in it."""
+    removed = 0
+    hourly: tuple[Any, ...] = (UsageByKey, UsageByChannel)
+    for table in hourly:
+        while (day := _first_day(db, table)) is not None and day < before:
+            for hour in range(DAY_HOURS):
+                delete = table.delete().where(table.day == day, table.hour == hour)
+                removed += transaction(db, functools.partial(delete.execute, db))
+            pause()
+    while (day := _first_day(db, UsageByDay)) is not None and day < before:
+        of_day = UsageByDay.delete().where(UsageByDay.day == day)
+        removed += transaction(db, functools.partial(of_day.execute, db))
+        pause()
+    return removed
+
+
+def _first_day(db: peewee.Database, table: Any) -> int | None:
+    row = first_row(db, table.select(fn.MIN(table.day)))
+    return None if row is None else row[0]
+
+
+def _in_portions(db: peewee.Database, table: Any, key: Any, where: Any, pause: Pause) -> int:
+    removed = 0
+    some = table.select(key).where(where).order_by(key).limit(PORTION_ROWS)
+    while keys := [row[0] for row in select_rows(db, some)]:
+        delete = table.delete().where(key.in_(keys), where)
+        removed += transaction(db, functools.partial(delete.execute, db))
+        pause()
+    return removed

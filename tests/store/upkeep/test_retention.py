@@ -1,0 +1,171 @@
+"""What the upkeep removes and what stays; the books are right before, between and after."""
+
+import pytest
+
+from store.calls import rollups, stored_responses
+from store.calls.stored_responses import mark_of, note_stored
+from store.calls.usage_queries import Filters, export_rows
+from store.calls.usage_queries import verify as verify_usage
+from store.db import audit, partitions
+from store.db.database import database_ms, execute, is_mysql, select_rows, transaction
+from store.db.tables.hub import Session
+from store.db.tables.money import LedgerLine
+from store.db.tables.usage import JournalRow, StoredResponse, UsageByDay, UsageByKey
+from store.hub.sessions import IDLE_MS
+from store.money.books import verify as verify_books
+from store.upkeep import retention
+from store.upkeep.retention import DAY_MS, Keep, run
+from store.values.ids import new_ulid
+from store.values.pricing import Prices
+from store.values.usage_record import StoredAt
+from tests.support.usage_records import BookedJournal, charged, store
+from tests.support.users import add_user
+
+DAYS_AGO = (0, 1, 5, 20, 40)
+
+
+def nothing():
+    """A pause in which nothing happens."""
+
+
+@pytest.fixture
+def filled(database):
+    """Two calls on each of some days up to today, booked."""
+    user_id = add_user(database, "alice")
+    at_ms = database_ms(database)
+    journal = BookedJournal(database)
+    for number, days in enumerate(DAYS_AGO):
+        day_ms = at_ms - days * DAY_MS
+        journal.book([paid(user_id, 1000 + days, day_ms) for _ in range(2)], number, number + 1)
+    return database
+
+
+def paid(user_id, cost, at_ms):
+    """A call whose price is its cost, so that this can be recomputed."""
+    price = Prices(0, 0, 0, 0, 0, 0, cost)
+    facts = {"prices": price.json, "multiplier_ppm": 10**6, "usage_source": "reported"}
+    return charged(user_id, cost, at_ms, **facts)
+
+
+def count(db, table):
+    return len(select_rows(db, table.select(table._meta.sorted_fields[0])))
+
+
+def records(db):
+    return len(list(export_rows(db, Filters())))
+
+
+def assert_all_right(db):
+    assert verify_books(db) == []
+    assert list(verify_usage(db)) == [] and list(rollups.verify(db)) == []
+
+
+def test_by_default_all_is_kept(filled):
+    assert run(filled, Keep(), "web-1", nothing) == {}
+    assert records(filled) == 2 * len(DAYS_AGO)
+    assert_all_right(filled)
+    if is_mysql(filled):
+        assert len(partitions._limits(filled)) == partitions.AHEAD_DAYS + 2
+
+
+def test_old_records_go_and_books_sums_and_ledger_stay(filled):
+    lines, sums = count(filled, LedgerLine), count(filled, UsageByKey)
+    removed = run(filled, Keep(record_days=10), "web-1", nothing)
+    assert removed == {"records": 4}
+    assert records(filled) == 6
+    assert (count(filled, LedgerLine), count(filled, UsageByKey)) == (lines, sums)
+    assert_all_right(filled)
+    newest = audit.entries(filled, 1)[0]
+    assert (newest["actor"], newest["action"], newest["kind"]) == ("upkeep:web-1", "prune", "usage")
+    assert run(filled, Keep(record_days=10), "web-1", nothing) == {}
+    assert len(audit.entries(filled, 10)) == 1, "nothing was removed, and the audit log says so"
+
+
+def test_sums_go_later_than_their_records(filled):
+    keep = Keep(record_days=3, sum_days=30)
+    removed = run(filled, keep, "web-1", nothing)
+    assert removed["records"] == 6 and removed["sums"] > 0
+    assert {row[0] for row in select_rows(filled, UsageByDay.select(UsageByDay.calls))} == {2}
+    assert count(filled, UsageByDay) == 4
+    assert_all_right(filled)
+
+
+def test_sums_of_days_with_records_stay_in_any_case(filled):
+    assert "sums" not in run(filled, Keep(sum_days=3), "web-1", nothing)
+    assert_all_right(filled)
+
+
+def test_journals_that_ended_long_ago_are_forgotten(database):
+    at_ms = database_ms(database)
+    row = {"node": "web-1", "offset": 7, "opened_ms": 0}
+    rows = [
+        {**row, "id": "OLD", "finished_ms": at_ms - 11 * DAY_MS},
+        {**row, "id": "NEW", "finished_ms": at_ms - 9 * DAY_MS},
+        {**row, "id": "RUNS", "finished_ms": None},
+    ]
+    transaction(database, lambda: JournalRow.insert_many(rows).execute(database))
+    assert run(database, Keep(), "web-1", nothing) == {}
+    assert run(database, Keep(journal_days=10), "web-1", nothing) == {"journals": 1}
+    kept = {row[0] for row in select_rows(database, JournalRow.select(JournalRow.id))}
+    assert kept == {"NEW", "RUNS"}
+
+
+def test_sessions_that_are_over_go_in_portions(database, monkeypatch):
+    monkeypatch.setattr(retention, "PORTION_ROWS", 2)
+    at_ms, pauses = database_ms(database), []
+    rows = [
+        {
+            "digest": bytes([number]) * 32,
+            "id": new_ulid(),
+            "user_id": "U",
+            "created_ms": at_ms,
+            "seen_ms": at_ms - (IDLE_MS + 1000 if number < 5 else 0),
+            "address": "",
+            "agent": "",
+        }
+        for number in range(7)
+    ]
+    transaction(database, lambda: Session.insert_many(rows).execute(database))
+    assert run(database, Keep(), "web-1", lambda: pauses.append(1)) == {"sessions": 5}
+    assert count(database, Session) == 2 and len(pauses) >= 3
+
+
+def test_stored_responses_whose_time_is_over_go(database, monkeypatch):
+    monkeypatch.setattr(stored_responses, "EXPIRED_ROWS", 2)
+    old = [charged("U", 0, 1, stored=StoredAt(mark_of(f"r{n}"), "C")) for n in range(5)]
+    transaction(database, lambda: note_stored(database, old))
+    run(database, Keep(), "web-1", nothing)
+    assert count(database, StoredResponse) == 0
+
+
+class Ended(Exception):
+    """The process ends in a pause."""
+
+
+def test_a_run_that_ends_early_is_repeated(filled, monkeypatch):
+    monkeypatch.setattr(partitions, "DELETE_ROWS", 1)
+    pauses = iter(range(3))
+
+    def pause():
+        if next(pauses, None) is None:
+            raise Ended
+
+    with pytest.raises(Ended):
+        run(filled, Keep(record_days=3, sum_days=30), "web-1", pause)
+    assert 4 < records(filled) < 10
+    assert_all_right(filled)
+    run(filled, Keep(record_days=3, sum_days=30), "web-1", nothing)
+    assert records(filled) == 4
+    assert_all_right(filled)
+
+
+def test_whole_days_are_dropped_on_mysql(database):
+    if not is_mysql(database):
+        pytest.skip("SQLite has no partitions")
+    at_ms = database_ms(database)
+    partitions.make_days(database, retention._day_before(at_ms, 5), 5)
+    store(database, [charged("U", 0, at_ms - days * DAY_MS) for days in (5, 4, 0)], at_ms)
+    removed = run(database, Keep(record_days=2), "web-1", nothing)
+    assert removed == {"partitions": 3}
+    query = 'SELECT COUNT(*) FROM "usage_records"'
+    assert transaction(database, lambda: execute(database, query).fetchone())[0] == 1
