@@ -22,7 +22,7 @@ from store.money.quota import with_use_of_keys
 from store.values.errors import Refused
 from store.values.fields import Instant
 
-DEFAULT_OVERLAP = "24h"
+DEFAULT_OVERLAP = f"{keys.OVERLAP_S // 3600}h"
 KEY = click.argument("key", metavar="ID")
 
 command = Noun(

@@ -27,6 +27,9 @@ from store.values.key_secrets import (
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+OVERLAP_S = 24 * 3600
+"""How long an exchanged secret works on, unless it is said."""
+
 
 @dataclass(frozen=True, slots=True)
 class Subscription:

@@ -1,0 +1,76 @@
+"""What groups offer to keys: models, entries, multiplier; and in which a user may make keys.
+
+Blocking; for the Hub.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import peewee
+
+from store.catalog.catalog import EVERYTHING
+from store.db.database import first_row, select_rows, snapshot_read
+from store.db.tables.catalog import Channel, Group, Model
+from store.db.tables.users import User
+from store.hub.membership import DEFAULT_GROUP
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroup:
+    """A group as the owner of a key sees it; `models`: those that some channel serves to it."""
+
+    name: str
+    multiplier_ppm: int
+    entries: tuple[str, ...]
+    models: tuple[str, ...]
+    enabled: bool
+    rpm: int
+    tpm: int
+    concurrency: int
+
+
+def key_groups(db: peewee.Database) -> dict[str, KeyGroup]:
+    """All groups by name, in order of name."""
+
+    def read() -> dict[str, KeyGroup]:
+        known = Model.select(Model.name).where(Model.disabled == False)  # noqa: E712 - SQL
+        models = {name for (name,) in select_rows(db, known)}
+        columns = (Channel.groups, Channel.models)
+        on = Channel.select(*columns).where(Channel.enabled == True)  # noqa: E712 - SQL
+        served: dict[str, set[str]] = {}
+        for groups, names in select_rows(db, on):
+            for group in groups:
+                served.setdefault(group, set()).update(names)
+        return {
+            group.name: group
+            for group in _groups(db, {name: found & models for name, found in served.items()})
+        }
+
+    return snapshot_read(db, read)
+
+
+def _groups(db: peewee.Database, served: dict[str, set[str]]) -> Iterable[KeyGroup]:
+    columns = (Group.name, Group.multiplier_ppm, Group.entries, Group.models, Group.disabled)
+    limits = (Group.rpm, Group.tpm, Group.concurrency)
+    for row in select_rows(db, Group.select(*columns, *limits).order_by(Group.name)):
+        name, multiplier_ppm, entries, allowed, disabled, *rates = row
+        there = served.get(name, set())
+        models = there if EVERYTHING in allowed else there & set(allowed)
+        yield KeyGroup(
+            name, multiplier_ppm, tuple(entries), tuple(sorted(models)), not disabled, *rates
+        )
+
+
+def groups_for_keys(db: peewee.Database, user_id: str, *, admin: bool) -> list[str]:
+    """The groups in which a user may make or move keys, in order of name: an administrator in all,
+    a member in those of its own that there are."""
+
+    def read() -> list[str]:
+        names = [name for (name,) in select_rows(db, Group.select(Group.name).order_by(Group.name))]
+        if admin:
+            return names
+        row = first_row(db, User.select(User.groups).where(User.id == user_id))
+        own = [DEFAULT_GROUP] if row is None or row[0] is None else row[0]
+        return [name for name in names if name in own]
+
+    return snapshot_read(db, read)

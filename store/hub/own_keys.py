@@ -1,0 +1,199 @@
+"""A user's keys as their owner sees them: limits and their use, last use, wrong paths.
+
+What is read grows with the user's keys, not with those of others or with their calls. Blocking; for
+the Hub.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import peewee
+from peewee import fn
+
+from store.calls.usage_queries import Filters, history
+from store.catalog import wrong_paths
+from store.catalog.wrong_paths import Noticed
+from store.db.database import portions, raw_rows, select_rows, snapshot_read
+from store.db.tables.catalog import Group
+from store.db.tables.usage import UsageByKey
+from store.db.tables.users import ApiKey, KeySecret
+from store.money.quota import Use, current_use
+from store.values.errors import NotFound
+from store.values.ids import day_begin_ms
+from store.values.windows import MONTH, window_at
+
+GONE_GROUP = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LastUse:
+    """The newest call of a key."""
+
+    at_ms: int
+    address: str | None
+    agent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnKey:
+    """A key. `replaced_until_ms`: its secret was exchanged, and the old one works until then.
+
+    `spent_nanos` is what the current window of its limit has spent, of a key without a limit the
+    current month; `resets_ms` the end of that window, None: never. `last_use` None: never used, or
+    not asked for.
+    """
+
+    id: str
+    name: str
+    prefix: str
+    last_four: str
+    group: str
+    multiplier_ppm: int
+    enabled: bool
+    revoked_ms: int | None
+    expires_ms: int | None
+    created_ms: int
+    models: Sequence[str]
+    networks: Sequence[str]
+    limit_nanos: int | None
+    limit_window: str
+    rpm: int
+    tpm: int
+    concurrency: int
+    replaced_until_ms: int | None = None
+    spent_nanos: int = 0
+    resets_ms: int | None = None
+    wrong: tuple[Noticed, ...] = ()
+    last_use: LastUse | None = None
+
+    @property
+    def spent_window(self) -> str:
+        """The window that `spent_nanos` is of."""
+        return MONTH if self.limit_nanos is None else self.limit_window
+
+
+_COLUMNS = (
+    *(ApiKey.id, ApiKey.name, ApiKey.prefix, ApiKey.last_four, Group.name, Group.multiplier_ppm),
+    *(ApiKey.disabled, ApiKey.revoked_ms, ApiKey.expires_ms, ApiKey.created_ms, ApiKey.models),
+    *(ApiKey.networks, ApiKey.limit_nanos, ApiKey.limit_window, ApiKey.rpm, ApiKey.tpm),
+    ApiKey.concurrency,
+)
+
+
+def owned(db: peewee.Database, user_id: str, at_ms: int) -> list[OwnKey]:
+    """All keys of a user, the last made first, without their last use."""
+    return snapshot_read(db, lambda: _complete(db, _read(db, ApiKey.user_id == user_id), at_ms))
+
+
+def show(db: peewee.Database, user_id: str, key_id: str, at_ms: int) -> OwnKey:
+    """One key of a user with its last use. Raises NotFound, also for somebody else's."""
+    own = (ApiKey.id == key_id) & (ApiKey.user_id == user_id)
+    found = snapshot_read(db, lambda: _complete(db, _read(db, own), at_ms))
+    if not found:
+        raise NotFound(f"there is no key {key_id!r}")
+    return with_last_use(db, found)[0]
+
+
+def owner_of(db: peewee.Database, user_id: str, key_id: str) -> str:
+    """The id again, when it is a key of this user. Raises NotFound."""
+    own = (ApiKey.id == key_id) & (ApiKey.user_id == user_id)
+    if not select_rows(db, ApiKey.select(ApiKey.id).where(own)):
+        raise NotFound(f"there is no key {key_id!r}")
+    return key_id
+
+
+def with_last_use(db: peewee.Database, keys: Sequence[OwnKey]) -> list[OwnKey]:
+    """The same keys, each with its newest call: by its roll-up, then by index."""
+    days = _last_days(db, [key.id for key in keys])
+    return [
+        replace(key, last_use=_last_use(db, key.id, *days[key.id])) if key.id in days else key
+        for key in keys
+    ]
+
+
+def _read(db: peewee.Database, condition: Any) -> list[OwnKey]:
+    query = (
+        ApiKey.select(*_COLUMNS)
+        .join(Group, peewee.JOIN.LEFT_OUTER, on=(Group.id == ApiKey.group_id))
+        .where(condition)
+        .order_by(ApiKey.id.desc())
+    )
+    found = []
+    for row in select_rows(db, query):
+        key_id, name, prefix, last_four, group, multiplier_ppm, disabled, *rest = row
+        head = (key_id, name, prefix, last_four, group or GONE_GROUP, multiplier_ppm or 0)
+        found.append(OwnKey(*head, not disabled, *rest))
+    return found
+
+
+def _complete(db: peewee.Database, keys: list[OwnKey], at_ms: int) -> list[OwnKey]:
+    ids = [key.id for key in keys]
+    replaced = _replaced(db, ids, at_ms)
+    limited = {key.id: key.limit_window for key in keys if key.limit_nanos is not None}
+    uses = current_use(db, limited, at_ms)
+    month = _of_month(db, [key.id for key in keys if key.limit_nanos is None], at_ms)
+    wrong: dict[str, list[Noticed]] = {}
+    for one in wrong_paths.of_keys(db, ids, at_ms - wrong_paths.KEPT_MS):
+        wrong.setdefault(one.key_id, []).append(one)
+    _, month_ends_ms = window_at(MONTH, at_ms)
+    return [
+        replace(
+            key,
+            replaced_until_ms=replaced.get(key.id),
+            spent_nanos=_spent(key, uses, month),
+            resets_ms=uses[key.id].resets_ms if key.id in uses else month_ends_ms,
+            wrong=tuple(wrong.get(key.id, ())),
+        )
+        for key in keys
+    ]
+
+
+def _spent(key: OwnKey, uses: Mapping[str, Use], month: Mapping[str, int]) -> int:
+    return uses[key.id].spent_nanos if key.id in uses else month.get(key.id, 0)
+
+
+def _replaced(db: peewee.Database, ids: Sequence[str], at_ms: int) -> dict[str, int]:
+    """Key id -> until when the last of its exchanged secrets works."""
+    found: dict[str, int] = {}
+    for some in portions(ids):
+        until = KeySecret.valid_until_ms
+        query = KeySecret.select(KeySecret.key_id, fn.MAX(until)).where(
+            KeySecret.key_id << some, until > at_ms
+        )
+        found.update(select_rows(db, query.group_by(KeySecret.key_id)))
+    return found
+
+
+def _of_month(db: peewee.Database, ids: Sequence[str], at_ms: int) -> dict[str, int]:
+    """Key id -> what its calls of the current UTC month cost."""
+    first_day, _ = window_at(MONTH, at_ms)
+    found: dict[str, int] = {}
+    for some in portions(ids):
+        query = UsageByKey.select(UsageByKey.key_id, fn.SUM(UsageByKey.cost_nanos)).where(
+            UsageByKey.key_id << some, UsageByKey.day >= first_day
+        )
+        rows = raw_rows(db, query.group_by(UsageByKey.key_id))
+        found.update((key_id, int(nanos)) for key_id, nanos in rows)
+    return found
+
+
+def _last_days(db: peewee.Database, ids: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """Key id -> the name of its user in records, and the day of its last call."""
+    found: dict[str, tuple[str, int]] = {}
+    for some in portions(ids):
+        query = UsageByKey.select(
+            UsageByKey.key_id, fn.MAX(UsageByKey.user), fn.MAX(UsageByKey.day)
+        ).where(UsageByKey.key_id << some)
+        for key_id, user, day in raw_rows(db, query.group_by(UsageByKey.key_id)):
+            found[key_id] = user, day
+    return found
+
+
+def _last_use(db: peewee.Database, key_id: str, user: str, day: int) -> LastUse | None:
+    since_ms = day_begin_ms(day)
+    rows = history(db, Filters(user=user, key_id=key_id, since_ms=since_ms), 1)
+    if not rows:
+        return None  # the records of that day were pruned
+    row = rows[0]
+    return LastUse(row["started_ms"], row["client_ip"], row["user_agent"])
