@@ -17,7 +17,7 @@ INSTALL := .venv/bin/python $(PIP)
 CLIENT_INSTALL := bin/python $(PIP)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-long test-clients services check lint format docs matrix
+.PHONY: help venv run test test-long test-clients services check lint format docs matrix pictures
 
 # Real client programs: two environments, since aider needs other versions than the rest, and what
 # npm installs with the Node of the first one.
@@ -69,6 +69,9 @@ docs: $(RUN_STAMP) ## generate the made pages of docs/, and conf/gateway.toml
 matrix: $(TEST_STAMP) ## try any client before any upstream, and write what passes into docs/conversions.md
 	SLUICE_WRITE_MATRIX=1 .venv/bin/python -m pytest -q tests/translation
 	.venv/bin/python app.py docs
+
+pictures: $(TEST_STAMP) services ## take the pictures of the Hub's pages, for docs/hub.md
+	.venv/bin/python -m bench.hub_pictures --into docs/pictures $(if $(ONLY),--only $(ONLY))
 
 $(RUN_STAMP): .venv/bin/python
 	@$(call say,installing requirements.txt into .venv (once; may take a minute))

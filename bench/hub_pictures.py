@@ -1,0 +1,187 @@
+"""Pictures of the Hub's pages, as docs/hub.md shows them: at three widths, light and dark.
+
+    python -m bench.hub_pictures --into docs/pictures
+
+Makes a gateway in a folder of its own with the store of bench.hub_sample and a scripted vendor, and
+drives Debian's Chromium. `--only keys,usage` takes some of the pages.
+"""
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from bench import hub_sample
+from tests.handlers.hub.browser import Browser as Plain
+from tests.support.gateway import Gateway
+from tests.support.ports import HOST, free_port
+from tests.support.upstream import ScriptedUpstream
+
+HEIGHTS = {1440: 900, 768: 1000, 360: 740}
+PATIENCE_S = 30
+SETTLE_MS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """A picture: whose page, at which widths and themes, and what is pressed before."""
+
+    name: str
+    user: str
+    path: str
+    widths: tuple[int, ...] = (1440, 768, 360)
+    themes: tuple[str, ...] = ("light", "dark")
+    press: str = ""
+
+
+SHOTS = (
+    Shot("sign-in", "", "/sign-in"),
+    Shot("home", "alice", "/"),
+    Shot("keys", "alice", "/keys"),
+    Shot("key", "alice", "/keys/{key}"),
+    Shot("key-new", "alice", "/keys/new"),
+    Shot("status", "alice", "/status"),
+    Shot("usage", "alice", "/usage"),
+    Shot("call", "alice", "/usage/{ok}"),
+    Shot("call-failed", "alice", "/usage/{failed}"),
+    Shot("wallet", "alice", "/wallet"),
+    Shot("setup", "alice", "/setup"),
+    Shot("account", "alice", "/account"),
+    *(
+        Shot(f"admin-{name}", "admin", f"/admin/{name}")
+        for name in ("users", "groups", "models", "channels", "plans", "codes")
+    ),
+    Shot("admin-call", "admin", "/usage/{failed}"),
+    *(Shot(f"admin-{name}", "admin", f"/admin/{name}") for name in ("usage", "audit", "system")),
+    Shot("home-empty", "admin", "/"),
+)
+
+
+@contextmanager
+def gateway() -> Iterator[tuple[Gateway, str]]:
+    """A running gateway with the sample store, and the address of its Hub."""
+    hub_port = free_port()
+    with tempfile.TemporaryDirectory() as folder, ScriptedUpstream() as vendor:
+        made = Gateway(Path(folder), {"hub.enabled": "true", "hub.port": hub_port})
+        argv = ["--config", str(made.config), "--vendor", vendor.url]
+        hub_sample.main.main(argv, standalone_mode=False)
+        made.start(wait_s=PATIENCE_S)
+        deadline = time.monotonic() + PATIENCE_S
+        while not _answers(hub_port):
+            if time.monotonic() > deadline:
+                raise click.ClickException("the Hub does not answer")
+            time.sleep(0.1)
+        try:
+            yield made, f"http://{HOST}:{hub_port}"
+        finally:
+            made.close()
+
+
+def _answers(port: int) -> bool:
+    try:
+        return bool(Plain(port).get("/sign-in").status == 200)
+    except OSError:
+        return False
+
+
+def ids(made: Gateway) -> dict[str, str]:
+    """A key and two calls that pictures show."""
+
+    def found(*args: str) -> list[dict[str, str]]:
+        rows: list[dict[str, str]] = json.loads(made.run(*args, "--json"))
+        return rows
+
+    def newest(*filters: str) -> str:
+        return found("usage", "tail", *filters)[-1]["id"]
+
+    keys = {key["name"]: key["id"] for key in found("key", "list", "--user", "alice")}
+    return {
+        "key": keys["ci"],
+        "ok": newest("--outcome", "ok", "--model", "claude-sonnet-4-5"),
+        "failed": newest("--outcome", "upstream_error"),
+    }
+
+
+@click.command()
+@click.option("--into", type=click.Path(path_type=Path), required=True)
+@click.option("--only", default="", help="Names of pictures, with commas.")
+@click.option("--language", type=click.Choice(["en", "zh"]), default="en")
+def main(into: Path, only: str, language: str) -> None:
+    """Take the pictures."""
+    into.mkdir(parents=True, exist_ok=True)
+    wanted = set(only.split(",")) if only else {shot.name for shot in SHOTS}
+    with gateway() as (made, hub_url), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        known = ids(made)
+        sessions = {name: _session(hub_url, name) for name in ("alice", "admin")}
+        for shot in SHOTS:
+            if shot.name in wanted:
+                _take(browser, hub_url, shot, into, known, sessions, language)
+        browser.close()
+
+
+def _session(hub_url: str, name: str) -> str:
+    plain = Plain(int(hub_url.rpartition(":")[2]))
+    plain.sign_in(name, hub_sample.PASSWORD)
+    return str(plain.cookies["sluice_session"])
+
+
+def _take(
+    browser: Browser,
+    hub_url: str,
+    shot: Shot,
+    into: Path,
+    known: dict[str, str],
+    sessions: dict[str, str],
+    language: str,
+) -> None:
+    for theme in shot.themes:
+        for width in shot.widths:
+            context = browser.new_context(
+                base_url=hub_url,
+                viewport={"width": width, "height": HEIGHTS[width]},
+                color_scheme="dark" if theme == "dark" else "light",
+                locale="zh-CN" if language == "zh" else "en-GB",
+                timezone_id="Europe/Berlin",
+            )
+            if shot.user:
+                cookie = sessions[shot.user]
+                context.add_cookies([{"name": "sluice_session", "value": cookie, "url": hub_url}])
+            page = context.new_page()
+            faults = _open(page, shot.path.format(**known))
+            page.screenshot(path=str(into / f"{shot.name}-{width}-{theme}.png"), full_page=True)
+            for fault in faults:
+                click.echo(f"{shot.name} {width} {theme}: {fault}")
+            context.close()
+
+
+def _open(page: Page, path: str) -> list[str]:
+    """Opens a page; what is wrong with it."""
+    faults: list[str] = []
+    page.on("console", lambda one: faults.append(one.text) if one.type == "error" else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    begun = time.monotonic()
+    answer = page.goto(path)
+    took = time.monotonic() - begun
+    page.wait_for_timeout(SETTLE_MS)
+    if answer and answer.status != 200:
+        faults.append(f"status {answer.status}")
+    if took > 1:
+        faults.append(f"{took:.2f} s")
+    wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    if wide > 0:
+        faults.append(f"{wide} px wider than the window")
+    return faults
+
+
+if __name__ == "__main__":
+    main()
