@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from conf.configuration import ConfigError, Loaded, find_config, load
+from handlers.operations.shown_settings import mask
 from store.values.errors import Refused, StoreError
 
 FAILED = 1
@@ -26,8 +27,6 @@ INTERRUPTED = 130
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NO_NUMBER = re.compile(r"is not a valid integer(?: range)?\.$")  # click's words
-# user and password of an address; anything that looks like a secret key
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@|\bsk-[A-Za-z0-9._-]{8,}")
 
 
 def config_option(command: F) -> F:
@@ -121,11 +120,6 @@ def coloured(text: str, colour: str) -> str:
 def note(text: str) -> None:
     """A remark for people, on standard error."""
     click.echo(mask(text), err=True)
-
-
-def mask(text: str) -> str:
-    """The text without passwords of addresses and without secret keys."""
-    return _CREDENTIALS.sub(lambda match: "***@" if match[0].endswith("@") else "sk-***", text)
 
 
 def run(command: click.Command, args: Sequence[str], name: str) -> int:

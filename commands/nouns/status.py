@@ -15,7 +15,6 @@ from commands.ops_port import ask_status
 from commands.output import (
     configuration,
     data_options,
-    mask,
     note,
     print_fields,
     print_json,
@@ -24,7 +23,8 @@ from commands.output import (
 from commands.process.node import NAME_FILE
 from commands.store_access import opened_store
 from conf.configuration import Loaded, which
-from conf.settings import SETTINGS, to_plain
+from conf.settings import to_plain
+from handlers.operations import shown_settings
 from store.channels.status import AVAILABLE, Status, by_name, of_channels, of_models, to_public
 from store.db.database import database_ms
 from store.upkeep import lease
@@ -50,7 +50,7 @@ def command(settings: bool, origin: bool, config: Path | None, as_json: bool) ->
         raise click.UsageError("--origin goes with --settings")
     loaded = configuration(config)
     if settings:
-        rows = _settings(loaded, origin)
+        rows = shown_settings.rows(loaded.settings, loaded.origins if origin else None)
         print_table(rows, list(rows[0]), as_json)
         return
     found = ask_status(loaded)
@@ -64,22 +64,6 @@ def command(settings: bool, origin: bool, config: Path | None, as_json: bool) ->
     _print_node(found)
     for title, statuses in (("channel", channels), ("group", models)):
         _print_states(title, statuses)
-
-
-# ---- settings ------------------------------------------------------------------------------------
-
-
-def _settings(loaded: Loaded, origin: bool) -> list[dict[str, Any]]:
-    plain = to_plain(loaded.settings)
-    rows = []
-    for name, setting in SETTINGS.items():
-        value = plain[setting.section][setting.key]
-        shown = mask(value) if isinstance(value, str) else value
-        if setting.secret and value:
-            shown = "***"
-        where = {"origin": loaded.origins[name]} if origin else {}
-        rows.append({"name": name, "value": shown, **where})
-    return rows
 
 
 # ---- a running gateway ---------------------------------------------------------------------------

@@ -5,8 +5,7 @@ import platform
 import click
 
 from commands.output import data_options, print_json
-
-VERSION = "0.1.0"
+from conf.version import VERSION
 
 
 @click.command()

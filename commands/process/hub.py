@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,6 +22,7 @@ from commands.process.log_lines import FORMS
 from conf import secrets
 from conf.configuration import ConfigError
 from conf.settings import Settings, from_plain
+from conf.version import VERSION
 from handlers.hub.app import MAX_BODY_BYTES, make_app
 from handlers.hub.web.site import Site
 from handlers.logs import LogThread
@@ -41,6 +42,7 @@ class Orders(msgspec.Struct):
     settings: dict[str, dict[str, object]]
     secrets_path: str
     listen_fd: int
+    origins: dict[str, str] = {}
 
 
 def main(args: Sequence[str]) -> int:
@@ -51,7 +53,7 @@ def main(args: Sequence[str]) -> int:
     logs = LogThread(FORMS[settings.log.format])
     logs.start(settings.log.level)
     try:
-        site = _site(settings, secrets.load(Path(orders.secrets_path)))
+        site = _site(settings, secrets.load(Path(orders.secrets_path)), orders.origins)
         asyncio.run(_serve(site, orders.listen_fd))
     except ConfigError as error:
         log.error("%s", error)
@@ -62,13 +64,15 @@ def main(args: Sequence[str]) -> int:
     os._exit(0)
 
 
-def _site(settings: Settings, keys: secrets.Secrets) -> Site:
+def _site(settings: Settings, keys: secrets.Secrets, origins: Mapping[str, str]) -> Site:
     proxies = settings.server.trusted_proxies
     return Site(
         settings=settings,
         db=open_database(settings.store.url),
         sealing=Sealing(Cipher(keys.cipher_keys), keys.peppers),
         trusted=tuple(ipaddress.ip_network(net, strict=False) for net in proxies),
+        origins=origins,
+        version=VERSION,
     )
 
 

@@ -200,6 +200,7 @@ class Supervisor:
         return {
             "settings": to_plain(self._loaded.settings),
             "secrets_path": str(self._loaded.secrets_path),
+            "origins": dict(self._loaded.origins),
         }
 
     def _reap(self, worker: Worker, now: float) -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
@@ -29,6 +30,9 @@ class Site:
     db: peewee.Database
     sealing: Sealing
     trusted: tuple[Network, ...]  # proxies whose X-Forwarded-For is believed
+    origins: Mapping[str, str] = field(default_factory=dict)  # of settings, by section.key
+    version: str = ""
+    started_s: float = field(default_factory=time.monotonic)
     tries: Throttle = field(default_factory=Throttle)  # of passwords
     codes: Throttle = field(default_factory=Throttle)  # of codes to redeem
     _store: ThreadPoolExecutor = field(

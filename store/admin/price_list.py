@@ -1,0 +1,115 @@
+"""A list of prices, as a table or as values: what it would change, and changing it, all or nothing.
+
+A list names models that exist; a price that it does not give stays as it is.
+"""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import peewee
+
+from store.admin.apply import Editor
+from store.admin.document import Document
+from store.admin.export import list_objects
+from store.admin.value_edits import entry_of_values, told_by_field
+from store.values.errors import Refused
+from store.values.pricing import PRICE_NAMES, format_money
+from store.values.texts import nearest
+
+MODEL = "model"
+MAX_ROWS = 5000
+
+PriceRow = Mapping[str, Any]
+"""A model's name under `model`, and the prices that change by their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceChange:
+    """What a model costs before and after."""
+
+    model: str
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+
+
+def read_csv(text: str) -> list[PriceRow]:
+    """The rows of a table whose head names `model` and prices; an empty cell changes nothing.
+    Raises Refused."""
+    rows = list(csv.reader(io.StringIO(text.lstrip("\ufeff"))))
+    filled = [(number, row) for number, row in enumerate(rows, 1) if any(map(str.strip, row))]
+    if not filled:
+        raise Refused(["the list is empty"])
+    head = [cell.strip() for cell in filled[0][1]]
+    faults = [
+        f'unknown column "{name}"{nearest(name, (MODEL, *PRICE_NAMES))}'
+        for name in head
+        if name not in (MODEL, *PRICE_NAMES)
+    ]
+    if MODEL not in head:
+        faults.append(f"the first line must name the columns: {MODEL}, {', '.join(PRICE_NAMES)}")
+    faults += [
+        f"line {number}: has {len(row)} cells, the head has {len(head)}"
+        for number, row in filled[1:]
+        if len(row) != len(head)
+    ]
+    if faults:
+        raise Refused(faults)
+    return [
+        {name: cell.strip() for name, cell in zip(head, row, strict=True) if cell.strip()}
+        for _, row in filled[1:]
+    ]
+
+
+def take(
+    db: peewee.Database, editor: Editor, rows: Sequence[PriceRow], *, dry_run: bool
+) -> list[PriceChange]:
+    """Change prices, or only tell what would change. Raises Refused with every fault."""
+    before = {one["name"]: one["price"] for one in list_objects(db, MODEL)}
+    document = _document(rows, before)
+    with told_by_field():
+        outcome = editor.apply(document, dry_run=dry_run)
+    changed = {change.name for change in outcome.changes}
+    return [
+        PriceChange(name, before[name], _after(entry.fields["price"], before[name]))
+        for entry in document
+        if (name := entry.identity[0]) in changed
+    ]
+
+
+def _document(rows: Sequence[PriceRow], known: Mapping[str, Any]) -> Document:
+    if len(rows) > MAX_ROWS:
+        raise Refused([f"the list has more than {MAX_ROWS} models"])
+    entries: Document = []
+    faults: list[str] = []
+    for number, row in enumerate(rows, 1):
+        name = row.get(MODEL)
+        if not isinstance(name, str) or name not in known:
+            hint = nearest(name, known) if isinstance(name, str) else ""
+            faults.append(f'row {number}: there is no model "{name}"{hint}')
+            continue
+        if any(entry.identity == (name,) for entry in entries):
+            faults.append(f'row {number}: model "{name}" is there twice')
+            continue
+        price = {field: value for field, value in row.items() if field != MODEL}
+        try:
+            with told_by_field():
+                entries.append(entry_of_values(MODEL, {"name": name, "price": price}, None))
+        except Refused as error:
+            faults += [f"row {number}: {fault}" for fault in error.faults]
+    if faults:
+        raise Refused(faults)
+    return entries
+
+
+def _after(given: Mapping[str, int | None], before: Mapping[str, str]) -> dict[str, str]:
+    """The prices as they are then; what is given as None follows another price."""
+    written = {name: format_money(nanos) for name, nanos in given.items() if nanos is not None}
+    merged = {**before, **written}
+    return {
+        name: merged[name]
+        for name in PRICE_NAMES
+        if name in merged and given.get(name, 0) is not None
+    }
