@@ -93,8 +93,11 @@ class Availability:
 
     def _like(self, model: str, groups: Iterable[str]) -> list[str]:
         asked = frozenset(groups)
-        names = {name for group, name in self._statuses if group in asked}
-        return closest(model, sorted(names), NEAREST)
+        names = sorted({name for group, name in self._statuses if group in asked})
+        # Dates and other endings make a name long, so that it is no more like the one meant.
+        begun = [name for name in names if model.startswith(name) or name.startswith(model)]
+        begun.sort(key=len, reverse=True)
+        return list(dict.fromkeys((*begun, *closest(model, names, NEAREST))))[:NEAREST]
 
 
 def to_plain(why: Why) -> dict[str, Any]:

@@ -58,6 +58,16 @@ class Figures:
         return round(self.sums[0] / self.calls, 4) if self.calls else None
 
     @property
+    def failed(self) -> int:
+        """Calls that count and did not succeed."""
+        return self.sums[1]
+
+    @property
+    def streams(self) -> int:
+        """Streams that began: what percentiles of the first byte are of."""
+        return sum(self.sums[_FIRST_BYTE:_TOTAL])
+
+    @property
     def tokens_per_s(self) -> float | None:
         """Output of streams, from the first byte on."""
         tokens, generation_ms = self.sums[2:_FIRST_BYTE]

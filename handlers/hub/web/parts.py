@@ -4,6 +4,7 @@ docs/hub-parts.md shows each of them. All text is escaped here; nothing is marke
 """
 
 import datetime
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,8 @@ NEAR_SHARE = 0.8
 UPTIME_STEPS = ((0.999, 1.0, "good"), (0.99, 0.8, "good"), (0.95, 0.6, "warn"))
 UPTIME_LOWEST, UPTIME_FOOT = 0.3, 2
 BAR_WIDTH, BAR_GAP, BAR_HEIGHT = 5, 1, 18
+_BRACES = re.compile(r"\{(\w+)\}")
+_STRONG = re.compile(r"\*\*(.+?)\*\*", re.DOTALL)
 
 
 class Moment(UIModule):
@@ -45,6 +48,30 @@ class Moment(UIModule):
         shown = f"{at:%Y-%m-%d %H:%M:%S}" if form in ("full", "time") else f"{at:%Y-%m-%d %H:%M}"
         stamp = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return f'<time datetime="{stamp}" data-form="{form}">{shown} UTC</time>'
+
+
+class Sentence(UIModule):
+    """A sentence with values in its braces; those that are an At are shown as times, the words
+    between two asterisks stand out."""
+
+    def render(self, text: str, **values: Any) -> str:
+        parts = _BRACES.split(text)
+        written = []
+        for place, part in enumerate(parts):
+            value = values[part] if place % 2 else None
+            if isinstance(value, At):
+                written.append(Moment(self.handler).render(value.at_ms, value.form))
+            else:
+                written.append(xhtml_escape(str(value) if place % 2 else part))
+        return _STRONG.sub(r"<strong>\1</strong>", "".join(written))
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A moment within a sentence, in a form of Moment."""
+
+    at_ms: int
+    form: str = "auto"
 
 
 class Icon(UIModule):
@@ -173,6 +200,45 @@ class Uptime(UIModule):
         return round(BAR_HEIGHT * UPTIME_LOWEST, 1), "bad"
 
 
+class UptimeRow(UIModule):
+    """The same for tables with many of them: bars of one kind are one path, and the whole is one
+    link. A script says on hover what a bar is, and leads to the rows of that one.
+
+    `counts`: of each span how many calls went well, how many failed, how many were only probes.
+    `since_ms`, `step_ms`: when the first one begins, how long each is.
+    """
+
+    def render(
+        self,
+        counts: Sequence[tuple[int, int, int]],
+        times: tuple[int, int],
+        href: str,
+        label: str,
+    ) -> str:
+        step, paths = BAR_WIDTH + BAR_GAP, dict[str, str]()
+        for place, (ok, failed, probes) in enumerate(counts):
+            share = ok / (ok + failed) if ok + failed else 1.0 if probes else None
+            kind, drawn = self._drawn(place * step, share, probes_only=not ok + failed)
+            paths[kind] = paths.get(kind, "") + drawn
+        bars = "".join(f'<path class="{kind}" d="{d}"/>' for kind, d in paths.items())
+        packed = ",".join(f"{ok}/{failed}/{probes}" for ok, failed, probes in counts)
+        width, since_ms, step_ms = len(counts) * step, *times
+        return (
+            f'<a class="bars-link" href="{xhtml_escape(href)}" aria-label="{xhtml_escape(label)}"'
+            f' data-bars="{packed}" data-since="{since_ms}" data-step="{step_ms}">'
+            f'<svg class="uptime" aria-hidden="true" width="{width}" height="{BAR_HEIGHT}"'
+            f' viewBox="0 0 {width} {BAR_HEIGHT}" preserveAspectRatio="none">{bars}</svg></a>'
+        )
+
+    @staticmethod
+    def _drawn(left: int, share: float | None, *, probes_only: bool) -> tuple[str, str]:
+        height, kind = Uptime._height(Span(share, "", probes_only=probes_only))
+        top, wide = BAR_HEIGHT - height, BAR_WIDTH
+        if kind == "probes":  # its line is drawn within
+            return kind, f"M{left + 0.5} 0.5h{wide - 1}v{BAR_HEIGHT - 1}h-{wide - 1}z"
+        return kind, f"M{left} {top:g}h{wide}v{height:g}h-{wide}z"
+
+
 class Spark(UIModule):
     """A small chart beside its number: bars, in the colour of `tone` (warn, bad, or none)."""
 
@@ -285,7 +351,6 @@ def tidy(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"
 
 
-MODULES = {
-    one.__name__: one for one in (Moment, Icon, IconSheet, State, Copy, Level, Uptime, Spark, Bars)
-}
+_ALL = (Moment, Sentence, Icon, IconSheet, State, Copy, Level, Uptime, UptimeRow, Spark, Bars)
+MODULES = {one.__name__: one for one in _ALL}
 """What templates may use."""
