@@ -85,7 +85,7 @@ ALLOWED = {
     # peewee: the type of an open store
     "handlers.hub.web": {
         *("handlers.hub.web", "handlers.relay.admit", "store", "conf.settings", "tornado"),
-        "peewee",
+        *("handlers.operations.client_settings", "peewee"),
     },
     "demo": {"demo"},
     "commands": {"commands", "demo", "handlers", "adapters", "store", "conf", "app"}

@@ -9,8 +9,10 @@ from commands.output import note, set_option
 from conf import sample, secrets
 from conf.configuration import FILE_NAME, Loaded, load, parse_overrides
 from conf.settings import to_plain
+from handlers.operations.client_settings import hub_url
 from store.db import migrate
 from store.db.database import discard, open_database
+from store.hub import first_run
 
 FILE_MODE = 0o600  # store.url may hold a password
 
@@ -26,12 +28,25 @@ def command(folder: Path, overrides: tuple[str, ...]) -> None:
     found = (folder / FILE_NAME).exists()
     for line in prepare(folder, overrides):
         click.echo(line)
+    for line in _first_run(load(folder / FILE_NAME, (), os.environ)):
+        click.echo(line)
     ignored = left_as_it_is(folder / FILE_NAME, overrides) if found else []
     if ignored:
         note(
             f"warning: {folder / FILE_NAME} was there already and is not changed, so this was"
             f" ignored: {', '.join(f'--set {name}' for name in ignored)}; edit the file"
         )
+
+
+def _first_run(loaded: Loaded) -> list[str]:
+    """Where the first administrator gets a password, unless one has; it opens when `serve` runs."""
+    db = open_database(loaded.settings.store.url)
+    try:
+        link = None if migrate.behind(db) else first_run.make_link(db)
+    finally:
+        discard(db)
+    url = link and hub_url(loaded.settings.hub) + link
+    return [f"first run, once serve runs: {url}"] if url and loaded.settings.hub.enabled else []
 
 
 def left_as_it_is(path: Path, overrides: tuple[str, ...]) -> list[str]:

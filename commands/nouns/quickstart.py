@@ -26,10 +26,18 @@ from conf import secrets
 from conf.configuration import FILE_NAME, Loaded, load
 from handlers.operations.client_settings import CURLS, base_url
 from handlers.operations.edits import editor
+from handlers.operations.vendor_starts import (
+    DEMO_MODELS,
+    DEMO_PRICES,
+    VENDOR_STARTS,
+    Prices,
+    VendorStart,
+)
 from store.admin.document import parse
 from store.admin.export import export
 from store.admin.objects import Sealing
 from store.catalog import keys
+from store.db.base_url import kept_base_url
 from store.db.database import discard, open_database
 from store.hub import people
 from store.values import key_secrets
@@ -46,58 +54,6 @@ DEMO_HOST = "127.0.0.1"
 DEMO_PORTS = range(18800, 18900)
 
 Document = dict[str, list[dict[str, Any]]]
-Prices = Mapping[str, str]
-
-
-class VendorStart(NamedTuple):
-    """First channels of a vendor, one for each family that it speaks. Names of models and prices
-    are a start, to be edited with `apply`."""
-
-    name: str
-    variable: str
-    base_url: str
-    models: Mapping[str, Prices]
-
-
-VENDOR_STARTS = (
-    VendorStart(
-        "openai",
-        "OPENAI_API_KEY",
-        "https://api.openai.com",
-        {
-            "gpt-4.1": {"input": "2.00", "output": "8.00", "cache_read": "0.50"},
-            "gpt-4.1-mini": {"input": "0.40", "output": "1.60", "cache_read": "0.10"},
-        },
-    ),
-    VendorStart(
-        "anthropic",
-        "ANTHROPIC_API_KEY",
-        "https://api.anthropic.com",
-        {
-            "claude-sonnet-4-5": {
-                "input": "3.00",
-                "output": "15.00",
-                "cache_read": "0.30",
-                "cache_write": "3.75",
-                "cache_write_1h": "6.00",
-            },
-        },
-    ),
-    VendorStart(
-        "gemini",
-        "GEMINI_API_KEY",
-        "https://generativelanguage.googleapis.com",
-        {"gemini-2.5-flash": {"input": "0.30", "output": "2.50", "cache_read": "0.075"}},
-    ),
-)
-
-DEMO_MODELS = {
-    "chat_completions": "demo-chat",
-    "responses": "demo-responses",
-    "messages": "demo-messages",
-    "generate_content": "demo-gemini",
-}
-DEMO_PRICES = {"input": "1.00", "output": "4.00"}
 
 
 @click.command()
@@ -144,14 +100,16 @@ def _handed_over(text: str) -> int:
 
 
 class Start(NamedTuple):
-    """What the store holds for a first call: the key, a model of each family, the demo's port; and
-    the password that was made for the administrator, None when there is one already."""
+    """What the store holds for a first call: the key, a model of each family, the demo's port;
+    the password that was made for the administrator, None when there is one already; and the base
+    URL that was set in the Hub, if one was."""
 
     secret: str
     fresh_key: bool
     models: Mapping[str, str]
     demo_port: int | None
     password: str | None
+    base_url: str
 
 
 def fill_store(loaded: Loaded, folder: Path) -> Start:
@@ -170,7 +128,8 @@ def fill_store(loaded: Loaded, folder: Path) -> Start:
             fresh: dict[str, Any] = next(iter(document["user"]), {"name": USER, "role": "admin"})
             document["user"] = [{**fresh, "password": password}]
         _apply(db, owned, document)
-        return _start(export(db), secret, fresh_key, password)
+        start = _start(export(db), secret, fresh_key, password)
+        return start._replace(base_url=kept_base_url(db))
     finally:
         discard(db)
 
@@ -253,7 +212,7 @@ def _start(stored: Document, secret: str, fresh_key: bool, password: str | None)
         for channel in demo_first  # so that a vendor's model counts where there is one
         if channel["models"]
     }
-    return Start(secret, fresh_key, models, _demo_port(stored), password)
+    return Start(secret, fresh_key, models, _demo_port(stored), password, "")
 
 
 def _demo_port(stored: Document) -> int | None:
@@ -287,7 +246,7 @@ def _about_hub(loaded: Loaded, start: Start) -> list[str]:
 
 def welcome(loaded: Loaded, start: Start, folder: Path) -> str:
     """What to do now, for people."""
-    base = base_url(loaded.settings.server)
+    base = base_url(loaded.settings.server, start.base_url)
     config = folder / FILE_NAME
     age = "made now" if start.fresh_key else "made earlier"
     lines = [

@@ -1,5 +1,61 @@
-"""`user`: users, listed and edited one by one."""
+"""`user`: users, listed and edited one by one; and how one who is locked out gets in again."""
 
-from commands.nouns.kinds import noun
+import sys
+from pathlib import Path
+
+import click
+
+from commands.edits import editor, edits_of, print_outcome
+from commands.nouns.kinds import FIELD, noun
+from commands.output import data_options, print_json
+from commands.store_access import actor, opened_store
+from store.admin.apply import Outcome
+from store.hub import one_time, people
+from store.values.errors import Refused
+
+MAX_LINE_CHARS = 4096  # of a password; longer ones are refused anyway
 
 command = noun("user", ("name", "role", "enabled", "order", "id"))
+TOTP = "totp=off: ask a user who has lost the authenticator for no one-time code any more."
+_set_fields = command.commands["set"]
+
+
+@command.command("password")
+@click.argument("name")
+@click.option("--stdin", "from_stdin", is_flag=True, help="Read it from the first line of stdin.")
+@data_options
+def password(name: str, from_stdin: bool, config: Path | None, as_json: bool) -> None:
+    """Give a user a password for the Hub and end the user's sessions.
+
+    The password is asked for without being shown; with --stdin it is read from there.
+    """
+    if from_stdin:
+        given = sys.stdin.readline(MAX_LINE_CHARS).rstrip("\r\n")
+    else:
+        given = click.prompt(
+            "Password", hide_input=True, confirmation_prompt=True, err=True, show_default=False
+        )
+    with opened_store(config) as access:
+        people.set_password(access.db, name, given, actor())
+    if as_json:
+        print_json({"user": name, "password": "set"})
+    else:
+        click.echo(f'user "{name}": password set; all sessions have ended')
+
+
+@command.command("set", help=f"{_set_fields.help}\n\n{TOTP}")
+@click.argument("name")
+@click.argument("assignments", nargs=-1, required=True, metavar=f"{FIELD}...")
+@data_options
+def set_fields(name: str, assignments: tuple[str, ...], config: Path | None, as_json: bool) -> None:
+    edits = edits_of(assignments)
+    totp = edits.pop("totp", None)
+    if totp not in (None, "off"):
+        raise Refused(["totp: only off can be set; its user sets it up at /account of the Hub"])
+    with opened_store(config) as access:
+        outcome = editor(access).set_fields("user", name, edits) if edits else Outcome([], [])
+        ended = totp is not None and one_time.end(access.db, name, actor())
+    state = None
+    if totp is not None:
+        state = f'user "{name}": asked for no one-time code' + ("" if ended else ", as before")
+    print_outcome(outcome, as_json, state=state)

@@ -26,14 +26,18 @@ from conf.version import VERSION
 from handlers.hub.app import MAX_BODY_BYTES, make_app
 from handlers.hub.web.site import Site
 from handlers.logs import LogThread
+from handlers.operations.client_settings import hub_url
 from store.admin.objects import Sealing
 from store.db.database import open_database
+from store.hub import first_run
 from store.values.cipher import Cipher
+from store.values.errors import StoreUnavailable
 
 log = logging.getLogger("sluice.hub")
 
 REFUSED_EXIT = 3
 STDIN_CHUNK_BYTES = 65536
+STORE_PAUSE_S = 5.0  # until a store that is away is asked again
 
 
 class Orders(msgspec.Struct):
@@ -91,6 +95,23 @@ async def _serve(site: Site, listen_fd: int) -> None:
     listener = socket.socket(fileno=listen_fd)
     listener.setblocking(False)
     server.add_socket(listener)
+    announcing = asyncio.create_task(_announce_first_run(site))
     await ended.wait()
+    announcing.cancel()
     server.stop()
     site.close()
+
+
+async def _announce_first_run(site: Site) -> None:
+    """The link by which the first administrator gets a password, into the log, unless one has."""
+    while True:
+        try:
+            link = await site.store(first_run.make_link)
+            break
+        except StoreUnavailable as error:
+            log.warning("no link of the first run yet: %s", error)
+            await asyncio.sleep(STORE_PAUSE_S)
+    if link:
+        # as a warning: it has to be seen, and until it is used nobody can sign in
+        url = hub_url(site.settings.hub) + link
+        log.warning("no administrator has a password; first run: %s", url)

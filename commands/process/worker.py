@@ -37,6 +37,7 @@ from handlers.http.base import Deadlines, Site
 from handlers.http.server import RelayServer
 from handlers.http.wrong_paths import WrongPaths
 from handlers.logs import LogThread
+from handlers.operations.client_settings import base_url
 from handlers.relay.limits.limits import Limits, shared_cells
 from handlers.relay.live import LiveCalls
 from handlers.relay.pipeline import Relay
@@ -223,7 +224,7 @@ class Worker:
             trusted=tuple(
                 ipaddress.ip_network(net, strict=False) for net in server.trusted_proxies
             ),
-            base_url=server.public_url or f"http://{server.host}:{server.port}",
+            base_url=base_url(server),
             wrong_paths=WrongPaths(self._relay.keys, self._notices),
         )
 
@@ -270,6 +271,7 @@ class Worker:
     def _take_snapshot(self, snapshot: Snapshot) -> None:
         self._compare_channels(snapshot)
         self._relay.snapshot = snapshot
+        self._site.base_url = base_url(self._settings.server, snapshot.base_url)
         self._prober.take_snapshot(snapshot)
         self._relay.health.keys.take(snapshot, time.monotonic(), snapshot.read_ms)
         for fault in snapshot.faults:

@@ -1,5 +1,6 @@
 """The Hub's application: which path is answered by which handler. Imported by its process."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ class RelayPath(HubHandler):
         """Clients of the API have none."""
 
     async def prepare(self) -> None:
+        await self.site.read_base_url(time.monotonic())
         self.set_status(404)
         self.set_header("Content-Type", "application/json; charset=utf-8")
         message = (

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from conf.settings import ANY_ADDRESS, ServerSettings
+from conf.settings import ANY_ADDRESS, HubSettings, ServerSettings
 
 MESSAGES_VERSION = "2023-06-01"
 PROMPT = "Say hello."
@@ -42,12 +42,22 @@ class ClientSettings:
         return "\n\n".join(filter(None, found))
 
 
-def base_url(server: ServerSettings) -> str:
-    """The gateway's address as clients see it, without a path."""
-    if server.public_url:
-        return server.public_url
-    host = "127.0.0.1" if server.host in ANY_ADDRESS else server.host
-    return f"http://[{host}]:{server.port}" if ":" in host else f"http://{host}:{server.port}"
+def base_url(server: ServerSettings, kept: str = "") -> str:
+    """The gateway's address as clients see it: of the file, else `kept` in the store, else where it
+    listens."""
+    if server.public_url or kept:
+        return server.public_url or kept
+    return _listening(server.host, server.port)
+
+
+def hub_url(hub: HubSettings) -> str:
+    """The Hub's address as browsers see it, without a path."""
+    return hub.public_url.rstrip("/") or _listening(hub.host, hub.port)
+
+
+def _listening(host: str, port: int) -> str:
+    host = "127.0.0.1" if host in ANY_ADDRESS else host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def chat_curl(base: str, key: str, model: str) -> str:

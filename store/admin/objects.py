@@ -17,6 +17,7 @@ from store.catalog.keys_aside import forget_keys
 from store.db.database import database_ms, first_row, insert_rows, select_rows
 from store.db.tables.catalog import Channel, ChannelKey, Group, Model, Price
 from store.db.tables.fields import Row
+from store.db.tables.hub import OneTimeCodes, OpenIdLink, Session
 from store.db.tables.money import Plan, Subscription, Wallet
 from store.db.tables.users import ApiKey, KeySecret, User
 from store.money.ledger import Line, add_line
@@ -256,6 +257,9 @@ class Writer:
         if columns:
             table: Any = TABLES[stored.kind]
             table.update(**columns).where(table.id == stored.id).execute(self.db)
+        if stored.kind == "user" and "password" in fields:
+            # whoever knew the old one may have signed in with it
+            Session.delete().where(Session.user_id == stored.id).execute(self.db)
         self._write_extras(stored.id, fields, new=False)
 
     def delete(self, stored: Stored) -> None:
@@ -264,6 +268,9 @@ class Writer:
             owned = ApiKey.select(ApiKey.id).where(ApiKey.user_id == stored.id)
             for row in select_rows(self.db, owned):
                 self._delete_key(row[0])
+            for table_of_user in (Session, OneTimeCodes, OpenIdLink):
+                gone = table_of_user.delete().where(table_of_user.user_id == stored.id)
+                gone.execute(self.db)
         if stored.kind == "key":
             self._delete_key(stored.id)
             return

@@ -12,6 +12,7 @@ import peewee
 
 from store.catalog.keys import KeyEntry
 from store.catalog.keys_aside import KeyAside, KeyName, load_keys_aside
+from store.db.base_url import kept_base_url
 from store.db.changes import current_version
 from store.db.database import database_ms, lead_of, select_rows, snapshot_read
 from store.db.tables import catalog as tables
@@ -159,6 +160,7 @@ class Snapshot:
     faults: tuple[str, ...] = ()
     keys_aside: Mapping[KeyName, KeyAside] = field(default_factory=dict)
     read_ms: int = 0
+    base_url: str = ""  # {base_url} as it was set in the Hub
     _memo: dict[tuple[str, str, str], tuple[Channel, ...]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -275,6 +277,7 @@ def load_snapshot(
             faults=tuple(faults),
             keys_aside=load_keys_aside(db),
             read_ms=at_ms,
+            base_url=kept_base_url(db),
         )
 
     return snapshot_read(db, read)

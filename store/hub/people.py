@@ -11,9 +11,10 @@ import peewee
 
 from store.db import audit
 from store.db.database import first_row, transaction
+from store.db.tables.hub import Session
 from store.db.tables.users import User
 from store.values import texts
-from store.values.errors import Refused
+from store.values.errors import NotFound, Refused
 from store.values.passwords import hash_password, verify_password
 
 
@@ -51,6 +52,25 @@ def change_password(db: peewee.Database, name: str, old: str, new: str) -> None:
     def work() -> None:
         User.update(password_hash=hashed).where(User.id == person.id).execute(db)
         audit.write(db, audit.Act(name, "set", "user", name, after={"password": new}))
+
+    transaction(db, work)
+
+
+def set_password(db: peewee.Database, name: str, new: str, actor: str) -> None:
+    """Give a user a password, and end the user's sessions. Raises NotFound, and Refused when it
+    cannot be used."""
+    try:
+        hashed = hash_password(texts.password(new))
+    except ValueError as error:
+        raise Refused([f"the new password {error}"]) from None
+
+    def work() -> None:
+        row = first_row(db, User.select(User.id).where(User.name == name))
+        if row is None:
+            raise NotFound(f"user {name!r} does not exist")
+        User.update(password_hash=hashed).where(User.id == row[0]).execute(db)
+        Session.delete().where(Session.user_id == row[0]).execute(db)
+        audit.write(db, audit.Act(actor, "set", "user", name, after={"password": new}))
 
     transaction(db, work)
 

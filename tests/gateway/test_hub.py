@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -122,3 +123,33 @@ def test_a_taken_port_is_named(gateway, tmp_path):
     second.launch()
     assert second.process.wait(PATIENCE_S) == 1
     assert f"hub.port {gateway.hub_port} on {HOST} is in use" in second.log()
+
+
+def link_of(gateway):
+    """The newest link of the first run in what `serve` has logged."""
+    found = re.findall(r"http://\S+/first-run\?token=[\w.~%+-]+", gateway.log())
+    return found[-1] if found else None
+
+
+def test_the_first_run_is_printed_and_its_base_url_is_used(tmp_path):
+    hub_port = free_port()
+    gateway = Gateway(tmp_path, {"hub.enabled": "true", "hub.port": hub_port})
+    try:
+        printed = gateway.run("init", str(tmp_path), config=False)
+        gateway.start()
+        link = until(lambda: link_of(gateway))
+        browser = Browser(hub_port)
+        paths = [url.partition(str(hub_port))[2] for url in (link, *printed.split()) if "?" in url]
+        assert len(paths) == 2
+        assert [browser.get(path).status for path in paths] == [200, 200]
+        fields = {"name": "admin", "password": PASSWORD, "base_url": "https://gate.example.com"}
+        token = paths[0].partition("=")[2]
+        answer = browser.send("/first-run", [*fields.items(), ("token", token)])
+        assert answer.status == 303
+        assert [Browser(hub_port).get(path).status for path in paths] == [403, 403]
+        assert "first run" not in gateway.run("init", str(tmp_path), config=False)
+        key = "--key", "sk-slc-of-the-first-run"
+        assert "https://gate.example.com" in gateway.run("client-config", "openai", *key)
+        until(lambda: b"https://gate.example.com." in gateway.call("POST", "/v1/v1/messages")[2])
+    finally:
+        gateway.kill()

@@ -3,6 +3,7 @@
 import time
 from urllib.parse import urlsplit
 
+from handlers.hub.access.beginning import begin_session
 from handlers.hub.web.base import SESSION_COOKIE, THEMES, Page
 from handlers.hub.web.strings import LANGUAGES
 from store.hub import people, sessions
@@ -37,12 +38,7 @@ class SignIn(Page):
             self._form(name, "sign_in_wrong")
             return
         tries.succeeded(name)
-        agent = self.request.headers.get("User-Agent", "")
-        cookie = await self.store(sessions.begin, person.id, self.address, agent)
-        self.set_cookie(
-            SESSION_COOKIE, cookie, httponly=True, samesite="Lax", secure=self.site.secure
-        )
-        self.clear_cookie("_xsrf")  # what was known before the sign-in opens nothing after it
+        await begin_session(self, person.id)
         self.redirect(self._next(), status=303)
 
     def _password(self) -> str:

@@ -5,6 +5,7 @@ session or a token and answers 401. Both answer errors in their own form.
 """
 
 import json
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -64,6 +65,7 @@ class HubHandler(RequestHandler):
 
     async def find_session(self) -> None:
         """Whose session the cookie is, if any."""
+        await self.site.read_base_url(time.monotonic())
         cookie = self.get_cookie(SESSION_COOKIE)
         if cookie:
             self.signed_in = await self.site.store(sessions.find, cookie)
@@ -240,6 +242,7 @@ class Api(HubHandler):
         return token.strip() if scheme.lower() == "bearer" else ""
 
     async def _find_token(self, token: str) -> None:
+        await self.site.read_base_url(time.monotonic())
         found = await self.site.store(tokens.find, token)
         if found is None:
             return

@@ -13,12 +13,16 @@ import peewee
 
 from conf.settings import Settings
 from handlers.hub.web.throttle import Throttle
+from handlers.operations.client_settings import base_url
 from store.admin.objects import Sealing
+from store.db.base_url import kept_base_url
+from store.values.errors import StoreUnavailable
 
 Network = IPv4Network | IPv6Network
 Result = TypeVar("Result")
 
 STORE_THREADS = 4  # each with a connection of its own
+BASE_URL_S = 2.0
 PASSWORD_THREADS = 2  # a hash takes 64 MiB and a tenth of a second
 
 
@@ -35,6 +39,8 @@ class Site:
     started_s: float = field(default_factory=time.monotonic)
     tries: Throttle = field(default_factory=Throttle)  # of passwords
     codes: Throttle = field(default_factory=Throttle)  # of codes to redeem
+    _kept_base_url: str = ""
+    _base_url_due_s: float = 0.0
     _store: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(STORE_THREADS, "store")
     )
@@ -45,8 +51,17 @@ class Site:
     @property
     def base_url(self) -> str:
         """{base_url}: where clients reach the relay."""
-        server = self.settings.server
-        return server.public_url.rstrip("/") or f"http://{server.host}:{server.port}"
+        return base_url(self.settings.server, self._kept_base_url)
+
+    async def read_base_url(self, now_s: float, *, at_once: bool = False) -> None:
+        """Looks, not more often than each BASE_URL_S, whether {base_url} was set anew."""
+        if self.settings.server.public_url or (now_s < self._base_url_due_s and not at_once):
+            return
+        self._base_url_due_s = now_s + BASE_URL_S
+        try:
+            self._kept_base_url = await self.store(kept_base_url)
+        except StoreUnavailable:
+            return  # what was read last holds; whatever needs the store says that it is away
 
     @property
     def secure(self) -> bool:

@@ -19,6 +19,7 @@ from store.db.migrations import (
     m0011_translation,
     m0012_hub,
     m0013_hub_keys,
+    m0015_access,
     m0017_notices,
     m0018_upkeep,
 )
@@ -38,6 +39,7 @@ ALL: tuple[Migration, ...] = (
     m0011_translation.MIGRATION,
     m0012_hub.MIGRATION,
     m0013_hub_keys.MIGRATION,
+    m0015_access.MIGRATION,
     m0017_notices.MIGRATION,
     m0018_upkeep.MIGRATION,
 )

@@ -1,4 +1,4 @@
-"""Sessions of browsers, tokens of scripts, notices."""
+"""Sessions of browsers, tokens of scripts, notices, further ways in, what is kept for all nodes."""
 
 from peewee import BigIntegerField, CharField, TextField
 
@@ -50,3 +50,54 @@ class Notice(Row):
 
     class Meta:
         table_name = "hub_notices"
+
+
+class HubValue(Row):
+    """Something that administrators set in the Hub, by its name."""
+
+    name = CharField(WORD, primary_key=True)
+    value = TextField()
+
+    class Meta:
+        table_name = "hub_values"
+
+
+class FirstRunLink(Row):
+    """A link of the first run, by the digest of its token."""
+
+    digest = Digest(primary_key=True)
+    created_ms = BigIntegerField()
+
+    class Meta:
+        table_name = "first_run_links"
+
+
+class OneTimeCodes(Row):
+    """A user's authenticator: its sealed secret and the digests of unused recovery codes.
+
+    `last_step`: the last period whose code was taken. Not asked for until it is confirmed.
+    """
+
+    user_id = CharField(ID, primary_key=True)
+    sealed = TextField()
+    last_step = BigIntegerField()
+    confirmed_ms = BigIntegerField(null=True)
+    recovery = Json()
+
+    class Meta:
+        table_name = "one_time_codes"
+
+
+class OpenIdLink(Row):
+    """A user of an OpenID provider who is one of ours, by the digest of issuer and subject."""
+
+    digest = Digest(primary_key=True)
+    id = CharField(ID, unique=True)
+    user_id = CharField(ID, index=True)
+    issuer = CharField(TEXT)
+    subject = CharField(TEXT)
+    created_ms = BigIntegerField()
+    used_ms = BigIntegerField(null=True)
+
+    class Meta:
+        table_name = "openid_links"

@@ -1,7 +1,9 @@
 """The Hub's application on a real port, over a SQLite store with two users."""
 
 import asyncio
+import json
 import threading
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -83,6 +85,26 @@ def db(filled_store, tmp_path):
     db = open_database(f"sqlite:///{path}")
     yield db
     discard(db)
+
+
+@pytest.fixture
+def empty_store(tmp_path):
+    """A store with its schema and nothing in it; a module may take it as its `db`."""
+    db = open_database(f"sqlite:///{tmp_path}/empty.db")
+    up(db)
+    yield db
+    discard(db)
+
+
+@pytest.fixture
+def apply(db):
+    """apply(document): what the command does."""
+    sealing = Sealing(Cipher(["cipher key of the tests"]), ["pepper of the tests"])
+
+    def bring(document):
+        editor(db, sealing, "tester").apply(parse(json.dumps(document), {}, Path.cwd()))
+
+    return bring
 
 
 @pytest.fixture

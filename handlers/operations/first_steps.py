@@ -1,0 +1,198 @@
+"""The first steps of a new gateway: an administrator with a password, a channel, a key.
+
+The Hub's first run asks for them; each step is of the same edits that commands make. Values are
+taken as they are typed: `env:` and `file:` mean nothing here.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import peewee
+
+from adapters.registry import FAMILIES, VENDORS
+from handlers.operations.edits import editor
+from handlers.operations.vendor_starts import DEMO_MODELS, DEMO_PRICES, VENDOR_STARTS
+from store.admin.apply import Outcome
+from store.admin.document import read
+from store.admin.export import list_objects
+from store.admin.objects import Sealing
+from store.db.base_url import keep_base_url
+from store.db.database import first_row
+from store.db.tables.users import User
+from store.hub import first_run
+from store.hub.people import Person
+from store.money import wallet
+from store.values import texts
+from store.values.errors import Conflict, NotFound, Refused
+
+DEMO_URL = "http://127.0.0.1:18800"
+CREDIT_REASON = "first run"
+
+START_URLS: Mapping[str, str] = {
+    **{start.name: start.base_url for start in VENDOR_STARTS},
+    "openai-compatible": "",
+    "demo": DEMO_URL,
+}
+"""The vendors that the first run offers, each with the address it begins with."""
+START_MODELS: Mapping[str, Sequence[str]] = {
+    **{start.name: tuple(start.models) for start in VENDOR_STARTS},
+    "openai-compatible": (),
+    "demo": (DEMO_MODELS["chat_completions"],),
+}
+_PRICES: Mapping[str, Mapping[str, str]] = {
+    **{model: prices for start in VENDOR_STARTS for model, prices in start.models.items()},
+    **dict.fromkeys(DEMO_MODELS.values(), DEMO_PRICES),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FirstAdmin:
+    """What the first step asks for. `base_url`: empty keeps what is known."""
+
+    name: str
+    password: str = field(repr=False)
+    base_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstChannel:
+    """What the second step asks for. `key`: empty keeps the one that the channel has; `input_price`
+    and `output_price`, per million tokens, are of models whose prices are not known here."""
+
+    vendor: str
+    name: str
+    group: str
+    models: Sequence[str]
+    base_url: str = ""
+    key: str = field(default="", repr=False)
+    input_price: str = ""
+    output_price: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How far the first run is: channels and keys that there are."""
+
+    channels: int
+    keys: int
+
+    @property
+    def finished(self) -> bool:
+        """Whether calls can be made."""
+        return bool(self.channels and self.keys)
+
+
+def state(db: peewee.Database) -> State:
+    """How far the first run is."""
+    return State(len(list_objects(db, "channel")), len(list_objects(db, "key")))
+
+
+def make_admin(db: peewee.Database, sealing: Sealing, token: str, wanted: FirstAdmin) -> Person:
+    """Give the first administrator a password, as the holder of a link may. Hashes: not on an event
+    loop. Raises NotFound when the link opens nothing, Refused."""
+    if not first_run.opens(db, token):
+        raise NotFound("this link opens nothing")
+    try:
+        texts.base_url(wanted.base_url or DEMO_URL)
+    except ValueError as error:
+        raise Refused([f"the base URL {error}"]) from None
+    row = first_row(db, User.select(User.role).where(User.name == wanted.name))
+    if row is not None and row[0] != "admin":
+        raise Refused([f'"{wanted.name}" is a member; choose another name'])
+    user = {"name": wanted.name, "role": "admin", "password": wanted.password, "enabled": True}
+    _apply(db, sealing, wanted.name, {"user": [user]})
+    if wanted.base_url:
+        keep_base_url(db, wanted.base_url, wanted.name)
+    first_run.close(db)
+    found = first_row(db, User.select(User.id).where(User.name == wanted.name))
+    assert found is not None
+    return Person(found[0], wanted.name, "admin")
+
+
+def make_channel(db: peewee.Database, sealing: Sealing, actor: str, wanted: FirstChannel) -> None:
+    """Make the first channel, its group and its models, or change the channel of this name. Raises
+    Refused."""
+    if wanted.vendor not in START_URLS:
+        raise Refused([f'vendor "{wanted.vendor}" is not offered here'])
+    if not wanted.models:
+        raise Refused(["name one model at least"])
+    spoken = [family for family in FAMILIES if family in VENDORS[wanted.vendor].families]
+    there = {one["name"] for one in list_objects(db, "channel")}
+    priced = {one["name"] for one in list_objects(db, "model") if one["price"]}
+    channel: dict[str, Any] = {
+        "name": wanted.name,
+        "vendor": wanted.vendor,
+        "family": spoken[0],
+        "base_url": wanted.base_url or START_URLS[wanted.vendor],
+        "groups": [wanted.group],
+        "models": {model: model for model in wanted.models},
+    }
+    if wanted.key or wanted.name not in there:
+        channel["keys"] = [wanted.key or "demo"] if wanted.key or wanted.vendor == "demo" else []
+    models = [
+        {"name": model, "price": _price(model, wanted)}
+        for model in wanted.models
+        if model not in priced
+    ]
+    document = {"group": [{"name": wanted.group}], "model": models, "channel": [channel]}
+    _apply(db, sealing, actor, document)
+
+
+def keep_models(
+    db: peewee.Database, sealing: Sealing, actor: str, channel: str, models: Sequence[str]
+) -> None:
+    """Leave a channel only these of its models. Raises NotFound, Refused."""
+    found = [one for one in list_objects(db, "channel") if one["name"] == channel]
+    if not found:
+        raise NotFound(f'there is no channel "{channel}"')
+    kept = {name: up for name, up in found[0]["models"].items() if name in models}
+    if not kept:
+        raise Refused(["keep one model at least"])
+    _apply(db, sealing, actor, {"channel": [{"name": channel, "models": kept}]})
+
+
+def channels_of(db: peewee.Database, group: str) -> list[dict[str, Any]]:
+    """The enabled channels of a group that serve a model."""
+    return [
+        one
+        for one in list_objects(db, "channel")
+        if one["enabled"] and one["models"] and group in one["groups"]
+    ]
+
+
+def make_key(
+    db: peewee.Database, sealing: Sealing, user: str, group: str, name: str
+) -> tuple[str, str]:
+    """(id, secret) of a new key of a user; the secret is not kept. Raises Conflict, Refused."""
+    key = {"user": user, "name": name, "group": group}
+    outcome = _apply(db, sealing, user, {"group": [{"name": group}], "key": [key]})
+    if not outcome.keys or outcome.keys[0].secret is None:
+        raise Conflict(f'the key "{name}" exists; choose another name')
+    return outcome.keys[0].id, outcome.keys[0].secret
+
+
+def credit_once(db: peewee.Database, user: str, amount_nanos: int) -> None:
+    """Give a wallet what the first calls cost; a second time nothing. Raises Refused."""
+    movement = wallet.Movement(amount_nanos, CREDIT_REASON, f"first-run:{user}", user)
+    wallet.credit(db, user, movement)
+
+
+def _price(model: str, wanted: FirstChannel) -> Mapping[str, str]:
+    if model in _PRICES:
+        return _PRICES[model]
+    if not wanted.input_price or not wanted.output_price:
+        raise Refused([f'the prices of "{model}" are not known here; write them, or "0"'])
+    return {"input": wanted.input_price, "output": wanted.output_price}
+
+
+def _apply(
+    db: peewee.Database, sealing: Sealing, actor: str, document: Mapping[str, Any]
+) -> Outcome:
+    entries, faults = read(json.dumps(document), lambda value: value)
+    if faults:
+        raise Refused(faults)
+    # Of its own: it remembers the passwords that it has hashed.
+    fresh = Sealing(sealing.cipher, sealing.peppers)
+    return editor(db, fresh, actor).apply(entries)

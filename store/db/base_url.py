@@ -1,0 +1,43 @@
+"""{base_url} as administrators set it in the Hub: where clients reach the relay.
+
+The file's `server.public_url` goes before it; without both it is the address that is listened on.
+"""
+
+import peewee
+
+from store.db import audit, changes
+from store.db.database import first_row, transaction
+from store.db.tables.hub import HubValue
+from store.values import texts
+from store.values.errors import Refused
+
+NAME = "base_url"
+
+
+def kept_base_url(db: peewee.Database) -> str:
+    """The address that was set; empty: none."""
+    row = first_row(db, HubValue.select(HubValue.value).where(HubValue.name == NAME))
+    return str(row[0]) if row else ""
+
+
+def keep_base_url(db: peewee.Database, url: str, actor: str) -> str:
+    """Set the address, or remove it with an empty one; as it is kept. Raises Refused."""
+    try:
+        url = texts.base_url(url) if url else ""
+    except ValueError as error:
+        raise Refused([f"the base URL {error}"]) from None
+
+    def work() -> None:
+        changes.lock(db)
+        before = kept_base_url(db)
+        if before == url:
+            return
+        HubValue.delete().where(HubValue.name == NAME).execute(db)
+        if url:
+            HubValue.insert({"name": NAME, "value": url}).execute(db)
+        act = audit.Act(actor, "set", "hub", NAME, {NAME: before}, {NAME: url})
+        audit.write(db, act)
+        changes.bump(db, changes.CATALOG, [NAME])
+
+    transaction(db, work)
+    return url

@@ -1,0 +1,143 @@
+"""One-time codes of users (TOTP): the sealed secret, what was used, and recovery codes.
+
+Which code fits is computed elsewhere; here a period counts once, however many ask at the same time,
+and so does a recovery code. Recovery codes are kept as digests.
+"""
+
+import hashlib
+import secrets
+from dataclasses import dataclass, field
+
+import peewee
+
+from store.db import audit
+from store.db.database import database_ms, first_row, transaction
+from store.db.tables.hub import OneTimeCodes
+from store.db.tables.users import User
+from store.values.cipher import Cipher
+from store.values.errors import NotFound, Refused
+
+RECOVERY_CODES = 10
+RECOVERY_BYTES = 8  # 64 random bits each: tries are limited, and no pepper is needed
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticator:
+    """A user's secret; `recovery`: how many recovery codes are left."""
+
+    secret: str = field(repr=False)
+    confirmed: bool
+    recovery: int
+
+
+def find(db: peewee.Database, cipher: Cipher, user_id: str) -> Authenticator | None:
+    """The authenticator of a user, confirmed or not; Unreadable when the cipher key is another."""
+    row = first_row(
+        db,
+        OneTimeCodes.select(
+            OneTimeCodes.sealed, OneTimeCodes.confirmed_ms, OneTimeCodes.recovery
+        ).where(OneTimeCodes.user_id == user_id),
+    )
+    if row is None:
+        return None
+    return Authenticator(cipher.decrypt(row[0]), row[1] is not None, len(row[2]))
+
+
+def asked_for(db: peewee.Database, user_id: str) -> bool:
+    """Whether the sign-in of a user needs a code."""
+    query = OneTimeCodes.select(OneTimeCodes.user_id).where(
+        OneTimeCodes.user_id == user_id, OneTimeCodes.confirmed_ms.is_null(False)
+    )
+    return first_row(db, query) is not None
+
+
+def begin(db: peewee.Database, cipher: Cipher, user_id: str, secret: str) -> None:
+    """Keep a secret that is not asked for until it is confirmed. Raises Refused when codes are
+    asked for already."""
+
+    def work() -> None:
+        if asked_for(db, user_id):
+            raise Refused(["one-time codes are set up already"])
+        OneTimeCodes.delete().where(OneTimeCodes.user_id == user_id).execute(db)
+        row = {
+            "user_id": user_id,
+            "sealed": cipher.encrypt(secret),
+            "last_step": 0,
+            "recovery": [],
+        }
+        OneTimeCodes.insert(row).execute(db)
+
+    transaction(db, work)
+
+
+def confirm(db: peewee.Database, user_id: str, user: str, step: int) -> list[str]:
+    """Ask for codes from now on, as the user has shown one that fits, of the period `step`; new
+    recovery codes, which are not kept. Raises Refused when nothing waits to be confirmed."""
+    codes = [secrets.token_hex(RECOVERY_BYTES) for _ in range(RECOVERY_CODES)]
+
+    def work() -> None:
+        changed = (
+            OneTimeCodes.update(
+                confirmed_ms=database_ms(db),
+                last_step=step,
+                recovery=[_digest(code) for code in codes],
+            )
+            .where(OneTimeCodes.user_id == user_id, OneTimeCodes.confirmed_ms.is_null())
+            .execute(db)
+        )
+        if not changed:
+            raise Refused(["no one-time code waits to be confirmed"])
+        audit.write(db, audit.Act(user, "set", "user", user, {"totp": "off"}, {"totp": "on"}))
+
+    transaction(db, work)
+    return codes
+
+
+def count(db: peewee.Database, user_id: str, step: int) -> bool:
+    """Take the code of a period; False when it, or one of a later period, was taken before."""
+    taken = OneTimeCodes.update(last_step=step).where(
+        OneTimeCodes.user_id == user_id, OneTimeCodes.last_step < step
+    )
+    return bool(transaction(db, lambda: taken.execute(db)))
+
+
+def count_recovery(db: peewee.Database, user_id: str, user: str, code: str) -> bool:
+    """Take a recovery code; False when it is none of the user's, or was taken before."""
+    digest = _digest(code.replace("-", "").strip().lower())
+
+    def work() -> bool:
+        # The row is changed first, so that a second sign-in at the same time waits here.
+        OneTimeCodes.update(last_step=OneTimeCodes.last_step).where(
+            OneTimeCodes.user_id == user_id
+        ).execute(db)
+        query = OneTimeCodes.select(OneTimeCodes.recovery).where(OneTimeCodes.user_id == user_id)
+        row = first_row(db, query)
+        if row is None or digest not in row[0]:
+            return False
+        left = [one for one in row[0] if one != digest]
+        OneTimeCodes.update(recovery=left).where(OneTimeCodes.user_id == user_id).execute(db)
+        after = {"recovery_codes_left": len(left)}
+        audit.write(db, audit.Act(user, "recover", "user", user, after=after))
+        return True
+
+    return transaction(db, work)
+
+
+def end(db: peewee.Database, user: str, actor: str) -> bool:
+    """Ask a user for no code any more; False: none was asked for. Raises NotFound."""
+
+    def work() -> bool:
+        row = first_row(db, User.select(User.id).where(User.name == user))
+        if row is None:
+            raise NotFound(f"user {user!r} does not exist")
+        asked = asked_for(db, row[0])
+        OneTimeCodes.delete().where(OneTimeCodes.user_id == row[0]).execute(db)
+        if asked:
+            audit.write(db, audit.Act(actor, "set", "user", user, {"totp": "on"}, {"totp": "off"}))
+        return asked
+
+    return transaction(db, work)
+
+
+def _digest(code: str) -> str:
+    return hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest()

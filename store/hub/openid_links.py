@@ -1,0 +1,105 @@
+"""Which users of an OpenID provider are which of ours: nobody is signed in who is not linked."""
+
+import hashlib
+from dataclasses import dataclass
+
+import peewee
+
+from store.db import audit
+from store.db.database import database_ms, first_row, select_rows, transaction
+from store.db.tables.fields import TEXT
+from store.db.tables.hub import OpenIdLink
+from store.db.tables.users import User
+from store.hub.people import Person
+from store.values.errors import Conflict, NotFound, Refused
+from store.values.ids import new_ulid
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link as its user sees it."""
+
+    id: str
+    issuer: str
+    subject: str
+    created_ms: int
+    used_ms: int | None
+
+
+def link(db: peewee.Database, user: str, issuer: str, subject: str, actor: str) -> str:
+    """Let a user of a provider sign in as a user of ours; the link's id. Raises NotFound, Conflict
+    when somebody is linked to it already, Refused."""
+    if not 0 < len(subject) <= TEXT or not 0 < len(issuer) <= TEXT:
+        raise Refused([f"issuer and subject have 1 to {TEXT} characters"])
+    link_id = new_ulid()
+
+    def work() -> None:
+        owner = first_row(db, User.select(User.id).where(User.name == user))
+        if owner is None:
+            raise NotFound(f"user {user!r} does not exist")
+        digest = _digest(issuer, subject)
+        query = OpenIdLink.select(OpenIdLink.user_id).where(OpenIdLink.digest == digest)
+        if first_row(db, query) is not None:
+            raise Conflict("this account of the provider is linked already")
+        row = {
+            "digest": digest,
+            "id": link_id,
+            "user_id": owner[0],
+            "issuer": issuer,
+            "subject": subject,
+            "created_ms": database_ms(db),
+        }
+        OpenIdLink.insert(row).execute(db)
+        after = {"user": user, "issuer": issuer, "subject": subject}
+        audit.write(db, audit.Act(actor, "link", "user", user, after=after))
+
+    transaction(db, work)
+    return link_id
+
+
+def find(db: peewee.Database, issuer: str, subject: str) -> Person | None:
+    """The user who is linked, which counts as use; None when nobody is, or the user is disabled."""
+    digest = _digest(issuer, subject)
+    query = (
+        OpenIdLink.select(User.id, User.name, User.role)
+        .join(User, on=(User.id == OpenIdLink.user_id))
+        .where(OpenIdLink.digest == digest, User.disabled == False)  # noqa: E712 - SQL
+    )
+    row = first_row(db, query)
+    if row is None:
+        return None
+    used = OpenIdLink.update(used_ms=database_ms(db)).where(OpenIdLink.digest == digest)
+    transaction(db, lambda: used.execute(db))
+    return Person(*row)
+
+
+def of_user(db: peewee.Database, user_id: str) -> list[Link]:
+    """The links of a user, newest first."""
+    columns = (
+        *(OpenIdLink.id, OpenIdLink.issuer, OpenIdLink.subject),
+        *(OpenIdLink.created_ms, OpenIdLink.used_ms),
+    )
+    query = OpenIdLink.select(*columns).where(OpenIdLink.user_id == user_id)
+    return [Link(*row) for row in select_rows(db, query.order_by(OpenIdLink.id.desc()))]
+
+
+def unlink(db: peewee.Database, user_id: str, user: str, link_id: str) -> None:
+    """End a link of a user. Raises NotFound."""
+    own = (OpenIdLink.id == link_id) & (OpenIdLink.user_id == user_id)
+
+    def work() -> None:
+        query = OpenIdLink.select(OpenIdLink.issuer, OpenIdLink.subject).where(own)
+        row = first_row(db, query)
+        if row is None:
+            raise NotFound(f"link {link_id!r} does not exist")
+        OpenIdLink.delete().where(own).execute(db)
+        before = {"issuer": row[0], "subject": row[1]}
+        audit.write(db, audit.Act(user, "unlink", "user", user, before=before))
+
+    transaction(db, work)
+
+
+def _digest(issuer: str, subject: str) -> bytes:
+    """No key of an index could hold both texts."""
+    text = f"{len(issuer)}:{issuer}{subject}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

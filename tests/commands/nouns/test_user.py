@@ -1,0 +1,64 @@
+"""`user password` and `user set NAME totp=off`: how somebody who is locked out gets in again."""
+
+import pyotp
+import pytest
+
+from store.db.audit import entries
+from store.db.database import discard, open_database
+from store.hub import one_time, people, sessions
+from store.values.cipher import Cipher
+from tests.commands.conftest import Installation
+
+OLD, NEW = "the old password", "the new password"
+CIPHER = Cipher(["cipher key of the tests"])
+
+
+@pytest.fixture
+def db(installation: Installation):
+    installation.ok("user", "create", "alice", f"password={OLD}")
+    db = open_database(installation.store_url)
+    yield db
+    discard(db)
+
+
+def test_a_password_from_stdin_ends_sessions_and_is_audited(installation, db):
+    cookie = sessions.begin(db, people.check(db, "alice", OLD).id, "192.0.2.7", "Browser/1")
+    told = installation.ok("user", "password", "alice", "--stdin", stdin=f"{NEW}\nmore\n")
+    assert "password set" in told and NEW not in told
+    assert people.check(db, "alice", NEW) and people.check(db, "alice", OLD) is None
+    assert sessions.find(db, cookie) is None
+    [row] = entries(db, 1)
+    assert (row["kind"], row["name"], row["after"]) == ("user", "alice", {"password": "***"})
+
+
+def test_a_password_that_cannot_be_one_changes_nothing(installation, db):
+    assert "bytes" in installation.refused("user", "password", "alice", "--stdin", stdin="\n")
+    assert people.check(db, "alice", OLD)
+    installation.refused("user", "password", "nobody", "--stdin", stdin=f"{NEW}\n")
+
+
+def test_a_password_by_set_or_apply_ends_sessions_too(installation, db):
+    cookie = sessions.begin(db, people.check(db, "alice", OLD).id, "192.0.2.7", "Browser/1")
+    installation.ok("user", "set", "alice", "rpm=10")
+    assert sessions.find(db, cookie)
+    installation.ok("user", "set", "alice", f"password={NEW}")
+    assert sessions.find(db, cookie) is None
+
+
+def test_one_time_codes_are_switched_off(installation, db):
+    user_id = people.check(db, "alice", OLD).id
+    one_time.begin(db, CIPHER, user_id, pyotp.random_base32())
+    one_time.confirm(db, user_id, "alice", 7)
+    assert one_time.asked_for(db, user_id)
+    assert "no one-time code" in installation.ok("user", "set", "alice", "totp=off")
+    assert not one_time.asked_for(db, user_id)
+    [row] = entries(db, 1)
+    assert (row["before"], row["after"]) == ({"totp": "on"}, {"totp": "off"})
+    assert "as before" in installation.ok("user", "set", "alice", "totp=off")
+    assert "only off" in installation.refused("user", "set", "alice", "totp=on")
+    installation.refused("user", "set", "nobody", "totp=off")
+
+
+def test_other_fields_are_set_beside_it(installation, db):
+    installation.ok("user", "set", "alice", "totp=off", "rpm=5")
+    assert installation.json("user", "show", "alice")["rpm"] == 5

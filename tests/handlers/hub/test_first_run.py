@@ -1,0 +1,185 @@
+"""The first run: who may take which step, and what each of them leaves behind."""
+
+import json
+import re
+
+import pytest
+
+from store.admin.export import list_objects, show
+from store.db.audit import entries
+from store.hub import first_run, people
+from store.money import wallet
+from tests.handlers.hub.browser import Browser
+from tests.support.upstream import RawUpstream, ScriptedUpstream
+
+PASSWORD = "a password of the first run"
+
+
+@pytest.fixture(scope="module")
+def vendor():
+    with ScriptedUpstream() as upstream:
+        yield upstream
+
+
+@pytest.fixture
+def db(empty_store):
+    return empty_store
+
+
+@pytest.fixture
+def link(db):
+    return first_run.make_link(db)
+
+
+def begin(browser, link, **fields):
+    browser.get(link)
+    given = {"token": link.partition("=")[2], "name": "root", "password": PASSWORD, **fields}
+    return browser.send("/first-run", list(given.items()))
+
+
+def channel_fields(vendor, **fields):
+    given = {
+        "vendor": "demo",
+        "base_url": vendor.url,
+        "name": "main",
+        "group": "default",
+        "models": "demo-chat",
+        "do": "test",
+    }
+    return list({**given, **fields}.items())
+
+
+def test_a_link_opens_until_an_administrator_has_a_password(browser, db, link):
+    assert browser.get(link).status == 200
+    for path in ("/first-run", "/first-run?token=", "/first-run?token=made-up", link + "x"):
+        answer = browser.get(path)
+        assert answer.status == 403 and "opens nothing" in answer.text
+    begin(browser, link)
+    assert people.check(db, "root", PASSWORD).role == "admin"
+    other = Browser(browser.port)
+    assert other.get(link).status == 403 and first_run.make_link(db) is None
+    answer = begin(other, link, name="second")
+    assert answer.status == 403 and people.check(db, "second", PASSWORD) is None
+
+
+def test_it_is_kept_as_a_digest_and_the_newest_are_kept(db, link):
+    token = link.partition("=")[2]
+    assert first_run.opens(db, token) and not first_run.opens(db, token[:-1])
+    for _ in range(first_run.MAX_LINKS):
+        newest = first_run.make_link(db)
+    assert not first_run.opens(db, token) and first_run.opens(db, newest.partition("=")[2])
+
+
+def test_the_first_step_needs_its_token_and_xsrf(browser, db, link):
+    browser.get(link)
+    fields = [("token", link.partition("=")[2]), ("name", "root"), ("password", PASSWORD)]
+    assert browser.send("/first-run", fields, xsrf=False).status == 403
+    assert browser.send("/first-run", [("token", "made-up"), *fields[1:]]).status == 403
+    assert not people.admin_has_password(db)
+
+
+def test_what_is_wrong_with_the_first_step_is_said_and_what_was_typed_stays(browser, db, link):
+    answer = begin(browser, link, base_url="https://gate.example.com/v1")
+    assert answer.status == 400 and "https://gate.example.com/v1" in answer.text
+    assert "version path" in answer.text and not people.admin_has_password(db)
+    assert begin(browser, link, password="").status == 400
+
+
+def test_a_member_is_not_made_an_administrator(browser, db, link, apply):
+    apply({"user": [{"name": "alice"}]})
+    answer = begin(browser, link, name="alice")
+    assert answer.status == 400 and show(db, "user", "alice")["role"] == "member"
+
+
+def test_the_base_url_is_kept_and_shown_but_the_files_goes_before_it(serve, db, link):
+    browser = Browser(serve().port)
+    begin(browser, link, base_url="https://gate.example.com/")
+    assert "https://gate.example.com" in browser.get("/account").text
+    answer = Browser(browser.port).get("/v1/models")
+    assert answer.status == 404 and "https://gate.example.com." in answer.text
+    fixed = serve(server={"public_url": "https://of-the-file.example.com"})
+    assert "https://of-the-file.example.com" in Browser(fixed.port).get("/v1/models").text
+
+
+def test_from_the_link_to_a_key(browser, db, link, vendor):
+    answer = begin(browser, link)
+    assert (answer.status, answer.place) == (303, "/first-run")
+    assert "First channel" in browser.get("/first-run").text
+    answer = browser.send("/first-run/channel", channel_fields(vendor))
+    assert answer.status == 200 and "A whole answer came." in answer.text
+    continued = channel_fields(vendor, do="continue", keep="demo-chat")
+    assert browser.send("/first-run/channel", continued).place == "/first-run?step=3"
+    browser.get("/first-run?step=3")
+    fields = [("group", "default"), ("key_name", "laptop"), ("credit", "2.50")]
+    answer = browser.send("/first-run/key", fields)
+    [secret] = set(re.findall(r"sk-slc-\w+", answer.text))
+    assert answer.status == 200 and "curl -N" in answer.text and "demo-chat" in answer.text
+    assert wallet.show(db, "root").balance_nanos == 2_500_000_000
+    assert browser.get("/first-run").place == "/"
+    assert secret not in browser.get("/account").text
+    assert secret not in str(entries(db, 100)) and PASSWORD not in str(entries(db, 100))
+    again = browser.send("/first-run/key", fields)
+    assert again.status == 409 and wallet.show(db, "root").balance_nanos == 2_500_000_000
+
+
+def refusing(request):
+    """A vendor that has one model only."""
+    if b"not-there" in request:
+        return answer_of("404 Not Found", {"error": {"message": "no not-there for this account"}})
+    message = {"role": "assistant", "content": "ready"}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}
+    answer = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "demo-chat"}
+    return answer_of("200 OK", {**answer, "choices": [choice], "usage": usage})
+
+
+def answer_of(status, body):
+    text = json.dumps(body)
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(text)}"
+    return f"{head}\r\n\r\n{text}".encode()
+
+
+@pytest.fixture
+def picky_vendor():
+    with RawUpstream(refusing) as upstream:
+        yield upstream
+
+
+def test_a_failed_model_shows_its_raw_error_and_can_be_left_out(browser, db, link, picky_vendor):
+    vendor = picky_vendor
+    begin(browser, link)
+    browser.get("/first-run")
+    models = "demo-chat, not-there"
+    answer = browser.send("/first-run/channel", channel_fields(vendor, models=models))
+    assert answer.status == 400 and "not-there" in answer.text
+    prices = {"input_price": "1", "output_price": "2"}
+    answer = browser.send("/first-run/channel", channel_fields(vendor, models=models, **prices))
+    assert "Failed" in answer.text and "Continue with what works (1)" in answer.text
+    assert "no not-there for this account" in answer.text
+    browser.send(
+        "/first-run/channel", channel_fields(vendor, models=models, do="continue", keep="demo-chat")
+    )
+    assert list(show(db, "channel", "main")["models"]) == ["demo-chat"]
+    none = channel_fields(vendor, models=models, do="continue")
+    assert browser.send("/first-run/channel", none).status == 400
+
+
+def test_typed_texts_are_no_places_to_read_from(browser, db, link, tmp_path, vendor):
+    (tmp_path / "secret").write_text("of a file")
+    begin(browser, link)
+    browser.get("/first-run")
+    fields = channel_fields(vendor, group=f"file:{tmp_path}/secret")
+    answer = browser.send("/first-run/channel", fields)
+    assert "of a file" not in answer.text
+    assert "of a file" not in str(list_objects(db, "group"))
+
+
+@pytest.mark.parametrize("path", ["/first-run/channel", "/first-run/key", "/first-run/address"])
+def test_later_steps_are_for_administrators(browser, db, link, apply, path):
+    apply({"user": [{"name": "alice", "password": "correct horse"}]})
+    assert browser.get(path).status == 303
+    browser.get(link)
+    assert browser.send(path, []).status == 303
+    browser.sign_in("alice", "correct horse")
+    browser.get("/account")
+    assert browser.send(path, []).status == 404
