@@ -21,6 +21,8 @@ COMMANDS: Mapping[str, str] = {
     "check": "check the configuration, without network or database",
     "doctor": "look for what is wrong: machine, store, channels, proxy in front",
     "migrate": "show or upgrade the database schema",
+    "backup": "back up store and journals into one archive, also while gateways run",
+    "restore": "restore a backup into an empty place and verify it",
     "apply": "create or change users, groups, models, channels, plans and keys from a document",
     "export": "print that document from the store",
     "user": "list, show and edit users",

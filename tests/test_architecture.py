@@ -48,6 +48,8 @@ ALLOWED = {
     | {"store.values", "msgspec", "peewee"},
     "store.upkeep": {"store.upkeep", "store.calls", "store.channels", "store.hub", "store.money"}
     | {"store.catalog", "store.db", "store.values", "peewee"},
+    "store.copies": {"store.copies", "store.calls", "store.channels", "store.money", "store.db"}
+    | {"store.values", "peewee", "pymysql"},
     "store.admin": {"store.admin", "store.money", "store.catalog", "store.db", "store.values"}
     | {"peewee"},
     "conf": {"conf", "msgspec"},

@@ -1,5 +1,6 @@
-"""`migrate`: the database schema. `store/db/migrate.py` does the work."""
+"""`migrate`: the database schema, and moving to another database. `store/` does the work."""
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,10 +11,13 @@ import click
 import peewee
 
 from commands.output import configuration, data_options, print_json, print_table
+from commands.process import node
+from conf import store_url
 from conf.configuration import which
+from store.copies import transfer
 from store.db import migrate
 from store.db.database import discard, open_database
-from store.values.errors import StoreUnavailable
+from store.values.errors import Refused, StoreUnavailable
 from store.values.usage_record import rfc3339
 
 READ_TIMEOUT_S = 3600  # altering a large table takes its time
@@ -65,6 +69,46 @@ def up(config: Path | None, as_json: bool) -> None:
         print_json({"applied": applied})
     else:
         click.echo("\n".join(f"applied {name}" for name in applied) or "nothing was pending")
+
+
+@command.command()
+@click.argument("url")
+@data_options
+def copy(url: str, config: Path | None, as_json: bool) -> None:
+    """Copy the whole store into another database, as from SQLite to MariaDB or back.
+
+    Stop all gateways first. The schema at URL is made; it must hold nothing else. What an
+    interrupted copy has left there is replaced when it is run again. At the end rows are counted
+    and books and records verified. Then set store.url and start the gateways.
+    """
+    try:
+        store_url.checked(url)
+    except ValueError as error:
+        raise Refused([f"URL: {error}"]) from None
+    with _stopped(config), _database(config) as source, _progress() as report:
+        target = open_database(url, read_timeout_s=READ_TIMEOUT_S)
+        try:
+            counts = transfer.copy(source, target, report)
+        finally:
+            discard(target)
+    if as_json:
+        print_json({"rows": counts})
+    else:
+        click.echo(f"{sum(counts.values())} rows of {len(counts)} tables copied and verified")
+        click.echo("now set store.url in gateway.toml of all nodes, and start them")
+
+
+@contextmanager
+def _stopped(config: Path | None) -> Iterator[None]:
+    """No gateway of this configuration runs or starts meanwhile."""
+    try:
+        lock = node.claim(Path(configuration(config).settings.journal.dir))
+    except node.StartError as error:
+        raise Refused([str(error)]) from None
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
 @contextmanager

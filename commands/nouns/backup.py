@@ -1,0 +1,130 @@
+"""`backup`: one archive of a store and its journals, also while gateways run.
+
+What fits together and why: store/copies/journals.py. `restore` brings it back.
+"""
+
+import os
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from commands import archive
+from commands.archive import JOURNAL
+from commands.output import data_options, note, print_fields, print_json
+from commands.process.node import NAME_FILE, PARKED_NAME
+from commands.store_access import FULL_SCAN_TIMEOUT_S, Access, opened_store
+from conf.configuration import FILE_NAME, SECRETS_NAME
+from conf.version import VERSION
+from store.copies import restored, snapshot
+from store.copies.journals import HeldJournals
+from store.db import migrate
+from store.db.database import database_ms, is_mysql
+from store.values.errors import Refused
+from store.values.usage_record import rfc3339
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--with-secrets", is_flag=True, help="Put secrets.toml into the archive, too.")
+@click.option(
+    "--journal",
+    "more",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    multiple=True,
+    help="Journal folder of another node of this store on this machine. Repeatable.",
+)
+@data_options
+def command(
+    file: Path, with_secrets: bool, more: tuple[Path, ...], config: Path | None, as_json: bool
+) -> None:
+    """Back up store, journals and gateway.toml into FILE, a tar archive.
+
+    Gateways may run: every call recorded before the backup's end is in it, once. MariaDB is dumped
+    by mariadb-dump. Without secrets.toml the keys in a store are useless: keep a copy elsewhere, or
+    use --with-secrets and protect FILE. `restore FILE DIR` brings it back.
+    """
+    if file.exists():
+        raise Refused([f"{file} exists already"])
+    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
+        told = _write(access, file, with_secrets, more)
+    if as_json:
+        print_json(told)
+    else:
+        print_fields({"file": str(file), "bytes": file.stat().st_size, **told})
+    if told["missing"]:
+        nodes = ", ".join(sorted(set(told["missing"].values())))
+        note(
+            f"warning: the journals of {nodes} are not in it; if they are on this machine, add"
+            " their folders with --journal"
+        )
+    if not with_secrets:
+        note("secrets.toml is not in it: keep a copy of that file in another safe place")
+
+
+def _write(
+    access: Access, file: Path, with_secrets: bool, more: tuple[Path, ...]
+) -> dict[str, Any]:
+    """Write the archive beside its place, then put it there; what it says of itself."""
+    loaded = access.loaded
+    folders = [folder for folder in (Path(loaded.settings.journal.dir), *more) if folder.is_dir()]
+    work = Path(tempfile.mkdtemp(prefix=".sluice-backup-", dir=file.absolute().parent))
+    try:
+        whole = work / "whole.tar"
+        with (
+            os.fdopen(
+                os.open(whole, os.O_RDWR | os.O_CREAT | os.O_EXCL, archive.MODE), "wb"
+            ) as out,
+            tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            if loaded.path is not None:
+                archive.add_file(tar, FILE_NAME, loaded.path)
+            if with_secrets:
+                archive.add_file(tar, SECRETS_NAME, loaded.secrets_path)
+            told = _add_store(access, tar, work, folders)
+            archive.add_bytes(
+                tar, archive.MANIFEST, archive.encoded({**told, "secrets": with_secrets})
+            )
+            tar.close()
+            out.flush()
+            os.fsync(out.fileno())
+        os.link(whole, file)  # unlike a rename it never replaces what came meanwhile
+    finally:
+        shutil.rmtree(work)
+    return told
+
+
+def _add_store(
+    access: Access, tar: tarfile.TarFile, work: Path, folders: list[Path]
+) -> dict[str, Any]:
+    db = access.db
+    name = archive.SQL_FILE if is_mysql(db) else archive.SQLITE_FILE
+    begun_ms = database_ms(db)
+    with HeldJournals(folders) as journals:
+        snapshot.copy_to(db, work / name)
+        archive.add_file(tar, name, work / name)
+        (work / name).unlink()
+        ended_ms = database_ms(db)  # what is recorded by now is written by now
+        for part, data in journals.read():
+            archive.add_bytes(tar, f"{JOURNAL}/{part}", data)
+        running = restored.unfinished(db)
+        missing = {one: node for one, node in running.items() if one not in journals.ids}
+    own = Path(access.loaded.settings.journal.dir)
+    if (own / NAME_FILE).is_file():
+        archive.add_file(tar, archive.NODE, own / NAME_FILE)
+    parked = [folder / PARKED_NAME for folder in folders]
+    if text := b"".join(path.read_bytes() for path in parked if path.is_file()):
+        archive.add_bytes(tar, archive.PARKED, text)
+    return {
+        "format": archive.FORMAT,
+        "version": VERSION,
+        "store": "mysql" if is_mysql(db) else "sqlite",
+        "begun_at": rfc3339(begun_ms),
+        "ended_at": rfc3339(ended_ms),
+        "journals": sorted(journals.ids),
+        "missing": missing,
+        "migrations": [step.name for step in migrate.status(db) if step.applied_ms is not None],
+    }

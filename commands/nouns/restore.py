@@ -1,0 +1,155 @@
+"""`restore`: a backup brought back into an empty place, whole and verified."""
+
+import contextlib
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import peewee
+
+from commands import archive
+from commands.archive import JOURNAL
+from commands.output import FAILED, json_option, note, print_fields, print_json
+from commands.store_access import FULL_SCAN_TIMEOUT_S, actor
+from conf import store_url
+from conf.configuration import FILE_NAME, SECRETS_NAME
+from conf.toml_lines import key_lines
+from store.calls.journal_files import SEGMENT_BYTES
+from store.copies import restored, snapshot
+from store.db import migrate
+from store.db.database import discard, open_database
+from store.db.migrations import ALL
+from store.values.errors import Refused
+
+SHOWN_FAULTS = 20
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--store",
+    "url",
+    default="",
+    help="For a backup of MariaDB: mysql://… of an empty database to load it into.",
+)
+@json_option
+def command(file: Path, folder: Path, url: str, as_json: bool) -> int:
+    """Restore the backup FILE into DIR, which must be empty or not there.
+
+    Applies the journals of the backup, then verifies books and records; exit code 1 if anything
+    differs. gateway.toml in DIR names the restored store and journal. No gateway is started.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise Refused([f"{folder} is not empty: restore only into an empty place"])
+    with _opened(file) as tar:
+        manifest = archive.manifest_of(tar, file)
+        _check(manifest, url, file)
+        made = not folder.exists()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            archive.extract(tar, folder)
+            told, faults = _whole(folder, manifest, url)
+        except BaseException:
+            for path in folder.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            if made:
+                folder.rmdir()
+            if url:
+                note(f"{folder} is empty again; the database may have tables now: empty it, too")
+            raise
+    if as_json:
+        print_json({**told, "ok": not faults, "faults": faults})
+    else:
+        print_fields(told)
+        click.echo("\n".join(faults[:SHOWN_FAULTS]) or "books and records are right")
+    if not (folder / SECRETS_NAME).exists():
+        note(f"put secrets.toml of this gateway into {folder} before you start it")
+    return FAILED if faults else 0
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        tar = tarfile.open(file)  # noqa: SIM115 - closed below
+    except (tarfile.TarError, EOFError):
+        raise Refused([f"{file} is no backup of a gateway, or not whole"]) from None
+    with tar:
+        yield tar
+
+
+def _check(manifest: Mapping[str, Any], url: str, file: Path) -> None:
+    mysql = manifest["store"] == "mysql"
+    if mysql and not url:
+        raise Refused(
+            ["this is a backup of MariaDB: name an empty database with --store mysql://…"]
+        )
+    if url and not mysql:
+        raise Refused(["this is a backup of SQLite: it goes into DIR, without --store"])
+    if url:
+        try:
+            store_url.checked(url)
+        except ValueError as error:
+            raise Refused([f"--store: {error}"]) from None
+    if newer := set(manifest["migrations"]) - {migration.name for migration in ALL}:
+        names = ", ".join(sorted(newer))
+        raise Refused([f"{file} is of version {manifest['version']}, newer than this one: {names}"])
+
+
+def _whole(folder: Path, manifest: Mapping[str, Any], url: str) -> tuple[dict[str, Any], list[str]]:
+    """Store and journals made one; what was done, and what does not fit."""
+    journal = folder / JOURNAL
+    journal.mkdir(mode=0o700, exist_ok=True)
+    for segment in journal.glob("*.log"):
+        os.truncate(segment, SEGMENT_BYTES)
+    _point_here(folder / FILE_NAME, url or f"sqlite:///{archive.SQLITE_FILE}")
+    db = open_database(
+        url or f"sqlite:///{folder.absolute() / archive.SQLITE_FILE}",
+        read_timeout_s=FULL_SCAN_TIMEOUT_S,
+    )
+    try:
+        return _made_whole(db, folder, manifest)
+    finally:
+        discard(db)
+
+
+def _made_whole(
+    db: peewee.Database, folder: Path, manifest: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    text = folder / archive.SQL_FILE
+    if text.exists():
+        snapshot.load(db, text)
+        text.unlink()
+    (folder / archive.MANIFEST).unlink()
+    applied = migrate.up(db)
+    node = folder / archive.NODE
+    name = node.read_text(encoding="utf-8").strip() if node.exists() else "restored"
+    journals = restored.apply_journals(db, folder / JOURNAL, name)
+    restored.give_up(db, restored.unfinished(db), actor())
+    told = {
+        "backup_of": manifest["ended_at"],
+        "journals_applied": journals,
+        "migrations_applied": applied,
+    }
+    return told, restored.faults(db)
+
+
+def _point_here(path: Path, url: str) -> None:
+    """Make a gateway.toml name the store and the journal beside it, whatever it named before."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    for section, key, value in (("store", "url", url), ("journal", "dir", JOURNAL)):
+        lines, found = text.split("\n"), key_lines(text)
+        setting = f'{key} = "{value}"'
+        if (number := found.get((section, key))) is not None:
+            lines[number - 1] = setting
+        elif (number := found.get((section,))) is not None:
+            lines.insert(number, setting)
+        else:
+            lines += [f"[{section}]", setting, ""]
+        text = "\n".join(lines)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(archive.MODE)

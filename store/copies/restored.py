@@ -1,0 +1,61 @@
+"""What makes a copy of store and journals whole: the journals applied, nothing lent any more."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import peewee
+
+from store.calls import rollups, usage_queries
+from store.calls.adoption import find_orphans
+from store.calls.source import JournalSource
+from store.channels import breakers
+from store.db import audit
+from store.db.database import select_rows, transaction
+from store.db.tables.usage import JournalRow
+from store.money import books, leases
+
+
+def apply_journals(db: peewee.Database, folder: Path, node: str) -> int:
+    """Book what journals in a folder hold and the store has not, and remove them; how many.
+
+    Calls that were running become `gateway_lost`, as after a crash. Repeated, it goes on.
+    """
+    count = 0
+    for orphan in find_orphans(folder, ()):
+        source = JournalSource(db, orphan.reader, node, lambda *_: None)
+        end = 0
+        if source.resolve():
+            end = orphan.close_open_calls(source.position, node)
+            source.park_damaged(orphan.damaged)
+        while source.apply(end):
+            pass
+        source.finish()
+        orphan.remove()
+        count += 1
+    return count
+
+
+def unfinished(db: peewee.Database) -> dict[str, str]:
+    """Journal -> node of all processes that have not ended in an orderly way."""
+    query = JournalRow.select(JournalRow.id, JournalRow.node)
+    return dict(select_rows(db, query.where(JournalRow.finished_ms.is_null())))
+
+
+def give_up(db: peewee.Database, journal_ids: Iterable[str], actor: str) -> None:
+    """Take back what is lent to processes whose journals are not here. Were one of them to come
+    back, its records would be booked all the same, without a lease."""
+
+    def work() -> None:
+        for journal_id in sorted(journal_ids):
+            leases.give_all_back(db, journal_id)
+            breakers.forget(db, journal_id)
+        audit.write(db, audit.Act(actor, "restore", "store", ""))
+
+    transaction(db, work)
+
+
+def faults(db: peewee.Database) -> list[str]:
+    """What `books verify` and `usage verify` find, one sentence each; empty: all is right."""
+    found = books.verify(db)
+    found += [f"{call_id}: {fault}" for call_id, fault in usage_queries.verify(db)]
+    return found + list(rollups.verify(db))

@@ -1,0 +1,203 @@
+"""All rows of a store moved into another database, from SQLite to MySQL or back.
+
+For stores that nobody uses meanwhile. All or nothing: until everything is there and verified, the
+target has a mark and no counter of changes, so that no gateway starts on it; a run that was
+interrupted is repeated from the beginning. Raw SQL: every column of every table as the driver gives
+it, whatever it means.
+"""
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import peewee
+import pymysql.cursors
+from peewee import fn
+
+from store.copies import restored
+from store.db import migrate, partitions, tables
+from store.db.database import (
+    database_ms,
+    execute,
+    first_row,
+    insert_columns,
+    is_mysql,
+    place,
+    select_rows,
+    snapshot_read,
+    transaction,
+)
+from store.db.nodes import last_seen
+from store.db.tables.fields import Row
+from store.db.tables.system import UpkeepRow, Version
+from store.db.tables.usage import UsageRow
+from store.money.lease_upkeep import NODE_ALIVE_MS
+from store.values.errors import Refused, StoreError
+
+BATCH_ROWS = 1000
+CHANGES = "changes"
+MARK = "copy_unfinished"
+"""Row of `versions` in a target whose copy has not ended."""
+
+Report = Callable[[str], None]
+
+for _module in pkgutil.iter_modules(tables.__path__, f"{tables.__name__}."):
+    importlib.import_module(_module.name)
+
+
+def copy(source: peewee.Database, target: peewee.Database, report: Report) -> dict[str, int]:
+    """Copy everything; the number of rows of each table. The schema of the target is made.
+
+    Refused: the source is in use or behind, or the target holds something else. StoreError: it
+    failed; the target is of no use until it is repeated. `report` is told how far it is.
+    """
+    _check_source(source)
+    migrate.up(target, report)
+    _clear(target)
+    if is_mysql(target):
+        _make_days(source, target)
+    transaction(target, functools.partial(_copy_versions, source, target, last=False))
+    counts = {
+        _name(table): _copy_table(source, target, table, report)
+        for table in all_tables()
+        if table is not Version
+    }
+    report("verifying")
+    _verify(source, target, counts)
+    transaction(target, functools.partial(_copy_versions, source, target, last=True))
+    return counts
+
+
+def all_tables() -> list[Any]:
+    """The models of all tables."""
+
+    def leaves(model: Any) -> list[Any]:
+        below = model.__subclasses__()
+        return [leaf for one in below for leaf in leaves(one)] if below else [model]
+
+    return leaves(Row)
+
+
+def _check_source(source: peewee.Database) -> None:
+    if waiting := migrate.behind(source):
+        raise Refused([waiting])
+    # Journals of processes that are dead can be adopted in the copy: their offsets go with it.
+    alive_ms = database_ms(source) - NODE_ALIVE_MS
+    seen = last_seen(source)
+    running = {n for n in restored.unfinished(source).values() if seen.get(n, 0) > alive_ms}
+    if running:
+        nodes = ", ".join(sorted(running))
+        raise Refused(
+            [
+                f"{place(source)} is used, or was less than a minute ago, by: {nodes}; stop the"
+                " gateways, and wait until they have ended"
+            ]
+        )
+
+
+def _clear(target: peewee.Database) -> None:
+    """Make sure that the target is empty, or has nothing but the rest of an earlier copy."""
+    is_mark = Version.name == MARK
+    begun = first_row(target, Version.select(Version.version).where(is_mark))
+    filled = [
+        _name(table)
+        for table in all_tables()
+        if table not in (Version, UpkeepRow) and _has_rows(target, table)
+    ]
+    if filled and begun is None:
+        raise Refused([f"{place(target)} holds something already: {', '.join(filled[:3])}"])
+
+    def mark() -> None:
+        Version.delete().execute(target)
+        Version.insert(name=MARK, version=0).execute(target)
+
+    transaction(target, mark)
+    for name in (*filled, _name(UpkeepRow)):
+        delete = f'TRUNCATE TABLE "{name}"' if is_mysql(target) else f'DELETE FROM "{name}"'
+        transaction(target, functools.partial(execute, target, delete))
+
+
+def _has_rows(db: peewee.Database, table: Any) -> bool:
+    query = f'SELECT 1 FROM "{_name(table)}" LIMIT 1'
+    return snapshot_read(db, lambda: execute(db, query).fetchone()) is not None
+
+
+def _make_days(source: peewee.Database, target: peewee.Database) -> None:
+    """Give each day of the source a partition while the table is empty and that is quick."""
+    row = first_row(source, UsageRow.select(fn.MIN(UsageRow.day), fn.MAX(UsageRow.day)))
+    day, last = row or (None, None)
+    days = 0
+    first = day
+    while day is not None and day < last:
+        day = partitions.following_day(day)
+        days += 1
+    if first is not None:
+        partitions.make_days(target, first, days)
+
+
+def _copy_table(
+    source: peewee.Database, target: peewee.Database, table: Any, report: Report
+) -> int:
+    names, name, copied = _columns(table), _name(table), 0
+    total = _count(source, table)
+    for rows in _portions(source, table):
+        columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+        transaction(target, functools.partial(insert_columns, target, name, columns))
+        copied += len(rows)
+        report(f"{name}: {copied} of {total} rows")
+    return copied
+
+
+def _portions(db: peewee.Database, table: Any) -> Iterator[list[tuple[Any, ...]]]:
+    """All rows of a table in the order in which they lie, read as they are asked for."""
+    driver: Any = db
+    kind = (pymysql.cursors.SSCursor,) if is_mysql(db) else ()
+    cursor = driver.connection().cursor(*kind)
+    listed = ", ".join(f'"{name}"' for name in _columns(table))
+    try:
+        cursor.execute(f'SELECT {listed} FROM "{_name(table)}"')
+        while rows := list(cursor.fetchmany(BATCH_ROWS)):
+            yield rows
+    finally:
+        cursor.close()
+
+
+def _verify(source: peewee.Database, target: peewee.Database, counts: dict[str, int]) -> None:
+    """Raise StoreError when rows are missing, came meanwhile, or the books differ."""
+    for table in all_tables():
+        if table is Version:
+            continue
+        name = _name(table)
+        there, here = _count(source, table), _count(target, table)
+        if not there == here == counts[name]:
+            raise StoreError(
+                f"{name}: {there} rows in {place(source)}, {here} in {place(target)}: was one of"
+                " them used during the copy? Repeat it"
+            )
+    if faults := restored.faults(target):
+        raise StoreError(f"the copy is not right: {'; '.join(faults[:3])}")
+
+
+def _copy_versions(source: peewee.Database, target: peewee.Database, *, last: bool) -> None:
+    """All but the counter of changes at first; with it, in place of the mark, gateways start."""
+    counter = Version.name == CHANGES
+    query = Version.select(Version.name, Version.version).where(counter if last else ~counter)
+    for name, version in select_rows(source, query):
+        Version.insert(name=name, version=version).execute(target)
+    if last:
+        Version.delete().where(Version.name == MARK).execute(target)
+
+
+def _count(db: peewee.Database, table: Any) -> int:
+    query = f'SELECT COUNT(*) FROM "{_name(table)}"'
+    return int(snapshot_read(db, lambda: execute(db, query).fetchone())[0])
+
+
+def _columns(table: Any) -> list[str]:
+    return [field.column_name for field in table._meta.sorted_fields]
+
+
+def _name(table: Any) -> str:
+    return str(table._meta.table_name)

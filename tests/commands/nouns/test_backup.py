@@ -1,0 +1,197 @@
+"""`backup` and `restore` as commands: what goes into the archive, and what is refused."""
+
+import json
+import tarfile
+import tomllib
+
+import pytest
+
+import app
+from commands import archive
+from store.copies import snapshot
+from tests.commands.conftest import document, record
+
+RIGHT = "books and records are right"
+
+
+@pytest.fixture
+def filled(installation):
+    installation.apply(document())
+    installation.write_records(*(record(number) for number in range(5)))
+    return installation
+
+
+@pytest.fixture
+def restore(capsys):
+    """restore(args) -> exit code, output, errors."""
+
+    def run(*args):
+        capsys.readouterr()
+        return app.main(["restore", *map(str, args)]), *capsys.readouterr()
+
+    return run
+
+
+def members(file):
+    with tarfile.open(file) as tar:
+        return {member.name: member for member in tar}
+
+
+def test_what_is_in_it(filled, tmp_path):
+    filled.ok("backup", str(tmp_path / "b.tar"))
+    names = members(tmp_path / "b.tar")
+    assert set(names) == {"gateway.toml", "sluice.db", "manifest.json"}
+    assert {oct(member.mode) for member in names.values()} == {"0o600"}
+    assert oct((tmp_path / "b.tar").stat().st_mode & 0o777) == "0o600"
+    assert [path.name for path in tmp_path.glob(".sluice-backup-*")] == []
+    ended = filled.run("backup", str(tmp_path / "c.tar"), "--with-secrets", "--json")
+    assert "secrets.toml" in members(tmp_path / "c.tar") and ended.err == ""
+    said = json.loads(ended.out)
+    assert said["store"] == "sqlite" and said["missing"] == {} and said["journals"] == []
+
+
+def test_without_secrets_it_says_so(filled, tmp_path):
+    ended = filled.run("backup", str(tmp_path / "b.tar"))
+    assert "secrets.toml is not in it" in ended.err
+
+
+def test_a_file_is_never_overwritten(filled, tmp_path):
+    (tmp_path / "b.tar").write_text("precious")
+    assert "b.tar exists already" in filled.refused("backup", str(tmp_path / "b.tar"))
+    assert (tmp_path / "b.tar").read_text() == "precious"
+
+
+def test_journals_that_are_elsewhere_are_named(filled, tmp_path):
+    with filled.store() as db:
+        insert = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms") VALUES (?, ?, 0, 0)'
+        db.execute_sql(insert, ("0" * 26, "web-2"))
+    ended = filled.run("backup", str(tmp_path / "b.tar"))
+    assert ended.code == 0 and "the journals of web-2 are not in it" in ended.err
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / f"{'0' * 26}.lock").touch()
+    (other / "parked.ndjson").write_text('{"parked": 1}\n')
+    ended = filled.run("backup", str(tmp_path / "c.tar"), "--journal", str(other))
+    assert "web-2" not in ended.err
+    assert {f"journal/{'0' * 26}.lock", "journal/parked.ndjson"} <= members(
+        tmp_path / "c.tar"
+    ).keys()
+
+
+def test_there_and_back(filled, tmp_path, restore):
+    filled.ok("backup", str(tmp_path / "b.tar"), "--with-secrets")
+    folder = tmp_path / "restored"
+    code, out, err = restore(tmp_path / "b.tar", folder)
+    assert (code, err) == (0, "") and RIGHT in out
+    assert {path.name for path in folder.iterdir()} >= {"gateway.toml", "secrets.toml", "sluice.db"}
+    assert not (folder / "manifest.json").exists()
+    assert oct(folder.stat().st_mode & 0o777) == "0o700"
+    exported = filled.ok("usage", "export", "--format", "ndjson")
+    assert exported.count("\n") == 5
+    filled.config = folder / "gateway.toml"
+    assert filled.ok("usage", "export", "--format", "ndjson") == exported
+
+
+def test_the_restored_configuration_names_what_was_restored(filled, tmp_path, restore):
+    text = filled.config.read_text()
+    absolute = f'[journal]\ndir = "{tmp_path}/elsewhere"\n'
+    filled.config.write_text(
+        text.replace("[journal]\n", absolute, 1) if "[journal]" in text else ""
+    )
+    filled.ok("backup", str(tmp_path / "b.tar"))
+    restore(tmp_path / "b.tar", tmp_path / "restored")
+    said = tomllib.loads((tmp_path / "restored/gateway.toml").read_text())
+    assert said["store"]["url"] == "sqlite:///sluice.db" and said["journal"]["dir"] == "journal"
+
+
+def test_only_an_empty_place_is_filled(filled, tmp_path, restore):
+    filled.ok("backup", str(tmp_path / "b.tar"))
+    folder = tmp_path / "restored"
+    folder.mkdir()
+    (folder / "precious").touch()
+    code, out, err = restore(tmp_path / "b.tar", folder)
+    assert (code, out) == (1, "") and "is not empty" in err
+    assert [path.name for path in folder.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"\0" * 10240])
+def test_what_is_no_backup_is_refused(tmp_path, restore, content):
+    (tmp_path / "b.tar").write_bytes(content)
+    code, _, err = restore(tmp_path / "b.tar", tmp_path / "restored")
+    assert code == 1 and "is no backup of a gateway, or not whole" in err
+    assert not (tmp_path / "restored").exists()
+
+
+def test_half_a_backup_is_refused(filled, tmp_path, restore):
+    filled.ok("backup", str(tmp_path / "b.tar"))
+    whole = (tmp_path / "b.tar").read_bytes()
+    (tmp_path / "half.tar").write_bytes(whole[: len(whole) // 2])
+    code, _, err = restore(tmp_path / "half.tar", tmp_path / "restored")
+    assert code == 1 and "not whole" in err
+
+
+def rewritten(file, target, **changes):
+    """A backup with another manifest."""
+    with tarfile.open(file) as tar, tarfile.open(target, "w") as other:
+        for member in tar:
+            data = tar.extractfile(member).read()
+            if member.name == "manifest.json":
+                data = json.dumps({**json.loads(data), **changes}).encode()
+            archive.add_bytes(other, member.name, data)
+    return target
+
+
+def test_backups_of_other_versions(filled, tmp_path, restore):
+    file = tmp_path / "b.tar"
+    filled.ok("backup", str(file))
+    newer = rewritten(file, tmp_path / "n.tar", version="9.9", migrations=["9999_later"])
+    assert "of version 9.9, newer than this one: 9999_later" in restore(newer, tmp_path / "r")[2]
+    odd = rewritten(file, tmp_path / "o.tar", format=2)
+    assert "made by another version (format 2)" in restore(odd, tmp_path / "r")[2]
+
+
+def test_where_a_backup_of_mariadb_goes_is_said(filled, tmp_path, restore):
+    filled.ok("backup", str(tmp_path / "b.tar"))
+    assert (
+        "without --store"
+        in restore(tmp_path / "b.tar", tmp_path / "r", "--store", "mysql://h/d")[2]
+    )
+    other = rewritten(tmp_path / "b.tar", tmp_path / "m.tar", store="mysql")
+    assert "name an empty database with --store" in restore(other, tmp_path / "r")[2]
+    assert "--store: " in restore(other, tmp_path / "r", "--store", "mysql://")[2]
+
+
+def test_nothing_outside_of_the_folder_is_written(filled, tmp_path, restore):
+    filled.ok("backup", str(tmp_path / "b.tar"))
+    with tarfile.open(tmp_path / "b.tar", "a") as tar:
+        archive.add_bytes(tar, "../evil", b"x")
+        archive.add_bytes(tar, "journal/../../evil.log", b"x")
+        archive.add_bytes(tar, "/tmp/evil.lock", b"x")
+    code, _, _ = restore(tmp_path / "b.tar", tmp_path / "restored")
+    assert code == 0 and not list(tmp_path.rglob("evil*"))
+
+
+def test_a_restore_that_fails_leaves_nothing(filled, tmp_path, restore, monkeypatch):
+    filled.ok("backup", str(tmp_path / "b.tar"))
+    (tmp_path / "empty").mkdir()
+
+    def broken(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(archive, "extract", broken)
+    for name in ("empty", "new"):
+        code, _, err = restore(tmp_path / "b.tar", tmp_path / name)
+        assert code == 1 and "the disk is full" in err
+    assert list((tmp_path / "empty").iterdir()) == [] and not (tmp_path / "new").exists()
+
+
+def test_without_the_programs_of_mariadb_it_says_what_to_run(monkeypatch, mariadb, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    db = snapshot.peewee.MySQLDatabase("d")
+    with pytest.raises(snapshot.Refused, match=r"mariadb-client\); run mariadb-dump --single-tr"):
+        snapshot.copy_to(db, tmp_path / "x.sql")
+
+
+def test_a_backup_that_is_not_there(tmp_path, restore):
+    code, _, err = restore(tmp_path / "b.tar", tmp_path / "restored")
+    assert code == 1 and "b.tar: No such file" in err

@@ -1,0 +1,124 @@
+"""Journals read while they are written and removed: nothing torn, nothing missing in between."""
+
+import os
+import threading
+
+import pytest
+
+from store.calls.journal import Journal
+from store.calls.journal_files import SEGMENT_BYTES, segment_path
+from store.calls.journal_reader import JournalReader
+from store.copies.journals import HeldJournals
+from store.values.ids import new_ulid, now_ms
+from tests.support.usage_records import open_line, usage_record
+
+NAMES = ("user_id", "user", "key_id", "key_name", "group", "endpoint", "family")
+
+
+def facts(call_id):
+    return {"id": call_id, "started_ms": now_ms(), **dict.fromkeys(NAMES, "x")}
+
+
+def call(journal):
+    call_id = new_ulid()
+    journal.open_call(open_line(**facts(call_id)))
+    journal.close_call(usage_record(**facts(call_id)))
+    return call_id
+
+
+@pytest.fixture
+def journal(tmp_path):
+    journal = Journal(tmp_path / "journal")
+    yield journal
+    journal.finish()
+    journal.close(remove=True)
+
+
+def written(files, folder):
+    """The ids of the closed calls in what was read, put into a folder of its own."""
+    folder.mkdir()
+    for name, data in files:
+        (folder / name).write_bytes(data)
+    ids, damaged = [], []
+    for lock in folder.glob("*.lock"):
+        reader = JournalReader(folder, lock.stem)
+        found = reader.read_closed(0, 100 * SEGMENT_BYTES, 10**6)
+        ids += [record.id for record in found.records]
+        damaged += found.damaged
+        reader.close()
+    assert damaged == []
+    return ids
+
+
+def test_what_is_written_is_read(journal, tmp_path):
+    ids = [call(journal) for _ in range(50)]
+    with HeldJournals([journal.directory]) as held:
+        files = list(held.read())
+        assert held.ids == {journal.id}
+    assert written(files, tmp_path / "copy") == ids
+    assert sum(len(data) for _, data in files) < 100_000, "NUL bytes are left out"
+
+
+def test_what_is_written_meanwhile_is_a_beginning_of_it_all(journal, tmp_path):
+    ids, over = [], threading.Event()
+
+    def work():
+        while not over.is_set():
+            ids.append(call(journal))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for number in range(20):
+            with HeldJournals([journal.directory]) as held:
+                before = len(ids)
+                files = list(held.read())
+            found = written(files, tmp_path / str(number))
+            assert found == ids[: len(found)] and len(found) >= before
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_files_that_go_meanwhile_are_read(tmp_path):
+    journal = Journal(tmp_path / "journal")
+    ids = [call(journal) for _ in range(10)]
+    with HeldJournals([journal.directory]) as held:
+        journal.finish()
+        journal.close(remove=True)
+        assert not list(journal.directory.iterdir())
+        files = list(held.read())
+    assert written(files, tmp_path / "copy") == ids
+
+
+def test_journals_that_come_meanwhile_are_read(tmp_path):
+    folder = tmp_path / "journal"
+    folder.mkdir()
+    with HeldJournals([folder]) as held:
+        journal = Journal(folder)
+        ids = [call(journal) for _ in range(3)]
+        files = list(held.read())
+    assert written(files, tmp_path / "copy") == ids
+    journal.finish()
+    journal.close(remove=True)
+
+
+def test_segments_follow_each_other(journal, tmp_path):
+    ids, text = [], "m" * 2000
+    while journal.written_offset < SEGMENT_BYTES + 200_000:
+        call_id = new_ulid()
+        journal.open_call(open_line(**{**facts(call_id), "model": text}))
+        journal.close_call(usage_record(**{**facts(call_id), "model": text}))
+        ids.append(call_id)
+        journal.sweep()
+    assert segment_path(journal.directory, journal.id, SEGMENT_BYTES).exists()
+    with HeldJournals([journal.directory]) as held:
+        files = list(held.read())
+    assert written(files, tmp_path / "copy") == ids
+
+
+def test_descriptors_are_given_back(journal):
+    before = len(os.listdir("/proc/self/fd"))
+    with HeldJournals([journal.directory]) as held:
+        list(held.read())
+    assert len(os.listdir("/proc/self/fd")) == before
