@@ -62,8 +62,8 @@ def lookup_figures(db: peewee.Database) -> None:
     since_ms = now_ms - LOOK_BACK_MS
     last = Filters(since_ms=since_ms)
     rare = replace(last, error_code="never_met")
-    _slowest("a call by its id", [lambda: find(db, newest["id"], since_ms, now_ms)])
-    _slowest("no such id of a client in 7 days", [lambda: find(db, "none", since_ms, now_ms)])
+    _slowest("a call by its id", [lambda: find(db, newest["id"])])
+    _slowest("no such id of a client or vendor", [lambda: find(db, "none")])
     _slowest("no such error code in 7 days", [lambda: tail(db, rare, 20)])
     _slowest("sums by error code of 7 days", [lambda: stats(db, ["error_code"], last)])
 

@@ -147,16 +147,12 @@ def stats(
 ) -> None:
     """Sum up calls, tokens and cost, including days whose records were pruned.
 
-    Sums by endpoint, status, group or error code, by user together with channel, or over times
-    that are not whole hours are computed from the records: that takes longer and covers only days
-    that were not pruned. Sums by error code cover the last 7 days unless --since says otherwise.
+    Sums by status, by user, key or group together with channel, or over times that are not whole
+    hours are computed from the records: that takes longer and covers only days that were not
+    pruned.
     """
     with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
         wanted = filters_of(access.db, filters)
-        if "error_code" in by or wanted.error_code is not None:
-            wanted = bounded(
-                access.db, wanted, "error codes are counted in the records of calls begun since"
-            )
         rows = sums_of(access.db, by, wanted, Order(sort, top))
     if as_json:
         print_json(rows)

@@ -9,13 +9,10 @@ import click
 from commands.output import data_options, note, print_json, print_table, printable
 from commands.store_access import FULL_SCAN_TIMEOUT_S, opened_store
 from commands.times import Moment
-from store.calls.usage_lookup import LOOK_BACK_MS, cost_lines, find
+from store.calls.usage_lookup import cost_lines, find
 from store.calls.usage_queries import Row
-from store.db.database import database_ms
 from store.values.errors import NotFound
 from store.values.usage_record import rfc3339, to_public
-
-LOOK_BACK_DAYS = LOOK_BACK_MS // 86_400_000
 
 # What is said of a call, a line each: the name, and the fields it is made of.
 _LINES: Mapping[str, tuple[str, ...]] = {
@@ -39,21 +36,18 @@ _LINES: Mapping[str, tuple[str, ...]] = {
 @click.option(
     "--since",
     type=Moment(),
-    help=f"How far back to search for a client's or vendor's id.  [default: {LOOK_BACK_DAYS}d]",
+    help="How far back to search for a client's or vendor's id.  [default: all records]",
 )
 @data_options
 def show(config: Path | None, as_json: bool, call_id: str, since: int | None) -> None:
     """Show one call, given by its request id, the client's id or the vendor's id.
 
-    The request id is found at once; the others are searched for in the calls of the last days,
-    newest first. If several calls share a client's id, the newest is shown and the others listed.
+    If several calls share a client's id, the newest is shown and the others are listed.
     """
     with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
-        now_ms = database_ms(access.db)
-        since_ms = max(0, now_ms - LOOK_BACK_MS) if since is None else since
-        found = find(access.db, call_id, since_ms, now_ms)
+        found = find(access.db, call_id, since or 0)
         if not found:
-            raise NotFound(_nowhere(call_id, since_ms))
+            raise NotFound(_nowhere(call_id, since))
         currency = access.currency
     newest, *others = found
     record = {**to_public(newest), "cost_lines": cost_lines(newest)}
@@ -67,11 +61,13 @@ def show(config: Path | None, as_json: bool, call_id: str, since: int | None) ->
             note(f"  {row['id']}  {rfc3339(row['started_ms'])}")
 
 
-def _nowhere(call_id: str, since_ms: int) -> str:
+def _nowhere(call_id: str, since_ms: int | None) -> str:
+    begun = "" if since_ms is None else f" begun since {rfc3339(since_ms)}"
+    older = "" if since_ms is None else "; for older ones: an earlier --since"
     return (
-        f'no record has the id "{call_id}", and no call begun since {rfc3339(since_ms)} has it from'
-        " its client or vendor; for older ones: --since. Calls without a known key make no record:"
-        " look for the id in the gateway's log"
+        f'no record has the id "{call_id}", and no call{begun} has it from its client or'
+        f" vendor{older}. Calls without a known key make no record: look for the id in the"
+        " gateway's log"
     )
 
 

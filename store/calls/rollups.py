@@ -1,21 +1,26 @@
 """Roll-ups: sums of usage records by the hour and by the day, exact at every moment.
 
-usage_by_key is hour × key (and its user) × model × outcome, usage_by_channel is hour × channel ×
-model × outcome, and usage_by_day the latter summed up over the hours of a day. The writer adds each
-batch in the transaction that inserts its records, so a record counts once in each. Days and hours
-are those of a call's id (its start, UTC). No model and no channel are empty texts; a model's name
-is cut to its column. Sums stay when records are pruned. Reading them: usage_stats.
+usage_by_key is hour × key (its user and group) × model × outcome × endpoint × error code,
+usage_by_channel the same by channel in place of the key, and usage_by_day the latter summed up over
+the hours of a day. Few rows come of endpoint and code: a key asks one or two endpoints, and nearly
+all calls of an outcome that is not ok have one code. The writer adds each batch in the transaction
+that inserts its records, so a record counts once in each. Days and hours are those of a call's id
+(its start, UTC). What a call has not is an empty text; names are cut to their columns. Beside SUMS
+there is a histogram of the first bytes of streams, FIRST_BYTE. Sums stay when records are pruned.
+Reading them: usage_stats.
 """
 
 import functools
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import peewee
-from peewee import SQL, fn
+from peewee import SQL, Case, fn
 
 from store.db.database import Result, executemany, is_mysql, raw_rows, snapshot_read, transaction
 from store.db.partitions import next_day, pruned_before
+from store.db.tables.channels import BOUNDS_MS, FIRST_BYTE
 from store.db.tables.usage import UsageByChannel, UsageByDay, UsageByKey, UsageRow
 from store.values.ids import HOUR_MS, ULID_CHARS, day_at, day_begin_ms, first_ulid, ulid_ms
 from store.values.usage_record import UsageRecord
@@ -24,9 +29,13 @@ SUMS = (
     *("calls", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
     *("cache_write_1h_tokens", "reasoning_tokens", "cost_nanos"),
 )
+COLUMNS = (*SUMS, *FIRST_BYTE)
 MODEL_CHARS = 256
+ENDPOINT_CHARS = 128
 DAY_HOURS = 24
 FAULTS_PER_DAY = 20
+
+_FIRST_BUCKET = len(SUMS)
 
 Sums = dict[tuple[Any, ...], list[int]]
 
@@ -42,12 +51,12 @@ def add_records(db: peewee.Database, records: Iterable[UsageRecord]) -> None:
     by_key: Sums = {}
     by_channel: Sums = {}
     by_day: Sums = {}
-    for (when, key_id, user, channel, model, outcome), sums in facts.items():
+    for (when, key_id, user, group, channel, *what), sums in facts.items():
         day, hour = when
-        _add(by_key, (day, hour, key_id, user, model, outcome), sums)
-        _add(by_channel, (day, hour, channel, model, outcome), sums)
-    for (day, _, channel, model, outcome), sums in by_channel.items():
-        _add(by_day, (day, channel, model, outcome), sums)
+        _add(by_key, (day, hour, key_id, user, *what, group), sums)
+        _add(by_channel, (day, hour, channel, *what), sums)
+    for (day, _, *names), sums in by_channel.items():
+        _add(by_day, (day, *names), sums)
     mysql = is_mysql(db)
     # Rows in order of their key, so that two writers wait for each other instead of deadlocking.
     for table, found in zip(TABLES, (by_key, by_channel, by_day), strict=True):
@@ -63,13 +72,16 @@ def _gather(records: Iterable[UsageRecord]) -> Sums:
             _hour_of_block(record.id[:9]),
             call.key_id,
             call.user,
+            call.group,
             record.channel or "",
             (call.model or "")[:MODEL_CHARS],
             record.outcome,
+            call.endpoint[:ENDPOINT_CHARS],
+            record.error_code or "",
         )
         sums = facts.get(key)
         if sums is None:
-            sums = facts[key] = [0] * len(SUMS)
+            sums = facts[key] = [0] * len(COLUMNS)
         sums[0] += 1
         sums[1] += record.input_tokens
         sums[2] += record.output_tokens
@@ -78,6 +90,8 @@ def _gather(records: Iterable[UsageRecord]) -> Sums:
         sums[5] += record.cache_write_1h_tokens
         sums[6] += record.reasoning_tokens
         sums[7] += record.cost_nanos
+        if call.stream and record.ttft_ms is not None:
+            sums[_FIRST_BUCKET + bisect_left(BOUNDS_MS, record.ttft_ms)] += 1
     return facts
 
 
@@ -98,13 +112,13 @@ def _upsert(table: Any, mysql: bool) -> str:
     """Adds sums to a row, or makes it. Raw SQL: the writer's, three times a batch."""
     key, name = _key(table), table._meta.table_name
     insert = (
-        f'INSERT INTO "{name}" ({_names((*key, *SUMS))})'
-        f" VALUES ({', '.join('?' * len((*key, *SUMS)))})"
+        f'INSERT INTO "{name}" ({_names((*key, *COLUMNS))})'
+        f" VALUES ({', '.join('?' * len((*key, *COLUMNS)))})"
     )
     if mysql:
-        sums = ", ".join(f'"{name}" = "{name}" + VALUES("{name}")' for name in SUMS)
+        sums = ", ".join(f'"{name}" = "{name}" + VALUES("{name}")' for name in COLUMNS)
         return f"{insert} ON DUPLICATE KEY UPDATE {sums}"
-    sums = ", ".join(f'"{name}" = "{name}" + excluded."{name}"' for name in SUMS)
+    sums = ", ".join(f'"{name}" = "{name}" + excluded."{name}"' for name in COLUMNS)
     return f"{insert} ON CONFLICT ({_names(key)}) DO UPDATE SET {sums}"
 
 
@@ -199,26 +213,41 @@ _Found = dict[tuple[str, ...], tuple[int, ...]]
 
 
 def _sums(db: peewee.Database, table: Any, names: Sequence[str], where: Any) -> _Found:
-    """SUMS of a roll-up or of the records themselves, by these columns."""
+    """COLUMNS of a roll-up or of the records themselves, by these columns."""
     by = [_column(table, name).alias(f"by_{name}") for name in names]
     calls = fn.COUNT(SQL("*")) if table is UsageRow else fn.SUM(table.calls)
-    totals = [calls, *(fn.SUM(getattr(table, name)) for name in SUMS[1:])]
+    totals = [calls, *(fn.SUM(getattr(table, name)) for name in SUMS[1:]), *first_byte_sums(table)]
     query = table.select(*by, *totals).where(where).group_by(*(SQL(f"by_{name}") for name in names))
     width = len(names)
     return {row[:width]: tuple(map(int, row[width:])) for row in raw_rows(db, query)}
 
 
+def first_byte_sums(table: Any) -> list[Any]:
+    """The buckets of FIRST_BYTE summed up, of a roll-up or of the records themselves."""
+    if table is not UsageRow:
+        return [fn.SUM(table._meta.fields[name]) for name in FIRST_BYTE]
+    begun, sums = table.ttft_ms, []
+    for low_ms, high_ms in zip((None, *BOUNDS_MS), (*BOUNDS_MS, None), strict=True):
+        within = table.stream == True  # noqa: E712 - a column
+        within &= begun.is_null(False) if low_ms is None else begun > low_ms
+        within &= begun.is_null(False) if high_ms is None else begun <= high_ms
+        sums.append(fn.SUM(Case(None, [(within, 1)], 0)))
+    return sums
+
+
 def _column(table: Any, name: str) -> Any:
     """A column as a roll-up has it: a record has nothing where that has an empty text."""
     column = getattr(table, name)
-    if table is UsageRow and name == "channel":
+    if table is UsageRow and name in ("channel", "error_code"):
         return fn.COALESCE(column, "")
+    if table is UsageRow and name == "endpoint":
+        return fn.SUBSTR(column, 1, ENDPOINT_CHARS)
     if table is UsageRow and name == "model":
         return fn.SUBSTR(fn.COALESCE(column, ""), 1, MODEL_CHARS)
     return column
 
 
 def _difference(right: tuple[int, ...] | None, said: tuple[int, ...] | None) -> str:
-    nothing = (0,) * len(SUMS)
-    pairs = zip(SUMS, said or nothing, right or nothing, strict=True)
+    nothing = (0,) * len(COLUMNS)
+    pairs = zip(COLUMNS, said or nothing, right or nothing, strict=True)
     return ", ".join(f"{name} {a}, by the records {b}" for name, a, b in pairs if a != b)

@@ -1,42 +1,37 @@
 """One call looked up by an id that somebody has of it, and its cost line by line.
 
-A record's own id, which is its request id, is its key: at once. The client's id and the vendor's
-have no index, for each would cost every insert a random page of it; they are looked for hour by
-hour, newest first, back to a given time. For commands and the Hub.
+A record's own id, which is its request id, is its key; the client's id and the vendor's have an
+index each. For commands and the Hub.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import peewee
 
 from store.calls.usage_queries import Row, rows_where
-from store.db.partitions import next_day
 from store.db.tables.usage import UsageRow
 from store.values.ids import HOUR_MS, day_at, day_of, first_ulid
 from store.values.pricing import PRICE_NAMES, TOKENS_PER_PRICE, format_money, prices_from_json
 
 LOOK_BACK_MS = 7 * 24 * HOUR_MS
-"""How far back is looked where no index helps, unless a time is given."""
+"""How far back is looked in the records themselves, unless a time is given."""
 
 MATCHES_MAX = 20
 _DECIMALS = 15  # a price has 9, and is for 10^6 tokens
 
 
-def find(db: peewee.Database, wanted: str, since_ms: int, now_ms: int) -> list[Row]:
+def find(db: peewee.Database, wanted: str, since_ms: int = 0) -> list[Row]:
     """The calls with this id, newest first, at most MATCHES_MAX: by the record's, else by the
     client's or the vendor's among the calls begun since `since_ms`."""
     if found := _of_record(db, wanted):
         return found
-    others = (UsageRow.client_request_id == wanted) | (UsageRow.upstream_request_id == wanted)
-    matches: list[Row] = []
-    for begin_ms in _hours(db, since_ms, now_ms):
-        first, end = (first_ulid(at_ms) for at_ms in (begin_ms, begin_ms + HOUR_MS))
-        terms = [UsageRow.day == day_at(begin_ms), UsageRow.id >= first, UsageRow.id < end]
-        matches += rows_where(db, [*terms, others], (UsageRow.id.desc(),), MATCHES_MAX)
-        if len(matches) >= MATCHES_MAX:
-            break
-    return matches[:MATCHES_MAX]
+    matches: dict[str, Row] = {}
+    for column in (UsageRow.client_request_id, UsageRow.upstream_request_id):
+        terms = [column == wanted, UsageRow.day >= day_at(since_ms)]
+        terms.append(UsageRow.id >= first_ulid(since_ms))
+        newest = (UsageRow.day.desc(), UsageRow.id.desc())
+        matches |= {row["id"]: row for row in rows_where(db, terms, newest, MATCHES_MAX)}
+    return [matches[call_id] for call_id in sorted(matches, reverse=True)][:MATCHES_MAX]
 
 
 def _of_record(db: peewee.Database, wanted: str) -> list[Row]:
@@ -45,21 +40,6 @@ def _of_record(db: peewee.Database, wanted: str) -> list[Row]:
     except ValueError:
         return []
     return rows_where(db, [UsageRow.day == day, UsageRow.id == wanted])
-
-
-def _hours(db: peewee.Database, since_ms: int, now_ms: int) -> Iterator[int]:
-    """When each hour begins in which there may be records, newest first.
-
-    A node's clock may be ahead: one hour more than there is.
-    """
-    first_day = next_day(db, day_at(since_ms) - 1)
-    if first_day is None:
-        return
-    newest_ms = now_ms - now_ms % HOUR_MS + HOUR_MS
-    for begin_ms in range(newest_ms, since_ms - since_ms % HOUR_MS - 1, -HOUR_MS):
-        if day_at(begin_ms) < first_day:
-            return
-        yield begin_ms
 
 
 def cost_lines(row: Row) -> list[dict[str, Any]]:

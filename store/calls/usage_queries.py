@@ -8,7 +8,7 @@ transaction of its own. Rows are dictionaries of columns; usage.to_public gives 
 import functools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -28,16 +28,23 @@ OVERLAP_MS = 10_000
 """How late a record may become visible after its recorded_ms: its transaction has to end."""
 
 FOLLOW_PAUSE_S = 0.5
+PAGE_BUDGET_S = 1.0
+"""How long is searched for a page before what was found is shown."""
 PRICES_CACHED = 256
 
 Row = dict[str, Any]
 
 DAYS_AT_ONCE = 64  # of roll-ups: 1536 hours
 
+_IDS = ("request_id", "client_request_id", "upstream_request_id")
+_BY_KEY = ("user", "key_id", "group", "model", "outcome", "endpoint", "error_code")
+_BY_CHANNEL = ("channel", "model", "outcome", "endpoint", "error_code")
+_UNSUMMED = ("status", "stream", "min_duration_ms")
+"""Filters of which no roll-up tells anything."""
+
 _CALLER_COLUMNS = frozenset({"user", "day", "id", "outcome", "key_id"})
 """Of the index usage_caller."""
 _NO_DAY = 99_999_999
-_AFTER_ALL = "~"
 _COUNTS = tuple(name for name in COLUMNS if name.endswith("_tokens"))
 _MONEY_COLUMNS = (
     *("id", "cost_nanos", "charges", "usage_source", "multiplier_ppm", "prices"),
@@ -46,23 +53,37 @@ _MONEY_COLUMNS = (
 _prices = functools.lru_cache(maxsize=PRICES_CACHED)(prices_from_json)
 
 
+Names = str | tuple[str, ...] | None
+"""A name, or several of which any will do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which records: None takes all. Times are of the start of the call, `until_ms` excluded."""
+    """Which records: None takes all. Times are of the start of the call, `until_ms` excluded;
+    `text` stands somewhere in the error message, in whatever case."""
 
-    user: str | None = None
-    key_id: str | None = None
-    model: str | None = None
-    endpoint: str | None = None
-    channel: str | None = None
-    group: str | None = None
-    outcome: str | None = None
-    error_code: str | None = None
+    user: Names = None
+    key_id: Names = None
+    model: Names = None
+    endpoint: Names = None
+    channel: Names = None
+    group: Names = None
+    outcome: Names = None
+    error_code: Names = None
     status: int | None = None
     request_id: str | None = None
     client_request_id: str | None = None
+    upstream_request_id: str | None = None
+    stream: bool | None = None
+    min_duration_ms: int | None = None
+    text: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
+
+
+def matching(column: Any, wanted: Any) -> Any:
+    """A column that has the name, or one of the names."""
+    return column << wanted if isinstance(wanted, tuple) else column == wanted
 
 
 def tail(db: peewee.Database, filters: Filters, limit: int) -> list[Row]:
@@ -82,18 +103,57 @@ def history(
 ) -> list[Row]:
     """A page of calls, the last begun first, at most `limit`; those that began before a call's id.
 
-    However rare the calls are that a user, key, model, channel or outcome chooses, the roll-ups
-    tell the hours in which there were any, and only these are read.
+    However rare the calls are that the names of the filters choose, the roll-ups tell the hours in
+    which there were any, and only these are read. Calls looked for by an id are found by its index.
     """
+    return page(db, filters, limit, before, None).rows
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some calls, and before which id the search goes on; None: there are no more."""
+
+    rows: list[Row]
+    next: str | None
+
+
+def page(
+    db: peewee.Database,
+    filters: Filters,
+    limit: int,
+    before: str | None = None,
+    budget_s: float | None = PAGE_BUDGET_S,
+) -> Page:
+    """A page as of `history`. What takes longer than `budget_s` is left for the page after it, so a
+    page may have fewer rows than `limit`, or none, and not be the last."""
+    if any(getattr(filters, name) is not None for name in _IDS):
+        return _page_by_id(db, filters, limit, before)
+    give_up_at = time.monotonic() + (float("inf") if budget_s is None else budget_s)
     found: defaultdict[int, list[str]] = defaultdict(list)
-    left = limit
+    left, last, reached, begun = limit, None, None, False
     for span in _spans(db, filters, before):
-        if left == 0:
+        end = min(span.end, before or span.end)
+        if end <= span.first:
+            continue  # of a page before
+        if left == 0 or (begun and time.monotonic() > give_up_at):
+            reached = last if left == 0 else end
             break
-        ids = _newest_ids(db, filters, replace(span, end=min(span.end, before or span.end)), left)
+        begun = True
+        ids = _newest_ids(db, filters, replace(span, end=end), left)
         found[span.day] += ids
         left -= len(ids)
-    return [row for day, ids in found.items() for row in _rows_of(db, day, ids)]
+        last = ids[-1] if ids else last
+    else:
+        reached = last if left == 0 else None
+    return Page([row for day, ids in found.items() for row in _rows_of(db, day, ids)], reached)
+
+
+def _page_by_id(db: peewee.Database, filters: Filters, limit: int, before: str | None) -> Page:
+    terms = conditions(filters)
+    if before is not None:
+        terms += [UsageRow.day <= day_of(before), UsageRow.id < before]
+    rows = rows_where(db, terms, (UsageRow.day.desc(), UsageRow.id.desc()), limit)
+    return Page(rows, rows[-1]["id"] if len(rows) == limit else None)
 
 
 def _newest_ids(db: peewee.Database, filters: Filters, span: "_Span", limit: int) -> list[str]:
@@ -160,7 +220,7 @@ def with_user(db: peewee.Database, filters: Filters) -> Filters:
     if filters.key_id is None or filters.user is not None:
         return filters
     names = UsageByKey.select(fn.MIN(UsageByKey.user), fn.MAX(UsageByKey.user))
-    [(first, last)] = raw_rows(db, names.where(UsageByKey.key_id == filters.key_id))
+    [(first, last)] = raw_rows(db, names.where(matching(UsageByKey.key_id, filters.key_id)))
     return replace(filters, user=first) if first is not None and first == last else filters
 
 
@@ -243,14 +303,17 @@ def _recorded_since(
         at_ms, after = page[-1]["recorded_ms"], page[-1]["id"]
 
 
-def _guides(filters: Filters) -> dict[str, str]:
-    """The filters that roll-ups know, by column."""
-    names = (
-        ("user", "key_id", "model", "outcome")
-        if filters.user is not None or filters.key_id is not None
-        else ("channel", "model", "outcome")
-    )
+def _guides(filters: Filters) -> Mapping[str, Any]:
+    """The filters that the roll-up knows in which is looked for hours, by column."""
+    by_key = any(getattr(filters, name) is not None for name in ("user", "key_id", "group"))
+    names: tuple[str, ...] = _BY_KEY if by_key else _BY_CHANNEL
     return {name: value for name in names if (value := getattr(filters, name)) is not None}
+
+
+def _terms_of_guides(table: Any, filters: Filters) -> list[Any]:
+    terms = [matching(getattr(table, name), value) for name, value in _guides(filters).items()]
+    # What is said in a message is said of an error.
+    return terms if filters.text is None else [*terms, table.error_code != ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,28 +329,35 @@ class _Span:
 def _spans(db: peewee.Database, filters: Filters, before: str | None) -> Iterator[_Span]:
     """Where there may be what is looked for, newest first."""
     last = _last_day(filters, before)
-    if _guides(filters):
+    if _guides(filters) or filters.text is not None:
         oldest = next_day(db, 0 if filters.since_ms is None else day_at(filters.since_ms) - 1)
         newest = previous_day(db, last)
         if oldest is not None and newest is not None:
             yield from _hours(db, filters, oldest, newest)
         return
     first = 0 if filters.since_ms is None else day_at(filters.since_ms)
+    whole = all(getattr(filters, name) is None for name in _UNSUMMED)
     while (day := previous_day(db, last)) is not None and day >= first:
-        yield _Span(day, "", _AFTER_ALL)
+        begin, end = (first_ulid(day_begin_ms(day) + ms) for ms in (0, DAY_MS))
+        yield from [_Span(day, begin, end)] if whole else _hours_of(day)
         last = day - 1
+
+
+def _hours_of(day: int) -> Iterator["_Span"]:
+    """An hour each, so that a search in the records themselves may stop between them."""
+    for begin_ms in range(day_begin_ms(day) + DAY_MS - HOUR_MS, day_begin_ms(day) - 1, -HOUR_MS):
+        yield _Span(day, first_ulid(begin_ms), first_ulid(begin_ms + HOUR_MS))
 
 
 def _hours(db: peewee.Database, filters: Filters, oldest: int, newest: int) -> Iterator[_Span]:
     """The hours in which the roll-ups know calls; asks for ever more days at once."""
-    guides = _guides(filters)
-    by_key = "user" in guides or "key_id" in guides
+    by_key = bool({"user", "key_id", "group"} & _guides(filters).keys())
     table: Any = UsageByKey if by_key else UsageByChannel
     # A key has one user, unless that was renamed in this hour.
     users = (fn.MIN(table.user), fn.MAX(table.user)) if by_key else (None, None)
     query = table.select(table.day, table.hour, *users).group_by(table.day, table.hour)
     query = query.order_by(table.day.desc(), table.hour.desc())
-    terms = [getattr(table, name) == value for name, value in guides.items()]
+    terms = _terms_of_guides(table, filters)
     days = 1
     while newest >= oldest:
         first = max(oldest, day_at(day_begin_ms(newest) - (days - 1) * DAY_MS))
@@ -311,7 +381,21 @@ def _last_day(filters: Filters, before: str | None) -> int:
 def conditions(filters: Filters) -> list[Any]:
     """What the filters ask of usage_records: terms of a WHERE."""
     table = UsageRow
-    terms = [getattr(table, column) == value for column, value in _wanted(filters)]
+    terms = [
+        matching(getattr(table, name), value)
+        for name in _EQUAL
+        if (value := getattr(filters, name)) is not None
+    ]
+    if filters.request_id is not None:
+        terms.append(table.id == filters.request_id)
+        try:
+            terms.append(table.day == day_of(filters.request_id))
+        except ValueError:
+            pass  # No id of ours: the record is looked for and not found.
+    if filters.min_duration_ms is not None:
+        terms.append(table.duration_ms >= filters.min_duration_ms)
+    if filters.text is not None:
+        terms.append(fn.LOWER(table.error_message).contains(filters.text.lower()))
     # The day lets the database pass over whole partitions.
     if (at_ms := filters.since_ms) is not None:
         terms += [table.day >= day_at(at_ms), table.id >= first_ulid(at_ms)]
@@ -320,19 +404,11 @@ def conditions(filters: Filters) -> list[Any]:
     return terms
 
 
-def _wanted(filters: Filters) -> Iterator[tuple[str, Any]]:
-    for field in fields(filters):
-        value = getattr(filters, field.name)
-        if value is None or field.name in ("since_ms", "until_ms"):
-            continue
-        if field.name != "request_id":
-            yield field.name, value
-            continue
-        yield "id", value
-        try:
-            yield "day", day_of(value)
-        except ValueError:
-            pass  # No id of ours: the record is looked for and not found.
+_EQUAL = tuple(
+    field.name
+    for field in fields(Filters)
+    if field.name not in ("request_id", "min_duration_ms", "text", "since_ms", "until_ms")
+)
 
 
 def rows_where(

@@ -1,8 +1,8 @@
 """Sums of usage by day, model, user and so on: from the smallest roll-up that can tell them.
 
-Only what no roll-up tells (an endpoint, a status, a group, an error code, a user together with a
-channel, times within an hour) is summed up from the records themselves, which takes as long as
-there are records and knows nothing of days that were pruned. For commands and the Hub.
+Only what no roll-up tells (a status, a duration, a text, a user together with a channel, times
+within an hour) is summed up from the records themselves, which takes as long as there are records
+and knows nothing of days that were pruned. For commands and the Hub.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from typing import Any
 import peewee
 from peewee import SQL, Case, fn
 
-from store.calls.rollups import DAY_HOURS, SUMS
-from store.calls.usage_queries import Filters, conditions, with_user
+from store.calls.rollups import DAY_HOURS, SUMS, first_byte_sums
+from store.calls.usage_queries import Filters, conditions, matching, with_user
 from store.db.database import dialect_text, raw_rows
 from store.db.tables.usage import UsageByChannel, UsageByDay, UsageByKey, UsageRow
 from store.values.errors import Refused
@@ -50,10 +50,11 @@ class _Source:
     unit_ms: int
 
 
+_CALLED = frozenset({"model", "outcome", "endpoint", "error_code"})
 _SOURCES = (
-    _Source(UsageByDay, frozenset({"channel", "model", "outcome"}), DAY_MS),
-    _Source(UsageByChannel, frozenset({"channel", "model", "outcome"}), HOUR_MS),
-    _Source(UsageByKey, frozenset({"key_id", "user", "model", "outcome"}), HOUR_MS),
+    _Source(UsageByDay, _CALLED | {"channel"}, DAY_MS),
+    _Source(UsageByChannel, _CALLED | {"channel"}, HOUR_MS),
+    _Source(UsageByKey, _CALLED | {"key_id", "user", "group"}, HOUR_MS),
 )
 _RECORDS = _Source(UsageRow, frozenset(), 1)
 
@@ -61,10 +62,12 @@ _RECORDS = _Source(UsageRow, frozenset(), 1)
 @dataclass(frozen=True, slots=True)
 class Order:
     """Which rows come first (of SORTS; None: in order of what they are told apart by), and how many
-    are wanted (None: all)."""
+    are wanted (None: all). `first_bytes`: they also have the histogram of the first bytes of
+    streams, for `figures.percentile`."""
 
     sort: str | None = None
     top: int | None = None
+    first_bytes: bool = False
 
 
 def stats(
@@ -80,6 +83,8 @@ def stats(
     if source is _RECORDS:
         filters = with_user(db, filters)
     columns, sums = _columns(db, source, by), _sums(source)
+    if order.first_bytes:
+        sums += first_byte_sums(source.table)
     query = source.table.select(*columns, *sums).limit(min(order.top or ROWS_MAX + 1, ROWS_MAX + 1))
     if terms := _conditions(source, filters):
         query = query.where(*terms)
@@ -111,7 +116,7 @@ def _conditions(source: _Source, filters: Filters) -> list[Any]:
         return conditions(filters)
     table = source.table
     chosen = [(name, getattr(filters, name)) for name in sorted(source.names)]
-    terms = [getattr(table, name) == value for name, value in chosen if value is not None]
+    terms = [matching(getattr(table, name), value) for name, value in chosen if value is not None]
     whole_days = source.unit_ms == DAY_MS
     # Of hours the second half alone would be right; the first is for the index.
     if (at_ms := filters.since_ms) is not None:
@@ -166,8 +171,10 @@ def _row(by: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
             found[name] = f"{_date(value)}T{int(next(values)):02d}:00:00.000Z"
         else:
             found[name] = None if value == "" else value
-    for name, value in zip(("calls", *CLASSES, *SUMS[1:]), values, strict=True):
-        found[name] = int(value)
+    for name in ("calls", *CLASSES, *SUMS[1:]):
+        found[name] = int(next(values))
+    if buckets := [int(value) for value in values]:
+        found["first_bytes"] = buckets
     found["cost"] = format_money(found.pop("cost_nanos"))
     return found
 

@@ -68,3 +68,15 @@ class Limited(Row):
     rpm = peewee.BigIntegerField(default=0)
     tpm = peewee.BigIntegerField(default=0)
     concurrency = peewee.BigIntegerField(default=0)
+
+
+class Beginning(peewee.Node):
+    """A long text in an index: MySQL takes so many characters of it, SQLite all."""
+
+    def __init__(self, field: peewee.Field, chars: int) -> None:
+        self.field, self.chars = field, chars
+
+    def __sql__(self, ctx: Any) -> Any:
+        """Writes itself; the mark of parameters tells the dialect."""
+        ctx.sql(self.field)
+        return ctx.literal(f"({self.chars})") if ctx.state.param == "%s" else ctx

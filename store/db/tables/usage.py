@@ -9,7 +9,20 @@ from peewee import (
     TextField,
 )
 
-from store.db.tables.fields import ID, MARK, MODEL, NAME, TEXT, WORD, Digest, Flag, LongText, Row
+from store.db.tables.channels import FIRST_BYTE
+from store.db.tables.fields import (
+    ID,
+    MARK,
+    MODEL,
+    NAME,
+    TEXT,
+    WORD,
+    Beginning,
+    Digest,
+    Flag,
+    LongText,
+    Row,
+)
 
 
 class UsageRow(Row):
@@ -63,11 +76,18 @@ class UsageRow(Row):
         indexes = (
             (("recorded_ms", "id"), False),
             (("user", "day", "id", "outcome", "key_id"), False),
+            (("client_request_id",), False),
         )
 
 
+UsageRow.add_index(Beginning(UsageRow.upstream_request_id, MARK), name="usage_upstream_id")
+
+
 class UsageSums(Row):
-    """What all roll-ups sum up; base of these, no table."""
+    """What all roll-ups sum up; base of these, no table.
+
+    FIRST_BYTE, a histogram of the first bytes of streams, is added to each below.
+    """
 
     calls = BigIntegerField(default=0)
     input_tokens = BigIntegerField(default=0)
@@ -80,7 +100,8 @@ class UsageSums(Row):
 
 
 class UsageByKey(UsageSums):
-    """Sums of one hour, key, model and outcome; no model is an empty text."""
+    """Sums of one hour, key, model, outcome, endpoint, error code and group; none is an empty
+    text."""
 
     day = IntegerField()
     hour = SmallIntegerField()
@@ -88,38 +109,55 @@ class UsageByKey(UsageSums):
     user = CharField(NAME)
     model = CharField(MODEL)
     outcome = CharField(WORD)
+    endpoint = CharField(NAME, default="")
+    error_code = CharField(MARK, default="")
+    group = CharField(NAME, default="")
 
     class Meta:
         table_name = "usage_by_key"
-        primary_key = CompositeKey("day", "hour", "key_id", "user", "model", "outcome")
+        primary_key = CompositeKey(
+            *("day", "hour", "key_id", "user", "model", "outcome", "endpoint", "error_code"),
+            "group",
+        )
         indexes = ((("key_id", "day"), False), (("user", "day"), False))
 
 
 class UsageByChannel(UsageSums):
-    """Sums of one hour, channel, model and outcome; no channel is an empty text."""
+    """Sums of one hour, channel, model, outcome, endpoint and error code; none is an empty text."""
 
     day = IntegerField()
     hour = SmallIntegerField()
     channel = CharField(NAME)
     model = CharField(MODEL)
     outcome = CharField(WORD)
+    endpoint = CharField(NAME, default="")
+    error_code = CharField(MARK, default="")
 
     class Meta:
         table_name = "usage_by_channel"
-        primary_key = CompositeKey("day", "hour", "channel", "model", "outcome")
+        primary_key = CompositeKey(
+            "day", "hour", "channel", "model", "outcome", "endpoint", "error_code"
+        )
 
 
 class UsageByDay(UsageSums):
-    """Sums of one UTC day, channel, model and outcome."""
+    """Sums of one UTC day, channel, model, outcome, endpoint and error code."""
 
     day = IntegerField()
     channel = CharField(NAME)
     model = CharField(MODEL)
     outcome = CharField(WORD)
+    endpoint = CharField(NAME, default="")
+    error_code = CharField(MARK, default="")
 
     class Meta:
         table_name = "usage_by_day"
-        primary_key = CompositeKey("day", "channel", "model", "outcome")
+        primary_key = CompositeKey("day", "channel", "model", "outcome", "endpoint", "error_code")
+
+
+for _rollup in (UsageByKey, UsageByChannel, UsageByDay):
+    for _name in FIRST_BYTE:
+        _rollup._meta.add_field(_name, IntegerField(default=0))
 
 
 class JournalRow(Row):

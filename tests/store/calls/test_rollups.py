@@ -34,6 +34,11 @@ def many(count, seed=1):
             model=chance.choice(["m1", "m2", None]),
             channel=chance.choice(["main", "other", None]),
             outcome=chance.choice(["ok", "refused"]),
+            endpoint=chance.choice(["/v1/messages", "/" + "e" * 200]),
+            error_code=chance.choice([None, "rate_limit_exceeded"]),
+            group=chance.choice(["default", "coding"]),
+            stream=chance.choice([True, False, None]),
+            ttft_ms=chance.choice([None, 0, 50, 51, 700, 10**6]),
             input_tokens=chance.randrange(1000),
             cache_write_1h_tokens=chance.randrange(9),
             cost_nanos=chance.randrange(10**6),
@@ -47,13 +52,22 @@ def store(db, records):
 
 
 def contents(db):
+    """The rows of each roll-up: its key, then COLUMNS."""
+
     def read():
-        return [
-            sorted(execute(db, f'SELECT * FROM "{table._meta.table_name}"').fetchall())
-            for table in rollups.TABLES
-        ]
+        found = []
+        for table in rollups.TABLES:
+            names = rollups._names((*rollups._key(table), *rollups.COLUMNS))
+            query = f'SELECT {names} FROM "{table._meta.table_name}"'
+            found.append(sorted(tuple(row) for row in execute(db, query).fetchall()))
+        return found
 
     return snapshot_read(db, read)
+
+
+def calls_of(rows):
+    """The calls in rows of usage_by_day."""
+    return sum(row[6] for row in rows)
 
 
 def change(db, text, *values):
@@ -85,6 +99,12 @@ def in_threads(*works):
         raise errors[0]
 
 
+def _refused():
+    return record(
+        input_tokens=8, channel=None, model=None, outcome="refused", error_code="not_found"
+    )
+
+
 def test_a_batch_is_summed_up_by_hour_and_by_day(database):
     last_of_hour = MONDAY_MS + HOUR_MS - 1
     store(
@@ -95,31 +115,49 @@ def test_a_batch_is_summed_up_by_hour_and_by_day(database):
             record(last_of_hour + 1, input_tokens=4, cost_nanos=40),
         ],
     )
-    store(database, [record(input_tokens=8, channel=None, model=None, outcome="refused")])
+    store(database, [_refused()])
     by_key, by_channel, by_day = contents(database)
-    first = (3, 0, 0, 0, 0, 5, 30)
-    second = (4, 0, 0, 0, 0, 0, 40)
+    no_streams = (0,) * len(rollups.FIRST_BYTE)
+    refused = (1, 8, 0, 0, 0, 0, 0, 0, *no_streams)
+    first = (2, 3, 0, 0, 0, 0, 5, 30, *no_streams)
+    second = (1, 4, 0, 0, 0, 0, 0, 40, *no_streams)
     assert by_key == [
-        (20260105, 0, "K1", "alice", "", "refused", 1, 8, 0, 0, 0, 0, 0, 0),
-        (20260105, 0, "K1", "alice", "m1", "ok", 2, *first),
-        (20260105, 1, "K1", "alice", "m1", "ok", 1, *second),
+        (20260105, 0, "K1", "alice", "", "refused", "x", "not_found", "x", *refused),
+        (20260105, 0, "K1", "alice", "m1", "ok", "x", "", "x", *first),
+        (20260105, 1, "K1", "alice", "m1", "ok", "x", "", "x", *second),
     ]
     assert by_channel == [
-        (20260105, 0, "", "", "refused", 1, 8, 0, 0, 0, 0, 0, 0),
-        (20260105, 0, "main", "m1", "ok", 2, *first),
-        (20260105, 1, "main", "m1", "ok", 1, *second),
+        (20260105, 0, "", "", "refused", "x", "not_found", *refused),
+        (20260105, 0, "main", "m1", "ok", "x", "", *first),
+        (20260105, 1, "main", "m1", "ok", "x", "", *second),
     ]
     assert by_day == [
-        (20260105, "", "", "refused", 1, 8, 0, 0, 0, 0, 0, 0),
-        (20260105, "main", "m1", "ok", 3, 7, 0, 0, 0, 0, 5, 70),
+        (20260105, "", "", "refused", "x", "not_found", *refused),
+        (20260105, "main", "m1", "ok", "x", "", 3, 7, 0, 0, 0, 0, 5, 70, *no_streams),
     ]
+
+
+def test_first_bytes_of_streams_are_counted_by_their_bounds(database):
+    times = (0, 50, 51, 409_600, 409_601, None)
+    store(database, [record(stream=True, ttft_ms=ms) for ms in times])
+    store(database, [record(stream=stream, ttft_ms=60) for stream in (False, None)])
+    for rows in contents(database):
+        [row] = rows
+        counts = dict(zip(rollups.FIRST_BYTE, row[-len(rollups.FIRST_BYTE) :], strict=True))
+        assert {name: count for name, count in counts.items() if count} == {
+            "first_byte_le_50": 2,
+            "first_byte_le_100": 1,
+            "first_byte_le_409600": 1,
+            "first_byte_more": 1,
+        }
+    assert list(rollups.verify(database)) == []
 
 
 def test_every_sum_has_its_own_column(database):
     counts = dict(zip(rollups.SUMS[1:], (2, 3, 5, 7, 11, 13, 17), strict=True))
     store(database, [record(**counts), record(**counts)])
     for rows in contents(database):
-        assert [row[-8:] for row in rows] == [(2, 4, 6, 10, 14, 22, 26, 34)]
+        assert [row[-28:-20] for row in rows] == [(2, 4, 6, 10, 14, 22, 26, 34)]
 
 
 def test_batches_of_any_size_give_the_same_sums_as_a_rebuild(database):
@@ -129,7 +167,7 @@ def test_batches_of_any_size_give_the_same_sums_as_a_rebuild(database):
         store(database, records[start:end])
     assert list(rollups.verify(database)) == []
     before = contents(database)
-    assert sum(row[4] for row in before[2]) == 300
+    assert calls_of(before[2]) == 300
     assert list(rollups.rebuild(database)) == [20260105, 20260106]
     assert contents(database) == before
 
@@ -137,7 +175,7 @@ def test_batches_of_any_size_give_the_same_sums_as_a_rebuild(database):
 def test_texts_of_clients_fit(database):
     store(database, [record(model="é" * 256), record(model="%s ? \" ' \\")])
     assert list(rollups.verify(database)) == []
-    assert {row[-10] for row in contents(database)[2]} == {"é" * 256, "%s ? \" ' \\"}
+    assert {row[2] for row in contents(database)[2]} == {"é" * 256, "%s ? \" ' \\"}
 
 
 def test_a_batch_that_was_applied_is_not_added_again(database):
@@ -150,7 +188,7 @@ def test_a_batch_that_was_applied_is_not_added_again(database):
     with pytest.raises(OffsetMoved):
         transaction(database, lambda: apply_batch(database, batch, MONDAY_MS))
     assert contents(database) == before
-    assert sum(row[4] for row in before[2]) == 20
+    assert calls_of(before[2]) == 20
 
 
 def test_a_batch_that_fails_leaves_no_sums(database):
@@ -193,7 +231,7 @@ def test_a_rebuild_leaves_pruned_days_alone_and_so_does_verify(database):
     store(database, [late])
     assert list(rollups.rebuild(database)) == [20260106]
     assert list(rollups.verify(database)) == []
-    assert sum(row[4] for row in contents(database)[2]) == 61
+    assert calls_of(contents(database)[2]) == 61
     assert contents(database)[2][-1] == before[2][-1]
 
 
@@ -229,4 +267,4 @@ def test_two_nodes_write_at_once_while_the_roll_ups_are_rebuilt(database):
 
     in_threads(writers, rebuilder)
     assert list(rollups.verify(database)) == []
-    assert sum(row[4] for row in contents(database)[2]) == 100 + 2 * rounds * 10
+    assert calls_of(contents(database)[2]) == 100 + 2 * rounds * 10

@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import pytest
 
-from store.calls import usage_lookup
 from store.calls.usage_lookup import MATCHES_MAX, cost_lines, find
 from store.values.ids import ulid
 from store.values.pricing import Prices, cost_nanos
@@ -32,33 +31,18 @@ def ids(rows):
 
 
 def test_each_id_finds_its_call(db):
-    [row] = find(db, record(7, NOW_MS - 42 * HOUR_MS).id, NOW_MS, NOW_MS)  # at once: no time counts
+    [row] = find(db, record(7, NOW_MS - 42 * HOUR_MS).id, NOW_MS)  # no time counts
     assert row["upstream_request_id"] == "v7"
-    assert ids(find(db, "v7", NOW_MS - DAY_MS * 9, NOW_MS)) == [("c7", "v7")]
-    assert ids(find(db, "c7", NOW_MS - DAY_MS * 5, NOW_MS)) == [("c7", "v7"), ("c7", "v17")]
-    assert find(db, "c", 0, NOW_MS) == []
-    assert find(db, ulid(NOW_MS, b"x" * 10), NOW_MS - DAY_MS, NOW_MS) == []
-
-
-def test_no_older_calls_are_read_than_is_said(db, monkeypatch):
-    asked = []
-
-    def counted(db, terms, *order_and_limit):
-        asked.append(terms)
-        return rows_where(db, terms, *order_and_limit)
-
-    rows_where = usage_lookup.rows_where
-    monkeypatch.setattr(usage_lookup, "rows_where", counted)
-    assert find(db, "nothing", NOW_MS - 2 * DAY_MS, NOW_MS) == []
-    assert len(asked) == 2 * 24 + 2  # an hour each, the one that runs and the one after it
-    asked.clear()
-    find(db, "nothing", 0, NOW_MS)  # nothing is asked of days before the first record
-    assert len(asked) <= 11 * 24 + 2
+    assert ids(find(db, "v7")) == [("c7", "v7")]
+    assert ids(find(db, "c7", NOW_MS - DAY_MS * 5)) == [("c7", "v7"), ("c7", "v17")]
+    assert ids(find(db, "c7")) == [("c7", f"v{n}") for n in (7, 17, 27, 37)]
+    assert find(db, "c") == []
+    assert find(db, ulid(NOW_MS, b"x" * 10)) == []
 
 
 def test_matches_are_bounded(database):
     store(database, [record(n, NOW_MS + n, client_request_id="same") for n in range(50)])
-    found = find(database, "same", NOW_MS - DAY_MS, NOW_MS)
+    found = find(database, "same")
     assert len(found) == MATCHES_MAX
     assert [row["id"] for row in found] == sorted((row["id"] for row in found), reverse=True)
 

@@ -14,6 +14,7 @@ from store.calls.usage_queries import (
     follow,
     history,
     next_day,
+    page,
     tail,
     verify,
 )
@@ -407,3 +408,54 @@ def test_pages_are_found_by_key(db):
     plan = transaction(db, lambda: execute(db, explain, (1, "", 1)).fetchall())
     assert "SEARCH" in plan[0][-1] and len(plan) == 1
     discard(db)
+
+
+def test_what_no_roll_up_tells_is_looked_for_too(database):
+    made = [
+        record(1, MONDAY_MS, stream=True, duration_ms=10, outcome="timeout", error_code="x",
+               error_message="100 % Sure_it failed"),
+        record(2, MONDAY_MS + 1, stream=False, duration_ms=2_000, upstream_request_id="req_2"),
+        record(3, MONDAY_MS + 2, stream=None, duration_ms=None, outcome="refused", error_code="y",
+               error_message="100 times surely"),
+    ]  # fmt: skip
+    store(database, made)
+    for choice, wanted in (
+        ({"stream": True}, [1]),
+        ({"stream": False}, [2]),
+        ({"min_duration_ms": 10}, [2, 1]),
+        ({"min_duration_ms": 11}, [2]),
+        ({"text": "SURE"}, [3, 1]),
+        ({"text": "sure_IT"}, [1]),
+        ({"text": "0 %"}, [1]),
+        ({"text": "sure", "user": "x"}, [3, 1]),
+        ({"upstream_request_id": "req_2"}, [2]),
+        ({"outcome": ("timeout", "ok")}, [2, 1]),
+        ({"user": ("x", "bob"), "error_code": ("x", "y")}, [3, 1]),
+    ):
+        found = history(database, Filters(**choice), 10)
+        assert [row["id"] for row in found] == [made[n - 1].id for n in wanted], choice
+        exported = export_rows(database, Filters(**choice))
+        assert [row["id"] for row in exported] == sorted(made[n - 1].id for n in wanted), choice
+
+
+@pytest.mark.parametrize("choice", [{}, {"user": "x"}, {"status": 200}, {"channel": "c"}])
+def test_a_search_that_takes_long_goes_on_with_the_next_page(database, choice):
+    made = [record(n, MONDAY_MS + n * 5 * 3_600_000, channel="c", status=200) for n in range(9)]
+    store(database, made)
+    found, before, pages = [], None, 0
+    while pages == 0 or before is not None:
+        one = page(database, Filters(**choice), 4, before, budget_s=-1)
+        found += [row["id"] for row in one.rows]
+        before, pages = one.next, pages + 1
+    assert found == [one.id for one in reversed(made)]
+    assert pages > 2
+    assert page(database, Filters(**choice), 100).next is None
+
+
+def test_pages_of_an_id_of_the_client(database):
+    made = [record(n, MONDAY_MS + n, client_request_id="same") for n in range(5)]
+    store(database, made)
+    first = page(database, Filters(client_request_id="same"), 3)
+    assert [row["id"] for row in first.rows] == [one.id for one in made[:1:-1]]
+    rest = page(database, Filters(client_request_id="same"), 3, first.next)
+    assert [row["id"] for row in rest.rows] == [made[1].id, made[0].id] and rest.next is None

@@ -9,7 +9,7 @@ import pytest
 from store.calls import rollups, usage_stats
 from store.calls.booking import apply_records
 from store.calls.usage_queries import Filters
-from store.calls.usage_stats import CLASSES, stats
+from store.calls.usage_stats import CLASSES, Order, stats
 from store.db.database import execute, transaction
 from store.db.partitions import prune
 from store.values.errors import Refused
@@ -40,6 +40,9 @@ def records(count=200):
                 model=chance.choice(["m1", "m2", None]),
                 channel=chance.choice(["main", "other", None]),
                 status=chance.choice([200, 429, None]),
+                error_code=chance.choice([None, None, "upstream_timeout", "rate_limit_exceeded"]),
+                stream=chance.choice([True, False]),
+                ttft_ms=chance.choice([None, 49, 700, 10**6]),
                 outcome=chance.choice(["ok", "ok", "refused", "client_gone", "timeout", "drained"]),
                 cost_nanos=chance.randrange(10**10),
                 **{name: chance.randrange(1000) for name in COUNTS},
@@ -83,7 +86,8 @@ def filled(database):
 BY = [
     *(["day", "model"], ["day"], ["hour"], ["hour", "channel", "outcome"], ["user"]),
     *(["day", "key_id"], ["model", "day"], ["hour", "user", "model"], ["endpoint"], ["status"]),
-    *(["group", "day"], ["user", "channel"], ["hour", "endpoint"]),
+    *(["group", "day"], ["user", "channel"], ["hour", "endpoint"], ["error_code", "endpoint"]),
+    *(["group", "channel"], ["hour", "error_code", "model"]),
 ]
 CHOICES = [
     {},
@@ -93,14 +97,24 @@ CHOICES = [
     {"key_id": "K2", "channel": "main"},
     {"status": 429},
     {"endpoint": "/a", "model": "m2"},
+    {"group": "g1", "error_code": "upstream_timeout"},
+    {"user": ("user-0", "user-1"), "outcome": ("refused", "drained")},
+    {"model": ("m1", "m2"), "channel": ("main", "nowhere")},
+    {"status": 200, "key_id": ("K1", "K2")},
 ]
+
+
+def names(wanted):
+    return wanted if isinstance(wanted, tuple) else (wanted,)
 
 
 @pytest.mark.parametrize("by", BY, ids=",".join)
 def test_sums_are_those_of_the_records(filled, by):
     db, made = filled
     for choice in CHOICES:
-        chosen = [r for r in made if all(field_of(r, name) == v for name, v in choice.items())]
+        chosen = [
+            r for r in made if all(field_of(r, name) in names(v) for name, v in choice.items())
+        ]
         rows = stats(db, by, Filters(**choice))
         assert ordered(rows, by) == ordered(expected(chosen, by), by), choice
 
@@ -137,7 +151,30 @@ def test_the_smallest_table_that_can_tell_is_read():
     assert table(["hour", "channel"]) == "usage_by_channel"
     assert table(["day", "user"]) == table(["model"], key_id="k") == "usage_by_key"
     assert table(["day", "model"], until_ms=HOUR_MS + 1) == "usage_records"
+    assert table(["error_code", "endpoint"], channel="x") == "usage_by_day"
+    assert table(["hour", "endpoint"], error_code="x") == "usage_by_channel"
+    assert table(["group"]) == table(["endpoint"], group="g", key_id="k") == "usage_by_key"
     assert table(["user", "channel"]) == table(["day"], status=200) == "usage_records"
+    assert table(["group", "channel"]) == table(["day"], text="x") == "usage_records"
+    assert table(["day"], stream=True) == table(["day"], min_duration_ms=5) == "usage_records"
+
+
+@pytest.mark.parametrize("choice", [{}, {"user": "user-1"}, {"status": 200}])
+def test_first_bytes_are_those_of_streams(filled, choice):
+    db, made = filled
+    times = [
+        record.ttft_ms
+        for record in made
+        if record.call.stream and record.ttft_ms is not None
+        and all(field_of(record, name) == value for name, value in choice.items())
+    ]  # fmt: skip
+    [row] = stats(db, [], Filters(**choice), Order(first_bytes=True))
+    buckets = dict(zip(rollups.FIRST_BYTE, row["first_bytes"], strict=True))
+    assert {name: count for name, count in buckets.items() if count} == {
+        "first_byte_le_50": times.count(49),
+        "first_byte_le_800": times.count(700),
+        "first_byte_more": times.count(10**6),
+    }
 
 
 def test_rows_come_in_order_and_nothing_is_no_row(filled):
@@ -153,7 +190,8 @@ def test_sums_outlive_the_records(filled):
     before = stats(db, ["day", "model"], Filters())
     prune(db, 20260107)
     assert stats(db, ["day", "model"], Filters()) == before
-    assert stats(db, ["endpoint"], Filters()) == []
+    assert len(stats(db, ["endpoint", "group"], Filters())) == 4
+    assert stats(db, ["status"], Filters()) == []
 
 
 def test_too_many_rows_are_refused(filled, monkeypatch):

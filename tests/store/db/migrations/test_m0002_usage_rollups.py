@@ -38,8 +38,16 @@ def filled(empty_database, monkeypatch):
     migrate.up(empty_database)
     columns = columns_of(records(60), 1)
     transaction(empty_database, lambda: insert_columns(empty_database, "usage_records", columns))
-    monkeypatch.setattr(migrate, "ALL", migrations.ALL)
+    own = [one for one in migrations.ALL if one.name <= migration.MIGRATION.name]
+    monkeypatch.setattr(migrate, "ALL", tuple(own))
     return empty_database
+
+
+def faults(db, monkeypatch):
+    """What the code of today finds in the sums, with the schema of today."""
+    monkeypatch.setattr(migrate, "ALL", migrations.ALL)
+    migrate.up(db)
+    return list(rollups.verify(db))
 
 
 def contents(db):
@@ -50,12 +58,10 @@ def contents_of(db, table):
     return sorted(tuple(row) for row in execute(db, f'SELECT * FROM "{table}"').fetchall())
 
 
-def test_it_sums_up_what_is_there(filled):
+def test_it_sums_up_what_is_there(filled, monkeypatch):
     migrate.up(filled)
-    by_migration = contents(filled)
-    assert all(by_migration) and list(rollups.verify(filled)) == []
-    assert len(list(rollups.rebuild(filled))) == 3
-    assert contents(filled) == by_migration
+    assert [sum(row[-8] for row in rows) for rows in contents(filled)] == [60] * 3
+    assert faults(filled, monkeypatch) == []
 
 
 def test_it_goes_on_where_a_run_that_was_killed_ended(filled, monkeypatch):
@@ -85,8 +91,8 @@ def test_it_goes_on_where_a_run_that_was_killed_ended(filled, monkeypatch):
     assert [text for text in told if "day" in text] == [
         f"0002_usage_rollups: day {number} of {days}" for number in range(1, days + 1)
     ]
-    assert list(rollups.verify(filled)) == []
     assert sum(row[4] for row in contents(filled)[2]) == 60
+    assert faults(filled, monkeypatch) == []
 
 
 def test_the_newest_days_are_gone_through_again(filled):
@@ -121,4 +127,3 @@ def test_it_knows_the_sums_of_the_roll_ups():
     assert migration.SUMS == rollups.SUMS
     for table, used in zip(migration.TABLES, rollups.TABLES, strict=True):
         assert table.name == used._meta.table_name
-        assert tuple(table.primary) == used._meta.primary_key.field_names
