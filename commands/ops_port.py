@@ -16,6 +16,22 @@ _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 def ask_status(loaded: Loaded) -> dict[str, Any]:
     """What /status says, and the backlog of all journals. Refused: nothing answers there."""
+    found = _asked(loaded, "GET", "/status")
+    try:
+        backlog = sum(worker.get("journal_backlog_bytes", 0) for worker in found["workers"])
+    except _NOT_OURS as error:
+        raise _no_gateway(loaded, error) from None
+    return {**found, "journal_backlog_bytes": backlog}
+
+
+def set_log_level(loaded: Loaded, level: str) -> dict[str, Any]:
+    """Changes the log level of all processes; what is in force now. Refused: nothing answers."""
+    return _asked(loaded, "PUT", "/log-level", {"level": level})
+
+
+def _asked(
+    loaded: Loaded, method: str, path: str, said: dict[str, str] | None = None
+) -> dict[str, Any]:
     ops = loaded.settings.ops
     if not ops.enabled:
         raise Refused([f"the ops port is switched off (ops.enabled); {which(loaded.path)}"])
@@ -23,19 +39,27 @@ def ask_status(loaded: Loaded) -> dict[str, Any]:
     connection = http.client.HTTPConnection(host, ops.port, timeout=OPS_TIMEOUT_S)
     try:
         headers = {"Authorization": f"Bearer {ops.token}"} if ops.token else {}
-        connection.request("GET", "/status", headers=headers)
+        body = None if said is None else json.dumps(said)
+        connection.request(method, path, body, headers)
         answer = connection.getresponse()
         if answer.status == http.HTTPStatus.UNAUTHORIZED:
             told = f"the gateway at {host}:{ops.port} has another ops.token"
             raise Refused([f"{told}; {which(loaded.path)}"])
         found = json.loads(answer.read(MAX_ANSWER_BYTES))
-        backlog = sum(worker.get("journal_backlog_bytes", 0) for worker in found["workers"])
+        if not isinstance(found, dict):
+            raise TypeError
     except (OSError, http.client.HTTPException, *_NOT_OURS) as error:
-        asked = f"no gateway answers at {host}:{ops.port} (ops.port): {_why(error)}"
-        raise Refused([f"{asked}; {which(loaded.path)}"]) from None
+        raise _no_gateway(loaded, error) from None
     finally:
         connection.close()
-    return {**found, "journal_backlog_bytes": backlog}
+    return found
+
+
+def _no_gateway(loaded: Loaded, error: Exception) -> Refused:
+    ops = loaded.settings.ops
+    at = f"{_LOCAL.get(ops.host, ops.host)}:{ops.port}"
+    asked = f"no gateway answers at {at} (ops.port): {_why(error)}"
+    return Refused([f"{asked}; {which(loaded.path)}"])
 
 
 def _why(error: Exception) -> str:

@@ -258,15 +258,26 @@ class OpsSettings(_Section, frozen=True):
 
 
 class LogSettings(_Section, frozen=True):
-    """Log lines on standard error."""
+    """Log lines, of all processes of a node."""
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        Meta(description="Lowest level that is logged."),
+        Meta(
+            description="Lowest level that is logged; `status --log-level` changes it until the"
+            " next reload."
+        ),
     ] = "info"
     format: Annotated[
         Literal["json", "text"], Meta(description="One JSON object a line, or text for people.")
     ] = "json"
+    file: Annotated[
+        str,
+        Meta(
+            max_length=4096,
+            description="File to append to; SIGUSR1 opens it anew, after it was moved away. Empty:"
+            " standard error.",
+        ),
+    ] = ""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

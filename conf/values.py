@@ -197,7 +197,7 @@ _CHECKS: Mapping[str, Callable[[object], object]] = {
 
 def absolute(name: str, value: object, folder: Path) -> object:
     """The value, with its path (if it has one) made absolute from `folder`."""
-    if name == "journal.dir":
+    if name == "journal.dir" or (name == "log.file" and value):
         return str(folder / str(value))
     if name == "store.url" and str(value).startswith("sqlite:///"):
         path = folder / str(value).removeprefix("sqlite:///")

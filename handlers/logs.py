@@ -1,6 +1,7 @@
 """Log output of a worker, written by a thread: a slow reader of stderr must not block the loop.
 
-Two sources: Python's logging (records), and the lines of calls, in blocks.
+Two sources: Python's logging (records, whose credentials are taken out), and the lines of calls, in
+blocks; what callers can put into those is cleaned where they are made.
 """
 
 import contextlib
@@ -8,39 +9,60 @@ import logging
 import queue
 import sys
 import threading
+from collections.abc import Callable
 from types import TracebackType
+from typing import Protocol
 
-from handlers.telemetry import LineForm
+from handlers.telemetry.calls import LineForm
 
 QUEUE_MAX = 10_000  # blocks and records waiting for stderr; further ones are dropped and counted
 STOP_WITHIN_S = 2  # to queue the end, and again to write what is queued
-_STOP = object()
+# Their lines below warnings name each request of curl, or double the calls' lines.
+_QUIET = ("tornado.access", "tornado.curl_httpclient", "asyncio", "peewee")
+_STOP, _REOPEN = object(), object()
+
+
+class Sink(Protocol):
+    """Where lines go; `write` raises OSError."""
+
+    def write(self, line: bytes) -> None: ...
+
+    def reopen(self) -> None: ...
 
 
 class LogThread(logging.Handler):
-    """Writes to stderr in a thread of its own."""
+    """Writes lines to `sink` in a thread of its own, each in one write, records after `clean`."""
 
-    def __init__(self, form: LineForm) -> None:
+    def __init__(self, form: LineForm, sink: Sink, clean: Callable[[str], str]) -> None:
         super().__init__()
         self._form = form
+        self._sink = sink
+        self._clean = clean
         self._queue: queue.Queue[object] = queue.Queue(QUEUE_MAX)
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self.dropped = 0
 
     def start(self, level: str) -> None:
         """Replace the handlers of the root logger and start the thread."""
-        root = logging.getLogger()
-        root.handlers[:] = [self]
-        root.setLevel(level.upper())
-        # Its debug lines name curl's requests; tornado.access would double the calls' lines.
-        for name in ("tornado.access", "tornado.curl_httpclient", "asyncio", "peewee"):
-            logging.getLogger(name).setLevel(logging.WARNING)
+        logging.getLogger().handlers[:] = [self]
+        self.set_level(level)
         logging.captureWarnings(True)
         sys.excepthook = self._uncaught
         threading.excepthook = lambda args: self._uncaught(
             args.exc_type, args.exc_value, args.exc_traceback
         )
         self._thread.start()
+
+    def set_level(self, level: str) -> None:
+        """Log records of at least this level from now on."""
+        least = logging.getLevelNamesMapping()[level.upper()]
+        logging.getLogger().setLevel(least)
+        for name in _QUIET:
+            logging.getLogger(name).setLevel(max(least, logging.WARNING))
+
+    def reopen(self) -> None:
+        """The file was moved away: what is queued from now on goes to a new one."""
+        self._put(_REOPEN)
 
     def stop(self) -> None:
         """Write what is queued, then end the thread."""
@@ -62,7 +84,7 @@ class LogThread(logging.Handler):
         if record.exc_info:
             message += " | " + logging.Formatter().formatException(record.exc_info)
         at_ms = int(record.created) * 1000 + int(record.msecs)
-        return self._form(at_ms, record.levelname.lower(), record.name, message, {})
+        return self._form(at_ms, record.levelname.lower(), record.name, self._clean(message), {})
 
     def _uncaught(
         self,
@@ -86,15 +108,19 @@ class LogThread(logging.Handler):
             item = self._queue.get()
             if item is _STOP:
                 return
+            if item is _REOPEN:
+                self._sink.reopen()
+                continue
             assert isinstance(item, bytes)
             self._write(item)
 
     def _write(self, data: bytes) -> None:
-        try:
-            sys.stderr.buffer.write(data)
-            sys.stderr.buffer.flush()
-        except OSError:
-            self.dropped += 1  # nobody reads stderr any more; calls go on
+        for line in data.split(b"\n"):
+            if line:
+                try:
+                    self._sink.write(line + b"\n")
+                except OSError:
+                    self.dropped += 1  # nobody reads stderr any more; calls go on
 
 
 def _message_of(record: logging.LogRecord) -> str:

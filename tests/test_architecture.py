@@ -54,6 +54,9 @@ ALLOWED = {
     | {"peewee"},
     "conf": {"conf", "msgspec"},
     "handlers": {"handlers", "adapters", "store", "conf.settings", "tornado", "msgspec"},
+    "handlers.telemetry": {"handlers.telemetry", "adapters.json", "store.values", "conf.metrics"}
+    | {"msgspec"},
+    "handlers.telemetry.channel_gauges": {"handlers.relay.routing", "store.catalog.catalog"},
     "handlers.http": {
         *("handlers.http", "handlers.relay", "handlers.telemetry", "adapters", "store"),
         *("conf.settings", "tornado"),
@@ -62,7 +65,7 @@ ALLOWED = {
     "handlers.http.request": {"tornado", "httptools"},
     "handlers.relay": {
         *("handlers.relay", "handlers.telemetry", "adapters", "store", "conf.settings", "tornado"),
-        "msgspec",
+        *("conf.metrics", "msgspec"),
     },
     "handlers.relay.upstream": {
         *("handlers.relay.upstream", "adapters", "store.catalog.catalog", "tornado", "pycurl"),
@@ -95,8 +98,8 @@ ALLOWED = {
     "app": set(),
 }
 SUPERVISOR = (
-    *("supervisor", "child", "listeners", "log_lines", "node", "ops_guard", "ops_server"),
-    "worker_state",
+    *("supervisor", "child", "listeners", "log_lines", "node", "ops", "ops_answers", "metrics"),
+    *("worker_state", "logs"),
 )
 SELF = ("self", "cls")
 FAMILIES = ("chat_completions", "responses", "messages", "generate_content")

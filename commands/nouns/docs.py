@@ -9,6 +9,7 @@ import click
 import app
 from commands.nouns import conversion_docs, document_docs
 from conf import sample
+from conf.metrics import METRICS
 from conf.settings import SECTIONS, SETTINGS, Settings
 from conf.values import toml
 
@@ -36,6 +37,21 @@ Made by `make docs` from the commands themselves; do not edit.
 2 wrong usage, 3 configuration refused. With `--json` standard output is one JSON document.
 """
 
+_METRICS_HEAD = """\
+# Metrics
+
+Made by `make docs` from the table in conf/metrics.py; do not edit.
+
+`GET /metrics` of the ops port, in Prometheus' text form: all workers of a node in one scrape. A
+counter does not fall when a worker is replaced, only when the gateway is restarted. No label names
+a user or key; `model` names configured models only, others are `_other`, and so are paths that are
+no endpoint. `status` and `error_code` are those of the usage record, `error_code` is empty when the
+call went well.
+
+| metric | kind | labels | meaning |
+|---|---|---|---|
+"""
+
 
 @click.command(hidden=True)
 def command() -> None:
@@ -50,6 +66,7 @@ def pages() -> Mapping[str, str]:
     return {
         "docs/settings.md": _settings_page(),
         "docs/cli.md": _cli_page(),
+        "docs/metrics.md": _metrics_page(),
         document_docs.PAGE: document_docs.page(),
         conversion_docs.PAGE: conversion_docs.page(),
         "conf/gateway.toml": sample.text({}),
@@ -69,6 +86,14 @@ def _settings_page() -> str:
                 lines.append(f"| {' | '.join(cells)} | {row.description} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def _metrics_page() -> str:
+    rows = []
+    for one in METRICS.values():
+        labels = ", ".join(one.labels) or "–"
+        rows.append(f"| `{one.name}` | {one.kind} | {labels} | {one.text} |\n")
+    return _METRICS_HEAD + "".join(rows)
 
 
 def _cli_page() -> str:

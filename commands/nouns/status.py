@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from adapters.registry import LOSSES
-from commands.ops_port import ask_status
+from commands.ops_port import ask_status, set_log_level
 from commands.output import (
     configuration,
     data_options,
@@ -20,6 +20,7 @@ from commands.output import (
     print_json,
     print_table,
 )
+from commands.process.log_lines import LEVELS
 from commands.process.node import NAME_FILE
 from commands.store_access import opened_store
 from conf.configuration import Loaded, which
@@ -39,8 +40,15 @@ PARKED_HINT = "journal.dir/parked.ndjson says what and why; move it away when th
 @click.command()
 @click.option("--settings", is_flag=True, help="Show the settings in force instead.")
 @click.option("--origin", is_flag=True, help="With --settings: show where each value comes from.")
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS),
+    help="Change the log level of the running gateway, until its next reload or restart.",
+)
 @data_options
-def command(settings: bool, origin: bool, config: Path | None, as_json: bool) -> None:
+def command(
+    settings: bool, origin: bool, log_level: str | None, config: Path | None, as_json: bool
+) -> None:
     """Show a running gateway and the state of its channels; exit code 1 when none runs.
 
     Workers, streams and journal are those of the node whose ops port the configuration names;
@@ -52,6 +60,10 @@ def command(settings: bool, origin: bool, config: Path | None, as_json: bool) ->
     if settings:
         rows = shown_settings.rows(loaded.settings, loaded.origins if origin else None)
         print_table(rows, list(rows[0]), as_json)
+        return
+    if log_level is not None:
+        found = set_log_level(loaded, log_level)
+        print_json(found) if as_json else print_fields(found)
         return
     found = ask_status(loaded)
     _warn_of_another_gateway(loaded, found["node"])

@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from commands.process.metrics.words import WordReader
 from commands.process.worker_state import StateReader
 
 STOP_S = 2.5  # from "stop" to SIGKILL: all is over within 3 s
@@ -23,7 +24,7 @@ MAX_BACK_OFF_S = 30.0
 
 COMPANION_END_S = 0.4
 
-_OURS = (signal.SIGINT, signal.SIGHUP)
+_OURS = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 class BackOff:
@@ -120,17 +121,25 @@ class Worker(Child):
         self._stop_at: float | None = None
         self._kill_at: float | None = None
         self._reader = StateReader()
-        ours = {"listen_fd": listener.fileno(), "state_fd": self._reader.descriptor, **shared}
+        self.counts = WordReader()
+        ours = {
+            "listen_fd": listener.fileno(),
+            "state_fd": self._reader.descriptor,
+            "metrics_fd": self.counts.descriptor,
+            **shared,
+        }
         try:
             super().__init__(command, tuple(ours.values()))
         except OSError:
             self._reader.close()
+            self.counts.close()
             raise
         self.send({**start, "slot": slot, **ours})
 
     def close(self) -> None:
         super().close()
         self._reader.close()
+        self.counts.close()
 
     def read_state(self, now: float) -> None:
         """Take what it has written since the last time."""
@@ -211,6 +220,11 @@ class Companion:
         self._child: Child | None = None
         self._back_off = BackOff()
         self._start_at = 0.0
+
+    def tell(self, message: Mapping[str, object]) -> None:
+        """Send a line to a companion that takes orders."""
+        if self._child is not None and self._orders is not None:
+            self._child.send(message)
 
     def tend(self, now: float, died: Callable[[str, int], None]) -> None:
         """Start it when it does not run and its time has come; `died(name, exit code)` is told."""

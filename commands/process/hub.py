@@ -19,6 +19,8 @@ from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
 
 from commands.process.log_lines import FORMS
+from commands.process.logs.redaction import redact
+from commands.process.logs.sink import sink_of
 from conf import secrets
 from conf.configuration import ConfigError
 from conf.settings import Settings, from_plain
@@ -49,16 +51,24 @@ class Orders(msgspec.Struct):
     origins: dict[str, str] = {}
 
 
+class Command(msgspec.Struct):
+    """What it tells it later: log-level, reopen-log."""
+
+    cmd: str
+    level: str = ""
+
+
 def main(args: Sequence[str]) -> int:
     """`hub` without click: the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     orders = msgspec.json.decode(io.FileIO(0, closefd=False).readline(), type=Orders)
     settings = from_plain(orders.settings)
-    logs = LogThread(FORMS[settings.log.format])
+    logs = LogThread(FORMS[settings.log.format], sink_of(settings.log.file), redact)
     logs.start(settings.log.level)
     try:
         site = _site(settings, secrets.load(Path(orders.secrets_path)), orders.origins)
-        asyncio.run(_serve(site, orders.listen_fd))
+        asyncio.run(_serve(site, orders.listen_fd, logs))
     except ConfigError as error:
         log.error("%s", error)
         return REFUSED_EXIT
@@ -80,14 +90,21 @@ def _site(settings: Settings, keys: secrets.Secrets, origins: Mapping[str, str])
     )
 
 
-async def _serve(site: Site, listen_fd: int) -> None:
+async def _serve(site: Site, listen_fd: int, logs: LogThread) -> None:
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
 
     def hear(fd: int, events: int) -> None:
-        if not os.read(0, STDIN_CHUNK_BYTES):
+        data = os.read(0, STDIN_CHUNK_BYTES)
+        if not data:
             IOLoop.current().remove_handler(0)
             ended.set()
+        for line in data.splitlines():
+            command = msgspec.json.decode(line, type=Command)
+            if command.cmd == "log-level":
+                logs.set_level(command.level)
+            else:
+                logs.reopen()
 
     os.set_blocking(0, False)
     IOLoop.current().add_handler(0, hear, IOLoop.READ)

@@ -2,8 +2,8 @@
 
 Every line of every process has one of these forms: JSON objects, or text as `AT LEVEL LOGGER:
 MESSAGE NAME=VALUE …`. The worker hands them to its log thread, which knows none. Standard library
-only. Messages of the supervisor are its own words and numbers; nothing of a call, no secret and no
-address with a password comes here.
+only. Messages of the supervisor are its own words and numbers; credentials are taken out of them
+all the same.
 """
 
 import json
@@ -13,12 +13,14 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TextIO
+
+from commands.process.logs.redaction import redact
+from commands.process.logs.sink import Sink, StandardError
 
 LineForm = Callable[[int, str, str, str, Mapping[str, object]], str]
 """at_ms, level, logger, message, further fields -> a line without its end."""
 
-_LEVELS = ("debug", "info", "warning", "error")
+LEVELS = ("debug", "info", "warning", "error")
 
 
 def json_line(
@@ -48,6 +50,10 @@ def stamp(at_ms: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{ms:03d}Z"
 
 
+def _clean(value: object) -> object:
+    return redact(value) if isinstance(value, str) else value
+
+
 def _word(value: object) -> str:
     """The value as one word: a model's name is the caller's and could hold a line like ours."""
     if isinstance(value, bool):
@@ -60,10 +66,19 @@ def _word(value: object) -> str:
 class Log:
     """Writes lines of at least one level, as JSON objects or as text."""
 
-    def __init__(self, level: str, form: str, stream: TextIO = sys.stderr) -> None:
-        self._least = _LEVELS.index(level)
+    def __init__(self, level: str, form: str, sink: Sink | None = None) -> None:
+        self.level = level
         self._form = FORMS[form]
-        self._stream = stream
+        self._sink = sink or StandardError()
+
+    def renew(self, level: str, form: str, sink: Sink) -> None:
+        """Write as changed settings want it."""
+        self._sink.close()
+        self.level, self._form, self._sink = level, FORMS[form], sink
+
+    def reopen(self) -> None:
+        """The file was moved away: write to a new one."""
+        self._sink.reopen()
 
     def info(self, message: str, **fields: object) -> None:
         self._line("info", message, fields)
@@ -91,11 +106,11 @@ class Log:
         self._line("error", f"uncaught: {told.rstrip()}", {})
 
     def _line(self, level: str, message: str, fields: Mapping[str, object]) -> None:
-        if _LEVELS.index(level) < self._least:
+        if LEVELS.index(level) < LEVELS.index(self.level):
             return
-        line = self._form(time.time_ns() // 1_000_000, level, "supervisor", message, fields)
+        at_ms, shown = time.time_ns() // 1_000_000, {n: _clean(v) for n, v in fields.items()}
+        line = self._form(at_ms, level, "supervisor", redact(message), shown)
         try:
-            self._stream.write(line + "\n")
-            self._stream.flush()
+            self._sink.write(line.encode("utf-8", "backslashreplace") + b"\n")
         except OSError:
             pass  # a full disk or a closed terminal must not end the gateway

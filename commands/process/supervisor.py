@@ -12,18 +12,19 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
-from commands.process import listeners, node, ops_guard, ops_server
+from commands.process import listeners, node
 from commands.process.child import Companion, Slot, Worker
 from commands.process.log_lines import Log
+from commands.process.logs.sink import sink_of
 from commands.process.node import PortTaken, StartError
+from commands.process.ops.server import OpsServer
+from commands.process.ops_answers import OpsAnswers
 from conf import secrets
 from conf.configuration import ConfigError, Loaded, find_config, load
 from conf.settings import to_plain
-from conf.values import is_loopback
 
 APP = str(Path(__file__).resolve().parents[2] / "app.py")
 
@@ -33,6 +34,7 @@ CHANGE_TICK_S = 0.1  # while workers start or drain
 CONFIG_REFUSED = 3
 SHARED_MEMORY = ("limits", "responses")  # files that all workers of the node map
 
+TAKEN_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 SECOND_SIGNAL_S = 1.0  # what a terminal, make and a person's finger send at once is one signal
 MAX_WELCOME_BYTES = 65536
 OTHER_PORT = 8080
@@ -53,26 +55,26 @@ class Supervisor:
         reload: Callable[[], Loaded] | None = None,
         drain_margin_s: float = DRAIN_MARGIN_S,
     ) -> None:
-        self._loaded = loaded
+        self.loaded = loaded
         self._worker_command = worker_command
         self._companions = list(companions)
         self._hub_command = hub_command
         self._hub: Companion | None = None
         self._reload = reload
         self._drain_margin_s = drain_margin_s
-        self._log = Log(loaded.settings.log.level, loaded.settings.log.format)
+        log = loaded.settings.log
+        self.log = Log(log.level, log.format, sink_of(log.file))
         self._selector = selectors.DefaultSelector()
-        self._slots: list[Slot] = []
+        self.slots: list[Slot] = []
         self._leaving: list[Worker] = []
-        self._draining = False
+        self.draining = False
         self._draining_since = 0.0
-        self._out_of_rotation = False  # POST /drain: not ready, all else goes on
         self._ever_ready = False
         self._failed = False
-        self._ops: ops_server.OpsServer | None = None
-        self._node = ""
+        self._answers = OpsAnswers(self)
+        self._ops: OpsServer | None = None
+        self.node = ""
         self._shared: dict[str, int] = {}
-        self._bound_ops = loaded.settings.ops  # as it was when its port was bound
 
     def run(self, started: Callable[[], None] | None = None) -> int:
         """Until a signal ends it: 0 after a drain, 1 when it had to be forced. StartError.
@@ -82,7 +84,7 @@ class Supervisor:
         self._start()
         if started is not None:
             started()
-        while not self._draining or any(self._workers()):
+        while not self.draining or any(self.workers()):
             now = time.monotonic()
             self._tend(now)
             for key, _ in self._selector.select(self._wait_s(now)):
@@ -91,34 +93,35 @@ class Supervisor:
             self._ops.close()
         for companion in self._companions:
             companion.end()
-        self._log.info("gateway ended", exit_code=int(self._failed))
+        self.log.info("gateway ended", exit_code=int(self._failed))
         return int(self._failed)
 
     # ---- start -----------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        settings = self._loaded.settings
+        settings = self.loaded.settings
         folder = Path(settings.journal.dir)
         self._lock = node.claim(folder)
-        self._node = node.name_of(folder)
+        self.node = node.name_of(folder)
         # Empty: the workers know what they write there. They live as long as this process.
         for name in SHARED_MEMORY:
             self._shared[f"{name}_fd"] = os.memfd_create(f"sluice-{name}", os.MFD_CLOEXEC)
         workers = settings.server.workers or len(os.sched_getaffinity(0))
         relay = listeners.bind("server", settings.server.host, settings.server.port, workers)
-        self._slots = [Slot(number, listener) for number, listener in enumerate(relay)]
+        self.slots = [Slot(number, listener) for number, listener in enumerate(relay)]
         if settings.hub.enabled and self._hub_command:
             hub = listeners.bind("hub", settings.hub.host, settings.hub.port)[0]
             self._hub = Companion("hub", self._hub_command, self._orders(), hub)
             self._companions.append(self._hub)
         if settings.ops.enabled:
             ops = listeners.bind("ops", settings.ops.host, settings.ops.port)[0]
-            self._ops = ops_server.OpsServer(self._selector, ops, self._routes(), self._guard)
+            answers = self._answers
+            self._ops = OpsServer(self._selector, ops, answers.routes(), answers.guard)
         _raise_descriptor_limit()
         self._watch_signals()
-        self._log.info(
+        self.log.info(
             "gateway started",
-            node=self._node,
+            node=self.node,
             pid=os.getpid(),
             relay=f"{settings.server.host}:{settings.server.port}",
             workers=workers,
@@ -127,7 +130,7 @@ class Supervisor:
     def _watch_signals(self) -> None:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        for number in (*TAKEN_SIGNALS, signal.SIGCHLD):
             signal.signal(number, lambda *_: None)  # the byte in the pipe is what counts
 
         def read() -> None:
@@ -139,29 +142,39 @@ class Supervisor:
     def _on_signal(self, number: int) -> None:
         if number == signal.SIGHUP:
             self._on_reload()
+        elif number == signal.SIGUSR1:
+            self.log.reopen()
+            self.tell_all({"cmd": "reopen-log"})
         elif number in (signal.SIGTERM, signal.SIGINT):
-            if not self._draining:
+            if not self.draining:
                 self._drain(signal.Signals(number).name)
             elif time.monotonic() - self._draining_since > SECOND_SIGNAL_S:
                 self._stop("a second signal")
 
+    def tell_all(self, message: Mapping[str, object]) -> None:
+        """One line to every process that takes orders."""
+        for worker in self.workers():
+            worker.send(message)
+        for companion in self._companions:
+            companion.tell(message)
+
     # ---- workers ---------------------------------------------------------------------------------
 
-    def _workers(self) -> Iterator[Worker]:
-        for slot in self._slots:
+    def workers(self) -> Iterator[Worker]:
+        for slot in self.slots:
             yield from filter(None, (slot.worker, slot.successor))
         yield from self._leaving
 
     def _tend(self, now: float) -> None:
         """Clean up after dead workers, start those that are due, stop those whose time is over."""
-        self._read_states(now)
-        for worker in list(self._workers()):
+        self.read_states(now)
+        for worker in list(self.workers()):
             if worker.exit_code is not None:
                 self._reap(worker, now)
             else:
                 worker.enforce(now)
-        if not self._draining:
-            for slot in self._slots:
+        if not self.draining:
+            for slot in self.slots:
                 if slot.worker is None and now >= slot.start_at:
                     slot.worker = self._new_worker(slot)
                     slot.start_at = now + TICK_S  # the next try when it could not be started
@@ -170,61 +183,65 @@ class Supervisor:
         if self._ops:
             self._ops.sweep(now)
 
-    def _read_states(self, now: float) -> None:
-        for worker in list(self._workers()):
+    def read_states(self, now: float) -> None:
+        for worker in list(self.workers()):
             worker.read_state(now)
             self._ever_ready = self._ever_ready or worker.was_ready
-            slot = self._slots[worker.slot]
+            slot = self.slots[worker.slot]
             if slot.successor is worker and worker.was_ready:
                 self._succeed(slot, worker)
 
     def _wait_s(self, now: float) -> float:
-        if self._draining or not all(worker.was_ready for worker in self._workers()):
+        if self.draining or not all(worker.was_ready for worker in self.workers()):
             return CHANGE_TICK_S
-        due = [slot.start_at for slot in self._slots if slot.worker is None]
+        due = [slot.start_at for slot in self.slots if slot.worker is None]
         return max(0.0, min([TICK_S, *(at - now for at in due)]))
 
     def _new_worker(self, slot: Slot) -> Worker | None:
-        start = {**self._orders(), "node": self._node}
+        start = {**self._orders(), "node": self.node}
         try:
             worker = Worker(self._worker_command, slot.number, slot.listener, start, self._shared)
         except OSError as error:
-            self._log.error("worker failed to start", slot=slot.number, error=str(error))
+            self.log.error("worker failed to start", slot=slot.number, error=str(error))
             return None
 
-        self._log.info("worker started", slot=slot.number, worker=worker.pid)
+        self.log.info("worker started", slot=slot.number, worker=worker.pid)
         return worker
 
     def _orders(self) -> dict[str, object]:
         """What every process is told first."""
+        settings = to_plain(self.loaded.settings)
+        settings["log"]["level"] = self.log.level  # it may have been changed since the start
         return {
-            "settings": to_plain(self._loaded.settings),
-            "secrets_path": str(self._loaded.secrets_path),
-            "origins": dict(self._loaded.origins),
+            "settings": settings,
+            "secrets_path": str(self.loaded.secrets_path),
+            "origins": dict(self.loaded.origins),
         }
 
     def _reap(self, worker: Worker, now: float) -> None:
         code = worker.exit_code or 0
+        self._answers.ended(worker)
         worker.close()
-        slot = self._slots[worker.slot]
+        slot = self.slots[worker.slot]
         if worker.leaving:
             self._failed |= worker.forced or (worker.was_ready and code != 0)
-            self._log.info("worker ended", slot=slot.number, worker=worker.pid, **_ended_by(code))
+            self.log.info("worker ended", slot=slot.number, worker=worker.pid, **_ended_by(code))
         if worker in self._leaving:
             self._leaving.remove(worker)
         elif worker is slot.successor:
             slot.successor = None
-            self._log.error("reload failed: new worker died", slot=slot.number, **_ended_by(code))
-        elif self._draining:
+            self.log.error("reload failed: new worker died", slot=slot.number, **_ended_by(code))
+        elif self.draining:
             slot.worker = None
         elif code == CONFIG_REFUSED and not self._ever_ready:
             slot.worker = None
-            self._log.error("worker refused to start; its reason is logged above")
+            self.log.error("worker refused to start; its reason is logged above")
             self._failed = True
             self._drain("refused start")
         else:
             delay_s = slot.died(worker, now)
-            self._log.error(
+            self._answers.restarts += 1
+            self.log.error(
                 "worker died",
                 slot=slot.number,
                 worker=worker.pid,
@@ -233,50 +250,53 @@ class Supervisor:
             )
 
     def _companion_died(self, name: str, code: int) -> None:
-        self._log.error(f"{name} died", **_ended_by(code))
+        self.log.error(f"{name} died", **_ended_by(code))
 
     # ---- ends ------------------------------------------------------------------------------------
 
     def _drain(self, why: str) -> None:
         """No new connections; the workers finish what runs."""
-        self._draining = True
+        self.draining = True
         self._draining_since = time.monotonic()
         node.tell_draining(self._lock)
-        limit_s = self._loaded.settings.server.drain_timeout_s
-        self._log.info("gateway draining", because=why, at_most_s=limit_s)
+        limit_s = self.loaded.settings.server.drain_timeout_s
+        self.log.info("gateway draining", because=why, at_most_s=limit_s)
         # the workers hold the sockets still: with the last of them new clients are refused
-        listeners.close_all([slot.listener for slot in self._slots])
-        for worker in self._workers():
+        listeners.close_all([slot.listener for slot in self.slots])
+        for worker in self.workers():
             if not worker.leaving:
                 worker.drain(limit_s + self._drain_margin_s)
 
     def _stop(self, why: str) -> None:
-        self._log.warning("gateway stopping at once", because=why)
+        self.log.warning("gateway stopping at once", because=why)
         self._failed = True
-        for worker in self._workers():
+        for worker in self.workers():
             worker.stop()
 
     # ---- SIGHUP ----------------------------------------------------------------------------------
 
     def _on_reload(self) -> None:
         """Replace the workers, each by one with the new settings; a bad file changes nothing."""
-        if self._draining or self._reload is None:
+        if self.draining or self._reload is None:
             return
         try:
             fresh = self._reload()
             secrets.of(fresh)
         except ConfigError as error:
+            self._answers.reloaded(ok=False)
             for fault in error.faults:
-                self._log.error("reload refused; current configuration kept", fault=fault)
+                self.log.error("reload refused; current configuration kept", fault=fault)
             return
-        for name in _fixed_changes(self._loaded, fresh):
-            self._log.warning("reload: setting takes effect after a restart", setting=name)
-        self._loaded = fresh
-        self._log = Log(fresh.settings.log.level, fresh.settings.log.format)
-        self._log.info("reloading")
+        for name in _fixed_changes(self.loaded, fresh):
+            self.log.warning("reload: setting takes effect after a restart", setting=name)
+        self.loaded = fresh
+        self._answers.reloaded(ok=True)
+        log = fresh.settings.log
+        self.log.renew(log.level, log.format, sink_of(log.file))
+        self.log.info("reloading")
         if self._hub is not None:
             self._hub.renew(self._orders())
-        for slot in self._slots:
+        for slot in self.slots:
             if slot.successor is not None:
                 self._retire(slot.successor)
             slot.successor = self._new_worker(slot) if slot.worker is not None else None
@@ -289,85 +309,13 @@ class Supervisor:
 
     def _retire(self, worker: Worker) -> None:
         self._leaving.append(worker)
-        limit_s = self._loaded.settings.server.drain_timeout_s
+        limit_s = self.loaded.settings.server.drain_timeout_s
         worker.drain(limit_s + self._drain_margin_s)
-
-    # ---- the ops port ----------------------------------------------------------------------------
-
-    def _routes(self) -> ops_server.Routes:
-        return {
-            ("GET", "/livez"): lambda: (HTTPStatus.OK, {"live": True}),
-            ("GET", "/readyz"): self._readyz,
-            ("GET", "/status"): self._status,
-            ("POST", "/drain"): self._take_out,
-        }
-
-    def _guard(self) -> ops_guard.Guard:
-        """By the settings in force; but the address stays that of the start until a restart, and
-        beyond loopback so does its need of a token."""
-        ops, bound = self._loaded.settings.ops, self._bound_ops
-        token = ops.token or ("" if is_loopback(bound.host) else bound.token)
-        return ops_guard.Guard(frozenset((bound.host.lower(), *ops.hosts)), token)
-
-    def _not_ready_because(self) -> str | None:
-        if self._draining or self._out_of_rotation:
-            return "draining"
-        now = time.monotonic()
-        self._read_states(now)
-        reasons = [slot.worker.not_ready_because(now) for slot in self._slots if slot.worker]
-        if None in reasons:
-            return None
-        return f"no worker is ready: {reasons[0] if reasons else 'none runs'}"
-
-    def _readyz(self) -> ops_server.Answer:
-        reason = self._not_ready_because()
-        if reason is None:
-            return HTTPStatus.OK, {"ready": True}
-        return HTTPStatus.SERVICE_UNAVAILABLE, {"ready": False, "reason": reason}
-
-    def _take_out(self) -> ops_server.Answer:
-        self._out_of_rotation = True
-        self._log.info("not ready until restart: POST /drain")
-        return HTTPStatus.OK, {"ready": False, "reason": "draining"}
-
-    def _status(self) -> ops_server.Answer:
-        now = time.monotonic()
-        self._read_states(now)
-        workers: list[Mapping[str, object]] = [
-            {
-                "streams": 0,
-                "calls": 0,
-                **worker.state,
-                "pid": worker.pid,
-                "slot": worker.slot,
-                "leaving": worker.leaving,
-                "why": worker.not_ready_because(now) or "",
-                "uptime_s": int(now - worker.started_at),
-            }
-            for worker in self._workers()
-        ]
-        reason = self._not_ready_because()
-        return HTTPStatus.OK, {
-            "node": self._node,
-            "pid": os.getpid(),
-            "ready": reason is None,
-            "reason": reason or "",
-            "draining": self._draining or self._out_of_rotation,
-            "parked": node.parked_in(Path(self._loaded.settings.journal.dir)),
-            "streams": sum(_count(worker, "streams") for worker in workers),
-            "calls": sum(_count(worker, "calls") for worker in workers),
-            "workers": workers,
-        }
 
 
 def _ended_by(code: int) -> dict[str, object]:
     """What a log line says of a process that has ended: its exit code, or the signal's name."""
     return {"exit_code": code} if code >= 0 else {"signal": signal.Signals(-code).name}
-
-
-def _count(worker: Mapping[str, object], name: str) -> int:
-    value = worker[name]
-    return value if isinstance(value, int) else 0
 
 
 def _raise_descriptor_limit() -> None:
@@ -414,7 +362,6 @@ def main(args: Sequence[str]) -> int:
 
         loaded = read()
         secrets.of(loaded)
-        Log(loaded.settings.log.level, loaded.settings.log.format).take_uncaught()
         supervisor = Supervisor(
             loaded,
             [sys.executable, APP, "worker"],
@@ -422,6 +369,7 @@ def main(args: Sequence[str]) -> int:
             hub_command=[sys.executable, APP, "hub"],
             reload=read,
         )
+        supervisor.log.take_uncaught()
         return supervisor.run(options.welcome)
     except ConfigError as error:
         sys.stderr.write("".join(f"{line}\n" for line in error.lines))

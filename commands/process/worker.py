@@ -27,7 +27,11 @@ from tornado.ioloop import IOLoop, PeriodicCallback
 from adapters.registry import LOSSES
 from commands.process import store_check
 from commands.process.log_lines import FORMS, text_line
+from commands.process.logs.redaction import redact
+from commands.process.logs.sink import sink_of
 from commands.process.memory import MemoryPolicy
+from commands.process.metrics.words import WordTable
+from commands.process.worker_metrics import WorkerMetrics
 from commands.process.worker_state import StateWriter
 from conf import secrets
 from conf.configuration import ConfigError
@@ -49,7 +53,8 @@ from handlers.relay.stored.fresh import shared_fresh
 from handlers.relay.stored.responses import StoredResponses
 from handlers.relay.translation.translations import Translations
 from handlers.relay.upstream.client import UpstreamClient
-from handlers.telemetry import Telemetry
+from handlers.telemetry.calls import Telemetry
+from handlers.telemetry.metrics import Metrics
 from store.calls.journal import Journal
 from store.calls.stored_responses import find_stored
 from store.calls.writer import DOWN, Hooks, Writer
@@ -81,6 +86,7 @@ TROUBLE_CHARS = 300  # of the store's, in what /readyz says
 WRITER_STOP_S = 10.0  # for the last records, while the database answers
 DRAIN_POLL_S = 0.05
 STDIN_CHUNK_BYTES = 65536
+CALLS_LOGGED = ("debug", "info")  # levels
 MAX_ENDING = 10_000  # channels in a state
 
 
@@ -94,12 +100,14 @@ class Orders(msgspec.Struct):
     limits_fd: int
     node: str
     responses_fd: int
+    metrics_fd: int
 
 
 class Command(msgspec.Struct):
-    """What it tells it later: drain, stop."""
+    """What it tells it later: drain, stop, log-level, reopen-log."""
 
     cmd: str
+    level: str = ""
 
 
 def main(args: Sequence[str]) -> int:
@@ -107,10 +115,11 @@ def main(args: Sequence[str]) -> int:
     # Signals go to the supervisor; it tells the workers by their stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     # Unbuffered: what follows the first line is read by the loop.
     orders = msgspec.json.decode(io.FileIO(0, closefd=False).readline(), type=Orders)
     settings = from_plain(orders.settings)
-    logs = LogThread(FORMS[settings.log.format])
+    logs = LogThread(FORMS[settings.log.format], sink_of(settings.log.file), redact)
     logs.start(settings.log.level)
     try:
         keys = secrets.load(Path(orders.secrets_path))
@@ -155,8 +164,9 @@ class Worker:
         self._stored_threads = ThreadPoolExecutor(STORED_THREADS, thread_name_prefix="stored")
         self._db = open_database(settings.store.url)
         self._telemetry = Telemetry(
-            write=logs.write if settings.log.level in ("debug", "info") else None,
             text=text_line if settings.log.format == "text" else None,
+            clean=redact,
+            metrics=Metrics(WordTable(orders.metrics_fd), settings.money.currency),
         )
         self._journal = Journal(
             Path(settings.journal.dir),
@@ -172,6 +182,9 @@ class Worker:
             losses=LOSSES,
         )
         self._relay = self._make_relay(keys)
+        self._logs = logs
+        self._log_from(settings.log.level)
+        self._metrics = WorkerMetrics(self._telemetry.metrics, self._relay, self._journal)
         self._open_breakers = OpenBreakers(self._relay.health)
         self._prober = Prober(
             settings, self._relay.client, self._relay.health, self._loop.add_callback
@@ -250,6 +263,7 @@ class Worker:
             tell=self._tell,
             reached=functools.partial(self._fresh.reached, self._journal.id),
             finished=self._fresh.finished,
+            lost=functools.partial(on_loop, self._metrics.lost),
         )
         return Writer(self._db, self._journal, self._orders.node, hooks)
 
@@ -272,6 +286,7 @@ class Worker:
         self._compare_channels(snapshot)
         self._relay.snapshot = snapshot
         self._site.base_url = base_url(self._settings.server, snapshot.base_url)
+        self._metrics.take_snapshot(snapshot)
         self._prober.take_snapshot(snapshot)
         self._relay.health.keys.take(snapshot, time.monotonic(), snapshot.read_ms)
         for fault in snapshot.faults:
@@ -331,6 +346,7 @@ class Worker:
         self._listen_to_supervisor()
         sweeping = PeriodicCallback(self._sweep, SWEEP_MS)
         sweeping.start()
+        self._metrics.start()
         self._memory.start(self._loop)
         code = await self._drained
         sweeping.stop()
@@ -347,7 +363,11 @@ class Worker:
         self._relay.funds.sweep()
         self._open_breakers.look(self._relay.snapshot)
         self._telemetry.flush()
+        self._publish()
         self._write_state()
+
+    def _publish(self) -> None:
+        self._metrics.publish(self._server, self._writer, self._db, self._logs)
 
     def _write_state(self) -> None:
         why = self._not_ready_because()
@@ -402,12 +422,24 @@ class Worker:
             self._begin_drain()
             return
         for line in data.splitlines():
-            if msgspec.json.decode(line, type=Command).cmd == "stop":
-                self._relay.live.force_end()
-                self._begin_drain()
-                self._loop.call_later(STOP_WITHIN_S, self._end, 1)
-            else:
-                self._begin_drain()
+            self._obey(msgspec.json.decode(line, type=Command))
+
+    def _obey(self, command: Command) -> None:
+        if command.cmd == "log-level":
+            self._logs.set_level(command.level)
+            self._log_from(command.level)
+        elif command.cmd == "reopen-log":
+            self._logs.reopen()
+        elif command.cmd == "stop":
+            self._relay.live.force_end()
+            self._begin_drain()
+            self._loop.call_later(STOP_WITHIN_S, self._end, 1)
+        else:
+            self._begin_drain()
+
+    def _log_from(self, level: str) -> None:
+        """Log calls, or none."""
+        self._telemetry.write = self._logs.write if level in CALLS_LOGGED else None
 
     def _begin_drain(self) -> None:
         if self._draining_task is None:
@@ -441,6 +473,8 @@ class Worker:
         if not await loop.run_in_executor(None, self._writer.stop, WRITER_STOP_S):
             log.warning("store not reached: the rest of the journal is written at the next start")
         self._telemetry.flush()
+        self._metrics.stop()
+        self._publish()
         self._relay.client.close()
         self._memory.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -21,7 +21,7 @@ from handlers.http.wrong_paths import WrongPaths
 from handlers.relay.admit import Network, client_address
 from handlers.relay.call import Arrival
 from handlers.relay.pipeline import Relay
-from handlers.telemetry import Telemetry, Unrecorded
+from handlers.telemetry.calls import Telemetry, Unrecorded
 from store.values.ids import new_ulid, now_ms
 
 CLIENT_REQUEST_ID_MAX = 128

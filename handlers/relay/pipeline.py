@@ -15,6 +15,7 @@ from adapters.family.rate_headers import RateLevel
 from adapters.faults import Condition, Fault
 from adapters.registry import CODECS
 from adapters.request_estimate import estimate_request
+from conf.metrics import RATE_LIMITED
 from conf.settings import Settings
 from handlers.relay import admit, settle
 from handlers.relay.attempts import Attempts
@@ -33,7 +34,7 @@ from handlers.relay.stored.responses import StoredResponses
 from handlers.relay.translation.translations import Translations
 from handlers.relay.turns import LARGE_BYTES, at_once, in_turns
 from handlers.relay.upstream.client import UpstreamClient
-from handlers.telemetry import Telemetry
+from handlers.telemetry.calls import Telemetry
 from store.calls.journal import Journal
 from store.catalog.catalog import EMPTY, Snapshot
 from store.catalog.key_cache import KeyCache
@@ -86,6 +87,7 @@ class Relay:
             translations=self.translations,
         )
         self.health.running = self.live.trials
+        self.limits.on_refused = self._count_refused
         self.live.on_waiting = self.attempts.waiting
         self.live.on_grown = self.holding.follow
         self.live.on_mark = self.records.mark
@@ -93,6 +95,7 @@ class Relay:
     async def run(self, call: Call, body: bytes, downstream: Downstream) -> None:
         """Relays one call whose head was admitted; whatever happens, it is settled and answered."""
         self.live.enter(call)
+        call.turn_ns = time.monotonic_ns()
         try:
             if call.operation.stored:
                 admit.read_stored(call)
@@ -196,7 +199,12 @@ class Relay:
         elif call.method == "DELETE" and ending.outcome == "ok":
             call.stored = self.stored.forget(call.key.user_id, call.target or "")
         record = self.records.close(call, ending, settle.Bill(counts, cost, charges))
-        self.telemetry.call_ended(record)
+        if call.turn_ns:
+            call.own_ns += time.monotonic_ns() - call.turn_ns
+        self.telemetry.call_ended(record, call.own_ns // 1000)
+
+    def _count_refused(self, limit: str) -> None:
+        self.telemetry.metrics.count(RATE_LIMITED, limit)
 
     def _leave_limits(self, call: Call, counts: settle.Counts | None = None) -> None:
         """Gives back what the call has of limits; of one never opened as if it had not come."""

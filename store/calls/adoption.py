@@ -69,6 +69,8 @@ class Orphan:
         self.reader = JournalReader(directory, journal_id)
         self.damaged: list[Damage] = []
         """Damage before `applied_offset` that close_open_calls saw: nobody reads there again."""
+        self.lost: list[UsageRecord] = []
+        """The records that close_open_calls wrote."""
         self._lock_fd = lock_fd
 
     @classmethod
@@ -93,6 +95,7 @@ class Orphan:
         if not starts:
             return applied_offset
         end, lost = self._lost_calls(starts, applied_offset, node)
+        self.lost = lost
         # Beyond its own end only after a power loss on a disk that does not keep its word.
         position = max(end, applied_offset)
         self._wipe(position, starts)

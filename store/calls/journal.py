@@ -60,7 +60,8 @@ class Journal:
     """The journal of this process. Its methods are for the loop's thread. Making one raises
     JournalFull when the disk has no room for its first segment.
 
-    `applied_offset` is set by the writer; `synced_offset` is how far its lines may be applied.
+    `applied_offset` is set by the writer; `synced_offset` is how far its lines may be applied;
+    `records` counts the closed calls.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Journal:
         self._fd = self._segments.take()
         self._start = 0
         self._written = 0
+        self.records = 0
         self._current = (self._fd, 0)
         self._rolled: deque[int] = deque()
         self._deleted_to = 0
@@ -180,6 +182,7 @@ class Journal:
         if record.id not in self._open and not (self._has_room(1) or self._make_room(1)):
             raise JournalFull("the journal has no room for a record: is the disk full?")
         self._append(self._line_of(record, clipped, _without_details, _minimal))
+        self.records += 1
         self._open.pop(record.id, None)
 
     def refused(self, record: UsageRecord) -> None:

@@ -55,6 +55,7 @@ class JournalSource:
         self.position = 0
         self.committed: int | None = None
         self.pending: Closed | None = None
+        self.records = 0  # that the store has by this object
         self._db = db
         self._node = node
         self._applied = applied
@@ -134,6 +135,7 @@ class JournalSource:
 
     def _landed(self, closed: Closed, left: dict[str, int]) -> None:
         self.committed = self.position = closed.offset
+        self.records += len(closed.records)
         self.pending = None
         if left:
             self._applied(left, account_charges(closed.records))

@@ -11,6 +11,7 @@ import logging
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from store.calls.journal_reader import JournalReader
 from store.calls.source import JournalSource
 from store.channels import breakers, status_sums
 from store.db.database import (
+    code_text,
     database_ms,
     discard,
     transaction,
@@ -30,6 +32,7 @@ from store.db.nodes import note_seen
 from store.money import leases
 from store.money.leases import Answer, Order, Verdict
 from store.values.errors import StoreError, StoreUnavailable
+from store.values.usage_record import UsageRecord
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +63,8 @@ class Hooks:
     is its table; `open_breakers` gives the open circuits; `poll` is called once a second and may
     read the database; `tell` is called in every round and writes what the loop has for other
     workers. `reached` hears up to which moment (of time.monotonic_ns) the store has all that this
-    process wrote to its journal, `finished` which journals it has whole.
+    process wrote to its journal, `finished` which journals it has whole, `lost` the records of
+    calls that dead processes had not ended.
     """
 
     applied: Callable[[dict[str, int], dict[str, int]], None]
@@ -72,6 +76,7 @@ class Hooks:
     tell: Callable[[peewee.Database], None] = lambda db: None
     reached: Callable[[int], None] = lambda at_ns: None
     finished: Callable[[str], None] = lambda journal_id: None
+    lost: Callable[[list[UsageRecord]], None] = lambda records: None
 
 
 @dataclass(eq=False, slots=True)
@@ -92,6 +97,11 @@ class Writer:
 
     trouble = ""
 
+    @property
+    def waiting_records(self) -> int:
+        """Records of this process that are not in the store yet."""
+        return self._journal.records - self._own.records if self._journal.backlog_bytes else 0
+
     def __init__(self, db: peewee.Database, journal: Journal, node: str, hooks: Hooks) -> None:
         self.state = DOWN
         self._db = db
@@ -105,6 +115,7 @@ class Writer:
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._failing = False
         self.was_up = False
+        self.failures: Counter[str] = Counter()  # failed rounds, by `database.code_text`
         self._logged_at = -UNAVAILABLE_LOG_S
         self._held_shown: dict[str, int] = {}
         self._breakers_shown: dict[breakers.Name, breakers.Open] = {}
@@ -178,6 +189,7 @@ class Writer:
         try:
             more = self._round()
         except Exception as error:
+            self.failures[code_text(error)] += 1
             if not isinstance(error, StoreUnavailable):
                 self.trouble = f"{type(error).__name__}: {error}"
                 log.exception("the writer failed and tries again")
@@ -338,6 +350,7 @@ class Writer:
             if source.committed is None and source.resolve():
                 adopted.end = orphan.close_open_calls(source.position, self._node)
                 source.park_damaged(orphan.damaged)
+                self._hooks.lost(orphan.lost)
             elif source.pending is not None:
                 source.resolve()
             if source.apply(adopted.end):

@@ -11,6 +11,7 @@ import os
 import random
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, TypeVar
@@ -85,7 +86,13 @@ _MYSQL_SESSION = (
 )
 
 
-class _Sqlite(peewee.SqliteDatabase):
+class _Counting:
+    """Counts the transactions that were repeated, by the driver's error code."""
+
+    retries: Counter[str]
+
+
+class _Sqlite(_Counting, peewee.SqliteDatabase):
     def _connect(self) -> Any:
         # The file holds digests and sealed keys: only its owner may read it. SQLite gives the
         # WAL files the mode of the main file. A file that is there is not opened here: to close
@@ -102,7 +109,7 @@ class _Sqlite(peewee.SqliteDatabase):
         return super()._connect()  # type: ignore[misc]
 
 
-class _MySql(peewee.MySQLDatabase):
+class _MySql(_Counting, peewee.MySQLDatabase):
     def _connect(self) -> Any:
         connection = super()._connect()  # type: ignore[misc]
         try:
@@ -123,13 +130,16 @@ def open_database(url: str, *, read_timeout_s: float = READ_TIMEOUT_S) -> peewee
     answer of a MySQL server: commands that alter large tables give more.
     """
     if url.startswith("sqlite:///"):
-        return _open_sqlite(url.removeprefix("sqlite:///"))
-    if url.startswith("mysql://"):
-        return _open_mysql(url, read_timeout_s)
-    raise ValueError("store.url must begin with sqlite:/// or mysql://")
+        db: _Sqlite | _MySql = _open_sqlite(url.removeprefix("sqlite:///"))
+    elif url.startswith("mysql://"):
+        db = _open_mysql(url, read_timeout_s)
+    else:
+        raise ValueError("store.url must begin with sqlite:/// or mysql://")
+    db.retries = Counter()
+    return db
 
 
-def _open_sqlite(path: str) -> peewee.Database:
+def _open_sqlite(path: str) -> _Sqlite:
     if not path or path == ":memory:":
         raise ValueError("store.url names no SQLite file")
     pragmas = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 0}
@@ -137,7 +147,7 @@ def _open_sqlite(path: str) -> peewee.Database:
     return _Sqlite(path, pragmas=pragmas, timeout=LOCK_WAIT_S, field_types=types)
 
 
-def _open_mysql(url: str, read_timeout_s: float) -> peewee.Database:
+def _open_mysql(url: str, read_timeout_s: float) -> _MySql:
     parts = urlsplit(url)
     name = unquote(parts.path.removeprefix("/"))
     if not parts.hostname or not name or "/" in name or parts.query or parts.fragment:
@@ -308,6 +318,8 @@ def _run(db: peewee.Database, work: Callable[[], Result], mode: str | None) -> R
             again = attempted.may_repeat(error) and time.monotonic() < give_up_at
             if not again or attempt == TRANSACTION_ATTEMPTS - 1:
                 raise classify(error, committing=attempted.committing, where=place(db)) from error
+            if isinstance(db, _Counting):
+                db.retries[code_text(error)] += 1
         time.sleep(random.uniform(0, min(RETRY_CAP_S, RETRY_BASE_S * 2**attempt)))
     raise AssertionError("the last attempt returns or raises")
 
@@ -411,6 +423,20 @@ def _code(error: BaseException) -> int | None:
     if origin.args and isinstance(origin.args[0], int):
         return origin.args[0]
     return None
+
+
+def code_text(error: BaseException) -> str:
+    """The driver's code of an error, or of what caused it: a number of MySQL, a name of SQLite, or
+    the name of the error's class where there is none."""
+    for one in (error, error.__cause__):
+        if one is not None and (code := _code(one)) is not None:
+            return getattr(_origin(one), "sqlite_errorname", str(code))
+    return type(_origin(error)).__name__
+
+
+def repeated(db: peewee.Database) -> Mapping[str, int]:
+    """How many transactions of this process were repeated, by `code_text`."""
+    return dict(db.retries) if isinstance(db, _Counting) else {}
 
 
 def _is_lost(error: BaseException) -> bool:

@@ -43,7 +43,7 @@ def test_defaults_are_those_of_the_interface():
     assert got["hub"] == hub
     ops = {"enabled": True, "host": "127.0.0.1", "port": 9000, "token": "", "hosts": ()}
     assert got["ops"] == ops
-    assert got["log"] == {"level": "info", "format": "json"}
+    assert got["log"] == {"level": "info", "format": "json", "file": ""}
 
 
 def test_the_worker_gets_the_same_settings():

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from handlers.telemetry import UNRECORDED_MAX
+from handlers.telemetry.calls import UNRECORDED_MAX
 from tests.support.call_line import FIELDS
 from tests.support.client import exchange, wait_until
 from tests.support.dialects import ALL, CHAT, GENERATE, ask, credentials, path_of

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from commands.process.log_lines import FORMS, json_line, text_line
+from commands.process.logs.redaction import redact
 from handlers import logs
 from handlers.logs import LogThread
 
@@ -19,10 +20,10 @@ AT = 1_700_000_000.0425  # 2023-11-14T22:13:20.042Z
 
 
 class Stderr:
-    """Standard error with a reader that may stop reading, or be gone."""
+    """Standard error with a reader that may stop reading, or be gone; counts what is opened."""
 
     def __init__(self):
-        self.buffer = self
+        self.opened = 0
         self.reading = threading.Event()
         self.reading.set()
         self.broken = False
@@ -32,10 +33,11 @@ class Stderr:
         assert self.reading.wait(10)
         if self.broken:
             raise BrokenPipeError("nobody reads")
+        assert data.endswith(b"\n") and data.count(b"\n") == 1  # one write a line
         self.written.write(data)
 
-    def flush(self):
-        pass
+    def reopen(self):
+        self.opened += 1
 
     @property
     def lines(self):
@@ -44,9 +46,8 @@ class Stderr:
 
 @pytest.fixture
 def stderr(monkeypatch):
-    stderr = Stderr()
-    monkeypatch.setattr(logs, "sys", SimpleNamespace(stderr=stderr))  # pytest sets the real one
-    return stderr
+    monkeypatch.setattr(logs, "sys", SimpleNamespace())  # pytest has hooks in the real one
+    return Stderr()
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def started(stderr):
     threads = []
 
     def start(form="json", level="info"):
-        thread = LogThread(FORMS[form])
+        thread = LogThread(FORMS[form], stderr, redact)
         threads.append(thread)
         thread.start(level)
         return thread
@@ -71,6 +72,10 @@ def started(stderr):
     root.setLevel(level)
     logging.captureWarnings(False)
     threading.excepthook = hook
+
+
+def of(form):
+    return LogThread(form, Stderr(), redact)
 
 
 def record(message, *args, level=logging.INFO, exc_info=None):
@@ -90,7 +95,7 @@ def failure():
 
 
 def test_a_json_line():
-    line = LogThread(json_line).format(record("call %s of %d", "x", 3, level=logging.WARNING))
+    line = of(json_line).format(record("call %s of %d", "x", 3, level=logging.WARNING))
     assert json.loads(line) == {
         "at": "2023-11-14T22:13:20.042Z",
         "level": "warning",
@@ -100,7 +105,7 @@ def test_a_json_line():
 
 
 def test_a_text_line():
-    line = LogThread(text_line).format(record("call %s", "x"))
+    line = of(text_line).format(record("call %s", "x"))
     assert line == "2023-11-14T22:13:20.042Z info sluice.test: call x"
 
 
@@ -119,7 +124,7 @@ ODD = [
 @pytest.mark.parametrize("message", ODD)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_record_is_one_line_whatever_it_holds(message, form):
-    line = LogThread(FORMS[form]).format(record(message))
+    line = of(FORMS[form]).format(record(message))
     assert len(line.splitlines()) == 1
     if form == "json":
         assert json.loads(line)["message"] == message
@@ -128,7 +133,7 @@ def test_a_record_is_one_line_whatever_it_holds(message, form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_traceback_stands_in_the_line(form):
-    line = LogThread(FORMS[form]).format(record("failed", level=40, exc_info=failure()))
+    line = of(FORMS[form]).format(record("failed", level=40, exc_info=failure()))
     assert len(line.splitlines()) == 1
     assert "failed | Traceback" in line and "ValueError: a bug" in line and "test_logs" in line
 
@@ -139,7 +144,7 @@ def test_a_traceback_stands_in_the_line(form):
 )
 @pytest.mark.parametrize("form", FORMS)
 def test_arguments_that_do_not_fit_fail_nobody(message, args, form):
-    line = LogThread(FORMS[form]).format(record(message, *args))
+    line = of(FORMS[form]).format(record(message, *args))
     assert message in line
 
 
@@ -188,11 +193,11 @@ def test_a_stderr_that_nobody_reads_holds_nobody_up(started, stderr, monkeypatch
 def test_a_stderr_that_is_gone_ends_nothing(started, stderr):
     thread = started()
     stderr.broken = True
-    thread.write(b"lost\n")
+    thread.write(b"lost\nlost\n")
     deadline = time.monotonic() + 5
-    while not thread.dropped and time.monotonic() < deadline:
+    while thread.dropped < 2 and time.monotonic() < deadline:
         time.sleep(0.001)
-    assert thread.dropped == 1
+    assert thread.dropped == 2
     stderr.broken = False
     thread.write(b"kept\n")
     thread.stop()
@@ -226,3 +231,35 @@ def test_what_nobody_catches_is_a_line_too(started, stderr):
     assert [line["level"] for line in lines] == ["critical", "critical", "warning"]
     for line, words in zip(lines, ("a bug", "ZeroDivisionError", "careful"), strict=True):
         assert words in line["message"]
+
+
+def test_the_level_is_changed_while_it_runs(started, stderr):
+    thread = started(level="warning")
+    log = logging.getLogger("sluice.test")
+    log.info("no")
+    thread.set_level("debug")
+    log.debug("yes")
+    thread.set_level("error")
+    log.warning("no")
+    thread.stop()
+    assert [json.loads(line)["message"] for line in stderr.lines] == ["yes"]
+
+
+def test_it_opens_the_file_anew_behind_what_is_queued(started, stderr):
+    thread = started()
+    thread.write(b"before\n")
+    thread.reopen()
+    thread.stop()
+    assert (stderr.opened, stderr.lines) == (1, [b"before"])
+
+
+def test_credentials_are_taken_out_of_records_and_tracebacks(started, stderr):
+    thread = started()
+    secret = "sk-slc-AbCdEf0123456789"
+    logging.getLogger("sluice.test").warning("key %s", secret)
+    try:
+        raise ValueError(f"mysql://root:{secret}@db/sluice")
+    except ValueError:
+        logging.getLogger("sluice.test").exception("failed")
+    thread.stop()
+    assert len(stderr.lines) == 2 and b"AbCdEf" not in stderr.written.getvalue()

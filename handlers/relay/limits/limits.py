@@ -7,7 +7,7 @@ is in cells.py.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
@@ -33,6 +33,7 @@ log = logging.getLogger("sluice.relay")
 TELL_EVERY_S = 60
 MAX_REMEMBERED = 10_000  # keys, and channels, with claims in memory; 0.7 KB each
 _SECOND_NS = 1_000_000_000
+_LIMITS = {"requests": "rpm", "tokens": "tpm", "calls": "concurrency"}  # by kind of a refusal
 
 _Known = TypeVar("_Known")
 
@@ -97,6 +98,8 @@ class Limits:
         self._free: dict[str, _Callers] = {}
         self._upstreams: dict[str, _Upstreams] = {}
         self._quiet_s = 0
+        self.on_refused: Callable[[str], None] = lambda limit: None
+        """Hears of each refusal the name of the limit, as `key_rpm`."""
 
     def enter(
         self, key: KeyEntry, group: Group, demand: Demand, *, free: bool = False
@@ -108,9 +111,12 @@ class Limits:
             known = _callers_of(key, group, "free" if free else "paid")
             _remember(remembered, key.id, known)
         if 0 < known.tpm < demand.input_tokens:
+            least = next(one for one in known.claims if one.tpm == known.tpm)
+            self.on_refused(f"{_scope(least)}_tpm")
             return (), _beyond_a_minute(demand, known.tpm)
         entered = self._cells.enter(known.claims, demand.tokens, demand.least_tokens)
         if isinstance(entered, Refusal):
+            self.on_refused(f"{_scope(entered.claim)}_{_LIMITS[entered.kind]}")
             return _levels([entered]), _fault_of(entered)
         return _levels(entered.taken), entered
 
@@ -122,11 +128,14 @@ class Limits:
             _remember(self._upstreams, channel.id, known)
         for tpm in (channel.tpm, channel.key_tpm):
             if 0 < tpm < demand.input_tokens:
+                self.on_refused("channel_tpm" if tpm == channel.tpm else "upstream_key_tpm")
                 return Full(0, of_channel=True, never=True)
         entered = self._cells.enter(known.of_key[key], demand.tokens, demand.least_tokens)
         if isinstance(entered, Slots):
             return entered
         of_channel = entered.claim.subject == _channel_subject(channel)
+        scope = "channel" if of_channel else "upstream_key"
+        self.on_refused(f"{scope}_{_LIMITS[entered.kind]}")
         return Full((entered.wait_ns or 0) / _SECOND_NS, of_channel)
 
     def enter_alone(self, subject: str) -> Slots | Fault:
@@ -149,6 +158,11 @@ class Limits:
             self._quiet_s = TELL_EVERY_S
             for words in told:
                 log.warning(words)
+
+
+def _scope(claim: Claim) -> str:
+    """Whose limit it is: key, user or group."""
+    return claim.subject.split(" ", 2)[1]
 
 
 def _remember(known: dict[str, _Known], name: str, claims: _Known) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -54,9 +55,9 @@ class Exchange:
 
     `head` resolves when it is known what the answer is. An event stream (asked for, and status
     < 400): with the first bytes of its body; `streaming` is True and `pipe` gives the body.
-    Anything else: when the body is complete, in `body`. It raises UpstreamError; `cancel` cancels
-    it. From then on `status`, `content_type`, `header` and `first_byte_ms` say what is known. Sinks
-    and end callbacks must not raise.
+    Anything else: when the body is complete, in `body`. It gives the moment, of time.monotonic_ns;
+    it raises UpstreamError; `cancel` cancels it. From then on `status`, `content_type`, `header`
+    and `first_byte_ms` say what is known. Sinks and end callbacks must not raise.
     """
 
     __slots__ = ("_blocked", "_buffer", "_discarding", "_ended", "_engine", "_error", "_head",
@@ -67,7 +68,7 @@ class Exchange:
                  "head_lines", "repeated", "source", "status", "streaming")  # fmt: skip
 
     def __init__(self, engine: Engine, handle: Any, request: UpstreamRequest) -> None:
-        self.head: asyncio.Future[None] = engine.loop.create_future()
+        self.head: asyncio.Future[int] = engine.loop.create_future()
         self.status = 0
         self.content_type = ""
         self.streaming = False
@@ -306,7 +307,7 @@ class Exchange:
         if wanted and self.content_type.lower().startswith(self._stream_type):
             self.streaming = True
             if not self.head.done():
-                self.head.set_result(None)
+                self.head.set_result(time.monotonic_ns())
         else:
             self._begin_whole()
 
@@ -397,7 +398,7 @@ class Exchange:
             self._engine.loop.call_soon(self._unpack_on, pieces, whole)
             return
         self.body = whole.getvalue()
-        self.head.set_result(None)
+        self.head.set_result(time.monotonic_ns())
 
     def _take(self) -> bytes:
         data = b"".join(self._buffer)
@@ -443,4 +444,4 @@ class Exchange:
             return
         self.body = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
-        self.head.set_result(None)
+        self.head.set_result(time.monotonic_ns())

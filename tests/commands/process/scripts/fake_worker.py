@@ -57,6 +57,8 @@ def serve(mode: str, start: dict) -> int:
                     continue
                 if b"stop" in said:
                     return 0
+                if b"log" in said:  # "log-level", "reopen-log"
+                    continue
                 if draining_until is None:  # "drain", or the end of the supervisor
                     draining_until = time.monotonic() + (1.5 if mode == "slow-drain" else 0.1)
                     selector.unregister(listener)

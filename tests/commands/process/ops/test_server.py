@@ -11,9 +11,9 @@ from http import HTTPStatus
 
 import pytest
 
-from commands.process import ops_server
-from commands.process.ops_guard import Guard
-from commands.process.ops_server import OpsServer
+from commands.process.ops import server as ops_server
+from commands.process.ops.guard import Guard
+from commands.process.ops.server import OpsServer
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def port():
         selector,
         listener,
         {
-            ("GET", "/a"): lambda: (HTTPStatus.OK, {"a": 1}),
-            ("POST", "/b"): lambda: (HTTPStatus.SERVICE_UNAVAILABLE, {"b": 2}),
-            ("GET", "/big"): lambda: (HTTPStatus.OK, big),
+            ("GET", "/a"): lambda body: (HTTPStatus.OK, {"a": 1}),
+            ("POST", "/b"): lambda body: (HTTPStatus.SERVICE_UNAVAILABLE, {"b": 2}),
+            ("GET", "/big"): lambda body: (HTTPStatus.OK, big),
         },
         lambda: Guard(frozenset()),
     )

@@ -1,4 +1,4 @@
-"""The log line of each call.
+"""What is told of each call: its log line, and the metrics.
 
 Lines are collected and handed to the log's thread once a second: a write for each would cost a call
 more than its settlement.
@@ -13,6 +13,7 @@ from functools import lru_cache
 import msgspec
 
 from adapters.json.jsonio import dumps
+from handlers.telemetry.metrics import Metrics, PrivateTable
 from store.values.pricing import format_money
 from store.values.usage_record import UsageRecord
 
@@ -53,28 +54,35 @@ def _stamp(at_ms: int) -> str:
 
 @dataclass(slots=True)
 class Telemetry:
-    """Lines of one worker."""
+    """Lines and metrics of one worker."""
 
-    write: Callable[[bytes], None] | None  # None: calls are not logged
+    write: Callable[[bytes], None] | None = None  # None: calls are not logged
     text: LineForm | None = None  # None: lines are JSON
+    clean: Callable[[str], str] = str  # takes credentials out of what a caller wrote
     dropped: int = 0
+    metrics: Metrics = field(default_factory=lambda: Metrics(PrivateTable()))
     _lines: list[bytes] = field(default_factory=list)
     _unrecorded: int = 0  # of this second
 
-    def call_ended(self, record: UsageRecord) -> None:
-        """Add the line of a settled call to the next write."""
+    def call_ended(self, record: UsageRecord, own_us: int = 0) -> None:
+        """Count a settled call and add its line to the next write."""
+        self.metrics.call_ended(record, own_us)
         if self.write is None:
             return
         if len(self._lines) >= LINES_MAX:
             self.dropped += 1
             return
         at_ms = record.call.started_ms + (record.duration_ms or 0)
-        line = _line_of(record, _stamp(at_ms))
+        model = record.call.model
+        if model is not None and model not in self.metrics.models:
+            model = self.clean(model)
+        line = _line_of(record, model, _stamp(at_ms))
         self._lines.append(_json_line(line) if self.text is None else self._text_line(line, at_ms))
 
     def not_recorded(self, one: Unrecorded, at_ms: int) -> None:
         """Add the line of a refused request without a record, so that its id can be traced. Only
         the first ones of a second, since anybody can send such requests."""
+        self.metrics.not_recorded(one.family, one.endpoint, one.status, one.error_code)
         self._unrecorded += 1
         if self.write is None or self._unrecorded > UNRECORDED_MAX:
             return
@@ -136,7 +144,7 @@ class _Line(msgspec.Struct, gc=False):
     client_ip: str | None = None
 
 
-def _line_of(record: UsageRecord, at: str) -> _Line:
+def _line_of(record: UsageRecord, model: str | None, at: str) -> _Line:
     call, read, written = record.call, record.input_tokens, record.output_tokens
     # By position: keywords would take longer than all the rest.
     return _Line(
@@ -148,7 +156,7 @@ def _line_of(record: UsageRecord, at: str) -> _Line:
         call.key_id,
         call.family,
         call.endpoint,
-        call.model,
+        model,
         call.group,
         record.channel,
         record.status,

@@ -1,8 +1,9 @@
 """The ops port: a very small HTTP server inside the supervisor's own loop.
 
 Why not http.server: with what it imports (email, ssl) it doubles the memory of the supervisor (7 MB
-measured), and its threads would have to be guarded. What is needed here is a request line and a
-JSON answer; every connection has a deadline, so a stuck client holds nothing.
+measured), and its threads would have to be guarded. What is needed here is a request line, the
+short body of a PUT, and an answer; every connection has a deadline, so a stuck client holds
+nothing.
 """
 
 import json
@@ -11,16 +12,28 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from typing import NamedTuple
 
-from commands.process.ops_guard import Guard
+from commands.process.ops.guard import Guard
 
 MAX_HEAD_BYTES = 16384
 MAX_CONNECTIONS = 64
 CONNECTION_S = 5.0
+MAX_BODY_BYTES = 1024
+READING = ("GET", "HEAD")
 LINGER_S = 1.0
 
-Answer = tuple[HTTPStatus, Mapping[str, object]]
-Routes = Mapping[tuple[str, str], Callable[[], Answer]]
+
+class Text(NamedTuple):
+    """An answer that is no JSON."""
+
+    content_type: str
+    body: bytes
+
+
+Answer = tuple[HTTPStatus, Mapping[str, object] | Text]
+Routes = Mapping[tuple[str, str], Callable[[bytes], Answer]]
+"""(method, path) -> what answers, given the body of a PUT, else nothing."""
 
 
 class OpsServer:
@@ -70,8 +83,9 @@ class OpsServer:
         try:
             if connection.reply:
                 connection.write()
-            elif (head := connection.read_head()) is not None:
-                connection.answer(_encode(head, self._answer(head, connection.came_to)))
+            elif (asked := connection.read()) is not None:
+                head, body = asked
+                connection.answer(_encode(head, self._answer(head, body, connection.came_to)))
                 connection.write()
         except BlockingIOError:
             pass
@@ -94,7 +108,7 @@ class OpsServer:
         self._selector.unregister(connection.peer)
         connection.peer.close()
 
-    def _answer(self, head: bytes, came_to: str) -> Answer:
+    def _answer(self, head: bytes, body: bytes, came_to: str) -> Answer:
         request_line, *fields = head.decode("latin-1").split("\r\n")
         parts = request_line.split(" ")
         if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
@@ -105,14 +119,14 @@ class OpsServer:
         methods = [known for known, route in self._routes if route == path]
         if not methods:
             return HTTPStatus.NOT_FOUND, {"error": f"nothing at {path[:200]}"}
-        # a page in a browser on this machine could send a POST here, and would tell its Origin
-        if method == "POST" and any(field.lower().startswith("origin:") for field in fields):
+        # a page in a browser on this machine could send a POST here, and would say its Origin
+        if method not in READING and any(field.lower().startswith("origin:") for field in fields):
             return HTTPStatus.FORBIDDEN, {"error": "not for browsers"}
         route = self._routes.get(("GET" if method == "HEAD" else method, path))
         if route is None:
             allowed = ", ".join(methods)
             return HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"use {allowed}"}
-        return route()
+        return route(body)
 
 
 class _Connection:
@@ -124,22 +138,25 @@ class _Connection:
         self.deadline = deadline
         self.reply = b""
         self.ended = False
-        self._head = b""
+        self._taken = b""
         self._answered = False
 
-    def read_head(self) -> bytes | None:
-        """The head without its blank line, once; None: not whole yet, or answered already."""
+    def read(self) -> tuple[bytes, bytes] | None:
+        """Once: the head without its blank line, and the body of a PUT. None: not whole yet, or
+        answered already."""
         chunk = self.peer.recv(MAX_HEAD_BYTES)
         if not chunk:
             self.ended = True
             return None
         if self._answered:
             return None  # a body nobody reads; closing over it would reset the reply
-        self._head += chunk
-        head, end, _ = self._head.partition(b"\r\n\r\n")
-        if len(self._head) > MAX_HEAD_BYTES and not end:
-            self.ended = True
-        return head if end else None
+        self._taken += chunk
+        head, end, body = self._taken.partition(b"\r\n\r\n")
+        if not end:
+            self.ended = len(self._taken) > MAX_HEAD_BYTES
+            return None
+        missing = _body_bytes(head) - len(body)
+        return None if missing > 0 else (head, body)
 
     def answer(self, reply: bytes) -> None:
         self.reply = reply
@@ -153,12 +170,26 @@ class _Connection:
             self.deadline = min(self.deadline, time.monotonic() + LINGER_S)
 
 
+def _body_bytes(head: bytes) -> int:
+    """How much of a body to wait for: that of a PUT, bodies of others are not read."""
+    if not head.startswith(b"PUT "):
+        return 0
+    for line in head.lower().split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name == b"content-length" and value.strip().isdigit():
+            return min(int(value), MAX_BODY_BYTES)
+    return 0
+
+
 def _encode(head: bytes, answer: Answer) -> bytes:
     status, document = answer
-    body = json.dumps(document).encode() + b"\n"
+    if isinstance(document, Text):
+        content_type, body = document
+    else:
+        content_type, body = "application/json", json.dumps(document).encode() + b"\n"
     lines = [
         f"HTTP/1.1 {status.value} {status.phrase}",
-        "Content-Type: application/json",
+        f"Content-Type: {content_type}",
         f"Content-Length: {len(body)}",
         "Cache-Control: no-store",
         "Connection: close",

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from commands.process.log_lines import text_line
-from handlers import telemetry
-from handlers.telemetry import UNRECORDED_MAX, Telemetry, Unrecorded
+from handlers.telemetry import calls as telemetry
+from handlers.telemetry.calls import UNRECORDED_MAX, Telemetry, Unrecorded
 from store.values.usage_record import AttemptRecord
 from tests.support.call_line import FIELDS
 from tests.support.usage_records import usage_record

@@ -1,0 +1,126 @@
+"""What counting costs a call, and what a scrape of many models costs the supervisor.
+
+    python -m bench.metrics
+
+Compares words of shared memory with counting in the process's own memory, as a worker would that
+sends its counts over a pipe once a second. Minimum of five rounds, thread CPU.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable
+
+import click
+
+from commands.process.metrics.exposition import Totals, text_of
+from commands.process.metrics.words import WordReader, WordTable
+from conf.metrics import Metric
+from handlers.telemetry.metrics import Metrics
+from store.values.usage_record import AttemptRecord, CallFacts, UsageRecord
+
+CALLS = 20_000
+ROUNDS = 5
+MODELS = 200
+
+
+class OwnMemory:
+    """Words in a list of this process."""
+
+    dropped = 0
+
+    def __init__(self) -> None:
+        self.words: list[int] = []
+        self.names: list[tuple[str, tuple[str, ...]]] = []
+
+    def add(self, metric: Metric, labels: tuple[str, ...]) -> int:
+        first = len(self.words)
+        self.words += [0] * metric.words
+        self.names.append((metric.name, labels))
+        return first
+
+
+def _record(model: str, *, stream: bool) -> UsageRecord:
+    call = CallFacts(1, "u", "alice", "k", "n", "g", "/v1/messages", "messages", model, stream)
+    return UsageRecord(
+        id="01ARZ3NDEKTSV4RRFFQ69G5FAV",
+        call=call,
+        status=200,
+        input_tokens=20,
+        output_tokens=30,
+        usage_source="reported",
+        cost_nanos=1500,
+        ttft_ms=3,
+        duration_ms=9,
+        attempts=(AttemptRecord("main", 200),),
+    )
+
+
+def _least_us(work: Callable[[], None], times: int) -> float:
+    found = []
+    for _ in range(ROUNDS):
+        began = time.thread_time()
+        for _ in range(times):
+            work()
+        found.append((time.thread_time() - began) / times * 1e6)
+    return min(found)
+
+
+def _count(name: str, metrics: Metrics) -> None:
+    metrics.models = {"m"}
+    for kind in (False, True):
+        record = _record("m", stream=kind)
+
+        def work(record: UsageRecord = record) -> None:
+            metrics.call_ended(record, 250)
+
+        took = _least_us(work, CALLS)
+        click.echo(f"{name}, {'stream' if kind else 'plain'}: {took:.2f} us a call")
+
+
+def _message(own: OwnMemory) -> None:
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        data = json.dumps(own.words).encode()
+        os.write(writing, data[:4096])
+        os.read(reading, 4096)
+
+    click.echo(f"a message of {len(own.words)} words: {_least_us(work, 100):.0f} us")
+
+
+def _scrape() -> None:
+    readers, totals = [WordReader(), WordReader()], Totals()
+    for reader in readers:
+        metrics = Metrics(WordTable(reader.descriptor))
+        metrics.models = {f"model-{number}" for number in range(MODELS)}
+        for model in metrics.models:
+            metrics.call_ended(_record(model, stream=True), 250)
+    text = b""
+
+    def work() -> None:
+        nonlocal text
+        text = text_of(totals.read(readers), ())
+
+    took = _least_us(work, 3) / 1000
+    click.echo(
+        f"a scrape of 2 workers, {MODELS} models, {len(text.splitlines())} lines: {took:.1f} ms"
+    )
+
+
+def main() -> None:
+    """Print the figures."""
+    reader = WordReader()
+    _count("words of shared memory", Metrics(WordTable(reader.descriptor)))
+    own = OwnMemory()
+    _count("words of its own", Metrics(own))
+    metrics = Metrics(own)
+    metrics.models = {f"model-{number}" for number in range(MODELS)}
+    for model in metrics.models:
+        metrics.call_ended(_record(model, stream=True), 250)
+    _message(own)
+    _scrape()
+
+
+if __name__ == "__main__":
+    main()

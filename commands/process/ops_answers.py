@@ -1,0 +1,189 @@
+"""What the ops port answers: liveness, readiness, state, metrics, log level, drain.
+
+Standard library, conf and the supervisor's modules only.
+"""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Protocol
+
+from commands.process import node
+from commands.process.child import Slot, Worker
+from commands.process.log_lines import LEVELS, Log
+from commands.process.metrics.exposition import CONTENT_TYPE, Sample, Totals, text_of
+from commands.process.ops.guard import Guard
+from commands.process.ops.server import Answer, Routes, Text
+from conf import metrics as names
+from conf.configuration import Loaded
+from conf.values import is_loopback
+from conf.version import VERSION
+
+
+class Gateway(Protocol):
+    """What is told of the supervisor."""
+
+    loaded: Loaded
+    draining: bool
+    node: str
+    log: Log
+
+    @property
+    def slots(self) -> Sequence[Slot]: ...
+
+    def workers(self) -> Iterator[Worker]: ...
+
+    def read_states(self, now: float) -> None: ...
+
+    def tell_all(self, message: Mapping[str, object]) -> None: ...
+
+
+class OpsAnswers:
+    """The routes of the ops port, and what they need to remember."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.restarts = 0
+        self._gateway = gateway
+        self._bound = gateway.loaded.settings.ops  # as it was when its port was bound
+        self._out_of_rotation = False  # POST /drain: not ready, all else goes on
+        self._totals = Totals()
+        self._reload_ok = True
+        self._reloaded_at = time.time()
+
+    def routes(self) -> Routes:
+        """(method, path) -> answer."""
+        return {
+            ("GET", "/livez"): lambda body: (HTTPStatus.OK, {"live": True}),
+            ("GET", "/readyz"): self._readyz,
+            ("GET", "/status"): self._status,
+            ("GET", "/metrics"): self._metrics,
+            ("GET", "/log-level"): self._level,
+            ("PUT", "/log-level"): self._set_level,
+            ("POST", "/drain"): self._take_out,
+        }
+
+    def guard(self) -> Guard:
+        """By the settings in force; but the address stays that of the start until a restart, and
+        beyond loopback so does its need of a token."""
+        ops, bound = self._gateway.loaded.settings.ops, self._bound
+        token = ops.token or ("" if is_loopback(bound.host) else bound.token)
+        return Guard(frozenset((bound.host.lower(), *ops.hosts)), token)
+
+    def ended(self, worker: Worker) -> None:
+        """A worker has ended: what it counted stays."""
+        self._totals.ended(worker.counts)
+
+    def reloaded(self, *, ok: bool) -> None:
+        """The configuration was read again."""
+        self._reload_ok = ok
+        if ok:
+            self._reloaded_at = time.time()
+
+    # ---- readiness -------------------------------------------------------------------------------
+
+    def _not_ready_because(self) -> str | None:
+        if self._gateway.draining or self._out_of_rotation:
+            return "draining"
+        now = time.monotonic()
+        self._gateway.read_states(now)
+        running = [slot.worker for slot in self._gateway.slots if slot.worker]
+        reasons = [worker.not_ready_because(now) for worker in running]
+        if None in reasons:
+            return None
+        return f"no worker is ready: {reasons[0] if reasons else 'none runs'}"
+
+    def _readyz(self, body: bytes) -> Answer:
+        reason = self._not_ready_because()
+        if reason is None:
+            return HTTPStatus.OK, {"ready": True}
+        return HTTPStatus.SERVICE_UNAVAILABLE, {"ready": False, "reason": reason}
+
+    def _take_out(self, body: bytes) -> Answer:
+        self._out_of_rotation = True
+        self._gateway.log.info("not ready until restart: POST /drain")
+        return HTTPStatus.OK, {"ready": False, "reason": "draining"}
+
+    # ---- state -----------------------------------------------------------------------------------
+
+    def _status(self, body: bytes) -> Answer:
+        now, gateway = time.monotonic(), self._gateway
+        gateway.read_states(now)
+        workers: list[Mapping[str, object]] = [
+            {
+                "streams": 0,
+                "calls": 0,
+                **worker.state,
+                "pid": worker.pid,
+                "slot": worker.slot,
+                "leaving": worker.leaving,
+                "why": worker.not_ready_because(now) or "",
+                "uptime_s": int(now - worker.started_at),
+            }
+            for worker in gateway.workers()
+        ]
+        reason = self._not_ready_because()
+        return HTTPStatus.OK, {
+            "node": gateway.node,
+            "pid": os.getpid(),
+            "ready": reason is None,
+            "reason": reason or "",
+            "draining": gateway.draining or self._out_of_rotation,
+            "parked": node.parked_in(Path(gateway.loaded.settings.journal.dir)),
+            "streams": sum(_count(worker, "streams") for worker in workers),
+            "calls": sum(_count(worker, "calls") for worker in workers),
+            "workers": workers,
+        }
+
+    # ---- log level -------------------------------------------------------------------------------
+
+    def _level(self, body: bytes) -> Answer:
+        configured = self._gateway.loaded.settings.log.level
+        return HTTPStatus.OK, {"level": self._gateway.log.level, "configured": configured}
+
+    def _set_level(self, body: bytes) -> Answer:
+        """`{"level": "debug"}`, or the word alone."""
+        level = _level_in(body)
+        if level is None:
+            cure = f'PUT {{"level": "…"}}, one of {", ".join(LEVELS)}'
+            return HTTPStatus.BAD_REQUEST, {"error": cure}
+        self._gateway.log.level = level
+        self._gateway.tell_all({"cmd": "log-level", "level": level})
+        self._gateway.log.warning("log level changed until the next reload", to=level)
+        return self._level(body)
+
+    # ---- metrics ---------------------------------------------------------------------------------
+
+    def _metrics(self, body: bytes) -> Answer:
+        found = self._totals.read(worker.counts for worker in self._gateway.workers())
+        return HTTPStatus.OK, Text(CONTENT_TYPE, text_of(found, self._own()))
+
+    def _own(self) -> Iterator[Sample]:
+        now, gateway = time.monotonic(), self._gateway
+        gateway.read_states(now)
+        ready = [one for one in gateway.workers() if one.not_ready_because(now) is None]
+        yield names.RESTARTS, (), self.restarts
+        yield names.WORKERS_READY, (), len(ready)
+        yield names.RELOAD_OK, (), int(self._reload_ok)
+        yield names.RELOAD_AT, (), self._reloaded_at
+        yield names.DRAINING, (), int(gateway.draining or self._out_of_rotation)
+        yield names.BUILD_INFO, (VERSION, platform.python_version()), 1
+
+
+def _level_in(body: bytes) -> str | None:
+    """The level that the body of a PUT names; None: it names none."""
+    word = body.decode("utf-8", "replace").strip()
+    try:
+        said = json.loads(word)
+    except ValueError:
+        said = word
+    level = said.get("level") if isinstance(said, dict) else said
+    return level if isinstance(level, str) and level in LEVELS else None
+
+
+def _count(worker: Mapping[str, object], name: str) -> int:
+    value = worker[name]
+    return value if isinstance(value, int) else 0

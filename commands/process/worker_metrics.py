@@ -1,0 +1,78 @@
+"""What a worker counts that no call tells: gauges, loop lag, the store's retries.
+
+Wires the parts of a worker to its metrics; `publish` is called once a second.
+"""
+
+import time
+from collections.abc import Mapping
+
+from peewee import Database
+
+from commands.process.metrics.words import ABSENT
+from conf import metrics as names
+from conf.metrics import Metric
+from handlers.http.server import RelayServer
+from handlers.logs import LogThread
+from handlers.relay.pipeline import Relay
+from handlers.telemetry.channel_gauges import ChannelGauges, Pair, State
+from handlers.telemetry.loop_lag import LoopLag
+from handlers.telemetry.metrics import Metrics
+from store.calls.journal import Journal
+from store.calls.writer import Writer
+from store.catalog.catalog import Snapshot
+from store.db.database import repeated
+from store.values.usage_record import UsageRecord
+
+
+class WorkerMetrics:
+    """The metrics of a worker beside those of its calls."""
+
+    def __init__(self, metrics: Metrics, relay: Relay, journal: Journal) -> None:
+        self._metrics = metrics
+        self._relay = relay
+        self._journal = journal
+        self._channels = ChannelGauges(relay.health, self._show, self._hide)
+        self._lag = LoopLag(lambda us: metrics.observe(names.LOOP_LAG, us))
+
+    def start(self) -> None:
+        """On the loop."""
+        self._lag.start()
+
+    def stop(self) -> None:
+        self._lag.stop()
+
+    def take_snapshot(self, snapshot: Snapshot) -> None:
+        """The catalogue has changed: which models are configured, which channels there are."""
+        self._metrics.models = snapshot.models
+        self._channels.take_snapshot(snapshot, time.monotonic())
+
+    def lost(self, records: list[UsageRecord]) -> None:
+        """Calls that a dead process had not ended, found in its journal."""
+        for record in records:
+            self._metrics.call_ended(record, 0)
+
+    def publish(self, server: RelayServer, writer: Writer, db: Database, logs: LogThread) -> None:
+        """Write down what is counted elsewhere."""
+        live, metrics = self._relay.live, self._metrics
+        metrics.set(names.STREAMS, value=live.streams)
+        metrics.set(names.CALLS, value=live.calls)
+        metrics.set(names.CONNECTIONS, value=server.connections)
+        metrics.set(names.JOURNAL_BYTES, value=self._journal.backlog_bytes)
+        metrics.set(names.QUEUE_DEPTH, value=writer.waiting_records)
+        metrics.set(names.LOG_DROPPED, value=logs.dropped + self._relay.telemetry.dropped)
+        metrics.set(names.SERIES_DROPPED, value=metrics.dropped)
+        self._copy(names.STORE_RETRIES, repeated(db))
+        self._copy(names.WRITE_ERRORS, dict(writer.failures))
+        self._channels.look(time.monotonic())
+
+    def _copy(self, metric: Metric, counts: Mapping[str, int]) -> None:
+        for code, count in counts.items():
+            self._metrics.set(metric, code, value=count)
+
+    def _show(self, pair: Pair, state: State) -> None:
+        self._metrics.set(names.CHANNEL_UP, *pair, value=int(state.up))
+        self._metrics.set(names.CIRCUIT, *pair, value=state.circuit)
+
+    def _hide(self, pair: Pair) -> None:
+        self._metrics.set(names.CHANNEL_UP, *pair, value=ABSENT)
+        self._metrics.set(names.CIRCUIT, *pair, value=ABSENT)

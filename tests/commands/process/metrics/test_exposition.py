@@ -1,0 +1,155 @@
+"""What a scrape prints, of several workers and of those that have ended."""
+
+import time
+
+import pytest
+
+from commands.process.metrics.exposition import Totals, text_of
+from commands.process.metrics.words import ABSENT, WordReader, WordTable
+from conf.metrics import (
+    BUILD_INFO,
+    CALLS,
+    CIRCUIT,
+    COST,
+    DURATION,
+    METRICS,
+    OVERHEAD,
+    REQUESTS,
+    RESTARTS,
+    TOKENS,
+)
+from handlers.telemetry.metrics import Metrics
+from tests.support.metrics import Scrape
+from tests.support.usage_records import usage_record
+
+
+class Node:
+    """Workers and what is printed of them."""
+
+    def __init__(self):
+        self.readers, self.totals = [], Totals()
+
+    def worker(self):
+        self.readers.append(WordReader())
+        return Metrics(WordTable(self.readers[-1].descriptor), "EUR")
+
+    def end(self, number):
+        reader = self.readers.pop(number)
+        self.totals.ended(reader)
+        reader.close()
+
+    def print(self, own=()):
+        return Scrape(text_of(self.totals.read(self.readers), own).decode())
+
+
+@pytest.fixture
+def node():
+    made = Node()
+    yield made
+    for reader in made.readers:
+        reader.close()
+
+
+def test_every_metric_is_described_before_anything_has_happened(node):
+    scrape = node.print()
+    for metric in METRICS.values():
+        family = scrape.families[metric.name.removesuffix("_total")]
+        assert (family.type, family.documentation) == (metric.kind, metric.text)
+    assert scrape.one("sluice_worker_restarts_total") == 0
+
+
+def test_workers_are_added_up_and_the_dead_stay(node):
+    one, other = node.worker(), node.worker()
+    for metrics, count in ((one, 3), (other, 4)):
+        metrics.count(TOKENS, "m", "input", by=count)
+        metrics.set(CALLS, value=count)
+    other.count(TOKENS, "n", "input", by=5)
+    scrape = node.print()
+    assert scrape.one("sluice_tokens_total", model="m", type="input") == 7
+    assert scrape.one("sluice_tokens_total", model="n") == 5
+    assert scrape.one("sluice_calls_in_flight") == 7
+    before = scrape.counters()
+    node.end(1)
+    scrape = node.print()
+    assert scrape.counters() == before
+    assert scrape.one("sluice_calls_in_flight") == 3
+    node.worker().count(TOKENS, "m", "input")
+    assert node.print().one("sluice_tokens_total", model="m") == 8
+
+
+def test_a_gauge_of_several_workers_is_the_worst_and_goes_when_it_is_absent(node):
+    one, other = node.worker(), node.worker()
+    one.set(CIRCUIT, "c", "m", value=0)
+    other.set(CIRCUIT, "c", "m", value=2)
+    assert node.print().one("sluice_channel_circuit_state", channel="c") == 2
+    other.set(CIRCUIT, "c", "m", value=ABSENT)
+    assert node.print().one("sluice_channel_circuit_state", channel="c") == 0
+    one.set(CIRCUIT, "c", "m", value=ABSENT)
+    assert node.print().of("sluice_channel_circuit_state") == []
+
+
+def test_a_histogram_has_cumulated_buckets_in_seconds(node):
+    metrics = node.worker()
+    for duration_ms in (5, 6, 600_000, 600_001):
+        metrics.call_ended(ended(duration_ms=duration_ms), 0)
+    scrape = node.print()
+    name = "sluice_request_duration_seconds"
+    buckets = {one.labels["le"]: one.value for one in scrape.of(f"{name}_bucket")}
+    assert (buckets["0.005"], buckets["0.01"], buckets["300"]) == (1, 2, 2)
+    assert (buckets["600"], buckets["+Inf"], scrape.one(f"{name}_count")) == (3, 4, 4)
+    assert scrape.one(f"{name}_sum") == pytest.approx(1200.012)
+    assert [float(le) for le in buckets] == sorted(map(float, buckets))
+
+
+def test_money_is_exact_and_names_are_escaped(node):
+    metrics = node.worker()
+    odd = 'a "b"\\c\nd'
+    metrics.count(COST, "EUR", odd, by=12_345_678_901_234_567_891)
+    text = text_of(node.totals.read(node.readers), ()).decode()
+    assert "12345678901.234567891\n" in text
+    [sample] = Scrape(text).of("sluice_cost_total", currency="EUR")
+    assert sample.labels["model"] == odd
+
+
+def test_what_the_supervisor_knows_is_printed_with_it(node):
+    own = [(BUILD_INFO, ("1.2", "3.11"), 1), (RESTARTS, (), 2)]
+    scrape = node.print(own)
+    assert scrape.one("sluice_build_info", version="1.2", python="3.11") == 1
+    assert scrape.one("sluice_worker_restarts_total") == 2
+
+
+def test_200_models_of_two_workers_take_little_time(node):
+    """Some 30,000 lines; the bound is ten times what they take, since machines differ."""
+    for metrics in (node.worker(), node.worker()):
+        metrics.models = {f"model-{number}" for number in range(200)}
+        for model in metrics.models:
+            for family in ("messages", "responses"):
+                one = ended(model=model, family=family, endpoint=f"/{family}", stream=True)
+                metrics.call_ended(one, 300)
+    began = time.process_time()
+    text = text_of(node.totals.read(node.readers), ())
+    took_s = time.process_time() - began
+    lines = len(text.splitlines())
+    print(f"{len(text)} bytes, {lines} lines, {took_s * 1000:.1f} ms")
+    assert took_s < 0.5
+    assert Scrape(text.decode()).sum("sluice_requests_total") == 800
+
+
+def test_every_series_of_a_call_has_the_labels_of_the_table(node):
+    metrics = node.worker()
+    metrics.models = {"m"}
+    metrics.call_ended(ended(stream=True, reasoning_tokens=1), 250)
+    found = node.totals.read(node.readers)
+    for name, labels in found:
+        assert len(labels) == len(METRICS[name].labels), name
+    assert {REQUESTS.name, DURATION.name, OVERHEAD.name} <= {name for name, _ in found}
+
+
+def ended(**changes):
+    fields = {
+        "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "started_ms": 1, "user_id": "u", "user": "alice",
+        "key_id": "k", "key_name": "n", "group": "g", "endpoint": "/v1/messages",
+        "family": "messages", "model": "m", "status": 200, "duration_ms": 9, "ttft_ms": 2,
+        "output_tokens": 3, "usage_source": "reported",
+    }  # fmt: skip
+    return usage_record(**{**fields, **changes})

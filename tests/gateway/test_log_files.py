@@ -1,0 +1,185 @@
+"""`log.file`, its rotation, the level at run time, and credentials, in all processes of a node."""
+
+import http.client
+import json
+import os
+import signal
+
+import pytest
+
+from tests.support.client import exchange, wait_until
+from tests.support.dialects import ALL, CHAT, ask, credentials, path_of
+from tests.support.documents import channel, document
+from tests.support.gateway import Gateway
+from tests.support.ports import free_port
+from tests.support.upstream import ScriptedUpstream
+
+MODEL = "demo-small"
+PLANTED = {
+    "of a caller": "sk-slc-PlantedKeyOfACaller0123456789ab",
+    "as a model": "sk-slc-PlantedAsAModel0123456789abcdef",
+    "a token": "slt-PlantedTokenOfTheApi0123456789",
+    "of an upstream": "sk-vendor-planted-upstream-key-0123456789",
+    "in a query": "AIzaPlantedInAQuery0123456789abcdefghij",
+    "of a store": "planted-password-of-the-store",
+}
+
+
+@pytest.fixture(scope="module")
+def vendor():
+    with ScriptedUpstream() as made:
+        yield made
+
+
+@pytest.fixture
+def node(tmp_path, vendor):
+    """A running node of two workers and a Hub that logs into a file."""
+    hub_port = free_port()
+    gateway = Gateway(
+        tmp_path / "node",
+        {
+            "server.workers": 2,
+            "hub.enabled": "true",
+            "hub.port": hub_port,
+            "log.file": "gateway.log",
+            "log.level": "info",
+        },
+    )
+    gateway.hub_port = hub_port
+    gateway.file = gateway.folder / "gateway.log"
+    channels = [
+        channel(one, one, vendor.url, {MODEL: MODEL}) | {"keys": [PLANTED["of an upstream"]]}
+        for one in ALL
+    ]
+    gateway.apply(document([MODEL], channels))
+    gateway.start()
+    assert wait_until(lambda: hub(gateway) == 404, 15)
+    yield gateway
+    gateway.close()
+
+
+def hub(gateway, path="/no-such-page", headers=None):
+    """The status of a page of the Hub; a 404 is a warning in its log."""
+    try:
+        return gateway.call("GET", path, headers=headers, port=gateway.hub_port)[0]
+    except (OSError, http.client.HTTPException):
+        return 0
+
+
+def call(gateway, model=MODEL):
+    return exchange(
+        gateway.port, "POST", path_of(CHAT, model), credentials(CHAT), ask(CHAT, model)
+    ).call_id
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def files_of(pid):
+    links = (os.path.join(f"/proc/{pid}/fd", one) for one in os.listdir(f"/proc/{pid}/fd"))
+    return [os.readlink(one) for one in links]
+
+
+def test_all_processes_write_to_the_file_and_follow_its_rotation(node):
+    told = call(node)
+    assert wait_until(lambda: told in node.file.read_text(), 5)
+    assert {"gateway started", "worker started"} <= {one.get("message") for one in lines(node.file)}
+    moved = node.file.with_suffix(".1")
+    node.file.rename(moved)
+    os.kill(node.process.pid, signal.SIGUSR1)
+    pids = node.pids()
+    assert len(pids) == 4  # supervisor, two workers, Hub
+    assert wait_until(
+        lambda: all(
+            str(node.file) in files_of(pid) and str(moved) not in files_of(pid) for pid in pids
+        ),
+        5,
+    )
+    told = call(node)
+    assert wait_until(lambda: told in node.file.read_text(), 5)
+    assert told not in moved.read_text()
+    os.kill(node.worker_pids()[0], signal.SIGUSR1)  # as a signal to the whole group would
+    assert node.ready() and len(node.worker_pids()) == 2
+
+
+def level(node, word, code=0):
+    text = node.run("status", "--log-level", word, "--json", code=code)
+    return json.loads(text) if code == 0 else None
+
+
+def test_the_level_reaches_all_processes_and_those_that_follow(node):
+    def hub_warns():
+        before = node.file.read_text().count("/no-such-page")
+        assert hub(node) == 404
+        return wait_until(lambda: node.file.read_text().count("/no-such-page") > before, 1)
+
+    def calls_are_logged():
+        told = [call(node) for _ in range(8)]  # both workers
+        return wait_until(lambda: all(one in node.file.read_text() for one in told), 2.5)
+
+    assert calls_are_logged()
+    assert level(node, "error") == {"level": "error", "configured": "info"}
+    assert wait_until(lambda: not hub_warns(), 10)
+    assert not calls_are_logged()
+    os.kill(node.worker_pids()[0], signal.SIGKILL)
+    assert wait_until(lambda: node.ready() and len(node.worker_pids()) == 2, 10)
+    assert not calls_are_logged()
+    assert level(node, "debug")["level"] == "debug"
+    assert wait_until(calls_are_logged, 10)
+    assert hub_warns()
+    level(node, "error")
+    node.process.send_signal(signal.SIGHUP)
+    assert wait_until(calls_are_logged, 15)
+    assert node.call("GET", "/log-level", port=node.ops_port)[2].startswith(b'{"level": "info"')
+
+
+def test_the_ops_port_takes_a_level_as_json_or_a_word_and_nothing_else(node):
+    def put(body, **headers):
+        return node.call("PUT", "/log-level", body, headers, port=node.ops_port)[0]
+
+    assert put(b'{"level": "warning"}') == put(b"warning\n") == put(b'"info"') == 200
+    for wrong in (b"", b"loud", b'{"level": "LOUD"}', b'{"level": 1}', b"[]", b"\xff", b"x" * 5000):
+        assert put(wrong) == 400
+    assert put(b"info", Origin="http://evil.example") == 403
+    assert put(b"info", Host="evil.example") == 403
+    assert node.call("POST", "/log-level", b"info", port=node.ops_port)[0] == 405
+    level(node, "loud", code=2)
+
+
+def test_no_credential_is_in_any_log_at_debug_level(node):
+    level(node, "debug")
+    key, body = PLANTED["of a caller"], ask(CHAT, MODEL)
+    for headers in (
+        {"Authorization": f"Bearer {key}"},
+        {"x-api-key": key},
+        {"x-goog-api-key": key},
+        {"Authorization": key},
+        {"Cookie": f"sluice_session={key}", "User-Agent": key, "X-Client-Request-Id": key},
+    ):
+        exchange(node.port, "POST", path_of(CHAT, MODEL), headers, body)
+    for path in (f"/v1beta/models?key={PLANTED['in a query']}", f"/{key}", f"/v1/models/{key}"):
+        exchange(node.port, "GET", path, {})
+    told = call(node, PLANTED["as a model"])
+    for script in ("status=401", "status=500", "reset_before_head", "garbage=0"):
+        for family in ALL:
+            asked = ask(family, MODEL, f"[[demo {script}]]")
+            exchange(node.port, "POST", path_of(family, MODEL), credentials(family), asked)
+    for secret in (PLANTED["a token"], key):
+        hub(node, "/api/me", {"Authorization": f"Bearer {secret}"})
+        hub(node, f"/no-such-page?key={secret}", {"Cookie": f"sluice_session={secret}"})
+    refused = node.config.read_text().replace(
+        f"sqlite:///{node.folder}", f"mysql://root:{PLANTED['of a store']}@127.0.0.1:1/x?"
+    )
+    node.config.write_text(refused + '\n[nonsense]\nkey = "' + key + '"\n')
+    node.process.send_signal(signal.SIGHUP)
+    assert wait_until(lambda: "reload refused" in node.file.read_text(), 10)
+    assert wait_until(lambda: told in node.file.read_text(), 5)
+    assert node.stop() == 0
+    written = node.file.read_text() + node.log()
+    [line] = [one for one in lines(node.file) if one.get("request_id") == told]
+    assert line["model"] == "***" and line["error_code"] == "model_not_found"
+    assert "channel fails" in written
+    found = {name: secret for name, secret in PLANTED.items() if secret in written}
+    assert found == {}
+    assert "Planted" not in written and "planted" not in written

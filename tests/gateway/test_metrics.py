@@ -1,0 +1,206 @@
+"""/metrics of a whole gateway: all workers in one scrape, no counter falls, as the records say."""
+
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from conf.metrics import METRICS, OTHER
+from tests.support.client import Connection, exchange, wait_until
+from tests.support.dialects import ALL, CHAT, ask, credentials, path_of
+from tests.support.documents import channel, document
+from tests.support.gateway import Gateway
+from tests.support.metrics import scrape
+from tests.support.upstream import ScriptedUpstream
+
+MODEL = "demo-small"
+
+
+@pytest.fixture
+def vendor():
+    with ScriptedUpstream() as made:
+        yield made
+
+
+@pytest.fixture
+def gateway(tmp_path, vendor):
+    made = Gateway(tmp_path / "node", {"server.workers": 2, "log.level": "warning"})
+    made.apply(document([MODEL], [channel(one, one, vendor.url, {MODEL: MODEL}) for one in ALL]))
+    made.start()
+    yield made
+    made.close()
+
+
+def call(gateway, family, text="hello", stream=False):
+    path, body = path_of(family, MODEL, stream), ask(family, MODEL, text, stream=stream)
+    return exchange(gateway.port, "POST", path, credentials(family), body)
+
+
+def counted(metrics):
+    """Calls with a record, by what the counter tells them apart."""
+    found = Counter()
+    for sample in metrics.of("sluice_requests_total"):
+        labels = sample.labels
+        if labels["group"]:
+            kind = (labels["endpoint"], labels["model"], labels["status"], labels["error_code"])
+            found[kind] += sample.value
+    return found
+
+
+def recorded(gateway):
+    return Counter(
+        (
+            record["endpoint"],
+            MODEL if record["model"] == MODEL else OTHER,
+            str(record["status"] or ""),
+            record["error_code"] or "",
+        )
+        for record in gateway.usage()
+    )
+
+
+class Watch:
+    """Scrapes all the time; no counter may fall."""
+
+    def __init__(self, gateway):
+        self._gateway = gateway
+        self._ended = threading.Event()
+        self.fallen, self.scrapes = [], 0
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self._thread.join(30)
+        assert self.fallen == [] and self.scrapes > 5
+
+    def _run(self):
+        before = {}
+        while not self._ended.wait(0.05):
+            now = scrape(self._gateway).counters()
+            self.fallen += [one for one in before if now.get(one, 0) < before[one]]
+            before, self.scrapes = now, self.scrapes + 1
+
+
+def test_calls_are_counted_as_they_are_recorded_though_workers_are_killed_and_replaced(gateway):
+    def load(count):
+        with ThreadPoolExecutor(8) as pool:
+            for number in range(count):
+                pool.submit(attempt, number)
+
+    def attempt(number):
+        try:
+            call(gateway, ALL[number % 4], stream=number % 3 == 0)
+        except OSError:
+            pass  # its worker was killed
+
+    with Watch(gateway):
+        load(40)
+        killed = threading.Timer(0.05, os.kill, (gateway.worker_pids()[0], signal.SIGKILL))
+        killed.start()
+        load(150)
+        killed.join()
+        assert wait_until(lambda: len(gateway.worker_pids()) == 2, 10)
+        load(20)
+        gateway.process.send_signal(signal.SIGHUP)
+        load(60)
+        assert wait_until(lambda: scrape(gateway).one("sluice_workers_ready") == 2, 10)
+        load(20)
+    assert wait_until(lambda: counted(scrape(gateway)) == recorded(gateway), 15), (
+        counted(scrape(gateway)) - recorded(gateway),
+        recorded(gateway) - counted(scrape(gateway)),
+    )
+    metrics, records = scrape(gateway), gateway.usage()
+    assert metrics.sum("sluice_worker_restarts_total") == 1
+    assert metrics.sum("sluice_request_duration_seconds_count") == len(records)
+    for kind in ("input", "output", "reasoning"):
+        told = sum(record[f"{kind}_tokens"] for record in records)
+        assert metrics.sum("sluice_tokens_total", type=kind) == told
+    cost = sum(float(record["cost"]) for record in records)
+    assert metrics.sum("sluice_cost_total", currency="USD") == pytest.approx(cost)
+    assert metrics.one("sluice_config_reload_success") == 1
+
+
+def test_refusals_without_a_record_are_counted_too(gateway):
+    body = ask(CHAT, MODEL)
+    path = path_of(CHAT, MODEL)
+    exchange(gateway.port, "POST", path, {}, body)
+    exchange(gateway.port, "POST", path, {"Authorization": "Bearer sk-of-nobody-12345"}, body)
+    exchange(gateway.port, "POST", path, {"Authorization": "no-bearer"}, body)
+    exchange(gateway.port, "POST", "/v1/no/such/path", {}, body)
+    exchange(gateway.port, "PUT", path, credentials(CHAT), body)
+    exchange(gateway.port, "POST", path, credentials(CHAT), ask(CHAT, "gpt-of-the-caller"))
+    metrics = scrape(gateway)
+    codes = {one.labels["error_code"]: one for one in metrics.of("sluice_requests_total")}
+    known = {"missing_api_key", "invalid_api_key", "malformed_authorization", "unknown_path"}
+    assert known | {"method_not_allowed", "model_not_found"} <= codes.keys()
+    assert codes["unknown_path"].labels["endpoint"] == OTHER
+    assert {one.labels["model"] for one in codes.values()} == {OTHER}
+    assert "gpt-of-the-caller" not in str(metrics.samples)
+
+
+def test_what_runs_and_who_leaves(gateway):
+    running = ("sluice_streams_in_flight", "sluice_calls_in_flight", "sluice_connections")
+    body = ask(CHAT, MODEL, "[[demo chunks=100 ms=50]]", stream=True)
+    with Connection(gateway.port) as client:
+        client.request("POST", path_of(CHAT, MODEL), credentials(CHAT), body)
+        assert client.read_head().status == 200
+        assert wait_until(lambda: all(scrape(gateway).one(one) >= 1 for one in running), 5)
+    assert wait_until(lambda: not any(scrape(gateway).one(one) for one in running), 5)
+    assert scrape(gateway).one("sluice_client_disconnects_total", phase="answer") == 1
+
+
+def test_a_failing_channel_is_down(gateway):
+    assert scrape(gateway).one("sluice_channel_up", channel=CHAT, model=MODEL) == 1
+    for _ in range(30):
+        call(gateway, CHAT, "[[demo status=500]]")
+    name = "sluice_channel_circuit_state"
+    assert wait_until(lambda: scrape(gateway).one(name, channel=CHAT) >= 1, 5)
+    metrics = scrape(gateway)
+    assert metrics.sum("sluice_upstream_requests_total", outcome="ok") == 0
+    assert metrics.sum("sluice_upstream_requests_total", channel=CHAT) >= 10
+    gateway.run("channel", "remove", CHAT)
+    assert wait_until(lambda: not scrape(gateway).of("sluice_channel_up", channel=CHAT), 5)
+
+
+def test_limits_and_drain_are_seen(gateway):
+    gateway.run("group", "set", "all", "rpm=1")
+    assert wait_until(lambda: call(gateway, CHAT).status == 429, 5)
+    assert scrape(gateway).one("sluice_rate_limited_total", limit="group_rpm") >= 1
+    assert scrape(gateway).one("sluice_draining") == 0
+    gateway.call("POST", "/drain", port=gateway.ops_port)
+    assert scrape(gateway).one("sluice_draining") == 1
+
+
+def test_a_refused_reload_is_seen(gateway):
+    before = scrape(gateway).one("sluice_config_reload_timestamp_seconds")
+    assert abs(before - time.time()) < 60
+    text = gateway.config.read_text()
+    gateway.config.write_text(text + "\n[nonsense]\nx = 1\n")
+    gateway.process.send_signal(signal.SIGHUP)
+    assert wait_until(lambda: scrape(gateway).one("sluice_config_reload_success") == 0, 5)
+    assert scrape(gateway).one("sluice_config_reload_timestamp_seconds") == before
+    gateway.config.write_text(text)
+    gateway.process.send_signal(signal.SIGHUP)
+    assert wait_until(lambda: scrape(gateway).one("sluice_config_reload_success") == 1, 5)
+    assert scrape(gateway).one("sluice_config_reload_timestamp_seconds") > before
+
+
+def test_metrics_need_the_token(tmp_path):
+    gateway = Gateway(tmp_path / "node", {"ops.token": "the-secret"})
+    try:
+        gateway.start()
+        assert gateway.call("GET", "/metrics", port=gateway.ops_port)[0] == 401
+        headers = {"Authorization": "Bearer the-secret"}
+        status, _, body = gateway.call("GET", "/metrics", headers=headers, port=gateway.ops_port)
+        assert status == 200
+        assert all(f"# TYPE {name} ".encode() in body for name in METRICS)
+    finally:
+        gateway.close()
