@@ -301,7 +301,12 @@ def test_worker_gets_its_orders_and_nothing_else(start, tmp_path):
     assert orders["secrets_path"] == str(gateway.folder / "secrets.toml")
     assert orders["slot"] == 0
     assert orders["node"] == (gateway.folder / "journal" / "node").read_text().strip()
-    own = {0, 1, 2, *(orders[f"{name}_fd"] for name in ("listen", "state", "limits", "responses"))}
+    own = {
+        0,
+        1,
+        2,
+        *(orders[f"{name}_fd"] for name in ("listen", "state", "limits", "responses", "metrics")),
+    }
     extra = set(orders["descriptors"]) - own
     assert len(extra) <= 2  # the notes file and the folder that was listed
     assert signal.SIGINT in orders["masked"]

@@ -14,6 +14,7 @@ from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Limits
 from handlers.relay.live import LiveCalls
 from handlers.relay.pipeline import Relay
+from handlers.telemetry.calls import Telemetry
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.values.pricing import Prices
 from tests.handlers.relay.calls import KEY, a_call
@@ -62,9 +63,9 @@ def toy(monkeypatch):
 
 @pytest.fixture
 def relay(client):
-    settings, unused = Settings(), SimpleNamespace(call_ended=lambda record: None)
+    settings, unused = Settings(), SimpleNamespace()
     live, limits = LiveCalls(settings.upstream), Limits(private_cells())
-    return Relay(settings, None, None, Journal(), client, live, unused, limits, unused, "node")
+    return Relay(settings, None, None, Journal(), client, live, Telemetry(), limits, unused, "node")
 
 
 def channel(upstream, name="main", priority=0, family="chat_completions", **fields):

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +14,7 @@ from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Limits
 from handlers.relay.live import LiveCalls
 from handlers.relay.pipeline import Relay
+from handlers.telemetry.calls import Telemetry
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.values.pricing import Prices
 from store.values.usage_record import StoredAt
@@ -63,9 +63,11 @@ class Stored:
 
 @pytest.fixture
 def relay(client):
-    settings, unused = Settings(), SimpleNamespace(call_ended=lambda record: None)
+    settings = Settings()
     live, limits = LiveCalls(settings.upstream), Limits(private_cells())
-    return Relay(settings, None, None, Journal(), client, live, unused, limits, Stored(), "node")
+    return Relay(
+        settings, None, None, Journal(), client, live, Telemetry(), limits, Stored(), "node"
+    )
 
 
 def channel(upstream, family, name="main", **fields):
