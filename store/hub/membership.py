@@ -1,7 +1,5 @@
 """Which groups a user has to do with: those in which it may make keys, and those of its keys."""
 
-from dataclasses import dataclass
-
 import peewee
 
 from store.db.database import first_row, select_rows, snapshot_read
@@ -33,39 +31,3 @@ def groups_of(db: peewee.Database, user_id: str, *, admin: bool) -> list[str]:
 
 def _ordered(names: set[str]) -> list[str]:
     return sorted(names, key=lambda name: (name != DEFAULT_GROUP, name))
-
-
-@dataclass(frozen=True, slots=True)
-class OwnKey:
-    """A key as its owner sees it; `limit_nanos` None: no spend limit."""
-
-    id: str
-    name: str
-    group: str
-    prefix: str
-    last_four: str
-    limit_nanos: int | None
-    limit_window: str
-    created_ms: int
-    revoked_ms: int | None
-
-    @property
-    def shown(self) -> str:
-        """By what it is recognised."""
-        return f"{self.prefix}…{self.last_four}"
-
-
-def keys_of(db: peewee.Database, user_id: str) -> dict[str, OwnKey]:
-    """All keys of a user by id, the newest first; revoked ones, too, since calls were made by
-    them."""
-    key = ApiKey
-    query = (
-        key.select(
-            *(key.id, key.name, Group.name, key.prefix, key.last_four),
-            *(key.limit_nanos, key.limit_window, key.created_ms, key.revoked_ms),
-        )
-        .join(Group, on=(Group.id == key.group_id))
-        .where(key.user_id == user_id)
-        .order_by(key.created_ms.desc(), key.id.desc())
-    )
-    return {row[0]: OwnKey(*row) for row in select_rows(db, query)}

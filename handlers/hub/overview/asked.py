@@ -9,7 +9,7 @@ from handlers.operations.availability import CALLABLE, IS_DOWN, Availability, Wh
 from store.calls import usage_stats
 from store.calls.usage_queries import Filters, history
 from store.calls.usage_stats import Order
-from store.hub.membership import OwnKey
+from store.hub.own_keys import OwnKey
 from store.values.ids import DAY_MS, HOUR_MS
 
 ASKED_DAYS = 7

@@ -1,61 +1,105 @@
-"""Home: what is left, what was spent today, and how the calls of the last day ended."""
+"""Home: what is left, what was spent, how the calls of the last day ended, what needs its user;
+before the first call, the way to it."""
 
-import time
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
 
 import peewee
 
+from handlers.hub.overview import figures, first_call, needs, purse
+from handlers.hub.overview.figures import Calls, Hour
+from handlers.hub.overview.first_call import FirstCall
+from handlers.hub.overview.needs import Need
+from handlers.hub.overview.purse import Purse
+from handlers.hub.overview.status import price
 from handlers.hub.web.base import Page
-from store.calls import usage_stats
-from store.calls.usage_queries import Filters
-from store.money import wallet
-from store.values.ids import DAY_MS, HOUR_MS
-from store.values.pricing import format_money, parse_money
+from handlers.hub.web.outcomes import code_word, shape_of
+from handlers.hub.web.parts import At, Column
+from store.hub import membership, own_keys
+from store.hub.own_keys import OwnKey
+from store.hub.sessions import SignedIn
+from store.values.ids import HOUR_MS
+from store.values.pricing import format_money
+from store.values.usage_record import rfc3339
+
+TICK_HOURS = 3
+SECONDS_PER_MS = 1000
 
 
-class Figures(NamedTuple):
-    """What home shows of one user; money in decimal text."""
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that the page shows; either `calls` or, before the first one, `first`."""
 
-    balance: str
-    held: str
-    spent_today: str
-    calls: int
-    failed: int
-    refused: int
-    success: float | None  # percent of all calls but those whose client left; None: no such call
-
-
-def figures(db: peewee.Database, user: str, now_ms: int) -> Figures:
-    """The figures of a user; the day is that of UTC. Raises NotFound: no such user."""
-    purse = wallet.show(db, user)
-    last_day = Filters(user=user, since_ms=_whole_hour(now_ms - DAY_MS))
-    today = Filters(user=user, since_ms=now_ms - now_ms % DAY_MS)
-    sums = _one(usage_stats.stats(db, (), last_day))
-    counted = sums["calls"] - sums["client_gone"]
-    return Figures(
-        balance=format_money(purse.balance_nanos),
-        held=format_money(purse.held_nanos),
-        spent_today=format_money(parse_money(str(_one(usage_stats.stats(db, (), today))["cost"]))),
-        calls=sums["calls"],
-        failed=sums["failed"],
-        refused=sums["refused"],
-        success=100 * sums["ok"] / counted if counted else None,
-    )
+    purse: Purse
+    keys: Mapping[str, OwnKey]
+    calls: Calls | None
+    needs: Sequence[Need] = ()
+    first: FirstCall | None = None
 
 
-def _whole_hour(at_ms: int) -> int:
-    """Roll-ups know hours: the span begins with the next one."""
-    return at_ms + (-at_ms) % HOUR_MS
-
-
-def _one(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return rows[0] if rows else {"calls": 0, "cost": "0", **dict.fromkeys(usage_stats.CLASSES, 0)}
+def load(db: peewee.Database, me: SignedIn, base_url: str) -> View:
+    """The page of a user. Raises NotFound: there is no such user any more."""
+    found = purse.load(db, me)
+    at_ms = found.at_ms
+    keys = own_keys.owned(db, me.user_id, at_ms)
+    by_id = {key.id: key for key in keys}
+    if not figures.has_called(db, me.user):
+        groups = membership.groups_of(db, me.user_id, admin=me.admin)
+        return View(found, by_id, None, (), first_call.load(db, keys, groups, base_url, at_ms))
+    calls = figures.load(db, me.user, at_ms)
+    return View(found, by_id, calls, needs.needs_of(db, me, keys, base_url, at_ms))
 
 
 class Home(Page):
     """The first page after the sign-in."""
 
     async def get(self) -> None:
-        assert self.signed_in is not None
-        shown = await self.store(figures, self.signed_in.user, int(time.time() * 1000))
-        self.show("overview/home.html", figures=shown)
+        view = await self.store(load, self.signed_in, self.site.base_url)
+        values: dict[str, Any] = {
+            **{"view": view, "purse": view.purse, "price": price, "nanos": format_money},
+            **{"days_word": self._days, "shape_of": shape_of, "KEY": first_call.KEY_VARIABLE},
+            **{"query": urlencode, "At": At},
+        }
+        if view.first is not None:
+            self.show("overview/first_call.html", **values)
+            return
+        assert view.calls is not None
+        self.show(
+            "overview/home.html",
+            calls=view.calls,
+            columns=[self._column(place, one) for place, one in enumerate(view.calls.hours)],
+            why=lambda row: code_word(self.words, row["error_code"]) or row["error_message"],
+            rfc3339=rfc3339,
+            **values,
+        )
+
+    def _column(self, place: int, hour: Hour) -> Column:
+        """An hour of the chart; every third has its tick, the last one among them."""
+        begun = datetime.fromtimestamp(hour.at_ms / SECONDS_PER_MS, UTC)
+        title = self.words["home.chart_bar"].format(
+            hour=f"{begun:%H:%M}",
+            ok=hour.ok,
+            refused=hour.refused,
+            failed=hour.failed,
+            gone=hour.client_gone,
+        )
+        since, until = rfc3339(hour.at_ms), rfc3339(hour.at_ms + HOUR_MS)
+        return Column(
+            parts=(hour.ok, hour.refused, hour.failed),
+            tick=f"{begun:%H}" if place % TICK_HOURS == 0 else "",
+            title=title,
+            href="/usage?" + urlencode({"since": since, "until": until}),
+            at_ms=hour.at_ms,
+        )
+
+    def _days(self, days: float) -> str:
+        """A number of days in words."""
+        if days < 1:
+            return self.words["home.less_than_a_day"]
+        whole = round(days)
+        return (
+            self.words["home.one_day"] if whole == 1 else self.words["home.days"].format(days=whole)
+        )

@@ -10,11 +10,12 @@ from handlers.hub.overview.spending import Spent, spent_by_day
 from store.db.database import database_ms
 from store.hub.sessions import SignedIn
 from store.money import subscriptions, wallet
-from store.money.subscriptions import Payers
+from store.money.subscriptions import PLANS_ONLY, Payers
 from store.values.ids import DAY_MS, day_at, day_begin_ms
 from store.values.pricing import format_money
 
 CHART_DAYS = 30
+LOW_RUNWAY_DAYS = 2
 RUNWAY_DAYS = 7  # whole days before today whose charges say what a day costs
 
 
@@ -56,6 +57,14 @@ class Purse:
         """How long the balance lasts at that rate; None: unknown."""
         daily = self.daily_nanos
         return max(0, self.view.balance_nanos) / daily if daily else None
+
+    @property
+    def low(self) -> bool:
+        """Whether the balance is about to end; what plans alone pay for needs none."""
+        if self.payers.spend_order == PLANS_ONLY:
+            return False
+        runway = self.runway_days
+        return self.view.balance_nanos <= 0 or (runway is not None and runway < LOW_RUNWAY_DAYS)
 
 
 def load(db: peewee.Database, me: SignedIn) -> Purse:

@@ -24,7 +24,7 @@ from store.channels.offers import Offer
 from store.channels.status import AVAILABLE, DEGRADED, DISABLED, DOWN
 from store.channels.uptime import Slot, Uptime
 from store.db.database import database_ms
-from store.hub import membership
+from store.hub import membership, own_keys
 from store.hub.sessions import SignedIn
 from store.values.errors import NotFound
 from store.values.ids import DAY_MS, HOUR_MS
@@ -171,7 +171,7 @@ def load(db: peewee.Database, me: SignedIn, asked: Asked) -> View:
     barred = offers.with_uptime(db, world, [offered[one] for one in shown if one in offered])
     with_bars = {one.model: one for one in barred}
     rows = [_row(able, model, at_ms, (chosen, columns), with_bars.get(model)) for model in shown]
-    keys = membership.keys_of(db, me.user_id)
+    keys = {key.id: key for key in own_keys.owned(db, me.user_id, at_ms)}
     return View(
         at_ms=at_ms,
         asked=asked,

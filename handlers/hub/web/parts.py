@@ -39,7 +39,8 @@ _STRONG = re.compile(r"\*\*(.+?)\*\*", re.DOTALL)
 
 class Moment(UIModule):
     """A time, in UTC; the page's script shows it in the browser's zone. `form`: auto (today without
-    its date), time, date, full (with milliseconds)."""
+    its date), time, clock (without seconds), date, weekday (with date and time), full (with
+    milliseconds)."""
 
     def render(self, at_ms: int | None, form: str = "auto") -> str:
         if at_ms is None:
@@ -110,16 +111,23 @@ class State(UIModule):
     there for those who do not see the shape."""
 
     def render(self, shape: str, word: str, note: Any = "", *, alone: bool = False) -> str:
-        svg = (
-            f'<svg class="shape {shape}" viewBox="0 0 10 10" aria-hidden="true">'
-            f"{SHAPES[shape]}</svg>"
-        )
+        svg = Shape(self.handler).render(shape)
         said = xhtml_escape(word)
         if alone:
             hidden = f'<span class="hidden-text">{said}</span>'
             return f'<span class="state" title="{said}">{svg}{hidden}</span>'
         after = f" <small>{xhtml_escape(str(note))}</small>" if note not in ("", None) else ""
         return f'<span class="state {shape}">{svg}<b>{said}</b>{after}</span>'
+
+
+class Shape(UIModule):
+    """The shape of a state alone: the words beside it say what it means."""
+
+    def render(self, shape: str) -> str:
+        return (
+            f'<svg class="shape {shape}" viewBox="0 0 10 10" aria-hidden="true">'
+            f"{SHAPES[shape]}</svg>"
+        )
 
 
 class Copy(UIModule):
@@ -262,12 +270,14 @@ class Spark(UIModule):
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a bar chart: its parts from below, what stands under it (may be empty), what is
-    said on hover, where its rows are."""
+    said on hover, where its rows are. `at_ms`: the tick is the hour of this time in UTC, which the
+    page's script shows in the browser's zone."""
 
     parts: Sequence[float]
     tick: str
     title: str
     href: str = ""
+    at_ms: int | None = None
 
 
 class Bars(UIModule):
@@ -327,8 +337,10 @@ class Bars(UIModule):
             if column.href:
                 bars = f'<a href="{xhtml_escape(column.href)}" tabindex="-1">{bars}</a>'
         if column.tick:
+            hour = "" if column.at_ms is None else f' data-hour="{column.at_ms}"'
             bars += (
-                f'<text x="{left + step / 2:.2f}%" y="{low + self.FOOT - 3}" text-anchor="middle">'
+                f'<text{hour} x="{left + step / 2:.2f}%" y="{low + self.FOOT - 3}"'
+                f' text-anchor="middle">'
                 f"{xhtml_escape(column.tick)}</text>"
             )
         return bars
@@ -351,6 +363,9 @@ def tidy(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"
 
 
-_ALL = (Moment, Sentence, Icon, IconSheet, State, Copy, Level, Uptime, UptimeRow, Spark, Bars)
+_ALL = (
+    *(Moment, Sentence, Icon, IconSheet, State, Shape, Copy, Level, Uptime, UptimeRow, Spark),
+    Bars,
+)
 MODULES = {one.__name__: one for one in _ALL}
 """What templates may use."""

@@ -1,4 +1,4 @@
-"""The account: password, sessions, tokens; and home."""
+"""The account: password, sessions, tokens."""
 
 import re
 
@@ -6,12 +6,6 @@ import pytest
 
 from store.hub import tokens
 from tests.handlers.hub.browser import PASSWORDS, Browser
-
-
-def test_home_shows_balance_and_what_is_not_known(alice):
-    text = alice.get("/").text
-    assert re.search(r'class="figure coin">10 <small>USD', text)
-    assert "No call in the last 24 hours" in text
 
 
 def test_a_new_password_ends_all_other_sessions(alice, hub):

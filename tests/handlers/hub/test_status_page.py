@@ -5,7 +5,7 @@ import re
 import pytest
 
 from store.channels.status import DOWN_CALLS
-from store.hub import membership
+from store.hub import own_keys
 from tests.handlers.hub.browser import Browser
 from tests.handlers.hub.overview_world import book, call, edit, user_id
 
@@ -21,7 +21,7 @@ def db(db, tmp_path):
 
 @pytest.fixture
 def key(db):
-    [key] = membership.keys_of(db, user_id(db, "alice")).values()
+    [key] = own_keys.owned(db, user_id(db, "alice"), 0)
     return key
 
 

@@ -1,5 +1,6 @@
 // Home, channel status, wallet: what a bar is on hover, and where its calls are.
 import { written } from "./time.js";
+import { fetchPage, visit } from "./visit.js";
 
 const DAY_MS = 86_400_000;
 
@@ -42,3 +43,24 @@ document.addEventListener("click", (event) => {
   event.preventDefault();
   location.assign(url);
 });
+
+// Home before the first call: looks for it every two seconds while somebody looks at the page.
+const LOOK_MS = 2000;
+
+async function lookForCall() {
+  if (!document.querySelector("[data-awaits-call]")) return;
+  if (!document.hidden && location.pathname === "/") {
+    try {
+      const page = await fetchPage("/");
+      if (!page.querySelector("[data-awaits-call]")) {
+        await visit("/", { push: false });
+        return;
+      }
+    } catch {
+      // The next look may reach it again; what the page shows holds.
+    }
+  }
+  setTimeout(lookForCall, LOOK_MS);
+}
+
+setTimeout(lookForCall, LOOK_MS);

@@ -9,6 +9,9 @@ const forms = {
   year: new Intl.DateTimeFormat(language, { day: "numeric", month: "short", year: "numeric" }),
   date: new Intl.DateTimeFormat(language, { day: "numeric", month: "short" }),
   time: new Intl.DateTimeFormat(language, { ...clock, second: "2-digit" }),
+  clock: new Intl.DateTimeFormat(language, clock),
+  weekday: new Intl.DateTimeFormat(language, { weekday: "long", day: "numeric", month: "long", ...clock }),
+  hour: new Intl.DateTimeFormat(language, { hour: "2-digit", hourCycle: "h23" }),
   full: new Intl.DateTimeFormat(language, {
     day: "numeric", month: "short", year: "numeric", ...clock, second: "2-digit", fractionalSecondDigits: 3,
   }),
@@ -16,7 +19,7 @@ const forms = {
 
 /** A moment as pages write it; `form` as in the part Moment. */
 export function written(at, form = "auto", now = new Date()) {
-  if (form === "full" || form === "time") return forms[form].format(at);
+  if (["full", "time", "clock", "weekday"].includes(form)) return forms[form].format(at);
   const sameYear = at.getFullYear() === now.getFullYear();
   if (form === "date") return (sameYear ? forms.date : forms.year).format(at);
   if (at.toDateString() === now.toDateString()) return forms.today.format(at);
@@ -30,6 +33,10 @@ export function showTimes(root) {
     if (Number.isNaN(at.getTime()) || one.title) continue;
     one.title = at.toISOString().replace("T", " ").replace("Z", " UTC");
     one.textContent = written(at, one.dataset.form);
+  }
+  for (const one of root.querySelectorAll("text[data-hour]")) {
+    const hour = forms.hour.formatToParts(new Date(Number(one.dataset.hour)));
+    one.textContent = hour.find((part) => part.type === "hour").value;
   }
   for (const one of root.querySelectorAll("[data-zone-note]")) {
     one.textContent = one.dataset.zoneNote.replace("{zone}", zone);
