@@ -13,8 +13,8 @@ from store.hub.own_keys import OwnKey
 from store.values.ids import DAY_MS, HOUR_MS
 
 ASKED_DAYS = 7
-REFUSED = "refused"
-REFUSED_NAMES = 200  # pairs of name and key with the most refusals: of these some are not offered
+NOT_FOUND = "model_not_found"
+NAMES = 100  # pairs of name and key that asked the most: some of these are offered by now
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,11 @@ def asked_for(
     *,
     most: int,
 ) -> list[AskedFor]:
-    """Those of the last ASKED_DAYS that were asked for the most often.
-
-    Of refused calls the roll-ups tell model and key; a call is refused for its model's name before
-    anything that is the model's fault.
-    """
+    """Those of the last ASKED_DAYS that were asked for the most often."""
     since_ms = at_ms - ASKED_DAYS * DAY_MS
     since_ms -= since_ms % HOUR_MS
-    filters = Filters(user=user, outcome=REFUSED, since_ms=since_ms)
-    order = Order("calls", REFUSED_NAMES)
+    filters = Filters(user=user, error_code=NOT_FOUND, since_ms=since_ms)
+    order = Order("calls", NAMES)
     found: list[AskedFor] = []
     for row in usage_stats.stats(db, ("model", "key_id"), filters, order):
         key = keys.get(row["key_id"])
@@ -56,7 +52,9 @@ def asked_for(
             continue
         last = history(
             db,
-            Filters(user=user, key_id=key.id, model=why.model, outcome=REFUSED, since_ms=since_ms),
+            Filters(
+                user=user, key_id=key.id, model=why.model, error_code=NOT_FOUND, since_ms=since_ms
+            ),
             1,
         )
         last_ms = last[0]["started_ms"] if last else None

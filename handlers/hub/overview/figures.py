@@ -106,6 +106,7 @@ def load(db: peewee.Database, user: str, at_ms: int) -> Calls:
         by_model=_top(db, "model", today),
         by_key=_top(db, "key_id", today),
         failures=_failures(db, user, hours[0].at_ms, ends),
+        first_bytes=_first_bytes(db, Filters(user=user, since_ms=hours[0].at_ms)),
     )
 
 
@@ -123,6 +124,11 @@ def _hours(db: peewee.Database, user: str, at_ms: int) -> tuple[list[Hour], set[
     starts = range(first_ms, first_ms + HOURS * HOUR_MS, HOUR_MS)
     hours = [Hour(start, **found.get(rfc3339(start), {})) for start in starts]
     return hours, ends
+
+
+def _first_bytes(db: peewee.Database, filters: Filters) -> list[int]:
+    rows = usage_stats.stats(db, (), filters, Order(first_bytes=True))
+    return rows[0]["first_bytes"] if rows else []
 
 
 def _yesterday(db: peewee.Database, user: str, at_ms: int) -> int:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import peewee
 
 from adapters.registry import LOSSES
-from handlers.hub.overview.asked import ASKED_DAYS, REFUSED, AskedFor, asked_for
+from handlers.hub.overview.asked import ASKED_DAYS, NOT_FOUND, AskedFor, asked_for
 from handlers.hub.overview.reasons import Reason, reasons_of
 from handlers.hub.web.base import Page
 from handlers.hub.web.numbers import UNKNOWN, money, seconds
@@ -276,7 +276,7 @@ def multiplier(group: Group) -> str:
 
 def refused_query(one: AskedFor) -> str:
     """The refused calls of a name that was asked for."""
-    fields = {"model": one.model, "key_id": one.key.id, "outcome": REFUSED}
+    fields = {"model": one.model, "key_id": one.key.id, "error_code": NOT_FOUND}
     return urlencode(fields | {"since": f"{ASKED_DAYS}d"})
 
 

@@ -72,6 +72,14 @@ def test_figures_are_those_of_the_records(alice, hub, db):
     assert wallet.show(db, "alice").balance_nanos == 10**10 - today - 10**8
 
 
+def test_the_first_byte_is_that_of_enough_streams(alice, db):
+    book(db, *(call(db, ttft_ms=150) for _ in range(19)))
+    assert "Fewer than 20 streams" in alice.get("/").text
+    book(db, call(db, ttft_ms=150))
+    said = text_of(alice.get("/"))
+    assert "First byte, p50 0.15 s p95 0.20 s" in said
+
+
 def test_yesterday_counts_up_to_this_time(alice, db):
     book(db, call(db), call(db, ago_ms=DAY_MS - 60_000), call(db, ago_ms=DAY_MS + 60_000))
     said = text_of(alice.get("/"))
@@ -92,7 +100,8 @@ def test_the_latest_failures_and_by_whom(alice, db, key):
 def test_what_needs_its_user(alice, hub, db, key):
     own = {"key_id": key.id, "key_name": "laptop"}
     book(db, *(call(db, outcome="upstream_error", **own) for _ in range(DOWN_CALLS)))
-    book(db, call(db, outcome="refused", model="gpt-5.5", attempts=(), **own))
+    asked = {"outcome": "refused", "error_code": "model_not_found", "attempts": ()}
+    book(db, call(db, model="gpt-5.5", **asked, **own))
     now_ms = database_ms(db)
     account, ends_ms = quota_at(key.id, "month", now_ms)
     spent = (account, 45 * 10**8, ends_ms)

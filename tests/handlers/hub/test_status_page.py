@@ -90,6 +90,7 @@ def test_bars_tell_each_hour(alice, db):
 
 def test_names_that_were_asked_for_and_are_not_offered(alice, hub, db, key):
     own = {"key_id": key.id, "outcome": "refused", "attempts": (), "charges": (), "cost_nanos": 0}
+    own |= {"error_code": "model_not_found"}
     book(db, *(call(db, model="gpt-5.5", **own) for _ in range(3)))
     book(db, call(db, model="up-5", **own), call(db, model="gpt-5-mini", **own))
     book(db, call(db, model="gpt-5", **own), call(db, user="carol", model="secret", **own))
