@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, str] = {
     "usage": "show, export and verify usage records",
     "books": "verify wallets, ledger and records against each other",
     "explain": "show whether a key may call a model, and by which channels",
+    "secrets": "replace the secrets of the installation while gateways run",
     "status": "show a running gateway and the state of its channels, or the settings",
     "client-config": "print the settings for a client program",
     "version": "print the version",

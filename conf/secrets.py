@@ -3,11 +3,14 @@ secrets, and what signs the opaque state of translated conversations.
 
 They are in a TOML file of their own with mode 0600, beside gateway.toml or where
 SLUICE_SECRETS_FILE says. Each list has the newest first: new values are made with the first one,
-older ones still verify and decrypt. Nothing here may appear in a log, a table or a message.
+older ones still verify and decrypt. `upcoming` has those that a rotation has added: they verify and
+decrypt, too, and nothing is made with them before every process knows them (`secrets rotate`).
+Nothing here may appear in a log, a table or a message.
 """
 
 import base64
 import binascii
+import hashlib
 import hmac
 import os
 import stat
@@ -19,17 +22,27 @@ import msgspec
 from conf.configuration import SECRETS_VARIABLE, ConfigError, Loaded
 
 SECRET_BYTES = 32
+PLACEHOLDER_BYTES = 8  # different ones: 32 random bytes never have so few
+MARK_CHARS = 12
 MODE = 0o600
+KINDS = {
+    "pepper": "peppers",
+    "cipher": "cipher_keys",
+    "cookie": "cookie_secrets",
+    "translation": "translation_secrets",
+}
+"""What can be rotated -> its list."""
 
-_TEXT = """\
+_HEAD = """\
 # Secrets of this gateway. Without this file its API keys and upstream keys are useless: keep a copy
 # in a safe place, and keep it away from everybody else (mode 0600). Nodes of one store share it. In
-# each list the newest comes first.
-peppers = ["{}"]
-cipher_keys = ["{}"]
-cookie_secrets = ["{}"]
-translation_secrets = ["{}"]
+# each list the newest comes first. To replace one: ./sluice secrets rotate
 """
+_UPCOMING = """
+# Being rotated: known to all, used by none yet. `./sluice secrets rotate` goes on with it.
+[upcoming]
+"""
+_CURE = "restore the file from your backup"
 _DERIVED_FOR = b"sluice translation_secrets"
 
 
@@ -40,18 +53,66 @@ class Secrets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cipher_keys: list[str]
     cookie_secrets: list[str]
     translation_secrets: list[str]
+    upcoming: dict[str, str] = {}
+
+    @property
+    def mark(self) -> str:
+        """A short name of all lists in their order; gives nothing away."""
+        lists = [getattr(self, name) for name in KINDS.values()]
+        return hashlib.sha256(msgspec.json.encode(lists)).hexdigest()[:MARK_CHARS]
 
     def __repr__(self) -> str:
         return "Secrets(…)"
 
 
+def fresh() -> str:
+    """A new secret."""
+    return base64.urlsafe_b64encode(os.urandom(SECRET_BYTES)).decode()
+
+
 def create(path: Path) -> None:
     """Make a new file with mode 0600; FileExistsError when there is one already."""
-    made = (base64.urlsafe_b64encode(os.urandom(SECRET_BYTES)).decode() for _ in range(4))
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
+    made = msgspec.convert({name: [fresh()] for name in KINDS.values()}, Secrets)
+    _write(path, made, os.O_EXCL)
+
+
+def replace(path: Path, secrets: Secrets) -> None:
+    """Put secrets as `read` gives them into the file, in one step; its owner and mode stay."""
+    there = path.stat()
+    beside = path.with_name(f".{path.name}.new")
+    beside.unlink(missing_ok=True)
+    _write(beside, secrets, os.O_EXCL, (there.st_uid, there.st_gid))
+    beside.chmod(stat.S_IMODE(there.st_mode))
+    beside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _write(path: Path, secrets: Secrets, flags: int, owner: tuple[int, int] | None = None) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flags, MODE)
     with open(descriptor, "w", encoding="utf-8") as file:
         os.fchmod(descriptor, MODE)  # the caller's umask may have removed bits
-        file.write(_TEXT.format(*made))
+        if owner is not None and owner != (os.geteuid(), os.getegid()):
+            os.fchown(descriptor, *owner)
+        file.write(_text(secrets))
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _text(secrets: Secrets) -> str:
+    lists = [f"{name} = {_quoted(getattr(secrets, name))}" for name in KINDS.values()]
+    text = _HEAD + "\n".join(lists) + "\n"
+    if secrets.upcoming:
+        rows = [f'{name} = "{value}"' for name, value in secrets.upcoming.items()]
+        text += _UPCOMING + "\n".join(rows) + "\n"
+    return text
+
+
+def _quoted(values: list[str]) -> str:
+    return "[" + ", ".join(f'"{value}"' for value in values) + "]"
 
 
 def of(loaded: Loaded) -> Secrets:
@@ -63,7 +124,18 @@ def of(loaded: Loaded) -> Secrets:
 
 
 def load(path: Path) -> Secrets:
-    """Read the file. Raises ConfigError with the fault and the cure."""
+    """Read the file: what a rotation has added is the last of its list, too. ConfigError names the
+    cure."""
+    found = read(path)
+    lists = {
+        name: [*getattr(found, name), *([found.upcoming[kind]] if kind in found.upcoming else [])]
+        for kind, name in KINDS.items()
+    }
+    return msgspec.structs.replace(found, **lists)
+
+
+def read(path: Path) -> Secrets:
+    """The file as it is. Raises ConfigError with the fault and the cure."""
     try:
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -78,7 +150,8 @@ def load(path: Path) -> Secrets:
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        raise ConfigError([f"{path}: not a TOML file"]) from None  # the parser might quote a secret
+        # the parser might quote a secret
+        raise ConfigError([f"{path}: not a TOML file; {_CURE}"]) from None
     if mode & stat.S_IRWXO:
         raise ConfigError([f"{path}: everybody may read it; run: chmod 600 {path}"])
     return _checked(path, document)
@@ -93,16 +166,27 @@ def _checked(path: Path, document: dict[str, object]) -> Secrets:
         secrets = msgspec.convert(document, Secrets)
     except msgspec.ValidationError as error:
         raise ConfigError([f"{path}: {error}"]) from None  # msgspec names types, never values
-    faults = []
-    for name in Secrets.__struct_fields__:
-        values = getattr(secrets, name)
-        if not values:
-            faults.append(f"{path}: {name} is empty")
-        if not all(_is_strong(value) for value in values):
-            faults.append(f"{path}: {name}: {SECRET_BYTES} bytes in URL-safe base64 expected")
+    unknown = secrets.upcoming.keys() - KINDS.keys()
+    faults = [f"{path}: upcoming: unknown {name}" for name in sorted(unknown)]
+    for name in KINDS.values():
+        faults += _faults(f"{path}: {name}", getattr(secrets, name))
+    for kind, value in secrets.upcoming.items():
+        faults += _faults(f"{path}: upcoming.{kind}", [value])
     if faults:
         raise ConfigError(faults)
     return secrets
+
+
+def _faults(place: str, values: list[str]) -> list[str]:
+    """What is wrong with the values of a list; never quotes one."""
+    if not values:
+        return [f"{place} is empty; {_CURE}"]
+    raw = [_bytes_of(value) for value in values]
+    if any(len(one) < SECRET_BYTES for one in raw):
+        return [f"{place}: {SECRET_BYTES} bytes in URL-safe base64 expected; {_CURE}"]
+    if any(len(set(one)) < PLACEHOLDER_BYTES for one in raw):
+        return [f"{place}: a placeholder, not {SECRET_BYTES} random bytes; {_CURE}"]
+    return []
 
 
 def _derived(key: object) -> str:
@@ -111,8 +195,9 @@ def _derived(key: object) -> str:
     return base64.urlsafe_b64encode(digest).decode()
 
 
-def _is_strong(value: str) -> bool:
+def _bytes_of(value: str) -> bytes:
+    """What a value stands for; nothing when it is not base64."""
     try:
-        return len(base64.b64decode(value, altchars=b"-_", validate=True)) >= SECRET_BYTES
+        return base64.b64decode(value, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        return False
+        return b""

@@ -62,6 +62,7 @@ from store.catalog.catalog import Snapshot
 from store.catalog.key_cache import KeyCache
 from store.catalog.keys import KeyEntry, find_key
 from store.catalog.keys_aside import KeyAside, News
+from store.catalog.pepper_moves import PepperMoves
 from store.catalog.refresh import Refresh
 from store.catalog.wrong_paths import Notices
 from store.db.changes import KEYS, Changes
@@ -181,6 +182,9 @@ class Worker:
             self._take_changes,
             losses=LOSSES,
         )
+        # While a pepper is upcoming, other nodes may not make digests by it yet.
+        self._pepper_moves = PepperMoves([] if "pepper" in keys.upcoming else keys.peppers)
+        self._secrets_mark = keys.mark
         self._relay = self._make_relay(keys)
         self._logs = logs
         self._log_from(settings.log.level)
@@ -248,6 +252,7 @@ class Worker:
         """A key, and with it the catalog it may need: it must not know less than the key."""
         found = find_key(self._db, wanted)
         if found is not None:
+            self._pepper_moves.note(wanted)
             self._refresh.poll(self._db)
         return found
 
@@ -276,6 +281,7 @@ class Worker:
         """Once a second, in the writer's thread."""
         self._refresh.poll(db)
         self._prober.rota.look(db)
+        self._pepper_moves.write(db)
 
     def _tell(self, db: peewee.Database) -> None:
         """In every round of the writer's thread: what the loop has for others."""
@@ -386,6 +392,7 @@ class Worker:
                 "upstream_repeats": self._relay.client.repeated,
                 "draining": self._server.draining,
                 "upkeep": self._upkeep.seen and lease.to_public(self._upkeep.seen),
+                "secrets": self._secrets_mark,
             }
         )
 

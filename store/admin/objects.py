@@ -22,7 +22,7 @@ from store.db.tables.money import Plan, Subscription, Wallet
 from store.db.tables.users import ApiKey, KeySecret, User
 from store.money.ledger import Line, add_line
 from store.values import key_secrets
-from store.values.cipher import Cipher
+from store.values.cipher import Cipher, Unreadable
 from store.values.errors import NotFound, Refused
 from store.values.fields import Sealed
 from store.values.ids import new_ulid
@@ -63,8 +63,8 @@ SPECIAL = frozenset(
 class Stored:
     """One object of the store: its id, its fields and its row.
 
-    Of secrets the fields hold what they can be compared by: fingerprints (`keys`), digests
-    (`secret`), the hash (`password`), sealed values (`extra_headers`, `proxy`).
+    Of secrets the fields hold what they can be compared by: digests (`secret`), the hash
+    (`password`), sealed values (`keys`, `extra_headers`, `proxy`).
     """
 
     kind: str
@@ -103,8 +103,7 @@ class Sealing:
     def same(self, name: str, stored: Any, given: Any) -> bool:
         """True when a given value of a field is the stored one; knows how secrets compare."""
         if name == "keys":
-            recognise = self.cipher.recognises
-            return len(stored) == len(given) and all(map(recognise, stored, given))
+            return len(stored) == len(given) and all(map(self.cipher.holds, stored, given))
         if name == "extra_headers":
             return same_headers(self.cipher, stored, given)
         if name == "proxy":
@@ -189,9 +188,9 @@ class _Extras:
         for row in _rows(db, Price, Price.effective_ms, of=(Price.model_id, ids)):
             given = {name: row[name] for name in PRICE_NAMES if row[name] is not None}
             self.prices[row["model_id"]] = given
-        self.fingerprints: dict[str, list[str]] = {}
+        self.sealed_keys: dict[str, list[str]] = {}
         for row in _rows(db, ChannelKey, ChannelKey.position, of=(ChannelKey.channel_id, ids)):
-            self.fingerprints.setdefault(row["channel_id"], []).append(row["fingerprint"])
+            self.sealed_keys.setdefault(row["channel_id"], []).append(row["cipher"])
         self.digests: dict[str, set[bytes]] = {}
         for row in _rows(db, KeySecret, of=(KeySecret.key_id, ids)):
             self.digests.setdefault(row["key_id"], set()).add(bytes(row["digest"]))
@@ -200,7 +199,7 @@ class _Extras:
 _READ: Mapping[str, Callable[[Mapping[str, Any], _Extras], Any]] = {
     "enabled": lambda row, _: row["enabled"] if "enabled" in row else not row["disabled"],
     "price": lambda row, extras: extras.prices.get(row["id"], {}),
-    "keys": lambda row, extras: extras.fingerprints.get(row["id"], []),
+    "keys": lambda row, extras: extras.sealed_keys.get(row["id"], []),
     "extra_headers": lambda row, _: {
         name: Sealed(token) for name, token in (row["extra_headers"] or {}).items()
     },
@@ -323,10 +322,11 @@ class Writer:
         Price.insert(row).execute(self.db)
 
     def _write_channel_keys(self, channel_id: str, upstream_keys: list[str]) -> None:
-        self._delete_channel_keys(channel_id)
         cipher = self.sealing.cipher
-        # Another key has nothing against it.
-        marks = [cipher.fingerprint(key) for key in upstream_keys]
+        stood_for = self._fingerprints(channel_id)
+        self._delete_channel_keys(channel_id)
+        # Another key has nothing against it; one that stays keeps its name.
+        marks = [stood_for.get(key) or cipher.fingerprint(key) for key in upstream_keys]
         forget_keys(self.db, channel_id, marks)
         rows = [
             {
@@ -339,6 +339,17 @@ class Writer:
             for position, (key, mark) in enumerate(zip(upstream_keys, marks, strict=True))
         ]
         insert_rows(self.db, ChannelKey, rows)
+
+    def _fingerprints(self, channel_id: str) -> dict[str, str]:
+        """What stands for the keys that a channel has; those that can be opened."""
+        own = ChannelKey.select(ChannelKey.cipher, ChannelKey.fingerprint)
+        found = {}
+        for token, mark in select_rows(self.db, own.where(ChannelKey.channel_id == channel_id)):
+            try:
+                found[self.sealing.cipher.decrypt(token)] = mark
+            except Unreadable:
+                continue  # of another installation's cipher key: it is replaced
+        return found
 
     def _delete_channel_keys(self, channel_id: str) -> None:
         own = ChannelKey.channel_id == channel_id

@@ -1,7 +1,7 @@
 """Sealing of upstream keys at rest (Fernet: AES-CBC and HMAC), with several cipher keys.
 
 The newest cipher key seals, all of them open, so a key can be replaced without an interruption:
-add the new one first, `rotate` every stored token, take the old one away. No database here.
+add the new one, renew every stored token, take the old one away (`secrets rotate`). No database.
 """
 
 import base64
@@ -28,10 +28,9 @@ class Cipher:
             raise ValueError("a cipher needs at least one key")
         # Any string will do as a key: what Fernet is given is derived from it.
         secrets = [hashlib.sha256(b"sluice seal " + key.encode()).digest() for key in cipher_keys]
-        self._box = MultiFernet([Fernet(base64.urlsafe_b64encode(s)) for s in secrets])
-        self._marks = [
-            hashlib.sha256(b"sluice mark " + key.encode()).digest() for key in cipher_keys
-        ]
+        boxes = [Fernet(base64.urlsafe_b64encode(s)) for s in secrets]
+        self._newest, self._box = boxes[0], MultiFernet(boxes)
+        self._mark = hashlib.sha256(b"sluice mark " + cipher_keys[0].encode()).digest()
 
     def encrypt(self, text: str) -> str:
         """A token that `decrypt` opens; each call gives another one."""
@@ -46,23 +45,36 @@ class Cipher:
                 "a sealed value does not fit the cipher keys of secrets.toml"
             ) from None
 
-    def rotate(self, token: str) -> str:
-        """The same text sealed with the newest key; Unreadable as for `decrypt`."""
+    def renewed(self, token: str) -> str | None:
+        """A token by the newest key for the text of an older one; None when there is nothing to do:
+        it is by the newest already, or none of the keys opens it."""
+        if self.by_newest(token) or not self.opens(token):
+            return None
+        return self.encrypt(self.decrypt(token))
+
+    def opens(self, token: str) -> bool:
+        """Whether any of the keys opens a token."""
         try:
-            return self._box.rotate(token.encode()).decode()
+            self._box.decrypt(token.encode())
         except InvalidToken:
-            raise Unreadable(
-                "a sealed value does not fit the cipher keys of secrets.toml"
-            ) from None
+            return False
+        return True
+
+    def by_newest(self, token: str) -> bool:
+        """Whether a token was sealed with the newest key."""
+        try:
+            self._newest.decrypt(token.encode())
+        except InvalidToken:
+            return False
+        return True
+
+    def holds(self, token: str, text: str) -> bool:
+        """Whether a token has this text; one that cannot be opened has another."""
+        try:
+            return hmac.compare_digest(self.decrypt(token).encode(), text.encode())
+        except Unreadable:
+            return False
 
     def fingerprint(self, text: str) -> str:
-        """A keyed digest that tells equal texts apart from others and shows nothing of them."""
-        return _digest(self._marks[0], text)
-
-    def recognises(self, fingerprint: str, text: str) -> bool:
-        """True when the fingerprint was made of this text, under any of the cipher keys."""
-        return any(hmac.compare_digest(fingerprint, _digest(mark, text)) for mark in self._marks)
-
-
-def _digest(mark: bytes, text: str) -> str:
-    return hmac.digest(mark, text.encode(), "sha256").hex()[:FINGERPRINT_CHARS]
+        """A keyed digest that stands for a text from now on and shows nothing of it."""
+        return hmac.digest(self._mark, text.encode(), "sha256").hex()[:FINGERPRINT_CHARS]

@@ -54,6 +54,17 @@ def same_proxy(cipher: Cipher, kept: str | None, given: str | None) -> bool:
     return (scheme, _opened(cipher, token) if token else "", address) == _parts(given)
 
 
+def proxy_token(kept: str | None) -> str:
+    """The sealed login in a proxy's URL; empty without one."""
+    return _parts(kept)[1]
+
+
+def with_proxy_token(kept: str | None, token: str) -> str:
+    """The URL with another token for the same login."""
+    scheme, _, address = _parts(kept)
+    return f"{scheme}://{token}@{address}"
+
+
 def _parts(url: str | None) -> tuple[str, str, str]:
     """Scheme, login ("": none) and address."""
     scheme, _, rest = (url or "").partition("://")

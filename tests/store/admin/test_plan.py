@@ -43,7 +43,7 @@ def state(stored, cipher):
             base_url="http://x",
             groups=["g"],
             models={"m": "up"},
-            keys=[cipher.fingerprint("sk-1"), cipher.fingerprint("sk-2")],
+            keys=[cipher.encrypt("sk-1"), cipher.encrypt("sk-2")],
         ),
         stored("user", "alice"),
         stored("key", "alice", "laptop", group="g", secret=SECRET),

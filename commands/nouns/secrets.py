@@ -1,0 +1,160 @@
+"""`secrets`: replaces the secrets of the installation, step by step, while gateways run.
+
+secret_rotation.py has the steps, store/admin/secret_use.py what still needs an old one.
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from commands.nouns import secret_rotation as rotation
+from commands.output import data_options, note, print_json, print_table
+from commands.progress import progress
+from commands.store_access import FULL_SCAN_TIMEOUT_S, Access, actor, opened_store
+from commands.subcommands import Noun
+from conf.secrets import KINDS, read
+from store.admin import secret_use
+from store.values.cipher import Cipher
+from store.values.errors import Refused
+
+command = Noun("secrets", help="Replace the secrets of the installation.", no_args_is_help=True)
+
+_KIND = click.Choice(list(KINDS))
+_NODES = click.option(
+    "--nodes-reloaded", is_flag=True, help="The other nodes have the file and were reloaded."
+)
+
+
+@command.command()
+@data_options
+def status(config: Path | None, as_json: bool) -> None:
+    """Show how many secrets there are of each kind, and what still needs an old one."""
+    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
+        rows = [_row(access, kind) for kind in KINDS]
+    if as_json:
+        print_json(rows)
+        return
+    print_table(rows, ("kind", "secrets", "upcoming", "by_newest", "by_older", "lost"))
+    for row in rows:
+        if row.get("keys"):
+            note(f"keys by an older pepper, until their next use: {', '.join(row['keys'])}")
+
+
+@command.command()
+@click.argument("kind", type=_KIND)
+@_NODES
+@data_options
+def rotate(kind: str, nodes_reloaded: bool, config: Path | None, as_json: bool) -> None:
+    """Replace a secret by a new one; the old one stays valid until `remove-old`.
+
+    Adds the new one, has the running gateway of this node take it (SIGHUP), uses it from then on,
+    and with `cipher` seals upstream keys anew. Digests of API keys move to a new pepper when a key
+    is used. May be ended and run again at any moment: it goes on. Other nodes need a copy of the
+    file and a reload first; this says so.
+    """
+    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
+        nodes = rotation.Nodes(access.loaded, access.db, nodes_reloaded)
+        if rotation.add(access.loaded, kind):
+            secret_use.note_rotation(access.db, actor(), "rotate", kind)
+        if rotation.is_upcoming(access.loaded, kind):
+            nodes.take()
+            rotation.promote(access.loaded, kind)
+        rotation.Nodes(access.loaded, access.db, reloaded=True).take()
+        resealed = _reseal(access, as_json) if kind == "cipher" else 0
+        row = _row(access, kind)
+    if as_json:
+        print_json({**row, "resealed": resealed})
+        return
+    _tell(access, row, resealed)
+
+
+@command.command("remove-old")
+@click.argument("kind", type=_KIND, required=False)
+@_NODES
+@data_options
+def remove_old(kind: str | None, nodes_reloaded: bool, config: Path | None, as_json: bool) -> None:
+    """Remove old secrets, of one kind or of all; refused while something needs one."""
+    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
+        rows = [_row(access, one) for one in ([kind] if kind else KINDS)]
+        faults = [fault for row in rows for fault in _still_needed(row)]
+        if faults:
+            raise Refused(faults)
+        old = [row["kind"] for row in rows if row["secrets"] > 1]
+        nodes = rotation.Nodes(access.loaded, access.db, nodes_reloaded)
+        if old:
+            nodes.take()  # nobody may still make anything by an old one
+        removed = {one: rotation.remove_old(access.loaded, one) for one in old}
+        for one in removed:
+            secret_use.note_rotation(access.db, actor(), "remove_old", one)
+        if removed:
+            rotation.Nodes(access.loaded, access.db, reloaded=True).take()
+    if as_json:
+        print_json({"removed": removed})
+    else:
+        gone = [f"{one}: {count} old removed" for one, count in removed.items()]
+        click.echo("\n".join(gone) or "there was no old one")
+
+
+def _row(access: Access, kind: str) -> dict[str, Any]:
+    """How many secrets of a kind there are, and what was made with which."""
+    found = read(access.loaded.secrets_path)
+    known = access.secrets()
+    row: dict[str, Any] = {
+        "kind": kind,
+        "secrets": len(getattr(found, KINDS[kind])),
+        "upcoming": kind in found.upcoming,
+    }
+    if kind == "cipher":
+        sealed = secret_use.sealed_use(access.db, Cipher(known.cipher_keys))
+        counts = {"by_newest": sealed.newest, "by_older": sealed.older, "lost": sealed.unreadable}
+        return row | counts
+    if kind == "pepper":
+        use = secret_use.pepper_use(access.db, known.peppers)
+        counts = {"by_newest": use.newest, "by_older": use.older_keys + use.older_codes}
+        return row | counts | {"lost": use.lost, **asdict(use)}
+    return row | {"by_newest": None, "by_older": None, "lost": None}
+
+
+def _still_needed(row: dict[str, Any]) -> list[str]:
+    """Why the old secrets of a kind cannot go."""
+    if row["upcoming"]:
+        return [
+            f"{row['kind']}: a rotation is on its way; run: ./sluice secrets rotate {row['kind']}"
+        ]
+    if row["secrets"] < 2 or not row["by_older"]:
+        return []
+    if row["kind"] == "cipher":
+        return [
+            f"cipher: {row['by_older']} values need an old key; run: ./sluice secrets rotate cipher"
+        ]
+    shown = f" ({', '.join(row['keys'])})" if row["keys"] else ""
+    return [
+        f"pepper: {row['older_keys']} keys{shown} and {row['older_codes']} codes need an old one: a"
+        " key moves when it is used; rotate or revoke the others, disable the codes"
+    ]
+
+
+def _reseal(access: Access, as_json: bool) -> int:
+    cipher = Cipher(access.secrets().cipher_keys)
+    with progress(as_json) as tell:
+        return secret_use.reseal(
+            access.db,
+            cipher,
+            actor(),
+            lambda done, of: tell(f"sealing anew: {done} of {of} channels"),
+        )
+
+
+def _tell(access: Access, row: dict[str, Any], resealed: int) -> None:
+    kind = row["kind"]
+    click.echo(f"{kind}: a new one is used, the old one is still valid")
+    if kind == "cipher":
+        click.echo(f"{resealed} values sealed anew, {row['by_older']} left")
+    elif row["by_older"]:
+        click.echo(
+            f"{row['by_older']} keys and codes by an older one: keys move when they are used"
+        )
+    click.echo(f"next: copy {access.loaded.secrets_path} to the other nodes, if there are any, and")
+    click.echo(f"reload them; keep a copy. Then: ./sluice secrets remove-old {kind}")

@@ -1,0 +1,61 @@
+"""How far long work is: one line on standard error, on a terminal only. Imported by commands."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from commands.output import printable
+
+EACH_S = 0.1
+DEFAULT_COLUMNS = 80
+_CLEAR = "\r\x1b[K"
+
+Tell = Callable[[str], None]
+
+
+@contextmanager
+def progress(as_json: bool) -> Iterator[Tell]:
+    """Takes what is done now; the line is gone at the end. With --json, or when standard error is
+    no terminal, nothing is shown."""
+    if as_json or not sys.stderr.isatty():
+        yield _silent
+        return
+    line = _Line()
+    try:
+        yield line.tell
+    finally:
+        line.clear()
+
+
+def _silent(_: str) -> None:
+    """Nobody looks."""
+
+
+class _Line:
+    """The last line of the terminal, written anew at most once each EACH_S."""
+
+    def __init__(self) -> None:
+        self._due_s = 0.0
+        self._shown = False
+
+    def tell(self, text: str) -> None:
+        now_s = time.monotonic()
+        if now_s < self._due_s:
+            return
+        self._due_s = now_s + EACH_S
+        self._shown = True
+        sys.stderr.write(_CLEAR + printable(text)[: self._columns() - 1])
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        if self._shown:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(sys.stderr.fileno()).columns or DEFAULT_COLUMNS
+        except OSError:
+            return DEFAULT_COLUMNS

@@ -1,0 +1,168 @@
+"""What of the store still needs an older secret of the installation, and sealing it anew.
+
+The secrets themselves are files (conf/secrets.py). For `secrets` and `doctor`. Blocking.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import peewee
+
+from store.db import audit, changes
+from store.db.database import database_ms, select_rows, snapshot_read, transaction
+from store.db.tables.catalog import Channel, ChannelKey
+from store.db.tables.money import RedeemCode
+from store.db.tables.users import ApiKey, KeySecret, User
+from store.values.cipher import Cipher
+from store.values.key_secrets import pepper_id
+from store.values.sealed_fields import proxy_token, with_proxy_token
+
+BATCH_CHANNELS = 20
+KEYS_SHOWN = 100
+
+Report = Callable[[int, int], None]
+"""(channels done, channels in all)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedUse:
+    """Sealed values of channels: by the newest key, by older ones, by none that is there."""
+
+    newest: int
+    older: int
+    unreadable: int
+
+
+@dataclass(frozen=True, slots=True)
+class PepperUse:
+    """Keys and codes that can still be used, by the pepper of their digest. `keys`: the first ones
+    that need an older pepper, as USER/NAME."""
+
+    newest: int
+    older_keys: int
+    older_codes: int
+    lost: int
+    keys: tuple[str, ...]
+
+
+def sealed_use(db: peewee.Database, cipher: Cipher) -> SealedUse:
+    """Who needs which cipher key."""
+    tokens = snapshot_read(db, lambda: list(_tokens(db)))
+    newest = sum(map(cipher.by_newest, tokens))
+    unreadable = sum(not cipher.opens(token) for token in tokens)
+    return SealedUse(newest, len(tokens) - newest - unreadable, unreadable)
+
+
+def pepper_use(db: peewee.Database, peppers: Sequence[str]) -> PepperUse:
+    """Who needs which pepper."""
+    known = [pepper_id(pepper) for pepper in peppers]
+
+    def read() -> PepperUse:
+        at_ms = database_ms(db)
+        keys = [(str(found), f"{user}/{name}") for found, user, name in _keys(db, at_ms)]
+        codes = [str(found) for (found,) in _codes(db, at_ms)]
+        older = [name for found, name in keys if found in known[1:]]
+        every = [found for found, _ in keys] + codes
+        return PepperUse(
+            newest=every.count(known[0]),
+            older_keys=len(older),
+            older_codes=sum(found in known[1:] for found in codes),
+            lost=sum(found not in known for found in every),
+            keys=tuple(older[:KEYS_SHOWN]),
+        )
+
+    return snapshot_read(db, read)
+
+
+def reseal(db: peewee.Database, cipher: Cipher, actor: str, report: Report) -> int:
+    """Seal with the newest key what older ones sealed; how many values. Raises Unreadable never:
+    what no key opens stays.
+
+    A transaction for some channels at a time, so it can be ended and begun anew at any moment, and
+    gateways work on: they know both keys.
+    """
+    ids = snapshot_read(db, lambda: _ids(db))
+    done = 0
+    for begin in range(0, len(ids), BATCH_CHANNELS):
+        batch = ids[begin : begin + BATCH_CHANNELS]
+        done += transaction(db, lambda batch=batch: _reseal_some(db, cipher, batch))  # type: ignore[misc]
+        report(min(begin + BATCH_CHANNELS, len(ids)), len(ids))
+    if done:
+        act = audit.Act(actor, "reseal", "channels", "all", None, {"values": done})
+        transaction(db, lambda: audit.write(db, act))
+    return done
+
+
+def note_rotation(db: peewee.Database, actor: str, action: str, kind: str) -> None:
+    """The audit line of a change of the secrets file."""
+    transaction(db, lambda: audit.write(db, audit.Act(actor, action, "secrets", kind)))
+
+
+# ---- sealed values -------------------------------------------------------------------------------
+
+
+def _ids(db: peewee.Database) -> list[str]:
+    return [str(row[0]) for row in select_rows(db, Channel.select(Channel.id).order_by(Channel.id))]
+
+
+def _tokens(db: peewee.Database) -> Iterator[str]:
+    for (token,) in select_rows(db, ChannelKey.select(ChannelKey.cipher)):
+        yield token
+    for headers, proxy in select_rows(db, Channel.select(Channel.extra_headers, Channel.proxy)):
+        yield from (headers or {}).values()
+        if token := proxy_token(proxy):
+            yield token
+
+
+def _reseal_some(db: peewee.Database, cipher: Cipher, ids: Sequence[str]) -> int:
+    """In a transaction."""
+    changes.lock(db)  # nobody sets a key of these channels meanwhile
+    done = 0
+    own = ChannelKey.select(ChannelKey.id, ChannelKey.cipher)
+    for key_id, token in select_rows(db, own.where(ChannelKey.channel_id << list(ids))):
+        if (sealed := cipher.renewed(token)) is not None:
+            ChannelKey.update(cipher=sealed).where(ChannelKey.id == key_id).execute(db)
+            done += 1
+    columns = Channel.select(Channel.id, Channel.extra_headers, Channel.proxy)
+    for channel_id, headers, proxy in select_rows(db, columns.where(Channel.id << list(ids))):
+        done += _reseal_columns(db, cipher, channel_id, headers or {}, proxy)
+    return done
+
+
+def _reseal_columns(
+    db: peewee.Database, cipher: Cipher, channel_id: str, headers: dict[str, str], proxy: str | None
+) -> int:
+    renewed = {name: cipher.renewed(token) for name, token in headers.items()}
+    fresh = {name: token for name, token in renewed.items() if token is not None}
+    columns: dict[str, Any] = {"extra_headers": {**headers, **fresh}} if fresh else {}
+    old = proxy_token(proxy)
+    if old and (token := cipher.renewed(old)) is not None:
+        columns["proxy"] = with_proxy_token(proxy, token)
+    if columns:
+        Channel.update(**columns).where(Channel.id == channel_id).execute(db)
+    return len(fresh) + ("proxy" in columns)
+
+
+# ---- digests -------------------------------------------------------------------------------------
+
+
+def _keys(db: peewee.Database, at_ms: int) -> list[tuple[Any, ...]]:
+    """Pepper, user and name of each secret that still opens a key."""
+    valid = KeySecret.valid_until_ms.is_null() | (KeySecret.valid_until_ms > at_ms)
+    query = (
+        KeySecret.select(KeySecret.pepper_id, User.name, ApiKey.name)
+        .join(ApiKey, on=(ApiKey.id == KeySecret.key_id))
+        .join(User, on=(User.id == ApiKey.user_id))
+        .where(valid & ApiKey.revoked_ms.is_null())
+        .order_by(User.name, ApiKey.name)
+    )
+    return select_rows(db, query)
+
+
+def _codes(db: peewee.Database, at_ms: int) -> list[tuple[Any, ...]]:
+    """Pepper of each code that can still be redeemed."""
+    code = RedeemCode
+    valid = code.expires_ms.is_null() | (code.expires_ms > at_ms)
+    unused = code.redeemed_ms.is_null() & code.disabled_ms.is_null()
+    return select_rows(db, code.select(code.pepper_id).where(unused & valid))

@@ -1,0 +1,122 @@
+"""`secrets` without a running gateway: what is added, used, still needed, removed."""
+
+import stat
+
+from conf import secrets
+from store.catalog.catalog import load_snapshot
+from store.catalog.keys import find_key
+from store.db import nodes
+from store.values.cipher import Cipher
+from store.values.key_secrets import digests
+from tests.commands.conftest import UPSTREAM_KEY, document
+
+SECRET = "sk-of-alice-0123456789"
+
+
+def lists(installation):
+    return secrets.read(installation.folder / "secrets.toml")
+
+
+def status(installation):
+    return {row["kind"]: row for row in installation.json("secrets", "status")}
+
+
+def upstream_key(installation):
+    known = secrets.load(installation.folder / "secrets.toml")
+    with installation.store() as db:
+        return load_snapshot(db, Cipher(known.cipher_keys)).channels[0].keys[0]
+
+
+def filled_with(installation):
+    made = document()
+    made["key"][0]["secret"] = SECRET
+    installation.apply(made)
+
+
+def test_the_cipher_key_is_replaced(installation):
+    filled_with(installation)
+    old = lists(installation).cipher_keys
+    done = installation.json("secrets", "rotate", "cipher")
+    assert (done["resealed"], done["by_newest"], done["by_older"]) == (1, 1, 0)
+    assert lists(installation).cipher_keys[1:] == old
+    assert installation.json("secrets", "rotate", "cipher")["resealed"] == 0
+    assert len(lists(installation).cipher_keys) == 2
+    assert installation.json("secrets", "remove-old", "cipher") == {"removed": {"cipher": 1}}
+    assert (
+        lists(installation).cipher_keys[0] not in old and len(lists(installation).cipher_keys) == 1
+    )
+    assert upstream_key(installation) == UPSTREAM_KEY
+    assert installation.json("secrets", "remove-old") == {"removed": {}}
+
+
+def test_an_old_pepper_stays_while_a_key_needs_it(installation):
+    filled_with(installation)
+    done = installation.json("secrets", "rotate", "pepper")
+    assert (done["older_keys"], done["keys"]) == (1, ["alice/laptop"])
+    said = installation.refused("secrets", "remove-old")
+    assert "alice/laptop" in said and "moves when it is used" in said
+    with installation.store() as db:
+        known = secrets.load(installation.folder / "secrets.toml")
+        assert find_key(db, digests(SECRET, known.peppers)).user == "alice"
+    shown = installation.run("secrets", "status")
+    assert "alice/laptop" in shown.err and "pepper" in shown.out
+    key_id = installation.json("key", "list")[0]["id"]
+    installation.ok("key", "revoke", key_id)
+    assert installation.json("secrets", "remove-old", "pepper") == {"removed": {"pepper": 1}}
+
+
+def test_cookie_and_translation_secrets_keep_the_old_one_until_it_is_removed(installation):
+    for kind in ("cookie", "translation"):
+        old = getattr(lists(installation), secrets.KINDS[kind])
+        installation.ok("secrets", "rotate", kind)
+        assert getattr(lists(installation), secrets.KINDS[kind])[1:] == old
+        installation.ok("secrets", "remove-old", kind)
+        assert getattr(lists(installation), secrets.KINDS[kind]) != old
+
+
+def test_other_nodes_have_to_know_the_new_one_first(installation):
+    filled_with(installation)
+    with installation.store() as db:
+        nodes.note_seen(db, "far-away")
+    old = lists(installation)
+    said = installation.refused("secrets", "rotate", "cipher")
+    assert "far-away" in said and "--nodes-reloaded" in said
+    # accepted everywhere, used nowhere
+    assert lists(installation).cipher_keys == old.cipher_keys
+    assert status(installation)["cipher"]["upcoming"]
+    assert upstream_key(installation) == UPSTREAM_KEY
+    assert "on its way" in installation.refused("secrets", "remove-old", "--nodes-reloaded")
+    done = installation.json("secrets", "rotate", "cipher", "--nodes-reloaded")
+    assert (done["upcoming"], done["by_older"]) == (False, 0)
+    assert "far-away" in installation.refused("secrets", "remove-old")
+    installation.ok("secrets", "remove-old", "--nodes-reloaded")
+    assert len(lists(installation).cipher_keys) == 1
+
+
+def test_the_file_stays_private_and_everything_else_in_it(installation):
+    path = installation.folder / "secrets.toml"
+    before = lists(installation)
+    installation.ok("secrets", "rotate", "cookie")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    after = lists(installation)
+    assert after.peppers == before.peppers and after.cipher_keys == before.cipher_keys
+    assert [one.name for one in installation.folder.glob(".secrets*")] == []
+
+
+def test_no_secret_is_shown(installation):
+    filled_with(installation)
+    shown = "".join(
+        f"{ended.out}{ended.err}"
+        for args in (["rotate", "cipher"], ["rotate", "pepper"], ["status"], ["status", "--json"])
+        for ended in [installation.run("secrets", *args)]
+    )
+    found = lists(installation)
+    assert not any(
+        value in shown for name in secrets.KINDS.values() for value in getattr(found, name)
+    )
+
+
+def test_an_unknown_kind_is_wrong_usage(installation):
+    assert "'pepper', 'cipher', 'cookie', 'translation'" in installation.misused(
+        "secrets", "rotate", "salt"
+    )

@@ -1,0 +1,139 @@
+"""Secrets are replaced while a gateway runs: no call fails at any step, also when it is killed."""
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from conf import secrets
+from store.values.cipher import Cipher
+from tests.support import leash
+from tests.support.client import wait_until
+from tests.support.gateway import ROOT
+
+KEY = "sk-from-before-0123456789"
+CHANNELS = 300
+PATH = "/v1/chat/completions"
+
+
+def document(url):
+    served = {
+        "vendor": "openai",
+        "family": "chat_completions",
+        "base_url": url,
+        "keys": ["sk-upstream-1", "sk-upstream-2"],
+        "models": {"tea": "demo-small"},
+    }
+    return {
+        "model": [{"name": "tea", "price": {"input": "1", "output": "1"}}],
+        "group": [{"name": "default"}],
+        "channel": [{"name": f"c{number}", **served} for number in range(CHANNELS)],
+        "user": [{"name": "alice", "balance": "100"}],
+        "key": [{"user": "alice", "name": "laptop", "secret": KEY}],
+    }
+
+
+@pytest.fixture
+def gateway(launch_own, vendor):
+    return launch_own(document(vendor.url), {"server.workers": 2}, follow=False)
+
+
+class Calls:
+    """Calls one after the other with the key from before, until `close`."""
+
+    def __init__(self, gateway):
+        self.gateway, self.statuses, self._going = gateway, [], True
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        while self._going:
+            self.statuses.append(call(self.gateway, KEY))
+            time.sleep(0.02)
+
+    def close(self):
+        self._going = False
+        self._thread.join(20)
+        assert len(self.statuses) > 5
+        assert set(self.statuses) == {200}, self.statuses
+
+
+def call(gateway, secret):
+    body = {"model": "tea", "messages": [{"role": "user", "content": "hi"}]}
+    return gateway.call("POST", PATH, body, {"Authorization": f"Bearer {secret}"})[0]
+
+
+def status(gateway, kind):
+    rows = json.loads(gateway.run("secrets", "status", "--json"))
+    return next(row for row in rows if row["kind"] == kind)
+
+
+def begun(gateway, process):
+    """Whether the first key of a channel is sealed anew."""
+    assert process.poll() is None, process.stderr.read()
+    newest, *older = secrets.read(gateway.folder / "secrets.toml").cipher_keys
+    if not older:
+        return False
+    with contextlib.closing(sqlite3.connect(gateway.folder / "sluice.db")) as db:
+        first = 'SELECT "cipher" FROM "channel_keys" ORDER BY "channel_id" LIMIT 1'
+        [token] = db.execute(first).fetchone()
+    return Cipher([newest]).by_newest(token)
+
+
+def test_a_killed_rotation_of_the_cipher_key_goes_on(gateway):
+    calls = Calls(gateway)
+    argv = [sys.executable, str(ROOT / "app.py"), "secrets", "rotate", "cipher"]
+    process = leash.Popen(
+        [*argv, "--config", str(gateway.config)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        wait_until(lambda: begun(gateway, process), 60, 0.002)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stderr.close()
+    middle = status(gateway, "cipher")
+    assert middle["by_newest"] and middle["by_older"] and not middle["lost"]
+    gateway.run("secrets", "remove-old", code=1)
+    calls.close()
+    gateway.kill()
+    gateway.start()
+    assert call(gateway, KEY) == 200
+    calls = Calls(gateway)
+    done = json.loads(gateway.run("secrets", "rotate", "cipher", "--json"))
+    assert done["resealed"] == middle["by_older"] and done["by_older"] == 0
+    gateway.run("secrets", "remove-old")
+    assert call(gateway, KEY) == 200
+    calls.close()
+    gateway.stop()
+    gateway.start()
+    assert call(gateway, KEY) == 200
+    assert "is left out" not in gateway.log()
+
+
+def test_the_pepper_is_replaced_and_keys_move_when_they_are_used(gateway):
+    calls = Calls(gateway)
+    gateway.run("secrets", "rotate", "pepper")
+    made = json.loads(
+        gateway.run(
+            *("key", "create", "--user", "alice", "--group", "default", "--name", "new", "--json")
+        )
+    )
+    assert call(gateway, made["secret"]) == 200
+    wait_until(lambda: status(gateway, "pepper")["by_older"] == 0, 20, 0.2)
+    gateway.run("secrets", "remove-old", "pepper")
+    assert len(secrets.read(gateway.folder / "secrets.toml").peppers) == 1
+    assert call(gateway, KEY) == call(gateway, made["secret"]) == 200
+    calls.close()
+    gateway.stop()
+    gateway.start()
+    assert call(gateway, KEY) == call(gateway, made["secret"]) == 200

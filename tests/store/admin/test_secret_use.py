@@ -1,0 +1,95 @@
+"""Sealing anew with a newer cipher key: complete, resumable, without effect on what is sealed."""
+
+import pytest
+
+from store.admin.secret_use import reseal, sealed_use
+from store.catalog.catalog import load_snapshot
+from store.db import audit
+from store.values.cipher import Cipher
+
+CHANNELS = 45
+OLD = "cipher key of the tests"
+EXTRA = """
+[[channel]]
+name = "c{number}"
+vendor = "openai"
+family = "chat_completions"
+base_url = "https://api.openai.com"
+keys = ["sk-{number}-a", "sk-{number}-b"]
+extra_headers = {{ X-Org = "org-{number}" }}
+proxy = "http://user:word-{number}@proxy.example:3128"
+models = {{ "gpt-4.1" = "gpt-4.1" }}
+"""
+
+
+@pytest.fixture
+def many(applied, editor, read, base_document):
+    text = "".join(EXTRA.format(number=number) for number in range(CHANNELS))
+    editor.apply(read(base_document + text))
+
+
+def told(snapshot):
+    return {
+        one.name: (one.keys, dict(one.extra_headers), one.route and one.route.proxy)
+        for one in snapshot.channels
+    }
+
+
+def test_everything_is_sealed_anew(many, database, editor, read, base_document):
+    both = Cipher(["newer", OLD])
+    before, names = load_snapshot(database, both), sealed_use(database, both)
+    assert names.newest == 0 and names.older >= CHANNELS * 4 and names.unreadable == 0
+    steps = []
+    done = reseal(database, both, "tester", lambda *step: steps.append(step))
+    assert done == names.older
+    assert steps[-1][0] == steps[-1][1] and len(steps) > 2
+    assert sealed_use(database, both) == type(names)(done, 0, 0)
+    alone = load_snapshot(database, Cipher(["newer"]))
+    assert told(alone) == told(before) and not alone.faults
+    # what stands for a key elsewhere stays
+    assert [c.fingerprints for c in alone.channels] == [c.fingerprints for c in before.channels]
+    assert audit.entries(database, 1)[0]["action"] == "reseal"
+    assert reseal(database, both, "tester", lambda *_: None) == 0
+
+
+def test_it_goes_on_where_it_was_ended(many, database):
+    both = Cipher(["newer", OLD])
+
+    class Killed(Exception):
+        pass
+
+    def die(done, of):
+        if done < of:
+            raise Killed
+
+    with pytest.raises(Killed):
+        reseal(database, both, "tester", die)
+    middle = sealed_use(database, both)
+    assert middle.newest and middle.older
+    assert not load_snapshot(database, both).faults
+    assert reseal(database, both, "tester", lambda *_: None) == middle.older
+
+
+def test_what_no_key_opens_stays(many, database):
+    stranger = Cipher(["stranger"])
+    assert sealed_use(database, stranger).unreadable >= CHANNELS * 4
+    assert reseal(database, stranger, "tester", lambda *_: None) == 0
+
+
+def test_the_same_keys_again_change_nothing(many, database, editor, read, base_document):
+    both = Cipher(["newer", OLD])
+    marks = [one.fingerprints for one in load_snapshot(database, both).channels]
+    reseal(database, both, "tester", lambda *_: None)
+    editor._sealing.cipher = Cipher(["newer"])
+    text = base_document + "".join(EXTRA.format(number=number) for number in range(CHANNELS))
+    assert editor.apply(read(text)).changes == []
+    # a key that stays keeps its name beside a new one
+    editor.apply(read(text.replace('"sk-0-b"', '"sk-0-c"')))
+    after = load_snapshot(database, Cipher(["newer"])).channels
+    changed = [
+        (old, one.fingerprints)
+        for old, one in zip(marks, after, strict=True)
+        if old != one.fingerprints
+    ]
+    [(old, new)] = changed
+    assert old[0] == new[0] and old[1] != new[1]
