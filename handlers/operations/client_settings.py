@@ -116,15 +116,25 @@ def _curl(url: str, headers: Mapping[str, str], body: Mapping[str, object]) -> s
 def _openai(base: str, key: str, model: str | None) -> ClientSettings:
     url = base + "/v1"
     python = f"from openai import OpenAI\n\nclient = OpenAI(base_url={url!r}, api_key={key!r})"
-    return ClientSettings({"OPENAI_BASE_URL": url, "OPENAI_API_KEY": key}, {"Python": python})
+    script = _javascript("OpenAI", "openai", {"baseURL": url, "apiKey": key})
+    variables = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": key}
+    return ClientSettings(variables, {"Python": python, "JavaScript": script})
 
 
 def _anthropic(base: str, key: str, model: str | None) -> ClientSettings:
     python = (
         f"from anthropic import Anthropic\n\nclient = Anthropic(base_url={base!r}, api_key={key!r})"
     )
+    script = _javascript("Anthropic", "@anthropic-ai/sdk", {"baseURL": base, "apiKey": key})
     variables = {"ANTHROPIC_BASE_URL": base, "ANTHROPIC_API_KEY": key}
-    return ClientSettings(variables, {"Python": python})
+    return ClientSettings(variables, {"Python": python, "JavaScript": script})
+
+
+def _javascript(name: str, package: str, options: Mapping[str, str]) -> str:
+    given = ", ".join(
+        f"{option}: {json.dumps(value, ensure_ascii=False)}" for option, value in options.items()
+    )
+    return f"import {name} from {json.dumps(package)};\n\nconst client = new {name}({{ {given} }});"
 
 
 def _google_genai(base: str, key: str, model: str | None) -> ClientSettings:

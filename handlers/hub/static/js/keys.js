@@ -1,0 +1,54 @@
+// A secret that is shown once asks before it is left; a test call shows its result in place.
+import { fetchPage } from "./visit.js";
+import { release, setBusy } from "./forms.js";
+import { toast } from "./toast.js";
+
+let kept = false;
+
+function keep() {
+  kept = true;
+}
+
+function guard(secret) {
+  secret.addEventListener("sluice:copied", keep);
+  secret.querySelector("form").addEventListener("submit", keep);
+  document.getElementById("stored").addEventListener("change", (event) => {
+    kept = event.target.checked;
+  });
+  window.addEventListener("beforeunload", (event) => {
+    if (!kept) event.preventDefault();
+  });
+}
+
+async function onTest(event) {
+  const form = event.target.closest("form[data-test]");
+  if (!form || event.defaultPrevented) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  if (form.dataset.sent) return;
+  form.dataset.sent = "true";
+  const button = form.querySelector("button");
+  setBusy(button, true);
+  try {
+    const page = await fetchPage(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+    const result = page.querySelector("[data-result]");
+    const place = document.querySelector("[data-result]");
+    place.replaceWith(document.importNode(result, true));
+    document.querySelector("[data-result]").dispatchEvent(new CustomEvent("sluice:content", { bubbles: true }));
+  } catch {
+    toast(document.body.dataset.failed);
+  } finally {
+    release(form, button);
+  }
+}
+
+/** The client that is shown is the one that the test call plays. */
+function onChoice(event) {
+  if (event.target.name !== "shown-client") return;
+  for (const field of document.querySelectorAll("input[type='hidden'][name='client']")) field.value = event.target.value;
+}
+
+const secret = document.querySelector("[data-secret]");
+if (secret) guard(secret);
+document.addEventListener("submit", onTest, { capture: true });
+document.addEventListener("change", onChoice);

@@ -1,0 +1,217 @@
+"""The pages of keys, as a browser without scripts sees them."""
+
+import html
+import re
+
+import pytest
+
+from store.admin.export import list_objects
+from store.catalog import keys, wrong_paths
+from store.catalog.wrong_paths import Noticed
+from store.db.database import database_ms
+from store.hub.own_keys import owned
+from store.values.key_secrets import digests
+from tests.handlers.hub.overview_world import book, call, user_id
+
+DOUBLED = "/v1/messages/v1/messages"
+SCRIPT = "<script>alert(7)</script>"
+ENDS = ("", "/edit", "/rotate", "/revoke")
+FORM = {"expires": "never", "date": "", "limit": "", "limit_window": "month", "models": ""}
+FORM |= {"networks": "", "rpm": "", "tpm": "", "concurrency": "", "group": "default"}
+
+
+def send_form(browser, name, path="/keys/new", **fields):
+    return browser.send(path, [*{**FORM, "name": name, **fields}.items()])
+
+
+def secret_on(page):
+    return html.unescape(re.search(r'id="secret">([^<]+)<', page.text)[1])
+
+
+def opened(db, secret):
+    return keys.find_key(db, digests(secret, ["pepper of the tests"]))
+
+
+def wrong_path(db, key_id, path=DOUBLED):
+    at_ms = database_ms(db)
+    seen = Noticed(key_id, "POST", path, 14, at_ms - 9000, at_ms, "192.0.2.14", f"{SCRIPT} 1")
+    wrong_paths.add(db, [seen])
+
+
+def test_before_the_first_key(alice):
+    page = alice.get("/keys")
+    assert page.status == 200 and "No key yet." in page.text and "/keys/new" in page.text
+
+
+def test_a_key_is_made_by_the_form_and_its_secret_is_shown_once(alice, db):
+    form = alice.get("/keys/new").text
+    assert 'value="coding"' in form and "×0.8" in form and 'value="hidden"' not in form
+    fields = {"group": "coding", "limit": "5", "networks": "10.0.0.0/8, 192.0.2.7", "expires": "30"}
+    made = send_form(alice, "laptop", models="gpt-5", rpm="60", **fields)
+    assert made.status == 200 and made.headers["Cache-Control"] == "no-store"
+    secret = secret_on(made)
+    key = opened(db, secret)
+    assert (key.name, key.group, key.rpm, key.models) == ("laptop", "coding", 60, {"gpt-5"})
+    assert 29 < (key.expires_ms - database_ms(db)) / 86_400_000 <= 30
+    assert [str(one) for one in key.networks] == ["10.0.0.0/8", "192.0.2.7/32"]
+    [limited] = owned(db, user_id(db, "alice"), database_ms(db))
+    assert (limited.limit_nanos, limited.limit_window) == (5 * 10**9, "month")
+    for client in ("Claude Code", "Codex", "Gemini CLI", "OpenAI SDK", "curl"):
+        assert client in made.text
+    for path in ("/keys", f"/keys/{key.id}", "/setup", "/keys/new"):
+        assert secret not in alice.get(path).text
+    env = alice.send("/keys/env", [("secret", secret), ("name", "la/../top")])
+    assert env.text == f"SLUICE_API_KEY={secret}\nSLUICE_BASE_URL=http://127.0.0.1:8000\n"
+    assert 'filename="la-..-top.env"' in env.headers["Content-Disposition"]
+    assert alice.send("/keys/env", [("secret", "x\nY=1"), ("name", "x")]).status == 400
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "said"),
+    [
+        ({"name": ""}, 400, "printable characters"),
+        ({"name": "laptop"}, 409, "Choose another name"),
+        ({"name": "x", "group": "hidden"}, 403, "you may make keys in: coding, default"),
+        ({"name": "x", "limit": "many"}, 400, "limit"),
+        ({"name": "x", "networks": "10.0.0.300"}, 400, "10.0.0.300"),
+        ({"name": "x", "rpm": "fast"}, 400, "whole number"),
+        ({"name": "x", "expires": "date", "date": "soon"}, 400, "Choose a date."),
+    ],
+)
+def test_what_the_form_refuses_stays_typed(alice, db, fields, status, said):
+    alice.make("laptop")
+    answer = send_form(alice, models="gpt-5", **fields)
+    assert answer.status == status and said in html.unescape(answer.text)
+    assert 'value="gpt-5"' in answer.text and 'class="problem"' in answer.text
+    assert [key["name"] for key in list_objects(db, "key")] == ["laptop"]
+
+
+def test_the_list_shows_and_filters(alice, db):
+    used, other = (
+        alice.make("used", group="coding", limit="5", limit_window="month"),
+        alice.make("x2"),
+    )
+    book(db, call(db, key_id=used, client_ip="192.0.2.1", user_agent="claude-cli/2.1 (x)"))
+    wrong_path(db, other)
+    text = alice.get("/keys").text
+    for said in (
+        "used",
+        "×0.8",
+        "192.0.2.1",
+        "claude-cli 2.1",
+        "of</small>" and "resets",
+        "Never used",
+    ):
+        assert said in text, said
+    assert "Wrong base URL" in text and DOUBLED in text and "http://127.0.0.1:8000" in text
+    only = alice.get("/keys?group=coding").text
+    assert f"/keys/{used}" in only and f'href="/keys/{other}">x2' not in only
+    assert "No key matches." in alice.get("/keys?search=nothing").text
+
+
+def test_the_page_of_a_key(alice, carol, db):
+    key_id = alice.make("laptop")
+    book(db, *(call(db, key_id=key_id, ago_ms=1000 * n, ttft_ms=100 + n) for n in range(25)))
+    wrong_path(db, key_id)
+    text = alice.get(f"/keys/{key_id}").text
+    assert "2.5000" in text and "0.11" in text and "gpt-5" in text and "100.00" in text
+    assert '/v1/messages<span class="wavy">/v1/messages</span>' in text
+    assert "192.0.2.14" in text and SCRIPT not in text
+    for by in ("calls", "tokens", "nothing"):
+        assert alice.get(f"/keys/{key_id}?by={by}").status == 200
+    for path in ("", "/edit", "/rotate", "/revoke", "/disable", "/dismiss"):
+        assert carol.get(f"/keys/{key_id}{path}").status == 404
+        assert alice.get("/keys/no-such-key" + path).status == 404
+
+
+def test_wrong_paths_are_dismissed_and_restored(alice, carol, db):
+    key_id = alice.make("laptop")
+    wrong_path(db, key_id)
+    assert carol.send(f"/keys/{key_id}/dismiss", []).status == 404
+    assert alice.send(f"/keys/{key_id}/dismiss", []).place == f"/keys/{key_id}"
+    page = alice.get(f"/keys/{key_id}").text
+    assert DOUBLED not in page and f'action="/keys/{key_id}/restore"' in page
+    alice.send(f"/keys/{key_id}/restore", [])
+    assert "wavy" in alice.get(f"/keys/{key_id}").text
+
+
+def test_a_path_that_no_base_url_would_cure(alice, db):
+    key_id = alice.make("laptop")
+    wrong_path(db, key_id, "/v1/embeddings")
+    text = alice.get(f"/keys/{key_id}").text
+    assert "/v1/embeddings" in text and "No endpoint of the gateway" in text
+    assert "Wrong base URL" not in alice.get("/keys").text.split("<table")[1].split("</table>")[0]
+
+
+def test_changed_by_the_form(alice, db):
+    key_id = alice.make("laptop", expires_at="2031-01-01T10:30:00Z", limit="5", networks=["::1"])
+    form = alice.get(f"/keys/{key_id}/edit").text
+    assert 'value="2031-01-01"' in form and 'value="::1/128"' in form and 'value="5"' in form
+    kept = {"expires": "date", "date": "2031-01-01", "networks": "::1"}
+    path = f"/keys/{key_id}/edit"
+    assert send_form(alice, "", path, group="coding", tpm="9", **kept).place == f"/keys/{key_id}"
+    key = alice.get(f"/api/keys/{key_id}").json
+    assert (key["group"], key["tpm"], key["limit"]) == ("coding", 9, None)
+    assert key["expires_at"] == "2031-01-01T10:30:00.000Z" and key["networks"] == ["::1/128"]
+    assert "Key laptop changed." in alice.get(f"/keys/{key_id}").text
+    refused = send_form(alice, "", path, limit="-3")
+    assert refused.status == 400 and 'value="-3"' in refused.text
+    assert send_form(alice, "", path, group="hidden").status == 403
+
+
+def test_disabled_with_an_undo(alice, db):
+    key_id = alice.make("laptop")
+    assert alice.send(f"/keys/{key_id}/disable", [("back", "list")]).place == "/keys"
+    text = alice.get("/keys").text
+    assert "Key laptop disabled." in text and f'action="/keys/{key_id}/enable"' in text
+    assert alice.send(f"/keys/{key_id}/enable", []).place == f"/keys/{key_id}"
+    assert alice.get(f"/api/keys/{key_id}").json["enabled"]
+
+
+def test_a_new_secret_by_the_form(alice, db):
+    key_id = alice.make("laptop")
+    page = alice.send(f"/keys/{key_id}/rotate", [("overlap_s", "3600")])
+    assert opened(db, secret_on(page)).id == key_id
+    until = alice.get(f"/api/keys/{key_id}").json["replaced_until"]
+    assert until is not None and secret_on(page) not in alice.get(f"/keys/{key_id}").text
+
+
+def test_revoked_when_the_name_is_typed(alice, db):
+    key_id = alice.make("laptop")
+    wrong = alice.send(f"/keys/{key_id}/revoke", [("confirm", "lap")])
+    assert wrong.status == 400 and "Type laptop" in wrong.text
+    assert alice.send(f"/keys/{key_id}/revoke", [("confirm", "laptop")]).place == "/keys"
+    assert "Key laptop revoked." in alice.get("/keys").text
+    page = alice.get(f"/keys/{key_id}").text
+    assert "Revoked" in page and f"/keys/{key_id}/rotate" not in page
+    assert alice.send(f"/keys/{key_id}/enable", []).status == 400
+
+
+def test_to_look_and_forged_forms_change_nothing(alice, db):
+    key_id = alice.make("laptop")
+    before = alice.get(f"/api/keys/{key_id}").json
+    for path in ("disable", "dismiss"):
+        assert alice.get(f"/keys/{key_id}/{path}").status == 303
+    for path in ("/keys/new", f"/keys/{key_id}/edit", f"/keys/{key_id}/rotate",
+                 f"/keys/{key_id}/revoke", f"/keys/{key_id}/disable", "/setup/test"):  # fmt: skip
+        forged = alice.send(path, [("name", "x"), ("confirm", "laptop")], xsrf=False)
+        assert forged.status == 403
+    assert alice.get(f"/api/keys/{key_id}").json == before
+    assert len(list_objects(db, "key")) == 1
+
+
+def test_a_name_with_a_script_is_text_on_every_page(alice, db):
+    key_id = alice.make(SCRIPT)
+    for path in ("/keys", "/setup", *(f"/keys/{key_id}{end}" for end in ENDS)):
+        text = alice.get(path).text
+        assert SCRIPT not in text and "&lt;script&gt;alert(7)" in text, path
+    assert SCRIPT not in send_form(alice, SCRIPT).text
+
+
+def test_every_page_in_chinese(alice, db):
+    key_id = alice.make("laptop")
+    wrong_path(db, key_id)
+    alice.cookies["language"] = "zh"
+    for path in ("/keys", "/keys/new", "/setup?url=x", *(f"/keys/{key_id}{e}" for e in ENDS)):
+        page = alice.get(path)
+        assert page.status == 200 and "密钥" in page.text

@@ -1,0 +1,216 @@
+"""Client set-up: snippets, the base-URL checker, the test call to a relay that a test plays."""
+
+import html
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from handlers.hub.keys import setup
+from store.values.ids import new_ulid
+from tests.handlers.hub.keys.conftest import Asker
+from tests.handlers.hub.overview_world import book, call
+from tests.support.ports import free_port
+
+SECRET = "sk-pasted-by-its-owner-0123456789"
+EVENTS = {
+    "/v1/chat/completions": [
+        {"choices": [{"delta": {"role": "assistant"}}]},
+        {"choices": [{"delta": {"content": "Hello "}}]},
+        {"choices": [{"delta": {"content": "there."}}]},
+        {"choices": []},
+    ],
+    "/v1/responses": [
+        {"type": "response.output_text.delta", "delta": "Hello "},
+        {"type": "response.output_text.delta", "delta": "there."},
+        {"type": "response.function_call_arguments.delta", "delta": "{}"},
+    ],
+    "/v1/messages": [
+        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "Hello there."}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+    ],
+    "/v1beta/models/gpt-5:streamGenerateContent": [
+        {"candidates": [{"content": {"parts": [{"text": "Hello "}, {"text": "there."}]}}]}
+    ],
+}
+
+
+class Relay:
+    """Answers as the relay does, and notes what it was asked."""
+
+    def __init__(self):
+        self.port, self.asked, self.call_id, self.status = free_port(), [], new_ulid(), 200
+        self.wait = threading.Event()
+        self.wait.set()
+        relay = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                size = int(self.headers["Content-Length"])
+                relay.asked.append((self.path, self.headers, json.loads(self.rfile.read(size))))
+                relay.wait.wait(10)
+                events = EVENTS[self.path.partition("?")[0]]
+                body = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+                if relay.status != 200:
+                    body = '{"error":{"message":"no <b>such</b> model"}}'
+                self.send_response(relay.status)
+                self.send_header("x-request-id", relay.call_id)
+                self.end_headers()
+                self.wfile.write((body + "data: [DONE]\n\n").encode())
+
+            def log_message(self, *args):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.wait.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def relay():
+    made = Relay()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def hub(serve, relay, monkeypatch):
+    monkeypatch.setattr(setup, "RECORD_WAIT_S", 0.3)
+    public = "https://gate.example.com"
+    return serve(server={"port": relay.port, "public_url": public}, hub={"public_url": ""})
+
+
+def ask(browser, **body):
+    body = {"secret": SECRET, "model": "gpt-5", "client": "openai"} | body
+    return browser.api("POST", "/api/setup/test", body)
+
+
+@pytest.mark.parametrize(
+    ("client", "path", "header"),
+    [
+        ("openai", "/v1/chat/completions", "authorization"),
+        ("codex", "/v1/responses", "authorization"),
+        ("claude-code", "/v1/messages", "x-api-key"),
+        ("gemini-cli", "/v1beta/models/gpt-5:streamGenerateContent?alt=sse", "x-goog-api-key"),
+    ],
+)
+def test_a_call_as_each_client_sends_it(alice, relay, db, client, path, header):
+    book(db, call(db, id=relay.call_id, cost_nanos=10**8, status=200))
+    answer = ask(alice, client=client)
+    assert answer.status == 200, answer.text
+    [(asked, headers, body)] = relay.asked
+    assert asked == path and headers[header].endswith(SECRET)
+    assert "models" in path or body["model"] == "gpt-5"
+    said = answer.json
+    assert (said["status"], said["text"]) == (200, "Hello there.")
+    assert said["request_id"] == relay.call_id and said["total_ms"] >= said["first_byte_ms"] >= 0
+    assert (said["record"]["id"], said["record"]["cost"]) == (relay.call_id, "0.1")
+    assert "channel" not in said["record"] and SECRET not in answer.text
+
+
+def test_a_record_of_somebody_else_is_not_shown(alice, relay, db):
+    book(db, call(db, user="carol", id=relay.call_id))
+    assert ask(alice).json["record"] is None
+
+
+def test_an_error_is_shown_as_it_came(alice, relay):
+    relay.status = 404
+    said = ask(alice).json
+    assert said["status"] == 404 and said["text"].startswith('{"error":{"message":"no <b>such</b>')
+    page = alice.send("/setup/test", [("client", "codex"), ("model", "gpt-5"), ("secret", SECRET)])
+    assert page.status == 200 and "no &lt;b&gt;such" in page.text and SECRET not in page.text
+
+
+def test_a_relay_that_does_not_answer(alice, relay):
+    relay.close()
+    said = ask(alice).json
+    assert said["status"] is None and said["error"] and said["record"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"secret": ""}, "secret"),
+        ({"secret": "sk-slc-…x8Tq"}, "secret"),
+        ({"secret": f"{SECRET}\r\nX: 1"}, "secret"),
+        ({"secret": 5}, "secret"),
+        ({"model": ""}, "model"),
+        ({"client": "telnet"}, "client"),
+    ],
+)
+def test_what_is_not_called(alice, relay, body, field):
+    answer = ask(alice, **body)
+    assert (answer.status, answer.json["error"]["field"]) == (400, field)
+    assert relay.asked == []
+
+
+def test_one_call_at_a_time(alice, relay, hub):
+    relay.wait.clear()
+    other = Asker(hub.port)
+    other.cookies, other.xsrf = dict(alice.cookies), alice.xsrf
+    first = threading.Thread(target=ask, args=(other,))
+    first.start()
+    while not relay.asked:
+        pass
+    answer = ask(alice)
+    assert answer.status == 429 and answer.headers["Retry-After"] == "5"
+    relay.wait.set()
+    first.join(10)
+    assert ask(alice).status == 200
+
+
+def test_a_test_call_needs_the_scope_for_changes(script, relay):
+    assert ask(script("read")).status == 403 and relay.asked == []
+    assert ask(script("keys")).status == 200
+    check = script("read").api("POST", "/api/setup/check-url", {"url": "https://gate.example.com"})
+    assert check.status == 200
+
+
+def test_a_base_url_is_checked(alice):
+    body = {"url": "https://gate.example.com/v1/messages"}
+    said = alice.api("POST", "/api/setup/check-url", body).json
+    assert said["problem"] is None
+    assert {one["kind"]: (one["right"], one["asks"]) for one in said["verdicts"]} == {
+        "openai": (False, "/v1/messages/chat/completions"),
+        "messages": (False, "/v1/messages/v1/messages"),
+        "generate_content": (False, "/v1/messages/v1beta/models/…"),
+        "full_messages": (True, "/v1/messages"),
+    }
+    for wrong in ({}, {"url": ""}, {"url": 5}):
+        assert alice.api("POST", "/api/setup/check-url", wrong).status == 400
+    page = alice.get("/setup?url=https%3A%2F%2Fgate.example.com%2Fv1").text
+    assert "Right as it is." in page and '<span class="wavy">/v1/messages</span>' in page
+    for url, said in (("https://api.openai.com", "another host"), ("ftp://<script>", "no address")):
+        assert said in alice.get(f"/setup?url={url}").text
+        assert "<script>" not in alice.get(f"/setup?url={url}").text.split("</head>")[1]
+
+
+def test_the_page_has_real_values(alice):
+    secret = alice.api("POST", "/api/keys", {"name": "laptop", "group": "coding"}).json["secret"]
+    text = re.sub(r"<[^>]+>", "", html.unescape(alice.get("/setup?model=gpt-5-mini").text))
+    shown = f"{secret[:10]}…{secret[-4:]}"
+    for line in (
+        "export ANTHROPIC_BASE_URL=https://gate.example.com\n",
+        f"$env:ANTHROPIC_AUTH_TOKEN = '{shown}'",
+        'set "ANTHROPIC_MODEL=gpt-5-mini"',
+        'base_url = "https://gate.example.com/v1"',
+        'wire_api = "responses"',
+        "https://gate.example.com/v1beta/models/gpt-5-mini:streamGenerateContent",
+        f'baseURL: "https://gate.example.com/v1", apiKey: "{shown}"',
+        "Rule 1: base URL with /v1.",
+        "/v1/messages/v1/messages, which fails with 404",
+    ):
+        assert line in text, line
+    assert secret not in text
+
+
+def test_the_page_without_a_key(carol):
+    page = carol.get("/setup")
+    assert page.status == 200 and "no key yet" in page.text and "/keys/new" in page.text
+    assert carol.get("/setup/test").status == 303
