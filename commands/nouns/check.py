@@ -4,27 +4,47 @@ from pathlib import Path
 
 import click
 
-from commands.output import config_option, configuration, json_option, print_json, set_option
+from commands.output import (
+    config_option,
+    configuration,
+    json_option,
+    print_json,
+    print_table,
+    set_option,
+)
 from conf import secrets
 from conf.configuration import ConfigError, Loaded
+from handlers.operations.shown_settings import mask, rows
 
 
 @click.command()
+@click.option("--settings", is_flag=True, help="Show the settings that would be in force, too.")
+@click.option("--origin", is_flag=True, help="With --settings: show where each value comes from.")
 @config_option
 @set_option
 @json_option
-def command(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Check the configuration; exit code 3 and a list of all errors if it is invalid."""
+def command(
+    settings: bool, origin: bool, config: Path | None, overrides: tuple[str, ...], as_json: bool
+) -> None:
+    """Check the configuration; exit code 3 and a list of all errors if it is invalid.
+
+    With --json always with the settings and their origins.
+    """
+    if origin and not settings:
+        raise click.UsageError("--origin goes with --settings")
     try:
         loaded = _checked(config, overrides)
     except ConfigError as error:
         if as_json:
-            print_json({"ok": False, "faults": error.faults})
+            print_json({"ok": False, "faults": list(map(mask, error.faults))})
         raise
+    shown = rows(loaded.settings, loaded.origins)
     if as_json:
-        print_json({"ok": True, "config": str(loaded.path), "faults": []})
-    else:
-        click.echo(f"{loaded.path}: in order")
+        print_json({"ok": True, "config": str(loaded.path), "faults": [], "settings": shown})
+        return
+    click.echo(f"{loaded.path}: in order")
+    if settings:
+        print_table(shown, ("name", "value", "origin") if origin else ("name", "value"))
 
 
 def _checked(config: Path | None, overrides: tuple[str, ...]) -> Loaded:

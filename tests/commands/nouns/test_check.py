@@ -53,3 +53,26 @@ def test_an_ops_port_for_other_machines_without_a_token(installation):
     assert ended.code == 3 and "ops.token" in ended.err
     assert installation.run("serve", "--set", "ops.host=0.0.0.0").code == 3
     assert "in order" in installation.ok("check", "--set", "ops.host=::", "--set", "ops.token=t")
+
+
+def test_settings_with_their_origins(run, tmp_path, monkeypatch):
+    secrets.create(tmp_path / "secrets.toml")
+    monkeypatch.setenv("SLUICE_SERVER__WORKERS", "3")
+    text = '[server]\nhost = "127.0.0.1"\nport = 1234\n\n[store]\nurl = "mysql://u:s3cret@db/x"\n'
+    overrides = ("--set", "log.level=debug", "--set", "ops.token=s3cret-token")
+    code, out, _ = run(text, "--json", *overrides)
+    assert code == 0 and "s3cret" not in out
+    told = {row["name"]: row for row in json.loads(out)["settings"]}
+    assert told["server.port"]["origin"] == f"{tmp_path / 'gateway.toml'}:3"
+    assert told["server.workers"] == {
+        "name": "server.workers",
+        "value": 3,
+        "origin": "environment SLUICE_SERVER__WORKERS",
+    }
+    assert told["log.level"]["origin"] == "--set log.level"
+    assert told["hub.port"]["origin"] == "default"
+    assert told["store.url"]["value"] == "mysql://***@db/x" and told["ops.token"]["value"] == "***"
+    code, out, _ = run(text, "--settings", "--origin", *overrides)
+    assert code == 0 and "environment SLUICE_SERVER__WORKERS" in out and "s3cret" not in out
+    assert "server.port" in run(text, "--settings")[1]
+    assert run(text, "--origin")[0] == 2
