@@ -7,6 +7,7 @@ A module commands/nouns/<name>.py, or commands/process/<name>.py, holds `command
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -41,6 +42,7 @@ COMMANDS: Mapping[str, str] = {
     "secrets": "replace the secrets of the installation while gateways run",
     "status": "show a running gateway and the state of its channels, or the settings",
     "client-config": "print the settings for a client program",
+    "completion": "print the script by which a shell completes commands",
     "version": "print the version",
 }
 HIDDEN = ("worker", "hub", "demo", "docs")
@@ -49,11 +51,15 @@ PROCESSES = ("serve", "supervisor", "worker", "hub", "demo")
 _OWN = ("adapters", "commands", "conf", "demo", "handlers", "store")
 _CURE = "run ./sluice, or: make venv && .venv/bin/python app.py"
 
+COMPLETE_VARIABLE = "_SLUICE_COMPLETE"  # set by the script of `completion`
 SEE_HELP = "'sluice --help' lists the commands."
 
 
 def main(args: Sequence[str]) -> int:
     """Run one command line and return the exit code."""
+    if COMPLETE_VARIABLE in os.environ:
+        completion = importlib.import_module(module_of("completion"))
+        return int(completion.answer(os.environ[COMPLETE_VARIABLE]))
     if not args:
         sys.stderr.write(_help())
         return 2

@@ -26,7 +26,8 @@ class Noun(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         verb = args[0]
-        if verb not in self.commands and not verb.startswith("-"):
+        mistyped = verb not in self.commands and not verb.startswith("-")
+        if mistyped and not ctx.resilient_parsing:  # that is, unless a shell completes
             close = difflib.get_close_matches(verb, self.commands, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise click.UsageError(f"no command {verb!r}{hint}", ctx)

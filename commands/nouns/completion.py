@@ -1,0 +1,82 @@
+"""`completion`: the script that makes a shell complete commands, verbs, options and their values.
+
+The shell then asks app.py with COMPLETE_VARIABLE set, and `answer` tells it. Click does both; what
+is special is that a command's module is imported only when its own words are completed.
+"""
+
+import importlib
+from typing import Any
+
+import click
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    shell_complete,
+)
+
+import app
+
+PROGRAM = "sluice"
+
+
+class _Zsh(ZshComplete):
+    """Asks the program that stands on the command line: ./sluice need not be in PATH."""
+
+    source_template = ZshComplete.source_template.replace(
+        "    (( ! $+commands[%(prog_name)s] )) && return 1\n", ""
+    ).replace("zsh_complete %(prog_name)s", "zsh_complete ${~words[1]}")
+
+
+class _Fish(FishComplete):
+    """As _Zsh."""
+
+    source_template = FishComplete.source_template.replace(
+        "(commandline -t) %(prog_name)s", "(commandline -t) (commandline -opc)[1]"
+    )
+
+
+_SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": _Zsh, "fish": _Fish}
+
+
+class _Root(click.Group):
+    """All commands; one is imported when words behind its name are completed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(app.COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in app.COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(app.module_of(cmd_name)).command
+        return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+        return [
+            CompletionItem(name, help=summary)
+            for name, summary in app.COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(list(_SHELLS)))
+def command(shell: str) -> None:
+    """Print the script by which a shell completes the words of commands.
+
+    \b
+    bash:  eval "$(./sluice completion bash)"      in ~/.bashrc
+    zsh:   eval "$(./sluice completion zsh)"       in ~/.zshrc, after compinit
+    fish:  ./sluice completion fish > ~/.config/fish/completions/sluice.fish
+
+    It completes for every way to write the program that ends in sluice.
+    """
+    complete = _SHELLS[shell](_Root(PROGRAM), {}, PROGRAM, app.COMPLETE_VARIABLE)
+    click.echo(ShellComplete.source(complete))
+
+
+def answer(instruction: str) -> int:
+    """What a shell asks by COMPLETE_VARIABLE, like bash_complete; the exit code."""
+    return shell_complete(_Root(PROGRAM), {}, PROGRAM, app.COMPLETE_VARIABLE, instruction)
