@@ -85,7 +85,7 @@ class OpsAnswers:
 
     # ---- readiness -------------------------------------------------------------------------------
 
-    def _not_ready_because(self) -> str | None:
+    def not_ready_because(self) -> str | None:
         if self._gateway.draining or self._out_of_rotation:
             return "draining"
         now = time.monotonic()
@@ -97,7 +97,7 @@ class OpsAnswers:
         return f"no worker is ready: {reasons[0] if reasons else 'none runs'}"
 
     def _readyz(self, body: bytes) -> Answer:
-        reason = self._not_ready_because()
+        reason = self.not_ready_because()
         if reason is None:
             return HTTPStatus.OK, {"ready": True}
         return HTTPStatus.SERVICE_UNAVAILABLE, {"ready": False, "reason": reason}
@@ -125,7 +125,7 @@ class OpsAnswers:
             }
             for worker in gateway.workers()
         ]
-        reason = self._not_ready_because()
+        reason = self.not_ready_because()
         return HTTPStatus.OK, {
             "node": gateway.node,
             "pid": os.getpid(),

@@ -22,6 +22,7 @@ from commands.process.logs.sink import sink_of
 from commands.process.node import PortTaken, StartError
 from commands.process.ops.server import OpsServer
 from commands.process.ops_answers import OpsAnswers
+from commands.process.service.notifier import Notifier
 from conf import secrets
 from conf.configuration import ConfigError, Loaded, find_config, load
 from conf.settings import to_plain
@@ -64,6 +65,7 @@ class Supervisor:
         self._drain_margin_s = drain_margin_s
         log = loaded.settings.log
         self.log = Log(log.level, log.format, sink_of(log.file))
+        self._notifier = Notifier(os.environ)
         self._selector = selectors.DefaultSelector()
         self.slots: list[Slot] = []
         self._leaving: list[Worker] = []
@@ -87,6 +89,7 @@ class Supervisor:
         while not self.draining or any(self.workers()):
             now = time.monotonic()
             self._tend(now)
+            self._notifier.tend(now, self._answers.not_ready_because())
             for key, _ in self._selector.select(self._wait_s(now)):
                 key.data()
         if self._ops:
@@ -258,6 +261,7 @@ class Supervisor:
         """No new connections; the workers finish what runs."""
         self.draining = True
         self._draining_since = time.monotonic()
+        self._notifier.stopping()
         node.tell_draining(self._lock)
         limit_s = self.loaded.settings.server.drain_timeout_s
         self.log.info("gateway draining", because=why, at_most_s=limit_s)

@@ -1,0 +1,72 @@
+"""Tells systemd how the gateway is, by its protocol of datagrams (sd_notify(3)); a unit of
+Type=notify waits for READY=1 and restarts a gateway whose WATCHDOG=1 stays away.
+
+Without NOTIFY_SOCKET in the environment, and when nobody listens there, nothing is sent: a service
+manager that is gone must not end the gateway.
+"""
+
+import os
+import socket
+from collections.abc import MutableMapping
+
+MAX_STATUS_CHARS = 200
+_US = 1_000_000
+
+
+class Notifier:
+    """The service manager of this process, if there is one.
+
+    The variables are taken out of the environment: they are not for the processes started here.
+    """
+
+    def __init__(self, environ: MutableMapping[str, str]) -> None:
+        address = environ.pop("NOTIFY_SOCKET", "")
+        # "@" stands for the NUL byte of a name that is no file
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        self._interval_s = _interval_s(environ)
+        self._beat_at = 0.0
+        self._ready = False
+        self._told = ""
+
+    def tend(self, now: float, not_ready_because: str | None) -> None:
+        """Say that the loop turns, and once that the gateway is ready; call it at every turn."""
+        if not self._address:
+            return
+        if not self._ready:
+            self._ready = not_ready_because is None
+            self._tell_status("serving" if self._ready else f"starting: {not_ready_because}")
+            if self._ready:
+                self._send("READY=1")
+        if self._interval_s and now >= self._beat_at:
+            self._beat_at = now + self._interval_s
+            self._send("WATCHDOG=1")
+
+    def stopping(self) -> None:
+        """Say that it drains."""
+        self._ready = True  # whatever it was: it will not be
+        self._send("STOPPING=1")
+        self._tell_status("draining: running calls finish")
+
+    def _tell_status(self, text: str) -> None:
+        line = " ".join(text.split())[:MAX_STATUS_CHARS]
+        if line != self._told:
+            self._told = line
+            self._send(f"STATUS={line}")
+
+    def _send(self, line: str) -> None:
+        if not self._address:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+                sender.setblocking(False)
+                sender.sendto(line.encode("utf-8", "replace"), self._address)
+        except OSError:
+            pass  # gone, or its queue is full: what is said next replaces it
+
+
+def _interval_s(environ: MutableMapping[str, str]) -> float:
+    """Half of the time after which systemd takes the process for dead; 0: it does not watch."""
+    text, pid = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", "")
+    if not text.isascii() or not text.isdecimal() or pid not in ("", str(os.getpid())):
+        return 0.0
+    return int(text) / _US / 2
