@@ -5,6 +5,7 @@ T ?= tests
 # `make test` runs all files in JOBS processes; with T=… it runs in one.
 JOBS ?= 4
 SIDE_BY_SIDE = $(if $(filter tests,$(T)),-n $(JOBS) --dist loadfile --no-loadscope-reorder)
+DIST ?= dist
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
@@ -17,7 +18,7 @@ INSTALL := .venv/bin/python $(PIP)
 CLIENT_INSTALL := bin/python $(PIP)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-long test-clients services check lint format docs matrix pictures
+.PHONY: help venv run test test-long test-clients services check lint format docs matrix dist pictures
 
 # Real client programs: two environments, since aider needs other versions than the rest, and what
 # npm installs with the Node of the first one.
@@ -72,6 +73,17 @@ matrix: $(TEST_STAMP) ## try any client before any upstream, and write what pass
 
 pictures: $(TEST_STAMP) services ## take the pictures of the Hub's pages, for docs/hub.md
 	.venv/bin/python -m bench.hub_pictures --into docs/pictures $(if $(ONLY),--only $(ONLY))
+
+# Built from a copy, so that nothing is left here; without network, by the pinned setuptools.
+dist: $(TEST_STAMP) ## build a wheel into dist/, whose `sluice` runs without this folder
+	@rm -rf $(DIST)/.build && mkdir -p $(DIST)/.build
+	@cp -r adapters app.py commands conf demo handlers pyproject.toml requirements.in store $(DIST)/.build
+	@find $(DIST)/.build -name __pycache__ -prune -exec rm -rf {} +
+	@.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-index \
+		--no-build-isolation --wheel-dir $(DIST) $(DIST)/.build
+	@rm -rf $(DIST)/.build
+	@cp requirements.txt $(DIST)
+	@ls $(DIST)
 
 $(RUN_STAMP): .venv/bin/python
 	@$(call say,installing requirements.txt into .venv (once; may take a minute))

@@ -82,6 +82,11 @@ def main(args: Sequence[str]) -> int:
         return 130
 
 
+def console() -> int:
+    """The program `sluice` of an installed package."""
+    return main(sys.argv[1:])
+
+
 def module_of(name: str) -> str:
     """The module of a command."""
     folder = "process" if name in PROCESSES else "nouns"
@@ -135,4 +140,4 @@ def _nearest(name: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(console())

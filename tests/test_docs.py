@@ -129,7 +129,7 @@ def test_every_file_that_a_page_names_exists():
         missing += [
             f"{page.relative_to(ROOT)}: {name}"
             for name in A_FILE.findall(page.read_text())
-            if not any((folder / name).is_file() for folder in folders)
+            if not any((folder / name).exists() for folder in folders)
         ]
     assert missing == []
 

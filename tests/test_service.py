@@ -14,7 +14,8 @@ from tests.support.packages import PACKAGES
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
-UNIT = ROOT / "conf/sluice.service"
+UNIT = ROOT / "conf/systemd/sluice.service"
+TEMPLATE = ROOT / "conf/systemd/sluice@.service"
 CODE, STATE, USER = "/opt/sluice", "/var/lib/sluice", "sluice"
 
 
@@ -69,7 +70,7 @@ def test_the_unit_runs_what_is_installed(unit, install):
     assert f"install -d -m {unit['StateDirectoryMode']} -o {USER} -g {USER} {STATE}\n" in text
     assert f"make -C {CODE} venv\n" in text
     assert f"runuser -u {USER} -- {CODE}/sluice init {STATE}\n" in text
-    assert f"cp {CODE}/conf/sluice.service /etc/systemd/system/\n" in text
+    assert f"cp {CODE}/conf/systemd/sluice.service /etc/systemd/system/\n" in text
 
 
 def test_all_that_the_service_needs_is_copied(install, tmp_path):
@@ -99,15 +100,41 @@ def test_it_says_what_is_true_of_env():
     assert "read by `./sluice apply`" in text and "never reads it" in text
 
 
-def test_systemd_takes_it(tmp_path):
+@pytest.mark.parametrize("unit_file", [UNIT, TEMPLATE], ids=lambda path: path.name)
+def test_systemd_takes_it(tmp_path, unit_file):
     verify = shutil.which("systemd-analyze")
     if verify is None:
         pytest.skip("systemd-analyze is not installed")
-    path = tmp_path / "sluice.service"
-    path.write_text(UNIT.read_text().replace(f"{CODE}/.venv/bin/python", sys.executable))
+    path = tmp_path / unit_file.name.replace("@.", "@8010.")
+    path.write_text(unit_file.read_text().replace(f"{CODE}/.venv/bin/python", sys.executable))
     done = subprocess.run([verify, "verify", path], check=False, capture_output=True, text=True)
-    ours = [line for line in done.stderr.splitlines() if "sluice.service" in line]
+    ours = [line for line in done.stderr.splitlines() if "sluice" in line]
     assert not ours, done.stderr
+
+
+def test_the_template_is_the_unit_but_for_the_node():
+    """What a node of its own needs, and nothing else, differs."""
+
+    def settings(path):
+        text = path.read_text().partition("[Unit]")[2]
+        return [line for line in text.splitlines() if not line.startswith("#")]
+
+    alone, many = settings(UNIT), settings(TEMPLATE)
+    more = {line for line in many if line not in alone}
+    assert [line for line in alone if line not in many] == [
+        line for line in alone if line.startswith(("Description=", "ExecStart="))
+    ]
+    assert {line.partition("=")[0] for line in more} == {
+        *("Description", "ExecStart", "EnvironmentFile")
+    }
+    (start,) = [line for line in more if line.startswith("ExecStart=")]
+    assert start.endswith(" --set server.port=%i --set journal.dir=journal-%i")
+
+
+def test_it_watches_what_the_gateway_says(unit):
+    assert (unit["Type"], unit["NotifyAccess"]) == ("notify", "main")
+    assert unit["TimeoutStartSec"] == "infinity", "a store that is away would end the start"
+    assert int(unit["WatchdogSec"]) >= 10
 
 
 @pytest.mark.long

@@ -86,6 +86,7 @@ class OpsAnswers:
     # ---- readiness -------------------------------------------------------------------------------
 
     def not_ready_because(self) -> str | None:
+        """None: calls are taken."""
         if self._gateway.draining or self._out_of_rotation:
             return "draining"
         now = time.monotonic()

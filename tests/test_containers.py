@@ -1,0 +1,178 @@
+"""Container files: what makes them safe and what makes them drain, held against the product."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conf.configuration import load
+from conf.settings import Settings
+from tests.support.packages import PACKAGES
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCKERFILE = (ROOT / "conf/docker/Dockerfile").read_text()
+COMPOSE = (ROOT / "conf/docker/compose.yml").read_text()
+KUBERNETES = (ROOT / "conf/kubernetes/sluice.yaml").read_text()
+DEFAULTS = Settings()
+DRAIN_S = DEFAULTS.server.drain_timeout_s
+PORTS = [DEFAULTS.server.port, DEFAULTS.hub.port, DEFAULTS.ops.port]
+NOT_SHIPPED = {"bench", "tests"}
+
+
+def instructions(text):
+    """(name, rest) of each line of a Dockerfile, with lines that go on joined."""
+    joined = re.sub(r"\\\n\s*", " ", text)
+    lines = [line for line in joined.splitlines() if line and not line.startswith("#")]
+    return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines)]
+
+
+def number(pattern, text):
+    return int(re.search(pattern, text)[1])
+
+
+# ---- the image -----------------------------------------------------------------------------------
+
+
+def test_the_image_runs_as_nobody_special():
+    last = instructions(DOCKERFILE.rpartition("\nFROM ")[2])
+    (user,) = [rest for name, rest in last if name == "USER"]
+    assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", user), "a number, which Kubernetes can check"
+    assert [name for name, _ in last].index("USER") > max(
+        place for place, (name, _) in enumerate(last) if name in ("RUN", "COPY")
+    )
+    assert "sudo" not in DOCKERFILE and ":latest" not in DOCKERFILE
+
+
+def test_the_image_has_what_is_pinned_and_nothing_else():
+    assert "--require-hashes -r requirements.txt" in DOCKERFILE
+    copied = {rest.split()[-1] for name, rest in instructions(DOCKERFILE) if name == "COPY"}
+    assert set(PACKAGES) - NOT_SHIPPED <= copied
+    ignored = (ROOT / "conf/docker/Dockerfile.dockerignore").read_text().split("\n")
+    kept = {line[1:] for line in ignored if line.startswith("!")}
+    assert "*" in ignored and set(PACKAGES) - NOT_SHIPPED <= kept
+    for path in kept:
+        assert (ROOT / path).exists(), path
+
+
+def test_the_image_drains_and_is_looked_at():
+    said = dict(instructions(DOCKERFILE))
+    assert said["STOPSIGNAL"] == "SIGTERM" and json.loads(said["ENTRYPOINT"]) == ["sluice"]
+    assert [int(port) for port in said["EXPOSE"].split()] == PORTS
+    check = json.loads(said["HEALTHCHECK"].partition("CMD ")[2])
+    assert check[0] == "python" and "/livez" in check[2]
+    compile(check[2], "healthcheck", "exec")
+
+
+# ---- compose -------------------------------------------------------------------------------------
+
+
+def test_compose_gives_a_drain_its_time():
+    assert number(r"stop_grace_period: (\d+)s", COMPOSE) > DRAIN_S + 20
+
+
+def test_compose_confines_the_gateway_and_waits_for_the_database():
+    gateway = COMPOSE.partition("x-gateway:")[2].partition("x-environment:")[0]
+    for line in ("read_only: true", 'cap_drop: ["ALL"]', "no-new-privileges:true"):
+        assert line in gateway
+    assert "condition: service_healthy" in COMPOSE and "healthcheck.sh" in COMPOSE
+    assert re.findall(r'ports: \["(\S+)"\]', COMPOSE) == ["443:443"], "only nginx is reached"
+    assert not re.findall(r"(?i)password: [a-z0-9]+$", COMPOSE, re.M), "a password in the file"
+
+
+def test_compose_fits_the_sample_of_nginx():
+    nginx = (ROOT / "conf/nginx.conf").read_text()
+    relays = [int(port) for port in re.findall(r"server 127\.0\.0\.1:(\d+) max_fails", nginx)]
+    second = [
+        number(rf'SLUICE_{name}__PORT: "(\d+)"', COMPOSE) for name in ("SERVER", "HUB", "OPS")
+    ]
+    assert relays == [DEFAULTS.server.port, second[0]]
+    assert not set(second) & set(PORTS) and COMPOSE.count("network_mode: service:nginx") == 2
+    assert "SLUICE_JOURNAL__DIR: journal-2" in COMPOSE
+
+
+def test_docker_takes_the_compose_file(tmp_path):
+    docker = shutil.which("docker")
+    command = [docker or "", "compose", "-f", str(ROOT / "conf/docker/compose.yml"), "config"]
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "DB_PASSWORD": "x"}
+    if docker is None or subprocess.run([*command[:2], "version"], check=False).returncode:
+        pytest.skip("docker compose is not installed")
+    done = subprocess.run(
+        [*command, "--format", "json"], check=False, capture_output=True, text=True, env=env
+    )
+    assert done.returncode == 0, done.stderr
+    services = json.loads(done.stdout)["services"]
+    assert {"db", "init", "nginx", "node-1", "node-2"} <= services.keys()
+    assert services["node-2"]["environment"]["SLUICE_STORE__URL"].startswith("mysql://sluice:x@db")
+
+
+def test_the_image_builds(tmp_path):
+    docker = shutil.which("docker")
+    if (
+        docker is None
+        or subprocess.run([docker, "info"], check=False, capture_output=True).returncode
+    ):
+        pytest.skip("no container engine runs here")
+    command = [docker, "build", "-q", "-f", "conf/docker/Dockerfile", "."]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    image = done.stdout.strip()
+    said = subprocess.run(
+        [docker, "run", "--rm", "--read-only", image, "version"], check=True, capture_output=True
+    )
+    assert said.stdout.startswith(b"sluice ")
+
+
+# ---- Kubernetes ----------------------------------------------------------------------------------
+
+
+def kinds():
+    """Kind -> its documents."""
+    found = {}
+    for text in re.split(r"^---$", KUBERNETES, flags=re.M):
+        kind = re.search(r"^kind: (\w+)$", text, re.M)[1]
+        assert re.search(r"^apiVersion: \S+$", text, re.M) and "\t" not in text
+        found.setdefault(kind, []).append(text)
+    return found
+
+
+def test_kubernetes_has_all_kinds():
+    found = kinds()
+    assert {"ConfigMap", "Secret", "Deployment", "Service", "PodDisruptionBudget"} == found.keys()
+
+
+def test_a_pod_has_the_time_to_drain():
+    (text,) = kinds()["Deployment"]
+    pause_s = number(r'preStop:.*\n\s+exec: \{ command: \["sleep", "(\d+)"\]', text)
+    drain_s = number(r"drain_timeout_s = (\d+)", KUBERNETES)
+    assert number(r"terminationGracePeriodSeconds: (\d+)", text) >= pause_s + drain_s + 20
+    assert "maxUnavailable: 0" in text
+
+
+def test_probes_ask_the_ops_port():
+    (text,) = kinds()["Deployment"]
+    probes = dict(re.findall(r"(\w+)Probe:.*\n\s+httpGet: \{ path: (\S+), port: ops \}", text))
+    assert probes == {"startup": "/livez", "readiness": "/readyz", "liveness": "/livez"}
+    assert [int(port) for port in re.findall(r"containerPort: (\d+)", text)] == PORTS
+
+
+def test_a_pod_has_no_rights():
+    (text,) = kinds()["Deployment"]
+    user = number(r"^USER (\d+):", DOCKERFILE[DOCKERFILE.index("\nUSER") + 1 :])
+    assert f"runAsUser: {user}" in text and f"fsGroup: {user}" in text
+    for line in ("runAsNonRoot: true", "readOnlyRootFilesystem: true", 'drop: ["ALL"]'):
+        assert line in text
+    assert "automountServiceAccountToken: false" in text
+
+
+def test_its_configuration_is_one(tmp_path):
+    block = KUBERNETES.partition("gateway.toml: |\n")[2].partition("---")[0]
+    path = tmp_path / "gateway.toml"
+    path.write_text(re.sub(r"^    ", "", block, flags=re.M))
+    environ = {"SLUICE_OPS__TOKEN": "x", "SLUICE_STORE__URL": "mysql://sluice:p@mariadb:3306/s"}
+    settings = load(path, (), environ).settings
+    assert settings.server.host == settings.ops.host == "0.0.0.0"
+    assert settings.journal.dir == "/var/lib/sluice/journal"
