@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from commands.output import printable
@@ -12,37 +12,30 @@ EACH_S = 0.1
 DEFAULT_COLUMNS = 80
 _CLEAR = "\r\x1b[K"
 
-Tell = Callable[[str], None]
-
 
 @contextmanager
-def progress(as_json: bool) -> Iterator[Tell]:
+def progress(as_json: bool) -> Iterator["Line"]:
     """Takes what is done now; the line is gone at the end. With --json, or when standard error is
     no terminal, nothing is shown."""
-    if as_json or not sys.stderr.isatty():
-        yield _silent
-        return
-    line = _Line()
+    line = Line(shown=not as_json and sys.stderr.isatty())
     try:
-        yield line.tell
+        yield line
     finally:
         line.clear()
 
 
-def _silent(_: str) -> None:
-    """Nobody looks."""
-
-
-class _Line:
+class Line:
     """The last line of the terminal, written anew at most once each EACH_S."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shown: bool) -> None:
+        self._wanted = shown
         self._due_s = 0.0
         self._shown = False
 
     def tell(self, text: str) -> None:
+        """What is done now."""
         now_s = time.monotonic()
-        if now_s < self._due_s:
+        if not self._wanted or now_s < self._due_s:
             return
         self._due_s = now_s + EACH_S
         self._shown = True
@@ -50,7 +43,9 @@ class _Line:
         sys.stderr.flush()
 
     def clear(self) -> None:
+        """Take the line away, before something else is printed."""
         if self._shown:
+            self._shown = False
             sys.stderr.write(_CLEAR)
             sys.stderr.flush()
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from commands.output import FAILED, data_options, print_json
+from commands.progress import progress
 from commands.store_access import opened_store
 from commands.subcommands import Noun
 from store.money.books import verify as verify_books
@@ -18,8 +19,8 @@ command = Noun("books", help="Verify the books; release a lost node.", no_args_i
 @data_options
 def verify(config: Path | None, as_json: bool) -> int:
     """Verify all wallets, leases and daily charges; exit code 1 if anything differs."""
-    with opened_store(config) as access:
-        faults = verify_books(access.db)
+    with opened_store(config) as access, progress(as_json) as line:
+        faults = verify_books(access.db, lambda day: line.tell(f"verifying {day}"))
     if as_json:
         print_json({"ok": not faults, "faults": faults})
     else:

@@ -1,6 +1,7 @@
 """`migrate`: the database schema, and moving to another database. `store/` does the work."""
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import peewee
 
 from commands.output import configuration, data_options, print_json, print_table
 from commands.process import node
+from commands.progress import progress
 from conf import store_url
 from conf.configuration import which
 from store.copies import transfer
@@ -63,7 +65,7 @@ def up(config: Path | None, as_json: bool) -> None:
 
     Long steps report progress on stderr every 10 s. If it was interrupted, run it again.
     """
-    with _database(config) as db, _progress() as report:
+    with _database(config) as db, _progress(as_json) as report:
         applied = migrate.up(db, report)
     if as_json:
         print_json({"applied": applied})
@@ -85,7 +87,7 @@ def copy(url: str, config: Path | None, as_json: bool) -> None:
         store_url.checked(url)
     except ValueError as error:
         raise Refused([f"URL: {error}"]) from None
-    with _stopped(config), _database(config) as source, _progress() as report:
+    with _stopped(config), _database(config) as source, _progress(as_json) as report:
         target = open_database(url, read_timeout_s=READ_TIMEOUT_S)
         try:
             counts = transfer.copy(source, target, report)
@@ -112,8 +114,13 @@ def _stopped(config: Path | None) -> Iterator[None]:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Takes what is done now, and says the last of it on stderr every PROGRESS_S."""
+def _progress(as_json: bool) -> Iterator[Callable[[str], None]]:
+    """Takes what is done now, and says so on stderr: at once on a terminal, else the last of it
+    every PROGRESS_S."""
+    if sys.stderr.isatty() and not as_json:
+        with progress(as_json) as line:
+            yield line.tell
+        return
     latest = [""]
     done = threading.Event()
 

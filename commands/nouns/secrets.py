@@ -138,12 +138,12 @@ def _still_needed(row: dict[str, Any]) -> list[str]:
 
 def _reseal(access: Access, as_json: bool) -> int:
     cipher = Cipher(access.secrets().cipher_keys)
-    with progress(as_json) as tell:
+    with progress(as_json) as line:
         return secret_use.reseal(
             access.db,
             cipher,
             actor(),
-            lambda done, of: tell(f"sealing anew: {done} of {of} channels"),
+            lambda done, of: line.tell(f"sealing anew: {done} of {of} channels"),
         )
 
 

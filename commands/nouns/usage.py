@@ -15,10 +15,11 @@ from commands.nouns import usage_upkeep
 from commands.nouns.usage_filters import bounded, filter_options, filters_of, needs_bound
 from commands.nouns.usage_show import show
 from commands.output import FAILED, data_options, print_json, print_table, printable
+from commands.progress import Line, progress
 from commands.store_access import FULL_SCAN_TIMEOUT_S, opened_store
 from commands.subcommands import Noun
 from store.calls import rollups
-from store.calls.usage_queries import OVERLAP_MS, Filters, Row, export_rows, follow
+from store.calls.usage_queries import OVERLAP_MS, PAGE_ROWS, Filters, Row, export_rows, follow
 from store.calls.usage_queries import tail as newest_rows
 from store.calls.usage_queries import verify as verify_costs
 from store.calls.usage_stats import CLASSES, DIMENSIONS, ROWS_MAX, SORTS, Order
@@ -118,8 +119,9 @@ def export(config: Path | None, as_json: bool, form: str, **filters: Any) -> Non
     With --json: one array instead of one object a line.
     """
     out = sys.stdout.buffer
-    with opened_store(config) as access:
-        records = map(to_public, export_rows(access.db, filters_of(access.db, filters)))
+    with opened_store(config) as access, progress(as_json or sys.stdout.isatty()) as line:
+        found = _counted(export_rows(access.db, filters_of(access.db, filters)), line)
+        records = map(to_public, found)
         for piece in _array(records) if as_json else _lines(records, form):
             out.write(piece)
     out.flush()
@@ -171,9 +173,10 @@ def verify(config: Path | None, as_json: bool) -> int:
     Also checks the sums behind `usage stats`; `usage rebuild-rollups` repairs them.
     """
     faults = []
-    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
-        for call_id, fault in _faults(access.db):
+    with opened_store(config, FULL_SCAN_TIMEOUT_S) as access, progress(as_json) as line:
+        for call_id, fault in _faults(access.db, line):
             faults.append({"id": call_id, "fault": fault})
+            line.clear()
             if not as_json:
                 click.echo(f"{call_id}: {fault}" if call_id else fault)
     if as_json:
@@ -183,10 +186,18 @@ def verify(config: Path | None, as_json: bool) -> int:
     return FAILED if faults else 0
 
 
-def _faults(db: peewee.Database) -> Iterator[tuple[str | None, str]]:
+def _counted(rows: Iterable[Row], line: Line) -> Iterator[Row]:
+    """The rows, while the line says how many there were."""
+    for number, row in enumerate(rows):
+        if number % PAGE_ROWS == 0:
+            line.tell(f"exporting: {number} records")
+        yield row
+
+
+def _faults(db: peewee.Database, line: Line) -> Iterator[tuple[str | None, str]]:
     """Ids and what is wrong; None: not a record but a sum."""
     right = True
-    for call_id, fault in verify_costs(db):
+    for call_id, fault in verify_costs(db, lambda count: line.tell(f"verifying: {count} records")):
         right = False
         yield call_id, fault
     if right:  # a wrong record makes many sums wrong

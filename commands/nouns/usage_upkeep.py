@@ -1,11 +1,14 @@
 """`usage prune` and `usage rebuild-rollups`: old records removed, sums rebuilt."""
 
 import functools
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from commands.output import data_options, print_json
+from commands.progress import Line, progress
 from commands.store_access import FULL_SCAN_TIMEOUT_S, actor, opened_store
 from commands.times import Duration
 from store.calls import rollups
@@ -34,7 +37,8 @@ def prune(config: Path | None, as_json: bool, age_s: int) -> None:
         text = f"{before // 10_000}-{before // 100 % 100:02d}-{before % 100:02d}"
         act = audit.Act(actor(), "prune", "usage", text)
         transaction(access.db, functools.partial(audit.write, access.db, act))
-        removed = partitions.prune(access.db, before)
+        with progress(as_json) as line:
+            removed = partitions.prune(access.db, before, _telling_pause(line))
     if as_json:
         counts = {"partitions": removed.partitions, "records": removed.records}
         print_json({"before": text, **counts})
@@ -45,6 +49,17 @@ def prune(config: Path | None, as_json: bool, age_s: int) -> None:
     )
 
 
+def _telling_pause(line: Line) -> Callable[[], None]:
+    """A pause after each portion that says how much is deleted."""
+    portions = itertools.count(1)
+
+    def pause() -> None:
+        line.tell(f"pruning: {next(portions) * partitions.DELETE_ROWS} records deleted")
+        partitions.short_pause()
+
+    return pause
+
+
 @click.command("rebuild-rollups")
 @data_options
 def rebuild_rollups(config: Path | None, as_json: bool) -> None:
@@ -53,8 +68,11 @@ def rebuild_rollups(config: Path | None, as_json: bool) -> None:
     Safe while gateways run. Sums of days whose records were pruned are kept as they are.
     """
     with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
-        days = list(rollups.rebuild(access.db))
+        days = 0
+        with progress(as_json) as line:
+            for days, day in enumerate(rollups.rebuild(access.db), 1):
+                line.tell(f"rebuilding: {days} days, {day} is done")
     if as_json:
-        print_json({"days": len(days)})
+        print_json({"days": days})
     else:
-        click.echo(f"the sums of {len(days)} days are made anew")
+        click.echo(f"the sums of {days} days are made anew")

@@ -241,9 +241,14 @@ def _in_order(db: peewee.Database, filters: Filters, columns: Sequence[str]) -> 
             after = page[-1]["id"]
 
 
-def verify(db: peewee.Database) -> Iterator[tuple[str, str]]:
-    """The id of each record whose cost is not what its own fields give, and why."""
-    for row in _in_order(db, Filters(), _MONEY_COLUMNS):
+def verify(
+    db: peewee.Database, report: Callable[[int], None] = lambda _: None
+) -> Iterator[tuple[str, str]]:
+    """The id of each record whose cost is not what its own fields give, and why. `report` is told
+    how many records were read."""
+    for number, row in enumerate(_in_order(db, Filters(), _MONEY_COLUMNS)):
+        if number % PAGE_ROWS == 0:
+            report(number)
         if fault := fault_of(row):
             yield row["id"], fault
 

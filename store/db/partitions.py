@@ -121,11 +121,12 @@ def make_days(
     return days
 
 
-def _short_pause() -> None:
+def short_pause() -> None:
+    """A turn for the writers."""
     time.sleep(DELETE_PAUSE_S)
 
 
-def prune(db: peewee.Database, before: int, pause: Callable[[], None] = _short_pause) -> Pruned:
+def prune(db: peewee.Database, before: int, pause: Callable[[], None] = short_pause) -> Pruned:
     """Remove the records of all UTC days before one (yyyymmdd); roll-ups and ledger stay.
 
     Safe while gateways write. A record that comes late for such a day is booked as usual and goes

@@ -1,7 +1,7 @@
 """The proof of the books: wallets, ledger, leases and usage records agree. For commands."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import peewee
 from peewee import JOIN, fn
@@ -20,13 +20,13 @@ PAGE_ROWS = 1000
 FAULTS_MAX = 1000
 
 
-def verify(db: peewee.Database) -> list[str]:
+def verify(db: peewee.Database, report: Callable[[int], None] = lambda _: None) -> list[str]:
     """What is wrong with the books, one sentence each, at most FAULTS_MAX; empty: nothing.
 
     Every lease has an owner. Every wallet: sum of its ledger lines = balance. Every UTC day that
     was not pruned: the charges line of each user = the sum of what those records took from the
     wallet. All is read in one snapshot, so a running gateway does not disturb it. Memory: the users
-    of one day.
+    of one day. `report` is told each day (yyyymmdd) before it is read.
     """
 
     def read() -> list[str]:
@@ -37,6 +37,7 @@ def verify(db: peewee.Database) -> list[str]:
         while day is not None and len(faults) < FAULTS_MAX:
             day = next_day(db, day)
             if day is not None:
+                report(day)
                 faults += _day_faults(db, day, totals.get(day, (0, 0)))
         return faults[:FAULTS_MAX]
 
