@@ -131,6 +131,13 @@ def charges_by_day(db: peewee.Database, user_id: str, since_day: int) -> dict[in
     return {int(day): -int(amount) for day, amount in select_rows(db, query)}
 
 
+def charged_day(line: Line) -> int | None:
+    """The UTC day (yyyymmdd) whose charges a line sums up; None: it is of another kind."""
+    if line.kind != CHARGES or line.idempotency_id is None:
+        return None
+    return int(line.idempotency_id.rpartition(":")[2])
+
+
 def to_public(line: Line) -> dict[str, Any]:
     """A line as people and scripts see it."""
     return {

@@ -1,6 +1,5 @@
 """The JSON API of channel status and wallet."""
 
-import time
 from http import HTTPStatus
 from typing import Any
 
@@ -8,16 +7,19 @@ import peewee
 
 from adapters.registry import LOSSES
 from handlers.hub.overview import purse
+from handlers.hub.overview.redeeming import Tries
 from handlers.hub.web.base import Api, Failure
 from handlers.operations import availability
 from handlers.operations.availability import Availability
 from store.channels import offers
 from store.channels.status import by_name, of_channels
 from store.db.database import database_ms
+from store.hub import low_balance
 from store.hub.membership import groups_of
 from store.hub.sessions import SignedIn
-from store.money import codes, ledger
+from store.money import ledger
 from store.values.errors import NotFound
+from store.values.pricing import AmountError, parse_money
 
 PAGE_LINES = 100
 PAGE_LINES_MAX = 1000
@@ -59,11 +61,26 @@ class ApiStatus(Api):
 
 
 class ApiWallet(Api):
-    """GET /api/wallet."""
+    """GET /api/wallet; PATCH changes what is the user's own choice."""
 
     async def get(self) -> None:
         found = await self.store(purse.load, self.signed_in)
         self.answer(purse.to_plain(found, self.site.settings.money.currency))
+
+    async def patch(self) -> None:
+        """Sets `low_below`, the balance below which the user is told; null: none."""
+        assert self.signed_in is not None
+        said = self.body()
+        given = said.get("low_below")
+        if said.keys() != {"low_below"} or not (given is None or isinstance(given, str)):
+            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "low_below expected", "low_below")
+        try:
+            below = None if given is None else parse_money(given)
+        except AmountError as error:
+            said_wrong = f"low_below {error}"
+            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", said_wrong, "low_below") from None
+        await self.store(low_balance.set_threshold, self.signed_in.user_id, below)
+        await self.get()
 
 
 class ApiLedger(Api):
@@ -92,16 +109,6 @@ class ApiRedeem(Api):
         code = self.body().get("code")
         if not isinstance(code, str) or not code:
             raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "a code expected", "code")
-        me, tries, now_s = self.signed_in, self.site.codes, time.monotonic()
-        if wait_s := tries.wait_s(me.user, self.address, now_s):
-            said = f"too many wrong codes; try again in {wait_s} s"
-            raise Failure(HTTPStatus.TOO_MANY_REQUESTS, "rate_limited", said, wait_s=wait_s)
-        peppers = self.site.sealing.peppers
-        try:
-            line = await self.store(codes.redeem, me.user, code, peppers, me.user)
-        except Failure as failure:
-            if failure.status_code == HTTPStatus.BAD_REQUEST:
-                tries.failed(me.user, self.address, now_s)
-                failure.field = "code"
-            raise
+        tries = Tries(self.site, self.signed_in.user, self.address)
+        line = await tries.redeem(self, code)
         self.answer(ledger.to_public(line))

@@ -15,10 +15,12 @@ from handlers.hub.overview.first_call import FirstCall
 from handlers.hub.overview.needs import Need
 from handlers.hub.overview.purse import Purse
 from handlers.hub.overview.status import price
+from handlers.hub.overview.times import days_word
 from handlers.hub.web.base import Page
 from handlers.hub.web.outcomes import code_word, shape_of
 from handlers.hub.web.parts import At, Column
-from store.hub import membership, own_keys
+from store.hub import membership, notices, own_keys
+from store.hub.notices import Notice
 from store.hub.own_keys import OwnKey
 from store.hub.sessions import SignedIn
 from store.values.ids import HOUR_MS
@@ -38,6 +40,7 @@ class View:
     calls: Calls | None
     needs: Sequence[Need] = ()
     first: FirstCall | None = None
+    notices: Sequence[Notice] = ()
 
 
 def load(db: peewee.Database, me: SignedIn, base_url: str) -> View:
@@ -45,12 +48,13 @@ def load(db: peewee.Database, me: SignedIn, base_url: str) -> View:
     found = purse.load(db, me)
     at_ms = found.at_ms
     keys = own_keys.owned(db, me.user_id, at_ms)
-    by_id = {key.id: key for key in keys}
+    by_id, told = {key.id: key for key in keys}, notices.current(db)
     if not figures.has_called(db, me.user):
         groups = membership.groups_of(db, me.user_id, admin=me.admin)
-        return View(found, by_id, None, (), first_call.load(db, keys, groups, base_url, at_ms))
+        first = first_call.load(db, keys, groups, base_url, at_ms)
+        return View(found, by_id, None, (), first, told)
     calls = figures.load(db, me.user, at_ms)
-    return View(found, by_id, calls, needs.needs_of(db, me, keys, base_url, at_ms))
+    return View(found, by_id, calls, needs.needs_of(db, me, keys, base_url, at_ms), None, told)
 
 
 class Home(Page):
@@ -60,7 +64,11 @@ class Home(Page):
         view = await self.store(load, self.signed_in, self.site.base_url)
         values: dict[str, Any] = {
             **{"view": view, "purse": view.purse, "price": price, "nanos": format_money},
-            **{"days_word": self._days, "shape_of": shape_of, "KEY": first_call.KEY_VARIABLE},
+            **{
+                "days_word": lambda days: days_word(self.words, days),
+                "shape_of": shape_of,
+                "KEY": first_call.KEY_VARIABLE,
+            },
             **{"query": urlencode, "At": At},
         }
         if view.first is not None:
@@ -93,13 +101,4 @@ class Home(Page):
             title=title,
             href="/usage?" + urlencode({"since": since, "until": until}),
             at_ms=hour.at_ms,
-        )
-
-    def _days(self, days: float) -> str:
-        """A number of days in words."""
-        if days < 1:
-            return self.words["home.less_than_a_day"]
-        whole = round(days)
-        return (
-            self.words["home.one_day"] if whole == 1 else self.words["home.days"].format(days=whole)
         )

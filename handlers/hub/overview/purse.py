@@ -8,6 +8,7 @@ import peewee
 
 from handlers.hub.overview.spending import Spent, spent_by_day
 from store.db.database import database_ms
+from store.hub import low_balance
 from store.hub.sessions import SignedIn
 from store.money import subscriptions, wallet
 from store.money.subscriptions import PLANS_ONLY, Payers
@@ -21,12 +22,14 @@ RUNWAY_DAYS = 7  # whole days before today whose charges say what a day costs
 
 @dataclass(frozen=True, slots=True)
 class Purse:
-    """All of it at one moment; `days`: CHART_DAYS at least, and this month, today the last."""
+    """All of it at one moment; `days`: CHART_DAYS at least, and this month, today the last.
+    `below_nanos`: the balance below which the user wants to be told; None: none was given."""
 
     at_ms: int
     view: wallet.View
     payers: Payers
     days: Sequence[Spent]
+    below_nanos: int | None = None
 
     @property
     def today(self) -> Spent:
@@ -60,9 +63,12 @@ class Purse:
 
     @property
     def low(self) -> bool:
-        """Whether the balance is about to end; what plans alone pay for needs none."""
+        """Whether the balance is below what the user has given, else whether it is about to end;
+        what plans alone pay for needs none."""
         if self.payers.spend_order == PLANS_ONLY:
             return False
+        if self.below_nanos is not None:
+            return self.view.balance_nanos < self.below_nanos
         runway = self.runway_days
         return self.view.balance_nanos <= 0 or (runway is not None and runway < LOW_RUNWAY_DAYS)
 
@@ -77,6 +83,7 @@ def load(db: peewee.Database, me: SignedIn) -> Purse:
         view=wallet.show(db, me.user),
         payers=subscriptions.payers_of(db, me.user_id, at_ms),
         days=spent_by_day(db, me.user, me.user_id, since_ms, at_ms),
+        below_nanos=low_balance.threshold(db, me.user_id),
     )
 
 
@@ -91,6 +98,8 @@ def to_plain(purse: Purse, currency: str) -> dict[str, Any]:
         "spent_today": _spent(purse.today),
         "spent_month": _spent(purse.month),
         "daily": format_money(purse.daily_nanos),
+        "low": purse.low,
+        "low_below": None if purse.below_nanos is None else format_money(purse.below_nanos),
         "runway_days": None if runway is None else round(runway, 1),
     }
 

@@ -21,6 +21,7 @@ from store.db.migrations import (
     m0013_hub_keys,
     m0014_usage_rollups,
     m0015_access,
+    m0016_overview,
     m0017_notices,
     m0018_upkeep,
 )
@@ -42,6 +43,7 @@ ALL: tuple[Migration, ...] = (
     m0013_hub_keys.MIGRATION,
     m0014_usage_rollups.MIGRATION,
     m0015_access.MIGRATION,
+    m0016_overview.MIGRATION,
     m0017_notices.MIGRATION,
     m0018_upkeep.MIGRATION,
 )

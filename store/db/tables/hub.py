@@ -101,3 +101,13 @@ class OpenIdLink(Row):
 
     class Meta:
         table_name = "openid_links"
+
+
+class LowBalance(Row):
+    """Below which balance (nanos) a user wants to be told."""
+
+    user_id = CharField(ID, primary_key=True)
+    below = BigIntegerField()
+
+    class Meta:
+        table_name = "low_balances"

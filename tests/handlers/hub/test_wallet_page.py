@@ -1,0 +1,123 @@
+"""The wallet as a page: figures, plans, codes, the ledger, the notice of a low balance."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+
+from store.hub import low_balance
+from store.money import codes, wallet
+from store.values.ids import DAY_MS
+from tests.handlers.hub.browser import Browser
+from tests.handlers.hub.overview_world import SEALING, book, call, edit, user_id
+from tests.handlers.hub.test_status_page import text_of
+
+PLAN = (
+    '[[plan]]\nname = "monthly"\nquota = "20"\nwindow = "month"\ndays = 60\n'
+    '[[subscription]]\nuser = "alice"\nplan = "monthly"\n'
+)
+
+
+@pytest.fixture
+def db(db, tmp_path):
+    edit(db, tmp_path)
+    return db
+
+
+@pytest.fixture
+def code(db):
+    [made] = codes.create(db, codes.Wanted(1, 25 * 10**8), SEALING.peppers[0], "boss")
+    return made.code
+
+
+def balance(db, user="alice"):
+    return wallet.show(db, user).balance_nanos
+
+
+def test_figures_and_the_ledger(alice, db):
+    book(db, call(db), call(db, cost_nanos=5 * 10**8, charges=()), call(db, ago_ms=2 * DAY_MS))
+    wallet.credit(db, "alice", wallet.Movement(10**9, "<b>Invoice</b> 114"))
+    answer = alice.get("/wallet")
+    said = text_of(answer)
+    assert "Balance 10.8000 USD" in said and "About" in said
+    assert "Spent today 0.6000 USD Plans 0.5000, wallet 0.1000" in said
+    assert "No plan. Calls are paid from the wallet." in said
+    assert re.search(r"Top-up \+1\.0 10\.8 &lt;b&gt;Invoice&lt;/b&gt; 114", said)
+    assert re.search(r"Charges −0\.1 9\.8 calls of the day UTC day, still open", said)
+
+
+def test_plans_with_their_window_and_the_order(alice, db, tmp_path):
+    edit(db, tmp_path, PLAN)
+    said = text_of(alice.get("/wallet"))
+    assert "Plan monthly Active" in said and "0 of 20.00" in said and "Resets in" in said
+    assert "1 Plan monthly 20.0000 left until" in said and "2 Wallet 10.0000 USD" in said
+    assert "Calls draw on the plan until it is used up" in said
+
+
+def test_a_code_is_redeemed_after_its_worth_was_told(alice, db, code):
+    alice.get("/wallet")
+    told = alice.send("/wallet/redeem", [("code", code.lower())])
+    assert told.status == 200 and "This code is worth 2.5 USD" in text_of(told)
+    assert balance(db) == 10**10
+    done = alice.send("/wallet/redeem", [("code", code), ("confirm", "yes")])
+    assert (done.status, done.place) == (303, "/wallet")
+    assert balance(db) == 125 * 10**8 and "2.5 USD redeemed." in alice.get("/wallet").text
+    again = alice.send("/wallet/redeem", [("code", code)])
+    assert again.status == 400 and "was used before" in again.text
+    assert 'aria-invalid="true"' in again.text and code in again.text
+
+
+def test_wrong_codes_are_slowed_and_told(alice):
+    alice.get("/wallet")
+    answers = [alice.send("/wallet/redeem", [("code", "nonsense")]) for _ in range(11)]
+    assert [one.status for one in answers] == [400] * 10 + [429]
+    assert "the code is mistyped" in answers[0].text and "try again in" in answers[-1].text
+
+
+def test_nothing_without_the_token_of_the_form_or_by_looking(alice, db, code):
+    fields = [("code", code), ("confirm", "yes")]
+    assert alice.send("/wallet/redeem", fields, xsrf=False).status == 403
+    assert alice.get(f"/wallet/redeem?code={code}&confirm=yes").status == 303
+    assert balance(db) == 10**10
+
+
+def test_the_ledger_page_by_page_and_as_csv(alice, hub, db):
+    for number in range(30):
+        wallet.credit(db, "alice", wallet.Movement(10**9, f"gift {number:02}"))
+    first = alice.get("/wallet").text
+    assert "gift 29" in first and "gift 03" not in first
+    [older] = re.findall(r'href="(/wallet\?after=[^"#]+)', first)
+    second = alice.get(older).text
+    assert "gift 03" in second and "gift 29" not in second and "Newest lines" in second
+    answer = alice.get("/wallet/ledger.csv")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert "text/csv" in answer.headers["Content-Type"] and len(rows) == 31
+    assert (rows[0]["amount"], rows[0]["reason"]) == ("1", "gift 29")
+    assert "gift" not in Browser(hub.port).signed_in("carol").get("/wallet/ledger.csv").text
+    assert alice.get("/wallet?after=nothing").status == 400
+
+
+def test_told_below_the_balance_that_was_given(alice, db):
+    assert "Balance 10" not in text_of(alice.get("/wallet")).replace("Balance 10.0000 USD No", "")
+    set_to = alice.send("/wallet/low-balance", [("below", "12.50")])
+    assert set_to.status == 303
+    assert low_balance.threshold(db, user_id(db, "alice")) == 125 * 10**8
+    assert "Redeem a code" in alice.get("/wallet").text and "12.5" in alice.get("/wallet").text
+    assert alice.get("/api/wallet").json["low"] is True
+    wrong = alice.send("/wallet/low-balance", [("below", "much")])
+    assert wrong.status == 400 and "Write an amount" in wrong.text
+    alice.send("/wallet/low-balance", [("below", "")])
+    assert low_balance.threshold(db, user_id(db, "alice")) is None
+
+
+def test_the_same_by_the_api(alice):
+    def patch(body):
+        headers = {"Content-Type": "application/json", "X-XSRFToken": alice.xsrf}
+        return alice.ask("PATCH", "/api/wallet", json.dumps(body), **headers)
+
+    assert patch({"low_below": "12"}).json["low_below"] == "12"
+    assert patch({"low_below": None}).json["low_below"] is None
+    for body in ({"low_below": "much"}, {"low_below": 5}, {"balance": "9"}, {}):
+        assert patch(body).status == 400
