@@ -115,6 +115,7 @@ for room in ("access", "admin", "keys", "overview", "usage"):
         ),
         *("adapters", "store", "conf.settings", "tornado", "peewee"),
     }
+ALLOWED["handlers.hub.usage"] |= {"msgspec"}  # records of exports and of the live tail
 SUPERVISOR = (*SUPERVISOR, "service.notifier")
 for name in SUPERVISOR:
     ALLOWED[f"commands.process.{name}"] = {

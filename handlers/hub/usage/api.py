@@ -1,0 +1,112 @@
+"""The JSON API of usage: calls, one call, their sums, errors by kind."""
+
+from typing import Any
+
+import peewee
+
+from handlers.hub.usage.asked import Asked, asked, refused
+from handlers.hub.usage.shown import public, whole
+from handlers.hub.web.base import Api
+from store.calls.reading.errors import errors
+from store.calls.usage_lookup import find
+from store.calls.usage_queries import Page, page
+from store.calls.usage_stats import DIMENSIONS, SORTS, Order, stats
+from store.hub.sessions import SignedIn
+from store.values.errors import NotFound
+from store.values.ids import ulid_ms
+
+LIMIT, LIMIT_MAX = 100, 1000
+LAST_DAY = "24h"  # what errors are of unless a time is given
+
+
+class ApiUsageBase(Api):
+    """What these endpoints share."""
+
+    def query(self) -> dict[str, list[str]]:
+        """The query of the request, name by name."""
+        return {name: self.get_query_arguments(name) for name in self.request.query_arguments}
+
+    async def asked(self, *others: str, **defaults: str) -> Asked:
+        """The filters of the request; `defaults` stand for what it does not say."""
+        query = {**{name: [text] for name, text in defaults.items()}, **self.query()}
+        me = self.me
+        return await self.store(asked, me, query, everybody=me.admin, others=others)
+
+    @property
+    def me(self) -> SignedIn:
+        """Who asks."""
+        assert self.signed_in is not None
+        return self.signed_in
+
+    def number(self, name: str, usual: int, most: int) -> int:
+        """A number of the query, from 1 to `most`."""
+        text = self.get_query_argument(name, "") or str(usual)
+        if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= most):
+            raise refused(name, f"{name} must be a number from 1 to {most}")
+        return int(text)
+
+    def cursor(self) -> str | None:
+        """The id before which a page begins."""
+        after = self.get_query_argument("after", "") or None
+        try:
+            if after is not None:
+                ulid_ms(after)
+        except ValueError:
+            raise refused("after", "after must be what `next` of a page said") from None
+        return after
+
+
+class ApiUsage(ApiUsageBase):
+    """GET /api/usage: calls, the last begun first."""
+
+    async def get(self) -> None:
+        limit, after = self.number("limit", LIMIT, LIMIT_MAX), self.cursor()
+        wanted = await self.asked("limit", "after")
+        found: Page = await self.store(page, wanted.filters, limit, after)
+        items = [public(row, admin=self.me.admin) for row in found.rows]
+        self.answer({"items": items, "next": found.next})
+
+
+class ApiCall(ApiUsageBase):
+    """GET /api/usage/ID, with the lines of its cost."""
+
+    async def get(self, call_id: str) -> None:
+        self.answer(whole(await self.store(call, self.me, call_id), admin=self.me.admin))
+
+
+def call(db: peewee.Database, me: SignedIn, call_id: str) -> dict[str, Any]:
+    """The call with an id, also one of its client, or for administrators of its vendor; of a member
+    an own one. Raises NotFound."""
+    for row in find(db, call_id):
+        if me.admin:
+            return row
+        if row["user_id"] == me.user_id and call_id in (row["id"], row["client_request_id"]):
+            return row
+    raise NotFound("there is no such call")
+
+
+class ApiStats(ApiUsageBase):
+    """GET /api/usage/stats: sums by day, hour, key_id, model and so on."""
+
+    async def get(self) -> None:
+        by = [name for name in self.get_query_argument("by", "day,model").split(",") if name]
+        known = [name for name in DIMENSIONS if self.me.admin or name != "channel"]
+        for name in by:
+            if name not in known or by.count(name) > 1:
+                raise refused("by", f"by must name some of these once: {', '.join(known)}")
+        sort = self.get_query_argument("sort", "") or None
+        if sort not in (None, *SORTS):
+            raise refused("sort", f"sort must be one of {', '.join(SORTS)}")
+        top = self.number("top", LIMIT_MAX, LIMIT_MAX) if "top" in self.query() else None
+        wanted = await self.asked("by", "sort", "top")
+        rows = await self.store(stats, by, wanted.filters, Order(sort, top))
+        self.answer({"items": rows})
+
+
+class ApiErrors(ApiUsageBase):
+    """GET /api/usage/errors: of the last 24 hours unless a time is given."""
+
+    async def get(self) -> None:
+        wanted = await self.asked(**({} if "until" in self.query() else {"since": LAST_DAY}))
+        kinds = await self.store(errors, wanted.filters)
+        self.answer({"items": kinds, "next": None})

@@ -1,0 +1,1 @@
+"""Usage records read for the Hub: errors by kind, and which records a live tail shows."""

@@ -1,0 +1,34 @@
+"""Times as people type them: 90m, 24h, 7d; 2026-11-21; RFC 3339. Pure."""
+
+import datetime
+import re
+
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+MAX_DURATION_S = 36_500 * UNITS_S["d"]
+
+_DURATION = re.compile(r"([0-9]{1,12})([smhd])", re.ASCII)
+_ZONED = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+
+
+def duration_s(text: str) -> int | None:
+    """The seconds of a text like 24h; None when it is none, or too long to mean anything."""
+    match = _DURATION.fullmatch(text)
+    seconds = int(match[1]) * UNITS_S[match[2]] if match else None
+    return seconds if seconds is not None and seconds <= MAX_DURATION_S else None
+
+
+def moment_ms(text: str) -> int | None:
+    """The milliseconds of a day (UTC) or of an RFC 3339 time with its zone; None: it is neither."""
+    try:
+        if _DATE.fullmatch(text):
+            day = datetime.date.fromisoformat(text)
+            moment = datetime.datetime.combine(day, datetime.time(), datetime.UTC)
+        elif _ZONED.fullmatch(text):
+            moment = datetime.datetime.fromisoformat(text.upper())
+        else:
+            return None
+        at_ms = round(moment.timestamp() * 1000)
+    except ValueError:
+        return None
+    return at_ms if at_ms >= 0 else None

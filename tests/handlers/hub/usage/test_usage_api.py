@@ -1,0 +1,220 @@
+"""The JSON API of usage: who sees what, filters, pages, sums, errors, exports, the live tail."""
+
+import csv
+import http.client
+import io
+import json
+import threading
+import time
+
+import pytest
+
+from store.calls import usage_stats
+from store.values.usage_record import FIELDS
+from tests.handlers.hub.browser import Browser
+from tests.handlers.hub.usage.calls import call, failed, put
+from tests.support.ports import HOST
+
+
+@pytest.fixture
+def boss(hub):
+    return Browser(hub.port).signed_in("boss")
+
+
+@pytest.fixture
+def calls(db):
+    """A good and a failed call of alice's, and a good one of the administrator's."""
+    return put(db, call(db, 1), failed(db, 2, minutes_ago=3), call(db, 3, "boss", minutes_ago=1))
+
+
+def ids(browser, path="/api/usage"):
+    answer = browser.get(path)
+    assert answer.status == 200, answer.text
+    return [one["id"] for one in answer.json["items"]]
+
+
+def test_nobody_sees_it_without_a_session(browser):
+    for path in ("", "/stats", "/errors", "/export", "/tail", "/01"):
+        assert browser.get(f"/api/usage{path}").status == 401
+
+
+def test_a_member_sees_own_calls_and_nothing_of_the_channels(alice, calls):
+    assert ids(alice) == [calls[1], calls[0]]
+    for call_id in calls[:2]:
+        one = alice.get(f"/api/usage/{call_id}").json
+        assert set(FIELDS) <= set(one)
+        assert {one[name] for name in ("channel", "node", "upstream_request_id")} == {None}
+        assert "own words" not in json.dumps(one) and "main" not in json.dumps(one)
+    assert one["attempts"] == [{"status": 429, "error": "upstream_rate_limited", "ms": 210}]
+    assert alice.get(f"/api/usage/{calls[2]}").status == 404
+    assert alice.get("/api/usage/req_1").status == 404
+
+
+def test_an_administrator_sees_all(boss, calls):
+    assert ids(boss) == calls[::-1]
+    assert ids(boss, "/api/usage?user=alice") == [calls[1], calls[0]]
+    one = boss.get(f"/api/usage/{calls[1]}").json
+    assert one["attempts"][0]["detail"] == "the vendor's own words" and one["channel"] == "main"
+    assert boss.get("/api/usage/req_1").json["id"] == calls[0]
+    lines = boss.get(f"/api/usage/{calls[0]}").json["cost_lines"]
+    assert [(line["class"], line["tokens"]) for line in lines] == [("input", 100), ("output", 50)]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("outcome=ok", [0]),
+        ("outcome=ok,upstream_error", [1, 0]),
+        ("outcome=ok&outcome=timeout", [0]),
+        ("status=429", [1]),
+        ("error_code=upstream_rate_limited", [1]),
+        ("text=RATE%20limited", [1]),
+        ("stream=true", [0]),
+        ("min_duration_ms=2001", []),
+        ("model=gpt-4.1&endpoint=/v1/chat/completions&group=default", [1, 0]),
+        ("model=no-such-model", []),
+        ("since=4m", [1]),
+        ("since=24h", [1, 0]),
+        ("key_id=key-of-alice", [1, 0]),
+    ],
+)
+def test_filters(alice, calls, query, found):
+    assert ids(alice, f"/api/usage?{query}") == [calls[place] for place in found]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("group=nowhere", "group"),
+        ("outcome=okay", "outcome"),
+        ("error_code=none", "error_code"),
+        ("key_id=key-of-boss", "key_id"),
+        ("key=laptop", "key"),
+        ("user=boss", "user"),
+        ("channel=main", "channel"),
+        ("status=abc", "status"),
+        ("since=yesterday", "since"),
+        ("since=2026-01-02&until=2026-01-01", "until"),
+        ("modle=x", "modle"),
+        ("limit=0", "limit"),
+        ("after=x", "after"),
+        ("stream=yes", "stream"),
+    ],
+)
+def test_what_does_not_exist_is_refused_with_its_field(alice, calls, query, field):
+    for path in ("/api/usage", "/api/usage/errors"):
+        if field in ("limit", "after") and path != "/api/usage":
+            continue
+        answer = alice.get(f"{path}?{query}")
+        assert (answer.status, answer.json["error"]["field"]) == (400, field), answer.text
+
+
+def test_an_administrator_is_told_the_nearest_name(boss, calls):
+    error = boss.get("/api/usage?user=alicia").json["error"]
+    assert error["field"] == "user" and "alice" in error["message"]
+
+
+def test_pages_hold_each_call_once_while_others_come(db, alice):
+    wanted = put(db, *[call(db, number) for number in range(25)])
+    found, after = [], ""
+    for number in range(100, 110):
+        page = alice.get(f"/api/usage?limit=7{after}").json
+        found += [one["id"] for one in page["items"]]
+        if page["next"] is None:
+            break
+        after = f"&after={page['next']}"
+        put(db, call(db, number, minutes_ago=0))
+    assert found == sorted(wanted, reverse=True)
+
+
+def test_sums_are_those_of_the_calls(alice, boss, calls):
+    [row] = alice.get("/api/usage/stats?by=model").json["items"]
+    assert (row["model"], row["calls"], row["ok"], row["failed"]) == ("gpt-4.1", 2, 1, 1)
+    rows = boss.get("/api/usage/stats?by=user,channel&sort=calls&top=1").json["items"]
+    assert [(one["user"], one["channel"], one["calls"]) for one in rows] == [("alice", "main", 2)]
+    for query in ("by=channel", "by=nothing", "by=model,model", "sort=name", "top=0"):
+        assert alice.get(f"/api/usage/stats?{query}").status == 400
+
+
+def test_sums_of_endpoints_and_codes_do_not_read_the_records(alice, calls, monkeypatch):
+    monkeypatch.setattr(usage_stats, "_RECORDS", None)
+    [row] = alice.get("/api/usage/stats?by=endpoint,group&error_code=upstream_rate_limited").json[
+        "items"
+    ]
+    assert row["calls"] == 1
+
+
+def test_errors_are_grouped(db, alice, calls):
+    first, last = put(db, failed(db, 10, minutes_ago=30), failed(db, 11, minutes_ago=2))
+    refused = {"outcome": "refused", "error_code": "model_not_found", "model": None}
+    put(db, failed(db, 12, status=404, **refused), failed(db, 13, user="boss"))
+    kinds = alice.get("/api/usage/errors").json["items"]
+    assert [(one["error_code"], one["model"], one["calls"]) for one in kinds] == [
+        ("upstream_rate_limited", "gpt-4.1", 3),
+        ("model_not_found", None, 1),
+    ]
+    assert kinds[0]["id"] == last and kinds[0]["endpoint"] == "/v1/chat/completions"
+    assert kinds[0]["first_at"] == alice.get(f"/api/usage/{first}").json["started_at"]
+    assert kinds[0]["last_at"] == alice.get(f"/api/usage/{last}").json["started_at"]
+
+
+def test_exports_are_the_calls(db, alice, boss, calls):
+    more = put(db, *[call(db, number) for number in range(300, 900)])
+    lines = alice.get("/api/usage/export?format=ndjson").text.splitlines()
+    records = [json.loads(line) for line in lines]
+    assert [one["id"] for one in records] == sorted([*calls[:2], *more])
+    answer = alice.get("/api/usage/export?format=csv&outcome=upstream_error")
+    [row] = csv.DictReader(io.StringIO(answer.text))
+    assert answer.headers["Content-Type"].startswith("text/csv")
+    assert list(row) == list(FIELDS) and row["id"] == calls[1] and row["channel"] == ""
+    assert len(boss.get("/api/usage/export").text.splitlines()) == 603
+    assert alice.get("/api/usage/export?format=xml").status == 400
+
+
+class Tail:
+    """A viewer of the live tail: what came, read by a thread."""
+
+    def __init__(self, browser, query=""):
+        self._connection = http.client.HTTPConnection(HOST, browser.port, timeout=30)
+        cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+        self._connection.request("GET", f"/api/usage/tail{query}", headers={"Cookie": cookie})
+        self.response = self._connection.getresponse()
+        self.seen = []
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self):
+        try:
+            for line in self.response:
+                if line.startswith(b"data: "):
+                    self.seen.append(json.loads(line[6:])["id"])
+        except (OSError, ValueError, AttributeError):
+            pass
+
+    def wait_for(self, call_id):
+        deadline = time.monotonic() + 15
+        while call_id not in self.seen:
+            assert time.monotonic() < deadline, self.seen
+            time.sleep(0.02)
+
+    def close(self):
+        self._connection.sock and self._connection.sock.close()
+        self.response.close()
+
+
+def test_the_tail_shows_new_calls_to_those_who_may_see_them(db, hub, alice, boss):
+    tails = [Tail(alice), Tail(boss), Tail(boss, "?outcome=upstream_error"), Tail(alice)]
+    assert tails[0].response.headers["Content-Type"].startswith("text/event-stream")
+    good, bad, hers = put(db, call(db, 1), failed(db, 2), call(db, 3, "boss"))
+    tails[1].wait_for(hers)
+    tails[0].wait_for(bad)
+    tails[3].wait_for(bad)
+    tails[2].wait_for(bad)
+    assert set(tails[0].seen) == set(tails[3].seen) == {good, bad}
+    assert set(tails[1].seen) == {good, bad, hers} and tails[2].seen == [bad]
+    readers = [one for one in threading.enumerate() if one.name == "usage-news"]
+    assert len(readers) == 1
+    for tail in tails:
+        tail.close()
+    readers[0].join(30)
+    assert not readers[0].is_alive()
