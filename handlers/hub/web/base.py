@@ -26,6 +26,7 @@ Result = TypeVar("Result")
 
 SESSION_COOKIE = "sluice_session"
 TOAST_COOKIE = "toast"
+UNSEEN_HEADER = "X-Unseen"  # of a script that asks for a page which it does not show
 THEMES = ("light", "dark")
 POLICY = "; ".join(
     (
@@ -154,7 +155,7 @@ class Page(HubHandler):
     def _toast(self) -> dict[str, Any] | None:
         """What was to be said, once."""
         cookie = self.get_cookie(TOAST_COOKIE)
-        if not cookie:
+        if not cookie or UNSEEN_HEADER in self.request.headers:
             return None
         self.clear_cookie(TOAST_COOKIE)
         try:

@@ -6,6 +6,9 @@ import { fetchPage, visit } from "./visit.js";
 import { toast } from "./toast.js";
 import { release, setBusy } from "./forms.js";
 
+// Of a page that a redirect leads to only the address is taken: its toast waits for who sees it.
+const UNSEEN = { Accept: "text/html", "X-Unseen": "1" };
+
 let opened = null; // { dialog, link, back }
 
 export function onSheetClick(event) {
@@ -106,7 +109,7 @@ export async function onSheetSubmit(event) {
   if (event.submitter) setBusy(event.submitter, true);
   try {
     const body = new URLSearchParams(new FormData(form, event.submitter));
-    const page = await fetchPage(event.submitter?.formAction || form.action, { method: "POST", body });
+    const page = await fetchPage(event.submitter?.getAttribute("formaction") || form.action, { method: "POST", body, headers: UNSEEN });
     const sheet = page.querySelector("article[data-sheet]");
     if (page.moved || !sheet) location.assign(page.moved ? page.reached : location.href);
     else fill(form.closest("dialog"), sheet);
