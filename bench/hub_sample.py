@@ -11,6 +11,7 @@ import json
 import math
 import random
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,12 @@ from commands.edits import editor
 from commands.store_access import opened_store
 from store.admin.document import parse
 from store.calls import booking
+from store.channels import status_sums
 from store.db.database import raw_rows, transaction
+from store.db.tables.money import LedgerLine, Subscription
 from store.db.tables.users import ApiKey, User
+from store.money.accounts import quota_at
+from store.values.fields import Instant
 from store.values.ids import DAY_MS, HOUR_MS, ulid
 from store.values.pricing import Prices, cost_nanos, parse_money
 from store.values.usage_record import AttemptRecord, CallFacts, Charge, UsageRecord
@@ -36,6 +41,7 @@ BATCH_ROWS = 400
 SEED = 7
 PROBLEM_MS = 3 * HOUR_MS  # for so long the vendors with problems have had them
 PPM = 1_000_000
+PLAN, WINDOW, QUOTA_NANOS = "monthly", "month", 20 * 10**9
 
 # name: input, output, cache read, share of the calls, family, channels
 MODELS: dict[str, tuple[str, str, str, int, str, tuple[str, ...]]] = {
@@ -115,9 +121,10 @@ class Caller:
     models: tuple[str, ...]
     agent: str
     address: str
+    limited: bool
 
 
-def document(vendor: str) -> dict[str, list[dict[str, Any]]]:
+def document(vendor: str, starts_at: str) -> dict[str, list[dict[str, Any]]]:
     """What `apply` would get."""
     channels: dict[str, dict[str, Any]] = {}
     for model, (_, _, _, _, family, names) in MODELS.items():
@@ -147,17 +154,17 @@ def document(vendor: str) -> dict[str, list[dict[str, Any]]]:
             for name, (multiplier, models) in GROUPS.items()
         ],
         "channel": list(channels.values()),
-        "plan": [{"name": "monthly", "quota": "20", "window": "month", "days": 60}],
+        "plan": [{"name": PLAN, "quota": "20", "window": WINDOW, "days": 90}],
         "user": [
             {
                 "name": "alice",
-                "balance": "2000",
+                "balance": "245",
                 "password": PASSWORD,
                 "groups": list(GROUPS),
             },
             {"name": "admin", "role": "admin", "password": PASSWORD},
         ],
-        "subscription": [{"user": "alice", "plan": "monthly"}],
+        "subscription": [{"user": "alice", "plan": PLAN, "starts_at": starts_at}],
         "key": [
             {
                 "user": "alice",
@@ -165,7 +172,7 @@ def document(vendor: str) -> dict[str, list[dict[str, Any]]]:
                 "group": group,
                 "models": models,
                 "networks": networks,
-                **({"limit": limit, "limit_window": "month"} if limit else {}),
+                **({"limit": limit, "limit_window": WINDOW} if limit else {}),
                 **({"enabled": False} if not calls else {}),
             }
             for name, (group, models, networks, limit, _, _, calls) in KEYS.items()
@@ -173,17 +180,34 @@ def document(vendor: str) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+class Purse:
+    """A plan's quota of a month, then the wallet."""
+
+    def __init__(self, subscription_id: str) -> None:
+        self._id, self._left = subscription_id, defaultdict[str, int](lambda: QUOTA_NANOS)
+
+    def charges(self, nanos: int, at_ms: int) -> tuple[Charge, ...]:
+        """Who pays an amount at a moment."""
+        account, _ = quota_at(self._id, WINDOW, at_ms)
+        by_plan = min(nanos, self._left[account])
+        self._left[account] -= by_plan
+        parts = Charge(f"subscription:{PLAN}", by_plan, account), Charge("wallet", nanos - by_plan)
+        return tuple(part for part in parts if part.amount_nanos)
+
+
 def callers(db: peewee.Database) -> tuple[str, list[Caller], list[int]]:
     """The user's id, the keys that call, and how much each of them does."""
     [(user_id,)] = raw_rows(db, User.select(User.id).where(User.name == "alice"))
     ids = dict(raw_rows(db, ApiKey.select(ApiKey.name, ApiKey.id)))
     found, shares = [], []
-    for name, (group, models, _, _, agent, address, calls) in KEYS.items():
+    for name, (group, models, _, limit, agent, address, calls) in KEYS.items():
         if calls:
             offered = models or [
                 m for m in MODELS if GROUPS[group][1] == ["*"] or m in GROUPS[group][1]
             ]
-            found.append(Caller(ids[name], name, group, tuple(offered), agent, address))
+            found.append(
+                Caller(ids[name], name, group, tuple(offered), agent, address, limit is not None)
+            )
             shares.append(calls)
     return user_id, found, shares
 
@@ -192,6 +216,8 @@ def records(db: peewee.Database, end_ms: int) -> Iterator[UsageRecord]:
     """The calls of the last DAYS days, in order of their start; fewer of them by night."""
     chance = random.Random(SEED)
     user_id, keys, shares = callers(db)
+    [(subscription_id,)] = raw_rows(db, Subscription.select(Subscription.id))
+    purse = Purse(subscription_id)
     begin_ms = end_ms - DAYS * DAY_MS
     for number in range(DAYS * 24):
         hour_ms = begin_ms + number * HOUR_MS
@@ -200,7 +226,9 @@ def records(db: peewee.Database, end_ms: int) -> Iterator[UsageRecord]:
         calls = int(CALLS_A_DAY / 24 * busy * chance.uniform(0.8, 1.2))
         for at_ms in sorted(hour_ms + chance.randrange(HOUR_MS) for _ in range(calls)):
             caller = chance.choices(keys, shares)[0]
-            yield _record(chance, at_ms, user_id, caller, end_ms)
+            made = _record(chance, at_ms, user_id, caller, end_ms)
+            made.charges = purse.charges(made.cost_nanos, at_ms)
+            yield made
 
 
 def _record(
@@ -231,6 +259,7 @@ def _record(
             multiplier_ppm=multiplier_ppm,
             client_ip=caller.address,
             user_agent=caller.agent,
+            limit_account=quota_at(caller.key_id, WINDOW, at_ms)[0] if caller.limited else None,
         ),
         status=200,
         node="node-a",
@@ -287,8 +316,6 @@ def _charge(made: UsageRecord, chance: random.Random, prices: Prices, multiplier
     made.duration_ms = (made.ttft_ms or 0) + made.output_tokens * chance.randrange(7, 24)
     made.usage_source = "reported"
     made.cost_nanos = cost_nanos(made, prices, multiplier_ppm)
-    if made.cost_nanos:
-        made.charges = (Charge("wallet", made.cost_nanos),)
 
 
 def _failed(made: UsageRecord, fault: tuple[Any, ...], model: str) -> UsageRecord:
@@ -327,7 +354,17 @@ def fill(db: peewee.Database, end_ms: int) -> int:
             batch = []
     if batch:
         book()
+    while status_sums.fold(db, end_ms // 1000):
+        pass
+    _open_early(db, end_ms - (DAYS + 1) * DAY_MS)
     return booked + len(batch)
+
+
+def _open_early(db: peewee.Database, at_ms: int) -> None:
+    """The wallet's first line, and the keys, are older than the calls."""
+    opening = LedgerLine.update(at_ms=at_ms).where(LedgerLine.kind == "credit")
+    keys = ApiKey.update(created_ms=at_ms)
+    transaction(db, lambda: (opening.execute(db), keys.execute(db)))
 
 
 @click.command()
@@ -337,7 +374,9 @@ def main(config: Path, vendor: str) -> None:
     """Fill the store of a configuration."""
     end_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS + HOUR_MS // 2
     with opened_store(config) as access:
-        editor(access).apply(parse(json.dumps(document(vendor)), {}, config.parent))
+        starts_at = Instant().plain(end_ms - (DAYS + 1) * DAY_MS)
+        wanted = json.dumps(document(vendor, starts_at))
+        editor(access).apply(parse(wanted, {}, config.parent))
         begun = time.monotonic()
         booked = fill(access.db, end_ms)
     click.echo(f"{booked} calls in {time.monotonic() - begun:.1f} s; sign in: alice, {PASSWORD}")
