@@ -280,6 +280,20 @@ class LogSettings(_Section, frozen=True):
     ] = ""
 
 
+class TelemetrySettings(_Section, frozen=True):
+    """Traces for a collector; needs the packages of requirements-otel.txt."""
+
+    otlp_endpoint: Annotated[
+        str,
+        Meta(
+            max_length=4096,
+            description="Collector that gets the spans of calls over OTLP/HTTP, as"
+            " http://127.0.0.1:4318; empty: calls are not traced, and a client's traceparent is"
+            " passed on as it is.",
+        ),
+    ] = ""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings of one gateway; a field is a section."""
 
@@ -294,6 +308,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     hub: HubSettings = HubSettings()
     ops: OpsSettings = OpsSettings()
     log: LogSettings = LogSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
 
 
 SECTIONS: tuple[str, ...] = Settings.__struct_fields__

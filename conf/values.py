@@ -136,6 +136,17 @@ def _public_url(value: Any) -> str:
     return str(value).rstrip("/")
 
 
+def _endpoint(value: Any) -> str:
+    if not value:
+        return ""
+    url = _split(value)
+    if url is None or url.scheme not in ("http", "https") or not url.hostname:
+        raise ValueError("an address like http://127.0.0.1:4318 expected")
+    if url.username is not None or url.query or url.fragment:
+        raise ValueError("an address without user, query and fragment expected")
+    return str(value).rstrip("/")
+
+
 def _store_url(value: Any) -> str:
     return store_url.checked(value)
 
@@ -191,6 +202,7 @@ _CHECKS: Mapping[str, Callable[[object], object]] = {
     "server.trusted_proxies": _networks,
     "server.public_url": _public_url,
     "store.url": _store_url,
+    "telemetry.otlp_endpoint": _endpoint,
     "money.currency": _currency,
 }
 

@@ -56,6 +56,7 @@ ALLOWED = {
     "handlers": {"handlers", "adapters", "store", "conf.settings", "tornado", "msgspec"},
     "handlers.telemetry": {"handlers.telemetry", "adapters.json", "store.values", "conf.metrics"}
     | {"msgspec"},
+    "handlers.telemetry.otlp": {"handlers.telemetry", "store.values", "opentelemetry"},
     "handlers.telemetry.channel_gauges": {"handlers.relay.routing", "store.catalog.catalog"},
     "handlers.http": {
         *("handlers.http", "handlers.relay", "handlers.telemetry", "adapters", "store"),

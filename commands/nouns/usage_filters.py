@@ -35,9 +35,10 @@ FILTERS: Mapping[str, tuple[type, str]] = {
     "error_code": (str, "Code of the error, as in docs/errors.md, or a word like client_gone."),
     "request_id": (str, "Id of one call: its x-request-id."),
     "client_request_id": (str, "The client's own X-Client-Request-Id."),
+    "trace_id": (str, "Trace of the client's traceparent, or one that began here."),
 }
 # Neither an index nor the sums tell where calls with these are.
-UNINDEXED = ("status",)
+UNINDEXED = ("status", "trace_id")
 
 # Outcomes that are their own error code (interface: "A usage record").
 _CODES_OF_OUTCOMES = ("client_gone", "gateway_lost", "upstream_truncated", "drained")

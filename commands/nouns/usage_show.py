@@ -28,6 +28,7 @@ _LINES: Mapping[str, tuple[str, ...]] = {
     "client's id": ("client_request_id",),
     "vendor's id": ("upstream_request_id",),
     "node": ("node",),
+    "trace": ("trace_id",),
 }
 
 

@@ -346,13 +346,13 @@ class Worker:
         """Serves until drained; the exit code."""
         self._writer.start()
         self._upkeep.start()
+        self._metrics.start(self._settings.telemetry.otlp_endpoint, self._orders.node)
         listener = socket.socket(fileno=self._orders.listen_fd)
         listener.setblocking(False)
         self._server.listen_on(listener)
         self._listen_to_supervisor()
         sweeping = PeriodicCallback(self._sweep, SWEEP_MS)
         sweeping.start()
-        self._metrics.start()
         self._memory.start(self._loop)
         code = await self._drained
         sweeping.stop()

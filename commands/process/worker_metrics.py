@@ -1,8 +1,10 @@
-"""What a worker counts that no call tells: gauges, loop lag, the store's retries.
+"""What a worker counts that no call tells: gauges, loop lag, the store's retries; and spans.
 
 Wires the parts of a worker to its metrics; `publish` is called once a second.
 """
 
+import importlib
+import logging
 import time
 from collections.abc import Mapping
 
@@ -11,35 +13,59 @@ from peewee import Database
 from commands.process.metrics.words import ABSENT
 from conf import metrics as names
 from conf.metrics import Metric
+from conf.version import VERSION
 from handlers.http.server import RelayServer
 from handlers.logs import LogThread
 from handlers.relay.pipeline import Relay
 from handlers.telemetry.channel_gauges import ChannelGauges, Pair, State
 from handlers.telemetry.loop_lag import LoopLag
 from handlers.telemetry.metrics import Metrics
+from handlers.telemetry.spans import SpanThread
 from store.calls.journal import Journal
 from store.calls.writer import Writer
 from store.catalog.catalog import Snapshot
 from store.db.database import repeated
 from store.values.usage_record import UsageRecord
 
+log = logging.getLogger("sluice.worker")
+
+_EXPORTER = "handlers.telemetry.otlp"
+
+
+def _spans(endpoint: str, node: str) -> SpanThread | None:
+    """What exports spans; None when its packages are not installed."""
+    try:
+        # By name: nothing of OpenTelemetry is loaded by workers that do not trace.
+        otlp = importlib.import_module(_EXPORTER)
+    except ImportError as error:
+        cure = "pip install -r requirements-otel.txt"
+        log.error("calls are not traced, a package is missing (%s): %s", error, cure)
+        return None
+    return SpanThread(otlp.OtlpExporter(endpoint, VERSION, node))
+
 
 class WorkerMetrics:
-    """The metrics of a worker beside those of its calls."""
+    """The metrics and spans of a worker beside the metrics of its calls."""
 
     def __init__(self, metrics: Metrics, relay: Relay, journal: Journal) -> None:
         self._metrics = metrics
         self._relay = relay
         self._journal = journal
         self._channels = ChannelGauges(relay.health, self._show, self._hide)
+        self.spans: SpanThread | None = None
         self._lag = LoopLag(lambda us: metrics.observe(names.LOOP_LAG, us))
 
-    def start(self) -> None:
-        """On the loop."""
+    def start(self, endpoint: str, node: str) -> None:
+        """On the loop; with an endpoint calls become spans."""
         self._lag.start()
+        if endpoint:
+            self.spans = self._relay.telemetry.spans = _spans(endpoint, node)
 
     def stop(self) -> None:
+        """Blocks for a moment while spans are sent."""
         self._lag.stop()
+        if self.spans is not None:
+            self.spans.stop()
 
     def take_snapshot(self, snapshot: Snapshot) -> None:
         """The catalogue has changed: which models are configured, which channels there are."""
@@ -61,6 +87,8 @@ class WorkerMetrics:
         metrics.set(names.QUEUE_DEPTH, value=writer.waiting_records)
         metrics.set(names.LOG_DROPPED, value=logs.dropped + self._relay.telemetry.dropped)
         metrics.set(names.SERIES_DROPPED, value=metrics.dropped)
+        if self.spans is not None:
+            metrics.set(names.SPANS_DROPPED, value=self.spans.dropped)
         self._copy(names.STORE_RETRIES, repeated(db))
         self._copy(names.WRITE_ERRORS, dict(writer.failures))
         self._channels.look(time.monotonic())

@@ -22,6 +22,7 @@ from handlers.relay.admit import Network, client_address
 from handlers.relay.call import Arrival
 from handlers.relay.pipeline import Relay
 from handlers.telemetry.calls import Telemetry, Unrecorded
+from handlers.telemetry.trace import trace_of
 from store.values.ids import new_ulid, now_ms
 
 CLIENT_REQUEST_ID_MAX = 128
@@ -139,13 +140,17 @@ class RelayHandler(RequestHandler):
         client_id = headers.get("x-client-request-id")
         if client_id is not None and not _visible_ascii(client_id):
             client_id = None
-        agent = headers.get("user-agent")
+        agent, parent, trace = headers.get("user-agent"), headers.get("traceparent"), None
+        if parent is not None or self.site.telemetry.exporting:
+            exporting = self.site.telemetry.exporting
+            trace = trace_of(parent, headers.get("tracestate"), exporting=exporting)
         return Arrival(
             call_id=self.call_id,
             started_ms=now_ms(),
             client_ip=self.client_ip(),
             user_agent=agent[:USER_AGENT_MAX] if agent else None,
             client_request_id=client_id,
+            trace=trace,
         )
 
     def client_ip(self) -> str:

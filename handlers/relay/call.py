@@ -22,6 +22,7 @@ from handlers.relay.limits.cells import Slots
 from handlers.relay.limits.limits import NO_TOKENS, Demand
 from handlers.relay.routing.breaker import Trial
 from handlers.relay.routing.plan import Candidate, Wanted
+from handlers.telemetry.trace import Trace
 from store.catalog.catalog import Channel, Group, Model, Snapshot
 from store.catalog.keys import KeyEntry
 from store.money.funds import Hold
@@ -59,6 +60,7 @@ class Arrival(Struct, frozen=True, gc=False):
     client_ip: str
     user_agent: str | None
     client_request_id: str | None
+    trace: Trace | None = None
 
 
 _DRAINED = "The gateway is shutting down and has ended this call before its end; send it again."

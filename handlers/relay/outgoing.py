@@ -29,11 +29,14 @@ def request_of(call: Call, attempt: Attempt, limits: UpstreamSettings) -> Upstre
         client_headers = {n: v for n, v in client_headers.items() if n != "anthropic-beta"}
     operation = pairing.operation(call.operation, bool(call.stream))
     path = pairing.upstream.path(operation, upstream_model, call.target)
+    headers, body = headers_of(channel, vendor, key, client_headers), _body(call, attempt, vendor)
+    if (trace := call.arrival.trace) is not None:
+        headers = [*headers, *trace.header_lines(len(call.attempts) - 1)]
     return UpstreamRequest(
         call.method,
         url_of(channel, path) + call.query,
-        headers_of(channel, vendor, key, client_headers),
-        _body(call, attempt, vendor),
+        headers,
+        body,
         limits.connect_timeout_s,
         limits.first_byte_timeout_s,
         limits.idle_timeout_s,

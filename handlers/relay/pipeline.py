@@ -201,7 +201,7 @@ class Relay:
         record = self.records.close(call, ending, settle.Bill(counts, cost, charges))
         if call.turn_ns:
             call.own_ns += time.monotonic_ns() - call.turn_ns
-        self.telemetry.call_ended(record, call.own_ns // 1000)
+        self.telemetry.call_ended(record, call.own_ns // 1000, call.arrival.trace)
 
     def _count_refused(self, limit: str) -> None:
         self.telemetry.metrics.count(RATE_LIMITED, limit)

@@ -154,6 +154,7 @@ def _facts_of(call: Call) -> CallFacts:
         client_ip=arrival.client_ip,
         user_agent=arrival.user_agent,
         limit_account=call.hold.limit_account if call.hold else None,
+        trace_id=arrival.trace.trace_id if arrival.trace else None,
     )
 
 

@@ -1,1 +1,1 @@
-"""What a worker tells of its calls: log lines, metrics."""
+"""What a worker tells of its calls: log lines, metrics, spans."""

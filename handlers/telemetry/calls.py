@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Protocol
 
 import msgspec
 
 from adapters.json.jsonio import dumps
 from handlers.telemetry.metrics import Metrics, PrivateTable
+from handlers.telemetry.trace import Trace
 from store.values.pricing import format_money
 from store.values.usage_record import UsageRecord
 
@@ -26,6 +28,12 @@ LineForm = Callable[[int, str, str, str, Mapping[str, object]], str]
 """(at_ms, level, logger, message, further fields) -> a line without its line end."""
 
 _encode = msgspec.json.Encoder().encode
+
+
+class Spans(Protocol):
+    """Takes calls that are to become spans; never waits."""
+
+    def put(self, record: UsageRecord, trace: Trace) -> None: ...
 
 
 class Unrecorded(msgspec.Struct, frozen=True):
@@ -61,12 +69,20 @@ class Telemetry:
     clean: Callable[[str], str] = str  # takes credentials out of what a caller wrote
     dropped: int = 0
     metrics: Metrics = field(default_factory=lambda: Metrics(PrivateTable()))
+    spans: Spans | None = None
     _lines: list[bytes] = field(default_factory=list)
     _unrecorded: int = 0  # of this second
 
-    def call_ended(self, record: UsageRecord, own_us: int = 0) -> None:
-        """Count a settled call and add its line to the next write."""
+    @property
+    def exporting(self) -> bool:
+        """Whether calls become spans."""
+        return self.spans is not None
+
+    def call_ended(self, record: UsageRecord, own_us: int = 0, trace: Trace | None = None) -> None:
+        """Count a settled call, add its line to the next write, and hand over its spans."""
         self.metrics.call_ended(record, own_us)
+        if trace is not None and trace.span_id and self.spans is not None:
+            self.spans.put(record, trace)
         if self.write is None:
             return
         if len(self._lines) >= LINES_MAX:
@@ -142,6 +158,7 @@ class _Line(msgspec.Struct, gc=False):
     output_tokens: int = 0
     cost: str = "0"
     client_ip: str | None = None
+    trace_id: str | None = None
 
 
 def _line_of(record: UsageRecord, model: str | None, at: str) -> _Line:
@@ -176,6 +193,7 @@ def _line_of(record: UsageRecord, model: str | None, at: str) -> _Line:
         written,
         format_money(record.cost_nanos),
         call.client_ip,
+        call.trace_id,
     )
 
 

@@ -102,6 +102,7 @@ def older_close(body: bytes) -> UsageRecord:
 
 
 def _with_facts(kind: type[Line], flat: _FlatOpenLine | _FlatRecord) -> Line:
-    call = CallFacts(**{name: getattr(flat, name) for name in CallFacts.__struct_fields__})
+    facts = (name for name in CallFacts.__struct_fields__ if hasattr(flat, name))
+    call = CallFacts(**{name: getattr(flat, name) for name in facts})
     others = (name for name in kind.__struct_fields__ if name != "call")
     return kind(call=call, **{name: getattr(flat, name) for name in others})

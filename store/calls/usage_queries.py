@@ -39,7 +39,7 @@ DAYS_AT_ONCE = 64  # of roll-ups: 1536 hours
 _IDS = ("request_id", "client_request_id", "upstream_request_id")
 _BY_KEY = ("user", "key_id", "group", "model", "outcome", "endpoint", "error_code")
 _BY_CHANNEL = ("channel", "model", "outcome", "endpoint", "error_code")
-_UNSUMMED = ("status", "stream", "min_duration_ms")
+_UNSUMMED = ("status", "stream", "min_duration_ms", "trace_id")
 """Filters of which no roll-up tells anything."""
 
 _CALLER_COLUMNS = frozenset({"user", "day", "id", "outcome", "key_id"})
@@ -74,6 +74,7 @@ class Filters:
     request_id: str | None = None
     client_request_id: str | None = None
     upstream_request_id: str | None = None
+    trace_id: str | None = None
     stream: bool | None = None
     min_duration_ms: int | None = None
     text: str | None = None

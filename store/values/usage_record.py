@@ -96,6 +96,7 @@ class CallFacts(msgspec.Struct, array_like=True, gc=False):
     client_ip: str | None = None
     user_agent: str | None = None
     limit_account: str | None = None
+    trace_id: str | None = None
 
 
 class UsageRecord(msgspec.Struct, array_like=True, tag=CLOSE_TAG, gc=False):
@@ -149,6 +150,7 @@ COLUMNS = (
 # SQLite compiles (0.2 ms) and caches (0.1 MB).
 SELDOM = {
     **dict.fromkeys(("error_code", "error_message", "reported_usage", "client_request_id")),
+    "trace_id": None,
     **dict.fromkeys(("cache_write_tokens", "cache_write_1h_tokens"), 0),
 }
 
@@ -159,7 +161,7 @@ FIELDS = (
     *("cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens", "reasoning_tokens"),
     *("usage_source", "prices", "multiplier", "cost", "billed_to", "charges", "reported_usage"),
     *("ttft_ms", "duration_ms", "attempts", "client_request_id", "upstream_request_id"),
-    *("client_ip", "user_agent", "node"),
+    *("client_ip", "user_agent", "node", "trace_id"),
 )
 """The public fields in the order of interface §6, also the header of the CSV form."""
 

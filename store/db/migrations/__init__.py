@@ -24,6 +24,7 @@ from store.db.migrations import (
     m0016_overview,
     m0017_notices,
     m0018_upkeep,
+    m0019_trace_id,
 )
 from store.db.migrations.ddl import Migration
 
@@ -46,4 +47,5 @@ ALL: tuple[Migration, ...] = (
     m0016_overview.MIGRATION,
     m0017_notices.MIGRATION,
     m0018_upkeep.MIGRATION,
+    m0019_trace_id.MIGRATION,
 )

@@ -69,6 +69,7 @@ class UsageRow(Row):
     client_ip = CharField(MARK, null=True)
     user_agent = TextField(null=True)
     node = CharField(NAME, null=True)
+    trace_id = CharField(WORD, null=True)
 
     class Meta:
         table_name = "usage_records"

@@ -72,6 +72,7 @@ def test_a_call_is_one_json_line_with_fixed_fields():
         "output_tokens": 20,
         "cost": "1.5",
         "client_ip": "198.51.100.7",
+        "trace_id": None,
     }
     assert set(FIELDS) <= set(json.loads(line))
 

@@ -79,6 +79,7 @@ def full_record():
         upstream_request_id="u-1",
         client_ip="10.0.0.1",
         user_agent="curl",
+        trace_id="4bf92f3577b34da6a3ce929d0e0e4736",
         node="web-1",
     )
 
@@ -106,7 +107,7 @@ def test_the_row_has_the_prices_as_json_whatever_the_journal_had():
 def test_the_public_form_has_every_field_in_order():
     public = to_public(as_row(full_record()))
     assert tuple(public) == FIELDS
-    assert len(FIELDS) == 39
+    assert len(FIELDS) == 40
     assert public["id"] == CALL_ID
     assert public["started_at"] == "2025-12-31T23:59:59.001Z"
     assert public["recorded_at"] == "2026-01-01T00:00:04.001Z"
@@ -222,7 +223,7 @@ def test_clipped_texts_fit_their_columns():
         assert limit <= widths[name], name
     names = (*CallFacts.__struct_fields__, *UsageRecord.__struct_fields__)
     texts = {name for name in names if isinstance(field_of(full_record(), name), str)}
-    own = {"id", "user_id", "key_id", "prices", "reported_usage"}
+    own = {"id", "user_id", "key_id", "prices", "reported_usage", "trace_id"}
     assert texts - own == set(TEXT_LIMITS_CHARS)
 
 

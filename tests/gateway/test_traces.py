@@ -1,0 +1,262 @@
+"""Traces of calls: passed on, recorded, and as spans at a collector over OTLP/HTTP."""
+
+import gzip
+import http.server
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.support.client import exchange, wait_until
+from tests.support.dialects import CHAT, GENERATE, MESSAGES, ask, credentials, path_of
+from tests.support.documents import channel, document
+from tests.support.gateway import ROOT, Gateway
+from tests.support.metrics import scrape
+from tests.support.upstream import ScriptedUpstream
+
+MODEL = "demo-small"
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+PARENT = {"traceparent": f"00-{TRACE}-{SPAN}-01", "tracestate": "vendor=1"}
+SERVER, CLIENT = 2, 3
+
+
+class Collector:
+    """Takes OTLP over HTTP, as a collector does."""
+
+    def __init__(self):
+        self.spans, self.resources, self.status = [], [], 200
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["content-length"]))
+                if self.headers.get("content-encoding") == "gzip":
+                    body = gzip.decompress(body)
+                assert self.path == "/v1/traces"
+                assert self.headers["content-type"] == "application/x-protobuf"
+                if outer.status == 200:
+                    outer.take(ExportTraceServiceRequest.FromString(body))
+                self.send_response(outer.status)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def take(self, request):
+        for resource in request.resource_spans:
+            self.resources.append(values(resource.resource.attributes))
+            for scope in resource.scope_spans:
+                self.spans += scope.spans
+
+    def of_call(self, call_id, count):
+        """The spans of one call, the server's first."""
+
+        def found():
+            own = [one for one in self.spans if values(one.attributes).get(ID) == call_id]
+            return own + [one for one in self.spans if own and one.parent_span_id == own[0].span_id]
+
+        assert wait_until(lambda: len(found()) == count, 10), found()
+        return found()
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+
+ID = "sluice.request_id"
+
+
+def values(attributes):
+    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in attributes}
+
+
+@pytest.fixture(scope="module")
+def vendor():
+    with ScriptedUpstream() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def collector():
+    made = Collector()
+    yield made
+    made.close()
+
+
+def started(folder, vendor, settings):
+    gateway = Gateway(folder, {"log.level": "info", **settings})
+    channels = [
+        channel("second", CHAT, vendor.url, {MODEL: MODEL}),
+        channel("first", CHAT, vendor.url, {MODEL: MODEL, "failing": "failing"}, priority=1),
+        channel("claude", MESSAGES, vendor.url, {MODEL: MODEL}),
+        channel("gemini", GENERATE, vendor.url, {MODEL: MODEL}),
+    ]
+    gateway.apply(document([MODEL, "failing"], channels))
+    gateway.start()
+    return gateway
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory, vendor, collector):
+    """A gateway that exports."""
+    settings = {"telemetry.otlp_endpoint": collector.url}
+    gateway = started(tmp_path_factory.mktemp("traced") / "node", vendor, settings)
+    yield gateway
+    gateway.close()
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory, vendor):
+    """A gateway that does not."""
+    gateway = started(tmp_path_factory.mktemp("plain") / "node", vendor, {})
+    yield gateway
+    gateway.close()
+
+
+def call(gateway, family=CHAT, prompt="hello-of-the-prompt", headers=None, **more):
+    stream = more.get("stream", False)
+    path, body = path_of(family, MODEL, stream), ask(family, MODEL, prompt, **more)
+    answer = exchange(gateway.port, "POST", path, {**credentials(family), **(headers or {})}, body)
+    return answer.call_id
+
+
+def log_line(gateway, call_id):
+    assert wait_until(lambda: call_id in gateway.log(), 5)
+    [line] = [one for one in gateway.log().splitlines() if call_id in one]
+    return json.loads(line)
+
+
+def told(vendor):
+    """Trace headers that the upstream has got last."""
+    headers = {name.lower(): value for name, value in vendor.log()[-1]["headers"].items()}
+    return headers.get("traceparent"), headers.get("tracestate")
+
+
+def test_off_the_clients_trace_is_passed_on_and_recorded(plain, vendor):
+    call_id = call(plain, headers=PARENT)
+    assert told(vendor) == (PARENT["traceparent"], PARENT["tracestate"])
+    assert plain.record(call_id)["trace_id"] == TRACE
+    assert log_line(plain, call_id)["trace_id"] == TRACE
+    found = json.loads(plain.run("usage", "tail", "--trace-id", TRACE, "--json"))
+    assert [one["id"] for one in found] == [call_id]
+    assert TRACE in plain.run("usage", "show", call_id)
+    assert plain.run("usage", "export", "--format", "csv").splitlines()[0].endswith(",trace_id")
+
+
+@pytest.mark.parametrize("parent", [None, "garbage", f"00-{TRACE}-{SPAN}-01-x", f"ff-{TRACE}-1-01"])
+def test_off_no_trace_is_begun(plain, vendor, parent):
+    call_id = call(plain, headers={} if parent is None else {**PARENT, "traceparent": parent})
+    assert told(vendor) == (None, None)
+    assert plain.record(call_id)["trace_id"] is None
+    assert log_line(plain, call_id)["trace_id"] is None
+
+
+def test_a_call_is_two_spans_with_the_names_of_gen_ai(traced, vendor, collector):
+    call_id = call(traced, headers=PARENT)
+    server, client = collector.of_call(call_id, 2)
+    assert (server.kind, client.kind) == (SERVER, CLIENT)
+    assert server.trace_id.hex() == client.trace_id.hex() == TRACE
+    assert server.parent_span_id.hex() == SPAN and client.parent_span_id == server.span_id
+    assert told(vendor) == (f"00-{TRACE}-{client.span_id.hex()}-01", "vendor=1")
+    assert server.name == client.name == f"chat {MODEL}"
+    record = traced.record(call_id)
+    for span in (server, client):
+        found = values(span.attributes)
+        assert found["gen_ai.operation.name"] == "chat"
+        assert found["gen_ai.provider.name"] == "openai"
+        assert found["gen_ai.request.model"] == found["gen_ai.response.model"] == MODEL
+        assert found["gen_ai.usage.input_tokens"] == record["input_tokens"]
+        assert found["gen_ai.usage.output_tokens"] == record["output_tokens"]
+        assert found["sluice.channel"] == "first"
+        assert found["http.response.status_code"] == 200 and "error.type" not in found
+        assert span.status.code == 0
+    assert server.start_time_unix_nano <= client.start_time_unix_nano + 2_000_000
+    assert server.end_time_unix_nano - server.start_time_unix_nano < 60 * 10**9
+    assert record["trace_id"] == TRACE == log_line(traced, call_id)["trace_id"]
+    assert collector.resources[0]["service.name"] == "sluice"
+    assert collector.resources[0]["service.instance.id"] == record["node"]
+
+
+@pytest.mark.parametrize(
+    ("family", "provider", "name"),
+    [(MESSAGES, "anthropic", "chat"), (GENERATE, "gcp.gemini", "generate_content")],
+)
+def test_other_families_and_streams(traced, collector, family, provider, name):
+    server, client = collector.of_call(call(traced, family, stream=True), 2)
+    assert server.parent_span_id == b"" and len(server.trace_id) == 16
+    for span in (server, client):
+        found = values(span.attributes)
+        assert (found["gen_ai.operation.name"], found["gen_ai.provider.name"]) == (name, provider)
+    assert values(server.attributes)["sluice.stream"] is True
+
+
+def test_a_failure_has_a_span_for_each_attempt(traced, collector):
+    call_id = call(traced, prompt="[[demo status=500]]")
+    tried = [one["channel"] for one in traced.record(call_id)["attempts"]]
+    assert tried[:2] == ["first", "second"]
+    server, *clients = collector.of_call(call_id, 1 + len(tried))
+    assert [values(one.attributes)["sluice.channel"] for one in clients] == tried
+    for span in (server, *clients):
+        assert span.status.code == 2 and values(span.attributes)["error.type"]
+    assert values(server.attributes)["sluice.attempts"] == len(tried)
+
+
+def test_a_refused_call_is_one_span_without_the_name_that_was_asked_for(traced, collector):
+    body = ask(CHAT, "model-of-the-caller")
+    answer = exchange(
+        traced.port, "POST", "/v1/chat/completions", {**credentials(CHAT), **PARENT}, body
+    )
+    [server] = collector.of_call(answer.call_id, 1)
+    assert server.name == "chat" and "model-of-the-caller" not in str(server)
+    assert values(server.attributes)["error.type"] == "model_not_found"
+
+
+def test_a_client_that_does_not_sample_has_no_spans(traced, vendor, collector):
+    not_sampled = {"traceparent": f"00-{TRACE}-{SPAN}-00"}
+    call_id = call(traced, headers=not_sampled)
+    assert told(vendor)[0] == not_sampled["traceparent"]
+    assert traced.record(call_id)["trace_id"] == TRACE
+    collector.of_call(call(traced), 2)  # a later one is there
+    assert all(values(one.attributes).get(ID) != call_id for one in collector.spans)
+
+
+def test_nothing_of_a_prompt_or_a_key_is_in_a_span(traced, collector):
+    collector.of_call(call(traced, prompt="walrus-in-the-prompt"), 2)
+    text = str(collector.spans) + str(collector.resources)
+    secret = credentials(CHAT)["Authorization"].removeprefix("Bearer ")
+    user = traced.usage()[0]["user"]
+    for word in ("walrus", "hello-of-the-prompt", secret, f'"{user}"', "sk-"):
+        assert word not in text
+
+
+def test_a_collector_that_is_away_costs_spans_and_nothing_else(traced, collector):
+    before = scrape(traced).one("sluice_spans_dropped_total")
+    collector.status = 400
+    try:
+        assert traced.record(call(traced))["outcome"] == "ok"
+        dropped = "sluice_spans_dropped_total"
+        assert wait_until(lambda: scrape(traced).one(dropped) > before, 15)
+        assert "the collector does not take spans" in traced.log()
+    finally:
+        collector.status = 200
+    collector.of_call(call(traced), 2)
+
+
+def test_nothing_of_opentelemetry_is_loaded_where_it_is_off():
+    code = (
+        "import sys, commands.process.worker, commands.process.hub, commands.process.supervisor\n"
+        "print([name for name in sys.modules if 'opentelemetry' in name or name == 'requests'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(ROOT), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
