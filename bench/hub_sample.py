@@ -4,7 +4,7 @@
 
 For pictures of the Hub's pages, and for looking at them. The books are right: `usage verify` and
 `books verify` find no fault. `DIR` was made by `init`; a scripted vendor at --vendor answers tests
-of channels. The same hour makes the same calls.
+of channels.
 """
 
 import json
@@ -36,7 +36,7 @@ from store.values.usage_record import AttemptRecord, CallFacts, Charge, UsageRec
 
 PASSWORD = "to look around"
 DAYS = 30
-CALLS_A_DAY = 2_400
+CALLS_A_DAY = 3_200
 BATCH_ROWS = 400
 SEED = 7
 PROBLEM_MS = 3 * HOUR_MS  # for so long the vendors with problems have had them
@@ -81,7 +81,7 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
 KEYS: dict[str, tuple[str, list[str], list[str], str | None, str, str, int]] = {
     "laptop": ("coding", [], [], None, "claude-cli/2.1.197 (external, cli)", "192.0.2.14", 40),
     "ci": (
-        *("coding", ["gpt-5-mini", "gpt-4.1-mini"], ["203.0.113.0/24"], "9"),
+        *("coding", ["gpt-5-mini", "gpt-4.1-mini"], ["203.0.113.0/24"], "16"),
         *("OpenAI/Python 3.52.0", "203.0.113.40", 30),
     ),
     "editor": ("default", [], [], None, "Anthropic/Python 2.11.0", "192.0.2.14", 14),
@@ -158,7 +158,7 @@ def document(vendor: str, starts_at: str) -> dict[str, list[dict[str, Any]]]:
         "user": [
             {
                 "name": "alice",
-                "balance": "245",
+                "balance": "330",
                 "password": PASSWORD,
                 "groups": list(GROUPS),
             },
@@ -372,7 +372,7 @@ def _open_early(db: peewee.Database, at_ms: int) -> None:
 @click.option("--vendor", required=True, help="Base URL of the scripted vendor.")
 def main(config: Path, vendor: str) -> None:
     """Fill the store of a configuration."""
-    end_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS + HOUR_MS // 2
+    end_ms = time.time_ns() // 1_000_000
     with opened_store(config) as access:
         starts_at = Instant().plain(end_ms - (DAYS + 1) * DAY_MS)
         wanted = json.dumps(document(vendor, starts_at))
