@@ -93,6 +93,7 @@ def load(path: Path | None, overrides: Sequence[str], environ: Mapping[str, str]
     found.read_overrides(overrides)
     found.check_ports()
     found.check_ops()
+    found.check_openid()
     found.check_retention()
     if found.faults:
         raise ConfigError(found.faults, read=path)
@@ -189,6 +190,16 @@ class _Values:
             self.faults.append(
                 f"{self.origins.get('ops.host', 'default')}: ops.host {host} is reached from other"
                 " machines: set ops.token, or leave ops.host at 127.0.0.1"
+            )
+
+    def check_openid(self) -> None:
+        """A provider knows the Hub by a name."""
+        issuer, client = (
+            self.values.get(name, "") for name in ("hub.oidc_issuer", "hub.oidc_client_id")
+        )
+        if issuer and not client:
+            self.faults.append(
+                f"{self.origins['hub.oidc_issuer']}: hub.oidc_issuer needs hub.oidc_client_id"
             )
 
     def check_retention(self) -> None:

@@ -226,6 +226,28 @@ class HubSettings(_Section, frozen=True):
             description="Address of the Hub as browsers see it; with https its cookies are Secure.",
         ),
     ] = ""
+    oidc_issuer: Annotated[
+        str,
+        Meta(
+            max_length=255,
+            description="OpenID provider by which linked users may sign in, as it names itself:"
+            " https, or http on loopback. Needs oidc_client_id; empty: none.",
+        ),
+    ] = ""
+    oidc_client_id: Annotated[
+        str, Meta(max_length=255, description="Name of the Hub at the OpenID provider.")
+    ] = ""
+    oidc_client_secret: Annotated[
+        str,
+        Meta(
+            max_length=4096,
+            description="Secret of the Hub at the OpenID provider; empty: a public client.",
+            extra={"secret": True},
+        ),
+    ] = ""
+
+    def __repr__(self) -> str:
+        return "HubSettings(…)"  # the client's secret
 
 
 class OpsSettings(_Section, frozen=True):

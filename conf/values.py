@@ -147,6 +147,17 @@ def _endpoint(value: Any) -> str:
     return str(value).rstrip("/")
 
 
+def _issuer(value: Any) -> str:
+    if not value:
+        return ""
+    url = _split(value)
+    if url is None or not url.hostname or url.username is not None or url.query or url.fragment:
+        raise ValueError("an address like https://login.example.com expected")
+    if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.hostname)):
+        raise ValueError("an address with https:// expected")
+    return str(value)
+
+
 def _store_url(value: Any) -> str:
     return store_url.checked(value)
 
@@ -196,6 +207,8 @@ _CHECKS: Mapping[str, Callable[[object], object]] = {
     "server.host": _host,
     "hub.host": _host,
     "hub.public_url": _public_url,
+    "hub.oidc_issuer": _issuer,
+    "hub.oidc_client_secret": _token,
     "ops.host": _host,
     "ops.token": _token,
     "ops.hosts": _hosts,

@@ -118,6 +118,7 @@ for room in ("access", "admin", "keys", "overview", "usage"):
     }
 ALLOWED["handlers.hub.usage"] |= {"msgspec"}  # records of exports and of the live tail
 SUPERVISOR = (*SUPERVISOR, "service.notifier")
+ALLOWED["handlers.hub.access"] |= {"pyotp", "segno", "jwt"}
 for name in SUPERVISOR:
     ALLOWED[f"commands.process.{name}"] = {
         "conf",

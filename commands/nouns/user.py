@@ -7,10 +7,10 @@ import click
 
 from commands.edits import editor, edits_of, print_outcome
 from commands.nouns.kinds import FIELD, noun
-from commands.output import data_options, print_json
+from commands.output import data_options, print_fields, print_json
 from commands.store_access import actor, opened_store
 from store.admin.apply import Outcome
-from store.hub import one_time, people
+from store.hub import one_time, openid_links, people
 from store.values.errors import Refused
 
 MAX_LINE_CHARS = 4096  # of a password; longer ones are refused anyway
@@ -59,3 +59,27 @@ def set_fields(name: str, assignments: tuple[str, ...], config: Path | None, as_
     if totp is not None:
         state = f'user "{name}": asked for no one-time code' + ("" if ended else ", as before")
     print_outcome(outcome, as_json, state=state)
+
+
+@command.command("link")
+@click.argument("name")
+@click.option("--subject", required=True, help="The user's name at the provider (sub).")
+@data_options
+def link(name: str, subject: str, config: Path | None, as_json: bool) -> None:
+    """Let a user of the OpenID provider (hub.oidc_issuer) sign in to the Hub as this user."""
+    with opened_store(config) as access:
+        issuer = access.loaded.settings.hub.oidc_issuer
+        if not issuer:
+            raise Refused(["hub.oidc_issuer is not set: there is no provider to link to"])
+        openid_links.link(access.db, name, issuer, subject, actor())
+    print_fields({"user": name, "issuer": issuer, "subject": subject}, as_json)
+
+
+@command.command("unlink")
+@click.argument("name")
+@data_options
+def unlink(name: str, config: Path | None, as_json: bool) -> None:
+    """End all links of a user to accounts of OpenID providers."""
+    with opened_store(config) as access:
+        ended = openid_links.unlink_all(access.db, name, actor())
+    print_fields({"user": name, "ended": ended}, as_json)

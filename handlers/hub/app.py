@@ -1,10 +1,12 @@
 """The Hub's application: which path is answered by which handler. Imported by its process."""
 
+import logging
 import time
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from tornado.web import Application, StaticFileHandler
+from tornado.web import Application, RequestHandler, StaticFileHandler
 
 from adapters.registry import FAMILIES
 from handlers.hub.access import routes as access
@@ -18,6 +20,8 @@ from handlers.hub.web.site import Site
 
 HERE = Path(__file__).parent
 MAX_BODY_BYTES = 1 << 20
+MS_PER_S = 1000
+log = logging.getLogger("sluice.hub")
 PAGES: Routes = (
     *overview.ROUTES,
     *keys.ROUTES,
@@ -69,6 +73,14 @@ class Static(StaticFileHandler):
             self.set_header("Cache-Control", "no-cache")
 
 
+def log_request(handler: RequestHandler) -> None:
+    """A line for each request, without its query: tokens and codes may stand there."""
+    status, request = handler.get_status(), handler.request
+    level = logging.WARNING if status >= HTTPStatus.INTERNAL_SERVER_ERROR else logging.DEBUG
+    took_ms = request.request_time() * MS_PER_S
+    log.log(level, "%s %s %d in %.1f ms", request.method, request.path, status, took_ms)
+
+
 def make_app(site: Site) -> Application:
     """The application; its handlers share `site`."""
     with_site: dict[str, Any] = {"site": site}
@@ -88,6 +100,7 @@ def make_app(site: Site) -> Application:
         static_path=str(HERE / "static"),
         static_handler_class=Static,
         ui_modules=dict(parts.MODULES),
+        log_function=log_request,
         xsrf_cookies=True,
         xsrf_cookie_kwargs={"samesite": "Lax", "secure": site.secure},
     )

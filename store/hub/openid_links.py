@@ -99,6 +99,21 @@ def unlink(db: peewee.Database, user_id: str, user: str, link_id: str) -> None:
     transaction(db, work)
 
 
+def unlink_all(db: peewee.Database, user: str, actor: str) -> int:
+    """End all links of a user; how many there were. Raises NotFound."""
+
+    def work() -> int:
+        row = first_row(db, User.select(User.id).where(User.name == user))
+        if row is None:
+            raise NotFound(f"user {user!r} does not exist")
+        ended = int(OpenIdLink.delete().where(OpenIdLink.user_id == row[0]).execute(db))
+        if ended:
+            audit.write(db, audit.Act(actor, "unlink", "user", user, before={"links": ended}))
+        return ended
+
+    return transaction(db, work)
+
+
 def _digest(issuer: str, subject: str) -> bytes:
     """No key of an index could hold both texts."""
     text = f"{len(issuer)}:{issuer}{subject}"

@@ -1,9 +1,12 @@
 """The table of settings."""
 
 import msgspec
+import pytest
+from msgspec.structs import replace
 
 from conf.configuration import load
-from conf.settings import SETTINGS, Settings, from_plain, to_plain
+from conf.settings import SETTINGS, HubSettings, Settings, from_plain, to_plain
+from conf.values import checked
 
 
 def test_defaults_are_those_of_the_interface():
@@ -39,7 +42,8 @@ def test_defaults_are_those_of_the_interface():
     }
     assert got["money"] == {"currency": "USD"}
     assert (got["journal"]["sync_ms"], got["journal"]["refused_per_minute"]) == (20, 600)
-    hub = {"enabled": True, "host": "127.0.0.1", "port": 8001, "public_url": ""}
+    oidc = dict.fromkeys(("oidc_issuer", "oidc_client_id", "oidc_client_secret"), "")
+    hub = {"enabled": True, "host": "127.0.0.1", "port": 8001, "public_url": "", **oidc}
     assert got["hub"] == hub
     ops = {"enabled": True, "host": "127.0.0.1", "port": 9000, "token": "", "hosts": ()}
     assert got["ops"] == ops
@@ -63,3 +67,22 @@ def test_rows_are_complete():
         if row.kind is int:
             assert row.low is not None and row.high is not None, row.name
             assert row.low <= row.default <= row.high
+
+
+@pytest.mark.parametrize(
+    "issuer", ["login.example.com", "http://login.example.com", "https://u:p@x.example", "ftp://x"]
+)
+def test_an_openid_provider_is_reached_by_tls(issuer):
+    with pytest.raises(ValueError, match="expected"):
+        checked(SETTINGS["hub.oidc_issuer"], issuer)
+
+
+@pytest.mark.parametrize("issuer", ["", "https://login.example.com/a", "http://127.0.0.1:8080"])
+def test_an_openid_provider_may_be_on_loopback_without(issuer):
+    assert checked(SETTINGS["hub.oidc_issuer"], issuer) == issuer
+
+
+def test_the_secret_of_the_openid_client_is_one():
+    assert SETTINGS["hub.oidc_client_secret"].secret
+    secret = replace(HubSettings(), oidc_client_secret="of the hub")
+    assert "of the hub" not in repr(secret) + repr(replace(Settings(), hub=secret))

@@ -1,99 +1,216 @@
-"""The account: password, sessions, API tokens; and who one is, for scripts."""
+"""The account: password, one-time codes, linked accounts, sessions, tokens, look and keyboard."""
 
-from handlers.hub.web.base import Api, Page
-from store.hub import membership, people, sessions, tokens
-from store.money import wallet
-from store.values.errors import Refused
-from store.values.pricing import format_money
+import time
+from http import HTTPStatus
+from typing import Any
+
+from handlers.hub.access import one_time, sealed
+from handlers.hub.access.agents import browser_of
+from handlers.hub.access.beginning import begin_session
+from handlers.hub.access.openid import Provider
+from handlers.hub.access.sign_in import SECONDS_PER_MINUTE, OpenId
+from handlers.hub.web.base import Failure, Page
+from store.hub import one_time as codes
+from store.hub import openid_links, people, sessions, tokens
+from store.hub.sessions import SignedIn
+
+LINKING = "sluice_linking"
+"""The cookie of somebody who has given the password in order to link an account."""
 
 
 class Account(Page):
-    """The page, also after a change."""
+    """The page, also after a change that it has something to say of once."""
 
     async def get(self) -> None:
         await self.page()
 
-    async def page(
-        self, done: str = "", problem: str = "", detail: str = "", token: str = ""
-    ) -> None:
-        """Answers with the page."""
+    @property
+    def me(self) -> SignedIn:
+        """Who has signed in."""
         assert self.signed_in is not None
-        me = self.signed_in
+        return self.signed_in
+
+    async def page(self, section: str = "", problem: str = "", **once: Any) -> None:
+        """Answers with the page. `problem`: what is wrong with what was sent from a section;
+        `once`: what is shown in this answer and in no other."""
+        me, hub = self.me, self.site.settings.hub
+        shown = {
+            "token": "",
+            "qr": "",
+            "setup_secret": "",
+            "recovery": (),
+            "link_go": False,
+            **once,
+        }
         self.show(
             "access/account.html",
+            section=section,
+            problem=problem,
             sessions=await self.store(sessions.of_user, me.user_id),
             tokens=[one for one in await self.store(tokens.listed, me.user) if not one.revoked_ms],
             scopes=[scope for scope in tokens.SCOPES if scope != "admin" or me.admin],
-            done=done,
-            problem=problem,
-            detail=detail,
-            token=token,
+            authenticator=await self.store(codes.find, self.site.sealing.cipher, me.user_id),
+            provider=Provider(hub).name if hub.oidc_issuer else "",
+            links=await self.store(openid_links.of_user, me.user_id),
+            shortcuts=self.get_cookie("shortcuts") != "off",
+            browser_of=browser_of,
+            **shown,
         )
 
+    async def done(self, word: str, **values: object) -> None:
+        """Leads back to the page, which says once what was done."""
+        self.say(self.words[word].format(**values))
+        self.redirect("/account", status=303)
 
-class Password(Account):
-    """Changes the password, which ends all other sessions."""
+    async def check_password(self, password: str) -> None:
+        """Raises Failure when it is not the user's, or when too many were wrong."""
+        tries, at_s = self.site.tries, time.monotonic()
+        if wait_s := tries.wait_s(self.me.user, self.address, at_s):
+            minutes = -(-wait_s // SECONDS_PER_MINUTE)
+            told = self.words["sign_in_wait"].format(minutes=minutes)
+            raise Failure(HTTPStatus.TOO_MANY_REQUESTS, "too_many", told, wait_s=wait_s)
+        tries.failed(self.me.user, self.address, at_s)
+        if await self.site.password(people.check, self.me.user, password) is None:
+            told = self.words["access.password_wrong"]
+            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told, "password")
+        tries.succeeded(self.me.user, self.address, at_s)
+
+    async def refuse(self, section: str, failure: Failure) -> None:
+        """The page again, with what is wrong in this section."""
+        self.set_status(failure.status_code)
+        if failure.wait_s:
+            self.set_header("Retry-After", str(failure.wait_s))
+        await self.page(section, failure.message)
+
+
+class Change(Account):
+    """What the page sends; each section has a path of its own."""
 
     async def get(self) -> None:
         self.redirect("/account", status=303)
 
+    def secret(self, name: str) -> str:
+        """A password as it was typed, blanks at its ends, too."""
+        return self.get_body_argument(name, "", strip=False)
+
+
+class Password(Change):
+    """Changes the password, which ends all other sessions and gives this one a new id."""
+
     async def post(self) -> None:
-        assert self.signed_in is not None
-        me = self.signed_in
-        old = self.get_body_argument("old", strip=False)
-        new = self.get_body_argument("new", strip=False)
         try:
-            await self.site.password(people.change_password, me.user, old, new)
-        except Refused as error:
-            self.set_status(400)
-            await self.page(problem="password_refused", detail=str(error))
+            await self.check_password(self.secret("old"))
+            old, new = self.secret("old"), self.secret("new")
+            await self.hashing(people.change_password, self.me.user, old, new)
+        except Failure as failure:
+            await self.refuse("password", failure)
             return
-        await self.store(sessions.end_others, me.user_id, me.session_id)
-        await self.page(done="password_changed")
+        # This one gets a new id, too: whoever has copied the old one is out.
+        await self.store(sessions.end_others, self.me.user_id)
+        await begin_session(self, self.me.user_id)
+        await self.done("password_changed")
 
 
-class Sessions(Account):
+class Codes(Change):
+    """Sets one-time codes up, in two steps, and switches them off."""
+
+    async def post(self) -> None:
+        step = {"begin": self._begin, "confirm": self._confirm, "end": self._end}
+        try:
+            await step[self.get_body_argument("do")]()
+        except KeyError:
+            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "no such step", "do") from None
+        except Failure as failure:
+            await self.refuse("codes", failure)
+
+    async def _begin(self) -> None:
+        await self.check_password(self.secret("password"))
+        secret = one_time.new_secret()
+        await self.store(codes.begin, self.site.sealing.cipher, self.me.user_id, secret)
+        await self._scan(secret)
+
+    async def _scan(self, secret: str, problem: str = "") -> None:
+        qr = one_time.picture(one_time.address(secret, self.me.user))
+        await self.page("codes", problem, qr=qr, setup_secret=secret)
+
+    async def _confirm(self) -> None:
+        known = await self.store(codes.find, self.site.sealing.cipher, self.me.user_id)
+        if known is None or known.confirmed:
+            raise Failure(HTTPStatus.CONFLICT, "conflict", "no code waits to be confirmed")
+        step = one_time.step_of(known.secret, self.get_body_argument("code", ""), time.time())
+        if step is None:
+            self.set_status(HTTPStatus.BAD_REQUEST)
+            await self._scan(known.secret, self.words["access.code_wrong"])
+            return
+        recovery = await self.store(codes.confirm, self.me.user_id, self.me.user, step)
+        await self.page("codes", recovery=recovery)
+
+    async def _end(self) -> None:
+        await self.check_password(self.secret("password"))
+        await self.store(codes.end, self.me.user, self.me.user)
+        await self.done("access.codes_off")
+
+
+class Links(Change):
+    """Links an account of the OpenID provider, and unlinks it."""
+
+    async def post(self) -> None:
+        if unlinked := self.get_body_argument("unlink", ""):
+            await self.store(openid_links.unlink, self.me.user_id, self.me.user, unlinked)
+            await self.done("access.unlinked")
+            return
+        try:
+            await self.check_password(self.secret("password"))
+        except Failure as failure:
+            await self.refuse("links", failure)
+            return
+        sealed.carry(self, LINKING, session=self.me.session_id)
+        # A link and no redirect: a form may lead to the Hub alone (form-action of the policy).
+        await self.page("links", link_go=True)
+
+
+class LinkGo(OpenId):
+    """GET /account/openid: to the provider, in order to link the account that signs in there."""
+
+    public = False
+
+    async def get(self) -> None:
+        asked = sealed.carried(self, LINKING)
+        sealed.drop(self, LINKING)
+        if asked is None or self.signed_in is None or asked["session"] != self.linking():
+            self.redirect("/account", status=303)
+            return
+        await super().get()
+
+    def linking(self) -> str:
+        return self.signed_in.session_id if self.signed_in else ""
+
+
+class Sessions(Change):
     """Ends one session of the user, or all others."""
 
-    async def get(self) -> None:
-        self.redirect("/account", status=303)
-
     async def post(self) -> None:
-        assert self.signed_in is not None
-        me, wanted = self.signed_in, self.get_body_argument("id")
+        wanted = self.get_body_argument("id")
         if wanted == "others":
-            await self.store(sessions.end_others, me.user_id, me.session_id)
-        else:
-            await self.store(sessions.end, me.user_id, wanted)
-        await self.page(done="session_ended")
+            await self.store(sessions.end_others, self.me.user_id, self.me.session_id)
+        elif not await self.store(sessions.end, self.me.user_id, wanted):
+            raise Failure(HTTPStatus.NOT_FOUND, "not_found", "there is no such session")
+        await self.done("session_ended")
 
 
-class Tokens(Account):
+class Tokens(Change):
     """Makes and revokes tokens of the JSON API."""
 
-    async def get(self) -> None:
-        self.redirect("/account", status=303)
-
     async def post(self) -> None:
-        assert self.signed_in is not None
-        me = self.signed_in
         if revoked := self.get_body_argument("revoke", ""):
-            await self.store(tokens.revoke, revoked, user_id=me.user_id, actor=me.user)
-            await self.page(done="token_revoked")
+            await self.store(tokens.revoke, revoked, user_id=self.me.user_id, actor=self.me.user)
+            await self.done("token_revoked")
             return
-        scopes = self.get_body_arguments("scope")
-        name = self.get_body_argument("name", "")
-        _, token = await self.store(tokens.create, me.user, scopes, name=name, actor=me.user)
-        await self.page(token=token)
-
-
-class ApiMe(Api):
-    """GET /api/me."""
-
-    async def get(self) -> None:
-        assert self.signed_in is not None
-        me = self.signed_in
-        purse = await self.store(wallet.show, me.user)
-        groups = await self.store(membership.groups_of, me.user_id, admin=me.admin)
-        balance = format_money(purse.balance_nanos)
-        self.answer({"user": me.user, "role": me.role, "balance": balance, "groups": groups})
+        scopes, name = self.get_body_arguments("scope"), self.get_body_argument("name", "")
+        user = self.me.user
+        try:
+            _, token = await self.store(tokens.create, user, scopes, name=name, actor=user)
+        except Failure as failure:
+            await self.refuse("tokens", failure)
+            return
+        await self.page("tokens", token=token)

@@ -1,15 +1,34 @@
-"""Signing in and out, and what a browser remembers without signing in: theme and language."""
+"""Signing in and out, and what a browser remembers without signing in: theme and language.
 
+A password, or a provider of OpenID Connect, says who somebody is; then a one-time code is asked
+for, if the user has set one up.
+"""
+
+import hmac
+import logging
 import time
+from http import HTTPStatus
+from typing import Any
 from urllib.parse import urlsplit
 
+from handlers.hub.access import one_time, sealed
 from handlers.hub.access.beginning import begin_session
-from handlers.hub.web.base import SESSION_COOKIE, THEMES, Page
+from handlers.hub.access.openid import Provider, ProviderError
+from handlers.hub.web.base import SESSION_COOKIE, THEMES, Failure, Page
 from handlers.hub.web.strings import LANGUAGES
-from store.hub import people, sessions
+from store.db import audit
+from store.hub import one_time as codes
+from store.hub import openid_links, people, sessions
+from store.hub.people import Person
+
+log = logging.getLogger("sluice.hub")
 
 COOKIE_DAYS = 365  # of theme and language
 SECONDS_PER_MINUTE = 60
+WAITING = "sluice_code"
+"""The cookie of somebody who still has to give a one-time code."""
+ASKED = "sluice_openid"
+"""The cookie of somebody who was sent to the provider."""
 
 
 class SignIn(Page):
@@ -19,43 +38,200 @@ class SignIn(Page):
 
     async def get(self) -> None:
         if self.signed_in is not None:
-            self.redirect(self._next(), status=303)
+            self.redirect(self.next_place(), status=303)
         else:
-            self._form()
+            self.form()
 
     async def post(self) -> None:
         name, password = self.get_body_argument("name"), self._password()
-        tries, now_s = self.site.tries, time.monotonic()
-        if wait_s := tries.wait_s(name, self.address, now_s):
-            self.set_status(429)
-            self.set_header("Retry-After", str(wait_s))
-            self._form(name, "sign_in_wait", -(-wait_s // SECONDS_PER_MINUTE))
+        at_s = time.monotonic()
+        if self.must_wait(name, at_s):
             return
+        # Counted before the hash is made: else many at the same time would all be allowed.
+        self.site.tries.failed(name, self.address, at_s)
         person = await self.site.password(people.check, name, password)
         if person is None:
-            tries.failed(name, self.address, now_s)
-            self.set_status(401)
-            self._form(name, "sign_in_wrong")
+            self.set_status(HTTPStatus.UNAUTHORIZED)
+            self.form(name, "sign_in_wrong")
             return
-        tries.succeeded(name)
+        self.site.tries.succeeded(name, self.address, at_s)
+        await self.let_in(person, self.next_place())
+
+    def must_wait(self, name: str, at_s: float) -> bool:
+        """Whether there were too many tries, which is then the answer."""
+        wait_s = self.site.tries.wait_s(name, self.address, at_s)
+        if wait_s:
+            self.set_status(HTTPStatus.TOO_MANY_REQUESTS)
+            self.set_header("Retry-After", str(wait_s))
+            self.form(name, "sign_in_wait", -(-wait_s // SECONDS_PER_MINUTE))
+        return bool(wait_s)
+
+    async def let_in(self, person: Person, place: str) -> None:
+        """Begins the session, or asks for the one-time code first."""
+        if await self.store(codes.asked_for, person.id):
+            sealed.carry(self, WAITING, id=person.id, name=person.name, next=place)
+            self.redirect("/sign-in/code", status=303)
+            return
         await begin_session(self, person.id)
-        self.redirect(self._next(), status=303)
+        self.redirect(place, status=303)
 
     def _password(self) -> str:
         """As it was typed, blanks at its ends, too."""
         return self.get_body_argument("password", "", strip=False)
 
-    def _form(self, name: str = "", problem: str = "", minutes: int = 0) -> None:
+    def form(self, name: str = "", problem: str = "", minutes: int = 0) -> None:
+        """Answers with the form."""
+        hub = self.site.settings.hub
         self.show(
-            "access/sign_in.html", name=name, problem=problem, minutes=minutes, next=self._next()
+            "access/sign_in.html",
+            name=name,
+            problem=problem,
+            minutes=minutes,
+            next=self.next_place(),
+            provider=Provider(hub).name if hub.oidc_issuer else "",
         )
 
-    def _next(self) -> str:
+    def next_place(self) -> str:
         """The page asked for: a path of the Hub, never another host."""
         wanted = self.get_argument("next", "/")
         parts = urlsplit(wanted)
         inside = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
         return wanted if inside and not parts.netloc else "/"
+
+
+class Code(SignIn):
+    """The one-time code, or a recovery code, of somebody whose password was right."""
+
+    async def get(self) -> None:
+        if sealed.carried(self, WAITING) is None:
+            self.redirect("/sign-in", status=303)
+            return
+        self.form()
+
+    async def post(self) -> None:
+        waiting = sealed.carried(self, WAITING)
+        if waiting is None:
+            self.redirect("/sign-in", status=303)
+            return
+        mark, at_s = f"code of {waiting['name']}", time.monotonic()
+        if self.must_wait(mark, at_s):
+            return
+        self.site.tries.failed(mark, self.address, at_s)
+        if not await self._fits(waiting, self.get_body_argument("code", "")):
+            self.set_status(HTTPStatus.UNAUTHORIZED)
+            self.form(problem="access.code_wrong")
+            return
+        self.site.tries.succeeded(mark, self.address, at_s)
+        sealed.drop(self, WAITING)
+        await begin_session(self, waiting["id"])
+        self.redirect(waiting["next"], status=303)
+
+    async def _fits(self, waiting: dict[str, Any], code: str) -> bool:
+        user_id = waiting["id"]
+        known = await self.store(codes.find, self.site.sealing.cipher, user_id)
+        if known is None or not known.confirmed:
+            return False  # switched off meanwhile: the password is asked for again
+        step = one_time.step_of(known.secret, code, time.time())
+        if step is not None:
+            return await self.store(codes.count, user_id, step)
+        return await self.store(codes.count_recovery, user_id, waiting["name"], code)
+
+    def form(self, name: str = "", problem: str = "", minutes: int = 0) -> None:
+        self.show("access/code.html", problem=problem, minutes=minutes)
+
+
+class OpenId(SignIn):
+    """GET /sign-in/openid: to the provider. Only this browser learns what has to fit afterwards."""
+
+    async def get(self) -> None:
+        try:
+            ask = await self.provider().ask()
+        except ProviderError as error:
+            self.unusable(error)
+            return
+        sealed.carry(
+            self,
+            ASKED,
+            state=ask.state,
+            nonce=ask.nonce,
+            verifier=ask.verifier,
+            next=self.next_place(),
+            link=self.linking(),
+        )
+        self.redirect(ask.url, status=303)
+
+    async def post(self) -> None:
+        raise Failure(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", "GET only")
+
+    def linking(self) -> str:
+        """The session that asks for a link; empty: somebody signs in."""
+        return ""
+
+    def provider(self) -> Provider:
+        """The provider of the settings. Raises Failure when there is none."""
+        hub = self.site.settings.hub
+        if not hub.oidc_issuer:
+            raise Failure(HTTPStatus.NOT_FOUND, "not_found", "no OpenID provider is set up")
+        if self.site.provider is None:
+            self.site.provider = Provider(hub)
+        found = self.site.provider
+        assert isinstance(found, Provider)
+        return found
+
+    def unusable(self, error: ProviderError) -> None:
+        """Answers that it did not succeed; the log has the reason."""
+        log.warning("sign-in by OpenID failed: %s", error)
+        if self.signed_in is not None:
+            self.say(self.words["access.openid_failed"])
+            self.redirect("/account", status=303)
+            return
+        self.set_status(HTTPStatus.BAD_GATEWAY)
+        self.form(problem="access.openid_failed")
+
+
+class OpenIdBack(OpenId):
+    """GET /sign-in/openid/back: what the provider says of the one who was sent there."""
+
+    async def get(self) -> None:
+        provider, asked = self.provider(), sealed.carried(self, ASKED)
+        sealed.drop(self, ASKED)
+        given = self.get_query_argument
+        state, issuer = given("state", "").encode(), given("iss", provider.issuer)
+        if asked is None or not hmac.compare_digest(state, asked["state"].encode()):
+            self.unusable(ProviderError("the answer is to no question of this browser"))
+            return
+        try:
+            if issuer != provider.issuer or not given("code", ""):
+                raise ProviderError(f"no code: {given('error', 'none given')[:200]}")
+            subject = await provider.subject(given("code"), asked["nonce"], asked["verifier"])
+        except ProviderError as error:
+            self.unusable(error)
+            return
+        if asked["link"]:
+            await self._link(provider.issuer, subject, asked["link"])
+            return
+        person = await self.store(openid_links.find, provider.issuer, subject)
+        if person is None:
+            # The subject is what an administrator needs in order to link the user.
+            told = {"issuer": provider.issuer, "subject": subject[:255]}
+            act = audit.Act("nobody", "refuse", "sign-in", provider.name, after=told)
+            await self.store(audit.write_alone, act)
+            self.set_status(HTTPStatus.FORBIDDEN)
+            self.form(problem="access.openid_not_linked")
+            return
+        await self.let_in(person, asked["next"])
+
+    async def _link(self, issuer: str, subject: str, session_id: str) -> None:
+        me = self.signed_in
+        if me is None or me.session_id != session_id:
+            raise Failure(HTTPStatus.FORBIDDEN, "forbidden", "the session has changed")
+        try:
+            await self.store(openid_links.link, me.user, issuer, subject, me.user)
+        except Failure as failure:
+            self.say(self.words["access.link_refused"].format(reason=failure.message))
+        else:
+            self.say(self.words["access.linked"])
+        self.redirect("/account", status=303)
 
 
 class SignOut(Page):
@@ -91,7 +267,10 @@ class Preferences(Page):
             self._keep("language", language)
         if (shortcuts := self.get_body_argument("shortcuts", "")) in ("on", "off"):
             self._keep("shortcuts", shortcuts)
-        self.redirect(self.request.headers.get("Referer") or "/", status=303)
+        # Only where on the Hub it was: no other host may be the place that this leads to.
+        came = urlsplit(self.request.headers.get("Referer", ""))
+        place = came.path + (f"?{came.query}" if came.query else "")
+        self.redirect("/" + place.lstrip("/\\"), status=303)
 
     def _keep(self, name: str, value: str) -> None:
         self.set_cookie(

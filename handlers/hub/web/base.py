@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlencode
 from tornado.web import HTTPError, MissingArgumentError, RequestHandler
 
 from handlers.hub.web.numbers import FUNCTIONS
-from handlers.hub.web.site import Site
+from handlers.hub.web.site import Busy, Site
 from handlers.hub.web.strings import LANGUAGES, chosen, strings
 from handlers.relay.admit import client_address
 from store.db import audit
@@ -27,6 +27,7 @@ Result = TypeVar("Result")
 SESSION_COOKIE = "sluice_session"
 TOAST_COOKIE = "toast"
 UNSEEN_HEADER = "X-Unseen"  # of a script that asks for a page which it does not show
+BUSY_WAIT_S = 2
 THEMES = ("light", "dark")
 POLICY = "; ".join(
     (
@@ -96,6 +97,9 @@ class HubHandler(RequestHandler):
             return error
         if isinstance(error, StoreUnavailable):
             return Failure(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", "unavailable")
+        if isinstance(error, Busy):
+            told = "too many passwords are being checked"
+            return Failure(HTTPStatus.TOO_MANY_REQUESTS, "busy", told, wait_s=BUSY_WAIT_S)
         if isinstance(error, MissingArgumentError):
             name = error.arg_name
             return Failure(HTTPStatus.BAD_REQUEST, "invalid", f"{name} is missing", name)
@@ -185,6 +189,8 @@ class Page(HubHandler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         failure = self.failure(kwargs.get("exc_info"))
+        if failure.wait_s:
+            self.set_header("Retry-After", str(failure.wait_s))
         self.show("error.html", failure=failure)
 
 
@@ -194,6 +200,7 @@ class Api(HubHandler):
     scope = "read"  # of a token, for GET; `change_scope` for anything else
     change_scope = "keys"
     admin = False
+    token_scopes: frozenset[str] | None = None  # of the token that asks; None: a session
 
     def set_default_headers(self) -> None:
         super().set_default_headers()
@@ -250,4 +257,5 @@ class Api(HubHandler):
         needed = self.scope if self.request.method in ("GET", "HEAD") else self.change_scope
         if needed not in found.scopes and "admin" not in found.scopes:
             raise Failure(HTTPStatus.FORBIDDEN, "forbidden", f"the token lacks the scope {needed}")
+        self.token_scopes = found.scopes
         self.signed_in = SignedIn(found.token_id, found.user_id, found.user, found.role)

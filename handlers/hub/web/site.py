@@ -22,8 +22,13 @@ Network = IPv4Network | IPv6Network
 Result = TypeVar("Result")
 
 STORE_THREADS = 4  # each with a connection of its own
+MAX_PASSWORDS_WAITING = 16  # about a second's worth
 BASE_URL_S = 2.0
 PASSWORD_THREADS = 2  # a hash takes 64 MiB and a tenth of a second
+
+
+class Busy(Exception):
+    """More passwords wait to be hashed than people would wait for."""
 
 
 @dataclass(slots=True)
@@ -39,6 +44,8 @@ class Site:
     started_s: float = field(default_factory=time.monotonic)
     tries: Throttle = field(default_factory=Throttle)  # of passwords
     codes: Throttle = field(default_factory=Throttle)  # of codes to redeem
+    provider: object = None  # of OpenID, made when it is first needed
+    _hashing: int = 0  # passwords, those that wait for a thread too
     _kept_base_url: str = ""
     _base_url_due_s: float = 0.0
     _store: ThreadPoolExecutor = field(
@@ -73,8 +80,15 @@ class Site:
         return await self._in(self._store, work, *args, **named)
 
     async def password(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """The same where passwords are hashed: no more than PASSWORD_THREADS at a time."""
-        return await self._in(self._passwords, work, *args, **named)
+        """The same where passwords are hashed: no more than PASSWORD_THREADS at a time. Raises Busy
+        when MAX_PASSWORDS_WAITING wait already."""
+        if self._hashing >= PASSWORD_THREADS + MAX_PASSWORDS_WAITING:
+            raise Busy
+        self._hashing += 1
+        try:
+            return await self._in(self._passwords, work, *args, **named)
+        finally:
+            self._hashing -= 1
 
     async def _in(
         self, threads: ThreadPoolExecutor, work: Callable[..., Result], *args: Any, **named: Any

@@ -5,7 +5,7 @@ import pytest
 
 from store.db.audit import entries
 from store.db.database import discard, open_database
-from store.hub import one_time, people, sessions
+from store.hub import one_time, openid_links, people, sessions
 from store.values.cipher import Cipher
 from tests.commands.conftest import Installation
 
@@ -62,3 +62,16 @@ def test_one_time_codes_are_switched_off(installation, db):
 def test_other_fields_are_set_beside_it(installation, db):
     installation.ok("user", "set", "alice", "totp=off", "rpm=5")
     assert installation.json("user", "show", "alice")["rpm"] == 5
+
+
+def test_an_account_of_the_provider_is_linked_and_unlinked(installation, db):
+    assert "oidc_issuer" in installation.refused("user", "link", "alice", "--subject", "s-1")
+    issuer = "https://login.example.com"
+    text = installation.config.read_text()
+    fields = f'[hub]\noidc_issuer = "{issuer}"\noidc_client_id = "the-hub"\n'
+    installation.config.write_text(text.replace("[hub]\n", fields, 1))
+    installation.ok("user", "link", "alice", "--subject", "s-1")
+    assert openid_links.find(db, issuer, "s-1").name == "alice"
+    assert "already" in installation.refused("user", "link", "alice", "--subject", "s-1")
+    assert installation.json("user", "unlink", "alice")["ended"] == 1
+    assert openid_links.find(db, issuer, "s-1") is None

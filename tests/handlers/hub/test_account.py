@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from handlers.hub.access.agents import browser_of
+from handlers.hub.web import throttle
 from store.hub import tokens
 from tests.handlers.hub.browser import PASSWORDS, Browser
 
@@ -11,7 +13,12 @@ from tests.handlers.hub.browser import PASSWORDS, Browser
 def test_a_new_password_ends_all_other_sessions(alice, hub):
     other = Browser(hub.port).signed_in("alice")
     new = [("old", PASSWORDS["alice"]), ("new", "a new password")]
-    assert "Password changed" in alice.send("/account/password", new).text
+    stolen = dict(alice.cookies)
+    assert alice.send("/account/password", new).place == "/account"
+    assert "Password changed" in alice.get("/account").text
+    thief = Browser(hub.port)
+    thief.cookies = stolen
+    assert thief.get("/account").status == 303
     assert other.get("/account").status == 303 and alice.get("/account").status == 200
     assert Browser(hub.port).sign_in("alice", PASSWORDS["alice"]).status == 401
     assert Browser(hub.port).sign_in("alice", "a new password").status == 303
@@ -19,7 +26,7 @@ def test_a_new_password_ends_all_other_sessions(alice, hub):
 
 def test_a_wrong_old_password_changes_nothing(alice, hub):
     answer = alice.send("/account/password", [("old", "wrong"), ("new", "a new password")])
-    assert answer.status == 400 and "the old password is wrong" in answer.text
+    assert answer.status == 400 and "The password is wrong." in answer.text
     assert Browser(hub.port).sign_in("alice", PASSWORDS["alice"]).status == 303
 
 
@@ -29,6 +36,10 @@ def test_sessions_are_listed_and_ended(alice, hub):
     text = alice.get("/account").text
     assert "&lt;script&gt;Other/1&lt;/script&gt;" in text and "This one" in text
     [wanted] = re.findall(r'name="id" value="(?!others)([^"]+)"', text)
+    assert (
+        Browser(hub.port).signed_in("boss").send("/account/sessions", [("id", wanted)]).status
+        == 404
+    )
     alice.send("/account/sessions", [("id", wanted)])
     assert other.get("/account").status == 303
     third = Browser(hub.port).signed_in("alice")
@@ -38,13 +49,14 @@ def test_sessions_are_listed_and_ended(alice, hub):
 
 def test_a_token_is_shown_once_and_acts_for_its_user(alice, hub):
     made = alice.send("/account/tokens", [("name", "ci"), ("scope", "read")])
-    [token] = re.findall(r"slt-[\w-]+", made.text)
+    [token] = set(re.findall(r"slt-[\w-]+", made.text))
     assert token not in alice.get("/account").text
     script = Browser(hub.port, token)
     me = {"user": "alice", "role": "member", "balance": "10", "groups": ["default"]}
     assert script.get("/api/me").json == me
     [wanted] = re.findall(r'name="revoke" value="([^"]+)"', alice.get("/account").text)
-    assert "Token revoked" in alice.send("/account/tokens", [("revoke", wanted)]).text
+    alice.send("/account/tokens", [("revoke", wanted)])
+    assert "Token revoked" in alice.get("/account").text
     assert script.get("/api/me").status == 401
 
 
@@ -53,7 +65,81 @@ def test_nobody_makes_a_token_beyond_their_role(alice, db):
     assert tokens.listed(db) == []
 
 
-@pytest.mark.parametrize("path", ["/account/password", "/account/sessions", "/account/tokens"])
+PATHS = ("password", "sessions", "tokens", "codes", "links")
+
+
+def test_passwords_are_not_tried_at_the_account_either(alice, hub, monkeypatch):
+    monkeypatch.setattr(throttle, "NAME_TRIES", 3)
+    fields = [("old", "wrong"), ("new", "x")]
+    statuses = [alice.send("/account/password", fields).status for _ in range(4)]
+    assert statuses == [400, 400, 400, 429]
+
+
+def test_sessions_and_tokens_as_json(alice, hub):
+    other = Browser(hub.port)
+    agent = "Mozilla/5.0 (X11; Linux x86_64; rv:141.0) Gecko/20100101 Firefox/141.0"
+    other.sign_in("alice", PASSWORDS["alice"], **{"User-Agent": agent})
+    items = alice.get("/api/sessions").json["items"]
+    assert sorted(one["current"] for one in items) == [False, True]
+    [wanted] = [one for one in items if not one["current"]]
+    assert wanted["browser"] == "Firefox 141, Linux"
+    assert alice.api("DELETE", f"/api/sessions/{wanted['id']}").status == 200
+    assert alice.api("DELETE", f"/api/sessions/{wanted['id']}").status == 404
+    assert other.get("/api/me").status == 401
+
+    made = alice.api("POST", "/api/tokens", {"scopes": ["keys", "read"], "name": "ci"})
+    assert made.status == 201
+    script = Browser(hub.port, made.json["token"])
+    [listed] = script.get("/api/tokens").json["items"]
+    assert (listed["name"], listed["scopes"]) == ("ci", ["read", "keys"])
+    assert made.json["token"] not in str(listed)
+    for scopes in (None, "read", [1], [], ["all"]):
+        assert alice.api("POST", "/api/tokens", {"scopes": scopes}).status == 400
+    boss = Browser(hub.port).signed_in("boss")
+    assert boss.api("DELETE", f"/api/tokens/{made.json['id']}").status == 404
+    assert alice.api("DELETE", f"/api/tokens/{made.json['id']}").status == 200
+    assert script.get("/api/me").status == 401
+
+
+def test_a_token_makes_none_that_may_do_more(hub):
+    boss = Browser(hub.port).signed_in("boss")
+    made = boss.api("POST", "/api/tokens", {"scopes": ["keys"]}).json
+    script = Browser(hub.port, made["token"])
+    for scopes, status in ((["admin"], 403), (["keys", "read"], 403), (["keys"], 201)):
+        assert script.api("POST", "/api/tokens", {"scopes": scopes}).status == status
+    reader = boss.api("POST", "/api/tokens", {"scopes": ["read"]}).json["token"]
+    answer = Browser(hub.port, reader).api("POST", "/api/tokens", {"scopes": ["read"]})
+    assert answer.status == 403
+
+
+@pytest.mark.parametrize(
+    ("agent", "words"),
+    [
+        (
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko)"
+            " Chrome/139.0.0.0 Safari/537.36 Edg/139.0.0.0",
+            "Edge 139, Windows",
+        ),
+        (
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML,"
+            " like Gecko) Version/18.6 Mobile/15E148 Safari/604.1",
+            "Safari 18, iPhone",
+        ),
+        (
+            "Mozilla/5.0 (Linux; Android 15; Pixel 9) AppleWebKit/537.36 (KHTML, like Gecko)"
+            " Chrome/139.0.0.0 Mobile Safari/537.36",
+            "Chrome 139, Android",
+        ),
+        ("curl/8.5.0", "curl 8"),
+        ("", "–"),
+        ("x" * 300, "x" * 40),
+    ],
+)
+def test_browsers_in_words(agent, words):
+    assert browser_of(agent) == words
+
+
+@pytest.mark.parametrize("path", [f"/account/{name}" for name in PATHS])
 def test_to_look_changes_nothing(alice, path):
     answer = alice.get(path)
     assert (answer.status, answer.place) == (303, "/account")

@@ -1,0 +1,135 @@
+"""What an attacker would try at the Hub's doors."""
+
+import threading
+
+import pytest
+
+from handlers.hub.app import PAGES
+from handlers.hub.web import site, throttle
+from store.db.tables.hub import ApiToken, Session
+from store.db.tables.system import AuditRow
+from store.db.tables.users import ApiKey, User
+from tests.handlers.hub.browser import PASSWORDS, Browser
+
+PATHS = sorted({path for path, _ in PAGES if "(" not in path})
+POSTS = sorted(path for path, handler in PAGES if "(" not in path and "post" in vars(handler))
+SEEN = ("seen_ms", "used_ms")  # when somebody was there last is no change that somebody made
+
+
+def contents(db):
+    """All that a visit could have changed."""
+    return {
+        table.__name__: [
+            {name: value for name, value in row.items() if name not in SEEN}
+            for row in table.select().order_by(table.id).bind(db).dicts()
+        ]
+        for table in (User, ApiKey, Session, ApiToken, AuditRow)
+    }
+
+
+def test_to_get_any_path_changes_nothing(hub, db):
+    boss = Browser(hub.port).signed_in("boss")
+    before = contents(db)
+    for path in PATHS:
+        if not path.endswith("/tail"):
+            boss.get(path)
+            boss.get(f"{path}?do=end&id=others&revoke=x&name=alice&password=x&role=admin")
+    assert contents(db) == before
+    assert boss.get("/account").status == 200
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_a_form_of_another_site_is_refused(alice, path, db):
+    before = contents(db)
+    for given in ([], [("_xsrf", "made-up")], [("_xsrf", "")]):
+        assert alice.send(path, given, xsrf=False).status == 403
+    assert contents(db) == before
+
+
+def test_an_api_call_with_the_cookie_alone_is_refused(alice):
+    alice.xsrf = ""
+    assert alice.api("POST", "/api/tokens", {"scopes": ["read"]}).status == 403
+    assert alice.api("DELETE", "/api/sessions/any").status == 403
+
+
+def test_a_planted_session_id_is_never_used(hub):
+    planted = Browser(hub.port)
+    planted.cookies["sluice_session"] = "planted-by-somebody-else"
+    planted.sign_in("alice", PASSWORDS["alice"])
+    thief = Browser(hub.port)
+    thief.cookies["sluice_session"] = "planted-by-somebody-else"
+    assert planted.cookies["sluice_session"] != "planted-by-somebody-else"
+    assert thief.get("/account").status == 303
+
+
+def test_each_sign_in_is_a_new_id(hub):
+    ids = set()
+    for _ in range(3):
+        browser = Browser(hub.port).signed_in("alice")
+        ids.add(browser.cookies["sluice_session"])
+    assert len(ids) == 3
+
+
+def test_25_wrong_passwords_at_once_are_not_all_tried(hub):
+    """Each is counted before its hash is made."""
+    statuses = []
+
+    def try_one():
+        statuses.append(Browser(hub.port).sign_in("alice", "wrong").status)
+
+    threads = [threading.Thread(target=try_one) for _ in range(25)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses.count(401) <= throttle.NAME_TRIES and 429 in statuses
+
+
+def test_a_right_password_does_not_use_up_tries(hub, monkeypatch):
+    monkeypatch.setattr(throttle, "ADDRESS_TRIES", 3)
+    for _ in range(5):
+        assert Browser(hub.port).sign_in("boss", PASSWORDS["boss"]).status == 303
+
+
+def test_tries_of_an_address_are_limited_whatever_the_names(hub, monkeypatch):
+    monkeypatch.setattr(throttle, "ADDRESS_TRIES", 3)
+    statuses = [Browser(hub.port).sign_in(f"user-{n}", "wrong").status for n in range(4)]
+    assert statuses == [401, 401, 401, 429]
+
+
+def test_no_more_hashes_wait_than_people_would(hub, monkeypatch):
+    monkeypatch.setattr(site, "MAX_PASSWORDS_WAITING", -site.PASSWORD_THREADS)
+    answer = Browser(hub.port).sign_in("alice", PASSWORDS["alice"])
+    assert answer.status == 429 and answer.headers["Retry-After"]
+
+
+@pytest.mark.parametrize(
+    "referer",
+    ["https://elsewhere.example.com/a", "//elsewhere.example.com/a", "https://x//y.example.com"],
+)
+def test_preferences_lead_to_no_other_host(browser, referer):
+    browser.get("/sign-in")
+    place = browser.send("/preferences", [("theme", "dark")], Referer=referer).place
+    assert place.startswith("/") and not place.startswith(("//", "/\\"))
+
+
+def test_names_are_shown_as_text(hub, apply):
+    script = "<script>alert(7)</script>"
+    apply({"user": [{"name": script, "password": "x"}]})
+    browser = Browser(hub.port)
+    assert script not in browser.sign_in(script, "wrong").text
+    browser.sign_in(script, "x")
+    assert script not in browser.get("/account").text
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+def test_other_methods_are_refused(alice, method):
+    assert alice.ask(method, "/account").status in (403, 405)
+
+
+def test_every_answer_forbids_foreign_content(browser, alice):
+    for who, path in ((browser, "/sign-in"), (alice, "/account"), (browser, "/no-such-page")):
+        headers = who.get(path).headers
+        assert "default-src 'self'" in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store" and "Server" not in headers

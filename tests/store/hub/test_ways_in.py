@@ -1,0 +1,102 @@
+"""Further ways into the Hub, on both databases: first-run links, one-time codes, OpenID links, and
+the address that is kept."""
+
+import pytest
+
+from store.db.base_url import keep_base_url, kept_base_url
+from store.db.changes import current_version
+from store.db.database import first_row, transaction
+from store.db.tables.users import User
+from store.hub import first_run, one_time, openid_links, people
+from store.values.cipher import Cipher, Unreadable
+from store.values.errors import Conflict, NotFound, Refused
+
+CIPHER = Cipher(["cipher key of the tests"])
+ISSUER = "https://login.example.com"
+
+
+@pytest.fixture
+def alice(database, applied):
+    return first_row(database, User.select(User.id).where(User.name == "alice"))[0]
+
+
+def test_links_end_with_the_first_password_of_an_administrator(database, applied):
+    token = first_run.make_link(database).partition("=")[2]
+    assert first_run.opens(database, token) and not first_run.opens(database, "made-up")
+    people.set_password(database, "alice", "a password", "tester")
+    assert first_run.opens(database, token)  # she is a member
+    transaction(
+        database,
+        lambda: User.update(role="admin").where(User.name == "alice").execute(database),
+    )
+    assert not first_run.opens(database, token) and first_run.make_link(database) is None
+
+
+def test_a_period_and_a_recovery_code_count_once(database, alice):
+    one_time.begin(database, CIPHER, alice, "JBSWY3DPEHPK3PXP")
+    assert not one_time.asked_for(database, alice)
+    one_time.begin(database, CIPHER, alice, "JBSWY3DPEHPK3PXQ")
+    recovery = one_time.confirm(database, alice, "alice", 10)
+    found = one_time.find(database, CIPHER, alice)
+    assert (found.secret, found.confirmed, found.recovery) == ("JBSWY3DPEHPK3PXQ", True, 10)
+    assert [one_time.count(database, alice, step) for step in (10, 9, 11, 11)] == [
+        *(False, False, True, False)
+    ]
+    used = [one_time.count_recovery(database, alice, "alice", recovery[3]) for _ in range(2)]
+    assert used == [True, False] and one_time.find(database, CIPHER, alice).recovery == 9
+    assert not one_time.count_recovery(database, "nobody", "nobody", recovery[4])
+    for again in (
+        lambda: one_time.begin(database, CIPHER, alice, "X"),
+        lambda: one_time.confirm(database, alice, "alice", 12),
+    ):
+        with pytest.raises(Refused):
+            again()
+    with pytest.raises(Unreadable):
+        one_time.find(database, Cipher(["another"]), alice)
+    assert one_time.end(database, "alice", "tester") and not one_time.end(
+        database, "alice", "tester"
+    )
+    assert one_time.find(database, CIPHER, alice) is None
+
+
+def test_a_link_is_of_one_user_and_one_provider(database, alice):
+    link_id = openid_links.link(database, "alice", ISSUER, "s-1", "tester")
+    with pytest.raises(Conflict):
+        openid_links.link(database, "alice", ISSUER, "s-1", "tester")
+    with pytest.raises(NotFound):
+        openid_links.link(database, "nobody", ISSUER, "s-2", "tester")
+    with pytest.raises(Refused):
+        openid_links.link(database, "alice", ISSUER, "s" * 256, "tester")
+    assert openid_links.of_user(database, alice)[0].used_ms is None
+    assert openid_links.find(database, ISSUER, "s-1").id == alice
+    assert openid_links.find(database, ISSUER + "s", "-1") is None
+    assert openid_links.find(database, "https://elsewhere.example.com", "s-1") is None
+    [link] = openid_links.of_user(database, alice)
+    assert (link.id, link.issuer, link.subject) == (link_id, ISSUER, "s-1") and link.used_ms
+    with pytest.raises(NotFound):
+        openid_links.unlink(database, "somebody-else", "bob", link_id)
+    openid_links.unlink(database, alice, "alice", link_id)
+    assert openid_links.find(database, ISSUER, "s-1") is None
+    assert openid_links.unlink_all(database, "alice", "tester") == 0
+
+
+def test_a_disabled_user_is_signed_in_by_no_link(database, alice):
+    openid_links.link(database, "alice", ISSUER, "s-1", "tester")
+    off = User.update(disabled=True).where(User.id == alice)
+    transaction(database, lambda: off.execute(database))
+    assert openid_links.find(database, ISSUER, "s-1") is None
+
+
+def test_the_base_url_is_kept_and_gateways_are_told(database, applied):
+    assert kept_base_url(database) == ""
+    before = current_version(database)
+    assert keep_base_url(database, "https://gate.example.com/", "tester") == kept_base_url(database)
+    assert kept_base_url(database) == "https://gate.example.com"
+    assert current_version(database) == before + 1
+    keep_base_url(database, "https://gate.example.com", "tester")
+    assert current_version(database) == before + 1
+    for wrong in ("gate.example.com", "https://gate.example.com/v1", "javascript:alert(1)"):
+        with pytest.raises(Refused):
+            keep_base_url(database, wrong, "tester")
+    keep_base_url(database, "", "tester")
+    assert kept_base_url(database) == ""
