@@ -38,8 +38,8 @@ ALLOWED = {
     "store.values": {"store.values", "msgspec", "cryptography", "argon2"},
     "store.db": {"store.db", "store.values", "peewee", "pymysql"},
     "store.catalog": {"store.catalog", "store.db", "store.values", "peewee"},
-    "store.hub": {"store.hub", "store.calls", "store.money", "store.catalog", "store.db"}
-    | {"store.values", "peewee"},
+    "store.hub": {"store.hub", "store.money", "store.catalog", "store.db", "store.values"}
+    | {"peewee"},
     "store.money": {"store.money", "store.catalog", "store.db", "store.values"}
     | {"msgspec", "peewee"},
     "store.channels": {"store.channels", "store.catalog", "store.db", "store.values"}

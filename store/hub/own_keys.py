@@ -11,16 +11,15 @@ from typing import Any
 import peewee
 from peewee import fn
 
-from store.calls.usage_queries import Filters, history
 from store.catalog import wrong_paths
 from store.catalog.wrong_paths import Noticed
 from store.db.database import portions, raw_rows, select_rows, snapshot_read
 from store.db.tables.catalog import Group
-from store.db.tables.usage import UsageByKey
+from store.db.tables.usage import UsageByKey, UsageRow
 from store.db.tables.users import ApiKey, KeySecret
 from store.money.quota import Use, current_use
 from store.values.errors import NotFound
-from store.values.ids import day_begin_ms
+from store.values.ids import HOUR_MS, day_begin_ms, first_ulid
 from store.values.windows import MONTH, window_at
 
 GONE_GROUP = ""
@@ -104,10 +103,10 @@ def owner_of(db: peewee.Database, user_id: str, key_id: str) -> str:
 
 
 def with_last_use(db: peewee.Database, keys: Sequence[OwnKey]) -> list[OwnKey]:
-    """The same keys, each with its newest call: by its roll-up, then by index."""
-    days = _last_days(db, [key.id for key in keys])
+    """The same keys, each with its newest call: the roll-ups tell its hour, an index the call."""
+    hours = _last_hours(db, [key.id for key in keys])
     return [
-        replace(key, last_use=_last_use(db, key.id, *days[key.id])) if key.id in days else key
+        replace(key, last_use=_last_use(db, key.id, hours[key.id])) if key.id in hours else key
         for key in keys
     ]
 
@@ -178,22 +177,40 @@ def _of_month(db: peewee.Database, ids: Sequence[str], at_ms: int) -> dict[str, 
     return found
 
 
-def _last_days(db: peewee.Database, ids: Sequence[str]) -> dict[str, tuple[str, int]]:
-    """Key id -> the name of its user in records, and the day of its last call."""
-    found: dict[str, tuple[str, int]] = {}
+@dataclass(frozen=True, slots=True)
+class _Hour:
+    """The hour of a key's last call; `user` as the records name it."""
+
+    user: str
+    day: int
+    hour: int
+
+
+def _last_hours(db: peewee.Database, ids: Sequence[str]) -> dict[str, _Hour]:
+    by_day: dict[int, list[str]] = {}
     for some in portions(ids):
-        query = UsageByKey.select(
-            UsageByKey.key_id, fn.MAX(UsageByKey.user), fn.MAX(UsageByKey.day)
-        ).where(UsageByKey.key_id << some)
-        for key_id, user, day in raw_rows(db, query.group_by(UsageByKey.key_id)):
-            found[key_id] = user, day
+        query = UsageByKey.select(UsageByKey.key_id, fn.MAX(UsageByKey.day))
+        rows = raw_rows(db, query.where(UsageByKey.key_id << some).group_by(UsageByKey.key_id))
+        for key_id, day in rows:
+            by_day.setdefault(day, []).append(key_id)
+    found: dict[str, _Hour] = {}
+    for day, keys in by_day.items():
+        columns = (UsageByKey.key_id, fn.MAX(UsageByKey.user), fn.MAX(UsageByKey.hour))
+        for some in portions(keys):
+            query = UsageByKey.select(*columns).where(
+                UsageByKey.key_id << some, UsageByKey.day == day
+            )
+            for key_id, user, hour in raw_rows(db, query.group_by(UsageByKey.key_id)):
+                found[key_id] = _Hour(user, day, hour)
     return found
 
 
-def _last_use(db: peewee.Database, key_id: str, user: str, day: int) -> LastUse | None:
-    since_ms = day_begin_ms(day)
-    rows = history(db, Filters(user=user, key_id=key_id, since_ms=since_ms), 1)
-    if not rows:
-        return None  # the records of that day were pruned
-    row = rows[0]
-    return LastUse(row["started_ms"], row["client_ip"], row["user_agent"])
+def _last_use(db: peewee.Database, key_id: str, last: _Hour) -> LastUse | None:
+    begin_ms = day_begin_ms(last.day) + last.hour * HOUR_MS
+    first, end = first_ulid(begin_ms), first_ulid(begin_ms + HOUR_MS)
+    query = UsageRow.select(UsageRow.started_ms, UsageRow.client_ip, UsageRow.user_agent).where(
+        *(UsageRow.user == last.user, UsageRow.day == last.day, UsageRow.key_id == key_id),
+        *(UsageRow.id >= first, UsageRow.id < end),
+    )
+    rows = raw_rows(db, query.order_by(UsageRow.id.desc()).limit(1))
+    return LastUse(*rows[0]) if rows else None  # None: the records of that day were pruned

@@ -32,7 +32,7 @@ from store.values.ids import DAY_MS, now_ms
 from store.values.pricing import format_money
 from store.values.windows import MONTH, window_at
 
-PAGE_KEYS = 100
+PAGE_KEYS = 50
 SHOWN_CALLS = 10
 CALLS_LOOKED_AT = 100  # for the time to the first byte
 LEAST_FOR_PERCENTILE = 20
