@@ -11,7 +11,6 @@ import http.client
 import itertools
 import json
 import queue
-import re
 import socket
 import ssl
 import subprocess
@@ -22,8 +21,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gateway import HOST, ROOT, Gateway
-from tests.support.nginx import Nginx, program
+from tests.support.gateway import HOST, Gateway
+from tests.support.nginx import Nginx, product_configuration, program
 from tests.support.ports import free_port
 from tests.support.upstream import ScriptedUpstream
 
@@ -46,32 +45,6 @@ GENERATE_PATHS = [
     "/v1/models/acme/tea-1:streamGenerateContent?alt=sse",
     "/v1beta/models",
 ]
-
-
-def product_configuration(folder: Path, port: int, nodes: list[Gateway]) -> str:
-    """conf/nginx.conf with the tests' ports; everything that decides how it behaves stays."""
-    subprocess.run(
-        [
-            *(program("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"),
-            *("-subj", "/CN=gateway.example", "-keyout", "gateway.example.key"),
-            *("-out", "gateway.example.pem"),
-        ],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    )
-    text = (ROOT / "conf/nginx.conf").read_text()
-    replaced = {
-        r"listen 443 ": f"listen {HOST}:{port} ",
-        r"listen \[::\]:443 .*;": "",
-        r"127\.0\.0\.1:8000": f"{HOST}:{nodes[0].port}",
-        r"127\.0\.0\.1:8010": f"{HOST}:{nodes[1].port}",
-        r"/var/log/nginx/": "",
-    }
-    for pattern, replacement in replaced.items():
-        text, count = re.subn(pattern, replacement, text)
-        assert count, f"conf/nginx.conf has no {pattern} any more"
-    return text
 
 
 def document(upstream_url: str) -> dict:

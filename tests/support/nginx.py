@@ -1,15 +1,17 @@
 """nginx in front of a gateway."""
 
 import os
+import re
 import shutil
 import socket
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.support import leash
-from tests.support.gateway import HOST
+from tests.support.gateway import HOST, ROOT, Gateway
 
 START_S = 10
 MAIN = """{user}
@@ -17,7 +19,7 @@ pid nginx.pid;
 daemon off;
 worker_processes 1;
 error_log error.log;
-events {{}}
+events {{ worker_connections 4096; }}
 http {{
 client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
 uwsgi_temp_path uwsgi; scgi_temp_path scgi;
@@ -60,3 +62,29 @@ class Nginx:
     def close(self) -> None:
         self.process.terminate()
         self.process.wait(START_S)
+
+
+def product_configuration(folder: Path, port: int, nodes: list[Gateway]) -> str:
+    """conf/nginx.conf with the tests' ports; everything that decides how it behaves stays."""
+    subprocess.run(
+        [
+            *(program("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"),
+            *("-subj", "/CN=gateway.example", "-keyout", "gateway.example.key"),
+            *("-out", "gateway.example.pem"),
+        ],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+    text = (ROOT / "conf/nginx.conf").read_text()
+    replaced = {
+        r"listen 443 ": f"listen {HOST}:{port} ",
+        r"listen \[::\]:443 .*;": "",
+        r"127\.0\.0\.1:8000": f"{HOST}:{nodes[0].port}",
+        r"127\.0\.0\.1:8010": f"{HOST}:{nodes[1].port}",
+        r"/var/log/nginx/": "",
+    }
+    for pattern, replacement in replaced.items():
+        text, count = re.subn(pattern, replacement, text)
+        assert count, f"conf/nginx.conf has no {pattern} any more"
+    return text

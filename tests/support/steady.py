@@ -1,0 +1,159 @@
+"""Calls at a steady rate and a steady number of streams, from one thread, over TLS as clients do:
+connections are kept and used again. Every single one is looked at.
+"""
+
+import asyncio
+import contextlib
+import json
+import ssl
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+PATIENCE_S = 120
+END = b"data: [DONE]"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """So many calls a second, and so many streams at any time, each of `chunks` events `gap_ms`
+    apart."""
+
+    calls_s: float
+    streams: int
+    gap_ms: int
+    chunks: int
+
+    @property
+    def stream_s(self):
+        """How long a stream takes."""
+        return self.gap_ms * self.chunks / 1000
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What was seen: ids of all that ended well, what went wrong, in words."""
+
+    calls: list = field(default_factory=list)
+    streams: list = field(default_factory=list)
+    faults: list = field(default_factory=list)
+
+    @property
+    def ids(self):
+        return {*self.calls, *self.streams}
+
+
+class Steady:
+    """Runs at its pace from the beginning to the end of a `with` block; streams that have begun
+    then end in their time."""
+
+    def __init__(self, port, secret, pace):
+        self.seen = Outcome()
+        self.in_flight = 0
+        self._port, self._pace = port, pace
+        self._headers = f"Host: gateway.example\r\nAuthorization: Bearer {secret}\r\n"
+        self._idle = deque()
+        self._opened = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        self._tls = ssl._create_unverified_context()
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join(PATIENCE_S + self._pace.stream_s)
+        assert not self._thread.is_alive(), "a call hangs"
+
+    async def _run(self):
+        streams = [asyncio.create_task(self._stream_on(n)) for n in range(self._pace.streams)]
+        calls, due = set(), time.monotonic()
+        while not self._over.is_set():
+            task = asyncio.create_task(self._one(self.seen.calls, "[[demo chunks=3]]", False))
+            calls.add(task)
+            task.add_done_callback(calls.discard)
+            due += 1 / self._pace.calls_s
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+        await asyncio.gather(*streams, *calls)
+        for _, writer in self._idle:
+            writer.close()
+        closing = (writer.wait_closed() for writer in self._opened)
+        await asyncio.gather(*closing, return_exceptions=True)
+
+    async def _stream_on(self, number):
+        pace = self._pace
+        await asyncio.sleep(pace.stream_s * number / pace.streams)  # not all begin at once
+        script = f"[[demo ms={pace.gap_ms} chunks={pace.chunks}]]"
+        while not self._over.is_set():
+            self.in_flight += 1
+            await self._one(self.seen.streams, script, True)
+            self.in_flight -= 1
+
+    async def _one(self, ended, text, stream):
+        try:
+            async with asyncio.timeout(PATIENCE_S + self._pace.stream_s):
+                call_id, fault = await self._exchange(text, stream)
+        except (OSError, EOFError, TimeoutError, ValueError) as error:
+            call_id, fault = "", f"{type(error).__name__}: {error}"
+        if fault:
+            self.seen.faults.append(f"{'stream' if stream else 'call'} {call_id}: {fault}")
+        else:
+            ended.append(call_id)
+
+    async def _exchange(self, text, stream):
+        body = json.dumps(
+            {"model": "tea", "stream": stream, "messages": [{"role": "user", "content": text}]}
+        )
+        reader, writer = await self._connection()
+        try:
+            return await self._asked(reader, writer, body, stream)
+        except BaseException:
+            writer.close()
+            raise
+
+    async def _asked(self, reader, writer, body, stream):
+        writer.write(
+            f"POST /v1/chat/completions HTTP/1.1\r\n{self._headers}"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+        )
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        status, *lines = head.split("\r\n")
+        headers = {
+            name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)
+        }
+        answer = await _body(reader, headers)
+        if headers.get("connection") == "close":
+            writer.close()
+        else:
+            self._idle.append((reader, writer))
+        call_id = headers.get("x-request-id", "")
+        if " 200 " not in status:
+            return call_id, f"{status}: {answer[:200]!r}"
+        if stream and (END not in answer or answer.count(b"data: {") < self._pace.chunks):
+            return call_id, f"the stream is not whole: {answer[-200:]!r}"
+        return call_id, ""
+
+    async def _connection(self):
+        while self._idle:
+            reader, writer = self._idle.popleft()
+            if not reader.at_eof():
+                return reader, writer
+            writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=self._tls)
+        self._opened.append(writer)
+        return reader, writer
+
+
+async def _body(reader, headers):
+    if headers.get("transfer-encoding") != "chunked":
+        return await reader.readexactly(int(headers["content-length"]))
+    pieces = []
+    while size := int((await reader.readline()).split(b";")[0], 16):
+        pieces.append(await reader.readexactly(size))
+        await reader.readexactly(2)
+    with contextlib.suppress(asyncio.IncompleteReadError):
+        await reader.readuntil(b"\r\n")
+    return b"".join(pieces)
