@@ -9,12 +9,14 @@ import json
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from commands.tables import fitted, room
 from conf.configuration import ConfigError, Loaded, find_config, load
 from handlers.operations.shown_settings import mask
 from store.values.errors import Refused, StoreError
@@ -73,15 +75,16 @@ def print_table(
     rows: Sequence[Mapping[str, object]], columns: Sequence[str], as_json: bool = False
 ) -> None:
     """Rows under a line of column names, or all of them as JSON; None is shown as -, lists with
-    commas."""
+    commas. Fitted to a terminal; columns without room are named on standard error."""
     if as_json:
         print_json(rows)
         return
-    lines = [[*columns]] + [[_cell(row.get(column)) for column in columns] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+    lines, left_out = fitted(columns, cells, room())
     for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+        click.echo(line)
+    if left_out and rows:
+        note(f"not shown, for want of room: {', '.join(left_out)}; --json has all")
 
 
 def print_fields(data: Mapping[str, object], as_json: bool = False) -> None:
@@ -89,9 +92,14 @@ def print_fields(data: Mapping[str, object], as_json: bool = False) -> None:
     if as_json:
         print_json(data)
         return
-    width = max(map(len, data), default=0)
+    names = max(map(len, data), default=0)
+    wide = room()
     for name, value in data.items():
-        click.echo(f"{name.ljust(width)}  {_cell(value)}".rstrip())
+        text = f"{name.ljust(names)}  {_cell(value)}".rstrip()
+        if wide and len(text) > wide:
+            indent = " " * (names + 2)
+            text = textwrap.fill(text, wide, subsequent_indent=indent, break_on_hyphens=False)
+        click.echo(text)
 
 
 def _cell(value: object) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from tests.support.mariadb import mariadb  # noqa: F401  a fixture for all folde
 
 # Before anything imports them: these assert for the tests of other modules.
 pytest.register_assert_rewrite("tests.translation.cases", "tests.translation.clients")
+
+# Tables are fitted to it; tests that want that set it.
+os.environ.pop("COLUMNS", None)
 
 CLIENTS_AT_ONCE = 200
 LARGEST_ANSWER_BYTES = 1 << 30

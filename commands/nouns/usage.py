@@ -18,6 +18,7 @@ from commands.output import FAILED, data_options, print_json, print_table, print
 from commands.progress import Line, progress
 from commands.store_access import FULL_SCAN_TIMEOUT_S, opened_store
 from commands.subcommands import Noun
+from commands.tables import room
 from store.calls import rollups
 from store.calls.usage_queries import OVERLAP_MS, PAGE_ROWS, Filters, Row, export_rows, follow
 from store.calls.usage_queries import tail as newest_rows
@@ -47,6 +48,17 @@ TEXT_COLUMNS: Mapping[str, int] = {
     "cost": 12,
     "error": 0,
 }
+
+# In a terminal that has no room for them.
+NARROW_COLUMNS: Mapping[str, int] = {
+    "recorded_at": 8,
+    "id": 26,
+    "model": 12,
+    "status": 6,
+    "outcome": 14,
+    "cost": 9,
+}
+_TIME_OF_DAY = slice(11, 19)
 
 command = Noun("usage", help="Show, export, sum up and verify usage records.", no_args_is_help=True)
 command.add_command(show)
@@ -262,13 +274,20 @@ def _array(records: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
 
 def _text_writer() -> Write:
     """Writes records as lines under a line of names; widths are fixed, for more lines will come."""
-    click.echo(_text_line(dict(zip(TEXT_COLUMNS, TEXT_COLUMNS, strict=True))))
+    wide = room()
+    narrow = 0 < wide < sum(TEXT_COLUMNS.values()) + len(TEXT_COLUMNS)
+    columns = NARROW_COLUMNS if narrow else TEXT_COLUMNS
+    head = {name: name for name in columns} | ({"recorded_at": "recorded"} if narrow else {})
+    click.echo(_text_line(head, columns))
 
     def write(record: Mapping[str, Any]) -> None:
         message = record["error_message"]
         error = f"{record['error_code']}: {message}" if message else record["error_code"]
         tokens = f"{_read_tokens(record)}/{_written_tokens(record)}"
-        click.echo(_text_line({**record, "tokens": tokens, "error": error}))
+        told = {**record, "tokens": tokens, "error": error}
+        if narrow:
+            told["recorded_at"] = record["recorded_at"][_TIME_OF_DAY]
+        click.echo(_text_line(told, columns))
 
     return write
 
@@ -282,9 +301,9 @@ def _written_tokens(record: Mapping[str, Any]) -> int:
     return int(record["output_tokens"]) + int(record["reasoning_tokens"])
 
 
-def _text_line(record: Mapping[str, Any]) -> str:
-    texts = ("-" if record[name] is None else str(record[name]) for name in TEXT_COLUMNS)
-    cells = map(_fitted, map(printable, texts), TEXT_COLUMNS.values())
+def _text_line(record: Mapping[str, Any], columns: Mapping[str, int]) -> str:
+    texts = ("-" if record[name] is None else str(record[name]) for name in columns)
+    cells = map(_fitted, map(printable, texts), columns.values())
     return " ".join(cells).rstrip()
 
 

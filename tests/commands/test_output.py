@@ -116,3 +116,14 @@ def test_a_word_for_a_number_is_told_in_plain_words(capsys):
     for option in ("--port", "--status"):
         assert output.run(command, [option, "abc"], "thing") == 2
         assert f"'{option}': 'abc' must be a whole number\n" in capsys.readouterr().err
+
+
+def test_a_table_in_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    rows = [{"name": "a", "since": "2026-11-24T14:36:28.123Z", "reason": "x" * 20}]
+    output.print_table(rows, ("name", "since", "reason"))
+    got = capsys.readouterr()
+    assert max(map(len, got.out.splitlines())) <= 30
+    assert "not shown, for want of room: reason; --json has all" in got.err
+    output.print_fields({"name": "a b c " * 10})
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 30

@@ -247,7 +247,10 @@ def following(installation, *options):
     """`usage tail -f` in a process of its own; what it prints, line by line."""
     argv = [sys.executable, "app.py", "usage", "tail", "-f", *options]
     argv += ["--config", str(installation.config)]
-    process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # Its own environment: GNU readline puts COLUMNS into that of the test's process.
+    process = subprocess.Popen(
+        argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)
+    )
     try:
         yield process
     finally:
@@ -311,8 +314,8 @@ def test_the_year_of_the_records_is_what_the_times_above_say():
 
 def test_the_columns_of_the_text_form_stand_under_their_names():
     names = usage_command.TEXT_COLUMNS
-    head = usage_command._text_line({name: name for name in names})
-    line = usage_command._text_line(dict.fromkeys(names, "long " * 20))
+    head = usage_command._text_line({name: name for name in names}, names)
+    line = usage_command._text_line(dict.fromkeys(names, "long " * 20), names)
     starts = [head.index(f" {name}") for name in list(names)[1:]]
     assert all(line[start : start + 2] == " l" for start in starts)
     assert line.count("…") == len(names) - 1
