@@ -1,5 +1,7 @@
 """What this worker knows of channels as gauges: may they take calls, are their circuits open.
 
+Of channels that are enabled: one that an operator has switched off, or drains, is not down.
+
 `set` and `unset` show a value and take it away. Updated once a second, on the loop, a portion at a
 time.
 """
@@ -42,12 +44,13 @@ class ChannelGauges:
 
     def take_snapshot(self, snapshot: Snapshot, now_s: float) -> None:
         """The catalogue has changed."""
-        self._channels = {one.id: one for one in snapshot.channels}
-        there = {(one.name, model) for one in snapshot.channels for model in one.models}
+        taking = [one for one in snapshot.channels if one.takes_calls]
+        self._channels = {one.id: one for one in taking}
+        there = {(one.name, model) for one in taking for model in one.models}
         for pair in self._shown.keys() - there:
             del self._shown[pair]
             self._hide(pair)
-        self._due = list(snapshot.channels)
+        self._due = taking
         self.look(now_s)
 
     def look(self, now_s: float) -> None:
@@ -82,7 +85,7 @@ class ChannelGauges:
             circuit, reason = self._circuit(channel, model, key, now_s)
             usable |= circuit != OPEN or reason == SLOW
             worst = max(worst, circuit)
-        return State(usable and channel.takes_calls, worst)
+        return State(usable, worst)
 
     def _circuit(self, channel: Channel, model: str, key: int, now_s: float) -> tuple[int, str]:
         """(state, why) of an upstream key for a model."""

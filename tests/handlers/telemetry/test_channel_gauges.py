@@ -71,11 +71,13 @@ def test_a_refused_key_is_refused_for_all_models(shown):
         assert shown["one", MODEL].circuit == shown["one", "other"].circuit
 
 
-def test_what_is_removed_is_hidden_and_what_is_disabled_is_down(shown):
+def test_what_is_removed_disabled_or_draining_is_hidden(shown):
     shown.take(ONE_KEY, TWO_KEYS)
     assert len(shown) == 2
-    shown.take(replace(ONE_KEY, enabled=False))
-    assert shown == {("one", MODEL): State(False, 0)}
+    shown.take(replace(ONE_KEY, enabled=False), TWO_KEYS)
+    assert shown == {("two", MODEL): UP}
+    shown.take(ONE_KEY, TWO_KEYS)
+    assert len(shown) == 2
     shown.take()
     assert shown == {}
 
