@@ -24,7 +24,7 @@ command = noun(
         *("base_url", "groups", "models", "priority", "weight", "keys_aside", "entries"),
     ),
     complete=with_status,
-    json_only=("status",),
+    json_only=("status", "windows"),
 )
 command.add_command(
     LazyVerb("test", "commands.nouns.channel_probe", "Make a real call through a channel.")

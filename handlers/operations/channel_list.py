@@ -29,5 +29,11 @@ def _status(models: list[Status]) -> dict[str, object]:
         "since": rfc3339(first.since_ms) if first and first.since_ms else None,
         "reason": first.reason if first else None,
         "entries": {name: how for one in models for name, how in (one.entries or {}).items()},
+        "windows": to_public(_together(models))["windows"],
         "status": [to_public(one) for one in models],
     }
+
+
+def _together(models: list[Status]) -> Status:
+    """All models of a channel as if they were one."""
+    return Status("", "", parts=[part for one in models for part in one.parts])

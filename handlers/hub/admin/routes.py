@@ -1,12 +1,29 @@
 """The paths of this room. Names in paths are percent-encoded: they may hold slashes."""
 
-from handlers.hub.admin.api import audit, channels, codes, notices, objects, prices, system, users
+from handlers.hub.admin.api import (
+    audit,
+    channels,
+    codes,
+    notices,
+    objects,
+    prices,
+    system,
+    users,
+)
+from handlers.hub.admin.pages import audit as audit_page
+from handlers.hub.admin.pages import channels as channel_pages
+from handlers.hub.admin.pages import codes as code_pages
+from handlers.hub.admin.pages import models as model_pages
+from handlers.hub.admin.pages import objects as object_pages
+from handlers.hub.admin.pages import system as system_page
+from handlers.hub.admin.pages import users as user_pages
 from handlers.hub.web.base import Routes
 
 _KIND = "(users|groups|models|channels|plans|subscriptions)"
+_FORMS = "(users|groups|models|plans|subscriptions)"
 _NAME = "([^/]+)"
 
-ROUTES: Routes = (
+API: Routes = (
     (f"/api/admin/users/{_NAME}/credit", users.Credit),
     (f"/api/admin/users/{_NAME}/sessions", users.Sessions),
     (f"/api/admin/channels/{_NAME}/test", channels.Test),
@@ -26,3 +43,28 @@ ROUTES: Routes = (
     ("/api/admin/(subscriptions)/([^/]+/[^/]+)", objects.One),
     (f"/api/admin/{_KIND}/{_NAME}", objects.One),
 )
+
+PAGES: Routes = (
+    ("/admin/channels", channel_pages.List),
+    (f"/admin/channels/{_NAME}", channel_pages.One),
+    (f"/admin/(channels)/{_NAME}/edit", object_pages.One),
+    (f"/admin/channels/{_NAME}/test", channel_pages.Test),
+    (f"/admin/channels/{_NAME}/(enable|disable|drain)", channel_pages.Switch),
+    (f"/admin/channels/{_NAME}/reinstate", channel_pages.Reinstate),
+    ("/admin/prices", model_pages.Import),
+    ("/admin/codes", code_pages.List),
+    (f"/admin/codes/{_NAME}/(enable|disable)", code_pages.Switch),
+    (f"/admin/codes/{_NAME}/remove", code_pages.Remove),
+    ("/admin/audit", audit_page.Log),
+    ("/admin/system", system_page.System),
+    ("/admin/system/notices", system_page.Notices),
+    ("/admin/system/drain", system_page.Drain),
+    (f"/admin/users/{_NAME}/credit", user_pages.Credit),
+    (f"/admin/users/{_NAME}/sessions", user_pages.EndSessions),
+    (f"/admin/{_FORMS}", object_pages.List),
+    (f"/admin/{_KIND}/{_NAME}/remove", object_pages.Remove),
+    (f"/admin/{_FORMS}/{_NAME}/(enable|disable)", object_pages.Switch),
+    (f"/admin/{_FORMS}/{_NAME}", object_pages.One),
+)
+
+ROUTES: Routes = (*API, *PAGES)

@@ -88,7 +88,9 @@ class HubHandler(RequestHandler):
         except Conflict as error:
             raise Failure(HTTPStatus.CONFLICT, "conflict", str(error)) from None
         except Refused as error:
-            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", str(error), error.field) from None
+            failure = Failure(HTTPStatus.BAD_REQUEST, "invalid", str(error), error.field)
+            failure.problems = dict(zip(error.fields, error.faults, strict=False))
+            raise failure from None
 
     def failure(self, exc_info: Any) -> "Failure":
         """What an exception is to the client; the log has the rest."""
@@ -122,6 +124,7 @@ class Failure(HTTPError):
     ) -> None:
         super().__init__(status, message)
         self.code, self.message, self.field, self.wait_s = code, message, field, wait_s
+        self.problems: dict[str, str] = {}  # what is wrong with each field, if more is known
 
 
 class Page(HubHandler):
@@ -157,7 +160,7 @@ class Page(HubHandler):
         self.set_cookie(TOAST_COOKIE, quote(said), httponly=True, samesite="Lax", max_age=60)
 
     def _toast(self) -> dict[str, Any] | None:
-        """What was to be said, once."""
+        """What was to be said, once; a script that only follows a form to its page is not told."""
         cookie = self.get_cookie(TOAST_COOKIE)
         if not cookie or UNSEEN_HEADER in self.request.headers:
             return None

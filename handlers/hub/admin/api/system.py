@@ -109,9 +109,9 @@ async def _ask(site: Site, method: str, path: str) -> bytes:
 
 def _store(db: peewee.Database) -> dict[str, Any]:
     began = time.perf_counter()
-    at_ms = database_ms(db)
-    took_ms = round(1000 * (time.perf_counter() - began), 1)
     seen = nodes.last_seen(db)
+    took_ms = round(1000 * (time.perf_counter() - began), 1)
+    at_ms = database_ms(db)
     return {
         "kind": "mysql" if is_mysql(db) else "sqlite",
         "place": place(db),

@@ -1,0 +1,1 @@
+"""The pages of administrators: lists, forms, what is watched."""

@@ -1,0 +1,147 @@
+"""Channels: their list with one opened, tests of its models, switching it."""
+
+import asyncio
+import time
+from typing import Any
+
+from handlers.hub.admin.api import channels, objects
+from handlers.hub.admin.api.base import paging_of
+from handlers.hub.admin.pages.base import place_of
+from handlers.hub.admin.pages.objects import Forms
+from handlers.hub.web.base import Failure
+from handlers.operations.channel_test import Result
+from store.values.fields import Instant
+
+TESTS_AT_ONCE = 4
+MAX_TESTS = 24  # of one press; each is a real call
+
+SHAPES = {"available": "ok", "degraded": "warn", "down": "bad", "disabled": "idle"}
+
+
+def state_of(channel: dict[str, Any]) -> tuple[str, str]:
+    """Shape and word of a channel's state."""
+    if not channel["enabled"]:
+        return "idle", "switched_off"
+    if channel["draining"]:
+        return "live", "draining"
+    state = channel["state"]
+    return (SHAPES[state], f"state_{state}") if state else ("none", "no_models")
+
+
+def last_error_of(channel: dict[str, Any]) -> dict[str, Any] | None:
+    """The model of a channel that failed last."""
+    failed = [one for one in channel["status"] if one["last_error_at"]]
+    return max(failed, key=lambda one: str(one["last_error_at"]), default=None)
+
+
+def keys_of(channel: dict[str, Any]) -> list[dict[str, Any]]:
+    """The upstream keys by position, each with why it is put aside, if it is."""
+    aside = {one["position"]: one for one in channel["keys_aside"]}
+    return [
+        {"position": place, "aside": aside.get(place)}
+        for place in range(1, len(channel["keys"]) + 1)
+    ]
+
+
+class Channels(Forms):
+    """Pages with the list of channels."""
+
+    async def list_of(self, opened: str = "", results: list[Result] | None = None) -> None:
+        """Answers with the list, one channel opened, with what its test has told."""
+        paging = paging_of(self)
+        found = await self.store(objects.page, "channel", paging)
+        items = found.items
+        if opened and opened not in [one["name"] for one in items]:
+            items = [await self.store(objects.one, "channel", opened), *items]
+        self.show(
+            "admin/channels.html",
+            plural="channels",
+            items=items,
+            next=found.next,
+            search=paging.search,
+            paging=paging,
+            place=place_of,
+            opened=opened,
+            results=results,
+            tested_ms=int(time.time() * 1000),
+            state_of=state_of,
+            last_error_of=last_error_of,
+            keys_of=keys_of,
+            ms=Instant().parse,
+        )
+
+
+class List(Channels):
+    """The list; with `?new` the form of a new channel."""
+
+    async def get(self) -> None:
+        if self.get_query_argument("new", None) is not None:
+            await self.form("channels")
+        else:
+            await self.list_of()
+
+    async def post(self) -> None:
+        await self.make("channels")
+
+
+class One(Channels):
+    """The list with one channel opened."""
+
+    async def get(self, name: str) -> None:
+        await self.store(objects.one, "channel", name)
+        await self.list_of(name)
+
+    async def post(self, name: str) -> None:
+        self.redirect(place_of("channels", name), status=303)
+
+
+class Test(Channels):
+    """Calls each model of a channel, or one of them, and shows what came back."""
+
+    async def get(self, name: str) -> None:
+        self.redirect(place_of("channels", name), status=303)
+
+    async def post(self, name: str) -> None:
+        channel = await self.store(objects.one, "channel", name)
+        asked = self.get_body_argument("model", "")
+        models = [asked] if asked else list(channel["models"])[:MAX_TESTS]
+        stream = self.get_body_argument("stream", "") == "true"
+        gate = asyncio.Semaphore(TESTS_AT_ONCE)
+
+        async def one(model: str) -> Result:
+            async with gate:
+                return await channels.test(self, name, model, stream=stream)
+
+        results = await asyncio.gather(*map(one, models))
+        await self.list_of(name, list(results))
+
+
+class Switch(Channels):
+    """Enables, disables or drains a channel; the toast takes it back."""
+
+    async def get(self, name: str, action: str) -> None:
+        self.redirect(place_of("channels", name), status=303)
+
+    async def post(self, name: str, action: str) -> None:
+        await channels.switch(self, name, action)
+        undo = place_of("channels", name, "disable" if action == "enable" else "enable")
+        said = {"enable": "enabled", "disable": "disabled", "drain": "draining"}[action]
+        self.say(self.words[f"admin.done_{said}"].format(name=name), undo)
+        self.redirect(place_of("channels", name), status=303)
+
+
+class Reinstate(Channels):
+    """Uses an upstream key again that was put aside."""
+
+    async def get(self, name: str) -> None:
+        self.redirect(place_of("channels", name), status=303)
+
+    async def post(self, name: str) -> None:
+        position = self.get_body_argument("key", "")
+        try:
+            await channels.reinstate(self, name, int(position) if position.isdecimal() else None)
+        except Failure as failure:
+            self.say(failure.message)
+        else:
+            self.say(self.words["admin.done_reinstated"].format(name=name))
+        self.redirect(place_of("channels", name), status=303)

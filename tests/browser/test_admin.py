@@ -1,0 +1,122 @@
+"""Administration in a real browser: a channel is made, tested, switched off; the log tells it."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+PAGES = ("users", "groups", "models", "channels", "plans", "codes", "audit", "system")
+WIDTHS = ("desk", "tablet", "phone")
+SCRIPT = "<script>alert(7)</script>"
+
+
+def test_a_channel_is_made_tested_switched_off_and_the_audit_log_tells(visit, world, picture):
+    page = visit("boss", "/admin/channels")
+    page.get_by_role("link", name="New channel").click()
+    drawer = page.locator("dialog.drawer")
+    expect(drawer).to_be_visible()
+    drawer.get_by_role("button", name="Make").click()
+    expect(drawer.locator(".problem").first).to_be_visible()
+    expect_refused(page)
+    drawer.get_by_label("Name").fill("made-here")
+    drawer.get_by_label("Vendor").select_option("demo")
+    drawer.get_by_label("Base URL").fill(world.vendor.url)
+    drawer.get_by_label("Upstream keys").fill("sk-secret-of-the-browser")
+    drawer.get_by_label("Models").fill("gpt-4.1 = demo-chat")
+    drawer.get_by_role("checkbox", name="default").check()
+    picture(page, "admin-channel-form")
+    drawer.get_by_role("button", name="Make").click()
+    expect(page.locator(".toast")).to_contain_text("made-here made.")
+    page.get_by_role("link", name="made-here").click()
+    expect(page.get_by_role("heading", name="Upstream keys")).to_be_visible()
+    page.get_by_role("button", name="Test all models").click()
+    expect(page.locator("tr.opened")).to_contain_text("Works")
+    picture(page, "admin-channel-tested")
+    page.get_by_role("button", name="Switch off").click()
+    expect(page.locator(".toast")).to_contain_text("made-here disabled.")
+    expect(page.locator("tr.row.open")).to_contain_text("Switched off")
+    page.keyboard.press("z")
+    expect(page.locator("tr.row.open")).not_to_contain_text("Switched off")
+    page.goto("/admin/audit?name=made-here")
+    lines = page.locator("table.audit tbody tr")
+    expect(lines).to_have_count(4)  # made, tested, switched off and on again
+    expect(lines.first).to_contain_text("boss")
+    expect(lines.first).to_contain_text("127.0.0.1")
+    assert "sk-secret-of-the-browser" not in page.content()
+    picture(page, "admin-audit")
+
+
+def expect_refused(page):
+    """The browser tells of the answer 400, and of nothing else."""
+    page.wait_for_timeout(200)
+    assert all("status of 400" in line for line in page.said)
+    page.said.clear()
+
+
+def test_removing_asks_for_the_name_and_a_user_gets_money(visit):
+    page = visit("boss", "/admin/users")
+    page.get_by_role("link", name="New user").click()
+    page.locator("dialog").get_by_label("Name").fill(SCRIPT)
+    page.locator("dialog").get_by_role("button", name="Make").click()
+    expect(page.locator(".toast")).to_contain_text(SCRIPT)
+    row = page.locator("tr.row").filter(has_text=SCRIPT)
+    row.get_by_role("link", name="Adjust balance").click()
+    dialog = page.locator("dialog[open]")
+    dialog.get_by_label("Amount").fill("many")
+    dialog.get_by_label("Reason").fill("gift")
+    dialog.get_by_role("button", name="Book it").click()
+    expect(dialog.locator("#amount-problem")).to_be_visible()
+    expect_refused(page)
+    expect(dialog.get_by_label("Reason")).to_have_value("gift")
+    dialog.get_by_label("Amount").fill("2.5")
+    dialog.get_by_role("button", name="Book it").click()
+    expect(row).to_contain_text("2.5000")
+    row.get_by_role("link", name=SCRIPT).click()
+    page.locator("dialog").get_by_role("link", name="Remove").click()
+    button = page.locator("dialog").get_by_role("button", name="Remove")
+    expect(button).to_be_disabled()
+    page.locator("dialog input[name='confirm']").fill(SCRIPT)
+    button.click()
+    expect(page.locator("tr.row").filter(has_text=SCRIPT)).to_have_count(0)
+
+
+def test_a_member_finds_no_such_page(visit):
+    page = visit("alice", "/admin/channels")
+    assert "gpt-4.1" not in page.content() and "openai-main" not in page.content()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("No such page")
+    page.said.clear()  # the 404 itself
+
+
+def test_forms_open_and_close_by_keyboard(visit):
+    page = visit("boss", "/admin/groups")
+    page.keyboard.press("n")
+    expect(page.locator("dialog.drawer")).to_be_visible()
+    assert page.evaluate("document.activeElement.closest('dialog') !== null")
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog.drawer")).to_have_count(0)
+    page.keyboard.press("/")
+    page.keyboard.type("cod")
+    expect(page.locator("tr.row")).to_have_count(1)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="coding").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("dialog.drawer").get_by_label("Multiplier")).to_have_value("0.5")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_page_is_wider_than_its_window(visit, picture, width):
+    page = visit("boss", "/admin/users", width)
+    for name in (*PAGES, "users/alice", "channels/openai-main", "models?new=1", "prices"):
+        page.goto(f"/admin/{name}")
+        fits = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert fits, f"{name} at {width}"
+        picture(page, f"admin-{re.sub('[^a-z]+', '-', name)}-{width}")
+
+
+def test_the_dark_theme(visit, picture):
+    page = visit("boss", "/admin/channels/openai-main", color_scheme="dark")
+    picture(page, "admin-channels-dark")
+    page.goto("/admin/system")
+    picture(page, "admin-system-dark")
+    expect(page.get_by_text("Ready").first).to_be_visible()
