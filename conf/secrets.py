@@ -78,6 +78,7 @@ def create(path: Path) -> None:
 
 def replace(path: Path, secrets: Secrets) -> None:
     """Put secrets as `read` gives them into the file, in one step; its owner and mode stay."""
+    path = path.resolve()  # a link stays one
     there = path.stat()
     beside = path.with_name(f".{path.name}.new")
     beside.unlink(missing_ok=True)

@@ -47,6 +47,9 @@ def _secrets(loaded: Loaded) -> list[Finding]:
     except ConfigError as error:
         return [failed("secrets", fault, "as it says") for fault in error.faults]
     found = [_rights("secrets", loaded.secrets_path)]
+    for kind in secrets.read(loaded.secrets_path).upcoming:
+        told = f"the rotation of {kind} is on its way: the new one is not used yet"
+        found.append(warning("secrets", told, f"go on with it: ./sluice secrets rotate {kind}"))
     if loaded.path is not None and "@" in loaded.settings.store.url:
         found.append(_rights("secrets", loaded.path))
     return found

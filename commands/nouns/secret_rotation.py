@@ -131,6 +131,11 @@ def is_upcoming(loaded: Loaded, kind: str) -> bool:
     return kind in secrets.read(loaded.secrets_path).upcoming
 
 
+def has_old(loaded: Loaded, kind: str) -> bool:
+    """Whether there is an older secret beside the newest."""
+    return len(getattr(secrets.read(loaded.secrets_path), secrets.KINDS[kind])) > 1
+
+
 def remove_old(loaded: Loaded, kind: str) -> int:
     """Leave the newest secret alone; how many went."""
     found = secrets.read(loaded.secrets_path)

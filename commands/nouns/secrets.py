@@ -77,14 +77,15 @@ def rotate(kind: str, nodes_reloaded: bool, config: Path | None, as_json: bool) 
 def remove_old(kind: str | None, nodes_reloaded: bool, config: Path | None, as_json: bool) -> None:
     """Remove old secrets, of one kind or of all; refused while something needs one."""
     with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
-        rows = [_row(access, one) for one in ([kind] if kind else KINDS)]
+        kinds = [kind] if kind else list(KINDS)
+        if any(rotation.has_old(access.loaded, one) for one in kinds):
+            # nobody may make anything by an old one while it is counted
+            rotation.Nodes(access.loaded, access.db, nodes_reloaded).take()
+        rows = [_row(access, one) for one in kinds]
         faults = [fault for row in rows for fault in _still_needed(row)]
         if faults:
             raise Refused(faults)
         old = [row["kind"] for row in rows if row["secrets"] > 1]
-        nodes = rotation.Nodes(access.loaded, access.db, nodes_reloaded)
-        if old:
-            nodes.take()  # nobody may still make anything by an old one
         removed = {one: rotation.remove_old(access.loaded, one) for one in old}
         for one in removed:
             secret_use.note_rotation(access.db, actor(), "remove_old", one)

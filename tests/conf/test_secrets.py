@@ -4,6 +4,7 @@ import base64
 import os
 import stat
 
+import msgspec
 import pytest
 
 from conf import secrets
@@ -104,6 +105,28 @@ def test_an_older_file_has_translation_secrets_of_its_cipher_keys(path, tmp_path
     assert secrets.load(node).translation_secrets == derived[1:]
     write(path, translation_secrets=[other])
     assert secrets.load(path).translation_secrets == [other]
+
+
+def test_an_upcoming_secret_is_accepted_and_comes_last(path):
+    write(path)
+    raw = secrets.read(path)
+    changed = msgspec.structs.replace(raw, upcoming={"pepper": OTHER})
+    secrets.replace(path, changed)
+    assert secrets.read(path) == changed
+    loaded = secrets.load(path)
+    assert loaded.peppers == [STRONG, OTHER] and loaded.cipher_keys == [STRONG]
+    assert loaded.mark != raw.mark
+    path.write_text(path.read_text().replace("pepper =", "salt ="))
+    assert "upcoming: unknown salt" in refused(path)
+
+
+def test_a_replaced_file_keeps_its_mode_and_its_links(path, tmp_path):
+    write(path)
+    path.chmod(0o640)
+    link = tmp_path / "link.toml"
+    link.symlink_to(path)
+    secrets.replace(link, secrets.read(link))
+    assert link.is_symlink() and stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
 def test_broken_toml_quotes_nothing(path):

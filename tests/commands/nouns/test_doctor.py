@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from store.db import nodes
 from store.db.database import execute, transaction
 from tests.commands.conftest import document
 from tests.support import terminal
@@ -95,6 +96,14 @@ def test_secrets_that_others_may_read(filled):
     path.chmod(0o644)
     code, found = looked(filled)
     assert (code, states(found, "secrets")) == (1, ["failed"])
+
+
+def test_a_rotation_on_its_way(filled):
+    with filled.store() as db:
+        nodes.note_seen(db, "far-away")
+    filled.refused("secrets", "rotate", "cookie")
+    code, found = looked(filled)
+    assert (code, states(found, "secrets")) == (0, ["ok", "warning"])
 
 
 def test_another_cipher_key(filled):
