@@ -10,8 +10,8 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 import peewee
@@ -19,7 +19,7 @@ from tornado.iostream import StreamClosedError
 
 from handlers.hub.usage.api import ApiUsageBase
 from handlers.hub.usage.shown import public
-from handlers.hub.web.base import Failure
+from handlers.hub.web.base import Failure, HubHandler
 from store.calls.reading.matching import matches
 from store.calls.usage_queries import Filters, Row, follow
 from store.db.database import database_ms, discard
@@ -135,16 +135,11 @@ class _NobodyLooks(Exception):
     """The last viewer has left."""
 
 
-class ApiTail(ApiUsageBase):
-    """GET /api/usage/tail: a message for each new call, its data a record; `missed` for those that
-    were too many."""
+class Onlooking(HubHandler):
+    """A handler that looks on until its client leaves; `messages` writes what it is sent."""
 
     _left = False
     _viewer: Viewer | None = None
-
-    async def get(self) -> None:
-        wanted = await self.asked()
-        await self.serve_tail(Viewer(wanted.filters))
 
     async def serve_tail(self, viewer: Viewer) -> None:
         """Sends what is new until the client leaves."""
@@ -164,20 +159,15 @@ class ApiTail(ApiUsageBase):
                 except TimeoutError:
                     self.write(": still here\n\n")
                     continue
-                rows, missed = viewer.take()
-                for row in rows:
-                    self.write(self.event(row))
-                if missed:
-                    self.write(f"event: missed\ndata: {missed}\n\n")
+                self.write(self.messages(*viewer.take()))
         except StreamClosedError:
             pass
         finally:
             news.leave(viewer)
 
-    def event(self, row: Row) -> bytes:
-        """A call as a message."""
-        record: dict[str, Any] = public(row, admin=self.me.admin)
-        return b"id: %b\ndata: %b\n\n" % (row["id"].encode(), msgspec.json.encode(record))
+    def messages(self, rows: Sequence[Row], missed: int) -> bytes:
+        """Some calls, the oldest first, as events; `missed`: how many besides were too many."""
+        raise NotImplementedError
 
     def on_connection_close(self) -> None:
         """The client has left."""
@@ -185,3 +175,24 @@ class ApiTail(ApiUsageBase):
         self._left = True
         if self._viewer is not None:
             self._viewer.wake.set()
+
+
+class ApiTail(Onlooking, ApiUsageBase):
+    """GET /api/usage/tail: a message for each new call, its data a record; `missed` for those that
+    were too many."""
+
+    async def get(self) -> None:
+        wanted = await self.asked()
+        await self.serve_tail(Viewer(wanted.filters))
+
+    def messages(self, rows: Sequence[Row], missed: int) -> bytes:
+        """An event for each."""
+        admin = self.me.admin
+        events = [
+            b"id: %b\ndata: %b\n\n"
+            % (row["id"].encode(), msgspec.json.encode(public(row, admin=admin)))
+            for row in rows
+        ]
+        if missed:
+            events.append(b"event: missed\ndata: %d\n\n" % missed)
+        return b"".join(events)

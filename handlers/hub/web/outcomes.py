@@ -1,12 +1,17 @@
-"""How pages show the end of a call: the shape of each outcome; words are `codes.outcome_…`."""
+"""How pages show the end of a call: the shape of each outcome, the short words of each code; words
+are `codes.outcome_…` and `codes.CODE`."""
 
+import re
 from collections.abc import Mapping
+
+_WAIT = re.compile(r"in (\d+) ?s\b")
 
 SHAPES: Mapping[str, str] = {
     "ok": "ok",
     "refused": "idle",
     "client_gone": "gone",
     "upstream_truncated": "warn",
+    "drained": "live",
 }
 """Of outcomes that are no plain failure; all others are `bad`."""
 
@@ -19,3 +24,16 @@ def shape_of(outcome: str) -> str:
 def code_word(words: Mapping[str, str], code: str | None) -> str | None:
     """The short words of an error code; the code itself where there are none; None for none."""
     return words.get(f"codes.{code}", code) if code else None
+
+
+def reason(words: Mapping[str, str], code: str | None, message: str | None) -> str | None:
+    """The same with the value that the whole message tells: how long to wait."""
+    wait = _WAIT.search(message or "")
+    if wait and (with_wait := words.get(f"codes.{code}_wait")):
+        return with_wait.format(wait=wait[1])
+    return code_word(words, code)
+
+
+def upstreams_fault(outcome: str) -> bool:
+    """Whether neither the client nor a rule of the gateway ended a call."""
+    return outcome not in ("ok", "refused", "client_gone")
