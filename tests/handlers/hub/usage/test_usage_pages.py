@@ -1,0 +1,181 @@
+"""The pages of usage without scripts: what they show and to whom; filters are their address."""
+
+import html
+import re
+
+import pytest
+
+from adapters.faults import CODES
+from handlers.hub.usage import listing
+from handlers.hub.usage.one import cost_table, lanes
+from handlers.hub.web.outcomes import reason
+from handlers.hub.web.strings import LANGUAGES, strings
+from store.calls.usage_queries import Filters, history
+from store.values.usage_record import OUTCOMES, AttemptRecord
+from tests.handlers.hub.browser import Browser
+from tests.handlers.hub.usage.calls import FAILED, call, failed, put
+
+WORDS_MAX_CHARS = 40
+
+
+@pytest.fixture
+def boss(hub):
+    return Browser(hub.port).signed_in("boss")
+
+
+def rows(answer):
+    assert answer.status == 200, answer.text[:500]
+    return re.findall(r'<tr class="row[^"]*" data-id="(\w+)"', answer.text)
+
+
+def figure(answer, label):
+    found = re.search(rf'>{label}</span><span class="figure[^>]*>([^<]*)', answer.text)
+    return html.unescape(found[1]).strip()
+
+
+def test_the_list_shows_own_calls_with_their_reason(db, alice):
+    good, bad = put(db, call(db, 1), failed(db, 2, minutes_ago=2))
+    put(db, call(db, 3, "boss"))
+    page = alice.get("/usage")
+    assert rows(page) == [bad, good]
+    assert "All channels are rate limited" in page.text and "laptop" in page.text
+    assert "own words" not in page.text and ">main<" not in page.text
+    assert figure(page, "Calls") == "2" and figure(page, "Success") == "50.00"
+    assert figure(page, "Cost") == "0.0003"  # 100 × 2 + 50 × 8, a millionth each, halved
+    assert "1 not ok" in page.text
+
+
+def test_filters_are_the_address_and_can_be_removed(db, alice):
+    put(db, call(db, 1), failed(db, 2))
+    page = alice.get("/usage?since=7d&error_code=upstream_rate_limited&text=rate")
+    assert len(rows(page)) == 1
+    hrefs = [
+        html.unescape(one) for one in re.findall(r'class="remove"[^>]*href="([^"]*)"', page.text)
+    ]
+    assert hrefs == ["/usage?text=rate&since=7d"]
+    assert (
+        "/api/usage/export?error_code=upstream_rate_limited&amp;text=rate&amp;since=7d" in page.text
+    )
+    assert rows(alice.get("/usage?outcome=ok,client_gone")) == rows(alice.get("/usage?outcome=ok"))
+    empty = alice.get("/usage?model=none")
+    assert "No call matches" in empty.text and rows(empty) == []
+    assert alice.get("/usage?group=nowhere").status == 400
+    assert "No call has arrived" in Browser(alice.port).signed_in("boss").get("/usage").text
+
+
+def test_the_last_call_before_an_empty_span_is_named(db, alice):
+    put(db, call(db, 1, minutes_ago=60 * 40))
+    page = alice.get("/usage")
+    assert "No call in this span" in page.text
+    shown = html.unescape(re.search(r'class="button" data-soft href="([^"]*)"', page.text)[1])
+    assert len(rows(alice.get(shown))) == 1
+
+
+def test_pages_follow_each_other(db, alice, monkeypatch):
+    monkeypatch.setattr("handlers.hub.usage.pages.PAGE_ROWS", 3)
+    monkeypatch.setattr("handlers.hub.usage.pages.MORE_ROWS", 4)
+    made = put(db, *[call(db, number) for number in range(9)])
+    page = alice.get("/usage")
+    found = rows(page)
+    while more := re.search(r'data-append href="([^"]*)"', page.text):
+        page = alice.get(html.unescape(more[1]))
+        found += rows(page)
+    assert found == sorted(made, reverse=True)
+
+
+def test_columns_can_be_left_out(db, alice):
+    put(db, call(db, 1), failed(db, 2))
+    page = alice.get("/usage?hide=endpoint,in,cached")
+    assert 'class="c-endpoint"' not in page.text and 'class="c-why" colspan="2"' in page.text
+    page = alice.get("/usage?hide=in,cached,out,first")
+    assert 'class="c-why"' not in page.text and len(rows(page)) == 2
+
+
+def test_an_administrator_sees_everybodys_calls_on_a_page_of_its_own(db, alice, boss):
+    put(db, call(db, 1), call(db, 2, "boss"))
+    assert len(rows(boss.get("/usage"))) == 1
+    page = boss.get("/admin/usage")
+    assert len(rows(page)) == 2 and 'class="c-channel">main' in page.text
+    assert len(rows(boss.get("/admin/usage?user=alice&channel=main"))) == 1
+    assert alice.get("/admin/usage").status == 404
+    assert alice.get("/admin/usage/tail").status == 404
+    # of the API an administrator gets everybody's, so the export of the own page names the user
+    assert "export?since=24h&amp;user=boss" in boss.get("/usage").text
+
+
+@pytest.mark.parametrize("chart", ["calls", "tokens", "cost", "first_byte", "nothing"])
+def test_charts_are_of_the_sums(db, alice, chart):
+    put(db, *[call(db, number, ttft_ms=500) for number in range(30)])
+    page = alice.get(f"/usage?chart={chart}")
+    assert 'class="fill-c' in page.text
+    assert figure(page, "First byte, p50") == "0.50"
+
+
+def test_what_cannot_be_summed_up_is_not_made_up(db, alice):
+    put(db, call(db, 1))
+    assert figure(alice.get("/usage?status=200"), "Calls") == "1"
+    page = alice.get("/usage?status=200&since=30d")
+    assert figure(page, "Calls") == "–" and len(rows(page)) == 1
+    assert figure(page, "First byte, p50") == "–"
+
+
+def test_one_call_shows_its_cost_line_by_line(db, alice, boss):
+    [good] = put(db, call(db, 1))
+    page = alice.get(f"/usage/{good}")
+    assert page.status == 200
+    for text in ("0.0002<", "0.0004<", "0.0006<", "× 0.5", "0.0003", "agent/1", "attempt 1"):
+        assert text in page.text, text
+    assert "req_1" not in page.text and "web-1" not in page.text and ">main" not in page.text
+    page = boss.get(f"/usage/{good}")
+    assert "req_1" in page.text and "web-1" in page.text and "main" in page.text
+
+
+def test_one_failed_call_says_what_to_do(db, alice, boss):
+    _, bad = put(db, failed(db, 1), failed(db, 2))
+    page = alice.get(f"/usage/{bad}")
+    for text in ("All channels are rate limited", "2 calls", "429 after", "Nothing was charged"):
+        assert text in page.text, text
+    assert "own words" not in page.text
+    assert "own words" in boss.get(f"/usage/{bad}").text
+    assert Browser(alice.port).get(f"/usage/{bad}").status == 303
+    [hers] = put(db, call(db, 3, "boss"))
+    assert alice.get(f"/usage/{hers}").status == 404
+
+
+def test_names_with_scripts_are_text(db, alice):
+    script = "<script>alert(1)</script>"
+    [bad] = put(db, failed(db, 1, model=script, user_agent=script, key_name=script,
+                           error_message=script, client_request_id=script))  # fmt: skip
+    for path in ("/usage", f"/usage/{bad}"):
+        assert script not in alice.get(path).text
+
+
+def test_attempts_lie_one_after_the_other(db):
+    attempts = (FAILED, AttemptRecord("spare", None, "connect", 40), AttemptRecord("last", 200))
+    put(db, call(db, 1, attempts=attempts, duration_ms=1_000))
+    [row] = history(db, Filters(), 1)
+    words = strings("en")
+    made = lanes(row, words, admin=True)
+    assert [(one.name, one.begin, one.end, one.shape) for one in made] == [
+        ("main", 0.0, 21.0, "bad"),
+        ("spare", 21.0, 25.0, "bad"),
+        ("last", 25.0, 100.0, "ok"),
+    ]
+    assert made[0].said == "429 after 0.21 s" and made[2].said == "200, complete"
+    assert lanes(row, words, admin=False)[0].name == "attempt 1"
+    lines, total = cost_table(row)
+    assert [line.kind for line in lines if line.amount != "0"] == ["input", "output"]
+    assert total == "0.0006"
+    assert listing.Sums().first_byte(50) is None
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_code_and_outcome_has_short_words(language):
+    words = strings(language)
+    codes = {*CODES.values(), "client_gone", "gateway_lost", "upstream_truncated", "drained"}
+    for name in (*codes, *(f"outcome_{one}" for one in OUTCOMES)):
+        assert 0 < len(words[f"codes.{name}"]) <= WORDS_MAX_CHARS, name
+    told = reason(words, "rate_limit_exceeded", "Rate limit reached. Try again in 3s.")
+    assert "3" in told
+    assert reason(words, "rate_limit_exceeded", None) == words["codes.rate_limit_exceeded"]
+    assert reason(words, None, None) is None and reason(words, "other", None) == "other"
