@@ -55,7 +55,7 @@ from store.channels.status_sums import (
     PROBE,
     WINDOW_S,
 )
-from store.db.database import select_rows, snapshot_read
+from store.db.database import raw_rows, snapshot_read
 from store.db.tables.channels import ChannelSums as Sums
 from store.values.usage_record import rfc3339
 
@@ -399,7 +399,7 @@ def _recently(
         *(Sums.last_error, Sums.at_s),
     ).where((Sums.scope == scope) & reduce(or_, rows))
     found: defaultdict[Pair, _Recent] = defaultdict(_Recent)
-    for name, model, *row, at_s in select_rows(db, query.order_by(Sums.at_s)):
+    for name, model, *row, at_s in raw_rows(db, query.order_by(Sums.at_s)):
         _take(found[name, model], row, at_s)
     return found
 

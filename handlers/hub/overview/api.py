@@ -46,8 +46,11 @@ def status(
         groups.append(plain)
     if not me.admin:
         return {"groups": groups}
+    serving = {one.name for one in world.channels if one.groups.intersection(asked)}
     channels = [
-        one for one in of_channels(db, at_ms, LOSSES) if model is None or one.model == model
+        one
+        for one in of_channels(db, at_ms, LOSSES)
+        if one.name in serving and (model is None or one.model == model)
     ]
     return {"groups": groups, "channels": by_name(channels)}
 

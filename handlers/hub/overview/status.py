@@ -30,7 +30,7 @@ from store.values.errors import NotFound
 from store.values.ids import DAY_MS, HOUR_MS
 from store.values.pricing import format_multiplier
 
-PAGE_MODELS = 40
+PAGE_MODELS = 25
 GROUP_COLUMNS = 5  # of the chosen group and others; the rest is told when it is chosen
 ASKED_ROWS = 20
 NOT_OFFERED = "not_offered"
