@@ -139,6 +139,10 @@ RELOAD_AT = _gauge(
 )
 DRAINING = _gauge("draining", "", "1 while the node drains or was taken out of rotation.")
 WORKERS_READY = _gauge("workers_ready", "", "Workers that take calls.")
+UPKEEP_AT = _gauge(
+    "upkeep_timestamp_seconds", "", "When the last upkeep of the store ended, on whatever node."
+)
+UPKEEP_OK = _gauge("upkeep_success", "", "1 when the last upkeep of the store did all it should.")
 BUILD_INFO = _gauge("build_info", "version python", "1, with the version as labels.")
 
 _OF_WORKERS = (
@@ -147,6 +151,8 @@ _OF_WORKERS = (
     *(RATE_LIMITED, JOURNAL_BYTES, QUEUE_DEPTH, WRITE_ERRORS, STORE_RETRIES, LOOP_LAG),
     *(LOG_DROPPED, SPANS_DROPPED, SERIES_DROPPED),
 )
-_OF_SUPERVISOR = (RESTARTS, WORKERS_READY, RELOAD_OK, RELOAD_AT, DRAINING, BUILD_INFO)
+_OF_SUPERVISOR = (
+    *(RESTARTS, WORKERS_READY, RELOAD_OK, RELOAD_AT, DRAINING, UPKEEP_AT, UPKEEP_OK, BUILD_INFO),
+)
 METRICS: Mapping[str, Metric] = {one.name: one for one in (*_OF_WORKERS, *_OF_SUPERVISOR)}
 """All metrics by name, in the order in which they are printed."""

@@ -7,7 +7,8 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
@@ -171,7 +172,22 @@ class OpsAnswers:
         yield names.RELOAD_OK, (), int(self._reload_ok)
         yield names.RELOAD_AT, (), self._reloaded_at
         yield names.DRAINING, (), int(gateway.draining or self._out_of_rotation)
+        yield from _upkeep(worker.state.get("upkeep") for worker in gateway.workers())
         yield names.BUILD_INFO, (VERSION, platform.python_version()), 1
+
+
+def _upkeep(seen: Iterable[object]) -> Iterator[Sample]:
+    """How the last run of the upkeep ended, as far as a worker has seen; nothing before the first.
+
+    `seen` is store.upkeep.lease.to_public, which the workers put into their states.
+    """
+    ended = [
+        (str(one["ended_at"]), one) for one in seen if isinstance(one, dict) and one["ended_at"]
+    ]
+    if ended:
+        at, newest = max(ended, key=lambda one: one[0])
+        yield names.UPKEEP_AT, (), datetime.fromisoformat(at).timestamp()
+        yield names.UPKEEP_OK, (), int(newest["trouble"] is None)
 
 
 def _level_in(body: bytes) -> str | None:

@@ -1,6 +1,8 @@
 """The upkeep of a running gateway: one of two workers does it, `status` shows it."""
 
 import json
+import re
+from datetime import datetime
 
 import pytest
 
@@ -41,5 +43,10 @@ def test_one_worker_does_it_and_both_know(gateway):
     assert upkeep["node"] == found["node"] and upkeep["ended_at"] < upkeep["next_at"]
     assert [worker["upkeep"] for worker in found["workers"]] == [upkeep, upkeep]
     assert "removed 1 sessions; next" in gateway.run("status")
+    _, _, text = gateway.call("GET", "/metrics", port=gateway.ops_port)
+    ended_s = datetime.fromisoformat(upkeep["ended_at"]).timestamp()
+    lines = dict(re.findall(r"^(sluice_upkeep_\w+) (\S+)$", text.decode(), re.M))
+    assert float(lines["sluice_upkeep_timestamp_seconds"]) == pytest.approx(ended_s, abs=1)
+    assert lines["sluice_upkeep_success"] == "1"
     assert gateway.log().count("upkeep: removed sessions 1") == 1
     gateway.run("books", "verify")
