@@ -1,0 +1,146 @@
+"""Usage in a browser: a failed call found by its error, exports, the live tail, keys, a phone."""
+
+import csv
+import io
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.world import MODEL
+
+FAULT = "[[demo status=503]]"
+SECONDS = 15_000
+
+
+@pytest.fixture(scope="module")
+def called(world):
+    """Good calls, one that its upstream failed, one that is refused."""
+    for _ in range(3):
+        assert world.call()[0] == 200
+    assert world.call(prompt=FAULT)[0] >= 500
+    assert world.call(model="no-such-model")[0] == 404
+    return world
+
+
+def table(page):
+    return page.locator("table.usage tbody tr.row")
+
+
+def see(page, count):
+    """Loads the page until the calls are in the store."""
+    for _ in range(40):
+        if table(page).count() >= count:
+            return
+        page.wait_for_timeout(250)
+        page.reload()
+    expect(table(page)).to_have_count(count)
+
+
+def test_a_failed_call_is_found_by_its_error(visit, called, picture):
+    page = visit("alice", "/usage")
+    see(page, 5)
+    expect(page.locator(".kinds")).to_contain_text("not ok")
+    picture(page, "usage")
+    page.locator(".kinds .kind", has_text="Upstream").first.click()
+    page.wait_for_url(re.compile(r"error_code=upstream_"))
+    expect(table(page)).to_have_count(1)
+    table(page).first.locator("a").click()
+    drawer = page.locator("dialog.drawer")
+    expect(drawer).to_contain_text("503 after")
+    expect(drawer).to_contain_text("Nothing was charged")
+    expect(page).to_have_url(re.compile(r"/usage/[0-9A-Z]{26}$"))
+    picture(page, "usage-call")
+    page.keyboard.press("Escape")
+    expect(drawer).to_have_count(0)
+    expect(page).to_have_url(re.compile(r"/usage\?.*error_code=upstream_"))
+    page.locator(".chip.set .remove").click()
+    expect(table(page)).not_to_have_count(1)
+
+
+def test_the_export_is_the_rows(visit, called):
+    page = visit("alice", "/usage?outcome=ok")
+    see(page, 3)
+    page.keyboard.press("e")
+    with page.expect_download() as downloading:
+        page.get_by_role("link", name="CSV", exact=True).click()
+    with open(downloading.value.path(), encoding="utf-8") as file:
+        exported = [row["id"] for row in csv.DictReader(io.StringIO(file.read()))]
+    shown = table(page).evaluate_all("rows => rows.map((row) => row.dataset.id)")
+    assert exported == sorted(shown) and len(exported) >= 3
+
+
+def test_the_live_tail_shows_a_call_and_pauses(visit, called, picture):
+    page = visit("alice", "/usage")
+    see(page, 5)
+    live = page.locator("[data-tail]")
+    expect(live).to_contain_text("Live")
+    page.wait_for_timeout(1_500)  # it looks on now
+    before = table(page).count()
+    assert called.call(prompt="a new one")[0] == 200
+    expect(page.locator("tr.row.new")).to_have_count(1, timeout=SECONDS)
+    assert table(page).count() == before + 1
+    expect(live).to_contain_text("1 new in 10 s")
+    picture(page, "usage-live")
+    page.keyboard.press("p")
+    expect(live).to_contain_text("Paused")
+    assert called.call(prompt="another one")[0] == 200
+    assert called.call("carol")[0] == 200
+    expect(live).to_contain_text("1 waiting", timeout=SECONDS)
+    assert table(page).count() == before + 1
+    page.keyboard.press("p")
+    expect(table(page)).to_have_count(before + 2, timeout=SECONDS)
+
+
+def test_by_keyboard_alone(visit, called):
+    page = visit("alice", "/usage")
+    see(page, 5)
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    drawer = page.locator("dialog.drawer")
+    expect(drawer).to_be_visible()
+    first = drawer.locator("h2 code").text_content()
+    page.keyboard.press("j")
+    expect(drawer.locator("h2 code")).not_to_have_text(first)
+    page.keyboard.press("Escape")
+    expect(drawer).to_have_count(0)
+    page.keyboard.press("/")
+    page.keyboard.type("not available")
+    page.wait_for_url(re.compile("text=not"))
+    expect(table(page)).to_have_count(1)
+    expect(table(page)).to_contain_text("Model not offered")
+
+
+def test_filters_are_added_from_the_menu(visit, called):
+    page = visit("alice", "/usage")
+    page.keyboard.press("Tab")
+    page.locator("#content").focus()
+    page.keyboard.press("f")
+    page.get_by_label("model", exact=True).fill(MODEL)
+    page.get_by_role("button", name="Apply").click()
+    page.wait_for_url(re.compile("model="))
+    expect(page.locator(".chip.set")).to_contain_text(MODEL)
+    page.go_back()
+    expect(page.locator(".chip.set")).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", ["desk", "tablet", "phone"])
+def test_nothing_is_wider_than_the_window(visit, called, width, picture):
+    page = visit("alice", "/usage", width)
+    see(page, 5)
+    picture(page, f"usage-{width}")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    table(page).first.locator("a").click()
+    expect(page.locator("dialog.drawer")).to_be_visible()
+    page.reload()  # the same markup as a page
+    expect(page.locator("article.call")).to_be_visible()
+    picture(page, f"usage-call-{width}")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_an_administrator_sees_who_called(visit, called):
+    page = visit("boss", "/admin/usage?user=alice")
+    see(page, 5)
+    expect(page.locator("table.usage thead")).to_contain_text("User")
+    expect(page.locator("td.c-channel").first).to_be_visible()
