@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from store.db.database import open_database
 from store.hub import first_run
 from store.values.cipher import Cipher
 from store.values.errors import StoreUnavailable
+from store.values.ids import now_ms
 
 log = logging.getLogger("sluice.hub")
 
@@ -120,7 +122,7 @@ async def _serve(site: Site, listen_fd: int, logs: LogThread) -> None:
 
 
 async def _announce_first_run(site: Site) -> None:
-    """The link by which the first administrator gets a password, into the log, unless one has."""
+    """Prints the link by which the first administrator gets a password, unless one has."""
     while True:
         try:
             link = await site.store(first_run.make_link)
@@ -129,6 +131,7 @@ async def _announce_first_run(site: Site) -> None:
             log.warning("no link of the first run yet: %s", error)
             await asyncio.sleep(STORE_PAUSE_S)
     if link:
-        # as a warning: it has to be seen, and until it is used nobody can sign in
-        url = hub_url(site.settings.hub) + link
-        log.warning("no administrator has a password; first run: %s", url)
+        told = f"no administrator has a password; first run: {hub_url(site.settings.hub)}{link}"
+        line = FORMS[site.settings.log.format](now_ms(), "warning", log.name, told, {})
+        # Not through the log, which takes tokens out, may have a level above and may be kept.
+        await asyncio.to_thread(os.write, sys.stderr.fileno(), line.encode() + b"\n")

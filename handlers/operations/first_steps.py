@@ -153,6 +153,11 @@ def keep_models(
     _apply(db, sealing, actor, {"channel": [{"name": channel, "models": kept}]})
 
 
+def group_to_begin_with(db: peewee.Database) -> str:
+    """The group of the first channel; empty: there is none."""
+    return next((name for one in list_objects(db, "channel") for name in one["groups"]), "")
+
+
 def channels_of(db: peewee.Database, group: str) -> list[dict[str, Any]]:
     """The enabled channels of a group that serve a model."""
     return [

@@ -100,12 +100,13 @@ class FirstRun(Page):
         balance_nanos = 0
         if self.signed_in is not None:
             balance_nanos = (await self.store(wallet.show, self.signed_in.user)).balance_nanos
+        group = await self.store(first_steps.group_to_begin_with) or GROUP
         self.show(
             "access/first_run.html",
             view=view,
             vendors=first_steps.START_URLS,
             vendor_models={n: ", ".join(m) for n, m in first_steps.START_MODELS.items()},
-            names={"name": ADMIN, "group": GROUP, "key_name": KEY, "credit": CREDIT},
+            names={"name": ADMIN, "group": group, "key_name": KEY, "credit": CREDIT},
             needs_credit=balance_nanos <= 0,
             url_is_fixed=bool(self.site.settings.server.public_url),
         )
@@ -116,6 +117,12 @@ class Step(FirstRun):
 
     public = False
     admin = True
+
+    async def prepare(self) -> None:
+        await super().prepare()
+        # What was sent a second time, as by a reload of the last page, is not done twice.
+        if not self._finished and (await self.store(first_steps.state)).finished:
+            self.redirect("/", status=HTTPStatus.SEE_OTHER)
 
     async def get(self) -> None:
         self.redirect("/first-run", status=HTTPStatus.SEE_OTHER)

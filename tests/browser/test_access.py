@@ -1,0 +1,212 @@
+"""Access in a real browser: from the first link to a model's answer, signing in, the account."""
+
+import re
+import subprocess
+import time
+
+import pyotp
+import pytest
+from openai import OpenAI
+from playwright.sync_api import expect
+
+from tests.browser.world import PASSWORDS
+from tests.handlers.hub.browser import Browser
+from tests.support.gateway import Gateway
+from tests.support.ports import HOST, free_port
+
+PASSWORD = "a password of the first run"
+PATIENCE_S = 20
+
+
+class Fresh:
+    """A gateway that nobody has used: the path of its newest link, and where the Hub is."""
+
+    def __init__(self, folder):
+        self.hub_port = free_port()
+        self.gateway = Gateway(folder, {"hub.enabled": "true", "hub.port": self.hub_port})
+        self.gateway.start()
+        self.hub_url = f"http://{HOST}:{self.hub_port}"
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := re.findall(r"/first-run\?token=[\w-]+", self.gateway.log())):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        self.link = found[-1]
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    made = Fresh(tmp_path)
+    yield made
+    made.gateway.close()
+
+
+def wide(page):
+    """By how much a page is wider than its window."""
+    return page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+
+@pytest.mark.parametrize("width", ["desk", "phone"])
+def test_from_the_first_link_to_a_models_answer(fresh, open_page, scripted_vendor, picture, width):
+    page = open_page(fresh.hub_url, width)
+    page.goto(fresh.link)
+    picture(page, f"first-run-1-{width}")
+    assert wide(page) <= 0
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Set password").click()
+
+    expect(page.get_by_text("Signed in as")).to_be_visible()
+    picture(page, f"first-run-2-{width}")
+    page.get_by_text("Demo, no account").click()
+    expect(page.get_by_label("Models")).to_have_value("demo-chat")
+    page.get_by_label("Base URL").fill(scripted_vendor.url)
+    page.get_by_role("button", name="Test models").click()
+    expect(page.get_by_text("A whole answer came.")).to_be_visible()
+    picture(page, f"first-run-tested-{width}")
+    assert wide(page) <= 0
+    page.get_by_role("button", name="Continue with what works").click()
+
+    page.get_by_label("Name of the key").fill("laptop")
+    picture(page, f"first-run-3-{width}")
+    page.get_by_role("button", name="Make key").click()
+    expect(page.locator("#curl")).to_be_visible()
+    picture(page, f"first-run-done-{width}")
+    assert wide(page) <= 0
+    secret, curl = page.locator("#secret").inner_text(), page.locator("#curl").inner_text()
+
+    done = subprocess.run(
+        ["bash", "-c", curl], check=False, capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == 0 and "data: [DONE]" in done.stdout
+    base = f"http://{HOST}:{fresh.gateway.port}/v1"
+    with OpenAI(base_url=base, api_key=secret, max_retries=0) as client:
+        said = [{"role": "user", "content": "hello"}]
+        answer = client.chat.completions.create(model="demo-chat", messages=said)
+    assert answer.choices[0].message.content
+    page.reload()
+    page.wait_for_url(re.compile(r"/$"))
+    assert secret not in page.content()
+    page.goto(fresh.link)
+    page.wait_for_url(re.compile(r"/$"))  # all is done: home
+
+
+def test_the_first_run_by_keyboard_alone(fresh, open_page, scripted_vendor):
+    page = open_page(fresh.hub_url)
+    page.goto(fresh.link)
+    page.keyboard.type(PASSWORD)  # the field has the focus
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Signed in as")).to_be_visible()
+    page.locator("input[name=vendor]:checked").focus()
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Tab")
+    page.keyboard.type(scripted_vendor.url)
+    page.keyboard.press("Enter")
+    button = page.get_by_role("button", name="Continue with what works")
+    button.focus()
+    page.keyboard.press("Enter")
+    page.get_by_label("Name of the key").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#curl")).to_be_visible()
+
+
+def test_the_first_run_without_a_script(fresh, open_page, scripted_vendor):
+    page = open_page(fresh.hub_url, java_script_enabled=False)
+    page.goto(fresh.link)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Set password").click()
+    page.get_by_text("Demo, no account").click()
+    page.get_by_label("Base URL").fill(scripted_vendor.url)
+    page.get_by_label("Models").fill("demo-chat")
+    page.get_by_role("button", name="Test models").click()
+    page.get_by_role("button", name="Continue with what works").click()
+    page.get_by_role("button", name="Make key").click()
+    expect(page.locator("#curl")).to_be_visible()
+
+
+def test_a_used_link_says_what_to_do(world, open_page, picture):
+    page = open_page(world.hub_url)
+    page.goto("/first-run?token=made-up")
+    expect(page.get_by_role("alert")).to_contain_text("user password")
+    picture(page, "first-run-closed-desk")
+    page.said.clear()  # the browser notes the 403
+
+
+@pytest.mark.parametrize("width", ["desk", "tablet", "phone"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_signing_in(world, open_page, picture, width, theme):
+    page = open_page(world.hub_url, width, color_scheme=theme)
+    page.goto("/account")
+    page.get_by_label("Name").fill("carol")
+    page.get_by_label("Password").fill("wrong")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_have_text("Name or password is wrong.")
+    expect(page.get_by_label("Name")).to_have_value("carol")
+    expect(page.get_by_label("Password")).to_be_focused()
+    picture(page, f"sign-in-{width}-{theme}")
+    assert wide(page) <= 0
+    page.keyboard.type(PASSWORDS["carol"])
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/account")
+    page.said.clear()  # the browser notes the 401
+
+
+@pytest.mark.parametrize("width", ["desk", "tablet", "phone"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_account_fits(world, visit, picture, width, theme):
+    page = visit("alice", "/account", width, color_scheme=theme)
+    picture(page, f"account-{width}-{theme}")
+    assert wide(page) <= 0
+
+
+def test_one_time_codes_from_set_up_to_sign_in(world, visit, open_page, picture):
+    page = visit("carol", "/account")
+    section = page.locator("section", has=page.get_by_role("heading", name="One-time codes"))
+    section.get_by_label("Your password").fill(PASSWORDS["carol"])
+    section.get_by_role("button", name="Set up codes").click()
+    secret = page.locator("code.break").inner_text()
+    assert page.locator("svg.qr").bounding_box()["width"] > 100
+    picture(page, "account-codes-desk")
+    page.get_by_label("Code").fill(pyotp.TOTP(secret).at(time.time() - 30))
+    page.get_by_role("button", name="Confirm").click()
+    expect(page.get_by_role("heading", name="Recovery codes")).to_be_visible()
+    picture(page, "account-recovery-desk")
+
+    other = open_page(world.hub_url, "phone")
+    other.goto("/account")
+    other.get_by_label("Name").fill("carol")
+    other.get_by_label("Password").fill(PASSWORDS["carol"])
+    other.keyboard.press("Enter")
+    expect(other.get_by_role("heading", name="One-time code")).to_be_visible()
+    picture(other, "sign-in-code-phone")
+    other.keyboard.type(pyotp.TOTP(secret).now())
+    other.keyboard.press("Enter")
+    other.wait_for_url("**/account")
+    world.gateway.run("user", "set", "carol", "totp=off")
+    assert Browser(world.hub_port).sign_in("carol", PASSWORDS["carol"]).status == 303
+
+
+def test_a_token_is_made_copied_and_revoked(visit, picture):
+    page = visit("boss", "/account")
+    page.get_by_label("What it is for").fill("nightly")
+    page.get_by_role("button", name="Make token").click()
+    token = page.locator("code.value").inner_text()
+    assert token.startswith("slt-")
+    picture(page, "account-token-desk")
+    page.get_by_role("link", name="I have stored it").click()
+    assert token not in page.content()
+    row = page.get_by_role("row", name=re.compile("nightly"))
+    row.get_by_role("button", name="Revoke").click()
+    expect(page.get_by_text("Token revoked.")).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("nightly"))).to_have_count(0)
+
+
+def test_one_letter_keys_are_switched_off(visit):
+    page = visit("alice", "/account")
+    page.get_by_role("group", name="Keyboard").get_by_role("button", name="Off").click()
+    page.wait_for_load_state()
+    page.keyboard.press("?")
+    expect(page.locator("#shortcuts")).to_be_hidden()
+    page.get_by_role("group", name="Keyboard").get_by_role("button", name="On").click()
+    page.wait_for_load_state()
+    page.keyboard.press("?")
+    expect(page.locator("#shortcuts")).to_be_visible()
