@@ -93,6 +93,7 @@ ALLOWED = {
         *("handlers.hub.web", "handlers.relay.admit", "store", "conf.settings", "tornado"),
         *("handlers.operations.client_settings", "peewee"),
     },
+    "handlers.hub.openapi": {"handlers.hub.openapi", "handlers.hub.web", "store"},
     "demo": {"demo"},
     "commands": {"commands", "demo", "handlers", "adapters", "store", "conf", "app"}
     | {"click", "msgspec", "peewee", "tornado", "uvloop"},

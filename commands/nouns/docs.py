@@ -1,6 +1,7 @@
 """`docs` (hidden): writes the files that are made from the code. A test holds them up to date."""
 
 import importlib
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from conf import sample
 from conf.metrics import METRICS
 from conf.settings import SECTIONS, SETTINGS, Settings
 from conf.values import toml
+from handlers.hub.openapi import document as openapi
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -70,6 +72,7 @@ def pages() -> Mapping[str, str]:
         "docs/metrics.md": _metrics_page(),
         document_docs.PAGE: document_docs.page(),
         conversion_docs.PAGE: conversion_docs.page(),
+        "docs/openapi.json": json.dumps(openapi.document(), ensure_ascii=False, indent=1) + "\n",
         "conf/gateway.toml": sample.text({}),
     }
 

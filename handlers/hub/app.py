@@ -12,6 +12,7 @@ from adapters.registry import FAMILIES
 from handlers.hub.access import routes as access
 from handlers.hub.admin import routes as admin
 from handlers.hub.keys import routes as keys
+from handlers.hub.openapi import endpoint as openapi
 from handlers.hub.overview import routes as overview
 from handlers.hub.usage import routes as usage
 from handlers.hub.web import parts
@@ -28,6 +29,8 @@ PAGES: Routes = (
     *usage.ROUTES,
     *access.ROUTES,
     *admin.ROUTES,
+    ("/api/openapi.json", openapi.Document),
+    ("/api(?:/.*)?", openapi.Unknown),
 )
 
 
