@@ -14,7 +14,8 @@ from store.values.fields import Instant
 from store.values.ids import new_ulid
 from store.values.usage_record import rfc3339
 
-LEVELS = ("info", "warning")
+WARNING = "warning"
+LEVELS = ("info", WARNING)
 MAX_TEXT_CHARS = 2000
 MAX_SHOWN = 5  # at a time; the newest ones
 FIELDS = ("text", "level", "since", "until")

@@ -137,6 +137,7 @@ class Page(HubHandler):
         await self.find_session()
         if self.public:
             return
+        await self.site.read_warnings(time.monotonic())
         if self.signed_in is None:
             self.redirect("/sign-in?" + urlencode({"next": self.request.uri or "/"}), status=303)
         elif self.admin and not self.signed_in.admin:
@@ -187,6 +188,7 @@ class Page(HubHandler):
             currency=self.site.settings.money.currency,
             path=self.request.path,
             toast=self._toast(),
+            warnings=self.site.warnings if self.signed_in else (),
             **{**FUNCTIONS, **values},
         )
 

@@ -16,6 +16,7 @@ from handlers.hub.web.throttle import Throttle
 from handlers.operations.client_settings import base_url
 from store.admin.objects import Sealing
 from store.db.base_url import kept_base_url
+from store.hub import notices
 from store.values.errors import StoreUnavailable
 
 Network = IPv4Network | IPv6Network
@@ -24,6 +25,7 @@ Result = TypeVar("Result")
 STORE_THREADS = 4  # each with a connection of its own
 MAX_PASSWORDS_WAITING = 16  # about a second's worth
 BASE_URL_S = 2.0
+NOTICES_S = 5.0
 PASSWORD_THREADS = 2  # a hash takes 64 MiB and a tenth of a second
 
 
@@ -48,6 +50,8 @@ class Site:
     _hashing: int = 0  # passwords, those that wait for a thread too
     _kept_base_url: str = ""
     _base_url_due_s: float = 0.0
+    warnings: tuple[str, ...] = ()  # notices that every page shows
+    _warnings_due_s: float = 0.0
     _store: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(STORE_THREADS, "store")
     )
@@ -69,6 +73,17 @@ class Site:
             self._kept_base_url = await self.store(kept_base_url)
         except StoreUnavailable:
             return  # what was read last holds; whatever needs the store says that it is away
+
+    async def read_warnings(self, now_s: float) -> None:
+        """Looks, not more often than each NOTICES_S, of what administrators warn everybody."""
+        if now_s < self._warnings_due_s:
+            return
+        self._warnings_due_s = now_s + NOTICES_S
+        try:
+            told = await self.store(notices.current)
+        except StoreUnavailable:
+            return  # what was read last holds
+        self.warnings = tuple(one.text for one in told if one.level == notices.WARNING)
 
     @property
     def secure(self) -> bool:

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from store.admin.export import list_objects, show
+from store.hub import notices
 from tests.handlers.hub.admin.script import CHANNEL, MODEL, UPSTREAM_KEY
 from tests.handlers.hub.browser import Browser
 
@@ -148,8 +149,20 @@ def test_a_notice_is_made_and_taken_back_on_the_system_page(boss, alice):
     assert boss.send("/admin/system/notices", [("text", ""), ("level", "info")]).status == 400
     made = [("text", "Back at noon"), ("level", "warning"), ("until", "2040-01-01")]
     assert boss.send("/admin/system/notices", made).status == 303
+    assert alice.get("/").text.count("Back at noon") == 1  # home has its own place for notices
     [seen] = alice.get("/api/notices").json["items"]
     assert (seen["text"], seen["until"]) == ("Back at noon", "2040-01-01T00:00:00.000Z")
     boss.get("/admin/system")
     assert boss.send("/admin/system/notices", [("remove", seen["id"])]).status == 303
     assert alice.get("/api/notices").json["items"] == []
+
+
+def test_a_warning_is_shown_on_every_page_and_a_note_on_home(serve, db):
+    notices.create(db, {"text": "Moving tonight", "level": "warning"}, "tester")
+    notices.create(db, {"text": "New models"}, "tester")
+    alice = Browser(serve().port).signed_in("alice")
+    text = alice.get("/account").text
+    assert text.count("Moving tonight") == 1 and "New models" not in text
+    text = alice.get("/").text
+    assert text.count("Moving tonight") == text.count("New models") == 1
+    assert "Moving tonight" not in Browser(alice.port).get("/sign-in").text
