@@ -9,6 +9,7 @@ import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from urllib.parse import quote, urlencode
 
 from conf.settings import ANY_ADDRESS, HubSettings, ServerSettings
 
@@ -180,6 +181,26 @@ def _gemini_cli(base: str, key: str, model: str | None) -> ClientSettings:
     return ClientSettings(variables | chosen, {GEMINI_FILE: json.dumps(signed_in)})
 
 
+def _ide_plugin(base: str, key: str, model: str | None) -> ClientSettings:
+    fields = {"Base URL": base + "/v1", "API key": key, "Model": model or NO_MODEL}
+    text = "\n".join(f"{name}: {value}" for name, value in fields.items())
+    return ClientSettings(parts={"Fields of an OpenAI-compatible provider": text})
+
+
+def _cc_switch(base: str, key: str, model: str | None) -> ClientSettings:
+    def link(app: str, endpoint: str) -> str:
+        fields = {"resource": "provider", "app": app, "name": "Sluice", "endpoint": endpoint}
+        fields |= {"apiKey": key, **({"model": model} if model else {})}
+        return f"ccswitch://v1/import?{urlencode(fields, quote_via=quote, safe=':/')}"
+
+    parts = {
+        "CC Switch, Claude Code": link("claude", base),
+        "CC Switch, Codex": link("codex", base + "/v1"),
+        "CC Switch, Gemini CLI": link("gemini", base),
+    }
+    return ClientSettings(parts=parts)
+
+
 def _all_curls(base: str, key: str, model: str | None) -> ClientSettings:
     name = model or NO_MODEL
     return ClientSettings(parts={title: make(base, key, name) for title, make in CURLS.values()})
@@ -192,5 +213,7 @@ CLIENTS: Mapping[str, Callable[[str, str, str | None], ClientSettings]] = {
     "claude-code": _claude_code,
     "codex": _codex,
     "gemini-cli": _gemini_cli,
+    "ide-plugin": _ide_plugin,
+    "cc-switch": _cc_switch,
     "curl": _all_curls,
 }

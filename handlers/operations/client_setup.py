@@ -27,6 +27,7 @@ class Client:
     kind: str
     family: str
     program: str = ""
+    ends: str = ""  # what its base URL ends with, where that is not the kind's
     settings_file: str = ""  # where its variables can stand instead, as JSON below "env"
 
 
@@ -34,14 +35,16 @@ ALL: Mapping[str, Client] = {
     client.name: client
     for client in (
         Client("claude-code", "Claude Code", "tools", "messages", "messages", "claude",
-               "~/.claude/settings.json"),
+               settings_file="~/.claude/settings.json"),
         Client("codex", "Codex", "tools", "openai", "responses", "codex"),
         Client("gemini-cli", "Gemini CLI", "tools", "generate_content", "generate_content",
                "gemini"),
+        Client("ide-plugin", "IDE plug-ins", "tools", "openai", "chat_completions"),
         Client("openai", "OpenAI SDK", "sdks", "openai", "chat_completions"),
         Client("anthropic", "Anthropic SDK", "sdks", "messages", "messages"),
         Client("google-genai", "Google GenAI SDK", "sdks", "generate_content", "generate_content"),
         Client("curl", "curl", "hand", "full_messages", "chat_completions"),
+        Client("cc-switch", "CC Switch", "hand", "messages", "messages", ends="link"),
     )
 }  # fmt: skip
 SECTIONS = ("tools", "sdks", "hand")

@@ -4,7 +4,7 @@ What is read grows with the user's keys, not with those of others or with their 
 the Hub.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from store.db.database import portions, raw_rows, select_rows, snapshot_read
 from store.db.tables.catalog import Group
 from store.db.tables.usage import UsageByKey, UsageRow
 from store.db.tables.users import ApiKey, KeySecret
-from store.money.quota import Use, current_use
+from store.money.quota import current_use
 from store.values.errors import NotFound
 from store.values.ids import HOUR_MS, day_begin_ms, first_ulid
 from store.values.windows import MONTH, window_at
@@ -39,8 +39,8 @@ class OwnKey:
     """A key. `replaced_until_ms`: its secret was exchanged, and the old one works until then.
 
     `spent_nanos` is what the current window of its limit has spent, of a key without a limit the
-    current month; `resets_ms` the end of that window, None: never. `last_use` None: never used, or
-    not asked for.
+    current month; `resets_ms` the end of that window, None: never. `last_use` None: never used.
+    `with_use` fills in last use and the sum of the month.
     """
 
     id: str
@@ -81,17 +81,17 @@ _COLUMNS = (
 
 
 def owned(db: peewee.Database, user_id: str, at_ms: int) -> list[OwnKey]:
-    """All keys of a user, the last made first, without their last use."""
+    """All keys of a user, the last made first, without what `with_use` adds."""
     return snapshot_read(db, lambda: _complete(db, _read(db, ApiKey.user_id == user_id), at_ms))
 
 
 def show(db: peewee.Database, user_id: str, key_id: str, at_ms: int) -> OwnKey:
-    """One key of a user with its last use. Raises NotFound, also for somebody else's."""
+    """One key of a user with its use. Raises NotFound, also for somebody else's."""
     own = (ApiKey.id == key_id) & (ApiKey.user_id == user_id)
     found = snapshot_read(db, lambda: _complete(db, _read(db, own), at_ms))
     if not found:
         raise NotFound(f"there is no key {key_id!r}")
-    return with_last_use(db, found)[0]
+    return with_use(db, found, at_ms)[0]
 
 
 def owner_of(db: peewee.Database, user_id: str, key_id: str) -> str:
@@ -102,11 +102,20 @@ def owner_of(db: peewee.Database, user_id: str, key_id: str) -> str:
     return key_id
 
 
-def with_last_use(db: peewee.Database, keys: Sequence[OwnKey]) -> list[OwnKey]:
-    """The same keys, each with its newest call: the roll-ups tell its hour, an index the call."""
+def with_use(db: peewee.Database, keys: Sequence[OwnKey], at_ms: int) -> list[OwnKey]:
+    """The same keys, each with its newest call, of which the roll-ups tell the hour and an index
+    the rest, and without a limit with the sum of the month. For a page: heavy keys have many."""
     hours = _last_hours(db, [key.id for key in keys])
+    used = [key.id for key in keys if key.limit_nanos is None and key.id in hours]
+    month = _of_month(db, used, at_ms)
     return [
-        replace(key, last_use=_last_use(db, key.id, hours[key.id])) if key.id in hours else key
+        replace(
+            key,
+            last_use=_last_use(db, key.id, hours[key.id]),
+            spent_nanos=month.get(key.id, 0) if key.limit_nanos is None else key.spent_nanos,
+        )
+        if key.id in hours
+        else key
         for key in keys
     ]
 
@@ -131,7 +140,6 @@ def _complete(db: peewee.Database, keys: list[OwnKey], at_ms: int) -> list[OwnKe
     replaced = _replaced(db, ids, at_ms)
     limited = {key.id: key.limit_window for key in keys if key.limit_nanos is not None}
     uses = current_use(db, limited, at_ms)
-    month = _of_month(db, [key.id for key in keys if key.limit_nanos is None], at_ms)
     wrong: dict[str, list[Noticed]] = {}
     for one in wrong_paths.of_keys(db, ids, at_ms - wrong_paths.KEPT_MS):
         wrong.setdefault(one.key_id, []).append(one)
@@ -140,16 +148,12 @@ def _complete(db: peewee.Database, keys: list[OwnKey], at_ms: int) -> list[OwnKe
         replace(
             key,
             replaced_until_ms=replaced.get(key.id),
-            spent_nanos=_spent(key, uses, month),
+            spent_nanos=uses[key.id].spent_nanos if key.id in uses else 0,
             resets_ms=uses[key.id].resets_ms if key.id in uses else month_ends_ms,
             wrong=tuple(wrong.get(key.id, ())),
         )
         for key in keys
     ]
-
-
-def _spent(key: OwnKey, uses: Mapping[str, Use], month: Mapping[str, int]) -> int:
-    return uses[key.id].spent_nanos if key.id in uses else month.get(key.id, 0)
 
 
 def _replaced(db: peewee.Database, ids: Sequence[str], at_ms: int) -> dict[str, int]:

@@ -45,7 +45,7 @@ class ApiKeys(KeysApi):
         everything = await self.store(own_keys.owned, me.user_id, now_ms())
         found = in_order(everything, wanted, now_ms(), self.site.base_url)
         left = [key for key in found if not after or key.id < after]
-        page = await self.store(own_keys.with_last_use, left[:limit])
+        page = await self.store(own_keys.with_use, left[:limit], now_ms())
         more = page[-1].id if len(left) > limit else None
         self.answer({"items": [self.shown(key) for key in page], "next": more})
 

@@ -1,6 +1,5 @@
 """The list of keys, and the page of one: its usage, its wrong paths, its settings."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -25,6 +24,7 @@ from handlers.operations.base_url_check import Diagnosis, diagnose
 from store.calls import usage_stats
 from store.calls.usage_queries import Filters, Row, history
 from store.catalog.wrong_paths import Noticed
+from store.channels.figures import percentile
 from store.hub import own_keys
 from store.hub.key_groups import key_groups
 from store.hub.own_keys import OwnKey
@@ -34,7 +34,6 @@ from store.values.windows import MONTH, window_at
 
 PAGE_KEYS = 50
 SHOWN_CALLS = 10
-CALLS_LOOKED_AT = 100  # for the time to the first byte
 LEAST_FOR_PERCENTILE = 20
 DAYS = 30
 MEASURES = ("cost", "calls", "tokens")
@@ -51,7 +50,7 @@ class Keys(Page):
         found = in_order(everything, wanted, at_ms, base_url)
         after = self.get_query_argument("after", "")
         left = [key for key in found if not after or key.id < after]
-        shown = await self.store(own_keys.with_last_use, left[:PAGE_KEYS])
+        shown = await self.store(own_keys.with_use, left[:PAGE_KEYS], at_ms)
         alive = [key for key in everything if key.revoked_ms is None]
         self.show(
             "keys/list.html",
@@ -106,9 +105,17 @@ class Usage:
     days: list[dict[str, Any]]
     models: list[dict[str, Any]]
     calls: list[Row]
-    p50_ms: int | None
-    p95_ms: int | None
-    measured: int
+    first_bytes: Sequence[int]  # a histogram of the month's streams
+
+    @property
+    def streams(self) -> int:
+        """How many there were."""
+        return sum(self.first_bytes)
+
+    def first_byte_ms(self, percent: int) -> int | None:
+        """A percentile of the time to the first byte; None of too few streams."""
+        enough = self.streams >= LEAST_FOR_PERCENTILE
+        return percentile(self.first_bytes, percent) if enough else None
 
 
 def usage_of(db: peewee.Database, user: str, key_id: str, at_ms: int) -> Usage:
@@ -121,28 +128,17 @@ def usage_of(db: peewee.Database, user: str, key_id: str, at_ms: int) -> Usage:
     last_days = Filters(
         user=user, key_id=key_id, since_ms=at_ms - at_ms % DAY_MS - (DAYS - 1) * DAY_MS
     )
-    sums = usage_stats.stats(db, (), of_key)
+    sums = usage_stats.stats(db, (), of_key, usage_stats.Order(first_bytes=True))
     order = usage_stats.Order("cost", SHOWN_CALLS)
-    calls = history(db, Filters(user=user, key_id=key_id), CALLS_LOOKED_AT)
-    times = sorted(row["ttft_ms"] for row in calls if row["ttft_ms"] is not None)
     return Usage(
         month=sums[0]
         if sums
         else {"calls": 0, "cost": "0", **dict.fromkeys(usage_stats.CLASSES, 0)},
         days=usage_stats.stats(db, ("day",), last_days),
         models=usage_stats.stats(db, ("model",), of_key, order),
-        calls=calls[:SHOWN_CALLS],
-        p50_ms=percentile(times, 0.5),
-        p95_ms=percentile(times, 0.95),
-        measured=len(times),
+        calls=history(db, Filters(user=user, key_id=key_id), SHOWN_CALLS),
+        first_bytes=sums[0]["first_bytes"] if sums else (),
     )
-
-
-def percentile(times: Sequence[int], share: float) -> int | None:
-    """Of sorted times; None of too few."""
-    if len(times) < LEAST_FOR_PERCENTILE:
-        return None
-    return times[math.ceil(share * len(times)) - 1]
 
 
 class Key(Page):

@@ -16,6 +16,7 @@ from handlers.hub.web.base import Api, Failure, HubHandler, Page
 from handlers.operations.base_url_check import Check, check
 from handlers.operations.client_setup import ALL
 from store.calls.usage_queries import Filters, history
+from store.channels.status import AVAILABLE, DOWN, of_models
 from store.hub import own_keys
 from store.hub.key_groups import key_groups
 from store.hub.own_keys import OwnKey
@@ -154,11 +155,20 @@ class Setup(Page):
             model=model,
             client=client if client in ALL else next(iter(ALL)),
             panels=panels(Values(base_url, secret, model or None)),
+            state=await self._state(key, model, at_ms),
             url=url,
             checked=check(url, base_url, self.site.settings.hub.public_url) if url else None,
             tested=tested,
             failure=failure,
         )
+
+    async def _state(self, key: OwnKey | None, model: str, at_ms: int) -> str:
+        """The state of a model in the key's group when it is not available; "" when it is."""
+        if key is None or not model:
+            return ""
+        found = await self.store(of_models, at_ms, [key.group], figures_of=())
+        state = next((one.state for one in found if one.model == model), DOWN)  # no channel
+        return "" if state == AVAILABLE else state
 
     async def _models(self, key: OwnKey | None) -> Sequence[str]:
         if key is None:

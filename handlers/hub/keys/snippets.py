@@ -28,6 +28,11 @@ class Panel:
     systems: Sequence[tuple[str, str, Sequence[Marked]]]
 
     @property
+    def ends(self) -> str:
+        """What its base URL ends with, and what is said about it: a kind of client, or a link."""
+        return self.client.ends or self.kind.name
+
+    @property
     def wrong_path(self) -> str:
         """What it would ask for with the base URL of a whole endpoint."""
         return f"/v1/messages{self.kind.appends}"

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tomllib
 import urllib.request
+from urllib.parse import parse_qs, urlsplit
 
 import anthropic
 import openai
@@ -74,8 +75,21 @@ def test_variables(run, client, lines):
 
 def test_the_clients():
     assert set(client_settings.CLIENTS) == {
-        *("openai", "anthropic", "google-genai", "claude-code", "codex", "gemini-cli", "curl")
+        *("openai", "anthropic", "google-genai", "claude-code", "codex", "gemini-cli", "curl"),
+        *("ide-plugin", "cc-switch"),
     }
+
+
+def test_what_is_filled_in_by_hand_or_by_a_link(run):
+    fields = ["Base URL: http://127.0.0.1:8000/v1", f"API key: {KEY}", "Model: demo/small"]
+    assert run("ide-plugin", "--model", MODEL)[1].splitlines()[1:] == fields
+    links = [line for line in run("cc-switch")[1].splitlines() if line.startswith("ccswitch:")]
+    asked = [parse_qs(urlsplit(link).query) for link in links]
+    assert [(one["app"], one["endpoint"], one["apiKey"]) for one in asked] == [
+        (["claude"], ["http://127.0.0.1:8000"], [KEY]),
+        (["codex"], ["http://127.0.0.1:8000/v1"], [KEY]),
+        (["gemini"], ["http://127.0.0.1:8000"], [KEY]),
+    ]
 
 
 def test_a_model_is_named_only_when_it_is_given(run):

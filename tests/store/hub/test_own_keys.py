@@ -82,7 +82,7 @@ def test_the_last_use(database, alice, laptop, editor):
         at_ms,
     )
     keys_ = own_keys.owned(database, alice, at_ms)
-    phone, other = own_keys.with_last_use(database, keys_)
+    phone, other = own_keys.with_use(database, keys_, at_ms)
     assert (other.last_use.at_ms, other.last_use.address) == (at_ms + 5, "192.0.2.2")
     assert (other.last_use.agent, phone.last_use.address) == ("curl/8", "192.0.2.4")
 

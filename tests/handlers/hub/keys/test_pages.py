@@ -114,7 +114,7 @@ def test_the_page_of_a_key(alice, carol, db):
     book(db, *(call(db, key_id=key_id, ago_ms=1000 * n, ttft_ms=100 + n) for n in range(25)))
     wrong_path(db, key_id)
     text = alice.get(f"/keys/{key_id}").text
-    assert "2.5000" in text and "0.11" in text and "gpt-5" in text and "100.00" in text
+    assert "2.5000" in text and "25 streams" in text and "gpt-5" in text and "100.00" in text
     assert '/v1/messages<span class="wavy">/v1/messages</span>' in text
     assert "192.0.2.14" in text and SCRIPT not in text
     for by in ("calls", "tokens", "nothing"):

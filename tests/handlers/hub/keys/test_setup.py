@@ -5,13 +5,14 @@ import json
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from handlers.hub.keys import setup
 from store.values.ids import new_ulid
 from tests.handlers.hub.keys.conftest import Asker
-from tests.handlers.hub.overview_world import book, call
+from tests.handlers.hub.overview_world import book, call, edit
 from tests.support.ports import free_port
 
 SECRET = "sk-pasted-by-its-owner-0123456789"
@@ -208,6 +209,14 @@ def test_the_page_has_real_values(alice):
     ):
         assert line in text, line
     assert secret not in text
+
+
+def test_a_model_that_is_not_well_is_told(alice, db):
+    alice.make("laptop", group="coding")
+    assert "gpt-5 is " not in alice.get("/setup?model=gpt-5").text
+    edit(db, Path(), '[[channel]]\nname = "secret-account"\ndraining = true')
+    text = alice.get("/setup?model=gpt-5").text
+    assert "gpt-5 is switched off in coding" in text and "secret-account" not in text
 
 
 def test_the_page_without_a_key(carol):
