@@ -3,7 +3,8 @@
 The store says how far it has applied each journal. A copy of it that was begun before the journals
 are read needs from them what lies behind those offsets, also when it has been applied, and its file
 deleted, since. So the files are opened before the copy is begun and as they appear, and read last:
-what is applied twice by that is booked once, since the copy has the offset of its own moment.
+what is applied twice by that is booked once, since the copy has the offset of its own moment (ADR
+0022).
 """
 
 import os

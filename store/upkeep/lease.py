@@ -1,7 +1,7 @@
 """Whose turn the upkeep is, and how its last run went: one row, by the database's clock.
 
 A run is due at a moment. Whoever is first then takes the lease and renews it while it works; when
-its process dies, the lease runs out and another one takes over.
+its process dies, the lease runs out and another one takes over (ADR 0023).
 """
 
 from collections.abc import Mapping

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 FIRST_LOOK_S = 5.0  # the first records of a start do not wait for it
 LOOK_INTERVAL_S = 10.0
 RENEW_INTERVAL_S = 10.0
-PORTION_PAUSE_S = 0.05
+PORTION_PAUSE_S = 0.2  # a portion on SQLite keeps all writers waiting for some 50 ms
 STOP_S = 1.0  # what is left of a portion is rolled back when the process ends
 
 
