@@ -22,7 +22,8 @@ WEEK_DAYS = 7
 TOP = 6  # rows of a list of models or keys
 FAILURES = 6
 LEAST_CALLS = 20  # of a percentile
-NOT_FAILED = frozenset({"ok", "client_gone"})
+FAILED = tuple(one for one in OUTCOMES if one not in ("ok", "client_gone"))
+"""Outcomes of calls that failed or were refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +173,11 @@ def _sums(row: Mapping[str, Any], name: str | None) -> Sums:
 
 
 def _failures(db: peewee.Database, user: str, since_ms: int, ends: set[str]) -> list[Row]:
-    """The newest calls that failed or were refused: by outcome, since the roll-ups know where the
-    calls of one are."""
-    found: list[Row] = []
-    for outcome in OUTCOMES:
-        if outcome in ends - NOT_FAILED:
-            filters = Filters(user=user, outcome=outcome, since_ms=since_ms)
-            found += history(db, filters, FAILURES)
-    return sorted(found, key=lambda row: row["id"], reverse=True)[:FAILURES]
+    """The newest calls that failed or were refused."""
+    outcomes = tuple(one for one in FAILED if one in ends)
+    if not outcomes:
+        return []
+    return history(db, Filters(user=user, outcome=outcomes, since_ms=since_ms), FAILURES)
 
 
 def _share(ok: int, calls: int) -> float | None:

@@ -17,8 +17,9 @@ from handlers.hub.overview.purse import Purse
 from handlers.hub.overview.status import price
 from handlers.hub.overview.times import days_word
 from handlers.hub.web.base import Page
-from handlers.hub.web.outcomes import code_word, shape_of
+from handlers.hub.web.outcomes import reason, shape_of
 from handlers.hub.web.parts import At, Column
+from store.calls.usage_queries import Row
 from store.hub import membership, notices, own_keys
 from store.hub.notices import Notice
 from store.hub.own_keys import OwnKey
@@ -79,10 +80,16 @@ class Home(Page):
             "overview/home.html",
             calls=view.calls,
             columns=[self._column(place, one) for place, one in enumerate(view.calls.hours)],
-            why=lambda row: code_word(self.words, row["error_code"]) or row["error_message"],
+            why=self._why,
+            failed=urlencode({"outcome": ",".join(figures.FAILED), "since": "24h"}),
             rfc3339=rfc3339,
             **values,
         )
+
+    def _why(self, row: Row) -> str | None:
+        """Why a call failed, in short; what was sent where there is no code."""
+        said = reason(self.words, row["error_code"], row["error_message"])
+        return said or row["error_message"]
 
     def _column(self, place: int, hour: Hour) -> Column:
         """An hour of the chart; every third has its tick, the last one among them."""

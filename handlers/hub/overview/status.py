@@ -15,6 +15,7 @@ from handlers.hub.overview.asked import ASKED_DAYS, NOT_FOUND, AskedFor, asked_f
 from handlers.hub.overview.reasons import Reason, reasons_of
 from handlers.hub.web.base import Page
 from handlers.hub.web.numbers import UNKNOWN, money, seconds
+from handlers.hub.web.outcomes import code_word, upstreams_fault
 from handlers.operations.availability import Availability, Why
 from store.catalog.catalog import Group
 from store.channels import offers
@@ -29,8 +30,10 @@ from store.hub.sessions import SignedIn
 from store.values.errors import NotFound
 from store.values.ids import DAY_MS, HOUR_MS
 from store.values.pricing import format_multiplier
+from store.values.usage_record import OUTCOMES
 
 PAGE_MODELS = 25
+UPSTREAMS_FAULT = ",".join(one for one in OUTCOMES if upstreams_fault(one))
 GROUP_COLUMNS = 5  # of the chosen group and others; the rest is told when it is chosen
 ASKED_ROWS = 20
 NOT_OFFERED = "not_offered"
@@ -141,7 +144,7 @@ class View:
         assert self.chosen is not None
         fields = {"model": model, "group": self.chosen.name}
         fields["since"] = "24h" if days == 1 else f"{days}d"
-        return "/usage?" + urlencode(fields | ({"outcome": "upstream_error"} if failed else {}))
+        return "/usage?" + urlencode(fields | ({"outcome": UPSTREAMS_FAULT} if failed else {}))
 
     def multiplier_of(self, group: str) -> str:
         """Of a group by name."""
@@ -240,8 +243,15 @@ class Status(Page):
             view=view,
             entries_of=self._entries,
             refused_query=refused_query,
+            spoken=self._spoken,
             **PARTS,
         )
+
+    def _spoken(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of a sentence, with the words of an error in the place of its code."""
+        if "error" not in values:
+            return {**values}
+        return {**values, "error": code_word(self.words, values["error"])}
 
     def _entries(self, offer: Offer) -> EntryWords:
         """By which entries a model can be called, in words."""

@@ -53,9 +53,7 @@ def test_a_model_that_is_down_says_since_when_and_why(alice, db):
     book(db, *(call(db, outcome="upstream_error") for _ in range(DOWN_CALLS)))
     said = text_of(alice.get("/status?group=coding"))
     assert "gpt-5 Down" in said and "Down in coding since" in said
-    assert (
-        f"{DOWN_CALLS} of {DOWN_CALLS} calls failed in 24 h, the last with upstream_error" in said
-    )
+    assert f"{DOWN_CALLS} of {DOWN_CALLS} calls failed in 24 h, the last: Upstream failed." in said
     assert "Failed calls" in said and text_of(alice.get("/status?state=down&group=default"))
 
 

@@ -1,0 +1,66 @@
+"""Every link of home, channel status and wallet leads to a page, and to the rows of its figure."""
+
+import html
+import re
+
+import pytest
+
+from store.channels.status import DOWN_CALLS
+from store.hub import own_keys
+from store.money import wallet
+from store.values.ids import DAY_MS
+from tests.handlers.hub.overview_world import book, call, edit, user_id
+
+KEY = '[[key]]\nuser = "alice"\nname = "lap top"\ngroup = "coding"\n'
+
+
+@pytest.fixture
+def db(db, tmp_path):
+    """Calls of many kinds, of today and before, and a model that is down."""
+    edit(db, tmp_path)
+    edit(db, tmp_path, KEY)
+    [key] = own_keys.owned(db, user_id(db, "alice"), 0)
+    own = {"key_id": key.id, "key_name": key.name}
+    asked = {"outcome": "refused", "error_code": "model_not_found", "attempts": ()}
+    book(
+        db,
+        *(call(db, outcome="upstream_error", **own) for _ in range(DOWN_CALLS)),
+        *(call(db, model="gpt-5-mini", ago_ms=days * DAY_MS, **own) for days in range(3)),
+        *(call(db, model="gpt 5.5 & more", **asked, **own) for _ in range(2)),
+    )
+    wallet.credit(db, "alice", wallet.Movement(10**9, "gift"))
+    return db
+
+
+def links(answer):
+    found = {html.unescape(one) for one in re.findall(r'<a\s[^>]*href="([^"#]+)', answer.text)}
+    return sorted(one for one in found if one.startswith("/"))
+
+
+@pytest.mark.parametrize("path", ["/", "/status?group=coding", "/wallet"])
+def test_every_link_leads_to_a_page(alice, path):
+    found = links(alice.get(path))
+    assert len(found) > 12
+    answers = {one: alice.get(one).status for one in found}
+    assert set(answers.values()) == {200}, answers
+
+
+def test_the_failed_calls_of_a_model_are_those_that_failed(alice):
+    text = alice.get("/status?group=coding").text
+    [link] = re.findall(r'href="(/usage\?[^"]*)">Failed calls', text)
+    found = alice.get("/api" + html.unescape(link)).json["items"]
+    assert [one["outcome"] for one in found] == ["upstream_error"] * DOWN_CALLS
+
+
+def test_the_failures_of_home_are_those_that_it_counts(alice):
+    text = alice.get("/").text
+    [(link, count)] = re.findall(r'href="(/usage\?[^"]*)">All (\d+) of 24 hours', text)
+    found = alice.get("/api" + html.unescape(link)).json["items"]
+    assert len(found) == int(count) == DOWN_CALLS + 2
+
+
+def test_the_calls_that_asked_for_a_name(alice):
+    text = alice.get("/status").text
+    [link] = re.findall(r'<td class="num"><a href="(/usage\?[^"]*error_code[^"]*)">2</a>', text)
+    found = alice.get("/api" + html.unescape(link)).json["items"]
+    assert {one["model"] for one in found} == {"gpt 5.5 & more"} and len(found) == 2
