@@ -90,7 +90,7 @@ def test_a_reload_gives_it_the_new_settings(gateway):
     gateway.config.write_text(changed)
     gateway.process.send_signal(signal.SIGHUP)
     until(lambda: hub_pid(gateway) not in (None, before) and answers(gateway.hub_port))
-    assert "https://gate.example.com" in Browser(gateway.hub_port).get("/sign-in").text
+    assert "gate.example.com" in Browser(gateway.hub_port).get("/sign-in").text
     assert '"hub died"' not in gateway.log()
 
 

@@ -12,8 +12,7 @@ MASK = "***"
 
 _SHAPES = re.compile(
     r"""
-      (?P<link>/first-run\?token=[\w-]+)  # logged for the operator, who alone can use it
-    | (?P<scheme>\b(?:bearer|basic)(?:\s|%20|\+)+)[\w.~+/=*-]{4,}  # as in Authorization
+      (?P<scheme>\b(?:bearer|basic)(?:\s|%20|\+)+)[\w.~+/=*-]{4,}  # as in Authorization
     | (?P<name>\b(?:x-api-key|x-goog-api-key|api[-_]?key|authorization|proxy-authorization|cookie
         |set-cookie|password|passwd|pepper|secret|token)\b\\*["']?\s*[:=]\s*(?:b?\\*["'])?)
         (?!(?:bearer|basic)\b)[^\s"'\\,;&)}\]]{4,}
@@ -32,6 +31,4 @@ def redact(text: str) -> str:
 
 
 def _masked(found: re.Match[str]) -> str:
-    if found.lastgroup == "link":
-        return found[0]
     return (found[found.lastgroup] if found.lastgroup else "") + MASK
