@@ -1,5 +1,6 @@
 """`explain`: what a call of a key for a model at an endpoint would get now."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import click
 from adapters.registry import LOSSES
 from commands.output import data_options, print_json, print_table
 from commands.store_access import opened_store
+from handlers.operations import availability
+from handlers.operations.availability import Why
 from handlers.operations.explain import ChannelState, Explanation, explain
 from store.admin.export import show
 from store.catalog.catalog import load_snapshot
@@ -61,6 +64,8 @@ def _print_json(said: Explanation) -> None:
         outcome: dict[str, object] = {"first": said.first}
     else:
         outcome = {"status": said.status, "message": said.message}
+        if said.why is not None:
+            outcome["why"] = availability.to_plain(said.why)
     head = {"allowed": said.allowed, "reason": said.reason, "channels": channels}
     print_json({**head, **outcome})
 
@@ -77,6 +82,17 @@ def _print(said: Explanation) -> None:
         click.echo(f"would be sent to {' or '.join(said.first)}{by_weight}")
     else:
         click.echo(f"would fail: {said.status} {said.reason}: {said.message}")
+        for what, names in _cures(said.why):
+            click.echo(f"{what}: {', '.join(names)}")
+
+
+def _cures(why: Why | None) -> list[tuple[str, Sequence[str]]]:
+    """What leads on from a model that is not offered."""
+    if why is None:
+        return []
+    nearest = "public name" if why.code == availability.UPSTREAM_NAME else "nearest names"
+    found = (("offered in", why.elsewhere), (nearest, why.nearest))
+    return [(what, names) for what, names in found if names]
 
 
 def _state(channel: ChannelState) -> str:

@@ -16,7 +16,8 @@ import peewee
 
 from adapters.family import Family, Operation, Peek
 from adapters.faults import Condition, Fault
-from adapters.registry import FAMILIES, FAMILY_NAMES
+from adapters.registry import FAMILIES, FAMILY_NAMES, LOSSES
+from handlers.operations.availability import CALLABLE, Availability, Why
 from handlers.relay import admit, faults
 from handlers.relay.call import Arrival, Call
 from handlers.relay.limits.cells import private_cells
@@ -38,7 +39,8 @@ from handlers.relay.routing.selector import Selector
 from store.catalog.catalog import Channel, Snapshot
 from store.catalog.keys import KeyEntry
 from store.channels.breakers import all_open
-from store.db.database import snapshot_read
+from store.channels.offers import load_world
+from store.db.database import database_ms, snapshot_read
 from store.money import leases
 from store.money.accounts import payment_of
 from store.money.funds import QuotaUsed, WalletEmpty
@@ -78,13 +80,15 @@ class ChannelState:
 class Explanation:
     """`first`: the channels that the call may be sent to first; none when its tokens would be
     estimated without asking one. When it would fail: the `reason`, a code of usage records, with
-    status and message as the client would get them."""
+    status and message as the client would get them; and of a model that is not offered to the key's
+    group `why`: where it is, which name was meant."""
 
     channels: Sequence[ChannelState] = ()
     first: Sequence[str] = ()
     reason: str | None = None
     status: int | None = None
     message: str | None = None
+    why: Why | None = None
 
     @property
     def allowed(self) -> bool:
@@ -140,8 +144,18 @@ def explain(
         _check_money(db, call)
     except Fault as fault:
         status = family.client.encode_fault(fault, "").status
-        return Explanation(shown, (), fault.code, status, fault.message)
+        why = _why(db, key, model) if fault.condition is Condition.MODEL_NOT_FOUND else None
+        return Explanation(shown, (), fault.code, status, fault.message, why)
     return Explanation(shown, _first(call, shown, candidate))
+
+
+def _why(db: peewee.Database, key: KeyEntry | None, model: str) -> Why | None:
+    """Why the group of a key does not offer a model; among all groups, since operators ask."""
+    if key is None:
+        return None
+    world = load_world(db, database_ms(db), None, LOSSES, figures_of=())
+    why = Availability(world).why(key.group, model)
+    return None if why.code == CALLABLE else why  # the key alone may not use it
 
 
 def _first(call: Call, shown: Sequence[ChannelState], candidate: Candidate) -> list[str]:

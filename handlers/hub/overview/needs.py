@@ -9,6 +9,7 @@ import peewee
 
 from adapters.registry import LOSSES
 from handlers.hub.overview.asked import asked_for
+from handlers.hub.web.numbers import money
 from handlers.hub.web.parts import At
 from handlers.operations.availability import Availability
 from handlers.operations.base_url_check import diagnose
@@ -22,6 +23,7 @@ from store.values.pricing import format_money
 MOST_NEEDS = 6
 MOST_ASKED = 2  # names that nobody offers
 NEAR_LIMIT = 0.8
+MONEY_DECIMALS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,9 @@ def _near_limit(key: OwnKey) -> Need | None:
     limit = key.limit_nanos
     if not key.enabled or limit is None or key.spent_nanos < NEAR_LIMIT * limit:
         return None
-    values: dict[str, Any] = {"key": key.name, "spent": format_money(key.spent_nanos)}
-    values |= {"limit": format_money(limit), "resets": At(key.resets_ms or 0)}
+    spent, whole = (money(format_money(one), MONEY_DECIMALS) for one in (key.spent_nanos, limit))
+    values: dict[str, Any] = {"key": key.name, "spent": spent, "limit": whole}
+    values["resets"] = At(key.resets_ms or 0)
     under = "need_resets" if key.resets_ms else "need_no_reset"
     shape = "bad" if key.spent_nanos >= limit else "warn"
     return Need(shape, "need_limit", under, "need_limit_link", f"/keys/{key.id}", values)

@@ -5,7 +5,14 @@ from typing import Any
 from handlers.hub.web.parts import At
 from handlers.operations.availability import Why
 from store.channels.figures import Figures
-from store.channels.status import DEGRADED, DISABLED, DOWN, Status
+from store.channels.status import (
+    DEGRADED,
+    DISABLED,
+    DOWN,
+    MODEL_DISABLED,
+    NO_CHANNEL,
+    Status,
+)
 
 Reason = tuple[str, dict[str, Any]]
 """The name of a sentence, and what stands in its braces."""
@@ -24,10 +31,10 @@ def reasons_of(status: Status, why: Why, day: Figures, at_ms: int) -> list[Reaso
     tried again, where it works."""
     if status.state not in (DEGRADED, DOWN, DISABLED):
         return []
-    said = [_begun(status)]
+    said = [] if status.reason in (NO_CHANNEL, MODEL_DISABLED) else [_begun(status)]
     if status.reason in _TOLD:
-        counts = {"well": status.well, "serving": status.serving}
-        said.append((f"status.why_{status.reason}", counts))
+        known = {"well": status.well, "serving": status.serving, "group": status.name}
+        said.append((f"status.why_{status.reason}", known))
     if day.failed and status.last_error and status.state != DISABLED:
         seen = {"failed": day.failed, "calls": day.calls, "error": status.last_error}
         said.append(("status.failed_24_h", seen))

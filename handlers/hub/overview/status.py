@@ -26,6 +26,7 @@ from store.channels.status import AVAILABLE, DEGRADED, DISABLED, DOWN
 from store.channels.uptime import Slot, Uptime
 from store.db.database import database_ms
 from store.hub import membership, own_keys
+from store.hub.own_keys import OwnKey
 from store.hub.sessions import SignedIn
 from store.values.errors import NotFound
 from store.values.ids import DAY_MS, HOUR_MS
@@ -160,7 +161,8 @@ def load(db: peewee.Database, me: SignedIn, asked: Asked) -> View:
         raise NotFound(f"there is no group {asked.group}")
     if not names:
         return View(at_ms, asked, ())
-    chosen = asked.group or names[0]
+    keys = own_keys.owned(db, me.user_id, at_ms)
+    chosen = asked.group or _usual(keys, names)
     world = offers.load_world(db, at_ms, names, LOSSES, figures_of=[chosen])
     able = Availability(world)
     groups = [world.groups[name] for name in names]
@@ -174,7 +176,6 @@ def load(db: peewee.Database, me: SignedIn, asked: Asked) -> View:
     barred = offers.with_uptime(db, world, [offered[one] for one in shown if one in offered])
     with_bars = {one.model: one for one in barred}
     rows = [_row(able, model, at_ms, (chosen, columns), with_bars.get(model)) for model in shown]
-    keys = {key.id: key for key in own_keys.owned(db, me.user_id, at_ms)}
     return View(
         at_ms=at_ms,
         asked=asked,
@@ -186,8 +187,14 @@ def load(db: peewee.Database, me: SignedIn, asked: Asked) -> View:
         found=len(fit),
         next=shown[-1] if len(page) > PAGE_MODELS else "",
         nothing=able.why(chosen, asked.text) if asked.text and not fit else None,
-        refused=asked_for(db, me.user, keys, able, at_ms, most=ASKED_ROWS),
+        refused=asked_for(db, me.user, {key.id: key for key in keys}, able, at_ms, most=ASKED_ROWS),
     )
+
+
+def _usual(keys: Sequence[OwnKey], groups: Sequence[str]) -> str:
+    """The group of most keys that work, else the first one."""
+    used = Counter(key.group for key in keys if key.enabled and key.revoked_ms is None)
+    return max(groups, key=lambda name: used[name])
 
 
 def _columns(groups: Sequence[Group], chosen: str) -> list[Group]:

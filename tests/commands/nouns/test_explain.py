@@ -188,6 +188,16 @@ def test_from_which_family_it_is_translated(world):
     assert reasons["talks"] == "translate_off"
 
 
+def test_a_name_that_is_not_offered_leads_on(world):
+    options = ("--key-id", "alice/laptop", "--endpoint", CHAT)
+    said = world.json("explain", *options, "--model", "gpt-4.1-2025-04-14")
+    assert said["why"]["nearest"][0] == "gpt-4.1"
+    lines = world.ok("explain", *options, "--model", "gpt-4.1-2025-04-14").splitlines()
+    assert lines[-1].startswith("nearest names: gpt-4.1")
+    narrow = ("--key-id", "alice/narrow", "--endpoint", CHAT, "--model", "gpt-4.1")
+    assert "why" not in world.json("explain", *narrow)
+
+
 def test_what_only_a_channel_of_the_family_can_do(world):
     world.ok("channel", "set", "talks", "translate=true")
     said = explain(world, endpoint="/v1/responses/compact")

@@ -112,7 +112,7 @@ def test_what_needs_its_user(alice, hub, db, key):
     said = text_of(alice.get("/"))
     assert "gpt-5 is down in coding Since" in said
     assert "Key laptop: wrong base URL" in said and f"14 calls to {path}" in said
-    assert "Key laptop has used 4.5 of 5" in said
+    assert "Key laptop has used 4.50 of 5.00" in said
     assert "gpt-5.5 is not offered 1 times by laptop; try gpt-5" in said
     book(db, call(db, user="carol"))
     other = text_of(Browser(hub.port).signed_in("carol").get("/"))

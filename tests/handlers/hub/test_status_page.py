@@ -64,7 +64,7 @@ def test_a_model_that_is_down_says_since_when_and_why(alice, db):
         ("state=down", "No model matches", "gpt-5 Available"),
         ("entry=messages&text=gpt-5", "gpt-5 Available", "No model"),
         ("text=gpt-6", "No model named gpt-6. Nearest: gpt-5", "gpt-5 Available"),
-        ("after=gpt-5", "gpt-5-mini Available", "gpt-5 Available"),
+        ("group=default&after=gpt-5", "gpt-5-mini Available", "gpt-5 Available"),
     ],
 )
 def test_filters(alice, query, there, not_there):

@@ -37,9 +37,9 @@ def db(tmp_path):
     discard(opened)
 
 
-def explained(db, secret):
+def explained(db, secret, model="model"):
     key = find_key(db, digests(secret, PEPPERS))
-    return explain(db, load_snapshot(db, CIPHER), key, "model", PATHS[CHAT])
+    return explain(db, load_snapshot(db, CIPHER), key, model, PATHS[CHAT])
 
 
 def test_explain(db):
@@ -49,6 +49,17 @@ def test_explain(db):
     said = explained(db, "sk-of-nobody")
     assert (said.allowed, said.reason, said.status) == (False, "invalid_api_key", 401)
     assert list(said.channels) == list(said.first) == []
+
+
+def test_explain_of_a_name_that_is_not_offered(db):
+    said = explained(db, SECRET, "modell")
+    assert (said.reason, said.why.code, said.why.nearest) == (
+        *("model_not_found", "unknown"),
+        ["model"],
+    )
+    said = explained(db, SECRET, "up")
+    assert (said.why.code, said.why.nearest) == ("upstream_name", ["model"])
+    assert explained(db, SECRET).why is None
 
 
 def test_the_test_of_a_channel(db):
