@@ -81,7 +81,7 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
 KEYS: dict[str, tuple[str, list[str], list[str], str | None, str, str, int]] = {
     "laptop": ("coding", [], [], None, "claude-cli/2.1.197 (external, cli)", "192.0.2.14", 40),
     "ci": (
-        *("coding", ["gpt-5-mini", "gpt-4.1-mini"], ["203.0.113.0/24"], "16"),
+        *("coding", ["gpt-5-mini", "gpt-4.1-mini"], ["203.0.113.0/24"], "20"),
         *("OpenAI/Python 3.52.0", "203.0.113.40", 30),
     ),
     "editor": ("default", [], [], None, "Anthropic/Python 2.11.0", "192.0.2.14", 14),
