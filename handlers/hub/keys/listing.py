@@ -1,42 +1,29 @@
 """The list of keys, and the page of one: its usage, its wrong paths, its settings."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from typing import Any
 from urllib.parse import urlencode
-
-import peewee
 
 from handlers.hub.keys.shown import (
     REVOKED,
     STATES,
     WORKING,
     Wanted,
+    client_of,
     in_order,
     misdirected,
     state_of,
 )
+from handlers.hub.keys.usage import MEASURES, columns, usage_of
 from handlers.hub.web.base import Page
-from handlers.hub.web.parts import Column
 from handlers.operations.base_url_check import Diagnosis, diagnose
-from store.calls import usage_stats
-from store.calls.usage_queries import Filters, Row, history
 from store.catalog.wrong_paths import Noticed
-from store.channels.figures import percentile
 from store.hub import own_keys
 from store.hub.key_groups import key_groups
 from store.hub.own_keys import OwnKey
-from store.values.ids import DAY_MS, now_ms
+from store.values.ids import now_ms
 from store.values.pricing import format_money
-from store.values.windows import MONTH, window_at
 
 PAGE_KEYS = 50
-SHOWN_CALLS = 10
-LEAST_FOR_PERCENTILE = 20
-DAYS = 30
-MEASURES = ("cost", "calls", "tokens")
 
 
 class Keys(Page):
@@ -68,6 +55,7 @@ class Keys(Page):
             wrong=_misdirected(alive, at_ms, base_url),
             at_ms=at_ms,
             format_money=format_money,
+            client_of=client_of,
         )
 
     def _query(self, **changed: str) -> str:
@@ -97,50 +85,6 @@ def _query_of(fields: dict[str, str]) -> str:
     return f"?{text}" if text else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What calls of a key have come to: sums of this month, by day and model, the newest calls."""
-
-    month: dict[str, Any]
-    days: list[dict[str, Any]]
-    models: list[dict[str, Any]]
-    calls: list[Row]
-    first_bytes: Sequence[int]  # a histogram of the month's streams
-
-    @property
-    def streams(self) -> int:
-        """How many there were."""
-        return sum(self.first_bytes)
-
-    def first_byte_ms(self, percent: int) -> int | None:
-        """A percentile of the time to the first byte; None of too few streams."""
-        enough = self.streams >= LEAST_FOR_PERCENTILE
-        return percentile(self.first_bytes, percent) if enough else None
-
-
-def usage_of(db: peewee.Database, user: str, key_id: str, at_ms: int) -> Usage:
-    """The usage of one key of a user, by its roll-ups and its newest calls."""
-    first_day, _ = window_at(MONTH, at_ms)
-    month_ms = (
-        int(datetime.strptime(str(first_day), "%Y%m%d").replace(tzinfo=UTC).timestamp()) * 1000
-    )
-    of_key = Filters(user=user, key_id=key_id, since_ms=month_ms)
-    last_days = Filters(
-        user=user, key_id=key_id, since_ms=at_ms - at_ms % DAY_MS - (DAYS - 1) * DAY_MS
-    )
-    sums = usage_stats.stats(db, (), of_key, usage_stats.Order(first_bytes=True))
-    order = usage_stats.Order("cost", SHOWN_CALLS)
-    return Usage(
-        month=sums[0]
-        if sums
-        else {"calls": 0, "cost": "0", **dict.fromkeys(usage_stats.CLASSES, 0)},
-        days=usage_stats.stats(db, ("day",), last_days),
-        models=usage_stats.stats(db, ("model",), of_key, order),
-        calls=history(db, Filters(user=user, key_id=key_id), SHOWN_CALLS),
-        first_bytes=sums[0]["first_bytes"] if sums else (),
-    )
-
-
 class Key(Page):
     """One key."""
 
@@ -166,37 +110,5 @@ class Key(Page):
             wrong=[(one, diagnose(one.path, base_url)) for one in key.wrong],
             at_ms=at_ms,
             format_money=format_money,
-            success=success(usage.month),
-            most=max((Decimal(row["cost"]) for row in usage.models), default=Decimal(0)),
+            client_of=client_of,
         )
-
-
-def success(sums: dict[str, Any]) -> float | None:
-    """The share of ok among all calls but those whose client left."""
-    counted = sums["calls"] - sums["client_gone"]
-    return sums["ok"] / counted if counted else None
-
-
-def columns(days: Sequence[dict[str, Any]], by: str, at_ms: int, key_id: str) -> list[Column]:
-    """A column for each of the last DAYS, also for those without a call."""
-    found = {row["day"]: row for row in days}
-    today = datetime.fromtimestamp(at_ms / 1000, UTC).date()
-    made = []
-    for back in range(DAYS - 1, -1, -1):
-        day = today - timedelta(back)
-        row = found.get(day.isoformat())
-        value = _value(row, by) if row else 0.0
-        since, until = f"{day}T00:00:00Z", f"{day + timedelta(1)}T00:00:00Z"
-        href = "/usage?" + urlencode({"key_id": key_id, "since": since, "until": until})
-        tick = str(day.day) if back % 2 == (DAYS - 1) % 2 else ""
-        told = f"{day}: {row['cost'] if by == 'cost' else f'{value:,.0f}'}" if row else f"{day}: 0"
-        made.append(Column((value,), tick, told, href if row else ""))
-    return made
-
-
-def _value(row: dict[str, Any], by: str) -> float:
-    if by == "cost":
-        return float(row["cost"])
-    if by == "calls":
-        return float(row["calls"])
-    return float(sum(value for name, value in row.items() if name.endswith("_tokens")))

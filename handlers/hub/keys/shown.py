@@ -12,6 +12,7 @@ from store.values.pricing import format_money, format_multiplier
 from store.values.usage_record import rfc3339
 
 NEAR_LIMIT_PERCENT = 80
+AGENT_WORDS, AGENT_CHARS = 3, 60
 
 REVOKED, DISABLED, EXPIRED, USED_UP = "revoked", "disabled", "expired", "used_up"
 WRONG_BASE_URL, NEAR_LIMIT, REPLACED = "wrong_base_url", "near_limit", "replaced"
@@ -81,6 +82,16 @@ class Wanted:
 def in_order(keys: Iterable[OwnKey], wanted: Wanted, at_ms: int, base_url: str) -> list[OwnKey]:
     """The keys that are wanted, in their order."""
     return [key for key in keys if wanted.takes(key, state_of(key, at_ms, base_url))]
+
+
+def client_of(agent: str | None) -> str:
+    """The client that a User-Agent names: `claude-cli 2.1.197`, `OpenAI Python 3.54.0`."""
+    name, *more = (agent or "").replace("/", " ").split()[:AGENT_WORDS] or [""]
+    for word in more:
+        name += f" {word}"
+        if word[:1].isdigit():
+            return name[:AGENT_CHARS]
+    return name.partition(" ")[0][:AGENT_CHARS]
 
 
 def to_plain(key: OwnKey, at_ms: int, base_url: str) -> dict[str, Any]:
