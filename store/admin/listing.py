@@ -91,10 +91,11 @@ def has_words(column: Any, search: str) -> Any:
     return peewee.fn.LOWER(column).contains(search.lower())
 
 
-def names(db: peewee.Database, kind: str) -> list[str]:
-    """All names of a kind that has one, in order."""
+def names(db: peewee.Database, kind: str, limit: int) -> list[str]:
+    """The first names of a kind that has one, in order."""
     table: Any = TABLES[kind]
-    return [row[0] for row in select_rows(db, table.select(table.name).order_by(table.name))]
+    query = table.select(table.name).order_by(table.name).limit(limit)
+    return [row[0] for row in select_rows(db, query)]
 
 
 def price_history(db: peewee.Database, model: str) -> list[Shown]:

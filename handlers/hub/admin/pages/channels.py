@@ -2,10 +2,14 @@
 
 import asyncio
 import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 from handlers.hub.admin.api import channels, objects
-from handlers.hub.admin.api.base import paging_of
+from handlers.hub.admin.api.base import MAX_ITEMS, paging_of
 from handlers.hub.admin.pages.base import place_of
 from handlers.hub.admin.pages.objects import Forms
 from handlers.hub.web.base import Failure
@@ -13,6 +17,7 @@ from handlers.operations.channel_test import Result
 from store.values.fields import Instant
 
 TESTS_AT_ONCE = 4
+FILTERS = ("state", "vendor", "group")
 MAX_TESTS = 24  # of one press; each is a real call
 
 SHAPES = {"available": "ok", "degraded": "warn", "down": "bad", "disabled": "idle"}
@@ -26,6 +31,30 @@ def state_of(channel: dict[str, Any]) -> tuple[str, str]:
         return "live", "draining"
     state = channel["state"]
     return (SHAPES[state], f"state_{state}") if state else ("none", "no_models")
+
+
+def counts_of(items: Sequence[dict[str, Any]]) -> list[tuple[str, str, int]]:
+    """Shape, word and number of the channels in each state, those that need somebody first."""
+    counted = Counter(map(state_of, items))
+    order = ("bad", "warn", "live", "none", "idle", "ok")
+    ranked = sorted(counted, key=lambda state: order.index(state[0]))
+    return [(shape, word, counted[shape, word]) for shape, word in ranked]
+
+
+def query_of(filters: Mapping[str, str], search: str, name: str, value: str = "") -> str:
+    """The query of a page with one filter set to a value, or taken away."""
+    query = {**filters, "search": search, name: value}
+    text = urlencode({one: said for one, said in query.items() if said})
+    return f"?{text}" if text else ""
+
+
+def _fits(channel: dict[str, Any], filters: Mapping[str, str]) -> bool:
+    """Whether a channel is in the state, of the vendor, in the group that is looked for."""
+    return (
+        filters.get("state") in (None, state_of(channel)[1])
+        and filters.get("vendor") in (None, channel["vendor"])
+        and (filters.get("group") is None or filters["group"] in channel["groups"])
+    )
 
 
 def last_error_of(channel: dict[str, Any]) -> dict[str, Any] | None:
@@ -48,9 +77,11 @@ class Channels(Forms):
 
     async def list_of(self, opened: str = "", results: list[Result] | None = None) -> None:
         """Answers with the list, one channel opened, with what its test has told."""
-        paging = paging_of(self)
+        paging = replace(paging_of(self), limit=MAX_ITEMS)
         found = await self.store(objects.page, "channel", paging)
-        items = found.items
+        asked = ((name, self.get_query_argument(name, "")) for name in FILTERS)
+        filters = {name: value for name, value in asked if value}
+        items = [one for one in found.items if _fits(one, filters)]
         if opened and opened not in [one["name"] for one in items]:
             items = [await self.store(objects.one, "channel", opened), *items]
         self.show(
@@ -63,6 +94,15 @@ class Channels(Forms):
             place=place_of,
             opened=opened,
             results=results,
+            filters=filters,
+            choices={
+                "state": list(dict.fromkeys(word for _, word, _ in counts_of(found.items))),
+                "vendor": sorted({one["vendor"] for one in found.items}),
+                "group": sorted({name for one in found.items for name in one["groups"]}),
+            },
+            counts=counts_of(items),
+            narrowed=bool(filters),
+            query_of=query_of,
             tested_ms=int(time.time() * 1000),
             state_of=state_of,
             last_error_of=last_error_of,

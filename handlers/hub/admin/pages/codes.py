@@ -23,6 +23,7 @@ class List(AdminPage):
             items=found.items,
             next=found.next,
             search=paging.search,
+            narrowed=False,
             paging=paging,
             place=place_of,
         )

@@ -37,6 +37,7 @@ FURTHER: Mapping[str, frozenset[str]] = {
 """Fields that are seldom needed: they stand behind "More" in a form."""
 
 MAX_CHECKS = 24  # more names than that are typed, one a line
+MAX_CHOICES = 200  # more names than that are typed
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 Typed = Mapping[str, Sequence[str]]
@@ -193,7 +194,7 @@ def _way(name: str, one: Field, inner: FieldType, options: Sequence[str]) -> str
         return "checks" if 0 < len(options) <= MAX_CHECKS else "lines"
     if isinstance(inner, (ModelMap, HeaderMap, OptionMap)):
         return "lines"
-    if options:
+    if 0 < len(options) <= MAX_CHOICES:
         return "choice"
     return "number" if isinstance(inner, Integer) else "text"
 

@@ -27,12 +27,13 @@ MAX_SUBSCRIPTIONS = 100
 def _names(db: peewee.Database, kind: str) -> dict[str, list[str]]:
     """What the fields of a kind choose from."""
     found: dict[str, list[str]] = {}
+    most = forms.MAX_CHOICES + 1  # one more: so many that they are typed
     if kind in ("user", "channel"):
-        found["groups"] = listing.names(db, "group")
+        found["groups"] = listing.names(db, "group", most)
     if kind == "channel":
         found["vendor"] = list(VENDORS)
     if kind == "subscription":
-        found |= {"user": listing.names(db, "user"), "plan": listing.names(db, "plan")}
+        found |= {one: listing.names(db, one, most) for one in ("user", "plan")}
     return found
 
 
@@ -116,6 +117,7 @@ class List(Forms):
             items=found.items,
             next=found.next,
             search=paging.search,
+            narrowed=False,
             paging=paging,
             place=place_of,
             price_names=PRICE_NAMES,

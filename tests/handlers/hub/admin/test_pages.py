@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from handlers.hub.admin.pages import forms
 from store.admin.export import list_objects, show
 from store.hub import notices
 from tests.handlers.hub.admin.script import CHANNEL, MODEL, UPSTREAM_KEY
@@ -166,3 +167,34 @@ def test_a_warning_is_shown_on_every_page_and_a_note_on_home(serve, db):
     text = alice.get("/").text
     assert text.count("Moving tonight") == text.count("New models") == 1
     assert "Moving tonight" not in Browser(alice.port).get("/sign-in").text
+
+
+def test_channels_are_narrowed_by_state_vendor_and_group(boss, api):
+    api.call("POST", "/api/admin/models", MODEL)
+    api.call("POST", "/api/admin/groups", {"name": "coding"})
+    api.call("POST", "/api/admin/channels", CHANNEL)
+    off = CHANNEL | {"name": "spare", "enabled": False, "groups": ["coding"]}
+    api.call("POST", "/api/admin/channels", off)
+    api.call("POST", "/api/admin/channels", CHANNEL | {"name": "show", "vendor": "demo"})
+    for query, names in (
+        ("state=switched_off", ["spare"]),
+        ("vendor=demo", ["show"]),
+        ("group=default", ["main", "show"]),
+        ("group=default&vendor=demo", ["show"]),
+        ("state=switched_off&vendor=demo", []),
+        ("search=spa", ["spare"]),
+    ):
+        text = boss.get(f"/admin/channels?{query}").text
+        assert re.findall(r'aria-expanded="false">.*?</svg> (\w+)</a>', text) == names, query
+    assert "Clear filters" in boss.get("/admin/channels?vendor=demo&group=coding").text
+
+
+def test_more_users_than_a_list_can_offer_are_typed(boss, api, monkeypatch):
+    api.call("POST", "/api/admin/plans", {"name": "m", "quota": "20", "window": "month"})
+    assert re.search(r'<select id="f-user"', boss.get("/admin/subscriptions?new=1").text)
+    monkeypatch.setattr(forms, "MAX_CHOICES", 1)
+    text = boss.get("/admin/subscriptions?new=1").text
+    assert re.search(r'<input id="f-user"', text) and re.search(r'<select id="f-plan"', text)
+    boss.send("/admin/subscriptions", [("user", "alice"), ("plan", "m"), ("enabled", "true")])
+    [made] = api.listed("/api/admin/subscriptions")
+    assert (made["user"], made["plan"], made["enabled"]) == ("alice", "m", True)
