@@ -11,6 +11,7 @@ from commands.doctor.findings import Finding, failed, ok, skipped
 from conf.settings import UpstreamSettings
 from handlers.operations import channel_test
 from handlers.relay.routing import probe
+from handlers.relay.upstream.target import Target
 from store.catalog.catalog import Channel, Snapshot, load_snapshot
 from store.values.cipher import Cipher
 
@@ -74,7 +75,7 @@ async def _call_all(channels: Sequence[Channel], limits: UpstreamSettings) -> li
 
     async def one(channel: Channel) -> Finding:
         key = channel.keys[0] if channel.keys else ""
-        target = probe.Target(channel, next(iter(channel.models)), key, stream=False)
+        target = Target(channel, next(iter(channel.models)), key, stream=False)
         async with turn:
             return _finding(await channel_test.call(target, limits))
 

@@ -23,6 +23,9 @@ FIRST_BACK_OFF_S = 0.5
 MAX_BACK_OFF_S = 30.0
 
 COMPANION_END_S = 0.4
+LOOK_EVERY_S = 1.0
+SILENT_LOOKS = 20  # without a new state until a companion counts as hanging
+START_LOOKS = 60  # the same from its start
 
 _OURS = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
@@ -200,9 +203,11 @@ class Slot:
 
 
 class Companion:
-    """A child without a state that is kept alive beside the workers: the demo vendor, the Hub.
+    """A child that is kept alive beside the workers: the demo vendor, the Hub.
 
-    `orders` is told to it first; its listening socket, if it has one, outlives it.
+    `orders` is told to it first; its listening socket, if it has one, outlives it. One with a
+    socket writes a state each second; when it has written none for SILENT_LOOKS it is killed, and
+    so replaced.
     """
 
     def __init__(
@@ -220,6 +225,9 @@ class Companion:
         self._child: Child | None = None
         self._back_off = BackOff()
         self._start_at = 0.0
+        self._reader: StateReader | None = None
+        self._silent_looks = 0
+        self._next_look = 0.0
 
     def tell(self, message: Mapping[str, object]) -> None:
         """Send a line to a companion that takes orders."""
@@ -228,12 +236,14 @@ class Companion:
 
     def tend(self, now: float, died: Callable[[str, int], None]) -> None:
         """Start it when it does not run and its time has come; `died(name, exit code)` is told."""
+        self._look(now)
         if self._child is not None and (code := self._child.exit_code) is not None:
             if not self._renewed:
                 died(self.name, code)
                 self._start_at = now + self._back_off.died(now - self._child.started_at)
             self._renewed = False
             self._child.close()
+            self._close_reader()
             self._child = None
         if self._child is None and now >= self._start_at:
             try:
@@ -241,6 +251,24 @@ class Companion:
             except OSError as error:
                 died(self.name, error.errno or 0)
                 self._start_at = now + MAX_BACK_OFF_S
+
+    def _look(self, now: float) -> None:
+        """Kill one that lives and says nothing. Looks are counted, not seconds: when the machine
+        has slept, neither of the two had any."""
+        if self._child is None or self._reader is None or now < self._next_look:
+            return
+        self._next_look = now + LOOK_EVERY_S
+        if self._reader.read() is not None:
+            self._silent_looks = 0
+            return
+        self._silent_looks += 1
+        if self._silent_looks >= SILENT_LOOKS:
+            self._child.kill()
+
+    def _close_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
     def renew(self, orders: Mapping[str, object]) -> None:
         """Start it anew with other orders."""
@@ -254,8 +282,12 @@ class Companion:
             child = Child(self._command)
             ours: Mapping[str, object] = {}
         else:
-            descriptor = self._listener.fileno()
-            child, ours = Child(self._command, (descriptor,)), {"listen_fd": descriptor}
+            self._close_reader()
+            self._reader = StateReader()
+            self._silent_looks = SILENT_LOOKS - START_LOOKS
+            descriptors = self._listener.fileno(), self._reader.descriptor
+            ours = dict(zip(("listen_fd", "state_fd"), descriptors, strict=True))
+            child = Child(self._command, descriptors)
         if self._orders is not None:
             child.send({**self._orders, **ours})
         return child

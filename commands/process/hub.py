@@ -5,6 +5,7 @@ supervisor died, or until it is terminated. It shares nothing with the relay but
 """
 
 import asyncio
+import gc
 import io
 import ipaddress
 import logging
@@ -22,6 +23,8 @@ from tornado.ioloop import IOLoop
 from commands.process.log_lines import FORMS
 from commands.process.logs.redaction import redact
 from commands.process.logs.sink import sink_of
+from commands.process.memory import find_malloc_trim, one_arena
+from commands.process.worker_state import StateWriter
 from conf import secrets
 from conf.configuration import ConfigError
 from conf.settings import Settings, from_plain
@@ -41,6 +44,8 @@ log = logging.getLogger("sluice.hub")
 
 REFUSED_EXIT = 3
 STDIN_CHUNK_BYTES = 65536
+ALIVE_EVERY_S = 1.0
+TRIM_EVERY_S = 10.0
 STORE_PAUSE_S = 5.0  # until a store that is away is asked again
 
 
@@ -50,6 +55,7 @@ class Orders(msgspec.Struct):
     settings: dict[str, dict[str, object]]
     secrets_path: str
     listen_fd: int
+    state_fd: int
     origins: dict[str, str] = {}
 
 
@@ -64,13 +70,14 @@ def main(args: Sequence[str]) -> int:
     """`hub` without click: the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    one_arena()
     orders = msgspec.json.decode(io.FileIO(0, closefd=False).readline(), type=Orders)
     settings = from_plain(orders.settings)
     logs = LogThread(FORMS[settings.log.format], sink_of(settings.log.file), redact)
     logs.start(settings.log.level)
     try:
         site = _site(settings, secrets.load(Path(orders.secrets_path)), orders.origins)
-        asyncio.run(_serve(site, orders.listen_fd, logs))
+        asyncio.run(_serve(site, orders, logs))
     except ConfigError as error:
         log.error("%s", error)
         return REFUSED_EXIT
@@ -92,7 +99,7 @@ def _site(settings: Settings, keys: secrets.Secrets, origins: Mapping[str, str])
     )
 
 
-async def _serve(site: Site, listen_fd: int, logs: LogThread) -> None:
+async def _serve(site: Site, orders: Orders, logs: LogThread) -> None:
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
 
@@ -111,14 +118,33 @@ async def _serve(site: Site, listen_fd: int, logs: LogThread) -> None:
     os.set_blocking(0, False)
     IOLoop.current().add_handler(0, hear, IOLoop.READ)
     server = HTTPServer(make_app(site), max_body_size=MAX_BODY_BYTES)
-    listener = socket.socket(fileno=listen_fd)
+    listener = socket.socket(fileno=orders.listen_fd)
     listener.setblocking(False)
     server.add_socket(listener)
     announcing = asyncio.create_task(_announce_first_run(site))
+    gc.collect()
+    gc.freeze()
+    trimming = asyncio.create_task(_trim())
+    living = asyncio.create_task(_say_alive(StateWriter(orders.state_fd)))
     await ended.wait()
-    announcing.cancel()
+    for task in (trimming, living, announcing):
+        task.cancel()
     server.stop()
     site.close()
+
+
+async def _say_alive(state: StateWriter) -> None:
+    """Tells the supervisor that the loop turns; it replaces a Hub that has not said so for long."""
+    while True:
+        state.write({"ready": True})
+        await asyncio.sleep(ALIVE_EVERY_S)
+
+
+async def _trim() -> None:
+    """Gives back what pages have left free."""
+    while trim := find_malloc_trim():
+        await asyncio.sleep(TRIM_EVERY_S)
+        trim(0)
 
 
 async def _announce_first_run(site: Site) -> None:

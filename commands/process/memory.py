@@ -11,6 +11,7 @@ leave behind unless it is asked to return them (0.05 to 6 ms a time).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import gc
 from collections.abc import Callable
@@ -19,13 +20,14 @@ from typing import cast
 from tornado.ioloop import IOLoop
 from tornado.platform.asyncio import BaseAsyncIOLoop
 
+M_ARENA_MAX = -8  # of mallopt
 YOUNG_INTERVAL_S = 1.0  # short, so that what was made since the last time is little
 TRIM_EVERY_TICKS = 5
 FULL_EVERY_TICKS = 600
 FULL_MAX_STREAMS = 50  # with more open a full collection would hold them up noticeably
 
 
-def _find_malloc_trim() -> Callable[[int], int] | None:
+def find_malloc_trim() -> Callable[[int], int] | None:
     """glibc's malloc_trim; None where the C library has none (musl, macOS)."""
     try:
         return cast("Callable[[int], int]", ctypes.CDLL(None).malloc_trim)
@@ -33,12 +35,19 @@ def _find_malloc_trim() -> Callable[[int], int] | None:
         return None
 
 
+def one_arena() -> None:
+    """Lets all threads take memory from one place, for processes in which few of them work at a
+    time: glibc gives each thread an arena of its own otherwise, with holes of its own."""
+    with contextlib.suppress(OSError, AttributeError):  # no glibc
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+
+
 class MemoryPolicy:
     """Runs from `start` to `stop` on one loop; `streams` says how many are open."""
 
     def __init__(self, streams: Callable[[], int]) -> None:
         self._streams = streams
-        self._trim = _find_malloc_trim()
+        self._trim = find_malloc_trim()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ticks = 0

@@ -14,6 +14,7 @@ from tests.support.gateway import Gateway
 from tests.support.ports import HOST, free_port
 
 PATIENCE_S = 20
+HANG_PATIENCE_S = 90
 MAX_IDLE_KIB = 60 * 1024
 PASSWORD = "correct horse"
 
@@ -37,8 +38,8 @@ def answers(port):
         return False
 
 
-def until(condition):
-    deadline = time.monotonic() + PATIENCE_S
+def until(condition, patience_s=PATIENCE_S):
+    deadline = time.monotonic() + patience_s
     while not (found := condition()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -75,6 +76,15 @@ def test_it_is_replaced_when_it_dies_and_the_relay_does_not_notice(gateway):
     until(lambda: hub_pid(gateway) not in (None, before) and answers(gateway.hub_port))
     assert worker_pids(gateway) == workers
     assert '"hub died"' in gateway.log()
+
+
+def test_one_that_hangs_is_replaced(gateway):
+    """It lives and holds its socket, but its loop does not turn."""
+    before = hub_pid(gateway)
+    os.kill(before, signal.SIGSTOP)
+    until(lambda: hub_pid(gateway) not in (None, before), patience_s=HANG_PATIENCE_S)
+    until(lambda: answers(gateway.hub_port))
+    assert '"signal":"SIGKILL"' in gateway.log()
 
 
 def worker_pids(gateway):

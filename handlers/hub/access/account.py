@@ -7,7 +7,7 @@ from typing import Any
 from handlers.hub.access import one_time, sealed
 from handlers.hub.access.agents import browser_of
 from handlers.hub.access.beginning import begin_session
-from handlers.hub.access.openid import Provider
+from handlers.hub.access.provider import provider_name
 from handlers.hub.access.sign_in import SECONDS_PER_MINUTE, OpenId
 from handlers.hub.web.base import Failure, Page
 from store.hub import one_time as codes
@@ -33,7 +33,7 @@ class Account(Page):
     async def page(self, section: str = "", problem: str = "", **once: Any) -> None:
         """Answers with the page. `problem`: what is wrong with what was sent from a section;
         `once`: what is shown in this answer and in no other."""
-        me, hub = self.me, self.site.settings.hub
+        me = self.me
         shown = {
             "token": "",
             "qr": "",
@@ -50,7 +50,7 @@ class Account(Page):
             tokens=[one for one in await self.store(tokens.listed, me.user) if not one.revoked_ms],
             scopes=[scope for scope in tokens.SCOPES if scope != "admin" or me.admin],
             authenticator=await self.store(codes.find, self.site.sealing.cipher, me.user_id),
-            provider=Provider(hub).name if hub.oidc_issuer else "",
+            provider=provider_name(self.site),
             links=await self.store(openid_links.of_user, me.user_id),
             shortcuts=self.get_cookie("shortcuts") != "off",
             browser_of=browser_of,

@@ -9,7 +9,7 @@ import hashlib
 import json
 import secrets
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -18,10 +18,10 @@ from tornado.httpclient import HTTPClientError, HTTPError, HTTPRequest, HTTPResp
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from conf.settings import HubSettings
+from handlers.hub.access.provider import BACK, Ask, ProviderError
 from handlers.operations.client_settings import hub_url
 
 ALGORITHMS = ("RS256", "ES256")
-BACK = "/sign-in/openid/back"
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 10.0
 MAX_ANSWER_BYTES = 262_144
@@ -33,20 +33,6 @@ RANDOM_BYTES = 32
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
-class ProviderError(Exception):
-    """The provider cannot be used, or did not say what it has to; the log may have the message."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """What a sign-in at the provider begins with: where to, and what has to fit afterwards."""
-
-    url: str
-    state: str
-    nonce: str = field(repr=False)
-    verifier: str = field(repr=False)
-
-
 @dataclass(slots=True)
 class _Known:
     """What the provider has said, and when."""
@@ -55,7 +41,7 @@ class _Known:
     at_s: float
 
 
-class Provider:
+class OpenIdProvider:
     """The provider of the settings."""
 
     def __init__(self, hub: HubSettings) -> None:
@@ -64,11 +50,6 @@ class Provider:
         self._back = hub_url(hub) + BACK
         self._about: _Known | None = None
         self._keys: _Known | None = None
-
-    @property
-    def name(self) -> str:
-        """How people know it."""
-        return urlsplit(self.issuer).hostname or self.issuer
 
     async def ask(self) -> Ask:
         """A new sign-in. Raises ProviderError."""

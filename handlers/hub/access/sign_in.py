@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from handlers.hub.access import one_time, sealed
 from handlers.hub.access.beginning import begin_session
-from handlers.hub.access.openid import Provider, ProviderError
+from handlers.hub.access.provider import Provider, ProviderError, provider_name, provider_of
 from handlers.hub.web.base import SESSION_COOKIE, THEMES, Failure, Page
 from handlers.hub.web.strings import LANGUAGES
 from store.db import audit
@@ -81,14 +81,13 @@ class SignIn(Page):
 
     def form(self, name: str = "", problem: str = "", minutes: int = 0) -> None:
         """Answers with the form."""
-        hub = self.site.settings.hub
         self.show(
             "access/sign_in.html",
             name=name,
             problem=problem,
             minutes=minutes,
             next=self.next_place(),
-            provider=Provider(hub).name if hub.oidc_issuer else "",
+            provider=provider_name(self.site),
         )
 
     def next_place(self) -> str:
@@ -169,13 +168,9 @@ class OpenId(SignIn):
 
     def provider(self) -> Provider:
         """The provider of the settings. Raises Failure when there is none."""
-        hub = self.site.settings.hub
-        if not hub.oidc_issuer:
+        found = provider_of(self.site)
+        if found is None:
             raise Failure(HTTPStatus.NOT_FOUND, "not_found", "no OpenID provider is set up")
-        if self.site.provider is None:
-            self.site.provider = Provider(hub)
-        found = self.site.provider
-        assert isinstance(found, Provider)
         return found
 
     def unusable(self, error: ProviderError) -> None:
@@ -214,7 +209,8 @@ class OpenIdBack(OpenId):
         if person is None:
             # The subject is what an administrator needs in order to link the user.
             told = {"issuer": provider.issuer, "subject": subject[:255]}
-            act = audit.Act("nobody", "refuse", "sign-in", provider.name, after=told)
+            name = provider_name(self.site)
+            act = audit.Act("nobody", "refuse", "sign-in", name, after=told)
             await self.store(audit.write_alone, act)
             self.set_status(HTTPStatus.FORBIDDEN)
             self.form(problem="access.openid_not_linked")

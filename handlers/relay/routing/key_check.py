@@ -17,6 +17,7 @@ from handlers.relay.routing import probe
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.suspects import Suspicion
 from handlers.relay.upstream.client import UpstreamClient
+from handlers.relay.upstream.target import Target
 
 log = logging.getLogger("sluice.health")
 
@@ -77,7 +78,7 @@ class KeyChecks:
         refused: bool | None = None
         for model in (suspicion.model, *others[:1]):
             if model in channel.models:
-                target = probe.Target(channel, model, secret, stream=False)
+                target = Target(channel, model, secret, stream=False)
                 outcome = await probe.call(self._client, target, self._limits)
                 refused = _verdict(outcome.fault)
                 if not refused:

@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from adapters.family import Family, Operation
 from adapters.faults import Condition, Fault
 from adapters.faults.masking import clean_message
 from adapters.json.jsonio import dumps, loads_loose, top_level
@@ -20,6 +19,7 @@ from handlers.relay.upstream.addressing import headers_of, url_of
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
 from handlers.relay.upstream.errors import fault_of, secrets_of, wait_headers
 from handlers.relay.upstream.request import ANSWERED
+from handlers.relay.upstream.target import Target
 from store.catalog.catalog import Channel
 
 PROMPT = "Reply with the word ready."
@@ -49,31 +49,6 @@ PROBES: dict[str, Probe] = {
         {"contents": [{"role": "user", "parts": [{"text": PROMPT}]}]}, in_path=True
     ),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What is called: a model of a channel (its public name) with one of its keys ("": none)."""
-
-    channel: Channel
-    model: str
-    key: str
-    stream: bool
-
-    @property
-    def upstream_model(self) -> str:
-        """The model's name at the channel."""
-        return self.channel.models[self.model]
-
-    @property
-    def family(self) -> Family:
-        """What the channel speaks."""
-        return FAMILIES[self.channel.family]
-
-    @property
-    def operation(self) -> Operation:
-        """What of the family is called."""
-        return self.family.upstream.operations["stream" if self.stream else "generate"]
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Planner, Wanted
 from handlers.relay.routing.suspects import refusal_of
 from handlers.relay.upstream.client import UpstreamClient
+from handlers.relay.upstream.target import Target
 from store.catalog.catalog import EMPTY, Channel, Snapshot
 from store.channels.probes import Pair, Rota
 from store.channels.status_sums import Probed
@@ -81,7 +82,7 @@ class Prober:
         if trial is None:
             return  # the circuits of all its keys are open, and none is due for a probe
         secret = channel.keys[trial.key] if channel.keys else ""
-        target = probe.Target(channel, model, secret, stream=True)
+        target = Target(channel, model, secret, stream=True)
         try:
             outcome = await probe.call(self._client, target, self._limits)
             now_s = time.monotonic()
