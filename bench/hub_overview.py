@@ -1,6 +1,7 @@
 """Times home, channel status and wallet of a user over the Hub's port: what a browser waits for.
 
     python -m bench.hub_overview --store sqlite:////tmp/bench.db --user user-1
+    python -m bench.hub_overview --store sqlite:////tmp/bench.db --user user-1 --path /usage
 
 The store is that of bench.status (200 channels and models) or of bench.usage_records (millions of
 calls); an administrator of the name is made when there is none. Prints for each page the median and
@@ -73,7 +74,8 @@ def _ask(port: int, path: str, cookie: str) -> int:
 @click.option("--store", "url", required=True, help="Url of a filled store.")
 @click.option("--user", required=True, help="Whose pages.")
 @click.option("--group", default="group-1", help="Of the JSON of channel status.")
-def main(url: str, user: str, group: str) -> None:
+@click.option("--path", "paths", multiple=True, default=PATHS, help="Other pages than these.")
+def main(url: str, user: str, group: str, paths: tuple[str, ...]) -> None:
     """Print how long each page takes."""
     db = open_database(url)
     site = Site(Settings(), db, Sealing(Cipher(["bench"]), ["bench"]), ())
@@ -81,7 +83,7 @@ def main(url: str, user: str, group: str) -> None:
     port = free_port()
     _serve(site, port)
     time.sleep(0.5)
-    for path in PATHS:
+    for path in paths:
         path = path.format(group=group)
         times, cpu = [], time.process_time()
         for _ in range(ROUNDS):

@@ -20,7 +20,7 @@ from store.db.tables.usage import UsageByKey
 from store.db.tables.users import ApiKey
 from store.hub.sessions import SignedIn
 from store.values.errors import NotFound
-from store.values.ids import HOUR_MS
+from store.values.ids import DAY_MS, HOUR_MS
 from store.values.texts import nearest
 from store.values.times import duration_s, moment_ms
 from store.values.usage_record import OUTCOMES
@@ -39,7 +39,9 @@ ADMIN_ONLY = ("user", "channel", "upstream_request_id")
 VALUES_MAX = 50
 TEXT_CHARS = 256
 WHOLE_HOURS_FROM_S = 6 * 3600
-"""From here on a span that is given as a length begins with a whole hour, as the sums do."""
+WHOLE_DAYS_FROM_S = 3 * 86_400
+"""Longer spans that are given as a length begin with a whole hour, from here on with a whole day
+(UTC), as the sums do."""
 
 Query = Mapping[str, list[str]]
 
@@ -149,6 +151,8 @@ def _moment(name: str, text: str, now_ms: int) -> int:
     ago_s = duration_s(text)
     if ago_s is not None:
         at_ms = max(0, now_ms - ago_s * 1000)
+        if ago_s > WHOLE_DAYS_FROM_S:
+            return at_ms - at_ms % DAY_MS
         return at_ms - at_ms % HOUR_MS if ago_s >= WHOLE_HOURS_FROM_S else at_ms
     at = moment_ms(text)
     if at is None:

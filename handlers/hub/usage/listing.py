@@ -25,6 +25,7 @@ BARS_AT_MOST = 400
 KINDS_SHOWN = 6
 KIND_BARS = 12
 UNSUMMED_HOURS = 25
+SEARCH_S = 0.15  # for calls of one page; the script goes on with what is left
 LEAST_STREAMS = 20  # for a percentile
 TOKENS = {
     "input": ("input_tokens", "cache_write_tokens", "cache_write_1h_tokens"),
@@ -111,7 +112,7 @@ def load(
 ) -> View:
     """The page of these filters; of pages after the first one only the calls."""
     filters = asked.filters
-    found = page(db, filters, limit, after)
+    found = page(db, filters, limit, after, SEARCH_S)
     if after is not None:
         return View(found.rows, found.next, None, Sums(), [], HOUR_MS, None)
     since_ms = filters.since_ms if filters.since_ms is not None else at_ms - 30 * DAY_MS

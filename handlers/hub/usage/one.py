@@ -19,8 +19,13 @@ from store.calls.usage_queries import Filters
 from store.calls.usage_stats import stats
 from store.hub.sessions import SignedIn
 from store.values.ids import DAY_MS, HOUR_MS
-from store.values.pricing import PRICE_NAMES, format_money, format_multiplier, prices_from_json
+from store.values.pricing import format_money, format_multiplier, prices_from_json
 from store.values.usage_record import charges_from_json, rfc3339
+
+COST_KINDS = (
+    *("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning", "call"),
+)
+"""The kinds of tokens in the order of a call's cost."""
 
 AXIS_PARTS = 4
 LANE_PX, TOP_PX = 36, 26
@@ -91,7 +96,7 @@ def cost_table(row: dict[str, Any]) -> tuple[list[CostLine], str]:
     prices = prices_from_json(row["prices"])
     decimals = max((len(one.partition(".")[2]) for one in amounts.values()), default=0)
     lines = []
-    for name in PRICE_NAMES:
+    for name in COST_KINDS:
         tokens = 1 if name == "call" else int(row[f"{name}_tokens"])
         amount = amounts.get(name)
         shown = "0" if amount is None else f"{Decimal(amount):.{decimals}f}"

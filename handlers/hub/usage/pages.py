@@ -137,6 +137,7 @@ class UsagePage(Page):
         """What the page itself needs."""
         chart = self.get_query_argument("chart", "calls")
         chart = chart if chart in CHARTS else "calls"
+        limit = PAGE_ROWS if self.cursor() is None else MORE_ROWS
         hidden = [name for name in self.get_query_argument("hide", "").split(",") if name]
         filters = {
             name: values for name, values in wanted.given.items() if name not in ("since", "until")
@@ -150,6 +151,9 @@ class UsagePage(Page):
             "view": view,
             "link": self.link,
             "after": self.cursor(),
+            "limit": limit,
+            "searching": view.next is not None and len(view.rows) < limit,
+            "ulid_ms": ulid_ms,
             "chart": chart,
             "charts": CHARTS,
             "legend": [*zip(LEGENDS[chart], CHARTS[chart], strict=True)],

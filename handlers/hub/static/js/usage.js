@@ -11,6 +11,8 @@ let tail = null; // { source, button, rows, waiting, came, paused, lost }
 
 /** Begins what the page, or a new content of it, can do. */
 function ready() {
+  const search = document.querySelector("a[data-searching]");
+  if (search) append(search);
   const button = document.querySelector("[data-tail]");
   if (tail?.button === button) return;
   tail?.source.close();
@@ -119,8 +121,7 @@ async function append(link) {
     rows.append(...fresh.map((row) => document.importNode(row, true)));
     if (fresh.length) rows.closest("section").hidden = false;
     const next = page.querySelector("a[data-append]");
-    if (next) link.replaceWith(document.importNode(next, true));
-    else link.remove();
+    goOn(link, next, fresh.length);
     const said = document.querySelector("[data-loaded]");
     if (said.dataset.found !== undefined) said.dataset.found = Number(said.dataset.found) - fresh.length;
     counted(fresh.length);
@@ -129,6 +130,23 @@ async function append(link) {
     toast(document.body.dataset.failed);
     delete link.dataset.busy;
   }
+}
+
+/** What was found in a page is shown; a search that found too little goes on by itself. */
+function goOn(link, next, found) {
+  if (!next) return foot(link).remove();
+  const wanted = Number(link.dataset.searching ?? 0) - found;
+  const made = document.importNode(next.parentElement.matches("[data-further]") ? next.parentElement : next, true);
+  foot(link).replaceWith(made);
+  const again = made.matches("a") ? made : made.querySelector("a");
+  if (again.dataset.searching && wanted > 0) {
+    again.dataset.searching = wanted;
+    append(again);
+  }
+}
+
+function foot(link) {
+  return link.closest("[data-further]") ?? link;
 }
 
 // ---- A span by dragging ----

@@ -179,3 +179,19 @@ def test_every_code_and_outcome_has_short_words(language):
     assert "3" in told
     assert reason(words, "rate_limit_exceeded", None) == words["codes.rate_limit_exceeded"]
     assert reason(words, None, None) is None and reason(words, "other", None) == "other"
+
+
+def test_a_search_that_takes_long_goes_on_with_a_link(db, alice, monkeypatch):
+    monkeypatch.setattr(listing, "SEARCH_S", -1)
+    old, new = put(db, failed(db, 1, minutes_ago=300), failed(db, 2, minutes_ago=2))
+    page = alice.get("/usage?error_code=upstream_rate_limited")
+    assert rows(page) == [new] and "Searched back to" in page.text
+    more = re.search(r'data-searching="49" href="([^"]*)"', page.text)
+    page = alice.get(html.unescape(more[1]))
+    assert rows(page) == [old] and "data-append" not in page.text
+
+
+def test_long_spans_begin_with_whole_days(db, alice):
+    put(db, call(db, 1))
+    page = alice.get("/usage?since=30d")
+    assert page.text.count('class="fill-c2"') == 1 and "per UTC day" in page.text
