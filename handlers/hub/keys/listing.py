@@ -1,6 +1,7 @@
 """The list of keys, and the page of one: its usage, its wrong paths, its settings."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from handlers.hub.keys.shown import (
@@ -26,6 +27,26 @@ from store.values.pricing import format_money
 PAGE_KEYS = 50
 
 
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """An order of the keys of a page."""
+
+    of: Callable[[OwnKey], tuple[object, ...]]
+    greatest_first: bool = False
+
+
+LAST_USED = "last_used"
+SORTS: Mapping[str, Sort] = {
+    "name": Sort(lambda key: (key.name.casefold(),)),
+    "spent": Sort(lambda key: (key.spent_nanos,), greatest_first=True),
+    LAST_USED: Sort(
+        lambda key: (key.last_use.at_ms if key.last_use else 0, key.created_ms),
+        greatest_first=True,
+    ),
+    "expires": Sort(lambda key: (key.expires_ms is None, key.expires_ms or 0, key.name)),
+}
+
+
 class Keys(Page):
     """The list."""
 
@@ -39,9 +60,13 @@ class Keys(Page):
         left = [key for key in found if not after or key.id < after]
         shown = await self.store(own_keys.with_use, left[:PAGE_KEYS], at_ms)
         alive = [key for key in everything if key.revoked_ms is None]
+        sort = self.get_query_argument("sort", "")
+        sort = sort if sort in SORTS else LAST_USED
         self.show(
             "keys/list.html",
-            keys=sorted(shown, key=_last_used, reverse=True),
+            keys=sorted(shown, key=SORTS[sort].of, reverse=SORTS[sort].greatest_first),
+            sort=sort,
+            sorts=SORTS,
             state_of=lambda key: state_of(key, at_ms, base_url),
             shapes=STATES,
             working=WORKING,
@@ -60,7 +85,7 @@ class Keys(Page):
 
     def _query(self, **changed: str) -> str:
         """The address of the list with other filters."""
-        names = ("search", "state", "group")
+        names = ("search", "state", "group", "sort")
         fields = {name: self.get_query_argument(name, "") for name in names} | changed
         return "/keys" + _query_of(fields)
 
@@ -74,10 +99,6 @@ def _misdirected(
         for key in keys
         if state_of(key, at_ms, base_url) in WORKING and (found := misdirected(key, base_url))
     ]
-
-
-def _last_used(key: OwnKey) -> tuple[int, int]:
-    return (key.last_use.at_ms if key.last_use else 0, key.created_ms)
 
 
 def _query_of(fields: dict[str, str]) -> str:

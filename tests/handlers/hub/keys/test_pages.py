@@ -109,6 +109,23 @@ def test_the_list_shows_and_filters(alice, db):
     assert "No key matches." in alice.get("/keys?search=nothing").text
 
 
+def test_the_list_is_sorted(alice, db):
+    old = alice.make("b-old", expires_at="2031-01-01T00:00:00Z")
+    new, never = alice.make("a-new", expires_at="2032-01-01T00:00:00Z"), alice.make("C-never")
+    book(db, call(db, key_id=old, cost_nanos=9 * 10**8), call(db, key_id=never, ago_ms=5000))
+
+    def order(query):
+        found = re.findall(r'<td class="name k-name"><a href="/keys/(\w+)"', alice.get(query).text)
+        return ["old" if one == old else "new" if one == new else "never" for one in found]
+
+    assert order("/keys") == ["old", "never", "new"] == order("/keys?sort=nothing")
+    assert order("/keys?sort=name") == ["new", "old", "never"]
+    assert order("/keys?sort=expires") == ["old", "new", "never"]
+    assert order("/keys?sort=spent") == ["old", "never", "new"]
+    assert "aria-sort=ascending" in alice.get("/keys?sort=name").text
+    assert 'href="/keys?state=active&amp;sort=name"' in alice.get("/keys?sort=name").text
+
+
 def test_the_page_of_a_key(alice, carol, db):
     key_id = alice.make("laptop")
     book(db, *(call(db, key_id=key_id, ago_ms=1000 * n, ttft_ms=100 + n) for n in range(25)))
