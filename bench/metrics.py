@@ -15,29 +15,12 @@ import click
 
 from commands.process.metrics.exposition import Totals, text_of
 from commands.process.metrics.words import WordReader, WordTable
-from conf.metrics import Metric
-from handlers.telemetry.metrics import Metrics
+from handlers.telemetry.metrics import Metrics, PrivateTable
 from store.values.usage_record import AttemptRecord, CallFacts, UsageRecord
 
 CALLS = 20_000
 ROUNDS = 5
 MODELS = 200
-
-
-class OwnMemory:
-    """Words in a list of this process."""
-
-    dropped = 0
-
-    def __init__(self) -> None:
-        self.words: list[int] = []
-        self.names: list[tuple[str, tuple[str, ...]]] = []
-
-    def add(self, metric: Metric, labels: tuple[str, ...]) -> int:
-        first = len(self.words)
-        self.words += [0] * metric.words
-        self.names.append((metric.name, labels))
-        return first
 
 
 def _record(model: str, *, stream: bool) -> UsageRecord:
@@ -78,11 +61,11 @@ def _count(name: str, metrics: Metrics) -> None:
         click.echo(f"{name}, {'stream' if kind else 'plain'}: {took:.2f} us a call")
 
 
-def _message(own: OwnMemory) -> None:
+def _message(own: PrivateTable) -> None:
     reading, writing = os.pipe()
 
     def work() -> None:
-        data = json.dumps(own.words).encode()
+        data = json.dumps(own.words.tolist()).encode()
         os.write(writing, data[:4096])
         os.read(reading, 4096)
 
@@ -112,7 +95,7 @@ def main() -> None:
     """Print the figures."""
     reader = WordReader()
     _count("words of shared memory", Metrics(WordTable(reader.descriptor)))
-    own = OwnMemory()
+    own = PrivateTable()
     _count("words of its own", Metrics(own))
     metrics = Metrics(own)
     metrics.models = {f"model-{number}" for number in range(MODELS)}

@@ -25,7 +25,7 @@ class Metric(NamedTuple):
     of several workers make together."""
 
     name: str
-    kind: Literal["counter", "gauge", "histogram"]
+    kind: Literal["counter", "gauge", "histogram", "block"]
     labels: tuple[str, ...]
     text: str
     per: int = 1
@@ -35,8 +35,14 @@ class Metric(NamedTuple):
     @property
     def words(self) -> int:
         """Integers that one series takes: a histogram has its buckets, the last of which has no
-        bound, and the sum."""
+        bound, and the sum; a block see CALLS_ENDED."""
+        if self.kind == "block":
+            return len(BLOCK_SUMS) + len(_S_BY_MS) + 1 + len(_S_BY_US) + 1
         return len(self.bounds) + 2 if self.kind == "histogram" else 1
+
+
+BLOCK_SUMS = ("calls", "duration_ms", "own_us", "cost_nanos", "input_tokens", "output_tokens")
+"""Begin a block; the buckets of durations and those of own overhead follow."""
 
 
 def _counter(name: str, labels: str, text: str, per: int = 1) -> Metric:
@@ -154,5 +160,24 @@ _OF_WORKERS = (
 _OF_SUPERVISOR = (
     *(RESTARTS, WORKERS_READY, RELOAD_OK, RELOAD_AT, DRAINING, UPKEEP_AT, UPKEEP_OK, BUILD_INFO),
 )
+CALLS_ENDED = Metric(
+    "calls_ended",
+    "block",
+    (
+        "family",
+        "endpoint",
+        "model",
+        "group",
+        "status",
+        "error_code",
+        "channel",
+        "result",
+        "currency",
+    ),
+    "All that is counted of one kind of calls in one place, which costs a call the least. A scrape"
+    " takes it apart into the metrics above. No channel: no attempt was made.",
+)
 METRICS: Mapping[str, Metric] = {one.name: one for one in (*_OF_WORKERS, *_OF_SUPERVISOR)}
 """All metrics by name, in the order in which they are printed."""
+COUNTED: Mapping[str, Metric] = {**METRICS, CALLS_ENDED.name: CALLS_ENDED}
+"""What a worker may count: the metrics, and what is not printed as it is."""

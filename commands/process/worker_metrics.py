@@ -29,6 +29,10 @@ from store.values.usage_record import UsageRecord
 
 log = logging.getLogger("sluice.worker")
 
+_GAUGES = (
+    *(names.STREAMS, names.CALLS, names.CONNECTIONS),
+    *(names.JOURNAL_BYTES, names.QUEUE_DEPTH),
+)
 _EXPORTER = "handlers.telemetry.otlp"
 
 
@@ -57,6 +61,8 @@ class WorkerMetrics:
 
     def start(self, endpoint: str, node: str) -> None:
         """On the loop; with an endpoint calls become spans."""
+        for gauge in _GAUGES:  # there from the first scrape on
+            self._metrics.set(gauge, value=0)
         self._lag.start()
         if endpoint:
             self.spans = self._relay.telemetry.spans = _spans(endpoint, node)

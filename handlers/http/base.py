@@ -141,8 +141,8 @@ class RelayHandler(RequestHandler):
         if client_id is not None and not _visible_ascii(client_id):
             client_id = None
         agent, parent, trace = headers.get("user-agent"), headers.get("traceparent"), None
-        if parent is not None or self.site.telemetry.exporting:
-            exporting = self.site.telemetry.exporting
+        if parent is not None or self.site.telemetry.spans is not None:
+            exporting = self.site.telemetry.spans is not None
             trace = trace_of(parent, headers.get("tracestate"), exporting=exporting)
         return Arrival(
             call_id=self.call_id,

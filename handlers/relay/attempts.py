@@ -245,7 +245,8 @@ class Attempts:
         try:
             ending = await self._exchange(call, attempt, pump)
         except UpstreamError as error:
-            call.turn_ns = time.monotonic_ns()
+            if call.own_ns >= 0:
+                call.own_ns -= time.monotonic_ns()
             fail_over = may_fail_over(error, self.settings.routing.retry_timeouts)
             ending = _failed(fault_of(error), fail_over=fail_over)
             ending.counts = error.kind != "too_large"  # clients can ask for such answers
@@ -270,10 +271,9 @@ class Attempts:
     async def _exchange(self, call: Call, attempt: Attempt, pump: StreamPump | None) -> Ending:
         """Sends the request and reads the answer. Raises UpstreamError, Fault, Interrupt."""
         exchange = self.client.start(request_of(call, attempt, self.settings.upstream))
-        call.own_ns += time.monotonic_ns() - call.turn_ns
-        call.turn_ns = 0
+        call.own_ns += time.monotonic_ns()
         try:
-            call.turn_ns = await call.wait(exchange.head)
+            call.own_ns -= await call.wait(exchange.head)
             call.attempts[-1].status = exchange.status
             if exchange.streaming:
                 assert pump is not None
@@ -322,7 +322,8 @@ class Attempts:
         )
         headers = tuple(_headers(call, attempt, exchange).items())
         ended = pump.attach(exchange, bridge, headers)
-        call.turn_ns = 0  # from here on it is the upstream's time, and the client's
+        if call.own_ns < 0:  # from here on it is the upstream's time, and the client's
+            call.own_ns += time.monotonic_ns()
         try:
             await call.wait(ended)
         except Interrupt as interrupt:
@@ -333,7 +334,7 @@ class Attempts:
             ending.at_boundary = pump.at_boundary
             return ending
         ending = ended.result()
-        call.turn_ns = time.monotonic_ns()
+        call.own_ns -= time.monotonic_ns()
         pump.note_delivery()
         pump.begin()
         if ending.fault is None:
@@ -349,9 +350,8 @@ class Attempts:
         """The answer of a stream was accepted: frees the body, tells health and journal."""
         call.body, call.spans, call.request = b"", None, None
         call.first_byte_ms = now_ms()
-        if call.turn_ns:
-            call.own_ns += time.monotonic_ns() - call.turn_ns
-            call.turn_ns = 0
+        if call.own_ns < 0:
+            call.own_ns += time.monotonic_ns()
         attempt = call.attempt
         assert attempt is not None
         attempt.pairing.free_body()

@@ -177,8 +177,7 @@ class Call(Struct, eq=False):
     delivery: Delivery = field(default_factory=Delivery)
     status: int | None = None
     first_byte_ms: int | None = None
-    turn_ns: int = 0  # since when the gateway is at work; 0: it waits for the upstream
-    own_ns: int = 0  # for how long it was, before that
+    own_ns: int = 0  # how long the gateway was at work; while it is, less the moment it began
     interrupted: Interrupt | None = None
     waiter: "asyncio.Future[Any] | None" = None
 

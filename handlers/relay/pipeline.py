@@ -95,7 +95,7 @@ class Relay:
     async def run(self, call: Call, body: bytes, downstream: Downstream) -> None:
         """Relays one call whose head was admitted; whatever happens, it is settled and answered."""
         self.live.enter(call)
-        call.turn_ns = time.monotonic_ns()
+        call.own_ns = -time.monotonic_ns()
         try:
             if call.operation.stored:
                 admit.read_stored(call)
@@ -199,8 +199,8 @@ class Relay:
         elif call.method == "DELETE" and ending.outcome == "ok":
             call.stored = self.stored.forget(call.key.user_id, call.target or "")
         record = self.records.close(call, ending, settle.Bill(counts, cost, charges))
-        if call.turn_ns:
-            call.own_ns += time.monotonic_ns() - call.turn_ns
+        if call.own_ns < 0:
+            call.own_ns += time.monotonic_ns()
         self.telemetry.call_ended(record, call.own_ns // 1000, call.arrival.trace)
 
     def _count_refused(self, limit: str) -> None:

@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 
 from adapters.json.jsonio import dumps
+from conf.metrics import OTHER
 from handlers.telemetry.metrics import Metrics, PrivateTable
 from handlers.telemetry.trace import Trace
 from store.values.pricing import format_money
@@ -69,18 +70,13 @@ class Telemetry:
     clean: Callable[[str], str] = str  # takes credentials out of what a caller wrote
     dropped: int = 0
     metrics: Metrics = field(default_factory=lambda: Metrics(PrivateTable()))
-    spans: Spans | None = None
+    spans: Spans | None = None  # None: calls are not exported
     _lines: list[bytes] = field(default_factory=list)
     _unrecorded: int = 0  # of this second
 
-    @property
-    def exporting(self) -> bool:
-        """Whether calls become spans."""
-        return self.spans is not None
-
     def call_ended(self, record: UsageRecord, own_us: int = 0, trace: Trace | None = None) -> None:
         """Count a settled call, add its line to the next write, and hand over its spans."""
-        self.metrics.call_ended(record, own_us)
+        model = self.metrics.call_ended(record, own_us)
         if trace is not None and trace.span_id and self.spans is not None:
             self.spans.put(record, trace)
         if self.write is None:
@@ -89,9 +85,9 @@ class Telemetry:
             self.dropped += 1
             return
         at_ms = record.call.started_ms + (record.duration_ms or 0)
-        model = record.call.model
-        if model is not None and model not in self.metrics.models:
-            model = self.clean(model)
+        if model is OTHER:  # whatever its caller wrote
+            asked = record.call.model
+            model = self.clean(asked) if asked is not None else None
         line = _line_of(record, model, _stamp(at_ms))
         self._lines.append(_json_line(line) if self.text is None else self._text_line(line, at_ms))
 

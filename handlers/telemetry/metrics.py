@@ -7,12 +7,12 @@ takes neither lock nor system call. Only the loop's thread counts here.
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection
-from typing import Protocol
-
-from msgspec import Struct
+from struct import Struct
+from typing import Any, Protocol
 
 from conf.metrics import (
-    COST,
+    BLOCK_SUMS,
+    CALLS_ENDED,
     DISCONNECTS,
     DURATION,
     FIRST_TOKEN,
@@ -29,6 +29,14 @@ from store.values.usage_record import AttemptRecord, UsageRecord
 
 _MS, _US = DURATION.bounds, OVERHEAD.bounds
 _MS_SUM, _US_SUM = len(_MS) + 1, len(_US) + 1
+# Sums of a block, read and written by one call each: a third of what six additions take.
+_SUMS = Struct(f"{len(BLOCK_SUMS)}Q")
+_DURATION_AT = len(BLOCK_SUMS)
+_OWN_AT = _DURATION_AT + len(_MS) + 1
+# Buckets of the usual values: a look-up takes a third of a search.
+_MS_BUCKETS = bytes(bisect_left(_MS, value) for value in range(4096))
+_US_BUCKETS = bytes(bisect_left(_US, value) for value in range(4096))
+_WORD_BYTES = 8
 
 
 class Words(Protocol):
@@ -40,7 +48,9 @@ class Words(Protocol):
 
 
 class Table(Protocol):
-    """Where the words of series are."""
+    """Where the words of series are; `memory` has the same as bytes."""
+
+    memory: Any
 
     @property
     def words(self) -> Words: ...
@@ -57,26 +67,13 @@ class PrivateTable:
     dropped = 0
 
     def __init__(self) -> None:
-        self.words = array("Q")
+        self.words = self.memory = array("Q")
 
     def add(self, metric: Metric, labels: tuple[str, ...]) -> int:
         """The index of the first word of a new series."""
         first = len(self.words)
-        self.words.frombytes(bytes(8 * metric.words))
+        self.words.frombytes(bytes(_WORD_BYTES * metric.words))
         return first
-
-
-class _Series(Struct, gc=False):
-    """Where calls of one kind are counted: indices of words; 0: not made yet."""
-
-    requests: int
-    duration: int
-    overhead: int
-    cost: int
-    input_tokens: int
-    output_tokens: int
-    first_token: int = 0
-    per_token: int = 0
 
 
 class Metrics:
@@ -85,61 +82,62 @@ class Metrics:
     def __init__(self, table: Table, currency: str = "") -> None:
         self.models: Collection[str] = ()
         self._table = table
-        self._words = table.words
+        self._words, self._memory = table.words, table.memory
         self._currency = currency
         self._indices: dict[tuple[str, ...], int] = {}
-        self._calls: dict[tuple[object, ...], _Series] = {}
+        self._kinds: dict[tuple[object, ...], int] = {}
 
     # ---- calls -----------------------------------------------------------------------------------
 
-    def call_ended(self, record: UsageRecord, own_us: int) -> None:
-        """Count a settled call; `own_us`: the time it took here, its upstream's left out."""
-        call, words = record.call, self._words
+    def call_ended(self, record: UsageRecord, own_us: int) -> str | None:
+        """Count a settled call; the name of its model, or OTHER. `own_us`: the time it took here,
+        its upstream's left out."""
+        call, attempts, words, memory = record.call, record.attempts, self._words, self._memory
         model = call.model if call.model in self.models else OTHER
-        kind = (call.endpoint, model, call.group, record.status, record.error_code)
-        series = self._calls.get(kind)
-        if series is None:
-            series = self._calls[kind] = self._series_of(record, model or OTHER)
-        words[series.requests] += 1
         duration_ms = record.duration_ms or 0
-        words[series.duration + bisect_left(_MS, duration_ms)] += 1
-        words[series.duration + _MS_SUM] += duration_ms
-        if record.attempts:
-            self._count_attempts(record.attempts, record.outcome)
-            words[series.overhead + bisect_left(_US, own_us)] += 1
-            words[series.overhead + _US_SUM] += own_us
-        if record.usage_source != "none":
-            words[series.cost] += record.cost_nanos
-            words[series.input_tokens] += record.input_tokens
-            words[series.output_tokens] += record.output_tokens
-            if (
-                record.cache_read_tokens
-                or record.reasoning_tokens
-                or record.cache_write_tokens
-                or record.cache_write_1h_tokens
-            ):
-                self._count_seldom_tokens(record, model or OTHER)
+        kind: tuple[object, ...] = (call.endpoint, model, call.group, record.status, record.channel)
+        if record.error_code is not None:
+            kind += (record.error_code, attempts[-1].error if attempts else None)
+        first = self._kinds.get(kind)
+        if first is None:
+            first = self._kinds[kind] = self._add_kind(record, model or OTHER)
+        at = first * _WORD_BYTES
+        calls, ms, us, nanos, given, made = _SUMS.unpack_from(memory, at)
+        nanos += record.cost_nanos
+        given += record.input_tokens
+        made += record.output_tokens
+        _SUMS.pack_into(memory, at, calls + 1, ms + duration_ms, us + own_us, nanos, given, made)
+        bucket = _MS_BUCKETS[duration_ms] if duration_ms < 4096 else bisect_left(_MS, duration_ms)
+        words[first + _DURATION_AT + bucket] += 1
+        if attempts:
+            bucket = _US_BUCKETS[own_us] if own_us < 4096 else bisect_left(_US, own_us)
+            words[first + _OWN_AT + bucket] += 1
+            if len(attempts) > 1:
+                self._count_failed_attempts(attempts[:-1])
+        if (
+            record.cache_read_tokens
+            or record.reasoning_tokens
+            or record.cache_write_tokens
+            or record.cache_write_1h_tokens
+        ):
+            self._count_seldom_tokens(record, model or OTHER)
         if call.stream and record.ttft_ms is not None:
-            self._count_stream(record, series, model or OTHER)
+            self._count_stream(record, model or OTHER)
         if record.outcome == "client_gone":
             self.count(DISCONNECTS, _phase_of(record))
+        return model
 
     def not_recorded(self, family: str, endpoint: str | None, status: int, code: str) -> None:
         """Count a refused request that has no known key, or no endpoint."""
         self.count(REQUESTS, family, endpoint or OTHER, OTHER, "", str(status), code)
 
-    def _series_of(self, record: UsageRecord, model: str) -> _Series:
-        call = record.call
+    def _add_kind(self, record: UsageRecord, model: str) -> int:
+        call, attempts = record.call, record.attempts
         status = "" if record.status is None else str(record.status)
-        kind = (call.family, call.endpoint, model, call.group, status, record.error_code or "")
-        return _Series(
-            requests=self._index(REQUESTS, kind),
-            duration=self._index(DURATION, (call.family, model)),
-            overhead=self._index(OVERHEAD, (call.family,)),
-            cost=self._index(COST, (self._currency, model)),
-            input_tokens=self._index(TOKENS, (model, "input")),
-            output_tokens=self._index(TOKENS, (model, "output")),
-        )
+        labels = (call.family, call.endpoint, model, call.group, status, record.error_code or "")
+        tried = attempts[-1] if attempts else None
+        channel, result = (tried.channel, tried.error or record.outcome) if tried else ("", "")
+        return self._index(CALLS_ENDED, (*labels, channel, result, self._currency))
 
     def _count_seldom_tokens(self, record: UsageRecord, model: str) -> None:
         written = record.cache_write_tokens + record.cache_write_1h_tokens
@@ -147,24 +145,21 @@ class Metrics:
         self.count(TOKENS, model, "cache_write", by=written)
         self.count(TOKENS, model, "reasoning", by=record.reasoning_tokens)
 
-    def _count_stream(self, record: UsageRecord, series: _Series, model: str) -> None:
+    def _count_stream(self, record: UsageRecord, model: str) -> None:
         words, labels = self._words, (record.call.family, model)
-        if not series.first_token:
-            series.first_token = self._index(FIRST_TOKEN, labels)
-            series.per_token = self._index(PER_TOKEN, labels)
+        first_token = self._index(FIRST_TOKEN, labels)
         first_ms = record.ttft_ms or 0
-        words[series.first_token + bisect_left(_MS, first_ms)] += 1
-        words[series.first_token + _MS_SUM] += first_ms
+        words[first_token + bisect_left(_MS, first_ms)] += 1
+        words[first_token + _MS_SUM] += first_ms
         tokens = record.output_tokens + record.reasoning_tokens
         if tokens and record.outcome == "ok":
+            per_token = self._index(PER_TOKEN, labels)
             each_us = max(0, (record.duration_ms or 0) - first_ms) * 1000 // tokens
-            words[series.per_token + bisect_left(_US, each_us)] += 1
-            words[series.per_token + _US_SUM] += each_us
+            words[per_token + bisect_left(_US, each_us)] += 1
+            words[per_token + _US_SUM] += each_us
 
-    def _count_attempts(self, attempts: tuple[AttemptRecord, ...], outcome: str) -> None:
-        last = attempts[-1]
-        self.count(UPSTREAM, last.channel, last.error or outcome)
-        for attempt in attempts[:-1]:
+    def _count_failed_attempts(self, attempts: tuple[AttemptRecord, ...]) -> None:
+        for attempt in attempts:
             failed = attempt.error or "not_accepted"
             self.count(UPSTREAM, attempt.channel, failed)
             self.count(RETRIES, failed)

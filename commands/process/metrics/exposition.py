@@ -5,12 +5,23 @@ which takes ten times as long (ADR 0021); tests read it with that library's pars
 """
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from operator import add
 
 from commands.process.metrics.words import ABSENT, Series, WordReader
-from conf.metrics import METRICS, Metric
+from conf.metrics import (
+    BLOCK_SUMS,
+    CALLS_ENDED,
+    COST,
+    DURATION,
+    METRICS,
+    OVERHEAD,
+    REQUESTS,
+    TOKENS,
+    UPSTREAM,
+    Metric,
+)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -32,12 +43,16 @@ class Totals:
                 _add(self._ended, series, words)
 
     def read(self, readers: Iterable[WordReader]) -> Mapping[Key, list[int]]:
-        """The words of every series, over all workers."""
+        """The words of every metric's series, over all workers."""
         found = {key: list(words) for key, words in self._ended.items()}
         for reader in readers:
             words = reader.read()
             for series in reader.series:
                 _add(found, series, words)
+        for key in [key for key in found if key[0] == CALLS_ENDED.name]:
+            for part, own in _parts(key[1], found.pop(key)):
+                before = found.get(part)
+                found[part] = own if before is None else list(map(add, own, before))
         return found
 
 
@@ -64,7 +79,25 @@ def _buckets(metric: Metric) -> str:
     return "".join(lines)
 
 
-_BUCKETS = {one.name: _buckets(one) for one in METRICS.values()}
+def _parts(labels: tuple[str, ...], words: list[int]) -> Iterator[tuple[Key, list[int]]]:
+    """What a block of CALLS_ENDED adds to the metrics."""
+    family, endpoint, model, group, status, code, channel, result, currency = labels
+    calls, duration_ms, own_us, cost_nanos, given, made = words[: len(BLOCK_SUMS)]
+    own_at = len(BLOCK_SUMS) + len(DURATION.bounds) + 1
+    durations, owns = words[len(BLOCK_SUMS) : own_at], words[own_at:]
+    yield (REQUESTS.name, (family, endpoint, model, group, status, code)), [calls]
+    yield (DURATION.name, (family, model)), [*durations, duration_ms]
+    if given or made:
+        yield (TOKENS.name, (model, "input")), [given]
+        yield (TOKENS.name, (model, "output")), [made]
+    if cost_nanos:
+        yield (COST.name, (currency, model)), [cost_nanos]
+    if channel:
+        yield (UPSTREAM.name, (channel, result)), [calls]
+        yield (OVERHEAD.name, (family,)), [*owns, own_us]
+
+
+_BUCKETS = {one.name: _buckets(one) for one in METRICS.values() if one.kind == "histogram"}
 
 
 def text_of(found: Mapping[Key, list[int]], own: Iterable[Sample]) -> bytes:

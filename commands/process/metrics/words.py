@@ -13,7 +13,7 @@ import struct
 from array import array
 from typing import NamedTuple
 
-from conf.metrics import METRICS, Metric
+from conf.metrics import COUNTED, Metric
 
 WORDS = 1 << 20  # of 8 bytes; only pages that are used take memory
 NAMES_MAX_BYTES = 1 << 24
@@ -22,18 +22,19 @@ ABSENT = (1 << 64) - 1
 
 _HEADER = struct.Struct("<QQ")  # words in use, bytes of names
 SCRATCH = 2  # index of words that nobody reads, enough for any series
-_FIRST = SCRATCH + max(one.words for one in METRICS.values())
+_FIRST = SCRATCH + max(one.words for one in COUNTED.values())
 _NAMES_AT = WORDS * 8
 
 
 class WordTable:
-    """The worker's side, by the descriptor of the file; `words` may be changed by index."""
+    """The worker's side, by the descriptor of the file; `words` may be changed by index, `memory`
+    has the same as bytes."""
 
     def __init__(self, descriptor: int) -> None:
         self._file = descriptor
         os.ftruncate(descriptor, _NAMES_AT)
-        self._map = mmap.mmap(descriptor, _NAMES_AT)
-        self.words = memoryview(self._map).cast("Q")
+        self.memory = mmap.mmap(descriptor, _NAMES_AT)
+        self.words = memoryview(self.memory).cast("Q")
         self.dropped = 0  # series that found no room
         self._used = _FIRST
         self._names_bytes = 0
@@ -89,5 +90,5 @@ class WordReader:
         lines = os.pread(self.descriptor, size, _NAMES_AT + self._names_bytes)
         for line in lines.splitlines():
             name, labels, first = json.loads(line)
-            self.series.append(Series(METRICS[name], tuple(labels), first))
+            self.series.append(Series(COUNTED[name], tuple(labels), first))
         self._names_bytes += len(lines)

@@ -17,8 +17,10 @@ from conf.metrics import (
     REQUESTS,
     RESTARTS,
     TOKENS,
+    UPSTREAM,
 )
 from handlers.telemetry.metrics import Metrics
+from store.values.usage_record import AttemptRecord
 from tests.support.metrics import Scrape
 from tests.support.usage_records import usage_record
 
@@ -135,6 +137,32 @@ def test_200_models_of_two_workers_take_little_time(node):
     assert Scrape(text.decode()).sum("sluice_requests_total") == 800
 
 
+def test_channels_and_codes_of_the_same_model_are_added_up(node):
+    metrics = node.worker()
+    metrics.models = {"m"}
+    failed = AttemptRecord("main", 500, "upstream_error")
+    metrics.call_ended(ended(input_tokens=5, cost_nanos=7), 250)
+    metrics.call_ended(
+        ended(attempts=(AttemptRecord("other", 200),), channel="other", input_tokens=6), 250
+    )
+    code = {"status": 502, "error_code": "upstream_error", "outcome": "upstream_error"}
+    metrics.call_ended(ended(attempts=(failed,), channel="main", **code), 9000)
+    metrics.call_ended(ended(attempts=(), channel=None, **code), 250)
+    scrape = node.print()
+    assert scrape.one("sluice_requests_total", status="200") == 2
+    assert scrape.one("sluice_requests_total", error_code="upstream_error") == 2
+    assert scrape.one("sluice_request_duration_seconds_count") == 4
+    assert scrape.one("sluice_overhead_seconds_count") == 3
+    assert scrape.one("sluice_overhead_seconds_sum") == pytest.approx(0.0095)
+    assert scrape.one("sluice_tokens_total", type="input") == 11
+    assert scrape.one("sluice_cost_total") == 7e-9
+    outcomes = {
+        (one.labels["channel"], one.labels["outcome"]): one.value
+        for one in scrape.of("sluice_upstream_requests_total")
+    }
+    assert outcomes == {("main", "ok"): 1, ("other", "ok"): 1, ("main", "upstream_error"): 1}
+
+
 def test_every_series_of_a_call_has_the_labels_of_the_table(node):
     metrics = node.worker()
     metrics.models = {"m"}
@@ -142,7 +170,8 @@ def test_every_series_of_a_call_has_the_labels_of_the_table(node):
     found = node.totals.read(node.readers)
     for name, labels in found:
         assert len(labels) == len(METRICS[name].labels), name
-    assert {REQUESTS.name, DURATION.name, OVERHEAD.name} <= {name for name, _ in found}
+    names = {name for name, _ in found}
+    assert {one.name for one in (REQUESTS, DURATION, OVERHEAD, UPSTREAM, TOKENS)} <= names
 
 
 def ended(**changes):
@@ -150,6 +179,7 @@ def ended(**changes):
         "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "started_ms": 1, "user_id": "u", "user": "alice",
         "key_id": "k", "key_name": "n", "group": "g", "endpoint": "/v1/messages",
         "family": "messages", "model": "m", "status": 200, "duration_ms": 9, "ttft_ms": 2,
-        "output_tokens": 3, "usage_source": "reported",
+        "channel": "main", "output_tokens": 3, "usage_source": "reported",
+        "attempts": (AttemptRecord("main", 200),),
     }  # fmt: skip
     return usage_record(**{**fields, **changes})
