@@ -31,6 +31,7 @@ PAGE_LINES = 25
 TICK_DAYS = 3
 CSV_LINES = 1000  # read at a time
 CSV_COLUMNS = ("at", "kind", "amount", "balance_after", "reference", "reason")
+OPENING = "opening:"  # how the id of a balance begins that a user was made with
 SHAPES = {ACTIVE: "ok", USED_UP: "warn", EXPIRED: "idle", WAITING: "live", DISABLED: "idle"}
 DRAWN_PAYERS = 3
 
@@ -110,7 +111,8 @@ class Wallet(Page):
             return self.words["wallet.calls_of_day"], _day_link(day_begin_ms(day))
         if line.kind == "refund" and line.reference:
             return self.words["wallet.of_call"], f"/usage/{line.reference}"
-        return line.reference or line.idempotency_id or "", ""
+        own = line.idempotency_id or ""
+        return line.reference or ("" if own.startswith(OPENING) else own), ""
 
 
 class Redeem(Wallet):
