@@ -102,6 +102,14 @@ def owner_of(db: peewee.Database, user_id: str, key_id: str) -> str:
     return key_id
 
 
+def count_alive(db: peewee.Database, user_id: str) -> int:
+    """How many keys a user has that are not revoked."""
+    query = ApiKey.select(fn.COUNT(ApiKey.id)).where(
+        ApiKey.user_id == user_id, ApiKey.revoked_ms.is_null()
+    )
+    return int(select_rows(db, query)[0][0])
+
+
 def with_use(db: peewee.Database, keys: Sequence[OwnKey], at_ms: int) -> list[OwnKey]:
     """The same keys, each with its newest call, of which the roll-ups tell the hour and an index
     the rest, and without a limit with the sum of the month. For a page: heavy keys have many."""

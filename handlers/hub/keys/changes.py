@@ -25,6 +25,7 @@ from store.values.ids import now_ms
 from store.values.texts import nearest
 
 MAX_OVERLAP_S = 30 * 24 * 3600
+MAX_KEYS = 500  # of a member that are not revoked
 FIELDS = frozenset({"name", *KINDS["key"].fields})
 
 
@@ -43,6 +44,9 @@ def make(db: peewee.Database, owner: Owner, values: Mapping[str, object]) -> Mad
     if "name" not in values:
         raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "name is missing", "name")
     _check_group(db, owner.me, values.get("group", DEFAULT_GROUP))
+    if not owner.me.admin and own_keys.count_alive(db, owner.me.user_id) >= MAX_KEYS:
+        told = f"you have {MAX_KEYS} keys; revoke one that you do not need"
+        raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told)
     try:
         outcome = editor(db, owner.sealing, owner.me.user).make(
             "key", {**values, "user": owner.me.user}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from handlers.hub.keys import changes
 from store.admin.export import list_objects
 from store.catalog import keys, wrong_paths
 from store.catalog.wrong_paths import Noticed
@@ -77,6 +78,18 @@ def test_what_is_refused(alice, db, body, status, field):
     answer = alice.api("POST", "/api/keys", body)
     assert (answer.status, answer.json["error"]["field"]) == (status, field), answer.text
     assert [key["name"] for key in list_objects(db, "key")] == ["taken"]
+
+
+def test_a_member_has_so_many_keys(alice, boss, monkeypatch):
+    monkeypatch.setattr(changes, "MAX_KEYS", 2)
+    first = alice.make("one")
+    alice.make("two")
+    answer = alice.api("POST", "/api/keys", {"name": "three"})
+    assert answer.status == 400 and "revoke one" in answer.json["error"]["message"]
+    alice.api("DELETE", f"/api/keys/{first}")
+    alice.make("three")
+    for name in ("one", "two", "three"):
+        boss.make(name)
 
 
 def test_an_administrator_uses_every_group_there_is(boss):
