@@ -12,10 +12,11 @@ from typing import Any
 import peewee
 
 from handlers.hub.usage.asked import ERROR_CODES, Asked
-from store.calls.usage_queries import Filters, Row, page
+from store.calls.usage_queries import Filters, Row, conditions, page, rows_where, with_user
 from store.calls.usage_stats import Order, stats, told_by_sums
 from store.channels.figures import percentile
 from store.db.tables.channels import FIRST_BYTE
+from store.db.tables.usage import UsageRow
 from store.values.ids import DAY_MS, HOUR_MS, day_begin_ms
 from store.values.pricing import format_money, parse_money
 
@@ -25,6 +26,8 @@ BARS_AT_MOST = 400
 KINDS_SHOWN = 6
 KIND_BARS = 12
 UNSUMMED_HOURS = 25
+SORTS: Mapping[str, Any] = {"cost": UsageRow.cost_nanos, "duration": UsageRow.duration_ms}
+SORTED_AT_MOST = 20_000  # calls; of more the greatest are not looked for
 SEARCH_S = 0.15  # for calls of one page; the script goes on with what is left
 LEAST_STREAMS = 20  # for a percentile
 TOKENS = {
@@ -104,17 +107,43 @@ class View:
     total: Sums
     kinds: list[Kind]
     unit_ms: int
-    last_ms: int | None  # of no calls in the span: when the last one before it began
+    last_ms: int | None = None  # of no calls in the span: when the last one before it began
+    sort: str | None = None  # what the rows are sorted by, the greatest first; None: by time
+
+    @property
+    def sortable(self) -> bool:
+        """Whether the greatest calls are told among so many."""
+        return self.bars is not None and self.total.calls <= SORTED_AT_MOST
 
 
-def load(
-    db: peewee.Database, asked: Asked, at_ms: int, *, limit: int, after: str | None = None
-) -> View:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which part of the calls is shown."""
+
+    limit: int
+    after: str | None = None
+    sort: str | None = None
+
+
+def load(db: peewee.Database, asked: Asked, at_ms: int, part: Part) -> View:
     """The page of these filters; of pages after the first one only the calls."""
     filters = asked.filters
-    found = page(db, filters, limit, after, SEARCH_S)
-    if after is not None:
-        return View(found.rows, found.next, None, Sums(), [], HOUR_MS, None)
+    if part.after is not None:
+        found = page(db, filters, part.limit, part.after, SEARCH_S)
+        return View(found.rows, found.next, None, Sums(), [], HOUR_MS)
+    view = _summed_up(db, filters, at_ms)
+    column = SORTS.get(part.sort or "")
+    if column is not None and view.sortable:
+        order = (column.desc(), UsageRow.id.desc())
+        rows = rows_where(db, conditions(with_user(db, filters)), order, part.limit)
+        return replace(view, rows=rows, sort=part.sort)
+    found = page(db, filters, part.limit, None, SEARCH_S)
+    last_ms = None if found.rows or found.next else _last_before(db, filters, at_ms)
+    return replace(view, rows=found.rows, next=found.next, last_ms=last_ms)
+
+
+def _summed_up(db: peewee.Database, filters: Filters, at_ms: int) -> View:
+    """The sums of the page, without its calls."""
     since_ms = filters.since_ms if filters.since_ms is not None else at_ms - 30 * DAY_MS
     until_ms = min(filters.until_ms or at_ms, at_ms)
     span_ms = max(until_ms - since_ms, 1)
@@ -127,8 +156,7 @@ def load(
         total = _sum_up(stats(db, (name,), filters, Order(first_bytes=True)), name, bars)
         if total.calls > total.ok + total.client_gone:
             kinds = _kinds(db, filters, name, bars)
-    last_ms = None if found.rows or found.next else _last_before(db, filters, since_ms)
-    return View(found.rows, found.next, bars, total, kinds, unit_ms, last_ms)
+    return View([], None, bars, total, kinds, unit_ms)
 
 
 def _sum_up(rows: Sequence[Mapping[str, Any]], name: str, bars: Sequence[Sums]) -> Sums:
@@ -164,8 +192,8 @@ def _kinds(db: peewee.Database, filters: Filters, name: str, bars: Sequence[Sums
     return sorted(kinds.values(), key=lambda kind: -kind.calls)
 
 
-def _last_before(db: peewee.Database, filters: Filters, since_ms: int) -> int | None:
+def _last_before(db: peewee.Database, filters: Filters, at_ms: int) -> int | None:
     """When the last call began before the span of nothing."""
-    user = Filters(user=filters.user, until_ms=since_ms)
+    user = Filters(user=filters.user, until_ms=filters.since_ms or at_ms)
     rows = page(db, user, 1).rows
     return int(rows[0]["started_ms"]) if rows else None

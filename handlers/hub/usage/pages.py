@@ -15,7 +15,10 @@ from handlers.hub.usage.listing import (
     KINDS_SHOWN,
     MORE_ROWS,
     PAGE_ROWS,
+    SORTED_AT_MOST,
+    SORTS,
     UNSUMMED_HOURS,
+    Part,
     Sums,
     View,
     load,
@@ -53,7 +56,7 @@ CHOSEN = (
 )
 """The filters of the menu, in their order."""
 
-OWN = ("after", "chart", "hide")
+OWN = ("after", "chart", "hide", "sort")
 TICKS = 8
 KEYS_LISTED = 200
 TAIL_ROWS = 50  # of one message
@@ -70,7 +73,8 @@ class UsagePage(Page):
         after = self.cursor()
         limit = PAGE_ROWS if after is None else MORE_ROWS
         at_ms = time.time_ns() // 1_000_000
-        view: View = await self.store(load, wanted, at_ms, limit=limit, after=after)
+        part = Part(limit, after, self.get_query_argument("sort", "") or None)
+        view: View = await self.store(load, wanted, at_ms, part)
         keys = [] if self.everybody else await self.store(key_names, self.me)
         self.show("usage/list.html", **self.shared(wanted), **self.own(wanted, view, keys))
 
@@ -145,13 +149,15 @@ class UsagePage(Page):
         export = {name: ",".join(values) for name, values in wanted.given.items()}
         if not self.everybody and self.me.admin:
             export["user"] = self.me.user  # the API shows administrators everybody's calls
-        live = not wanted.given.get("until") and self.cursor() is None
+        live = not (wanted.given.get("until") or self.cursor() or view.sort)
         tail = self.link(since=None, chart=None).partition("?")
         return {
             "view": view,
             "link": self.link,
             "after": self.cursor(),
             "limit": limit,
+            "SORTS": SORTS,
+            "SORTED_AT_MOST": SORTED_AT_MOST,
             "searching": view.next is not None and len(view.rows) < limit,
             "ulid_ms": ulid_ms,
             "chart": chart,
@@ -164,9 +170,7 @@ class UsagePage(Page):
             "span": wanted.given.get("since", [""])[0],
             "until": wanted.given.get("until", [""])[0],
             "spans": SPANS,
-            "address": self.path_of(
-                {k: v for k, v in export.items() if k != "user" or self.everybody}
-            ),
+            "address": self.link(),
             "export": urlencode(export, safe=",:/"),
             "tail": f"{tail[0]}/tail{tail[1]}{tail[2]}" if live else "",
             "columns": [

@@ -195,3 +195,19 @@ def test_long_spans_begin_with_whole_days(db, alice):
     put(db, call(db, 1))
     page = alice.get("/usage?since=30d")
     assert page.text.count('class="fill-c2"') == 1 and "per UTC day" in page.text
+
+
+def test_the_dearest_and_the_longest_calls_come_first(db, alice, monkeypatch):
+    calls = ((300, 30), (9_000, 10), (40, 20))
+    records = [
+        call(db, number, duration_ms=ms, output_tokens=tokens)
+        for number, (ms, tokens) in enumerate(calls)
+    ]
+    made = put(db, *records)
+    page = alice.get("/usage?sort=duration")
+    assert rows(page) == [made[1], made[0], made[2]] and "data-tail" not in page.text
+    assert rows(alice.get("/usage?sort=cost")) == [made[0], made[2], made[1]]
+    monkeypatch.setattr(listing, "SORTED_AT_MOST", 2)
+    page = alice.get("/usage?sort=cost")
+    assert rows(page) == sorted(made, reverse=True)
+    assert "Sorted only where" in page.text
