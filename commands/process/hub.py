@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from commands.process.log_lines import FORMS
 from commands.process.logs.redaction import redact
 from commands.process.logs.sink import sink_of
 from commands.process.memory import find_malloc_trim, one_arena
+from commands.process.store_check import announce
 from commands.process.worker_state import StateWriter
 from conf import secrets
 from conf.configuration import ConfigError
@@ -32,13 +32,11 @@ from conf.version import VERSION
 from handlers.hub.app import MAX_BODY_BYTES, make_app
 from handlers.hub.web.site import Site
 from handlers.logs import LogThread
-from handlers.operations.client_settings import hub_url
 from store.admin.objects import Sealing
 from store.db.database import open_database
 from store.hub import first_run
 from store.values.cipher import Cipher
 from store.values.errors import StoreUnavailable
-from store.values.ids import now_ms
 
 log = logging.getLogger("sluice.hub")
 
@@ -148,16 +146,16 @@ async def _trim() -> None:
 
 
 async def _announce_first_run(site: Site) -> None:
-    """Prints the link by which the first administrator gets a password, unless one has."""
+    """Prints the link of the first run when the store is back, if it was away at the start: else
+    the first worker has printed it."""
+    away = False
     while True:
         try:
-            link = await site.store(first_run.make_link)
-            break
-        except StoreUnavailable as error:
-            log.warning("no link of the first run yet: %s", error)
+            if away:
+                await site.store(announce, site.settings)
+            else:
+                await site.store(first_run.admin_has_password)
+            return
+        except StoreUnavailable:
+            away = True
             await asyncio.sleep(STORE_PAUSE_S)
-    if link:
-        told = f"no administrator has a password; first run: {hub_url(site.settings.hub)}{link}"
-        line = FORMS[site.settings.log.format](now_ms(), "warning", log.name, told, {})
-        # Not through the log, which takes tokens out, may have a level above and may be kept.
-        await asyncio.to_thread(os.write, sys.stderr.fileno(), line.encode() + b"\n")

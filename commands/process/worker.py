@@ -96,6 +96,7 @@ class Orders(msgspec.Struct):
 
     settings: dict[str, dict[str, object]]
     secrets_path: str
+    slot: int
     listen_fd: int
     state_fd: int
     limits_fd: int
@@ -124,7 +125,7 @@ def main(args: Sequence[str]) -> int:
     logs.start(settings.log.level)
     try:
         keys = secrets.load(Path(orders.secrets_path))
-        found = store_check.check(settings.store.url)
+        found = store_check.check(settings, first=orders.slot == 0)
         if found is not None and found.refusal:
             log.error(found.refusal)
             return REFUSED_EXIT

@@ -10,7 +10,7 @@ import peewee
 
 from store.db.database import database_ms, first_row, select_rows, transaction
 from store.db.tables.hub import FirstRunLink
-from store.hub import people
+from store.db.tables.users import User
 
 TOKEN_BYTES = 32
 MAX_LINKS = 20  # the oldest ends when there are more
@@ -19,7 +19,7 @@ PATH = "/first-run?token="
 
 def make_link(db: peewee.Database) -> str | None:
     """The path of a new link; its token is not kept. None: an administrator has a password."""
-    if people.admin_has_password(db):
+    if admin_has_password(db):
         return None
     token = secrets.token_urlsafe(TOKEN_BYTES)
 
@@ -37,7 +37,17 @@ def make_link(db: peewee.Database) -> str | None:
 def opens(db: peewee.Database, token: str) -> bool:
     """Whether a token is one of a link, and no administrator has a password yet."""
     query = FirstRunLink.select(FirstRunLink.digest).where(FirstRunLink.digest == _digest(token))
-    return first_row(db, query) is not None and not people.admin_has_password(db)
+    return first_row(db, query) is not None and not admin_has_password(db)
+
+
+def admin_has_password(db: peewee.Database) -> bool:
+    """Whether some administrator can sign in: until then the first run is open."""
+    query = User.select(User.id).where(
+        User.role == "admin",
+        User.password_hash.is_null(False),
+        User.disabled == False,  # noqa: E712 - SQL
+    )
+    return first_row(db, query) is not None
 
 
 def close(db: peewee.Database) -> None:

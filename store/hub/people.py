@@ -80,13 +80,3 @@ def _nobody_hash() -> str:
     """Of no user's password. To check it takes as long as to check a user's: an answer in less time
     would tell which names exist."""
     return hash_password("nobody has this password")
-
-
-def admin_has_password(db: peewee.Database) -> bool:
-    """Whether some administrator can sign in: until then the first run is open."""
-    query = User.select(User.id).where(
-        User.role == "admin",
-        User.password_hash.is_null(False),
-        User.disabled == False,  # noqa: E712 - SQL
-    )
-    return first_row(db, query) is not None

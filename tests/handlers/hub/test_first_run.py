@@ -75,13 +75,13 @@ def test_the_first_step_needs_its_token_and_xsrf(browser, db, link):
     fields = [("token", link.partition("=")[2]), ("name", "root"), ("password", PASSWORD)]
     assert browser.send("/first-run", fields, xsrf=False).status == 403
     assert browser.send("/first-run", [("token", "made-up"), *fields[1:]]).status == 403
-    assert not people.admin_has_password(db)
+    assert not first_run.admin_has_password(db)
 
 
 def test_what_is_wrong_with_the_first_step_is_said_and_what_was_typed_stays(browser, db, link):
     answer = begin(browser, link, base_url="https://gate.example.com/v1")
     assert answer.status == 400 and "https://gate.example.com/v1" in answer.text
-    assert "version path" in answer.text and not people.admin_has_password(db)
+    assert "version path" in answer.text and not first_run.admin_has_password(db)
     assert begin(browser, link, password="").status == 400
 
 
