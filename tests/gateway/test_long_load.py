@@ -2,7 +2,6 @@
 
 The faults: vendors that fail or cut, clients that leave, a database that is frozen or killed, a
 reload of the configuration that is bad. Nothing here replaces a worker: its memory is what counts.
-The second test compares the CPU of a call with one worker and with two.
 """
 
 import contextlib
@@ -37,9 +36,6 @@ DESCRIPTORS_MORE = 16
 LEAVERS = 3
 FROZEN_S = 3
 MANNER = Manner(callers=12, prompts=PROMPTS, rest_s=0.02, patience_s=60)
-CPU_CALLS, CPU_ROUNDS = 3000, 3
-CPU_RATIO_MAX = 1.1
-TICKS_S = os.sysconf("SC_CLK_TCK")
 
 
 def memory_bytes(pid):
@@ -50,15 +46,6 @@ def memory_bytes(pid):
 
 def descriptors(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
-
-
-def cpu_s(pids):
-    """User and system time of processes."""
-    total = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / TICKS_S
 
 
 class Watch:
@@ -180,44 +167,3 @@ def test_nothing_grows_and_the_books_are_exact(breakable_mariadb, tmp_path, seco
             assert "Traceback" not in gateway.log()
         finally:
             gateway.close()
-
-
-@pytest.mark.long
-def test_a_call_costs_no_more_with_two_workers(tmp_path):
-    """The CPU of all processes for each call, alternating."""
-    costs = {1: [], 2: []}
-    with ScriptedUpstream() as vendor:
-        gateways = {
-            workers: gateway_before(vendor, tmp_path / str(workers), {"server.workers": workers})
-            for workers in costs
-        }
-        try:
-            for gateway in gateways.values():
-                gateway.start()
-            for number in range(CPU_ROUNDS):
-                for workers, gateway in gateways.items():
-                    costs[workers].append(call_cost_us(gateway, number))
-        finally:
-            for gateway in gateways.values():
-                gateway.close()
-    one, two = (statistics.median(costs[workers]) for workers in (1, 2))
-    print(
-        f"CPU of a call: {one:.0f} us with one worker, {two:.0f} us with two, x {two / one:.3f};"
-        f" {costs}; load average {os.getloadavg()[0]:.1f}"
-    )
-    assert two / one <= CPU_RATIO_MAX
-
-
-def call_cost_us(gateway, number):
-    """After a warm-up, the CPU time of one call."""
-    quiet = Manner(callers=8, prompts=(("[[demo]]", False), ("[[demo chunks=20 ms=1]]", True)))
-    load = Load(gateway.port, f"cpu{number}", quiet)
-    load.wait_for(CPU_CALLS // 10)
-    pids = gateway.pids()
-    before_s, before = cpu_s(pids), len(load.seen)
-    while len(load.seen) < before + CPU_CALLS:
-        time.sleep(0.05)
-    spent_s, made = cpu_s(pids) - before_s, len(load.seen) - before
-    load.stop()
-    assert load.not_served() == []
-    return spent_s / made * 1_000_000
