@@ -4,6 +4,7 @@ from handlers.hub.admin.api import codes
 from handlers.hub.admin.api.base import paging_of
 from handlers.hub.admin.pages.base import AdminPage, place_of
 from handlers.hub.web.base import Failure
+from store.values.fields import Instant
 
 _FIELDS = ("amount", "count", "expires_at")
 
@@ -24,6 +25,7 @@ class List(AdminPage):
             next=found.next,
             search=paging.search,
             narrowed=False,
+            ms=Instant().parse,
             paging=paging,
             place=place_of,
         )

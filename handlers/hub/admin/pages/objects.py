@@ -17,6 +17,7 @@ from store.admin import listing
 from store.admin.kinds import KINDS
 from store.admin.listing import Paging, Part
 from store.hub import sessions
+from store.values.fields import Instant
 from store.values.pricing import PRICE_NAMES
 
 LIST_OF = {"subscriptions": "plans"}
@@ -70,6 +71,7 @@ class Forms(AdminPage):
             back=place_of(LIST_OF.get(plural, plural)),
             price_names=PRICE_NAMES,
             option_names=", ".join(OPTIONS),
+            ms=Instant().parse,
             more=await self.more(kind, stored),
         )
 
@@ -118,6 +120,7 @@ class List(Forms):
             next=found.next,
             search=paging.search,
             narrowed=False,
+            ms=Instant().parse,
             paging=paging,
             place=place_of,
             price_names=PRICE_NAMES,

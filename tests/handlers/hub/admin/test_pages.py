@@ -7,7 +7,10 @@ import pytest
 
 from handlers.hub.admin.pages import forms
 from store.admin.export import list_objects, show
+from store.catalog.keys_aside import KeyAside, put_aside
+from store.db.tables.catalog import ChannelKey
 from store.hub import notices
+from store.money import codes
 from tests.handlers.hub.admin.script import CHANNEL, MODEL, UPSTREAM_KEY
 from tests.handlers.hub.browser import Browser
 
@@ -198,3 +201,31 @@ def test_more_users_than_a_list_can_offer_are_typed(boss, api, monkeypatch):
     boss.send("/admin/subscriptions", [("user", "alice"), ("plan", "m"), ("enabled", "true")])
     [made] = api.listed("/api/admin/subscriptions")
     assert (made["user"], made["plan"], made["enabled"]) == ("alice", "m", True)
+
+
+def test_a_used_code_tells_by_whom_and_stays(boss, api, db):
+    made = api.call("POST", "/api/admin/codes", {"amount": "5", "count": 2}).json["items"]
+    codes.redeem(db, "alice", made[0]["code"], ["pepper of the tests"], "alice")
+    text = boss.get("/admin/codes").text
+    assert re.search(r"alice <span[^>]*><time", text) and "Used" in text and "Active" in text
+    place = f"/admin/codes/{made[0]['id']}/remove"
+    answer = boss.send(place, [("confirm", made[0]["code"][-4:])])
+    assert answer.status == 400 and "was used" in answer.text
+    place = f"/admin/codes/{made[1]['id']}"
+    assert boss.send(f"{place}/disable", []).status == 303
+    assert "Disabled" in boss.get("/admin/codes").text
+    assert boss.send(f"{place}/remove", [("confirm", made[1]["code"][-4:])]).status == 303
+    assert len(api.listed("/api/admin/codes")) == 1
+
+
+def test_an_upstream_key_that_was_put_aside_is_shown_and_used_again(boss, api, db):
+    api.call("POST", "/api/admin/models", MODEL)
+    made = api.call("POST", "/api/admin/channels", CHANNEL).json
+    [row] = list(ChannelKey.select().bind(db).dicts())
+    name = (made["id"], row["fingerprint"])
+    put_aside(db, KeyAside(*name, since_ms=1, until_ms=2**40, times=1, reason="401 no such key"))
+    text = boss.get("/admin/channels/main").text
+    assert "401 no such key" in text and "Refused" in text
+    assert boss.send("/admin/channels/main/reinstate", [("key", "1")]).status == 303
+    text = boss.get("/admin/channels/main").text
+    assert "is used again" in text and "401 no such key" not in text
