@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -29,6 +30,7 @@ from store.values.usage_record import WALLET, rfc3339
 
 PAGE_LINES = 25
 TICK_DAYS = 3
+SECONDS_PER_MINUTE = 60
 CSV_LINES = 1000  # read at a time
 CSV_COLUMNS = ("at", "kind", "amount", "balance_after", "reference", "reason")
 OPENING = "opening:"  # how the id of a balance begins that a user was made with
@@ -133,12 +135,19 @@ class Redeem(Wallet):
                 return
             line = await tries.redeem(self, code)
         except Failure as failure:
-            form = Form(code=code, problem=failure.message)
+            form = Form(code=code, problem=self._problem(failure))
             await self.page(form, failure.status_code)
             return
         amount = format_money(line.amount_nanos)
         self.say(self.words["wallet.redeemed"].format(amount=amount, currency=currency))
         self.redirect("/wallet", status=HTTPStatus.SEE_OTHER)
+
+    def _problem(self, failure: Failure) -> str:
+        """Why a code was not taken."""
+        if not failure.wait_s:
+            return failure.message
+        minutes = math.ceil(failure.wait_s / SECONDS_PER_MINUTE)
+        return self.words["wallet.too_many"].format(minutes=minutes)
 
 
 class LowBalance(Wallet):

@@ -48,6 +48,12 @@ def test_a_key_is_the_first_step_and_its_group_is_offered(alice, key):
     assert "1.000 8.000" in said  # after the multiplier
 
 
+def test_without_money_the_first_call_is_not_promised(alice, hub, db):
+    assert "are refused" not in alice.get("/").text
+    said = text_of(Browser(hub.port).signed_in("boss").get("/"))
+    assert "Balance 0 USD. Calls that cost more are refused. Redeem a code" in said
+
+
 def test_without_models_there_is_no_command(hub, db, tmp_path):
     edit(db, tmp_path, '[[user]]\nname = "carol"\ngroups = []\n')
     said = text_of(Browser(hub.port).signed_in("carol").get("/"))
