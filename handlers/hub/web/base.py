@@ -232,7 +232,7 @@ class Api(HubHandler):
             return {}
         try:
             said = json.loads(self.request.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             said = None
         if not isinstance(said, dict):
             raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "a JSON object expected")
