@@ -13,11 +13,13 @@ from pathlib import Path
 
 import peewee
 
-from commands.output import configuration
+from commands.output import configuration, note
 from conf import secrets
 from conf.configuration import ConfigError, Loaded, which
 from conf.store_url import SQLITE
+from handlers.operations.client_settings import base_url
 from store.db import migrate
+from store.db.base_url import kept_base_url
 from store.db.database import READ_TIMEOUT_S, discard, open_database
 from store.values.errors import NotFound, Refused, StoreUnavailable
 
@@ -78,6 +80,20 @@ def _opened(loaded: Loaded, read_timeout_s: float) -> Iterator[peewee.Database]:
         yield db
     finally:
         discard(db)
+
+
+def clients_base_url(loaded: Loaded) -> str:
+    """{base_url}: of the file, else as it was set in the Hub; where the store is away, what is
+    known without it."""
+    server = loaded.settings.server
+    if server.public_url:
+        return base_url(server)
+    try:
+        with _opened(loaded, READ_TIMEOUT_S) as db:
+            return base_url(server, kept_base_url(db))
+    except StoreUnavailable as error:
+        note(f"warning: {error}; a base URL that was set in the Hub is not known")
+        return base_url(server)
 
 
 def actor() -> str:

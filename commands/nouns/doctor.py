@@ -11,9 +11,9 @@ import click
 from commands.doctor import channels, front, machine, store, urls
 from commands.doctor.findings import Finding, failed, ok, show
 from commands.output import FAILED, configuration, data_options, print_json
+from commands.store_access import clients_base_url
 from conf import secrets
 from conf.configuration import ConfigError, Loaded
-from handlers.operations.client_settings import base_url
 from store.catalog.catalog import load_snapshot
 from store.values.cipher import Cipher
 
@@ -36,7 +36,7 @@ def command(url: str | None, key: str | None, yes: bool, config: Path | None, as
     findings += _addresses(loaded)
     findings += _store(loaded, None if as_json and not yes else yes)
     if url is not None or key is not None:
-        findings += front.look(_checked(url) if url else base_url(loaded.settings.server), key)
+        findings += front.look(_checked(url) if url else clients_base_url(loaded), key)
     bad = any(finding.state == "failed" for finding in findings)
     if as_json:
         print_json({"ok": not bad, "findings": [_plain(one) for one in findings]})
@@ -61,7 +61,7 @@ def _addresses(loaded: Loaded) -> list[Finding]:
     url = loaded.settings.server.public_url
     right = urls.without_endpoint(url)
     if right == url:
-        return [ok("url", f"clients are given {base_url(loaded.settings.server)}")]
+        return [ok("url", f"clients are given {clients_base_url(loaded)}")]
     cure = f'set server.public_url = "{right}"'
     return [failed("url", urls.said_wrong("server.public_url", url), cure)]
 
