@@ -6,18 +6,21 @@ secrets masked, and the change log that running gateways read. Blocking; for com
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import peewee
 
-from store.admin.document import Document, Identity, label
+from store.admin.document import Document, Entry, Identity, label
 from store.admin.field_edits import entry_of_edits, with_identity
 from store.admin.kinds import plain
 from store.admin.objects import Sealing, State, Stored, Writer, find, load
 from store.admin.plan import CREATE, REMOVE, Step, Upstreams, final_fields, judge, make_plan
 from store.admin.value_edits import entry_of_values, told_by_field
 from store.admin.warnings import warnings_of
+from store.catalog import keys
 from store.db import audit, changes
-from store.db.database import database_ms, snapshot_read, transaction
+from store.db.database import database_ms, first_row, snapshot_read, transaction
+from store.db.tables.users import ApiKey, User
 from store.values.errors import Conflict, Refused
 
 CATALOG_KINDS = frozenset({"model", "group", "channel"})
@@ -143,10 +146,12 @@ class Editor:
             entry = entry_of_values(kind, values, None)
             if entry.identity in state[kind]:
                 raise Conflict(f"{label(kind, entry.identity)} exists")
+            self._refuse_used_secret(entry)
             return self._plan(state, [entry])
 
+        owner = User.select(User.id).where(User.name == values.get("user", ""))
         with told_by_field():
-            return self._carry_out(self._prepared(plan))
+            return self._carry_out_alone(plan, owner if kind == "key" else None)
 
     def change(self, kind: str, name: str, values: Mapping[str, object]) -> Outcome:
         """Change fields of one object to document values; NotFound, Refused as `make`."""
@@ -155,14 +160,25 @@ class Editor:
             stored = find(state, kind, name)
             return self._plan(state, [entry_of_values(kind, values, stored)])
 
+        owner = ApiKey.select(ApiKey.user_id).where(ApiKey.id == name)
+        alone = kind == "key" and "secret" not in values
         with told_by_field():
-            return self._carry_out(self._prepared(plan))
+            return self._carry_out_alone(plan, owner if alone else None)
 
-    def _prepared(self, plan: Callable[[State], list[Step]]) -> Callable[[State], list[Step]]:
-        """The same plan, made once without the write lock: slow password hashes are ready before
-        everybody else has to wait."""
-        snapshot_read(self._db, lambda: plan(load(self._db)))
-        return plan
+    def _carry_out_alone(self, plan: Callable[[State], list[Step]], owner: Any) -> Outcome:
+        """Carries out a plan that was made once without the write lock: slow password hashes are
+        ready before everybody else has to wait. `owner`: a query for the user whose key it is
+        about; then no keys of others are loaded."""
+        row = None if owner is None else first_row(self._db, owner)
+        owner_id = None if row is None else str(row[0])
+        snapshot_read(self._db, lambda: plan(load(self._db, owner_id)))
+        return self._carry_out(plan, owner_id)
+
+    def _refuse_used_secret(self, entry: Entry) -> None:
+        """Of one entry; the plan knows only the secrets that were loaded."""
+        secret = entry.fields.get("secret")
+        if secret is not None and keys.in_use(self._db, secret, self._sealing.peppers) is not None:
+            raise Refused([f"{entry.where('secret')}: secret: it is in use by another key"])
 
     def set_enabled(self, kind: str, name: str, enabled: bool) -> Outcome:
         """Enable or disable one object; so already: changes nothing. NotFound, Refused.
@@ -202,11 +218,13 @@ class Editor:
         at_ms = database_ms(self._db)
         return make_plan(state, document, self._sealing, self._upstreams, at_ms=at_ms, prune=prune)
 
-    def _carry_out(self, plan: Callable[[State], list[Step]]) -> Outcome:
+    def _carry_out(
+        self, plan: Callable[[State], list[Step]], owner_id: str | None = None
+    ) -> Outcome:
         def work() -> Outcome:
             # Administrators one after another: each judges what is really there.
             changes.lock(self._db)
-            state = load(self._db)
+            state = load(self._db, owner_id)
             return self._execute(state, plan(state))
 
         return transaction(self._db, work)

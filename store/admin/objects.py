@@ -118,10 +118,17 @@ class Sealing:
         return bool(stored == given)
 
 
-def load(db: peewee.Database) -> State:
-    """Every object of every kind."""
-    rows = {kind: _rows(db, table) for kind, table in TABLES.items()}
-    extras = _Extras(db, rows)
+def load(db: peewee.Database, owner_id: str | None = None) -> State:
+    """Every object of every kind; `owner_id`: of users, keys and subscriptions only those of one
+    user, which is all that matters to a key of that user but for secrets of others."""
+    owned = {"user": User.id, "key": ApiKey.user_id, "subscription": Subscription.user_id}
+    one = None if owner_id is None else [owner_id]
+    rows = {
+        kind: _rows(db, table, of=(owned[kind], one) if kind in owned else None)
+        for kind, table in TABLES.items()
+    }
+    own_keys = ApiKey.select(ApiKey.id).where(ApiKey.user_id == owner_id)
+    extras = _Extras(db, rows, key_ids=None if owner_id is None else own_keys)
     state: State = {}
     for kind in KINDS:
         stored = (_stored(kind, row, extras) for row in rows[kind])
@@ -151,12 +158,13 @@ def find(state: State, kind: str, name: str) -> Stored:
 
 
 def _rows(
-    db: peewee.Database, table: Any, *order: Any, of: tuple[Any, Sequence[str] | None] | None = None
+    db: peewee.Database, table: Any, *order: Any, of: tuple[Any, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """All rows of a table; `of`: those whose column has one of some values, None: any."""
+    """All rows of a table; `of`: those whose column has one of some values, which may be a query;
+    None: any."""
     query = table.select().order_by(*order)
     if of is not None and of[1] is not None:
-        query = query.where(of[0] << list(of[1]))
+        query = query.where(of[0] << (of[1] if isinstance(of[1], peewee.Query) else list(of[1])))
     return list(query.bind(db).dicts())
 
 
@@ -175,13 +183,14 @@ def of_rows(db: peewee.Database, kind: str, rows: list[dict[str, Any]]) -> list[
 
 class _Extras:
     """What belongs to objects but has tables of its own, by the id of the object; and names. `ids`:
-    only what belongs to these."""
+    only what belongs to these; `key_ids`: only secrets of these keys, may be a query."""
 
     def __init__(
         self,
         db: peewee.Database,
         rows: Mapping[str, list[dict[str, Any]]],
         ids: Sequence[str] | None = None,
+        key_ids: Any = None,
     ) -> None:
         self.names = {row["id"]: row["name"] for kind in NAMED for row in rows.get(kind, ())}
         self.prices: dict[str, dict[str, int]] = {}
@@ -192,7 +201,7 @@ class _Extras:
         for row in _rows(db, ChannelKey, ChannelKey.position, of=(ChannelKey.channel_id, ids)):
             self.sealed_keys.setdefault(row["channel_id"], []).append(row["cipher"])
         self.digests: dict[str, set[bytes]] = {}
-        for row in _rows(db, KeySecret, of=(KeySecret.key_id, ids)):
+        for row in _rows(db, KeySecret, of=(KeySecret.key_id, key_ids if ids is None else ids)):
             self.digests.setdefault(row["key_id"], set()).add(bytes(row["digest"]))
 
 

@@ -427,8 +427,8 @@ def test_administrators_work_one_after_another(editor, read, database, monkeypat
     editor.apply(read('[[group]]\nname = "g"'))
     loaded, outcomes = threading.Event(), []
 
-    def slow_load(db):
-        state = load(db)
+    def slow_load(db, owner_id=None):
+        state = load(db, owner_id)
         if threading.current_thread() is creator:
             loaded.set()
             time.sleep(0.3)

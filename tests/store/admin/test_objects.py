@@ -131,3 +131,13 @@ def test_names_that_read_alike_need_the_id(database, editor, applied):
     with pytest.raises(Refused, match="use the id"):
         find(state, "key", "alice/x/y")
     assert find(state, "key", made["alice"].id).identity == ("alice", "x/y")
+
+
+def test_what_matters_to_the_keys_of_one_user(database, applied):
+    whole = load(database)
+    alice = whole["user"]["alice",]
+    own = load(database, alice.id)
+    assert own["user"] == {("alice",): alice}
+    assert own["key"] == {("alice", "laptop"): whole["key"]["alice", "laptop"]}
+    for kind in ("model", "group", "channel", "plan"):
+        assert own[kind] == whole[kind]
