@@ -1,0 +1,64 @@
+"""Exports and tails of clients that leave or do not take what comes."""
+
+import asyncio
+import http.client
+import time
+
+from handlers.hub.usage import export, tail
+from handlers.hub.usage.tail import News, Viewer
+from store.calls.usage_queries import Filters, history
+from tests.handlers.hub.usage.calls import call, failed, put
+from tests.support.ports import HOST
+
+PIECES = 200
+
+
+def test_an_export_ends_when_its_client_leaves(db, alice, monkeypatch):
+    put(db, *[call(db, number) for number in range(PIECES)])
+    written, read = [], export._piece
+
+    def slow(*args, **named):
+        time.sleep(0.02)
+        written.append(read(*args, **named))
+        return written[-1]
+
+    monkeypatch.setattr(export, "PIECE_ROWS", 1)
+    monkeypatch.setattr(export, "_piece", slow)
+    connection = http.client.HTTPConnection(HOST, alice.port, timeout=20)
+    cookie = "; ".join(f"{name}={value}" for name, value in alice.cookies.items())
+    connection.request("GET", "/api/usage/export", headers={"Cookie": cookie})
+    response = connection.getresponse()
+    response.read(100)
+    # others are answered meanwhile
+    assert alice.get("/api/usage?limit=1").status == 200
+    response.close()
+    connection.close()
+    before = -1
+    while before != len(written):
+        before = len(written)
+        time.sleep(0.5)
+    assert 0 < before < PIECES
+
+
+def test_what_a_viewer_does_not_take_is_bounded_and_counted(db, monkeypatch):
+    monkeypatch.setattr(tail, "WAITING_MAX", 3)
+    put(db, *[call(db, number) for number in range(5)], failed(db, 9))
+    rows = history(db, Filters(), 10)
+
+    async def given():
+        news = News(db)
+        all_of_it, some = Viewer(Filters()), Viewer(Filters(outcome="timeout"))
+        news._viewers |= {all_of_it, some}
+        news._give(rows)
+        assert all_of_it.wake.is_set() and not some.wake.is_set()
+        return all_of_it.take(), all_of_it.take(), some.take()
+
+    (taken, missed), after, nothing = asyncio.run(given())
+    assert (len(taken), missed) == (3, 3)
+    assert after == nothing == ([], 0)
+
+
+def test_viewers_are_bounded(db, alice, monkeypatch):
+    monkeypatch.setattr(tail, "VIEWERS_MAX", 0)
+    answer = alice.get("/api/usage/tail")
+    assert answer.status == 429 and answer.headers["Retry-After"] == "60"
