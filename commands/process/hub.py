@@ -19,7 +19,6 @@ import msgspec
 from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
 
-from commands.process.listeners import BACKLOG_CONNECTIONS
 from commands.process.log_lines import FORMS
 from commands.process.logs.redaction import redact
 from commands.process.logs.sink import sink_of
@@ -46,7 +45,6 @@ STDIN_CHUNK_BYTES = 65536
 ALIVE_EVERY_S = 1.0
 TRIM_EVERY_S = 10.0
 STORE_PAUSE_S = 5.0  # until a store that is away is asked again
-ANNOUNCED_WITHIN_S = 3.0  # the port opens then, whether the link of the first run is out or not
 
 
 class Orders(msgspec.Struct):
@@ -120,11 +118,8 @@ async def _serve(site: Site, orders: Orders, logs: LogThread) -> None:
     server = HTTPServer(make_app(site), max_body_size=MAX_BODY_BYTES)
     listener = socket.socket(fileno=orders.listen_fd)
     listener.setblocking(False)
-    announcing = asyncio.create_task(_announce_first_run(site))
-    # The port opens when the link is there to be read, or the store lets it wait.
-    await asyncio.wait({announcing}, timeout=ANNOUNCED_WITHIN_S)
-    listener.listen(BACKLOG_CONNECTIONS)
     server.add_socket(listener)
+    announcing = asyncio.create_task(_announce_first_run(site))
     gc.collect()
     gc.freeze()
     trimming = asyncio.create_task(_trim())

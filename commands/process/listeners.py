@@ -17,11 +17,8 @@ BACKLOG_CONNECTIONS = 1024
 _Address = tuple[socket.AddressFamily, Any]  # what bind() takes depends on the family
 
 
-def bind(
-    section: str, host: str, port: int, count: int = 1, *, listening: bool = True
-) -> list[socket.socket]:
-    """`count` sockets on one address; StartError names the setting section.port. `listening` False:
-    who serves them starts to listen, so that the port is open when it is ready."""
+def bind(section: str, host: str, port: int, count: int = 1) -> list[socket.socket]:
+    """`count` listening sockets on one address; StartError names the setting section.port."""
     address = _resolve(section, host, port)
     sockets: list[socket.socket] = []
     try:
@@ -29,8 +26,7 @@ def bind(
             sockets.append(_bound(address, shared=bool(sockets)))
             if count > 1:
                 sockets[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            if listening:
-                sockets[-1].listen(BACKLOG_CONNECTIONS)
+            sockets[-1].listen(BACKLOG_CONNECTIONS)
     except OSError as error:
         for one in sockets:
             one.close()

@@ -113,8 +113,7 @@ class Supervisor:
         relay = listeners.bind("server", settings.server.host, settings.server.port, workers)
         self.slots = [Slot(number, listener) for number, listener in enumerate(relay)]
         if settings.hub.enabled and self._hub_command:
-            where = settings.hub.host, settings.hub.port
-            hub = listeners.bind("hub", *where, listening=False)[0]
+            hub = listeners.bind("hub", settings.hub.host, settings.hub.port)[0]
             self._hub = Companion("hub", self._hub_command, self._orders(), hub)
             self._companions.append(self._hub)
         if settings.ops.enabled:
