@@ -22,3 +22,28 @@ def test_rows_come_back_newest_first_with_secrets_masked(database):
     assert rows[1]["before"] is None
     assert rows[1]["actor"] == "tester" and rows[1]["name"] == "ä"
     assert len(audit.entries(database, 1)) == 1
+
+
+def test_rows_are_found_by_actor_kind_name_and_time_page_by_page(database):
+    for number in range(6):
+        act = audit.Act(f"actor-{number % 2}", "update", "group", f"g{number % 3}")
+        audit.write_alone(database, act)
+    everything = audit.entries(database, 10)
+    assert len(everything) == 6
+    page = audit.entries(database, 4)
+    rest = audit.entries(database, 4, before=page[-1]["id"])
+    assert page + rest == everything
+    wanted = audit.Wanted(actor="actor-1", kind="group", name="g1")
+    assert [row["name"] for row in audit.entries(database, 10, wanted)] == ["g1"]
+    assert audit.entries(database, 10, audit.Wanted(kind="user")) == []
+    later = audit.Wanted(since_ms=everything[0]["at_ms"] + 60_000)
+    assert audit.entries(database, 10, later) == []
+
+
+def test_the_callers_address_is_kept_for_as_long_as_it_asks(database):
+    token = audit.caller.set("2001:db8::1")
+    audit.write_alone(database, audit.Act("boss", "test", "channel", "main"))
+    audit.caller.reset(token)
+    audit.write_alone(database, audit.Act("cli", "test", "channel", "spare"))
+    addresses = {row["name"]: row["address"] for row in audit.entries(database, 5)}
+    assert addresses == {"main": "2001:db8::1", "spare": None}
