@@ -4,6 +4,7 @@ into the values of its document.
 What is secret is never shown again: an empty field keeps it.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any
 from store.admin.kinds import KINDS, REQUIRED, Field
 from store.db.audit import MASK
 from store.values.fields import (
+    NAME,
     Boolean,
     Choice,
     FieldType,
@@ -38,6 +40,8 @@ FURTHER: Mapping[str, frozenset[str]] = {
 
 MAX_CHECKS = 24  # more names than that are typed, one a line
 MAX_CHOICES = 200  # more names than that are typed
+_LINES = re.compile(r"\s*[\r\n]+\s*")
+_GAPS = re.compile(r"[\s,]+")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 Typed = Mapping[str, Sequence[str]]
@@ -119,7 +123,9 @@ def _value(name: str, one: Field, typed: Typed, sent: Sequence[str], *, new: boo
         # Not for a proxy, which is shown: nothing in its field takes it back.
         return None if name == "proxy" and not sent and not new else _LEFT_OUT
     if isinstance(kind, ListOf):
-        return [part for line in sent for part in re.split(r"[\s,]+", line.strip()) if part]
+        # Names of groups may hold blanks and commas; nothing else that is listed may.
+        gaps = _LINES if kind.item is NAME else _GAPS
+        return [part for text in sent for part in gaps.split(text.strip()) if part]
     if isinstance(kind, (ModelMap, HeaderMap, OptionMap)):
         return _table(kind, sent)
     if not text:
@@ -220,11 +226,9 @@ def _shown(name: str, one: Field, way: str, given: Given) -> list[str]:
 
 
 def _line(name: str, value: Any) -> str:
-    return (
-        name
-        if value == name
-        else f"{name} = {str(value).lower() if value in (True, False) else value}"
-    )
+    if value == name:
+        return name
+    return f"{name} = {value if isinstance(value, str) else json.dumps(value)}"
 
 
 def _shown_prices(given: Given) -> dict[str, str]:

@@ -229,3 +229,16 @@ def test_an_upstream_key_that_was_put_aside_is_shown_and_used_again(boss, api, d
     assert boss.send("/admin/channels/main/reinstate", [("key", "1")]).status == 303
     text = boss.get("/admin/channels/main").text
     assert "is used again" in text and "401 no such key" not in text
+
+
+def test_names_of_groups_with_blanks_and_commas_are_chosen_whole(boss, api, db):
+    for name in ("a b", "c, d"):
+        assert api.call("POST", "/api/admin/groups", {"name": name}).status == 201
+    boss.get("/admin/users/alice")
+    fields = [("role", "member"), ("enabled", "true"), ("order", "plan_first")]
+    chosen = [("groups", "a b"), ("groups", "c, d")]
+    assert boss.send("/admin/users/alice", [*fields, *chosen]).status == 303
+    assert show(db, "user", "alice")["groups"] == ["a b", "c, d"]
+    typed = [("groups", "c, d\r\n a b \r\n\r\n")]
+    assert boss.send("/admin/users/alice", [*fields, *typed]).status == 303
+    assert show(db, "user", "alice")["groups"] == ["c, d", "a b"]
