@@ -28,6 +28,12 @@ def leave(page):
     page.get_by_label("I have stored it").check()
 
 
+def undo(page):
+    """Presses the key, when the page's scripts are there to hear it."""
+    page.wait_for_load_state("load")
+    page.keyboard.press("z")
+
+
 def row(page, name):
     return page.locator("tr.row").filter(has=page.get_by_role("link", name=name, exact=True))
 
@@ -118,7 +124,7 @@ def test_a_wrong_path_is_shown_to_the_owner_with_its_cure(visit, world, picture)
     picture(page, "key-wrong-path")
     notice.get_by_role("button", name="Dismiss").click()
     expect(page.locator(".wrong-paths")).to_have_count(0)
-    page.keyboard.press("z")
+    undo(page)
     expect(page.locator(".wrong-paths")).to_be_visible()
     page.locator(".wrong-paths").get_by_role("link", name="Check a URL").click()
     expect(page.locator(".verdicts .wavy").first).to_be_visible()
@@ -142,7 +148,7 @@ def test_disabled_and_back_by_the_toast(visit, world):
     page.get_by_role("button", name="Disable").click()
     expect(row(page, "editor")).to_contain_text("Disabled")
     expect(page.locator(".toast")).to_contain_text("Key editor disabled")
-    page.keyboard.press("z")
+    undo(page)
     expect(page.locator(".head")).to_contain_text("Active")
 
 
