@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.world import World
 from tests.support.upstream import ScriptedUpstream
@@ -23,6 +23,7 @@ FLAGS = (
 )
 WIDTHS = {"desk": (1440, 900), "tablet": (768, 1024), "phone": (360, 740)}
 PATIENCE_MS = 15_000
+expect.set_options(timeout=PATIENCE_MS)
 SHOTS = os.environ.get("SLUICE_SCREENSHOTS")  # a folder that keeps pictures of pages
 UNIMPORTANT = ("favicon",)
 

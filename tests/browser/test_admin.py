@@ -48,8 +48,10 @@ def test_a_channel_is_made_tested_switched_off_and_the_audit_log_tells(visit, wo
 
 def expect_refused(page):
     """The browser tells of the answer 400, and of nothing else."""
-    page.wait_for_timeout(200)
-    assert all("status of 400" in line for line in page.said)
+    for _ in range(50):
+        if not page.said:
+            page.wait_for_timeout(100)
+    assert page.said and all("status of 400" in line for line in page.said)
     page.said.clear()
 
 
