@@ -215,7 +215,9 @@ def refused(gateway, family):
     assert ECHOED.encode() not in post(gateway, family, leaking, model=LEAKY).body
     dead = body_of(family, "") | ({} if family == GENERATE else {"model": "dead"})
     post(gateway, family, dead, model="dead")
-    exchange(gateway.port, "POST", f"/v1/{PROMPT}?key={CLIENT_KEY}", headers, b"{}")
+    # of a wrong path the key's owner is told the path, never its query
+    wrong = f"/v1/no-such-endpoint?key={CLIENT_KEY}&said={PROMPT}"
+    exchange(gateway.port, "POST", wrong, headers, b"{}")
     exchange(gateway.port, "GET", f"/v1/models?key={CLIENT_KEY}", headers)
 
 
