@@ -355,7 +355,9 @@ def _csv_cell(value: Any) -> Any:
         return "true" if value else "false"
     if isinstance(value, (list, dict)):
         return _encode_json(value).decode()
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        # A spreadsheet would run it as a formula, and clients choose some of these texts.
-        return f"'{value}"
-    return value
+    return csv_text(value) if isinstance(value, str) else value
+
+
+def csv_text(text: str) -> str:
+    """A text that people choose as a cell of CSV: no formula that a spreadsheet would run."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

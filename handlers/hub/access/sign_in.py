@@ -6,10 +6,10 @@ for, if the user has set one up.
 
 import hmac
 import logging
+import re
 import time
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
 
 from handlers.hub.access import one_time, sealed
 from handlers.hub.access.beginning import begin_session
@@ -25,6 +25,8 @@ log = logging.getLogger("sluice.hub")
 
 COOKIE_DAYS = 365  # of theme and language
 SECONDS_PER_MINUTE = 60
+INSIDE = re.compile(r"/(?:[^/\\\x00-\x20][^\\\x00-\x20]*)?")
+"""A path of the Hub: browsers read `//`, a backslash or a blank in it as another host's."""
 WAITING = "sluice_code"
 """The cookie of somebody who still has to give a one-time code."""
 ASKED = "sluice_openid"
@@ -93,9 +95,7 @@ class SignIn(Page):
     def next_place(self) -> str:
         """The page asked for: a path of the Hub, never another host."""
         wanted = self.get_argument("next", "/")
-        parts = urlsplit(wanted)
-        inside = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
-        return wanted if inside and not parts.netloc else "/"
+        return wanted if INSIDE.fullmatch(wanted) else "/"
 
 
 class Code(SignIn):
@@ -264,9 +264,9 @@ class Preferences(Page):
         if (shortcuts := self.get_body_argument("shortcuts", "")) in ("on", "off"):
             self._keep("shortcuts", shortcuts)
         # Only where on the Hub it was: no other host may be the place that this leads to.
-        came = urlsplit(self.request.headers.get("Referer", ""))
-        place = came.path + (f"?{came.query}" if came.query else "")
-        self.redirect("/" + place.lstrip("/\\"), status=303)
+        _, _, place = self.request.headers.get("Referer", "").partition("://")
+        place = "/" + place.partition("/")[2].partition("#")[0]
+        self.redirect(place if INSIDE.fullmatch(place) else "/", status=303)
 
     def _keep(self, name: str, value: str) -> None:
         self.set_cookie(

@@ -41,7 +41,10 @@ class ApiKeys(KeysApi):
         wanted = Wanted(
             self.get_query_argument("search", ""), state, self.get_query_argument("group", "")
         )
-        limit, after = self._limit(), self.get_query_argument("after", "")
+        limit, after = (
+            self.number("limit", DEFAULT_LIMIT, MAX_LIMIT),
+            self.get_query_argument("after", ""),
+        )
         everything = await self.store(own_keys.owned, me.user_id, now_ms())
         found = in_order(everything, wanted, now_ms(), self.site.base_url)
         left = [key for key in found if not after or key.id < after]
@@ -53,13 +56,6 @@ class ApiKeys(KeysApi):
         made = await self.store(changes.make, self.owner, values := self.body())
         secret = values["secret"] if made.secret is None else made.secret
         self.answer({"id": made.id, "secret": secret}, HTTPStatus.CREATED)
-
-    def _limit(self) -> int:
-        text = self.get_query_argument("limit", str(DEFAULT_LIMIT))
-        if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MAX_LIMIT:
-            told = f"limit must be a whole number from 1 to {MAX_LIMIT}"
-            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told, "limit")
-        return int(text)
 
 
 class ApiKey(KeysApi):

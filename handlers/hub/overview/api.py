@@ -92,16 +92,10 @@ class ApiLedger(Api):
     async def get(self) -> None:
         assert self.signed_in is not None
         after = self.get_query_argument("after", None)
-        page = await self.store(ledger.page_of, self.signed_in.user_id, self._limit(), after)
+        limit = self.number("limit", PAGE_LINES, PAGE_LINES_MAX)
+        page = await self.store(ledger.page_of, self.signed_in.user_id, limit, after)
         lines = [ledger.to_public(line) for line in page.lines]
         self.answer({"items": lines, "next": page.next})
-
-    def _limit(self) -> int:
-        text = self.get_query_argument("limit", str(PAGE_LINES))
-        if not text.isascii() or not text.isdigit() or not 0 < int(text) <= PAGE_LINES_MAX:
-            said = f"limit must be from 1 to {PAGE_LINES_MAX}"
-            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", said, "limit")
-        return int(text)
 
 
 class ApiRedeem(Api):

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import peewee
+from tornado.iostream import StreamClosedError
 
 from handlers.hub.overview import purse
 from handlers.hub.overview.purse import CHART_DAYS, Purse
@@ -26,7 +27,7 @@ from store.money.ledger import Line
 from store.money.subscriptions import ACTIVE, DISABLED, EXPIRED, USED_UP, WAITING
 from store.values.ids import DAY_MS, day_begin_ms
 from store.values.pricing import AmountError, format_money, parse_money
-from store.values.usage_record import WALLET, rfc3339
+from store.values.usage_record import WALLET, csv_text, rfc3339
 
 PAGE_LINES = 25
 TICK_DAYS = 3
@@ -181,11 +182,21 @@ class LedgerCsv(Page):
         after = None
         while True:
             page = await self.store(ledger.page_of, self.signed_in.user_id, CSV_LINES, after)
-            self.write(_csv([ledger.to_public(line) for line in page.lines]))
-            await self.flush()
+            self.write(_csv([_cells(line) for line in page.lines]))
+            try:
+                await self.flush()
+            except StreamClosedError:
+                return  # the client has left
             after = page.next
             if after is None:
                 return
+
+
+def _cells(line: Line) -> dict[str, Any]:
+    """A line of the ledger for CSV."""
+    public = ledger.to_public(line)
+    texts = {name: csv_text(public[name] or "") for name in ("reference", "reason")}
+    return {**public, **texts}
 
 
 def _csv(rows: Sequence[dict[str, Any]]) -> str:

@@ -38,13 +38,6 @@ class ApiUsageBase(Api):
         assert self.signed_in is not None
         return self.signed_in
 
-    def number(self, name: str, usual: int, most: int) -> int:
-        """A number of the query, from 1 to `most`."""
-        text = self.get_query_argument(name, "") or str(usual)
-        if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= most):
-            raise refused(name, f"{name} must be a number from 1 to {most}")
-        return int(text)
-
     def cursor(self) -> str | None:
         """The id before which a page begins."""
         after = self.get_query_argument("after", "") or None

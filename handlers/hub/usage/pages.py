@@ -258,7 +258,7 @@ class UsageTail(Onlooking, UsagePage):
             raise Failure(401, "unauthorized", "sign in")
         wanted = await self.wanted()
         self._shared = self.shared(wanted)
-        await self.serve_tail(Viewer(wanted.filters))
+        await self.serve_tail(Viewer(wanted.filters, self.me.user_id))
 
     def messages(self, rows: Sequence[Row], missed: int) -> bytes:
         """The newest rows, the newest first, and how many there were."""

@@ -23,13 +23,15 @@ from handlers.hub.web.base import Failure, HubHandler
 from store.calls.reading.matching import matches
 from store.calls.usage_queries import Filters, Row, follow
 from store.db.database import database_ms, discard
-from store.values.errors import StoreError
+from store.values.errors import StoreError, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
 VIEWERS_MAX = 200
+VIEWERS_OF_USER_MAX = 20
 WAITING_MAX = 500  # calls of one viewer
 HEARTBEAT_S = 15.0
+CHECK_S = 30.0  # how often it is asked whether the viewer may still look on
 PAUSE_S = 0.5
 RETRY_S = 1.0
 _KEPT = "usage_news"
@@ -40,6 +42,7 @@ class Viewer:
     """Somebody who looks on, and what waits to be sent."""
 
     filters: Filters
+    user_id: str
     waiting: deque[Row] = field(default_factory=deque)
     missed: int = 0
     wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -75,10 +78,10 @@ class News:
         """Ends it; without viewers the reading ends, too."""
         self._viewers.discard(viewer)
 
-    @property
-    def viewers(self) -> int:
-        """How many look on."""
-        return len(self._viewers)
+    def full_for(self, user_id: str) -> bool:
+        """Whether too many look on already, or too many of this user."""
+        own = sum(one.user_id == user_id for one in self._viewers)
+        return len(self._viewers) >= VIEWERS_MAX or own >= VIEWERS_OF_USER_MAX
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
@@ -144,16 +147,21 @@ class Onlooking(HubHandler):
     async def serve_tail(self, viewer: Viewer) -> None:
         """Sends what is new until the client leaves."""
         news: News = self.application.settings.setdefault(_KEPT, News(self.site.db))
-        if news.viewers >= VIEWERS_MAX:
-            raise Failure(429, "too_many", f"{VIEWERS_MAX} look on already", wait_s=60)
+        if news.full_for(viewer.user_id):
+            raise Failure(429, "too_many", "too many look on already", wait_s=60)
         self.set_header("Content-Type", "text/event-stream; charset=utf-8")
         self.set_header("X-Accel-Buffering", "no")
         news.join(viewer)
         self._viewer = viewer
+        check_at = time.monotonic() + CHECK_S
         try:
             self.write("retry: 2000\n\n")
             while not self._left:
                 await self.flush()
+                if time.monotonic() >= check_at:
+                    check_at = time.monotonic() + CHECK_S
+                    if not await self._is_same():
+                        return
                 try:
                     await asyncio.wait_for(viewer.wake.wait(), HEARTBEAT_S)
                 except TimeoutError:
@@ -164,6 +172,15 @@ class Onlooking(HubHandler):
             pass
         finally:
             news.leave(viewer)
+
+    async def _is_same(self) -> bool:
+        """Whether the session or token is still what it was: not ended, of the same role."""
+        before = self.signed_in
+        try:
+            await self.find_session()
+        except StoreUnavailable:
+            return True  # nothing is sent either while the store is away
+        return self.signed_in == before
 
     def messages(self, rows: Sequence[Row], missed: int) -> bytes:
         """Some calls, the oldest first, as events; `missed`: how many besides were too many."""
@@ -183,7 +200,7 @@ class ApiTail(Onlooking, ApiUsageBase):
 
     async def get(self) -> None:
         wanted = await self.asked()
-        await self.serve_tail(Viewer(wanted.filters))
+        await self.serve_tail(Viewer(wanted.filters, self.me.user_id))
 
     def messages(self, rows: Sequence[Row], missed: int) -> bytes:
         """An event for each."""

@@ -28,6 +28,7 @@ SESSION_COOKIE = "sluice_session"
 TOAST_COOKIE = "toast"
 UNSEEN_HEADER = "X-Unseen"  # of a script that asks for a page which it does not show
 BUSY_WAIT_S = 2
+MAX_DIGITS = 9  # of a number in a query
 THEMES = ("light", "dark")
 POLICY = "; ".join(
     (
@@ -69,8 +70,17 @@ class HubHandler(RequestHandler):
         """Whose session the cookie is, if any."""
         await self.site.read_base_url(time.monotonic())
         cookie = self.get_cookie(SESSION_COOKIE)
-        if cookie:
-            self.signed_in = await self.site.store(sessions.find, cookie)
+        self.signed_in = await self.site.store(sessions.find, cookie) if cookie else None
+
+    def number(self, name: str, usual: int, most: int) -> int:
+        """A whole number of the query, from 1 to `most`; `usual` when there is none. Raises
+        Failure."""
+        text = self.get_query_argument(name, "") or str(usual)
+        digits = text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
+        if not digits or not 1 <= int(text) <= most:
+            told = f"{name} must be a whole number from 1 to {most}"
+            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told, name)
+        return int(text)
 
     async def store(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
         """What the store makes of a request. Raises Failure for what it refuses."""
@@ -216,11 +226,15 @@ class Api(HubHandler):
         if not self._bearer():
             super().check_xsrf_cookie()
 
-    async def prepare(self) -> None:
+    async def find_session(self) -> None:
+        """For whom the token acts, or whose session the cookie is, if any."""
         if bearer := self._bearer():
             await self._find_token(bearer)
         else:
-            await self.find_session()
+            await super().find_session()
+
+    async def prepare(self) -> None:
+        await self.find_session()
         if self.signed_in is None:
             raise Failure(HTTPStatus.UNAUTHORIZED, "unauthorized", "sign in, or send a token")
         if self.admin and not self.signed_in.admin:
@@ -256,6 +270,7 @@ class Api(HubHandler):
 
     async def _find_token(self, token: str) -> None:
         await self.site.read_base_url(time.monotonic())
+        self.signed_in = None
         found = await self.site.store(tokens.find, token)
         if found is None:
             return

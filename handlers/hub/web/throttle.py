@@ -36,7 +36,7 @@ class Throttle:
     def succeeded(self, name: str, address: str = "", at_s: float = 0.0) -> None:
         """Forgets the tries of a name; those of its address may be somebody else's, but for the one
         at `at_s`, which was counted before its outcome was known."""
-        self._tries.pop(("name", name), None)
+        self._tries.pop(("name", name[:MAX_NAME_CHARS]), None)
         of_address = self._tries.get(("address", address), [])
         if at_s in of_address:
             of_address.remove(at_s)

@@ -105,12 +105,22 @@ def test_no_more_hashes_wait_than_people_would(hub, monkeypatch):
 
 @pytest.mark.parametrize(
     "referer",
-    ["https://elsewhere.example.com/a", "//elsewhere.example.com/a", "https://x//y.example.com"],
+    [
+        *("https://elsewhere.example.com/a", "//elsewhere.example.com/a"),
+        *("https://x//y.example.com", "https://x/\\y.example.com", "http://[x"),
+    ],
 )
 def test_preferences_lead_to_no_other_host(browser, referer):
     browser.get("/sign-in")
     place = browser.send("/preferences", [("theme", "dark")], Referer=referer).place
     assert place.startswith("/") and not place.startswith(("//", "/\\"))
+
+
+@pytest.mark.parametrize(
+    "place", ["//x.example.com", "/\\x.example.com", "/\t/x.example.com", "https://x", "//[x"]
+)
+def test_a_sign_in_leads_to_no_other_host(browser, place):
+    assert browser.sign_in("alice", PASSWORDS["alice"], place).place == "/"
 
 
 def test_names_are_shown_as_text(hub, apply):

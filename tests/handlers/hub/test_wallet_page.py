@@ -97,6 +97,9 @@ def test_the_ledger_page_by_page_and_as_csv(alice, hub, db):
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert "text/csv" in answer.headers["Content-Type"] and len(rows) == 31
     assert (rows[0]["amount"], rows[0]["reason"]) == ("1", "gift 29")
+    wallet.credit(db, "alice", wallet.Movement(10**9, "=1+1"))
+    [newest, *_] = csv.DictReader(io.StringIO(alice.get("/wallet/ledger.csv").text))
+    assert newest["reason"] == "'=1+1"
     assert "gift" not in Browser(hub.port).signed_in("carol").get("/wallet/ledger.csv").text
     assert alice.get("/wallet?after=nothing").status == 400
 

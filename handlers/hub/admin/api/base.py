@@ -36,11 +36,7 @@ def actor_of(handler: HubHandler) -> str:
 
 def limit_of(handler: HubHandler) -> int:
     """How many items are asked for. Raises Failure."""
-    text = handler.get_query_argument("limit", str(DEFAULT_ITEMS))
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_ITEMS:
-        told = f"limit must be a whole number from 1 to {MAX_ITEMS}"
-        raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told, "limit")
-    return int(text)
+    return handler.number("limit", DEFAULT_ITEMS, MAX_ITEMS)
 
 
 def paging_of(handler: HubHandler) -> Paging:

@@ -7,7 +7,7 @@ from typing import Any
 import peewee
 
 from handlers.hub.admin.api.base import AdminApi, actor_of, limit_of
-from handlers.hub.web.base import Failure, HubHandler
+from handlers.hub.web.base import MAX_DIGITS, Failure, HubHandler
 from store.admin.listing import Part
 from store.db.database import database_ms
 from store.money import codes
@@ -32,7 +32,7 @@ def one(db: peewee.Database, code_id: str) -> dict[str, Any]:
 def wanted_of(given: Mapping[str, Any]) -> codes.Wanted:
     """The batch that a body or a form asks for. Raises Failure."""
     count, expires_at = given.get("count") or 1, given.get("expires_at") or None
-    if isinstance(count, str) and count.isdecimal():
+    if isinstance(count, str) and count.isdecimal() and len(count) <= MAX_DIGITS:
         count = int(count)
     if isinstance(count, bool) or not isinstance(count, int):
         raise _bad("count", "count must be a whole number")

@@ -12,7 +12,7 @@ from handlers.hub.admin.api import channels, objects
 from handlers.hub.admin.api.base import MAX_ITEMS, paging_of
 from handlers.hub.admin.pages.base import place_of
 from handlers.hub.admin.pages.objects import Forms
-from handlers.hub.web.base import Failure
+from handlers.hub.web.base import MAX_DIGITS, Failure
 from handlers.operations.channel_test import Result
 from store.values.fields import Instant
 
@@ -177,9 +177,10 @@ class Reinstate(Channels):
         self.redirect(place_of("channels", name), status=303)
 
     async def post(self, name: str) -> None:
-        position = self.get_body_argument("key", "")
+        text = self.get_body_argument("key", "")
+        position = int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else None
         try:
-            await channels.reinstate(self, name, int(position) if position.isdecimal() else None)
+            await channels.reinstate(self, name, position)
         except Failure as failure:
             self.say(failure.message)
         else:

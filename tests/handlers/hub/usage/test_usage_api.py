@@ -97,6 +97,8 @@ def test_filters(alice, calls, query, found):
         ("since=2026-01-02&until=2026-01-01", "until"),
         ("modle=x", "modle"),
         ("limit=0", "limit"),
+        ("limit=0000000005000", "limit"),
+        ("limit=" + "9" * 5000, "limit"),
         ("after=x", "after"),
         ("stream=yes", "stream"),
     ],

@@ -4,6 +4,8 @@ import asyncio
 import http.client
 import time
 
+import pytest
+
 from handlers.hub.usage import export, tail
 from handlers.hub.usage.tail import News, Viewer
 from store.calls.usage_queries import Filters, history
@@ -47,7 +49,7 @@ def test_what_a_viewer_does_not_take_is_bounded_and_counted(db, monkeypatch):
 
     async def given():
         news = News(db)
-        all_of_it, some = Viewer(Filters()), Viewer(Filters(outcome="timeout"))
+        all_of_it, some = Viewer(Filters(), "a"), Viewer(Filters(outcome="timeout"), "a")
         news._viewers |= {all_of_it, some}
         news._give(rows)
         assert all_of_it.wake.is_set() and not some.wake.is_set()
@@ -58,7 +60,23 @@ def test_what_a_viewer_does_not_take_is_bounded_and_counted(db, monkeypatch):
     assert after == nothing == ([], 0)
 
 
-def test_viewers_are_bounded(db, alice, monkeypatch):
-    monkeypatch.setattr(tail, "VIEWERS_MAX", 0)
+@pytest.mark.parametrize("limit", ["VIEWERS_MAX", "VIEWERS_OF_USER_MAX"])
+def test_viewers_are_bounded(db, alice, monkeypatch, limit):
+    monkeypatch.setattr(tail, limit, 0)
     answer = alice.get("/api/usage/tail")
     assert answer.status == 429 and answer.headers["Retry-After"] == "60"
+
+
+@pytest.mark.parametrize("path", ["/api/usage/tail", "/usage/tail"])
+def test_a_tail_ends_with_its_session(alice, hub, monkeypatch, path):
+    monkeypatch.setattr(tail, "CHECK_S", 0.0)
+    monkeypatch.setattr(tail, "HEARTBEAT_S", 0.05)
+    connection = http.client.HTTPConnection(HOST, alice.port, timeout=20)
+    cookie = "; ".join(f"{name}={value}" for name, value in alice.cookies.items())
+    connection.request("GET", path, headers={"Cookie": cookie})
+    response = connection.getresponse()
+    assert response.readline() == b"retry: 2000\n"
+    alice.send("/sign-out", [])
+    response.read()  # to the end, which comes
+    response.close()
+    connection.close()
