@@ -64,7 +64,7 @@ def _systems(client: str, values: Values) -> list[tuple[str, str, Sequence[Marke
 
 
 def cut(text: str, values: Values) -> list[Piece]:
-    """A text as pieces: secrets and other values are marked, and comments."""
+    """A text as pieces: secrets and other values are marked."""
     classes = {values.secret: "secret-value", values.base_url + "/v1": "value"}
     classes |= {values.base_url: "value"}
     if values.model:
