@@ -18,7 +18,6 @@ from store.calls.journal_files import SEGMENT_BYTES, lock_path, segment_path
 LOOK_S = 0.1
 """A segment is made a whole segment ahead of its first line, so none comes and goes unseen."""
 
-LOCK_SUFFIX = ".lock"
 _SEGMENT = re.compile(r"([0-9A-Z]{26})-([0-9]{16})\.log")
 _LOCK = re.compile(r"([0-9A-Z]{26})\.lock")
 

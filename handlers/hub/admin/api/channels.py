@@ -10,8 +10,6 @@ from handlers.operations import channel_test
 from store.catalog import keys_aside
 from store.db import audit
 
-SWITCHES = ("enable", "disable", "drain")
-
 
 async def test(
     handler: HubHandler, name: str, model: str | None, *, stream: bool
