@@ -72,7 +72,7 @@ matrix: $(TEST_STAMP) ## try any client before any upstream, and write what pass
 	.venv/bin/python app.py docs
 
 pictures: $(TEST_STAMP) services ## take the pictures of the Hub's pages, for docs/hub.md
-	.venv/bin/python -m bench.hub_pictures --into docs/pictures $(if $(ONLY),--only $(ONLY))
+	.venv/bin/python -m bench.hub_pictures --into docs/pictures --docs
 
 # Built from a copy, so that nothing is left here; without network, by the pinned setuptools.
 dist: $(TEST_STAMP) ## build a wheel into dist/, whose `sluice` runs without this folder

@@ -6,6 +6,7 @@ Makes a gateway in a folder of its own with the store of bench.hub_sample and a 
 drives Debian's Chromium. `--only keys,usage` takes some of the pages.
 """
 
+import itertools
 import json
 import shutil
 import tempfile
@@ -24,21 +25,20 @@ from tests.support.gateway import Gateway
 from tests.support.ports import HOST, free_port
 from tests.support.upstream import ScriptedUpstream
 
-HEIGHTS = {1440: 900, 768: 1000, 360: 740}
+HEIGHTS = {1440: 960, 768: 1000, 360: 740}
 PATIENCE_S = 30
 SETTLE_MS = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """A picture: whose page, at which widths and themes, and what is pressed before."""
+    """A picture: whose page, and what is done before: a selector is clicked, `selector = text` is
+    filled in."""
 
     name: str
     user: str
     path: str
-    widths: tuple[int, ...] = (1440, 768, 360)
-    themes: tuple[str, ...] = ("light", "dark")
-    press: str = ""
+    steps: tuple[str, ...] = ()
 
 
 SHOTS = (
@@ -46,22 +46,34 @@ SHOTS = (
     Shot("home", "alice", "/"),
     Shot("keys", "alice", "/keys"),
     Shot("key", "alice", "/keys/{key}"),
-    Shot("key-new", "alice", "/keys/new"),
-    Shot("status", "alice", "/status"),
+    Shot("key-new", "alice", "/keys", ("a[data-new]",)),
+    Shot("key-made", "alice", "/keys/new", ("#name = studio{n}", "main button.primary")),
+    Shot("status", "alice", "/status?group=coding"),
     Shot("usage", "alice", "/usage"),
-    Shot("call", "alice", "/usage/{ok}"),
+    Shot("call", "alice", "/usage?model=claude-sonnet-4-5", ("main tr.row a",)),
     Shot("call-failed", "alice", "/usage/{failed}"),
     Shot("wallet", "alice", "/wallet"),
     Shot("setup", "alice", "/setup"),
     Shot("account", "alice", "/account"),
     *(
         Shot(f"admin-{name}", "admin", f"/admin/{name}")
-        for name in ("users", "groups", "models", "channels", "plans", "codes")
+        for name in ("users", "groups", "models", "plans", "codes", "usage", "audit", "system")
     ),
+    Shot("admin-channels", "admin", "/admin/channels", ("tr.row a[aria-expanded]",)),
     Shot("admin-call", "admin", "/usage/{failed}"),
-    *(Shot(f"admin-{name}", "admin", f"/admin/{name}") for name in ("usage", "audit", "system")),
     Shot("home-empty", "admin", "/"),
 )
+IN_DOCS = frozenset(
+    {
+        *("sign-in-1440-light", "home-1440-light", "home-360-light", "keys-1440-light"),
+        *("key-1440-dark", "key-made-1440-light", "status-1440-light", "status-360-dark"),
+        *("usage-1440-light", "usage-768-dark", "usage-360-light", "call-1440-light"),
+        *("call-failed-1440-light", "wallet-1440-light", "setup-1440-light", "account-1440-light"),
+        *("admin-channels-1440-dark", "admin-models-1440-light", "admin-system-1440-light"),
+        *("home-empty-1440-light",),
+    }
+)
+"""What docs/hub.md and the README show."""
 
 
 @contextmanager
@@ -109,11 +121,52 @@ def ids(made: Gateway) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Camera:
+    """Takes the pictures of one gateway's Hub."""
+
+    browser: Browser
+    hub_url: str
+    known: dict[str, str]
+    sessions: dict[str, str]
+    language: str
+
+    def take(self, shot: Shot, width: int, theme: str, into: Path, *, whole: bool) -> None:
+        """One picture, and a line for each thing that is wrong with its page."""
+        name = f"{shot.name}-{width}-{theme}"
+        context = self.browser.new_context(
+            base_url=self.hub_url,
+            viewport={"width": width, "height": HEIGHTS[width]},
+            color_scheme="dark" if theme == "dark" else "light",
+            locale="zh-CN" if self.language == "zh" else "en-GB",
+            timezone_id="Europe/Berlin",
+        )
+        if shot.user:
+            cookie = {"name": "sluice_session", "value": self.sessions[shot.user]}
+            context.add_cookies([{**cookie, "url": self.hub_url}])
+        page = context.new_page()
+        first = (width, theme) == (max(HEIGHTS), "light")
+        known = {**self.known, "n": "" if first else f"-{width}-{theme}"}
+        for fault in _open(page, shot.path.format(**known)):
+            click.echo(f"{name}: {fault}")
+        for step in shot.steps:
+            selector, fills, text = step.format(**known).partition(" = ")
+            if fills:
+                page.locator(selector).fill(text)
+            else:
+                page.locator(selector).first.click()
+                page.wait_for_timeout(SETTLE_MS)
+        page.screenshot(path=str(into / f"{name}.png"), full_page=whole)
+        context.close()
+
+
 @click.command()
 @click.option("--into", type=click.Path(path_type=Path), required=True)
 @click.option("--only", default="", help="Names of pictures, with commas.")
+@click.option("--docs", is_flag=True, help="Those that the documents show.")
+@click.option("--whole", is_flag=True, help="Whole pages, not what a window shows.")
 @click.option("--language", type=click.Choice(["en", "zh"]), default="en")
-def main(into: Path, only: str, language: str) -> None:
+def main(into: Path, only: str, docs: bool, whole: bool, language: str) -> None:
     """Take the pictures."""
     into.mkdir(parents=True, exist_ok=True)
     wanted = set(only.split(",")) if only else {shot.name for shot in SHOTS}
@@ -121,11 +174,13 @@ def main(into: Path, only: str, language: str) -> None:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
-        known = ids(made)
         sessions = {name: _session(hub_url, name) for name in ("alice", "admin")}
-        for shot in SHOTS:
-            if shot.name in wanted:
-                _take(browser, hub_url, shot, into, known, sessions, language)
+        camera = Camera(browser, hub_url, ids(made), sessions, language)
+        for shot, width, theme in itertools.product(SHOTS, HEIGHTS, ("light", "dark")):
+            if shot.name not in wanted:
+                continue
+            if not docs or f"{shot.name}-{width}-{theme}" in IN_DOCS:
+                camera.take(shot, width, theme, into, whole=whole)
         browser.close()
 
 
@@ -133,35 +188,6 @@ def _session(hub_url: str, name: str) -> str:
     plain = Plain(int(hub_url.rpartition(":")[2]))
     plain.sign_in(name, hub_sample.PASSWORD)
     return str(plain.cookies["sluice_session"])
-
-
-def _take(
-    browser: Browser,
-    hub_url: str,
-    shot: Shot,
-    into: Path,
-    known: dict[str, str],
-    sessions: dict[str, str],
-    language: str,
-) -> None:
-    for theme in shot.themes:
-        for width in shot.widths:
-            context = browser.new_context(
-                base_url=hub_url,
-                viewport={"width": width, "height": HEIGHTS[width]},
-                color_scheme="dark" if theme == "dark" else "light",
-                locale="zh-CN" if language == "zh" else "en-GB",
-                timezone_id="Europe/Berlin",
-            )
-            if shot.user:
-                cookie = sessions[shot.user]
-                context.add_cookies([{"name": "sluice_session", "value": cookie, "url": hub_url}])
-            page = context.new_page()
-            faults = _open(page, shot.path.format(**known))
-            page.screenshot(path=str(into / f"{shot.name}-{width}-{theme}.png"), full_page=True)
-            for fault in faults:
-                click.echo(f"{shot.name} {width} {theme}: {fault}")
-            context.close()
 
 
 def _open(page: Page, path: str) -> list[str]:
