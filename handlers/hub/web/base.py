@@ -132,6 +132,8 @@ class Failure(HTTPError):
     def __init__(
         self, status: int, code: str, message: str, field: str | None = None, wait_s: int = 0
     ) -> None:
+        # A name that was sent may hold half a character, which no log takes.
+        message = message.encode("utf-8", "replace").decode("utf-8")
         super().__init__(status, message)
         self.code, self.message, self.field, self.wait_s = code, message, field, wait_s
         self.problems: dict[str, str] = {}  # what is wrong with each field, if more is known
