@@ -1,6 +1,6 @@
 """Tokens of the JSON API: made once, found by the digest of their secret, revoked.
 
-A token acts for its user, within its scopes: "read" looks, "keys" also changes the user's keys,
+A token acts for its user, within its scopes: "read" looks, "keys" also changes keys and account,
 "admin" also does what the user may do as an administrator.
 """
 
