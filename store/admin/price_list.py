@@ -38,7 +38,10 @@ class PriceChange:
 def read_csv(text: str) -> list[PriceRow]:
     """The rows of a table whose head names `model` and prices; an empty cell changes nothing.
     Raises Refused."""
-    rows = list(csv.reader(io.StringIO(text.lstrip("\ufeff"))))
+    try:
+        rows = list(csv.reader(io.StringIO(text.lstrip("\ufeff"), newline="")))
+    except csv.Error as error:
+        raise Refused([f"the list cannot be read: {error}"]) from None
     filled = [(number, row) for number, row in enumerate(rows, 1) if any(map(str.strip, row))]
     if not filled:
         raise Refused(["the list is empty"])

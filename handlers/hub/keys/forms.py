@@ -20,6 +20,7 @@ FIELDS = (
     *NUMBERS,
 )
 _BETWEEN = re.compile(r"[\s,;]+")
+_NUMBER = re.compile(r"[0-9]{1,19}")  # more digits than any limit has
 _INSTANT = Instant()
 
 
@@ -53,7 +54,7 @@ def values_of(fields: Mapping[str, str], now_ms: int) -> dict[str, object]:
     }
     for name in NUMBERS:
         text = fields[name].strip()
-        values[name] = int(text) if text.isascii() and text.isdigit() else text or 0
+        values[name] = int(text) if _NUMBER.fullmatch(text) else text or 0
     return values
 
 

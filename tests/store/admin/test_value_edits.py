@@ -54,3 +54,12 @@ def test_a_list_of_prices_is_taken_whole_or_not_at_all(applied, editor, database
         database, editor, [{"model": "gpt-4.1", "cache_read": None}], dry_run=False
     )
     assert "cache_read" in back.before and "cache_read" not in back.after
+
+
+def test_a_table_of_prices_is_read_with_any_line_end_or_refused():
+    for end in ("\n", "\r\n", "\r"):
+        assert price_list.read_csv(f"model,input{end}gpt,1{end}") == [
+            {"model": "gpt", "input": "1"}
+        ]
+    with pytest.raises(Refused, match="cannot be read"):
+        price_list.read_csv("model,input\n" + "x" * 200_000 + ",1\n")

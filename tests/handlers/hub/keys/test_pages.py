@@ -75,6 +75,7 @@ def test_a_key_is_made_by_the_form_and_its_secret_is_shown_once(alice, db):
         ({"name": "x", "limit": "many"}, 400, "limit"),
         ({"name": "x", "networks": "10.0.0.300"}, 400, "10.0.0.300"),
         ({"name": "x", "rpm": "fast"}, 400, "whole number"),
+        ({"name": "x", "rpm": "9" * 5000}, 400, "whole number"),
         ({"name": "x", "expires": "date", "date": "soon"}, 400, "Choose a date."),
     ],
 )
