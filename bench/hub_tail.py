@@ -20,6 +20,7 @@ from tornado.httpserver import HTTPServer
 
 from conf.settings import Settings
 from handlers.hub.app import make_app
+from handlers.hub.usage.tail import VIEWERS_OF_USER_MAX
 from handlers.hub.web.base import SESSION_COOKIE
 from handlers.hub.web.site import Site
 from store.admin.objects import Sealing
@@ -38,9 +39,9 @@ BATCH_S = 0.1  # between two batches of the writer
 SETTLE_S = 2.0
 
 
-def _admin(db: peewee.Database) -> str:
+def _admin(db: peewee.Database, name: str) -> str:
     user_id = new_ulid()
-    user = {"id": user_id, "name": "admin", "role": "admin", "spend_order": "plan_first"}
+    user = {"id": user_id, "name": name, "role": "admin", "spend_order": "plan_first"}
 
     def work() -> None:
         insert_rows(db, User, [{**user, "created_ms": now_ms()}])
@@ -96,12 +97,13 @@ async def _run(site: Site, url: str, viewers: int, seconds: float, batch: int) -
     port, seen = free_port(), dict[str, list[float]]()
     server = HTTPServer(make_app(site))
     server.listen(port, HOST)
-    cookie = _admin(site.db)
+    admins = -(-viewers // VIEWERS_OF_USER_MAX)
+    cookies = [_admin(site.db, f"admin-{number}") for number in range(admins)]
     queries = ("", f"?key_id={1:026}")
     first = [_record(0), _record(1)]  # so that the key is known
     transaction(site.db, lambda: apply_records(site.db, first, now_ms()))
     looking = [
-        asyncio.create_task(_look(port, cookie, queries[number % 2], seen))
+        asyncio.create_task(_look(port, cookies[number % admins], queries[number % 2], seen))
         for number in range(viewers)
     ]
     await asyncio.sleep(SETTLE_S)
