@@ -31,14 +31,14 @@ class WordTable:
     has the same as bytes."""
 
     def __init__(self, descriptor: int) -> None:
-        self._file = descriptor
-        os.ftruncate(descriptor, _NAMES_AT)
-        self.memory = mmap.mmap(descriptor, _NAMES_AT)
-        self.words = memoryview(self.memory).cast("Q")
+        # All of it through memory: a limit on the size of files must not fail a call that counts.
+        os.ftruncate(descriptor, _NAMES_AT + NAMES_MAX_BYTES)
+        self.memory = mmap.mmap(descriptor, _NAMES_AT + NAMES_MAX_BYTES)
+        self.words = memoryview(self.memory)[:_NAMES_AT].cast("Q")
         self.dropped = 0  # series that found no room
         self._used = _FIRST
         self._names_bytes = 0
-        os.pwrite(descriptor, _HEADER.pack(self._used, 0), 0)
+        self.words[0], self.words[1] = self._used, 0
 
     def add(self, metric: Metric, labels: tuple[str, ...]) -> int:
         """The index of the first word of a new series; SCRATCH when there is no room."""
@@ -47,10 +47,12 @@ class WordTable:
         if first + metric.words > WORDS or self._names_bytes + len(line) > NAMES_MAX_BYTES:
             self.dropped += 1
             return SCRATCH
-        os.pwrite(self._file, line, _NAMES_AT + self._names_bytes)
+        at = _NAMES_AT + self._names_bytes
+        self.memory[at : at + len(line)] = line
         self._used += metric.words
         self._names_bytes += len(line)
-        os.pwrite(self._file, _HEADER.pack(self._used, self._names_bytes), 0)
+        # The words first: a name that the reader finds has its words.
+        self.words[0], self.words[1] = self._used, self._names_bytes
         return first
 
 
