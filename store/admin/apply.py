@@ -20,6 +20,7 @@ from store.admin.warnings import warnings_of
 from store.catalog import keys
 from store.db import audit, changes
 from store.db.database import database_ms, first_row, snapshot_read, transaction
+from store.db.tables.usage import UsageByKey
 from store.db.tables.users import ApiKey, User
 from store.values.errors import Conflict, Refused
 
@@ -216,7 +217,24 @@ class Editor:
 
     def _plan(self, state: State, document: Document, *, prune: bool = False) -> list[Step]:
         at_ms = database_ms(self._db)
-        return make_plan(state, document, self._sealing, self._upstreams, at_ms=at_ms, prune=prune)
+        steps = make_plan(state, document, self._sealing, self._upstreams, at_ms=at_ms, prune=prune)
+        self._refuse_names_of_others(steps)
+        return steps
+
+    def _refuse_names_of_others(self, steps: list[Step]) -> None:
+        """Records name their user: a new one of the same name would be shown another's calls."""
+        faults = []
+        for step in steps:
+            if step.kind == "user" and step.action == CREATE:
+                name = step.identity[0]
+                called = UsageByKey.select(UsageByKey.user).where(UsageByKey.user == name)
+                if first_row(self._db, called.limit(1)) is not None:
+                    faults.append(
+                        f"{step.where()}: calls of an earlier user of this name are recorded;"
+                        " choose another name"
+                    )
+        if faults:
+            raise Refused(faults)
 
     def _carry_out(
         self, plan: Callable[[State], list[Step]], owner_id: str | None = None

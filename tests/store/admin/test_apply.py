@@ -11,15 +11,17 @@ from store.admin.export import export, list_objects, show, to_toml
 from store.admin.kinds import KINDS
 from store.admin.objects import Sealing, load
 from store.admin.plan import Upstreams
+from store.calls import rollups
 from store.catalog import keys
 from store.catalog.catalog import Route, load_snapshot
 from store.db import audit, changes
 from store.db.changes import CATALOG, KEYS, read_changes
-from store.db.database import discard, execute
+from store.db.database import discard, execute, transaction
 from store.values import key_secrets
 from store.values.cipher import Cipher
 from store.values.errors import NotFound, Refused
 from tests.support.certificates import Authority
+from tests.support.usage_records import charged
 
 ALICE = "sk-given-0123456789"
 PLANS = """
@@ -601,3 +603,17 @@ def test_subscriptions_are_audited(editor, subscribed, database):
     assert changed["after"] == {"starts_at": "2026-01-01T00:00:00Z"}
     assert changed["before"] == {"starts_at": made[0]["after"]["starts_at"]}
     assert all(row["after"]["expires_at"] for row in made)
+
+
+def test_the_name_of_a_removed_user_with_calls_is_not_given_again(editor, read, applied, database):
+    called = charged("id of a removed user", 0)
+    name = called.call.user
+    transaction(database, lambda: rollups.add_records(database, [called]))
+    document = read(f'[[user]]\nname = "{name}"')
+    with pytest.raises(Refused, match="earlier user of this name"):
+        editor.apply(document, dry_run=True)
+    with pytest.raises(Refused, match="choose another name"):
+        editor.make("user", {"name": name})
+    assert editor.make("user", {"name": "another"}).changes
+    # who is there is only changed
+    assert editor.apply(read('[[user]]\nname = "alice"')).changes == []
