@@ -1,5 +1,6 @@
 """`log.file`, its rotation, the level at run time, and credentials, in all processes of a node."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -77,8 +78,11 @@ def lines(path):
 
 
 def files_of(pid):
-    links = (os.path.join(f"/proc/{pid}/fd", one) for one in os.listdir(f"/proc/{pid}/fd"))
-    return [os.readlink(one) for one in links]
+    found = []
+    for one in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            found.append(os.readlink(os.path.join(f"/proc/{pid}/fd", one)))
+    return found
 
 
 def test_all_processes_write_to_the_file_and_follow_its_rotation(node):

@@ -238,7 +238,7 @@ def test_the_list_tells_the_state_of_each_channel(filled):
 def test_the_fields_of_the_document_are_not_touched(filled):
     [item] = filled.json("channel", "list")
     entry = {name: value for name, value in item.items() if name not in ("id", "keys")}
-    for name in ("state", "since", "reason", "status", "keys_aside", "entries"):
+    for name in ("state", "since", "reason", "status", "keys_aside", "entries", "windows"):
         del entry[name]
     assert filled.apply({"channel": [entry]})["changes"] == []
     assert not {"state", "status"} & set(filled.ok("export").replace(" ", "\n").splitlines())

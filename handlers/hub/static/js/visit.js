@@ -41,6 +41,7 @@ function visitForm(form) {
 
 /** Shows the content of another address; `push` false: the address is there already. */
 export async function visit(url, { push = true } = {}) {
+  clearTimeout(typing); // what was typed before must not undo what was chosen since
   const mine = ++asked;
   const content = document.getElementById("content");
   content.setAttribute("aria-busy", "true");
