@@ -190,6 +190,7 @@ def test_by_keyboard_alone(visit):
     page.wait_for_url("**/keys")
     page.keyboard.press("/")
     page.keyboard.type("laptop")
+    page.wait_for_url(re.compile(r"=laptop\b"))  # then the list is the one that stays
     expect(page.locator("tr.row")).to_have_count(1)
     page.keyboard.press("Escape")
     page.locator("#find").blur()
