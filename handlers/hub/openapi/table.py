@@ -69,6 +69,7 @@ _CALLS = (
 _MEMBER = (
     Row("GET", "/api/openapi.json", OPEN, "This document.", "Object"),
     Row("GET", "/api/me", READ, "Who asks: user, role, balance, groups.", "Me"),
+    Row("GET", "/api/home", READ, "Money, calls of 24 hours, what needs its user.", "Object"),
     Row("GET", "/api/notices", READ, "What administrators tell everybody now.", "NoticeList"),
     Row("GET", "/api/groups", READ, "Groups in which one may make keys.", "List"),
     Row("GET", "/api/sessions", READ, "One's sessions in browsers.", "List"),

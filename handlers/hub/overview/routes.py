@@ -10,6 +10,7 @@ ROUTES: Routes = (
     ("/wallet/redeem", wallet.Redeem),
     ("/wallet/low-balance", wallet.LowBalance),
     ("/wallet/ledger.csv", wallet.LedgerCsv),
+    ("/api/home", api.ApiHome),
     ("/api/status", api.ApiStatus),
     ("/api/wallet", api.ApiWallet),
     ("/api/wallet/ledger", api.ApiLedger),

@@ -132,3 +132,35 @@ def test_a_low_balance_is_told(alice, db):
     assert "Balance 0 USD. Calls that cost more are refused. Redeem a code" in text_of(
         alice.get("/")
     )
+
+
+def test_scripts_are_told_what_to_do_before_the_first_call(alice, key):
+    found = alice.get("/api/home").json
+    assert found["calls"] is None and found["wallet"]["balance"] == "10"
+    first = found["first_call"]
+    assert (first["key"], first["group"]) == ("laptop", "coding")
+    assert first["models"][0] == "gpt-5" and "curl" in first["command"]
+
+
+def test_scripts_see_the_figures_of_the_page(alice, hub, db, key):
+    own = {"key_id": key.id, "key_name": "laptop"}
+    book(db, call(db, user="carol", model="gpt-5-mini"))
+    book(db, *(call(db, model="gpt-5-mini", **own) for _ in range(3)))
+    failed = {"outcome": "upstream_error", "cost_nanos": 0, "charges": ()}
+    book(db, *(call(db, **failed, **own) for _ in range(DOWN_CALLS)))
+    answer = alice.get("/api/home")
+    found, calls = answer.json, answer.json["calls"]
+    assert found["first_call"] is None and found["notices"] == []
+    assert (calls["calls"], calls["ok"], calls["failed"]) == (3 + DOWN_CALLS, 3, DOWN_CALLS)
+    assert calls["success"] == round(3 / (3 + DOWN_CALLS), 6) == calls["success_7d"]
+    assert len(calls["hours"]) == 24 and sum(one["ok"] for one in calls["hours"]) == 3
+    dearest, [by_key] = calls["models"][0], calls["keys"]
+    assert (dearest["model"], dearest["cost"], dearest["calls"]) == ("gpt-5-mini", "0.3", 3)
+    assert (by_key["key_id"], by_key["key_name"]) == (key.id, "laptop")
+    assert {one["error_code"] for one in calls["failures"]} == {"upstream_error"}
+    assert found["wallet"]["spent_today"]["cost"] == "0.3"
+    [need] = found["needs"]
+    assert (need["need"], need["model"], need["group"]) == ("down", "gpt-5", "coding")
+    assert need["page"].startswith("/status?") and need["since"].endswith("Z")
+    assert "secret-account" not in answer.text and "upstream.example" not in answer.text
+    assert Browser(hub.port).get("/api/home").status == 401
