@@ -52,12 +52,31 @@ _LOOKALIKES = str.maketrans("ILO", "110")
 NO_AMOUNT = "must be greater than 0"
 OVER = "is over already"
 
-MISTYPED = "the code is mistyped: compare it with the printed one"
-
 ACTIVE = "active"
 USED = "used"
 DISABLED = "disabled"
 EXPIRED = "expired"
+MISTYPED = "mistyped"
+UNKNOWN = "unknown"
+
+_TOLD: Mapping[str, str] = {
+    MISTYPED: "the code is mistyped: compare it with the printed one",
+    UNKNOWN: "there is no such code",
+    USED: "the code was used before, at {at}",
+    DISABLED: "the code was disabled at {at}",
+    EXPIRED: "the code expired at {at}",
+}
+"""Why a code is not taken."""
+
+
+class NotTaken(Refused):
+    """A code that cannot be redeemed: `reason` is MISTYPED, UNKNOWN, USED, DISABLED or EXPIRED, of
+    the last three `at_ms` since when."""
+
+    def __init__(self, reason: str, at_ms: int = 0) -> None:
+        super().__init__([_TOLD[reason].format(at=rfc3339(at_ms))])
+        self.reason = reason
+        self.at_ms = at_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,12 +388,11 @@ def time_text(at_ms: int | None) -> str | None:
 def redeem(db: peewee.Database, user: str, typed: str, peppers: Sequence[str], actor: str) -> Line:
     """Put what a code is worth into a user's wallet; the ledger line.
 
-    Once, whoever else redeems it at the same moment. Raises NotFound for the user, and Refused
-    with the reason: mistyped, unknown, disabled, expired or used.
+    Once, whoever else redeems it at the same moment. Raises NotFound for the user, and NotTaken.
     """
     code = canonical(typed)
     if code is None:
-        raise Refused([MISTYPED])
+        raise NotTaken(MISTYPED)
     line_id, marks = new_ulid(), digests(code, peppers)
 
     def work() -> Line:
@@ -393,23 +411,23 @@ def redeem(db: peewee.Database, user: str, typed: str, peppers: Sequence[str], a
         # An attempt whose outcome was not known may have been the one that took it.
         line = find_line(db, line_id)
         if line is None:
-            raise Refused([_why_not(db, code_id)])
+            raise _why_not(db, code_id)
         return line
 
     return wallet.until_known(lambda: transaction(db, work))
 
 
 def worth(db: peewee.Database, typed: str, peppers: Sequence[str]) -> int:
-    """What a code would put into a wallet now. Raises Refused as `redeem` does."""
+    """What a code would put into a wallet now. Raises NotTaken as `redeem` does."""
     code = canonical(typed)
     if code is None:
-        raise Refused([MISTYPED])
+        raise NotTaken(MISTYPED)
 
     def read() -> int:
         code_id = _find(db, digests(code, peppers))
         found = _by_id(db, code_id)
         if found is None or found.status_at(database_ms(db)) != ACTIVE:
-            raise Refused([_why_not(db, code_id)])
+            raise _why_not(db, code_id)
         return found.amount_nanos
 
     return snapshot_read(db, read)
@@ -418,7 +436,7 @@ def worth(db: peewee.Database, typed: str, peppers: Sequence[str]) -> int:
 def _find(db: peewee.Database, marks: Sequence[bytes]) -> str:
     row = first_row(db, RedeemCode.select(RedeemCode.id).where(RedeemCode.digest << marks))
     if row is None:
-        raise Refused(["there is no such code"])
+        raise NotTaken(UNKNOWN)
     return str(row[0])
 
 
@@ -438,15 +456,15 @@ def _take(db: peewee.Database, code_id: str, user_id: str) -> int | None:
     return int(amount)
 
 
-def _why_not(db: peewee.Database, code_id: str) -> str:
+def _why_not(db: peewee.Database, code_id: str) -> NotTaken:
     code = _by_id(db, code_id)
     if code is not None and code.redeemed_ms is not None:
-        return f"the code was used before, at {rfc3339(code.redeemed_ms)}"
+        return NotTaken(USED, code.redeemed_ms)
     if code is not None and code.disabled_ms is not None:
-        return f"the code was disabled at {rfc3339(code.disabled_ms)}"
+        return NotTaken(DISABLED, code.disabled_ms)
     if code is not None and code.expires_ms is not None:
-        return f"the code expired at {rfc3339(code.expires_ms)}"
-    return "there is no such code"
+        return NotTaken(EXPIRED, code.expires_ms)
+    return NotTaken(UNKNOWN)
 
 
 def _by_id(db: peewee.Database, code_id: str) -> Code | None:

@@ -5,10 +5,21 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
+import peewee
+
 from handlers.hub.web.base import Failure, HubHandler
 from handlers.hub.web.site import Site
 from store.money import codes
+from store.money.codes import NotTaken
 from store.money.ledger import Line
+
+
+class WrongCode(Failure):
+    """A code that is not taken, and why."""
+
+    def __init__(self, refusal: NotTaken) -> None:
+        super().__init__(HTTPStatus.BAD_REQUEST, "invalid", str(refusal), "code")
+        self.reason, self.at_ms = refusal.reason, refusal.at_ms
 
 
 class Tries:
@@ -36,11 +47,15 @@ class Tries:
         if wait_s := tries.wait_s(self._user, self._address, now_s):
             said = f"too many wrong codes; try again in {wait_s} s"
             raise Failure(HTTPStatus.TOO_MANY_REQUESTS, "rate_limited", said, "code", wait_s)
-        peppers = self._site.sealing.peppers
-        try:
-            return await handler.store(work, typed=code, peppers=peppers, **named)
-        except Failure as failure:
-            if failure.status_code == HTTPStatus.BAD_REQUEST:
-                tries.failed(self._user, self._address, now_s)
-                failure.field = "code"
-            raise
+
+        def judged(db: peewee.Database) -> Any:
+            try:
+                return work(db, typed=code, peppers=self._site.sealing.peppers, **named)
+            except NotTaken as refusal:
+                return refusal
+
+        found = await handler.store(judged)
+        if isinstance(found, NotTaken):
+            tries.failed(self._user, self._address, now_s)
+            raise WrongCode(found)
+        return found

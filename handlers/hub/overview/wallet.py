@@ -3,8 +3,8 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from http import HTTPStatus
 from typing import Any
@@ -15,7 +15,7 @@ from tornado.iostream import StreamClosedError
 
 from handlers.hub.overview import purse
 from handlers.hub.overview.purse import CHART_DAYS, Purse
-from handlers.hub.overview.redeeming import Tries
+from handlers.hub.overview.redeeming import Tries, WrongCode
 from handlers.hub.overview.spending import Spent
 from handlers.hub.overview.times import countdown, day_text, days_word
 from handlers.hub.web.base import Failure, Page
@@ -52,11 +52,12 @@ class View:
 @dataclass(frozen=True, slots=True)
 class Form:
     """What was typed into the form for codes, and what became of it: what the code is worth, or
-    the problem."""
+    the problem, a sentence with its values."""
 
     code: str = ""
     worth: str = ""
     problem: str = ""
+    values: Mapping[str, object] = field(default_factory=dict)
     below: str | None = None
     below_problem: str = ""
 
@@ -136,19 +137,21 @@ class Redeem(Wallet):
                 return
             line = await tries.redeem(self, code)
         except Failure as failure:
-            form = Form(code=code, problem=self._problem(failure))
-            await self.page(form, failure.status_code)
+            await self.page(self._refused(code, failure), failure.status_code)
             return
         amount = format_money(line.amount_nanos)
         self.say(self.words["wallet.redeemed"].format(amount=amount, currency=currency))
         self.redirect("/wallet", status=HTTPStatus.SEE_OTHER)
 
-    def _problem(self, failure: Failure) -> str:
-        """Why a code was not taken."""
+    def _refused(self, code: str, failure: Failure) -> Form:
+        """The form with why a code was not taken."""
+        if isinstance(failure, WrongCode):
+            said = self.words[f"wallet.code_{failure.reason}"]
+            return Form(code=code, problem=said, values={"at": At(failure.at_ms)})
         if not failure.wait_s:
-            return failure.message
+            return Form(code=code, problem="{said}", values={"said": failure.message})
         minutes = math.ceil(failure.wait_s / SECONDS_PER_MINUTE)
-        return self.words["wallet.too_many"].format(minutes=minutes)
+        return Form(code=code, problem=self.words["wallet.too_many"], values={"minutes": minutes})
 
 
 class LowBalance(Wallet):

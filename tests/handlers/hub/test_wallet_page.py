@@ -69,12 +69,29 @@ def test_a_code_is_redeemed_after_its_worth_was_told(alice, db, code):
     assert 'aria-invalid="true"' in again.text and code in again.text
 
 
+def test_why_a_code_is_refused_is_told_in_the_language_of_the_page(alice, db, code):
+    alice.get("/wallet")
+    [disabled] = codes.create(db, codes.Wanted(1, 5), SEALING.peppers[0], "boss")
+    codes.disable(db, [disabled.id], "boss")
+    codes.redeem(db, "alice", code, SEALING.peppers, "alice")
+    alice.cookies["language"] = "zh"
+    for typed, said in (
+        ("nonsense", "兑换码输入有误"),
+        (codes.make_code(), "没有这个兑换码"),
+        (code, "该兑换码已于 "),
+        (disabled.code, " 停用"),
+    ):
+        answer = alice.send("/wallet/redeem", [("code", typed)])
+        assert answer.status == 400 and said in text_of(answer)
+        assert "the code" not in answer.text
+
+
 def test_wrong_codes_are_slowed_and_told(alice):
     alice.get("/wallet")
     answers = [alice.send("/wallet/redeem", [("code", "nonsense")]) for _ in range(11)]
     assert [one.status for one in answers] == [400] * 10 + [429]
     assert (
-        "the code is mistyped" in answers[0].text and "Try again in 10 minutes" in answers[-1].text
+        "The code is mistyped" in answers[0].text and "Try again in 10 minutes" in answers[-1].text
     )
 
 

@@ -15,6 +15,7 @@ from store.money import codes
 from store.money.books import verify
 from store.money.codes import (
     CODES_MAX,
+    NotTaken,
     Wanted,
     canonical,
     create,
@@ -328,20 +329,23 @@ def test_a_code_is_used_once(db, code, use):
 
 
 def test_each_reason_has_its_message(db, make, use, later):
-    expiring, disabled = make(expires_ms=now_ms() + MINUTE_MS)[0], make()[0]
+    expiring_ms = now_ms() + MINUTE_MS
+    expiring, disabled = make(expires_ms=expiring_ms)[0], make()[0]
     disable(db, [disabled.id], "olga")
     with pytest.raises(Refused, match="disabled at 2"):
         use(disabled.code)
-    with pytest.raises(Refused, match="no such code"):
+    with pytest.raises(NotTaken, match="no such code") as unknown:
         use(make_code())
-    with pytest.raises(Refused, match="mistyped") as mistyped:
+    with pytest.raises(NotTaken, match="mistyped") as mistyped:
         use(disabled.code[:-1] + "U")
+    assert (unknown.value.reason, mistyped.value.reason) == ("unknown", "mistyped")
     assert disabled.code[:-1] not in str(mistyped.value)
     with pytest.raises(NotFound, match="nobody"):
         use(expiring.code, "nobody")
     later(MINUTE_MS)
-    with pytest.raises(Refused, match="expired at 2"):
+    with pytest.raises(NotTaken, match="expired at 2") as expired:
         use(expiring.code)
+    assert (expired.value.reason, expired.value.at_ms) == ("expired", expiring_ms)
     assert show(db, "alice").balance_nanos == 0 and ledger(db, "alice") == []
 
 
