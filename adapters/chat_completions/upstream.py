@@ -6,6 +6,7 @@ from adapters.chat_completions.stream import ChatTap
 from adapters.family import Operation, UpstreamSide
 from adapters.family.fields import path
 from adapters.family.headers import openai_lines
+from adapters.family.listed import by_id
 from adapters.openai.lists import LIST_MODELS
 
 
@@ -22,5 +23,6 @@ UPSTREAM = UpstreamSide(
     edit_request=request.edit,
     read_answer=reply.read,
     stream_tap=_stream_tap,
+    read_models=by_id,
     reasoning_beyond_bound=True,
 )

@@ -170,6 +170,9 @@ class UpstreamSide:
     # a tap for a streamed answer (public name, upstream's name, whether the client did not ask for
     # usage, operation)
     stream_tap: Callable[[str, str, bool, Operation], Tap]
+    # the names of the models that can answer, in a page of the vendor's list; UPSTREAM_INVALID
+    read_models: Callable[[bytes], list[str]]
+    models_query: str = ""  # asks for as many of them as a page may have
     # some vendors do not count reasoning towards the bound that a client sets
     reasoning_beyond_bound: bool = False
 

@@ -1,9 +1,10 @@
 """Lists of models in the generate-content family: pages, and one model. Imported by this folder's
-``client``."""
+two sides."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from adapters.family import ModelEntry
+from adapters.family import ModelEntry, listed
 from adapters.faults import wrong_value
 from adapters.json.jsonio import dumps
 
@@ -28,6 +29,17 @@ def page(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
         # Absent on the last page: to the JavaScript SDK an empty token is one more page.
         body["nextPageToken"] = models[last - 1].name
     return dumps(body)
+
+
+def names(body: bytes) -> list[str]:
+    """The models in a vendor's page that can generate; UPSTREAM_INVALID when it is no page."""
+    able = [entry for entry in listed.page(body, "models") if _generates(entry)]
+    return [name.removeprefix("models/") for name in listed.names(able, "name")]
+
+
+def _generates(entry: Mapping[str, Any]) -> bool:
+    methods = entry.get("supportedGenerationMethods")
+    return not isinstance(methods, list) or _METHODS[0] in methods
 
 
 def entry(model: ModelEntry) -> bytes:

@@ -2,7 +2,7 @@
 
 from adapters.family import Operation, UpstreamSide
 from adapters.family.headers import base_lines
-from adapters.generate_content import reply, request
+from adapters.generate_content import lists, reply, request
 from adapters.generate_content.operations import COUNT, GENERATE, LIST_MODELS, STREAM
 from adapters.generate_content.stream import ElementTap, EventTap
 
@@ -27,4 +27,6 @@ UPSTREAM = UpstreamSide(
     edit_request=request.edit,
     read_answer=reply.read,
     stream_tap=_stream_tap,
+    read_models=lists.names,
+    models_query=f"?pageSize={lists.MAX_PAGE}",
 )

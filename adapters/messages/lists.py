@@ -1,5 +1,5 @@
-"""Lists of models in the messages family: pages, and one model. Imported by this folder's
-``client``."""
+"""Lists of models in the messages family: pages, and one model. Imported by this folder's two
+sides."""
 
 import datetime
 from collections.abc import Mapping, Sequence

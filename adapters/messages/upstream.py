@@ -2,7 +2,9 @@
 
 from adapters.family import Operation, UpstreamSide
 from adapters.family.fields import path, rename_model
+from adapters.family.listed import by_id
 from adapters.messages import reply, request
+from adapters.messages.lists import MAX_PAGE
 from adapters.messages.operations import COUNT, GENERATE, LIST_MODELS
 from adapters.messages.stream import MessagesTap
 
@@ -26,4 +28,6 @@ UPSTREAM = UpstreamSide(
     edit_request=rename_model,
     read_answer=reply.read,
     stream_tap=_stream_tap,
+    read_models=by_id,
+    models_query=f"?limit={MAX_PAGE}",
 )

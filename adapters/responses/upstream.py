@@ -3,6 +3,7 @@
 from adapters.family import Operation, UpstreamSide
 from adapters.family.fields import rename_model
 from adapters.family.headers import openai_lines
+from adapters.family.listed import by_id
 from adapters.openai.lists import LIST_MODELS
 from adapters.responses import reply, request
 from adapters.responses.operations import OPERATIONS
@@ -24,4 +25,5 @@ UPSTREAM = UpstreamSide(
     edit_request=rename_model,
     read_answer=reply.read,
     stream_tap=_stream_tap,
+    read_models=by_id,
 )

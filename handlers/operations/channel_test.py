@@ -4,19 +4,24 @@ Nothing is charged and no usage record is made; the vendor of the channel does c
 upstream client is loaded at the first call: it takes 6 MB, which the Hub has no use for otherwise.
 """
 
+import asyncio
 import importlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import peewee
 
 from conf.settings import UpstreamSettings
 from handlers.relay.upstream.target import Target
-from store.admin.export import show
-from store.catalog.catalog import Channel, load_snapshot
+from store.admin.listing import one
+from store.catalog.catalog import Channel, Snapshot, load_snapshot
 from store.values.cipher import Cipher
 from store.values.errors import Refused
 from store.values.texts import nearest
 
+CALLS_AT_ONCE = 8  # in a test of several channels
 PROBE, UPSTREAM = "handlers.relay.routing.probe", "handlers.relay.upstream.client"
 
 
@@ -41,19 +46,64 @@ def target_of(
 
     Raises NotFound and Refused.
     """
-    channel = _channel(db, cipher, name)
-    key = channel.keys[0] if channel.keys else ""
-    return Target(channel, _model(channel, model), key, stream)
+    channel = opened(db, cipher, name)
+    return Target(channel, _model(channel, model), first_key(channel), stream)
+
+
+def targets_of(
+    db: peewee.Database, cipher: Cipher, names: Sequence[str], *, stream: bool
+) -> list[Target | Result]:
+    """The same of several channels, each by its first model; of one that cannot be called, how that
+    went. Raises NotFound."""
+    snapshot = load_snapshot(db, cipher)
+    found: list[Target | Result] = []
+    for name in names:
+        try:
+            channel = _in(snapshot, db, name)
+            found.append(Target(channel, _model(channel, None), first_key(channel), stream))
+        except Refused as error:
+            found.append(Result(name, "", "", stream, None, None, 0, str(error)))
+    return found
+
+
+async def call_each(targets: Sequence[Target | Result], limits: UpstreamSettings) -> list[Result]:
+    """Make the calls, CALLS_AT_ONCE at a time; the results in their order."""
+    gate = asyncio.Semaphore(CALLS_AT_ONCE)
+
+    async def one(target: Target | Result) -> Result:
+        if isinstance(target, Result):
+            return target
+        async with gate:
+            return await call(target, limits)
+
+    return list(await asyncio.gather(*map(one, targets)))
+
+
+@contextmanager
+def upstream_client(limits: UpstreamSettings) -> Iterator[Any]:
+    """The relay's client of upstreams, for a call of ours."""
+    upstream = importlib.import_module(UPSTREAM)
+    client = upstream.UpstreamClient(force_instance=True, allow_private=limits.allow_private)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def opened(db: peewee.Database, cipher: Cipher, name: str) -> Channel:
+    """A channel with its keys opened, enabled or not. Raises NotFound and Refused."""
+    return _in(load_snapshot(db, cipher), db, name)
+
+
+def first_key(channel: Channel) -> str:
+    """The upstream key that a call of ours is made with; empty: without one."""
+    return channel.keys[0] if channel.keys else ""
 
 
 async def call(target: Target, limits: UpstreamSettings) -> Result:
     """Make the call."""
-    probe, upstream = importlib.import_module(PROBE), importlib.import_module(UPSTREAM)
-    client = upstream.UpstreamClient(force_instance=True, allow_private=limits.allow_private)
-    try:
-        outcome = await probe.call(client, target, limits)
-    finally:
-        client.close()
+    with upstream_client(limits) as client:
+        outcome = await importlib.import_module(PROBE).call(client, target, limits)
     return Result(
         channel=target.channel.name,
         model=target.model,
@@ -66,13 +116,11 @@ async def call(target: Target, limits: UpstreamSettings) -> Result:
     )
 
 
-def _channel(db: peewee.Database, cipher: Cipher, name: str) -> Channel:
-    """The channel with its keys opened, enabled or not."""
-    show(db, "channel", name)  # its NotFound knows the nearest name
-    snapshot = load_snapshot(db, cipher)
+def _in(snapshot: Snapshot, db: peewee.Database, name: str) -> Channel:
     for channel in snapshot.channels:
         if channel.name == name:
             return channel
+    one(db, "channel", name)  # its NotFound knows the nearest name
     raise Refused(snapshot.faults)
 
 

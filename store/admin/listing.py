@@ -4,7 +4,7 @@
 many users is listed as fast as one with few.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,6 +96,13 @@ def names(db: peewee.Database, kind: str, limit: int) -> list[str]:
     table: Any = TABLES[kind]
     query = table.select(table.name).order_by(table.name).limit(limit)
     return [row[0] for row in select_rows(db, query)]
+
+
+def existing(db: peewee.Database, kind: str, wanted: Sequence[str]) -> set[str]:
+    """Which of some names objects of a kind have."""
+    table: Any = TABLES[kind]
+    query = table.select(table.name).where(table.name << list(wanted))
+    return {row[0] for row in select_rows(db, query)}
 
 
 def price_history(db: peewee.Database, model: str) -> list[Shown]:

@@ -46,6 +46,40 @@ def test_a_channel_is_made_tested_switched_off_and_the_audit_log_tells(visit, wo
     picture(page, "admin-audit")
 
 
+def test_all_channels_are_tested_one_is_copied_and_gets_a_model_from_the_list(visit, picture):
+    page = visit("boss", "/admin/channels")
+    page.get_by_role("button", name="Test all").click()
+    expect(page.locator(".tested")).to_contain_text("2 of 2 channels")
+    expect(page.locator(".tested tbody tr")).to_have_count(2)
+    picture(page, "admin-channels-tested")
+    page.get_by_role("link", name="openai-main").first.click()
+    page.locator("tr.opened").get_by_role("link", name="Copy").click()
+    drawer = page.locator("dialog.drawer")
+    expect(drawer.get_by_label("Name")).to_have_value("openai-main-copy")
+    expect(drawer.get_by_label("Models")).to_have_value("gpt-4.1 = demo-chat")
+    expect(drawer.get_by_label("Upstream keys")).to_have_value("")
+    picture(page, "admin-channel-copy")
+    drawer.get_by_label("Upstream keys").fill("sk-of-the-copy")
+    drawer.get_by_role("button", name="Make").click()
+    expect(page.locator(".toast")).to_contain_text("openai-main-copy made.")
+    page.get_by_role("link", name="openai-main-copy").click()
+    page.get_by_role("link", name="List the models").click()
+    expect(drawer).to_contain_text("models that the upstream lists")
+    drawer.get_by_role("link", name="Set prices first").first.click()
+    expect(drawer.get_by_label("Name")).to_have_value("demo-large")
+    drawer.get_by_label("Input", exact=True).fill("1")
+    drawer.get_by_label("Output", exact=True).fill("2")
+    drawer.get_by_role("button", name="Make").click()
+    expect(page.locator(".toast")).to_contain_text("demo-large made.")
+    page.goto("/admin/channels/openai-main-copy")
+    page.get_by_role("link", name="List the models").click()
+    drawer.get_by_label("demo-large").check()
+    picture(page, "admin-channel-models")
+    drawer.get_by_role("button", name="Add models").click()
+    expect(page.locator(".toast")).to_contain_text("Models added to openai-main-copy: 1.")
+    expect(page.locator("tr.opened")).to_contain_text("demo-large")
+
+
 def expect_refused(page):
     """The browser tells of the answer 400, and of nothing else."""
     for _ in range(50):

@@ -16,6 +16,7 @@ from handlers.hub.admin.pages import codes as code_pages
 from handlers.hub.admin.pages import models as model_pages
 from handlers.hub.admin.pages import objects as object_pages
 from handlers.hub.admin.pages import system as system_page
+from handlers.hub.admin.pages import upstream_models as upstream_pages
 from handlers.hub.admin.pages import users as user_pages
 from handlers.hub.web.base import Routes
 
@@ -30,6 +31,8 @@ API: Routes = (
     (f"/api/admin/channels/{_NAME}/(enable|disable|drain)", channels.Switch),
     (f"/api/admin/channels/{_NAME}/reinstate", channels.Reinstate),
     (f"/api/admin/models/{_NAME}/prices", prices.History),
+    (f"/api/admin/channels/{_NAME}/upstream-models", channels.Models),
+    ("/api/admin/channel-tests", channels.TestAll),
     ("/api/admin/prices", prices.Import),
     ("/api/admin/codes", codes.List),
     (f"/api/admin/codes/{_NAME}", codes.One),
@@ -49,6 +52,7 @@ PAGES: Routes = (
     (f"/admin/channels/{_NAME}", channel_pages.One),
     (f"/admin/(channels)/{_NAME}/edit", object_pages.One),
     (f"/admin/channels/{_NAME}/test", channel_pages.Test),
+    (f"/admin/channels/{_NAME}/models", upstream_pages.Models),
     (f"/admin/channels/{_NAME}/(enable|disable|drain)", channel_pages.Switch),
     (f"/admin/channels/{_NAME}/reinstate", channel_pages.Reinstate),
     ("/admin/prices", model_pages.Import),

@@ -56,6 +56,7 @@ def schemas() -> dict[str, Schema]:
     found["Call"] = _object({name: Schema() for name in RECORD_FIELDS})
     for name in ("Call", "Notice", "Audit"):
         found[f"{name}List"] = _list(_ref(name))
+    found["TestResults"] = _list(_ref("TestResult"))
     return dict(sorted(found.items()))
 
 
@@ -134,6 +135,23 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
         **{"stream": _FLAG, "status": {"type": ["integer", "null"]}},
         **{"first_byte_ms": {"type": ["integer", "null"]}, "total_ms": _NUMBER},
         "error": {"type": ["string", "null"]},
+    },
+    "ChannelTests": {
+        "channels": {"type": "array", "items": _TEXT, "description": "Their names."},
+        "stream": _FLAG,
+    },
+    "UpstreamModels": {
+        **{"ok": _FLAG, "status": {"type": ["integer", "null"]}},
+        "error": {"type": ["string", "null"]},
+        **_list(
+            _object(
+                {
+                    "name": _TEXT,
+                    "served_as": {"type": "array", "items": _TEXT},
+                    "known": {"type": "boolean", "description": "There is a model of this name."},
+                }
+            )
+        )["properties"],
     },
     "ReinstateBody": {"key": {"type": ["integer", "null"], "description": "Its position, from 1."}},
     "PriceList": _list(_object({"effective_at": _TIME, **_PRICES}))["properties"],

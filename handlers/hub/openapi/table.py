@@ -158,6 +158,15 @@ _ADMIN = (
         *("POST", "/api/admin/channels/{name}/test", ADMIN, "A real call through a channel."),
         *("TestResult", "TestBody"),
     ),
+    Row(
+        *("POST", "/api/admin/channel-tests", ADMIN),
+        *("A real call through each channel that is switched on, or those named.", "TestResults"),
+        "ChannelTests",
+    ),
+    Row(
+        *("GET", "/api/admin/channels/{name}/upstream-models", ADMIN),
+        *("The models that a channel's upstream lists.", "UpstreamModels"),
+    ),
     Row("POST", "/api/admin/channels/{name}/enable", ADMIN, "Use it again.", "Channel"),
     Row("POST", "/api/admin/channels/{name}/disable", ADMIN, "Use it no more.", "Channel"),
     Row("POST", "/api/admin/channels/{name}/drain", ADMIN, "Give it no new calls.", "Channel"),

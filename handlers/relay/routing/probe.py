@@ -6,7 +6,8 @@ is made; the vendor does count the call.
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 from adapters.faults import Condition, Fault
@@ -26,6 +27,7 @@ PROMPT = "Reply with the word ready."
 MAX_TOKENS = 64
 PATIENCE_S = 60
 HTML_ANSWER = "an HTML page instead of an answer"
+HTML_TOLD = f"{HTML_ANSWER}: base_url may lead to a web site"
 _HTML_BEGINS = (b"<!doctype html", b"<html")
 
 _MESSAGES = [{"role": "user", "content": PROMPT}]
@@ -87,7 +89,7 @@ async def call(client: UpstreamClient, target: Target, limits: UpstreamSettings)
         outcome.told = str(error)
     except Fault as fault:
         outcome.fault, outcome.error = fault, fault.code
-        outcome.told = outcome.told or f"{fault.code}: {fault.told or fault.message}"
+        outcome.told = outcome.told or _told(fault)
     outcome.total_ms = round((time.monotonic() - started_s) * 1000)
     return outcome
 
@@ -97,32 +99,77 @@ async def list_models(
 ) -> Fault | None:
     """Ask for the vendor's list of models, which costs nothing; None when one came."""
     try:
-        exchange = client.start(_list_request(channel, key, limits))
-        try:
-            await exchange.head
-        finally:
-            exchange.cancel()
+        exchange = await _ask(client, _list_request(channel, key, limits))
+        _refuse_error(channel, exchange)
     except UpstreamError as error:
         return fault_of(error)
     except Fault as fault:
         return fault
-    if exchange.status != 200:
-        waits = wait_headers(exchange)
-        return read_upstream_error(exchange.status, waits, exchange.body).fault
-    try:
-        said = loads_loose(exchange.body)
-    except ValueError:
-        return Fault(Condition.UPSTREAM_INVALID)
-    if isinstance(said, dict) and "error" in said:
-        return read_embedded_error(said).fault
     return None
 
 
-def _list_request(channel: Channel, key: str, limits: UpstreamSettings) -> UpstreamRequest:
+@dataclass(slots=True)
+class Listing:
+    """The models that a vendor lists; or none, and what helps the operator: `told`."""
+
+    names: list[str] = field(default_factory=list)
+    status: int | None = None
+    told: str | None = None
+
+
+async def model_names(
+    client: UpstreamClient, channel: Channel, key: str, limits: UpstreamSettings
+) -> Listing:
+    """The same list, read; whatever the upstream does is a Listing."""
+    family, listing = FAMILIES[channel.family].upstream, Listing()
+    try:
+        exchange = await _ask(client, _list_request(channel, key, limits, family.models_query))
+        listing.status = exchange.status or None
+        if _is_html(exchange):
+            listing.told = HTML_TOLD
+        _refuse_error(channel, exchange)
+        listing.names = family.read_models(exchange.body)
+    except UpstreamError as error:
+        listing.told = str(error)
+    except Fault as fault:
+        listing.told = listing.told or _told(fault)
+    return listing
+
+
+async def _ask(client: UpstreamClient, request: UpstreamRequest) -> Exchange:
+    """An exchange whose whole answer has come. Raises Fault, UpstreamError."""
+    exchange = client.start(request)
+    try:
+        await exchange.head
+    finally:
+        exchange.cancel()
+    return exchange
+
+
+def _refuse_error(channel: Channel, exchange: Exchange) -> None:
+    """Raises the Fault of an answer that is an error, or no JSON."""
+    if exchange.status != HTTPStatus.OK:
+        waits, secrets = wait_headers(exchange), secrets_of(channel)
+        raise read_upstream_error(exchange.status, waits, exchange.body, secrets).fault
+    try:
+        said = loads_loose(exchange.body)
+    except ValueError:
+        raise Fault(Condition.UPSTREAM_INVALID) from None
+    if isinstance(said, dict) and "error" in said:
+        raise read_embedded_error(said, secrets_of(channel)).fault
+
+
+def _told(fault: Fault) -> str:
+    return f"{fault.code}: {fault.told or fault.message}"
+
+
+def _list_request(
+    channel: Channel, key: str, limits: UpstreamSettings, query: str = ""
+) -> UpstreamRequest:
     listing = FAMILIES[channel.family].upstream.operations["list_models"]
     return UpstreamRequest(
         method="GET",
-        url=url_of(channel, listing.endpoint),
+        url=url_of(channel, listing.endpoint + query),
         headers=headers_of(channel, VENDORS[channel.vendor], key, {}),
         body=None,
         connect_timeout_s=limits.connect_timeout_s,
@@ -159,7 +206,7 @@ def _request(target: Target, limits: UpstreamSettings) -> UpstreamRequest:
 def _read_whole(target: Target, exchange: Exchange, outcome: Outcome) -> None:
     channel = target.channel
     if _is_html(exchange):
-        outcome.told = f"{HTML_ANSWER}: base_url may lead to a web site"
+        outcome.told = HTML_TOLD
     if exchange.status not in ANSWERED:
         waits, secrets = wait_headers(exchange), secrets_of(channel)
         read = read_upstream_error(exchange.status, waits, exchange.body, secrets)

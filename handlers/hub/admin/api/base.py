@@ -71,6 +71,14 @@ class AdminApi(Api):
         super().body()
         return json.loads(self.request.body, parse_float=Decimal) if self.request.body else {}
 
+    def flag(self, given: Mapping[str, Any], name: str) -> bool:
+        """A field of a body that is true or false, false when it is left out. Raises Failure."""
+        value = given.get(name, False)
+        if not isinstance(value, bool):
+            told = f"{name} must be true or false"
+            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told, name)
+        return value
+
     def known(self, given: Mapping[str, Any], *names: str) -> None:
         """Raises Failure for a field of a body that is none of these."""
         for name in given:

@@ -47,11 +47,9 @@ class Import(AdminApi):
             return rows, self.get_query_argument("dry_run", "") == "true"
         given = self.body()
         self.known(given, "prices", "dry_run")
-        prices, dry_run = given.get("prices"), given.get("dry_run", False)
+        prices, dry_run = given.get("prices"), self.flag(given, "dry_run")
         if not isinstance(prices, list) or not all(isinstance(row, dict) for row in prices):
             raise _bad("prices", "prices must be a list of objects: model, and prices by name")
-        if not isinstance(dry_run, bool):
-            raise _bad("dry_run", "dry_run must be true or false")
         return prices, dry_run
 
 

@@ -1,10 +1,9 @@
 """Channels: their list with one opened, tests of its models, switching it."""
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,10 +13,11 @@ from handlers.hub.admin.pages.base import place_of
 from handlers.hub.admin.pages.objects import Forms
 from handlers.hub.web.base import MAX_DIGITS, Failure
 from handlers.operations.channel_test import Result
+from store.admin.listing import Paging
 from store.values.fields import Instant
 
-TESTS_AT_ONCE = 4
 FILTERS = ("state", "vendor", "group")
+_NOT_COPIED = ("draining",)  # and what is secret, which no form shows
 MAX_TESTS = 24  # of one press; each is a real call
 
 SHAPES = {"available": "ok", "degraded": "warn", "down": "bad", "disabled": "idle"}
@@ -72,16 +72,25 @@ def keys_of(channel: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The channels of a page before its filters, and those that are `shown`."""
+
+    paging: Paging
+    filters: Mapping[str, str]
+    items: Sequence[dict[str, Any]]
+    next: str | None
+    shown: list[dict[str, Any]]
+
+
 class Channels(Forms):
     """Pages with the list of channels."""
 
     async def list_of(self, opened: str = "", results: list[Result] | None = None) -> None:
-        """Answers with the list, one channel opened, with what its test has told."""
-        paging = replace(paging_of(self), limit=MAX_ITEMS)
-        found = await self.store(objects.page, "channel", paging)
-        asked = ((name, self.get_query_argument(name, "")) for name in FILTERS)
-        filters = {name: value for name, value in asked if value}
-        items = [one for one in found.items if _fits(one, filters)]
+        """Answers with the list, one channel opened, with what its test has told; none opened: with
+        what a test of all has told."""
+        found = await self.found()
+        items = found.shown
         if opened and opened not in [one["name"] for one in items]:
             items = [await self.store(objects.one, "channel", opened), *items]
         self.show(
@@ -89,19 +98,22 @@ class Channels(Forms):
             plural="channels",
             items=items,
             next=found.next,
-            search=paging.search,
-            paging=paging,
+            search=found.paging.search,
+            paging=found.paging,
             place=place_of,
             opened=opened,
             results=results,
-            filters=filters,
+            filters=found.filters,
             choices={
                 "state": list(dict.fromkeys(word for _, word, _ in counts_of(found.items))),
                 "vendor": sorted({one["vendor"] for one in found.items}),
                 "group": sorted({name for one in found.items for name in one["groups"]}),
             },
             counts=counts_of(items),
-            narrowed=bool(filters),
+            MAX_CHANNELS=channels.MAX_CHANNELS,
+            testable=sum(map(channels.testable, items)),
+            families={one["name"]: one["family"] for one in (*found.items, *items)},
+            narrowed=bool(found.filters),
             query_of=query_of,
             tested_ms=int(time.time() * 1000),
             state_of=state_of,
@@ -110,18 +122,42 @@ class Channels(Forms):
             ms=Instant().parse,
         )
 
+    async def found(self) -> Found:
+        """What the query of the page finds."""
+        paging = replace(paging_of(self), limit=MAX_ITEMS)
+        part = await self.store(objects.page, "channel", paging)
+        asked = ((name, self.get_query_argument(name, "")) for name in FILTERS)
+        filters = {name: value for name, value in asked if value}
+        shown = [one for one in part.items if _fits(one, filters)]
+        return Found(paging, filters, part.items, part.next, shown)
+
 
 class List(Channels):
-    """The list; with `?new` the form of a new channel."""
+    """The list; with `?new` the form of a new channel, with `like` filled in as another one is. It
+    is sent a new channel, or the wish to test all that it shows."""
 
     async def get(self) -> None:
-        if self.get_query_argument("new", None) is not None:
-            await self.form("channels")
-        else:
+        if self.get_query_argument("new", None) is None:
             await self.list_of()
+        elif name := self.get_query_argument("like", ""):
+            await self._copy(name)
+        else:
+            await self.form("channels")
 
     async def post(self) -> None:
-        await self.make("channels")
+        if not self.get_body_argument("test", ""):
+            await self.make("channels")
+            return
+        found = await self.found()
+        names = [one["name"] for one in found.shown if channels.testable(one)]
+        results = await channels.test_channels(self, names[: channels.MAX_CHANNELS])
+        await self.list_of(results=results)
+
+    async def _copy(self, name: str) -> None:
+        found = await self.store(objects.one, "channel", name)
+        begun = {field: value for field, value in found.items() if field not in _NOT_COPIED}
+        note = self.words["admin.copy_note"].format(name=name)
+        await self.form("channels", begun={**begun, "name": f"{name}-copy"}, note=note)
 
 
 class One(Channels):
@@ -146,14 +182,7 @@ class Test(Channels):
         asked = self.get_body_argument("model", "")
         models = [asked] if asked else list(channel["models"])[:MAX_TESTS]
         stream = self.get_body_argument("stream", "") == "true"
-        gate = asyncio.Semaphore(TESTS_AT_ONCE)
-
-        async def one(model: str) -> Result:
-            async with gate:
-                return await channels.test(self, name, model, stream=stream)
-
-        results = await asyncio.gather(*map(one, models))
-        await self.list_of(name, list(results))
+        await self.list_of(name, await channels.test_models(self, name, models, stream=stream))
 
 
 class Switch(Channels):

@@ -71,10 +71,11 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a form is filled with: an object (None: a new one), what was typed before, the fault of
-    a field, and the names that some fields choose from."""
+    """What a form is filled with: an object (None: a new one, which begins with `begun`), what was
+    typed before, the fault of a field, and the names that some fields choose from."""
 
     stored: Mapping[str, Any] | None = None
+    begun: Mapping[str, Any] = field(default_factory=dict)
     typed: Typed | None = None
     problems: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -213,6 +214,10 @@ def _shown(name: str, one: Field, way: str, given: Given) -> list[str]:
         return list(given.typed.get(name, ()))
     if given.stored is not None:
         value = given.stored.get(name)
+    elif name in given.begun:
+        value = given.begun[name]
+        if one.secret and MASK in str(value):
+            value = None
     else:
         value = None if one.default is REQUIRED else one.default
         value = one.type.plain(value) if value is not None else None

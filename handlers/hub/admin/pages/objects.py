@@ -1,6 +1,7 @@
 """Users, groups, models, plans and subscriptions: their lists, and the forms that make, change and
 remove one. Channels have pages of their own beside the forms."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -42,10 +43,17 @@ class Forms(AdminPage):
     """Pages with a form of an object."""
 
     async def form(
-        self, plural: str, name: str = "", failure: Failure | None = None, typed: bool = False
+        self,
+        plural: str,
+        name: str = "",
+        failure: Failure | None = None,
+        typed: bool = False,
+        *,
+        begun: Mapping[str, Any] | None = None,
+        note: str = "",
     ) -> None:
         """Answers with the form of an object (no name: a new one), with what was typed and why it
-        was refused."""
+        was refused. `begun`: what a new one begins with; `note`: what is said above the form."""
         kind = PLURALS[plural]
         stored = await self.store(objects.one, kind, name) if name else None
         fields = (*KINDS[kind].identity, *KINDS[kind].fields)
@@ -54,6 +62,7 @@ class Forms(AdminPage):
             stored=stored,
             typed=self.typed() if typed else None,
             problems=problems,
+            begun=begun or {},
             names=await self.store(_names, kind),
         )
         if failure is not None:
@@ -66,6 +75,7 @@ class Forms(AdminPage):
             stored=stored,
             items=forms.items(kind, given),
             problem=problems.get("", ""),
+            note=note,
             place=place_of,
             action=place_of(plural, name, "edit" if name and kind == "channel" else ""),
             back=place_of(LIST_OF.get(plural, plural)),
@@ -106,7 +116,7 @@ class List(Forms):
 
     async def get(self, plural: str) -> None:
         if self.get_query_argument("new", None) is not None:
-            await self.form(plural)
+            await self.form(plural, begun={"name": self.get_query_argument("name", "")})
             return
         if plural in LIST_OF:
             self.redirect(place_of(LIST_OF[plural]), status=303)

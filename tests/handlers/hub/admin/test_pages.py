@@ -32,6 +32,7 @@ def test_every_page_and_form_is_shown_in_each_language(boss, api, language):
     places += [f"/admin/{page}?new=1" for page in PAGES if page not in ("audit", "system")]
     places += ["/admin/users/alice", "/admin/groups/default", "/admin/models/gpt-4.1"]
     places += ["/admin/channels/main", "/admin/channels/main/edit", "/admin/plans/m"]
+    places += ["/admin/channels?new=1&like=main", "/admin/channels/main/models"]
     places += ["/admin/subscriptions?new=1", "/admin/subscriptions/alice%2Fm", "/admin/prices"]
     places += ["/admin/users/alice/credit", "/admin/users/alice/remove", "/admin/system/drain"]
     places += [f"/admin/codes/{made['id']}/remove", "/admin/system?settings=all"]
