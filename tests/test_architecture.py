@@ -91,7 +91,7 @@ ALLOWED = {
     # peewee: the type of an open store
     "handlers.hub.web": {
         *("handlers.hub.web", "handlers.relay.admit", "store", "conf.settings", "tornado"),
-        *("handlers.operations.client_settings", "peewee"),
+        *("handlers.operations.client_settings", "peewee", "msgspec"),
     },
     "handlers.hub.openapi": {"handlers.hub.openapi", "handlers.hub.web", "store"},
     "demo": {"demo"},

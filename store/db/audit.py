@@ -4,7 +4,7 @@ A row is written in the transaction of its change. Rows are never changed.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from store.db.tables.fields import MARK
 from store.db.tables.system import AuditRow
 from store.values.ids import new_ulid
 
+PAGE_ROWS = 1000
 SECRET_FIELDS = frozenset({"extra_headers", "keys", "password", "proxy", "secret"})
 MASK = "***"
 
@@ -104,3 +105,11 @@ def entries(
         query = query.where(AuditRow.id < before)
     rows: Any = query.order_by(AuditRow.id.desc()).limit(limit).bind(db).dicts()
     return list(rows)
+
+
+def every_entry(db: peewee.Database, wanted: Wanted) -> Iterator[dict[str, Any]]:
+    """All rows that are looked for, the newest first. Memory: one page."""
+    page = entries(db, PAGE_ROWS, wanted)
+    while page:
+        yield from page
+        page = entries(db, PAGE_ROWS, wanted, page[-1]["id"]) if len(page) == PAGE_ROWS else []

@@ -9,7 +9,7 @@ import csv
 import datetime
 import functools
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -334,17 +334,18 @@ def rfc3339(at_ms: int) -> str:
 
 def csv_header() -> str:
     """The first line of the CSV form, with its line end."""
-    return _csv_text(FIELDS)
+    return csv_row(FIELDS)
 
 
 def csv_line(public: Mapping[str, Any]) -> str:
     """One public record as a line of CSV: unknown is empty, lists and objects are JSON text."""
-    return _csv_text([_csv_cell(public[name]) for name in FIELDS])
+    return csv_row(public[name] for name in FIELDS)
 
 
-def _csv_text(cells: Any) -> str:
+def csv_row(values: Iterable[Any]) -> str:
+    """Values as a line of CSV, with its line end."""
     line = io.StringIO()
-    csv.writer(line).writerow(cells)
+    csv.writer(line).writerow(map(_csv_cell, values))
     return line.getvalue()
 
 

@@ -37,6 +37,7 @@ API: Routes = (
     ("/api/admin/codes", codes.List),
     (f"/api/admin/codes/{_NAME}", codes.One),
     ("/api/admin/audit", audit.Log),
+    ("/api/admin/audit/export", audit.Export),
     ("/api/admin/system", system.System),
     ("/api/admin/system/drain", system.Drain),
     ("/api/admin/notices", notices.List),

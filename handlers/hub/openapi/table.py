@@ -191,6 +191,11 @@ _ADMIN = (
         *("GET", "/api/admin/audit", ADMIN, "Who changed what, the newest first.", "AuditList"),
         query=("limit", "after", "actor", "kind", "name", "since"),
     ),
+    Row(
+        *("GET", "/api/admin/audit/export", ADMIN, "All lines that match, streamed."),
+        query=("format", "actor", "kind", "name", "since"),
+        media="application/x-ndjson",
+    ),
     Row("GET", "/api/admin/system", ADMIN, "Workers, store, configuration in force.", "Object"),
     Row("POST", "/api/admin/system/drain", ADMIN, "Take this node out of rotation.", "Object"),
     Row("GET", "/api/admin/notices", ADMIN, "All notices.", "NoticeList"),

@@ -47,3 +47,14 @@ def test_the_callers_address_is_kept_for_as_long_as_it_asks(database):
     audit.write_alone(database, audit.Act("cli", "test", "channel", "spare"))
     addresses = {row["name"]: row["address"] for row in audit.entries(database, 5)}
     assert addresses == {"main": "2001:db8::1", "spare": None}
+
+
+def test_every_row_comes_once_whatever_the_page(database, monkeypatch):
+    for number in range(6):
+        audit.write_alone(database, audit.Act("tester", "update", "group", f"g{number % 2}"))
+    everything = audit.entries(database, 10)
+    for rows in (1, 3, 4, 6, 7):
+        monkeypatch.setattr(audit, "PAGE_ROWS", rows)
+        assert list(audit.every_entry(database, audit.Wanted())) == everything
+        wanted = audit.Wanted(name="g1")
+        assert list(audit.every_entry(database, wanted)) == audit.entries(database, 10, wanted)

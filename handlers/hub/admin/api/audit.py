@@ -7,11 +7,15 @@ from typing import Any
 import peewee
 
 from handlers.hub.admin.api.base import AdminApi, limit_of
+from handlers.hub.web import exports
 from handlers.hub.web.base import Failure, HubHandler
 from store.admin.listing import Part
 from store.db import audit
 from store.values.fields import Instant
 from store.values.usage_record import rfc3339
+
+_PLAIN = ("actor", "address", "action", "kind", "name")
+FIELDS = ("id", "at", *_PLAIN, "before", "after")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,16 @@ def _public(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": row["id"],
         "at": rfc3339(row["at_ms"]),
-        **{name: row[name] for name in ("actor", "address", "action", "kind", "name")},
-        "before": row["before"],
-        "after": row["after"],
+        **{name: row[name] for name in (*_PLAIN, "before", "after")},
     }
+
+
+class Export(AdminApi):
+    """GET /api/admin/audit/export?format=csv|ndjson: all lines that fit, the newest first."""
+
+    async def get(self) -> None:
+        rows = audit.every_entry(self.site.db, asked_of(self).wanted)
+        await exports.send(self, "audit", FIELDS, rows, _public)
 
 
 class Log(AdminApi):

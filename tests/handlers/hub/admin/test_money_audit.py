@@ -1,7 +1,11 @@
 """Credit, codes, notices, and the audit log, which tells all of it."""
 
+import csv
+import io
+import json
 import time
 
+from handlers.hub.web import exports
 from store.db import audit
 from store.money import wallet
 from store.values.pricing import parse_money
@@ -105,3 +109,37 @@ def test_the_audit_log_comes_page_by_page_and_cannot_be_changed(api, db):
     assert seen == everything and len(seen) == len(audit.entries(db, 1000))
     for method in ("POST", "PATCH", "DELETE"):
         assert api.call(method, "/api/admin/audit", {}).status == 405
+
+
+def test_the_audit_log_is_exported_whole_as_its_filter_says(api, boss, monkeypatch):
+    monkeypatch.setattr(audit, "PAGE_ROWS", 2)
+    monkeypatch.setattr(exports, "PIECE_ROWS", 3)
+    for number in range(7):
+        body = {"name": f"g{number}", "models": []}
+        assert api.call("POST", "/api/admin/groups", body).status == 201
+    api.call("PATCH", "/api/admin/groups/g0", {"multiplier": "3"})
+    api.call("POST", CREDIT, {"amount": "1", "reason": "x"})
+    place = "/api/admin/audit/export"
+    listed = api.listed("/api/admin/audit?kind=group&actor=boss")
+    assert len(listed) == 8
+    answer = api.get(f"{place}?kind=group&actor=boss")
+    assert answer.headers["Content-Type"].startswith("application/x-ndjson")
+    assert [json.loads(line) for line in answer.text.splitlines()] == listed
+    answer = api.get(f"{place}?kind=group&actor=boss&format=csv")
+    assert 'filename="audit.csv"' in answer.headers["Content-Disposition"]
+    rows = list(csv.DictReader(io.StringIO(answer.text, newline="")))
+    assert [row["id"] for row in rows] == [one["id"] for one in listed]
+    assert json.loads(rows[0]["after"]) == {"multiplier": "3"} and rows[1]["before"] == ""
+    everything = api.get(place).text
+    assert len(everything.splitlines()) == len(api.listed("/api/admin/audit?limit=500"))
+    assert api.get(f"{place}?actor=nobody").text == ""
+    assert api.refused("GET", f"{place}?format=xml")[:2] == (400, "format")
+    assert api.refused("GET", f"{place}?since=soon")[:2] == (400, "since")
+    assert (
+        f"{place}?kind=group&amp;name=g0&amp;format=csv"
+        in boss.get("/admin/audit?kind=group&name=g0").text
+    )
+
+
+def test_members_export_no_audit_log(alice):
+    assert alice.get("/api/admin/audit/export").status == 404

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from handlers.hub.usage import export, tail
+from handlers.hub.usage import tail
 from handlers.hub.usage.tail import News, Viewer
+from handlers.hub.web import exports
 from store.calls.usage_queries import Filters, history
 from tests.handlers.hub.usage.calls import call, failed, put
 from tests.support.ports import HOST
@@ -17,15 +18,15 @@ PIECES = 200
 
 def test_an_export_ends_when_its_client_leaves(db, alice, monkeypatch):
     put(db, *[call(db, number) for number in range(PIECES)])
-    written, read = [], export._piece
+    written, read = [], exports._piece
 
     def slow(*args, **named):
         time.sleep(0.02)
         written.append(read(*args, **named))
         return written[-1]
 
-    monkeypatch.setattr(export, "PIECE_ROWS", 1)
-    monkeypatch.setattr(export, "_piece", slow)
+    monkeypatch.setattr(exports, "PIECE_ROWS", 1)
+    monkeypatch.setattr(exports, "_piece", slow)
     connection = http.client.HTTPConnection(HOST, alice.port, timeout=20)
     cookie = "; ".join(f"{name}={value}" for name, value in alice.cookies.items())
     connection.request("GET", "/api/usage/export", headers={"Cookie": cookie})

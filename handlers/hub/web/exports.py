@@ -1,0 +1,71 @@
+"""Exports: long lists as NDJSON or CSV, a piece at a time.
+
+A piece is read and written out in a thread of the store; the next one is asked for when the client
+has taken it, so that memory stays flat, the loop is never held, and a client that leaves ends it.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+import peewee
+from tornado.iostream import StreamClosedError
+
+from handlers.hub.web.base import Failure, HubHandler
+from store.values.usage_record import csv_row
+
+PIECE_ROWS = 250
+FORM = "format"  # the field of the query
+TYPES: Mapping[str, str] = {
+    "ndjson": "application/x-ndjson; charset=utf-8",
+    "csv": "text/csv; charset=utf-8; header=present",
+}
+
+Record = Mapping[str, Any]
+
+
+def form_of(handler: HubHandler) -> str:
+    """In which form an export is asked for. Raises Failure."""
+    form = handler.get_query_argument(FORM, "ndjson")
+    if form not in TYPES:
+        raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "format must be csv or ndjson", FORM)
+    return form
+
+
+async def send(
+    handler: HubHandler,
+    name: str,
+    fields: Sequence[str],
+    rows: Iterator[dict[str, Any]],
+    shown: Callable[[dict[str, Any]], Record],
+) -> None:
+    """Answers with all rows, which are read as the client takes them, each as `shown` tells it.
+    `fields`: the columns of CSV. Raises Failure."""
+    form = form_of(handler)
+    handler.set_header("Content-Type", TYPES[form])
+    handler.set_header("Content-Disposition", f'attachment; filename="{name}.{form}"')
+    if form == "csv":
+        handler.write(csv_row(fields))
+
+    def line(row: dict[str, Any]) -> bytes:
+        record = shown(row)
+        if form == "csv":
+            return csv_row(record[field] for field in fields).encode()
+        return msgspec.json.encode(record) + b"\n"
+
+    try:
+        await handler.flush()
+        while piece := await handler.store(_piece, rows, line):
+            handler.write(piece)
+            await handler.flush()
+    except StreamClosedError:
+        return  # the client has left
+
+
+def _piece(
+    db: peewee.Database, rows: Iterator[dict[str, Any]], line: Callable[[dict[str, Any]], bytes]
+) -> bytes:
+    """The next lines; nothing when there are no more."""
+    return b"".join(map(line, itertools.islice(rows, PIECE_ROWS)))
