@@ -46,6 +46,7 @@ PARAMETERS: Mapping[str, str] = {
     "request_id": "The call of this id.",
     "client_request_id": "Calls of this id of the client.",
     "upstream_request_id": "The call of this id of the vendor; for administrators.",
+    "trace_id": "Calls of this trace, as a traceparent has it.",
     "since": "From this time on: RFC 3339, or a length back from now like 24h.",
     "until": "Before this time.",
     "by": "What is summed up by, separated by commas.",
@@ -63,7 +64,7 @@ _LIST = ("limit", "after", "search")
 _CALLS = (
     *("user", "key", "key_id", "group", "model", "endpoint", "channel", "outcome", "error_code"),
     *("status", "stream", "min_duration_ms", "text", "request_id", "client_request_id"),
-    *("upstream_request_id", "since", "until"),
+    *("upstream_request_id", "trace_id", "since", "until"),
 )
 
 _MEMBER = (

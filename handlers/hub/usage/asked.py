@@ -3,6 +3,7 @@
 A name that does not exist is refused with its field: an empty list would look like no calls.
 """
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -33,11 +34,12 @@ NAMES = ("user", "key", "key_id", "model", "endpoint", "channel", "group", "outc
 
 SINGLE = (
     *("status", "stream", "min_duration_ms", "text", "request_id", "client_request_id"),
-    *("upstream_request_id", "since", "until"),
+    *("upstream_request_id", "trace_id", "since", "until"),
 )
 ADMIN_ONLY = ("user", "channel", "upstream_request_id")
 VALUES_MAX = 50
 TEXT_CHARS = 256
+_TRACE = re.compile(r"[0-9a-f]{32}")
 WHOLE_HOURS_FROM_S = 6 * 3600
 WHOLE_DAYS_FROM_S = 3 * 86_400
 """Longer spans that are given as a length begin with a whole hour, from here on with a whole day
@@ -180,6 +182,13 @@ def _text(name: str, text: str, now_ms: int) -> str:
     return text
 
 
+def _trace(name: str, text: str, now_ms: int) -> str:
+    trace_id = text.lower()
+    if not _TRACE.fullmatch(trace_id):
+        raise refused(name, f"{name} must be the 32 hexadecimal digits of a trace")
+    return trace_id
+
+
 _FIELDS = {"since": "since_ms", "until": "until_ms"}
 _READERS: Mapping[str, Callable[[str, str, int], Any]] = {
     "since": _moment,
@@ -187,5 +196,6 @@ _READERS: Mapping[str, Callable[[str, str, int], Any]] = {
     "status": _number,
     "min_duration_ms": _number,
     "stream": _truth,
+    "trace_id": _trace,
     **dict.fromkeys(("text", "request_id", "client_request_id", "upstream_request_id"), _text),
 }

@@ -1,6 +1,5 @@
 """The page of one call: what to do first, its attempts on a line of time, its cost, the facts."""
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +10,10 @@ from urllib.parse import urlencode
 import peewee
 
 from handlers.hub.usage.api import call
+from handlers.hub.usage.attempts import FLOW_UNITS, LATE_PERCENT, axis, flow, height, lanes
 from handlers.hub.usage.columns import Shown
 from handlers.hub.web.base import Page
-from handlers.hub.web.outcomes import code_word, upstreams_fault
+from handlers.hub.web.outcomes import upstreams_fault
 from store.calls.usage_lookup import cost_lines
 from store.calls.usage_queries import Filters
 from store.calls.usage_stats import stats
@@ -27,23 +27,6 @@ COST_KINDS = (
 )
 """The kinds of tokens in the order of a call's cost."""
 
-AXIS_PARTS = 4
-LANE_PX, TOP_PX = 36, 26
-LATE_PERCENT = 55.0  # from here on words stand left of their place
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """An attempt on the line of time; places in percent of the whole."""
-
-    name: str
-    begin: float
-    end: float
-    shape: str
-    said: str
-    attempt: Mapping[str, Any]
-    top: int
-
 
 @dataclass(frozen=True, slots=True)
 class CostLine:
@@ -53,38 +36,6 @@ class CostLine:
     tokens: int
     price: str
     amount: str
-
-
-def lanes(row: Mapping[str, Any], words: Mapping[str, str], *, admin: bool) -> list[Lane]:
-    """The attempts of a call; a member sees no names of channels."""
-    attempts = json.loads(row["attempts"] or "[]")
-    whole_ms = max(row["duration_ms"] or 0, sum(one.get("ms", 0) for one in attempts), 1)
-    made, at_ms = list[Lane](), 0
-    for number, one in enumerate(attempts, 1):
-        last = number == len(attempts)
-        ended_ms = whole_ms if last else min(at_ms + one.get("ms", 0), whole_ms)
-        error, status = one.get("error"), one.get("status")
-        what = str(status) if status else code_word(words, error) or ""
-        if error is None and row["outcome"] == "ok":
-            shape, said = "ok", ", ".join(filter(None, (what, words["usage.complete"])))
-        else:
-            shape = "idle" if row["outcome"] == "client_gone" and error is None else "bad"
-            seconds = f"{(ended_ms - at_ms) / 1000:,.2f}"
-            if error is None:
-                what = words["codes.outcome_" + row["outcome"]]
-            said = words["usage.after"].format(what=what, seconds=seconds)
-        name = one["channel"] if admin else words["usage.attempt"].format(number=number)
-        begin, end = 100 * at_ms / whole_ms, 100 * ended_ms / whole_ms
-        made.append(Lane(name, begin, end, shape, said, one, TOP_PX + (number - 1) * LANE_PX))
-        at_ms = ended_ms
-    return made
-
-
-def axis(row: Mapping[str, Any]) -> list[tuple[float, str]]:
-    """Places in percent and their seconds."""
-    whole_ms = row["duration_ms"] or 0
-    parts = range(AXIS_PARTS + 1)
-    return [(100 * n / AXIS_PARTS, f"{whole_ms * n / AXIS_PARTS / 1000:,.2f}") for n in parts]
 
 
 def cost_table(row: dict[str, Any]) -> tuple[list[CostLine], str]:
@@ -130,13 +81,16 @@ class CallPage(Page):
         row, others = await self.store(load, me, call_id, at_ms)
         lines, total = cost_table(row)
         words = self.words
+        made = lanes(row, words, admin=me.admin)
         self.show(
             "usage/call.html",
             row=row,
             call=Shown(row, words),
-            lanes=lanes(row, words, admin=me.admin),
+            lanes=made,
             axis=axis(row),
-            height=TOP_PX + max(len(json.loads(row["attempts"] or "[]")), 1) * LANE_PX,
+            flow=flow(made),
+            height=height(made),
+            FLOW_UNITS=FLOW_UNITS,
             LATE_PERCENT=LATE_PERCENT,
             admin=me.admin,
             cost_lines=lines,

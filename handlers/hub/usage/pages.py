@@ -53,6 +53,7 @@ LEGENDS: Mapping[str, tuple[str, ...]] = {
 CHOSEN = (
     *("outcome", "error_code", "key", "model", "endpoint", "group", "user", "channel", "status"),
     *("stream", "min_duration_ms", "request_id", "client_request_id", "upstream_request_id"),
+    "trace_id",
 )
 """The filters of the menu, in their order."""
 

@@ -1,17 +1,20 @@
 """Records as people may see them: an administrator all of it, a member nothing of the channels.
 
 A member's record has no channel, upstream name, upstream id or node, and of its attempts no channel
-and nothing of what an upstream said.
+and in place of what an upstream said the condition that it stands for.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from handlers.hub.usage.attempts import details
+from handlers.hub.web.strings import strings
 from store.calls.usage_lookup import cost_lines
 from store.values.usage_record import to_public
 
 HIDDEN = ("channel", "upstream_model", "upstream_request_id", "node")
 _OF_ATTEMPTS = ("status", "error", "ms", "dropped")
+_WORDS = strings("en")
 
 
 def public(row: Mapping[str, Any], *, admin: bool) -> dict[str, Any]:
@@ -21,8 +24,8 @@ def public(row: Mapping[str, Any], *, admin: bool) -> dict[str, Any]:
         return record
     record |= dict.fromkeys(HIDDEN)
     record["attempts"] = [
-        {name: attempt[name] for name in _OF_ATTEMPTS if name in attempt}
-        for attempt in record["attempts"] or ()
+        {name: attempt[name] for name in _OF_ATTEMPTS if name in attempt} | {"detail": said or None}
+        for attempt, said in zip(record["attempts"] or (), details(row, _WORDS), strict=True)
     ]
     return record
 

@@ -7,7 +7,7 @@ from store.calls.usage_queries import Filters
 
 _NAMES = (
     *("user", "key_id", "model", "endpoint", "channel", "group", "outcome", "error_code"),
-    *("status", "client_request_id", "upstream_request_id"),
+    *("status", "client_request_id", "upstream_request_id", "trace_id"),
 )
 
 

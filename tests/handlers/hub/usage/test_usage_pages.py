@@ -1,15 +1,19 @@
 """The pages of usage without scripts: what they show and to whom; filters are their address."""
 
 import html
+import json
 import re
+from typing import get_args
 
 import pytest
 
-from adapters.faults import CODES
+from adapters.faults import CODES, Condition, Fault
 from handlers.hub.usage import listing
-from handlers.hub.usage.one import cost_table, lanes
+from handlers.hub.usage.attempts import details, flow, lanes
+from handlers.hub.usage.one import cost_table
 from handlers.hub.web.outcomes import reason
 from handlers.hub.web.strings import LANGUAGES, strings
+from handlers.relay.upstream.request import UpstreamErrorKind
 from store.calls.usage_queries import Filters, history
 from store.values.usage_record import OUTCOMES, AttemptRecord
 from tests.handlers.hub.browser import Browser
@@ -163,6 +167,9 @@ def test_attempts_lie_one_after_the_other(db):
     ]
     assert made[0].said == "429 after 0.21 s" and made[2].said == "200, complete"
     assert lanes(row, words, admin=False)[0].name == "attempt 1"
+    assert flow(made) == (
+        "M0 26H210.0C224.0 26 217.0 62 238.0 62H250.0C264.0 62 257.0 98 278.0 98H1000.0"
+    )
     lines, total = cost_table(row)
     assert [line.kind for line in lines if line.amount != "0"] == ["input", "output"]
     assert total == "0.0006"
@@ -211,3 +218,45 @@ def test_the_dearest_and_the_longest_calls_come_first(db, alice, monkeypatch):
     page = alice.get("/usage?sort=cost")
     assert rows(page) == sorted(made, reverse=True)
     assert "Sorted only where" in page.text
+
+
+def test_why_an_attempt_failed_has_words_for_every_way():
+    """Of transfers, and of what an upstream is to blame for."""
+    codes = [CODES[one] for one in Condition if Fault(one).blame == "upstream"]
+    for language in ("en", "zh"):
+        words = strings(language)
+        said = {text for name, text in words.items() if name.startswith("usage.tried_")}
+        for error in (*get_args(UpstreamErrorKind), *codes, "channel_misconfigured"):
+            attempts = json.dumps([{"channel": "x", "error": error}, {"channel": "y"}])
+            row = {"attempts": attempts, "outcome": "ok", "error_code": None}
+            first, second = details(row, words)
+            assert first in said and second == ""
+
+
+def test_the_last_attempt_says_what_the_caller_was_told(db, alice, boss):
+    refused = AttemptRecord(
+        "main", 400, "upstream_invalid_request", 90, "vendor: bad field of org-1"
+    )
+    told = {"error_code": "upstream_invalid_request", "error_message": "Unknown field 'x'."}
+    attempts = (AttemptRecord("main", 429, "upstream_rate_limited", 90, "org-1 is late"), refused)
+    [made] = put(db, failed(db, 1, attempts=attempts, status=400, **told))
+    page = alice.get(f"/usage/{made}").text
+    assert "takes no more calls for a while" in page and "org-1" not in page
+    attempts = alice.get(f"/api/usage/{made}").json["attempts"]
+    assert [one["detail"] for one in attempts] == [
+        "The upstream takes no more calls for a while",
+        "Unknown field 'x'.",
+    ]
+    assert "org-1 is late" in boss.get(f"/usage/{made}").text
+
+
+def test_calls_of_a_trace(db, alice):
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    made, other = put(db, call(db, 1, trace_id=trace), call(db, 2))
+    found = alice.get(f"/api/usage?trace_id={trace.upper()}").json["items"]
+    assert [one["id"] for one in found] == [made]
+    page = alice.get(f"/usage?trace_id={trace}").text
+    assert made in page and other not in page
+    assert f"/usage?trace_id={trace}" in alice.get(f"/usage/{made}").text
+    refused = alice.get("/api/usage?trace_id=zebra")
+    assert refused.status == 400 and refused.json["error"]["field"] == "trace_id"

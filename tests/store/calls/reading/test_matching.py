@@ -12,6 +12,7 @@ CHOICES = (
     *({"text": "SURE"}, {"text": "sure_"}, {"status": 200}, {"channel": "c"}, {"group": "g"}),
     *({"since_ms": MONDAY_MS + 1}, {"until_ms": MONDAY_MS + 1}, {"upstream_request_id": "req_2"}),
     *({"error_code": ("x", "z")}, {"model": "other"}, {"client_request_id": "mine"}),
+    {"trace_id": "f" * 32},
 )
 
 
@@ -23,7 +24,7 @@ def test_it_matches_as_the_store_does(database, choice):
             record(1, MONDAY_MS, stream=True, duration_ms=10, outcome="timeout", error_code="x",
                    error_message="Sure it failed", client_request_id="mine"),
             record(2, MONDAY_MS + 1, stream=False, duration_ms=2_000, upstream_request_id="req_2",
-                   channel="c"),
+                   channel="c", trace_id="f" * 32),
             record(3, MONDAY_MS + 2, error_code="y", error_message="surely", outcome="refused"),
         ],
     )  # fmt: skip
