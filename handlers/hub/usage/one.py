@@ -98,6 +98,7 @@ class CallPage(Page):
             multiplier=_multiplier(row),
             charges=_charges(row),
             others=others,
+            trace_link=_of_trace(row, admin=me.admin),
             others_link=self._others(row, me),
             help_word=_help(row, words),
             theirs=upstreams_fault(row["outcome"]),
@@ -109,6 +110,14 @@ class CallPage(Page):
         if row["user"] != me.user:
             return "/admin/usage?" + urlencode({**fields, "user": row["user"]})
         return "/usage?" + urlencode(fields)
+
+
+def _of_trace(row: Mapping[str, Any], *, admin: bool) -> str:
+    """The calls of the same trace about the time of this one: no index knows traces."""
+    begin_ms, end_ms = (row["started_ms"] + ms for ms in (-HOUR_MS, HOUR_MS))
+    times = {"since": rfc3339(begin_ms), "until": rfc3339(end_ms)}
+    path = "/admin/usage?" if admin else "/usage?"
+    return path + urlencode({"trace_id": row["trace_id"] or "", **times})
 
 
 def _multiplier(row: Mapping[str, Any]) -> str:

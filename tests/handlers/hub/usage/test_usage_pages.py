@@ -257,6 +257,7 @@ def test_calls_of_a_trace(db, alice):
     assert [one["id"] for one in found] == [made]
     page = alice.get(f"/usage?trace_id={trace}").text
     assert made in page and other not in page
-    assert f"/usage?trace_id={trace}" in alice.get(f"/usage/{made}").text
+    [link] = re.findall(r'href="(/usage\?trace_id=[^"]*)"', alice.get(f"/usage/{made}").text)
+    assert rows(alice.get(html.unescape(link))) == [made]
     refused = alice.get("/api/usage?trace_id=zebra")
     assert refused.status == 400 and refused.json["error"]["field"] == "trace_id"
