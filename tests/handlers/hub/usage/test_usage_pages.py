@@ -137,7 +137,12 @@ def test_one_call_shows_its_cost_line_by_line(db, alice, boss):
 def test_one_failed_call_says_what_to_do(db, alice, boss):
     _, bad = put(db, failed(db, 1), failed(db, 2))
     page = alice.get(f"/usage/{bad}")
-    for text in ("All channels are rate limited", "2 calls", "429 after", "Nothing was charged"):
+    for text in (
+        "All channels are rate limited",
+        "2 of your calls",
+        "429 after",
+        "Nothing was charged",
+    ):
         assert text in page.text, text
     assert "own words" not in page.text
     assert "own words" in boss.get(f"/usage/{bad}").text
