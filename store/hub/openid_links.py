@@ -83,7 +83,7 @@ def of_user(db: peewee.Database, user_id: str) -> list[Link]:
     return [Link(*row) for row in select_rows(db, query.order_by(OpenIdLink.id.desc()))]
 
 
-def unlink(db: peewee.Database, user_id: str, user: str, link_id: str) -> None:
+def unlink(db: peewee.Database, user_id: str, user: str, link_id: str, actor: str) -> None:
     """End a link of a user. Raises NotFound."""
     own = (OpenIdLink.id == link_id) & (OpenIdLink.user_id == user_id)
 
@@ -94,7 +94,7 @@ def unlink(db: peewee.Database, user_id: str, user: str, link_id: str) -> None:
             raise NotFound(f"link {link_id!r} does not exist")
         OpenIdLink.delete().where(own).execute(db)
         before = {"issuer": row[0], "subject": row[1]}
-        audit.write(db, audit.Act(user, "unlink", "user", user, before=before))
+        audit.write(db, audit.Act(actor, "unlink", "user", user, before=before))
 
     transaction(db, work)
 

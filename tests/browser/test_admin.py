@@ -49,10 +49,10 @@ def test_a_channel_is_made_tested_switched_off_and_the_audit_log_tells(visit, wo
 def test_all_channels_are_tested_one_is_copied_and_gets_a_model_from_the_list(visit, picture):
     page = visit("boss", "/admin/channels")
     page.get_by_role("button", name="Test all").click()
-    expect(page.locator(".tested")).to_contain_text("2 of 2 channels")
-    expect(page.locator(".tested tbody tr")).to_have_count(2)
+    for name in ("anthropic-main", "openai-main"):
+        expect(page.locator(".tested tbody tr").filter(has_text=name)).to_contain_text("Works 200")
     picture(page, "admin-channels-tested")
-    page.get_by_role("link", name="openai-main").first.click()
+    page.locator("tr.row").get_by_role("link", name="openai-main").click()
     page.locator("tr.opened").get_by_role("link", name="Copy").click()
     drawer = page.locator("dialog.drawer")
     expect(drawer.get_by_label("Name")).to_have_value("openai-main-copy")

@@ -156,7 +156,8 @@ class Links(Change):
 
     async def post(self) -> None:
         if unlinked := self.get_body_argument("unlink", ""):
-            await self.store(openid_links.unlink, self.me.user_id, self.me.user, unlinked)
+            me = self.me
+            await self.store(openid_links.unlink, me.user_id, me.user, unlinked, me.user)
             await self.done("access.unlinked")
             return
         try:

@@ -9,6 +9,7 @@ from handlers.hub.admin.api import (
     prices,
     system,
     users,
+    ways_in,
 )
 from handlers.hub.admin.pages import audit as audit_page
 from handlers.hub.admin.pages import channels as channel_pages
@@ -27,6 +28,9 @@ _NAME = "([^/]+)"
 API: Routes = (
     (f"/api/admin/users/{_NAME}/credit", users.Credit),
     (f"/api/admin/users/{_NAME}/sessions", users.Sessions),
+    (f"/api/admin/users/{_NAME}/totp", ways_in.Totp),
+    (f"/api/admin/users/{_NAME}/links", ways_in.Links),
+    (f"/api/admin/users/{_NAME}/links/{_NAME}", ways_in.OneLink),
     (f"/api/admin/channels/{_NAME}/test", channels.Test),
     (f"/api/admin/channels/{_NAME}/(enable|disable|drain)", channels.Switch),
     (f"/api/admin/channels/{_NAME}/reinstate", channels.Reinstate),
@@ -66,6 +70,8 @@ PAGES: Routes = (
     ("/admin/system/drain", system_page.Drain),
     (f"/admin/users/{_NAME}/credit", user_pages.Credit),
     (f"/admin/users/{_NAME}/sessions", user_pages.EndSessions),
+    (f"/admin/users/{_NAME}/totp", user_pages.EndCodes),
+    (f"/admin/users/{_NAME}/links", user_pages.Links),
     (f"/admin/{_FORMS}", object_pages.List),
     (f"/admin/{_KIND}/{_NAME}/remove", object_pages.Remove),
     (f"/admin/{_FORMS}/{_NAME}/(enable|disable)", object_pages.Switch),

@@ -129,6 +129,12 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
         "id": {"type": "string", "description": "The same one twice is booked once."},
         "kind": {"type": "string", "enum": ["credit", "debit"]},
     },
+    "Totp": {"totp": {"type": "string", "enum": ["on", "off"]}, "ended": _FLAG},
+    "LinkBody": {"subject": {"type": "string", "description": "The user's name there (sub)."}},
+    "Link": {
+        **{"id": _TEXT, "issuer": _TEXT, "subject": _TEXT, "created_at": _TIME},
+        "used_at": {"type": ["string", "null"]},
+    },
     "TestBody": {"model": _TEXT, "stream": _FLAG},
     "TestResult": {
         **{"ok": _FLAG, "channel": _TEXT, "model": _TEXT, "upstream_model": _TEXT},

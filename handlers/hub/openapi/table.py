@@ -155,6 +155,15 @@ _ADMIN = (
     ),
     Row("GET", "/api/admin/users/{name}/sessions", ADMIN, "A user's sessions.", "List"),
     Row("DELETE", "/api/admin/users/{name}/sessions", ADMIN, "End them.", "Object"),
+    Row("GET", "/api/admin/users/{name}/totp", ADMIN, "Whether one-time codes are asked.", "Totp"),
+    Row("DELETE", "/api/admin/users/{name}/totp", ADMIN, "Ask for none any more.", "Totp"),
+    Row("GET", "/api/admin/users/{name}/links", ADMIN, "Linked OpenID accounts.", "List"),
+    Row(
+        *("POST", "/api/admin/users/{name}/links", ADMIN, "Link an account of the provider."),
+        *("Link", "LinkBody", (), 201),
+    ),
+    Row("DELETE", "/api/admin/users/{name}/links", ADMIN, "End all links.", "Object"),
+    Row("DELETE", "/api/admin/users/{name}/links/{id}", ADMIN, "End a link.", status=204),
     Row(
         *("POST", "/api/admin/channels/{name}/test", ADMIN, "A real call through a channel."),
         *("TestResult", "TestBody"),

@@ -74,8 +74,8 @@ def test_a_link_is_of_one_user_and_one_provider(database, alice):
     [link] = openid_links.of_user(database, alice)
     assert (link.id, link.issuer, link.subject) == (link_id, ISSUER, "s-1") and link.used_ms
     with pytest.raises(NotFound):
-        openid_links.unlink(database, "somebody-else", "bob", link_id)
-    openid_links.unlink(database, alice, "alice", link_id)
+        openid_links.unlink(database, "somebody-else", "bob", link_id, "bob")
+    openid_links.unlink(database, alice, "alice", link_id, "alice")
     assert openid_links.find(database, ISSUER, "s-1") is None
     assert openid_links.unlink_all(database, "alice", "tester") == 0
 

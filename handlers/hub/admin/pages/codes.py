@@ -2,9 +2,8 @@
 
 from handlers.hub.admin.api import codes
 from handlers.hub.admin.api.base import paging_of
-from handlers.hub.admin.pages.base import AdminPage, place_of
+from handlers.hub.admin.pages.base import AdminPage, Question, place_of
 from handlers.hub.web.base import Failure
-from store.values.fields import Instant
 
 _FIELDS = ("amount", "count", "expires_at")
 
@@ -18,17 +17,7 @@ class List(AdminPage):
             return
         paging = paging_of(self)
         found = await self.store(codes.page, paging.limit, paging.after, paging.search)
-        self.show(
-            "admin/codes.html",
-            plural="codes",
-            items=found.items,
-            next=found.next,
-            search=paging.search,
-            narrowed=False,
-            ms=Instant().parse,
-            paging=paging,
-            place=place_of,
-        )
+        self.show_list("codes", found, paging)
 
     async def post(self) -> None:
         sent = {name: self.get_body_argument(name, "").strip() for name in _FIELDS}
@@ -75,8 +64,8 @@ class Remove(AdminPage):
 
     async def post(self, code_id: str) -> None:
         code = await self.store(codes.one, code_id)
-        if self.get_body_argument("confirm", "") != code["code"][-4:]:
-            await self._ask(code_id, self.words["confirm_differs"].format(name=code["code"][-4:]))
+        if problem := self.confirmed(code["code"][-4:]):
+            await self._ask(code_id, problem)
             return
         try:
             await codes.remove(self, code_id)
@@ -88,15 +77,12 @@ class Remove(AdminPage):
 
     async def _ask(self, code_id: str, problem: str = "") -> None:
         code = await self.store(codes.one, code_id)
-        if problem:
-            self.set_status(400)
-        self.show(
-            "admin/remove.html",
+        question = Question(
             title=self.words["admin.remove_title"].format(name=code["code"]),
             effect=self.words["admin.remove_code"],
             name=code["code"][-4:],
             action=place_of("codes", code_id, "remove"),
             button=self.words["admin.remove"],
             back=place_of("codes"),
-            problem=problem,
         )
+        self.ask(question, problem)

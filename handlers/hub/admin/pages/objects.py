@@ -9,10 +9,10 @@ import peewee
 
 from adapters.options import OPTIONS
 from adapters.registry import VENDORS
-from handlers.hub.admin.api import objects
+from handlers.hub.admin.api import objects, ways_in
 from handlers.hub.admin.api.base import PLURALS, actor_of, edit, paging_of
 from handlers.hub.admin.pages import forms
-from handlers.hub.admin.pages.base import AdminPage, place_of
+from handlers.hub.admin.pages.base import AdminPage, Question, place_of
 from handlers.hub.web.base import Failure
 from store.admin import listing
 from store.admin.kinds import KINDS
@@ -51,9 +51,11 @@ class Forms(AdminPage):
         *,
         begun: Mapping[str, Any] | None = None,
         note: str = "",
+        beside: str = "",
     ) -> None:
         """Answers with the form of an object (no name: a new one), with what was typed and why it
-        was refused. `begun`: what a new one begins with; `note`: what is said above the form."""
+        was refused. `begun`: what a new one begins with; `note`: what is said above the form;
+        `beside`: the problem of another form of its page."""
         kind = PLURALS[plural]
         stored = await self.store(objects.one, kind, name) if name else None
         fields = (*KINDS[kind].identity, *KINDS[kind].fields)
@@ -76,6 +78,7 @@ class Forms(AdminPage):
             items=forms.items(kind, given),
             problem=problems.get("", ""),
             note=note,
+            beside=beside,
             place=place_of,
             action=place_of(plural, name, "edit" if name and kind == "channel" else ""),
             back=place_of(LIST_OF.get(plural, plural)),
@@ -102,7 +105,11 @@ class Forms(AdminPage):
         if kind == "model":
             return {"history": await self.store(listing.price_history, stored["name"])}
         if kind == "user":
-            return {"sessions": await self.store(sessions.of_user, stored["id"])}
+            return {
+                "sessions": await self.store(sessions.of_user, stored["id"]),
+                "ways_in": await self.store(ways_in.of_user, stored["name"]),
+                "issuer": self.site.settings.hub.oidc_issuer,
+            }
         return {}
 
     def done(self, plural: str, word: str, name: str, *, undo: str = "") -> None:
@@ -123,16 +130,10 @@ class List(Forms):
             return
         paging = paging_of(self)
         found = await self.store(objects.page, PLURALS[plural], paging)
-        self.show(
-            f"admin/{plural}.html",
-            plural=plural,
-            items=found.items,
-            next=found.next,
-            search=paging.search,
-            narrowed=False,
-            ms=Instant().parse,
-            paging=paging,
-            place=place_of,
+        self.show_list(
+            plural,
+            found,
+            paging,
             price_names=PRICE_NAMES,
             subscriptions=await self._subscriptions(plural, paging.search),
         )
@@ -172,31 +173,29 @@ class Remove(Forms):
         await self._ask(plural, name)
 
     async def post(self, plural: str, name: str) -> None:
-        if self.get_body_argument("confirm", "") != name:
-            differs = self.words["confirm_differs"].format(name=name)
-            await self._ask(plural, name, Failure(HTTPStatus.BAD_REQUEST, "invalid", differs))
+        if problem := self.confirmed(name):
+            await self._ask(plural, name, problem)
             return
         try:
             await objects.remove(self, PLURALS[plural], name)
         except Failure as failure:
-            await self._ask(plural, name, failure)
+            await self._ask(plural, name, failure.message, failure.status_code)
             return
         self.done(plural, "done_removed", name)
 
-    async def _ask(self, plural: str, name: str, failure: Failure | None = None) -> None:
+    async def _ask(
+        self, plural: str, name: str, problem: str = "", status: int = HTTPStatus.BAD_REQUEST
+    ) -> None:
         await self.store(objects.one, PLURALS[plural], name)
-        if failure is not None:
-            self.set_status(failure.status_code)
-        self.show(
-            "admin/remove.html",
+        question = Question(
             title=self.words["admin.remove_title"].format(name=name),
             effect=self.words[f"admin.remove_{PLURALS[plural]}"],
             name=name,
             action=place_of(plural, name, "remove"),
             button=self.words["admin.remove"],
             back=place_of(LIST_OF.get(plural, plural)),
-            problem=failure.message if failure else "",
         )
+        self.ask(question, problem, status)
 
 
 class Switch(Forms):

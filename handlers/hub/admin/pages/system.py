@@ -4,7 +4,7 @@ from http import HTTPStatus
 
 from handlers.hub.admin.api import system
 from handlers.hub.admin.api.base import actor_of
-from handlers.hub.admin.pages.base import AdminPage, place_of
+from handlers.hub.admin.pages.base import AdminPage, Question, place_of
 from handlers.hub.web.base import Failure
 from store.hub import notices
 from store.values.fields import Instant
@@ -73,10 +73,7 @@ class Drain(AdminPage):
 
     async def post(self) -> None:
         told = await system.node(self.site)
-        if not told["node"] or self.get_body_argument("confirm", "") != told["node"]:
-            await self._ask(self.words["confirm_differs"].format(name=told["node"] or "–"))
-            return
-        if problem := await system.drain(self):
+        if problem := self.confirmed(told["node"] or "–") or await system.drain(self):
             await self._ask(problem)
             return
         self.say(self.words["admin.done_drain"])
@@ -84,15 +81,14 @@ class Drain(AdminPage):
 
     async def _ask(self, problem: str = "") -> None:
         told = await system.node(self.site)
-        if problem:
-            self.set_status(HTTPStatus.BAD_REQUEST)
-        self.show(
-            "admin/remove.html",
-            title=self.words["admin.drain_title"].format(name=told["node"] or "–"),
+        name = told["node"] or "–"
+        question = Question(
+            title=self.words["admin.drain_title"].format(name=name),
             effect=self.words["admin.drain_effect"],
-            name=told["node"] or "–",
+            name=name,
             action=place_of("system", action="drain"),
             button=self.words["admin.drain"],
             back=place_of("system"),
-            problem=problem or told["problem"] or "",
         )
+        status = HTTPStatus.BAD_REQUEST if problem else HTTPStatus.OK
+        self.ask(question, problem or told["problem"] or "", status)

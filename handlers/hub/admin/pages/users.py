@@ -1,7 +1,8 @@
-"""What is done with a user beside its fields: money, sessions."""
+"""What is done with a user beside its fields: money, sessions, one-time codes, linked accounts."""
 
-from handlers.hub.admin.api import objects, users
-from handlers.hub.admin.pages.base import AdminPage, place_of
+from handlers.hub.admin.api import objects, users, ways_in
+from handlers.hub.admin.pages.base import AdminPage, Question, place_of
+from handlers.hub.admin.pages.objects import Forms
 from handlers.hub.web.base import Failure
 from store.values.pricing import format_money
 
@@ -48,3 +49,56 @@ class EndSessions(AdminPage):
         ended = await objects.end_sessions(self, name)
         self.say(self.words["admin.done_sessions"].format(name=name, count=ended))
         self.redirect(place_of("users"), status=303)
+
+
+class EndCodes(AdminPage):
+    """The question whether a user is asked for no one-time codes any more."""
+
+    async def get(self, name: str) -> None:
+        await self._ask(name)
+
+    async def post(self, name: str) -> None:
+        if problem := self.confirmed(name):
+            await self._ask(name, problem)
+            return
+        try:
+            await ways_in.end_codes(self, name)
+        except Failure as failure:
+            await self._ask(name, failure.message)
+            return
+        self.say(self.words["admin.done_codes"].format(name=name))
+        self.redirect(place_of("users"), status=303)
+
+    async def _ask(self, name: str, problem: str = "") -> None:
+        await self.store(objects.one, "user", name)
+        question = Question(
+            title=self.words["admin.codes_of"].format(name=name),
+            effect=self.words["admin.codes_effect"],
+            name=name,
+            action=place_of("users", name, "totp"),
+            button=self.words["admin.codes_end"],
+            back=place_of("users"),
+        )
+        self.ask(question, problem)
+
+
+class Links(Forms):
+    """Links an account of the OpenID provider to a user, and ends a link."""
+
+    async def get(self, name: str) -> None:
+        self.redirect(place_of("users", name), status=303)
+
+    async def post(self, name: str) -> None:
+        ended = self.get_body_argument("unlink", "")
+        try:
+            if ended:
+                await ways_in.unlink(self, name, ended)
+            else:
+                await ways_in.link(self, name, self.get_body_argument("subject", "").strip())
+        except Failure as failure:
+            self.set_status(failure.status_code)
+            await self.form("users", name, beside=failure.message)
+            return
+        word = "done_unlinked" if ended else "done_linked"
+        self.say(self.words[f"admin.{word}"].format(name=name))
+        self.redirect(place_of("users", name), status=303)
