@@ -14,7 +14,7 @@ from handlers.hub.keys.shown import (
     misdirected,
     state_of,
 )
-from handlers.hub.keys.usage import MEASURES, columns, usage_of
+from handlers.hub.keys.usage import MEASURES, columns, measure, usage_of
 from handlers.hub.web.base import Page
 from handlers.operations.base_url_check import Diagnosis, diagnose
 from store.catalog.wrong_paths import Noticed
@@ -127,6 +127,7 @@ class Key(Page):
             known=await self.store(key_groups),
             by=by,
             measures=MEASURES,
+            measure=measure,
             columns=columns(usage.days, by, at_ms, key.id),
             wrong=[(one, diagnose(one.path, base_url)) for one in key.wrong],
             at_ms=at_ms,

@@ -12,13 +12,11 @@ from typing import Any
 import peewee
 
 from handlers.hub.usage.asked import ERROR_CODES, Asked
+from handlers.hub.web.sums import Sums
 from store.calls.usage_queries import Filters, Row, conditions, page, rows_where, with_user
 from store.calls.usage_stats import Order, stats, told_by_sums
-from store.channels.figures import percentile
-from store.db.tables.channels import FIRST_BYTE
 from store.db.tables.usage import UsageRow
 from store.values.ids import DAY_MS, HOUR_MS, day_begin_ms
-from store.values.pricing import format_money, parse_money
 
 PAGE_ROWS, MORE_ROWS = 50, 100
 HOURS_AT_MOST = 3 * 24  # beyond them a bar is a day
@@ -29,61 +27,13 @@ UNSUMMED_HOURS = 25
 SORTS: Mapping[str, Any] = {"cost": UsageRow.cost_nanos, "duration": UsageRow.duration_ms}
 SORTED_AT_MOST = 20_000  # calls; of more the greatest are not looked for
 SEARCH_S = 0.15  # for calls of one page; the script goes on with what is left
-LEAST_STREAMS = 20  # for a percentile
-TOKENS = {
-    "input": ("input_tokens", "cache_write_tokens", "cache_write_1h_tokens"),
-    "cached": ("cache_read_tokens",),
-    "output": ("output_tokens", "reasoning_tokens"),
-}
 
 
 @dataclass(slots=True)
-class Sums:
-    """Calls of a span of time, summed up."""
+class Bar(Sums):
+    """Calls of an hour or a day."""
 
     at_ms: int = 0
-    calls: int = 0
-    ok: int = 0
-    refused: int = 0
-    client_gone: int = 0
-    failed: int = 0
-    cost_nanos: int = 0
-    input: int = 0
-    cached: int = 0
-    output: int = 0
-    first_bytes: list[int] = field(default_factory=lambda: [0] * len(FIRST_BYTE))
-
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Adds a row of `stats`."""
-        for name in ("calls", "ok", "refused", "client_gone", "failed"):
-            setattr(self, name, getattr(self, name) + row[name])
-        for name, columns in TOKENS.items():
-            setattr(self, name, getattr(self, name) + sum(row[column] for column in columns))
-        self.cost_nanos += parse_money(row["cost"])
-        self.first_bytes = [
-            a + b for a, b in zip(self.first_bytes, row["first_bytes"], strict=True)
-        ]
-
-    @property
-    def cost(self) -> str:
-        """Decimal text."""
-        return format_money(self.cost_nanos)
-
-    @property
-    def tokens(self) -> int:
-        """All of them."""
-        return self.input + self.cached + self.output
-
-    @property
-    def share(self) -> float | None:
-        """The part that went well of all but those whose client left."""
-        counted = self.calls - self.client_gone
-        return self.ok / counted if counted else None
-
-    def first_byte(self, percent: int) -> int | None:
-        """A percentile, ms; None: too few streams."""
-        enough = sum(self.first_bytes) >= LEAST_STREAMS
-        return percentile(self.first_bytes, percent) if enough else None
 
 
 @dataclass(slots=True)
@@ -103,7 +53,7 @@ class View:
 
     rows: list[Row]
     next: str | None
-    bars: list[Sums] | None
+    bars: list[Bar] | None
     total: Sums
     kinds: list[Kind]
     unit_ms: int
@@ -152,14 +102,14 @@ def _summed_up(db: peewee.Database, filters: Filters, at_ms: int) -> View:
     bars, total, kinds = None, Sums(), list[Kind]()
     if told_by_sums((name,), filters) or span_ms <= UNSUMMED_HOURS * HOUR_MS:
         begins = range(since_ms - since_ms % unit_ms, max(until_ms, since_ms + 1), unit_ms)
-        bars = [Sums(at) for at in begins[-BARS_AT_MOST:]]
+        bars = [Bar(at_ms=at) for at in begins[-BARS_AT_MOST:]]
         total = _sum_up(stats(db, (name,), filters, Order(first_bytes=True)), name, bars)
         if total.calls > total.ok + total.client_gone:
             kinds = _kinds(db, filters, name, bars)
     return View([], None, bars, total, kinds, unit_ms)
 
 
-def _sum_up(rows: Sequence[Mapping[str, Any]], name: str, bars: Sequence[Sums]) -> Sums:
+def _sum_up(rows: Sequence[Mapping[str, Any]], name: str, bars: Sequence[Bar]) -> Sums:
     total, places = Sums(), {one.at_ms: one for one in bars}
     for row in rows:
         total.add(row)
@@ -175,7 +125,7 @@ def _begin_ms(text: str) -> int:
     return round(datetime.datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def _kinds(db: peewee.Database, filters: Filters, name: str, bars: Sequence[Sums]) -> list[Kind]:
+def _kinds(db: peewee.Database, filters: Filters, name: str, bars: Sequence[Bar]) -> list[Kind]:
     """Errors by code, those with the most calls first; calls whose client left are no errors."""
     if filters.error_code is None:
         filters = replace(filters, error_code=ERROR_CODES)

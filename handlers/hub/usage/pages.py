@@ -18,8 +18,8 @@ from handlers.hub.usage.listing import (
     SORTED_AT_MOST,
     SORTS,
     UNSUMMED_HOURS,
+    Bar,
     Part,
-    Sums,
     View,
     load,
 )
@@ -227,7 +227,7 @@ class UsagePage(Page):
         return made
 
 
-def _parts(one: Sums, chart: str) -> tuple[float, ...]:
+def _parts(one: Bar, chart: str) -> tuple[float, ...]:
     if chart == "calls":
         return (one.ok + one.client_gone, one.refused, one.failed)
     if chart == "tokens":
