@@ -10,9 +10,9 @@ from handlers.hub.admin.api.objects import end_sessions
 from handlers.hub.web.base import Failure, HubHandler
 from store.admin import listing
 from store.hub import sessions
-from store.money import wallet
+from store.money import ledger, wallet
 from store.money.ledger import Line
-from store.values.pricing import AmountError, format_money, parse_money
+from store.values.pricing import AmountError, parse_money
 from store.values.usage_record import rfc3339
 
 KINDS = {"credit": wallet.credit, "debit": wallet.debit}
@@ -66,18 +66,7 @@ class Credit(AdminApi):
         given = self.body()
         self.known(given, "amount", "reason", "id", "kind")
         line = await move(self, name, money_of(given))
-        self.answer(
-            {
-                "user": name,
-                "at": rfc3339(line.at_ms),
-                "kind": line.kind,
-                "amount": format_money(line.amount_nanos),
-                "balance_after": format_money(line.balance_after_nanos),
-                "reference": line.reference or line.idempotency_id,
-                "reason": line.reason,
-                "again": line.again,
-            }
-        )
+        self.answer({"user": name, **ledger.to_public(line), "again": line.again})
 
 
 class Sessions(AdminApi):

@@ -17,6 +17,8 @@ def test_credit_and_debit_are_booked_once_for_an_id(api, db):
     body = {"amount": "3.25", "reason": "welcome", "id": "w-1"}
     first = api.call("POST", CREDIT, body).json
     assert (first["kind"], first["amount"], first["balance_after"]) == ("credit", "3.25", "13.25")
+    assert (first["user"], first["reference"], first["reason"]) == ("alice", "w-1", "welcome")
+    assert first["again"] is False and first["at"].endswith("Z")
     assert api.call("POST", CREDIT, body).json["again"] is True
     taken = api.call("POST", CREDIT, {"amount": "-0.25", "reason": "too much"}).json
     assert (taken["kind"], taken["balance_after"]) == ("debit", "13")
