@@ -23,6 +23,7 @@ from store.values.ids import HOUR_MS, day_begin_ms, first_ulid
 from store.values.windows import MONTH, window_at
 
 GONE_GROUP = ""
+NEAR_LIMIT_PERCENT = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,12 @@ class OwnKey:
     def spent_window(self) -> str:
         """The window that `spent_nanos` is of."""
         return MONTH if self.limit_nanos is None else self.limit_window
+
+    @property
+    def near_limit(self) -> bool:
+        """Whether most of the limit is spent, or all of it."""
+        limit = self.limit_nanos
+        return limit is not None and self.spent_nanos * 100 >= limit * NEAR_LIMIT_PERCENT
 
 
 _COLUMNS = (

@@ -11,7 +11,6 @@ from store.hub.own_keys import OwnKey
 from store.values.pricing import format_money, format_multiplier
 from store.values.usage_record import rfc3339
 
-NEAR_LIMIT_PERCENT = 80
 AGENT_WORDS, AGENT_CHARS = 3, 60
 
 REVOKED, DISABLED, EXPIRED, USED_UP = "revoked", "disabled", "expired", "used_up"
@@ -44,8 +43,7 @@ def state_of(key: OwnKey, at_ms: int, base_url: str) -> str:
         return USED_UP
     if misdirected(key, base_url) is not None:
         return WRONG_BASE_URL
-    limit = key.limit_nanos
-    if limit is not None and key.spent_nanos * 100 >= limit * NEAR_LIMIT_PERCENT:
+    if key.near_limit:
         return NEAR_LIMIT
     return ACTIVE if key.replaced_until_ms is None else REPLACED
 

@@ -22,7 +22,6 @@ from store.values.pricing import format_money
 
 MOST_NEEDS = 6
 MOST_ASKED = 2  # names that nobody offers
-NEAR_LIMIT = 0.8
 MONEY_DECIMALS = 2
 
 
@@ -96,7 +95,7 @@ def _wrong_url(key: OwnKey, base_url: str) -> Need | None:
 
 def _near_limit(key: OwnKey) -> Need | None:
     limit = key.limit_nanos
-    if not key.enabled or limit is None or key.spent_nanos < NEAR_LIMIT * limit:
+    if not key.enabled or limit is None or not key.near_limit:
         return None
     spent, whole = (money(format_money(one), MONEY_DECIMALS) for one in (key.spent_nanos, limit))
     values: dict[str, Any] = {"key": key.name, "spent": spent, "limit": whole}

@@ -67,6 +67,19 @@ def test_use_of_the_limit_and_of_the_month(database, alice, laptop, editor):
     assert own_keys.show(database, alice, laptop, at_ms).resets_ms is None
 
 
+@pytest.mark.parametrize(
+    ("limit", "spent", "near"),
+    [("5", 4 * 10**9 - 1, False), ("5", 4 * 10**9, True), ("5", 6 * 10**9, True), (None, 9, False)],
+)
+def test_near_its_limit(database, alice, laptop, editor, limit, spent, near):
+    editor.set_fields("key", "alice/laptop", {"limit": limit, "limit_window": "day"})
+    at_ms = database_ms(database)
+    account, ends_ms = quota_at(laptop, "day", at_ms)
+    row = {"account": account, "spent": spent, "ends_ms": ends_ms}
+    transaction(database, lambda: Quota.replace(row).execute(database))
+    assert own_keys.show(database, alice, laptop, at_ms).near_limit is near
+
+
 def test_the_last_use(database, alice, laptop, editor):
     made = editor.create("key", "alice/phone", {"group": "plain"}).keys[0].id
     at_ms = database_ms(database)
