@@ -12,6 +12,7 @@ import asyncio
 import http.client
 import threading
 import time
+from typing import NamedTuple
 
 import click
 import peewee
@@ -32,42 +33,79 @@ from tests.support.ports import HOST, free_port
 
 PATHS = ("/", "/status", "/status?state=available&text=1", "/wallet", "/api/status?group={group}")
 ROUNDS = 20
+START_S = 0.5
+PATIENCE_MS = 10_000
 
 
-def _user_id(db: peewee.Database, name: str) -> str:
+class Figures(NamedTuple):
+    """Of a page: time gone by, CPU of the process, ms; bytes."""
+
+    p50_ms: float
+    p95_ms: float
+    cpu_ms: float
+    size: int
+
+    def __str__(self) -> str:
+        times = f"{self.p50_ms:7.0f} ms, p95 {self.p95_ms:7.0f}, CPU {self.cpu_ms:6.0f} ms"
+        return f"{times}, {self.size:8,} B"
+
+
+def user_id(db: peewee.Database, name: str) -> str:
+    """The id of a user; an administrator is made when there is none of the name."""
     row = first_row(db, User.select(User.id).where(User.name == name))
     if row is not None:
         return str(row[0])
-    user_id = new_ulid()
-    user = {"id": user_id, "name": name, "role": "admin", "spend_order": "plan_first"}
+    made = new_ulid()
+    user = {"id": made, "name": name, "role": "admin", "spend_order": "plan_first"}
 
     def work() -> None:
         insert_rows(db, User, [{**user, "created_ms": now_ms()}])
-        insert_rows(db, Wallet, [{"user_id": user_id, "balance": 10**10}])
+        insert_rows(db, Wallet, [{"user_id": made, "balance": 10**10}])
 
     transaction(db, work)
-    return user_id
+    return made
 
 
-def _serve(site: Site, port: int) -> None:
+def serve(site: Site) -> int:
+    """Serves the Hub in a thread of its own; its port."""
+    port = free_port()
+
     async def run() -> None:
         HTTPServer(make_app(site)).listen(port, HOST)
         await asyncio.Event().wait()
 
     threading.Thread(target=lambda: asyncio.run(run()), daemon=True).start()
+    time.sleep(START_S)
+    return port
 
 
-def _ask(port: int, path: str, cookie: str) -> int:
+def ask(port: int, path: str, cookie: str) -> int:
+    """The size of a page; of an export what has come first."""
     connection = http.client.HTTPConnection(HOST, port, timeout=60)
     try:
         connection.request("GET", path, headers={"Cookie": f"{SESSION_COOKIE}={cookie}"})
         answer = connection.getresponse()
-        size = len(answer.read())
+        size = len(answer.read1() if "/export" in path else answer.read())
     finally:
         connection.close()
     if answer.status != http.HTTPStatus.OK:
         raise click.ClickException(f"{path}: status {answer.status}")
     return size
+
+
+def time_of(port: int, path: str, cookie: str) -> Figures:
+    """Asks for a page ROUNDS times, after once that does not count; of a slow one fewer times."""
+    ask(port, path, cookie)
+    times, cpu = [], time.process_time()
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        size = ask(port, path, cookie)
+        times.append((time.perf_counter() - began) * 1000)
+        if sum(times) > PATIENCE_MS:
+            break
+    cpu_ms = (time.process_time() - cpu) * 1000 / len(times)
+    times.sort()
+    return Figures(times[len(times) // 2], times[len(times) * 95 // 100 - 1], cpu_ms, size)
 
 
 @click.command()
@@ -79,20 +117,11 @@ def main(url: str, user: str, group: str, paths: tuple[str, ...]) -> None:
     """Print how long each page takes."""
     db = open_database(url)
     site = Site(Settings(), db, Sealing(Cipher(["bench"]), ["bench"]), ())
-    cookie = sessions.begin(db, _user_id(db, user), HOST, "bench")
-    port = free_port()
-    _serve(site, port)
-    time.sleep(0.5)
+    cookie = sessions.begin(db, user_id(db, user), HOST, "bench")
+    port = serve(site)
     for path in paths:
         path = path.format(group=group)
-        times, cpu = [], time.process_time()
-        for _ in range(ROUNDS):
-            began = time.perf_counter()
-            size = _ask(port, path, cookie)
-            times.append((time.perf_counter() - began) * 1000)
-        cpu_ms = (time.process_time() - cpu) * 1000 / ROUNDS
-        p50, p95 = sorted(times)[ROUNDS // 2], sorted(times)[ROUNDS * 95 // 100 - 1]
-        click.echo(f"{path:32} {p50:7.0f} ms, p95 {p95:7.0f}, CPU {cpu_ms:6.0f} ms, {size:8,} B")
+        click.echo(f"{path:32} {time_of(port, path, cookie)}")
     discard(db)
 
 

@@ -45,6 +45,11 @@ OUTCOMES = (
     *(("timeout", 8), ("upstream_truncated", 5), ("gateway_lost", 2)),
 )
 STATUS = {"ok": 200, "refused": 429, "upstream_error": 502, "timeout": 504}
+ERRORS = {
+    "refused": ("rate_limit_exceeded", "too many requests of this key"),
+    "upstream_error": ("upstream_error", "the upstream answered 502: overloaded"),
+    "timeout": ("upstream_timeout", "no answer within 600 s"),
+}
 PRICES = Prices(2 * 10**9, 8 * 10**9, 5 * 10**8, 2 * 10**9, 32 * 10**8, 8 * 10**9, 0)
 DAY_MS = 86_400_000
 BATCH_ROWS = 2_000
@@ -81,6 +86,8 @@ def _record(call_id: str, at_ms: int, who: tuple[int, int], outcome: str) -> Usa
     key = user * 2 + (at_ms & 1)
     relayed = outcome != "refused"
     channel = f"channel-{(model + (at_ms >> 3 & 1)) % CHANNELS}" if relayed else None
+    no_error = (None, None) if outcome == "ok" else (outcome, "the connection ended")
+    error_code, error_message = ERRORS.get(outcome, no_error)
     made = UsageRecord(
         id=call_id,
         call=CallFacts(
@@ -104,7 +111,8 @@ def _record(call_id: str, at_ms: int, who: tuple[int, int], outcome: str) -> Usa
         channel=channel,
         status=STATUS.get(outcome, 200),
         outcome=outcome,
-        error_code=None if outcome == "ok" else "some_code",
+        error_code=error_code,
+        error_message=error_message,
         attempts=(AttemptRecord(channel, 200, None, 700),) if channel else (),
         node="node-1",
     )

@@ -117,16 +117,16 @@ class Status:
 
 
 def of_channels(
-    db: peewee.Database, at_ms: int, losses: Losses = NOTHING_TRANSLATED
+    db: peewee.Database, at_ms: int, losses: Losses = NOTHING_TRANSLATED, *, figures: bool = True
 ) -> list[Status]:
     """Each channel for each of its models, in order of their names. For operators alone. `losses`:
-    what can be translated."""
+    what can be translated; without `figures` see `add_channel_figures`."""
 
     def read() -> list[Status]:
         channels = load_serving(db)
         found = _channel_states(db, at_ms, channels)
-        _add_windows(db, CHANNEL, found, at_ms)
-        _add_probes(db, found, {channel.name: (channel.name,) for channel in channels})
+        if figures:
+            add_channel_figures(db, found.values(), at_ms)
         entries = Entries(load_groups(db), losses)
         for one in channels:
             for model in one.models:
@@ -159,11 +159,29 @@ def of_models(
             for pair, status in found.items()
             if figures_of is None or pair[0] in figures_of
         }
-        _add_windows(db, GROUP, shown, at_ms)
-        _add_probes(db, shown, {channel.name: channel.groups for channel in channels})
+        add_model_figures(db, shown.values(), channels, at_ms)
         return [found[pair] for pair in sorted(found)]
 
     return snapshot_read(db, read)
+
+
+def add_channel_figures(db: peewee.Database, statuses: Collection[Status], at_ms: int) -> None:
+    """Give statuses of channels their figures, in the caller's transaction."""
+    found = {(one.name, one.model): one for one in statuses}
+    _add_windows(db, CHANNEL, found, at_ms)
+    _add_probes(db, found, {name: (name,) for name, _ in found})
+
+
+def add_model_figures(
+    db: peewee.Database,
+    statuses: Collection[Status],
+    channels: Sequence[ServingChannel],
+    at_ms: int,
+) -> None:
+    """The same of models for groups; `channels`: all that serve them."""
+    found = {(one.name, one.model): one for one in statuses}
+    _add_windows(db, GROUP, found, at_ms)
+    _add_probes(db, found, {channel.name: channel.groups for channel in channels})
 
 
 def to_public(status: Status) -> dict[str, Any]:

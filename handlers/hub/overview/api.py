@@ -1,24 +1,37 @@
 """The JSON API of home, channel status and wallet."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from itertools import chain, groupby, islice
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 import peewee
 
 from adapters.registry import LOSSES
 from handlers.hub.overview import home, purse
-from handlers.hub.overview.figures import Calls, Hour, Sums
+from handlers.hub.overview.figures import Calls, Hour
 from handlers.hub.overview.first_call import FirstCall
 from handlers.hub.overview.needs import Need
 from handlers.hub.overview.redeeming import Tries
+from handlers.hub.overview.status import ENTRIES, OFFERED
 from handlers.hub.web.base import Api, Failure
 from handlers.hub.web.parts import At
+from handlers.hub.web.sums import Sums
 from handlers.operations import availability
 from handlers.operations.availability import Availability
 from store.calls.usage_queries import Row
+from store.calls.usage_stats import CLASSES
 from store.channels import offers
-from store.channels.status import by_name, of_channels
+from store.channels.offers import Offer, World
+from store.channels.status import (
+    Status,
+    add_channel_figures,
+    add_model_figures,
+    by_name,
+    of_channels,
+)
 from store.db.database import database_ms
 from store.hub import low_balance, notices
 from store.hub.membership import groups_of
@@ -29,8 +42,9 @@ from store.values.errors import NotFound
 from store.values.pricing import AmountError, format_money, parse_money
 from store.values.usage_record import rfc3339
 
-PAGE_LINES = 100
-PAGE_LINES_MAX = 1000
+PAGE_LINES, PAGE_LINES_MAX = 100, 1000
+PAGE_MODELS, PAGE_MODELS_MAX = 50, 200
+GROUP, CHANNEL = "group", "channel"
 SHARE_DIGITS = 6
 FAILURE_FIELDS = (
     *("id", "outcome", "status", "model", "endpoint", "key_id", "key_name"),
@@ -39,42 +53,141 @@ FAILURE_FIELDS = (
 """What is told of a call that failed, as home shows it; /api/usage/ID has the rest."""
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which models of which groups and channels; what is empty takes all."""
+
+    group: str = ""
+    model: str = ""
+    text: str = ""
+    state: str = ""
+    entry: str = ""
+
+    def takes(self, status: Status, entries: Collection[str]) -> bool:
+        """Whether a model is one of them, by its state and the entries by which it is called."""
+        return (
+            (not self.model or status.model == self.model)
+            and self.text.lower() in status.model.lower()
+            and (not self.state or status.state == self.state)
+            and (not self.entry or self.entry in entries)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a page ends: a model of a group or a channel; no kind: before all of them."""
+
+    kind: str = ""
+    name: str = ""
+    model: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{quote(self.name, safe='')}/{self.model}"
+
+
+def place_of(text: str) -> Place:
+    """What `next` of a page said, or nothing. Raises Failure."""
+    if not text:
+        return Place()
+    kind, *rest = text.split("/", 2)
+    if kind not in (GROUP, CHANNEL) or len(rest) != 2:
+        raise _invalid("after", "after must be what `next` of a page said")
+    return Place(kind, unquote(rest[0]), rest[1])
+
+
+class _Row(NamedTuple):
+    """A model of a group (`offer`), of a channel (`status`), or a group that has none to show."""
+
+    place: Place
+    offer: Offer | None = None
+    status: Status | None = None
+
+
 def status(
-    db: peewee.Database, me: SignedIn, group: str | None, model: str | None
+    db: peewee.Database, me: SignedIn, wanted: Wanted, limit: int, after: Place
 ) -> dict[str, Any]:
-    """What the groups of a user offer; for administrators the channels, too. Raises NotFound: no
-    such group for this user."""
+    """What the groups of a user offer; for administrators the channels, too: a page of `limit`
+    models. Raises NotFound: no such group for this user."""
     names = groups_of(db, me.user_id, admin=me.admin)
-    if group is not None and group not in names:
-        raise NotFound(f"there is no group {group}")
-    at_ms = database_ms(db)
-    asked = names if group is None else [group]
-    world = offers.load_world(db, at_ms, names, LOSSES, figures_of=asked)
+    if wanted.group and wanted.group not in names:
+        raise NotFound(f"there is no group {wanted.group}")
+    asked = [wanted.group] if wanted.group else names
+    world = offers.load_world(db, database_ms(db), names, LOSSES, figures_of=[])
+    rows = _offered(world, asked, wanted, after)
+    if me.admin:
+        rows = chain(rows, _served(db, world, asked, wanted, after))
+    page = [*islice(rows, limit + 1)]  # one more tells whether there is a page after this one
+    more, page = len(page) > limit, page[:limit]
+    offered = [row.offer.status for row in page if row.offer is not None]
+    add_model_figures(db, offered, world.channels, world.at_ms)
+    served = [row.status for row in page if row.status is not None]
+    add_channel_figures(db, served, world.at_ms)
+    found: dict[str, Any] = {"groups": _groups(db, world, page, wanted.model)}
+    if me.admin:
+        found["channels"] = by_name(served)
+    return {**found, "next": str(page[-1].place) if more else None}
+
+
+def _offered(world: World, asked: Sequence[str], wanted: Wanted, after: Place) -> Iterator[_Row]:
+    """In order of groups. A group without a model is told, too."""
+    if after.kind == CHANNEL:
+        return
+    if after.name and after.name not in asked:
+        raise _invalid("after", f"there is no group {after.name} now: begin again")
+    for name in asked[asked.index(after.name) :] if after.name else asked:
+        first = after.model if name == after.name else None
+        empty = first is None
+        for one in world.offers(name):
+            if wanted.takes(one.status, one.entries) and (first is None or one.model > first):
+                empty = False
+                yield _Row(Place(GROUP, name, one.model), offer=one)
+        if empty:
+            yield _Row(Place(GROUP, name))
+
+
+def _served(
+    db: peewee.Database, world: World, asked: Sequence[str], wanted: Wanted, after: Place
+) -> Iterator[_Row]:
+    """In order of channels and models."""
+    serving = {one.name for one in world.channels if one.groups.intersection(asked)}
+    last = (after.name, after.model) if after.kind == CHANNEL else ("", "")
+    for one in of_channels(db, world.at_ms, LOSSES, figures=False):
+        known = one.name in serving and (one.name, one.model) > last
+        if known and wanted.takes(one, one.entries or ()):
+            yield _Row(Place(CHANNEL, one.name, one.model), status=one)
+
+
+def _groups(
+    db: peewee.Database, world: World, page: Sequence[_Row], model: str
+) -> list[dict[str, Any]]:
+    """The groups of a page; of one model also why it cannot be called."""
     able = Availability(world)
     groups = []
-    for name in asked:
-        some = world.offers(name, None if model is None else [model])
+    there = [row for row in page if row.place.kind == GROUP]
+    for name, rows in groupby(there, key=lambda row: row.place.name):
+        some = [row.offer for row in rows if row.offer is not None]
         plain = offers.group_to_plain(world.groups[name], offers.with_uptime(db, world, some))
-        if model is not None:
+        if model:
             plain["why"] = availability.to_plain(able.why(name, model))
         groups.append(plain)
-    if not me.admin:
-        return {"groups": groups}
-    serving = {one.name for one in world.channels if one.groups.intersection(asked)}
-    channels = [
-        one
-        for one in of_channels(db, at_ms, LOSSES)
-        if one.name in serving and (model is None or one.model == model)
-    ]
-    return {"groups": groups, "channels": by_name(channels)}
+    return groups
+
+
+def _invalid(name: str, told: str) -> Failure:
+    return Failure(HTTPStatus.BAD_REQUEST, "invalid", told, name)
 
 
 class ApiStatus(Api):
     """GET /api/status."""
 
     async def get(self) -> None:
-        group, model = (self.get_query_argument(name, None) for name in ("group", "model"))
-        self.answer(await self.store(status, self.signed_in, group, model))
+        given = {name: self.get_query_argument(name, "") for name in Wanted.__slots__}
+        for name, known in (("state", OFFERED), ("entry", ENTRIES)):
+            if given[name] not in ("", *known):
+                raise _invalid(name, f"{name} must be one of {', '.join(known)}")
+        after = place_of(self.get_query_argument("after", ""))
+        limit = self.number("limit", PAGE_MODELS, PAGE_MODELS_MAX)
+        self.answer(await self.store(status, self.signed_in, Wanted(**given), limit, after))
 
 
 class ApiWallet(Api):
@@ -90,12 +203,11 @@ class ApiWallet(Api):
         said = self.body()
         given = said.get("low_below")
         if said.keys() != {"low_below"} or not (given is None or isinstance(given, str)):
-            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "low_below expected", "low_below")
+            raise _invalid("low_below", "low_below expected")
         try:
             below = None if given is None else parse_money(given)
         except AmountError as error:
-            said_wrong = f"low_below {error}"
-            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", said_wrong, "low_below") from None
+            raise _invalid("low_below", f"low_below {error}") from None
         await self.store(low_balance.set_threshold, self.signed_in.user_id, below)
         await self.get()
 
@@ -119,7 +231,7 @@ class ApiRedeem(Api):
         assert self.signed_in is not None
         code = self.body().get("code")
         if not isinstance(code, str) or not code:
-            raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "a code expected", "code")
+            raise _invalid("code", "a code expected")
         tries = Tries(self.site, self.signed_in.user, self.address)
         line = await tries.redeem(self, code)
         self.answer(ledger.to_public(line))
@@ -148,11 +260,11 @@ def home_plain(view: home.View, currency: str) -> dict[str, Any]:
 def _calls(calls: Calls, keys: Mapping[str, OwnKey]) -> dict[str, Any]:
     names = {key.id: key.name for key in keys.values()}
     return {
-        **{name: calls.count(name) for name in ("calls", "ok", "refused", "failed", "client_gone")},
-        "success": _rounded(calls.share),
-        "success_7d": _rounded(calls.week_share),
-        "first_byte_p50_ms": calls.p50_ms,
-        "first_byte_p95_ms": calls.p95_ms,
+        **{name: getattr(calls.day, name) for name in ("calls", *CLASSES)},
+        "success": _rounded(calls.day.share),
+        "success_7d": _rounded(calls.week.share),
+        "first_byte_p50_ms": calls.day.first_byte(50),
+        "first_byte_p95_ms": calls.day.first_byte(95),
         "cost_yesterday_by_now": format_money(calls.yesterday_nanos),
         "hours": [_hour(one) for one in calls.hours],
         "models": [{"model": one.name, **_sums(one)} for one in calls.by_model],
@@ -177,9 +289,9 @@ def _hour(hour: Hour) -> dict[str, Any]:
 def _sums(sums: Sums) -> dict[str, Any]:
     return {
         "calls": sums.calls,
-        "tokens_in": sums.tokens_in,
-        "tokens_out": sums.tokens_out,
-        "cost": format_money(sums.cost_nanos),
+        "tokens_in": sums.input + sums.cached,
+        "tokens_out": sums.output,
+        "cost": sums.cost,
     }
 
 

@@ -38,7 +38,8 @@ UPSTREAMS_FAULT = ",".join(one for one in OUTCOMES if upstreams_fault(one))
 GROUP_COLUMNS = 5  # of the chosen group and others; the rest is told when it is chosen
 ASKED_ROWS = 20
 NOT_OFFERED = "not_offered"
-STATES = (AVAILABLE, DEGRADED, DOWN, DISABLED, NOT_OFFERED)
+OFFERED = (AVAILABLE, DEGRADED, DOWN, DISABLED)
+STATES = (*OFFERED, NOT_OFFERED)
 SHAPES = {AVAILABLE: "ok", DEGRADED: "warn", DOWN: "bad", DISABLED: "idle", NOT_OFFERED: "none"}
 MOST_SEGMENTS = 6  # groups side by side; more are a menu
 LEAST_CALLS = 20  # of a percentile
@@ -138,7 +139,9 @@ class View:
     @property
     def feed(self) -> str:
         """The same as JSON."""
-        return "/api/status" + ("?" + urlencode({"group": self.chosen.name}) if self.chosen else "")
+        fields = {**self.asked.chips(), "group": self.chosen.name if self.chosen else ""}
+        fields["state"] = "" if self.asked.state == NOT_OFFERED else self.asked.state
+        return "/api/status?" + urlencode({name: value for name, value in fields.items() if value})
 
     def usage(self, model: str, days: int = 1, *, failed: bool = False) -> str:
         """Where the calls of a model in the chosen group are."""
