@@ -35,6 +35,9 @@ class Sort:
     greatest_first: bool = False
 
 
+COLUMNS = ("group", "spent", "models", "last_used", "expires")
+"""Those that may be left out, in their order; key and state stay."""
+
 LAST_USED = "last_used"
 SORTS: Mapping[str, Sort] = {
     "name": Sort(lambda key: (key.name.casefold(),)),
@@ -66,6 +69,8 @@ class Keys(Page):
             "keys/list.html",
             keys=sorted(shown, key=SORTS[sort].of, reverse=SORTS[sort].greatest_first),
             sort=sort,
+            columns=COLUMNS,
+            hide=[name for name in self.get_query_argument("hide", "").split(",") if name],
             sorts=SORTS,
             state_of=lambda key: state_of(key, at_ms, base_url),
             shapes=STATES,
@@ -75,6 +80,7 @@ class Keys(Page):
             groups=sorted({key.group for key in everything if key.group}),
             known=await self.store(key_groups),
             count_alive=len(alive),
+            count_found=len(found),
             count_revoked=len(everything) - len(alive),
             more=shown[-1].id if len(left) > PAGE_KEYS else "",
             wrong=_misdirected(alive, at_ms, base_url),
@@ -85,7 +91,7 @@ class Keys(Page):
 
     def _query(self, **changed: str) -> str:
         """The address of the list with other filters."""
-        names = ("search", "state", "group", "sort")
+        names = ("search", "state", "group", "sort", "hide")
         fields = {name: self.get_query_argument(name, "") for name in names} | changed
         return "/keys" + _query_of(fields)
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from store.admin.kinds import KINDS, REQUIRED
+from store.admin.kinds import KINDS, REQUIRED, SPEND_ORDERS
 from store.values.fields import (
     Boolean,
     Choice,
@@ -120,7 +120,10 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
     "RotateBody": {"overlap_s": _NUMBER},
     "TokenBody": {"name": _TEXT, "scopes": {"type": "array", "items": _TEXT}},
     "NewToken": {"id": _TEXT, "token": _TEXT},
-    "LowBalance": {"low_below": {"type": ["string", "null"]}},
+    "WalletBody": {
+        "low_below": {"type": ["string", "null"]},
+        "spend_order": {"type": "string", "enum": list(SPEND_ORDERS)},
+    },
     "CodeBody": {"code": _TEXT},
     "UrlBody": {"url": _TEXT},
     "SetupTest": {"secret": _TEXT, "model": _TEXT, "client": _TEXT},

@@ -119,8 +119,8 @@ _MEMBER = (
     ),
     Row("GET", "/api/wallet", READ, "Balance, what calls hold, plans.", "Object"),
     Row(
-        *("PATCH", "/api/wallet", KEYS, "The balance below which one is told."),
-        *("Object", "LowBalance"),
+        *("PATCH", "/api/wallet", KEYS, "Below which balance one is told; who pays first."),
+        *("Object", "WalletBody"),
     ),
     Row("GET", "/api/wallet/ledger", READ, "Movements, the newest first.", "List", "", _PAGE),
     Row("POST", "/api/wallet/redeem", KEYS, "Redeem a code.", "Object", "CodeBody"),

@@ -16,6 +16,7 @@ from handlers.hub.overview.first_call import FirstCall
 from handlers.hub.overview.needs import Need
 from handlers.hub.overview.redeeming import Tries
 from handlers.hub.overview.status import ENTRIES, OFFERED
+from handlers.hub.overview.wallet import set_order
 from handlers.hub.web.base import Api, Failure
 from handlers.hub.web.parts import At
 from handlers.hub.web.sums import Sums
@@ -45,6 +46,9 @@ from store.values.usage_record import rfc3339
 PAGE_LINES, PAGE_LINES_MAX = 100, 1000
 PAGE_MODELS, PAGE_MODELS_MAX = 50, 200
 GROUP, CHANNEL = "group", "channel"
+CHOICES = dict.fromkeys(("low_below", "spend_order"))
+"""What of the wallet its user may change."""
+
 SHARE_DIGITS = 6
 FAILURE_FIELDS = (
     *("id", "outcome", "status", "model", "endpoint", "key_id", "key_name"),
@@ -198,18 +202,37 @@ class ApiWallet(Api):
         self.answer(purse.to_plain(found, self.site.settings.money.currency))
 
     async def patch(self) -> None:
-        """Sets `low_below`, the balance below which the user is told; null: none."""
+        """Sets `low_below`, the balance below which the user is told (null: none), and
+        `spend_order`."""
         assert self.signed_in is not None
         said = self.body()
-        given = said.get("low_below")
-        if said.keys() != {"low_below"} or not (given is None or isinstance(given, str)):
-            raise _invalid("low_below", "low_below expected")
-        try:
-            below = None if given is None else parse_money(given)
-        except AmountError as error:
-            raise _invalid("low_below", f"low_below {error}") from None
-        await self.store(low_balance.set_threshold, self.signed_in.user_id, below)
+        if not said or said.keys() - CHOICES:
+            told = f"expected: {', '.join(CHOICES)}"
+            raise _invalid(next(iter(CHOICES)), told)
+        below = _amount(said.get("low_below"))
+        if "spend_order" in said:
+            order = said["spend_order"]
+            try:
+                await self.store(set_order, self.signed_in, self.site.sealing, order)
+            except Failure as failure:
+                failure.field = "spend_order"
+                raise
+        if "low_below" in said:
+            await self.store(low_balance.set_threshold, self.signed_in.user_id, below)
         await self.get()
+
+
+def _amount(given: object) -> int | None:
+    """The amount of `low_below`. Raises Failure."""
+    if given is None:
+        return None
+    if not isinstance(given, str):
+        told = "low_below must be an amount as a string"
+        raise _invalid("low_below", told)
+    try:
+        return parse_money(given)
+    except AmountError as error:
+        raise _invalid("low_below", f"low_below {error}") from None
 
 
 class ApiLedger(Api):

@@ -8,6 +8,7 @@ ROUTES: Routes = (
     ("/status", status.Status),
     ("/wallet", wallet.Wallet),
     ("/wallet/redeem", wallet.Redeem),
+    ("/wallet/order", wallet.Order),
     ("/wallet/low-balance", wallet.LowBalance),
     ("/wallet/ledger.csv", wallet.LedgerCsv),
     ("/api/home", api.ApiHome),

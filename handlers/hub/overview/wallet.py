@@ -20,6 +20,9 @@ from handlers.hub.overview.spending import Spent
 from handlers.hub.overview.times import countdown, day_text, days_word
 from handlers.hub.web.base import Failure, Page
 from handlers.hub.web.parts import At, Column
+from handlers.operations.edits import editor
+from store.admin.kinds import SPEND_ORDERS
+from store.admin.objects import Sealing
 from store.hub import low_balance
 from store.hub.sessions import SignedIn
 from store.money import ledger
@@ -174,6 +177,28 @@ class LowBalance(Wallet):
         self.redirect("/wallet", status=HTTPStatus.SEE_OTHER)
 
 
+def set_order(db: peewee.Database, me: SignedIn, sealing: Sealing, order: object) -> None:
+    """Who pays first for the calls of a user, in that user's own name. Raises Refused: there is no
+    such order."""
+    editor(db, sealing, me.user).change("user", me.user, {"order": order})
+
+
+class Order(Wallet):
+    """Sets who pays first, plans or wallet."""
+
+    async def get(self) -> None:
+        self.redirect("/wallet", status=HTTPStatus.SEE_OTHER)
+
+    async def post(self) -> None:
+        assert self.signed_in is not None
+        order = self.get_body_argument("order", "")
+        before = self.get_body_argument("before", "")
+        await self.store(set_order, self.signed_in, self.site.sealing, order)
+        undo = {"undo": "/wallet/order", "order": before} if before in SPEND_ORDERS else {}
+        self.say(self.words["wallet.order_saved"], **undo)
+        self.redirect("/wallet", status=HTTPStatus.SEE_OTHER)
+
+
 class LedgerCsv(Page):
     """The whole ledger as CSV, the newest line first."""
 
@@ -229,6 +254,6 @@ def padded(nanos: int, decimals: int, *, sign: bool = False) -> str:
 PARTS: dict[str, Any] = {
     **{"SHAPES": SHAPES, "WALLET": WALLET, "DRAWN_PAYERS": DRAWN_PAYERS, "At": At},
     **{"padded": padded, "day_text": day_text, "charged_day": ledger.charged_day},
-    **{"day_link": _day_link, "USED_UP": USED_UP, "EXPIRED": EXPIRED},
+    **{"SPEND_ORDERS": SPEND_ORDERS, "day_link": _day_link, "USED_UP": USED_UP, "EXPIRED": EXPIRED},
 }
 """What the template may use."""

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from store.db import audit
 from store.hub import low_balance
 from store.money import codes, wallet
 from store.values.ids import DAY_MS
@@ -143,3 +144,36 @@ def test_the_same_by_the_api(alice):
     assert patch({"low_below": None}).json["low_below"] is None
     for body in ({"low_below": "much"}, {"low_below": 5}, {"balance": "9"}, {}):
         assert patch(body).status == 400
+
+
+def test_who_pays_first_is_the_users_choice(alice, db, tmp_path):
+    edit(db, tmp_path, PLAN)
+    page = alice.get("/wallet")
+    assert 'value="plan_first" aria-current="true"' in page.text
+    done = alice.send("/wallet/order", [("order", "wallet_first"), ("before", "plan_first")])
+    assert (done.status, done.place) == (303, "/wallet")
+    said = text_of(alice.get("/wallet"))
+    assert "1 Wallet" in said and "2 Plan monthly" in said and "Order of use changed" in said
+    assert alice.get("/api/wallet").json["order"] == ["wallet", "monthly"]
+    assert alice.send("/wallet/order", [("order", "free")]).status == 400
+    fields = [("order", "plan_only")]
+    assert alice.send("/wallet/order", fields, xsrf=False).status == 403
+    [line, *_] = audit.entries(db, 10, audit.Wanted(kind="user", name="alice"))
+    assert (line["actor"], line["after"]) == ("alice", {"order": "wallet_first"})
+
+
+def test_scripts_choose_who_pays_first(alice, db):
+    headers = {"Content-Type": "application/json", "X-XSRFToken": alice.xsrf}
+
+    def patch(body):
+        return alice.ask("PATCH", "/api/wallet", json.dumps(body), **headers)
+
+    alice.get("/wallet")
+    headers["X-XSRFToken"] = alice.xsrf
+    both = patch({"spend_order": "wallet_only", "low_below": "2"}).json
+    assert (both["spend_order"], both["low_below"]) == ("wallet_only", "2")
+    assert patch({"spend_order": "plan_first"}).json["low_below"] == "2"
+    for body in ({"spend_order": "free"}, {"spend_order": None}):
+        answer = patch(body)
+        assert answer.status == 400 and answer.json["error"]["field"] == "spend_order"
+    assert patch({}).status == 400 and patch({"balance": "9"}).status == 400

@@ -110,6 +110,17 @@ def test_the_list_shows_and_filters(alice, db):
     assert "No key matches." in alice.get("/keys?search=nothing").text
 
 
+def test_columns_may_be_left_out(alice, db):
+    alice.make("laptop")
+    whole, less = alice.get("/keys").text, alice.get("/keys?hide=group,expires&sort=name").text
+    for name in ("k-group", "k-expires"):
+        assert f'{name}"' in whole and f'{name}"' not in less
+    assert "k-spent" in less and "k-state" in less
+    assert 'href="/keys?sort=name&amp;hide=expires"' in less  # takes the group back
+    assert "1 of 1 keys" in alice.get("/keys?search=lap").text
+    assert 'name="hide" value="group,expires"' in less  # a search keeps them
+
+
 def test_the_list_is_sorted(alice, db):
     old = alice.make("b-old", expires_at="2031-01-01T00:00:00Z")
     new, never = alice.make("a-new", expires_at="2032-01-01T00:00:00Z"), alice.make("C-never")
