@@ -72,9 +72,9 @@ def begin(db: peewee.Database, user_id: str, address: str, agent: str) -> str:
     return cookie
 
 
-def find(db: peewee.Database, cookie: str) -> SignedIn | None:
-    """Whose session a cookie is, which counts as use; None when it has ended, was never one, or its
-    user is disabled or gone."""
+def find(db: peewee.Database, cookie: str, *, used: bool = True) -> SignedIn | None:
+    """Whose session a cookie is; None when it has ended, was never one, or its user is disabled or
+    gone. `used`: this counts as use of the session, as what a person does."""
     digest = _digest(cookie)
     query = (
         Session.select(
@@ -90,7 +90,7 @@ def find(db: peewee.Database, cookie: str) -> SignedIn | None:
     at_ms = database_ms(db)
     if at_ms - seen_ms > IDLE_MS or at_ms - created_ms > LIFETIME_MS:
         return None
-    if at_ms - seen_ms > SEEN_EVERY_MS:
+    if used and at_ms - seen_ms > SEEN_EVERY_MS:
         seen = Session.update(seen_ms=at_ms).where(Session.digest == digest)
         transaction(db, lambda: seen.execute(db))
     return SignedIn(session_id, user_id, user, role)

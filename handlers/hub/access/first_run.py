@@ -8,6 +8,7 @@ a form; each answer is the page with the next one.
 import asyncio
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
 from handlers.hub.access.beginning import begin_session
 from handlers.hub.web.base import Failure, Page
@@ -40,6 +41,11 @@ class View:
     def good(self) -> list[str]:
         """The models whose test went well."""
         return [one.model for one in self.results if one.error is None]
+
+    @property
+    def answered(self) -> bool:
+        """Whether the upstream of the tests has answered at all."""
+        return any(one.status is not None for one in self.results)
 
 
 class FirstRun(Page):
@@ -107,6 +113,8 @@ class FirstRun(Page):
             vendors=first_steps.START_URLS,
             vendor_models={n: ", ".join(m) for n, m in first_steps.START_MODELS.items()},
             names={"name": ADMIN, "group": group, "key_name": KEY, "credit": CREDIT},
+            demo_port=urlsplit(first_steps.DEMO_URL).port,
+            demo_silent=view.typed.get("vendor") == "demo" and not view.answered,
             needs_credit=balance_nanos <= 0,
             url_is_fixed=bool(self.site.settings.server.public_url),
         )

@@ -141,6 +141,7 @@ class _NobodyLooks(Exception):
 class Onlooking(HubHandler):
     """A handler that looks on until its client leaves; `messages` writes what it is sent."""
 
+    counts_as_use = False  # a page that is left open comes back by itself, for ever
     _left = False
     _viewer: Viewer | None = None
 

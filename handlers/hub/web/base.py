@@ -48,6 +48,8 @@ Routes = Sequence[tuple[str, type["HubHandler"]]]
 class HubHandler(RequestHandler):
     """A request to the Hub."""
 
+    counts_as_use = True  # of its session, whose idle time begins anew
+
     def initialize(self, site: Site) -> None:
         self.site = site
         self.signed_in: SignedIn | None = None
@@ -70,7 +72,10 @@ class HubHandler(RequestHandler):
         """Whose session the cookie is, if any."""
         await self.site.read_base_url(time.monotonic())
         cookie = self.get_cookie(SESSION_COOKIE)
-        self.signed_in = await self.site.store(sessions.find, cookie) if cookie else None
+        unseen = self.request.method == "GET" and UNSEEN_HEADER in self.request.headers
+        used = self.counts_as_use and not unseen
+        found = self.site.store(sessions.find, cookie, used=used) if cookie else None
+        self.signed_in = await found if found else None
 
     def number(self, name: str, usual: int, most: int) -> int:
         """A whole number of the query, from 1 to `most`; `usual` when there is none. Raises

@@ -2,14 +2,19 @@
 
 import json
 import re
+import socket
+from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 
+from handlers.operations.first_steps import DEMO_URL
 from store.admin.export import list_objects, show
 from store.db.audit import entries
 from store.hub import first_run, people
 from store.money import wallet
 from tests.handlers.hub.browser import Browser
+from tests.support.ports import HOST
 from tests.support.upstream import RawUpstream, ScriptedUpstream
 
 PASSWORD = "a password of the first run"
@@ -99,6 +104,21 @@ def test_the_base_url_is_kept_and_shown_but_the_files_goes_before_it(serve, db, 
     assert answer.status == 404 and "https://gate.example.com." in answer.text
     fixed = serve(server={"public_url": "https://of-the-file.example.com"})
     assert "https://of-the-file.example.com" in Browser(fixed.port).get("/v1/models").text
+
+
+def test_who_chooses_the_demo_is_told_how_to_start_it(browser, db, link):
+    begin(browser, link)
+    assert f"./sluice demo --port {urlsplit(DEMO_URL).port}" in browser.get("/first-run").text
+    with socket.socket() as nobody:
+        nobody.bind((HOST, 0))  # and does not listen
+        url = f"http://{HOST}:{nobody.getsockname()[1]}"
+        fields = dict(channel_fields(SimpleNamespace(url=url)))
+        answer = browser.send("/first-run/channel", list(fields.items()))
+        assert answer.status == 200 and "No demo answers there." in answer.text
+        other = {**fields, "vendor": "openai", "name": "other", "key": "sk-1"}
+        other |= {"input_price": "0", "output_price": "0"}
+        said = browser.send("/first-run/channel", list(other.items())).text
+    assert "No model answered." in said and "No demo answers" not in said
 
 
 def test_from_the_link_to_a_key(browser, db, link, vendor):

@@ -53,6 +53,16 @@ def test_use_is_noted(database, alice):
     assert sessions.of_user(database, alice)[0].seen_ms > before
 
 
+def test_to_look_without_use_keeps_no_session_alive(database, alice):
+    cookie = sessions.begin(database, alice, "", "")
+    age(database, seen_ms=2 * sessions.SEEN_EVERY_MS)
+    before = sessions.of_user(database, alice)[0].seen_ms
+    assert sessions.find(database, cookie, used=False) is not None
+    assert sessions.of_user(database, alice)[0].seen_ms == before
+    age(database, seen_ms=sessions.IDLE_MS)
+    assert sessions.find(database, cookie, used=False) is None
+
+
 def test_sessions_are_ended_one_by_one_or_all_others(database, alice):
     cookies = [sessions.begin(database, alice, "", "") for _ in range(3)]
     found = [sessions.find(database, cookie) for cookie in cookies]

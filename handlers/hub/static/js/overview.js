@@ -1,6 +1,6 @@
 // Home, channel status, wallet: what a bar is on hover, and where its calls are.
 import { written } from "./time.js";
-import { fetchPage, visit } from "./visit.js";
+import { UNSEEN, fetchPage, visit } from "./visit.js";
 
 const DAY_MS = 86_400_000;
 
@@ -51,7 +51,7 @@ async function lookForCall() {
   if (!document.querySelector("[data-awaits-call]")) return;
   if (!document.hidden && location.pathname === "/") {
     try {
-      const page = await fetchPage("/");
+      const page = await fetchPage("/", { headers: UNSEEN });
       if (!page.querySelector("[data-awaits-call]")) {
         await visit("/", { push: false });
         return;

@@ -2,12 +2,9 @@
 // page over this one. A drawer has its own address; the same page stands there without script.
 // In a sheet, forms that post are sent by fetch: a redirect leads there, an answer with another
 // sheet (the form with its problems) takes the place of this one.
-import { fetchPage, visit } from "./visit.js";
+import { UNSEEN, fetchPage, visit } from "./visit.js";
 import { toast } from "./toast.js";
 import { release, setBusy } from "./forms.js";
-
-// Of a page that a redirect leads to only the address is taken: its toast waits for who sees it.
-const UNSEEN = { Accept: "text/html", "X-Unseen": "1" };
 
 let opened = null; // { dialog, link, back }
 

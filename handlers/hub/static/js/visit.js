@@ -2,6 +2,9 @@
 // exchanges the content; the address is that of the page, and back works.
 import { toast } from "./toast.js";
 
+/** Headers of what nobody sees: a toast waits for a page that is seen, and the session is not used. */
+export const UNSEEN = { Accept: "text/html", "X-Unseen": "1" };
+
 const TYPING_MS = 300;
 let asked = 0;
 let typing;

@@ -10,6 +10,9 @@ from handlers.hub.usage import tail
 from handlers.hub.usage.tail import News, Viewer
 from handlers.hub.web import exports
 from store.calls.usage_queries import Filters, history
+from store.db.database import select_rows, transaction
+from store.db.tables.hub import Session
+from store.hub import sessions
 from tests.handlers.hub.usage.calls import call, failed, put
 from tests.support.ports import HOST
 
@@ -81,3 +84,34 @@ def test_a_tail_ends_with_its_session(alice, hub, monkeypatch, path):
     response.read()  # to the end, which comes
     response.close()
     connection.close()
+
+
+@pytest.mark.parametrize("path", ["/api/usage/tail", "/usage/tail"])
+def test_an_open_tail_is_no_use_of_its_session(db, alice, monkeypatch, path):
+    monkeypatch.setattr(tail, "CHECK_S", 0.0)
+    monkeypatch.setattr(tail, "HEARTBEAT_S", 0.05)
+    seen = Session.select(Session.seen_ms)
+    ago_ms = sessions.IDLE_MS - 60_000
+    transaction(db, lambda: Session.update(seen_ms=Session.seen_ms - ago_ms).execute(db))
+    before = select_rows(db, seen)
+    connection = http.client.HTTPConnection(HOST, alice.port, timeout=20)
+    cookie = "; ".join(f"{name}={value}" for name, value in alice.cookies.items())
+    connection.request("GET", path, headers={"Cookie": cookie})
+    response = connection.getresponse()
+    lines = [response.readline() for _ in range(8)]  # a few looks at the session
+    assert b": still here\n" in lines and select_rows(db, seen) == before
+    transaction(db, lambda: Session.update(seen_ms=Session.seen_ms - 120_000).execute(db))
+    response.read()  # to the end, which comes: the session was not used for so long
+    response.close()
+    connection.close()
+    assert alice.get("/usage").status == 303
+
+
+def test_a_look_that_nobody_sees_is_no_use(db, alice):
+    seen = Session.select(Session.seen_ms)
+    ago_ms = 2 * sessions.SEEN_EVERY_MS
+    transaction(db, lambda: Session.update(seen_ms=Session.seen_ms - ago_ms).execute(db))
+    before = select_rows(db, seen)
+    assert alice.get("/", **{"X-Unseen": "1"}).status == 200 and select_rows(db, seen) == before
+    alice.send("/wallet/low-balance", [("below", "")], **{"X-Unseen": "1"})  # as of a drawer
+    assert select_rows(db, seen) != before
