@@ -7,6 +7,7 @@ answer, that is said, and what the Hub knows itself is shown.
 import json
 import platform
 import time
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -14,9 +15,11 @@ import peewee
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
 from handlers.hub.admin.api.base import AdminApi, actor_of
+from handlers.hub.admin.api.hours import Hour, last_hours
 from handlers.hub.web.base import Failure, HubHandler
 from handlers.hub.web.site import Site
 from handlers.operations import shown_settings
+from store.calls.usage_stats import CLASSES
 from store.db import audit, migrate, nodes
 from store.db.database import database_ms, is_mysql, place
 from store.values.usage_record import rfc3339
@@ -32,7 +35,7 @@ _WORKER = (
 )
 
 
-async def state(handler: HubHandler) -> dict[str, Any]:
+async def state(handler: HubHandler, known: Sequence[Hour]) -> dict[str, Any]:
     """All of it, as scripts see it."""
     site = handler.site
     return {
@@ -41,6 +44,7 @@ async def state(handler: HubHandler) -> dict[str, Any]:
         "hub_uptime_s": int(time.monotonic() - site.started_s),
         **await node(site),
         "store": await handler.store(_store),
+        "hours": [_hour(one) for one in known],
         "settings": shown_settings.rows(site.settings, site.origins),
     }
 
@@ -107,6 +111,16 @@ async def _ask(site: Site, method: str, path: str) -> bytes:
     return bytes(answer.body)
 
 
+def _hour(hour: Hour) -> dict[str, Any]:
+    return {
+        "at": rfc3339(hour.at_ms),
+        "calls": hour.calls,
+        **{name: getattr(hour, name) for name in CLASSES},
+        "first_byte_p50_ms": hour.first_byte(50),
+        "first_byte_p95_ms": hour.first_byte(95),
+    }
+
+
 def _store(db: peewee.Database) -> dict[str, Any]:
     began = time.perf_counter()
     seen = nodes.last_seen(db)
@@ -128,7 +142,7 @@ class System(AdminApi):
     """GET /api/admin/system."""
 
     async def get(self) -> None:
-        self.answer(await state(self))
+        self.answer(await state(self, await self.store(last_hours)))
 
 
 class Drain(AdminApi):

@@ -4,7 +4,9 @@ from http import HTTPStatus
 
 from handlers.hub.admin.api import system
 from handlers.hub.admin.api.base import actor_of
+from handlers.hub.admin.api.hours import last_hours
 from handlers.hub.admin.pages.base import AdminPage, Question, place_of
+from handlers.hub.admin.pages.system_charts import CHART_HEIGHT, charts_of, written
 from handlers.hub.web.base import Failure
 from store.hub import notices
 from store.values.fields import Instant
@@ -22,7 +24,8 @@ class System(AdminPage):
         """Answers with the page, and why a notice was refused."""
         if failure is not None:
             self.set_status(failure.status_code)
-        state = await system.state(self)
+        hours = await self.store(last_hours)
+        state = await system.state(self, hours)
         shown = "all" if self.get_query_argument("settings", "") == "all" else "set"
         self.show(
             "admin/system.html",
@@ -37,6 +40,9 @@ class System(AdminPage):
             problems=self.problems_of(failure, _NOTICE) if failure else {},
             ms=Instant().parse,
             here=place_of("system"),
+            charts=charts_of(hours),
+            CHART_HEIGHT=CHART_HEIGHT,
+            written=written,
         )
 
 

@@ -1,7 +1,11 @@
 """Prices over time and in lists; what the system says of itself."""
 
+import re
+from urllib.parse import urlencode
+
 from store.hub import tokens
 from tests.handlers.hub.admin.script import MODEL, Script
+from tests.handlers.hub.usage.calls import call, failed, put
 from tests.support.ports import free_port
 
 PRICES = "/api/admin/prices"
@@ -74,3 +78,22 @@ def test_the_system_says_plainly_that_the_ops_port_does_not_answer(serve, db):
 def test_an_ops_port_that_is_switched_off_is_named(serve, db):
     told = script(serve(ops={"enabled": False}), db).get("/api/admin/system").json
     assert told["problem"] == "the ops port is switched off (ops.enabled)"
+
+
+def test_the_charts_are_of_recorded_calls(boss, api, db):
+    empty = api.get("/api/admin/system").json["hours"]
+    assert len(empty) == 24 and not any(one["calls"] for one in empty)
+    assert all(one["first_byte_p50_ms"] is None for one in empty)
+    assert boss.get("/admin/system").status == 200
+    put(db, *(call(db, number, minutes_ago=65) for number in range(20)))
+    others = (failed(db, 21), failed(db, 22, outcome="refused"), call(db, 23, "boss"))
+    put(db, *others, call(db, 24, minutes_ago=25 * 60))
+    hours = api.get("/api/admin/system").json["hours"]
+    assert sum(one["calls"] for one in hours) == 23
+    assert sum(one["failed"] for one in hours) == sum(one["refused"] for one in hours) == 1
+    [streams] = [one for one in hours if one["calls"] >= 20]
+    assert streams["first_byte_p50_ms"] == 300  # the middle of its bucket
+    text = boss.get("/admin/system").text
+    assert text.count('class="chart"') == 3
+    assert re.search(r"UTC: 2\d calls", text) and "UTC: 0.30 s" in text
+    assert f"/admin/usage?{urlencode({'since': streams['at']})}" in text
