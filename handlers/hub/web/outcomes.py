@@ -26,6 +26,11 @@ def code_word(words: Mapping[str, str], code: str | None) -> str | None:
     return words.get(f"codes.{code}", code) if code else None
 
 
+def short_word(words: Mapping[str, str], code: str | None) -> str | None:
+    """The same where there is little room; its whole words where these are short."""
+    return words.get(f"codes.short_{code}") or code_word(words, code)
+
+
 def reason(words: Mapping[str, str], code: str | None, message: str | None) -> str | None:
     """The same with the value that the whole message tells: how long to wait."""
     wait = _WAIT.search(message or "")
