@@ -25,6 +25,7 @@ from store.db.tables.users import ApiKey, User
 from store.values.errors import Conflict, Refused
 
 CATALOG_KINDS = frozenset({"model", "group", "channel"})
+NOBODY = ""  # the id of no user
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ class Editor:
                 raise Refused([f"{label(kind, stored.identity)} is revoked; that is for good"])
             return self._plan(state, [entry])
 
-        return self._carry_out(plan)
+        return self._carry_out(plan, self._owner(kind, _named(name) if kind == "user" else None))
 
     def make(self, kind: str, values: Mapping[str, object]) -> Outcome:
         """Make one object of document values, its identity among them; Conflict when it exists,
@@ -150,9 +151,9 @@ class Editor:
             self._refuse_used_secret(entry)
             return self._plan(state, [entry])
 
-        owner = User.select(User.id).where(User.name == values.get("user", ""))
+        owner = _named(values.get("user", "")) if kind == "key" else None
         with told_by_field():
-            return self._carry_out_alone(plan, owner if kind == "key" else None)
+            return self._carry_out_alone(plan, self._owner(kind, owner))
 
     def change(self, kind: str, name: str, values: Mapping[str, object]) -> Outcome:
         """Change fields of one object to document values; NotFound, Refused as `make`."""
@@ -161,17 +162,27 @@ class Editor:
             stored = find(state, kind, name)
             return self._plan(state, [entry_of_values(kind, values, stored)])
 
-        owner = ApiKey.select(ApiKey.user_id).where(ApiKey.id == name)
-        alone = kind == "key" and "secret" not in values
+        owner = None
+        if kind == "user":
+            owner = _named(name)
+        elif kind == "key" and "secret" not in values:
+            owner = ApiKey.select(ApiKey.user_id).where(ApiKey.id == name)
         with told_by_field():
-            return self._carry_out_alone(plan, owner if alone else None)
+            return self._carry_out_alone(plan, self._owner(kind, owner))
 
-    def _carry_out_alone(self, plan: Callable[[State], list[Step]], owner: Any) -> Outcome:
+    def _owner(self, kind: str, query: Any) -> str | None:
+        """Of whom users, keys and subscriptions have to be loaded: of the user whom a query finds;
+        of nobody for what belongs to no user and is neither renamed nor removed; else of all."""
+        if kind in CATALOG_KINDS:
+            return NOBODY
+        row = None if query is None else first_row(self._db, query)
+        return None if row is None else str(row[0])
+
+    def _carry_out_alone(
+        self, plan: Callable[[State], list[Step]], owner_id: str | None
+    ) -> Outcome:
         """Carries out a plan that was made once without the write lock: slow password hashes are
-        ready before everybody else has to wait. `owner`: a query for the user whose key it is
-        about; then no keys of others are loaded."""
-        row = None if owner is None else first_row(self._db, owner)
-        owner_id = None if row is None else str(row[0])
+        ready before everybody else has to wait."""
         snapshot_read(self._db, lambda: plan(load(self._db, owner_id)))
         return self._carry_out(plan, owner_id)
 
@@ -287,6 +298,10 @@ class Editor:
         act = audit.Act(self._actor, step.action, step.kind, name, before, after)
         audit.write(self._db, act)
         return object_id
+
+
+def _named(user: object) -> Any:
+    return User.select(User.id).where(User.name == user)
 
 
 def _subscriptions_of(state: State, owner: Stored) -> list[Stored]:

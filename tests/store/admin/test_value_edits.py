@@ -2,8 +2,9 @@
 
 import pytest
 
-from store.admin import price_list
+from store.admin import apply, price_list
 from store.admin.export import show
+from store.admin.objects import load
 from store.values.errors import Conflict, NotFound, Refused
 
 
@@ -63,3 +64,35 @@ def test_a_table_of_prices_is_read_with_any_line_end_or_refused():
         ]
     with pytest.raises(Refused, match="cannot be read"):
         price_list.read_csv("model,input\n" + "x" * 200_000 + ",1\n")
+
+
+def test_a_change_loads_the_users_whom_it_is_about(applied, editor, database, monkeypatch):
+    loaded = []
+
+    def noting(db, owner_id=None):
+        state = load(db, owner_id)
+        loaded.append(sorted(user for (user,) in state["user"]))
+        return state
+
+    monkeypatch.setattr(apply, "load", noting)
+    for kind, name, values, users in (
+        ("group", "default", {"rpm": 5}, []),
+        ("model", "gpt-4.1", {"context_tokens": 9}, []),
+        ("channel", "openai-main", {"priority": 7}, []),
+        ("user", "alice", {"rpm": 5}, ["alice"]),
+    ):
+        loaded.clear()
+        assert len(editor.change(kind, name, values).changes) == 1
+        assert loaded and all(one == users for one in loaded)
+        loaded.clear()
+        field = next(iter(values))
+        assert len(editor.set_fields(kind, name, {field: "3"}).changes) == 1
+        assert loaded == [users]
+        assert show(database, kind, name)[field] == 3
+    loaded.clear()
+    editor.make("group", {"name": "fast"})
+    assert loaded and not any(loaded)
+    with pytest.raises(NotFound, match='"alice"'):
+        editor.change("user", "alise", {"rpm": 5})
+    with pytest.raises(Refused, match="refers to it"):
+        editor.remove("group", "default")
