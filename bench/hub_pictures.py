@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -52,6 +53,7 @@ SHOTS = (
     Shot("usage", "alice", "/usage"),
     Shot("call", "alice", "/usage?model=claude-sonnet-4-5", ("main tr.row a",)),
     Shot("call-failed", "alice", "/usage/{failed}"),
+    Shot("call-retried", "alice", "/usage/{retried}"),
     Shot("wallet", "alice", "/wallet"),
     Shot("setup", "alice", "/setup"),
     Shot("account", "alice", "/account"),
@@ -68,7 +70,13 @@ IN_DOCS = frozenset(
         *("sign-in-1440-light", "home-1440-light", "home-360-light", "keys-1440-light"),
         *("key-1440-dark", "key-made-1440-light", "status-1440-light", "status-360-dark"),
         *("usage-1440-light", "usage-768-dark", "usage-360-light", "call-1440-light"),
-        *("call-failed-1440-light", "wallet-1440-light", "setup-1440-light", "account-1440-light"),
+        *(
+            "call-failed-1440-light",
+            "call-retried-1440-light",
+            "wallet-1440-light",
+            "setup-1440-light",
+            "account-1440-light",
+        ),
         *("admin-channels-1440-dark", "admin-models-1440-light", "admin-system-1440-light"),
         *("home-empty-1440-light",),
     }
@@ -104,20 +112,23 @@ def _answers(port: int) -> bool:
 
 
 def ids(made: Gateway) -> dict[str, str]:
-    """A key and two calls that pictures show."""
+    """A key and the calls that pictures show."""
 
-    def found(*args: str) -> list[dict[str, str]]:
-        rows: list[dict[str, str]] = json.loads(made.run(*args, "--json"))
+    def found(*args: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(made.run(*args, "--json"))
         return rows
 
     def newest(*filters: str) -> str:
-        return found("usage", "tail", *filters)[-1]["id"]
+        return str(found("usage", "tail", *filters)[-1]["id"])
+
+    calls = found("usage", "tail", "--user", "alice", "--outcome", "ok", "--limit", "1000")
 
     keys = {key["name"]: key["id"] for key in found("key", "list", "--user", "alice")}
     return {
         "key": keys["ci"],
         "ok": newest("--outcome", "ok", "--model", "claude-sonnet-4-5"),
         "failed": newest("--outcome", "upstream_error"),
+        "retried": next(one["id"] for one in reversed(calls) if len(one["attempts"]) > 1),
     }
 
 
