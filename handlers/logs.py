@@ -7,6 +7,7 @@ blocks; what callers can put into those is cleaned where they are made.
 import contextlib
 import logging
 import queue
+import select
 import sys
 import threading
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import Protocol
 from handlers.telemetry.calls import LineForm
 
 QUEUE_MAX = 10_000  # blocks and records waiting for stderr; further ones are dropped and counted
+WRITE_MAX = select.PIPE_BUF  # bytes that a pipe takes whole, so that lines of processes do not mix
 STOP_WITHIN_S = 2  # to queue the end, and again to write what is queued
 # Their lines below warnings name each request of curl, or double the calls' lines.
 _QUIET = ("tornado.access", "tornado.curl_httpclient", "asyncio", "peewee")
@@ -31,7 +33,9 @@ class Sink(Protocol):
 
 
 class LogThread(logging.Handler):
-    """Writes lines to `sink` in a thread of its own, each in one write, records after `clean`."""
+    """Writes lines to `sink` in a thread of its own, whole ones in each write, records after
+    `clean`. Not a write for each: each lets go of the interpreter's lock, for which a busy loop
+    then waits, 3 % of a plain call (ADR 0026)."""
 
     def __init__(self, form: LineForm, sink: Sink, clean: Callable[[str], str]) -> None:
         super().__init__()
@@ -115,12 +119,16 @@ class LogThread(logging.Handler):
             self._write(item)
 
     def _write(self, data: bytes) -> None:
-        for line in data.split(b"\n"):
-            if line:
-                try:
-                    self._sink.write(line + b"\n")
-                except OSError:
-                    self.dropped += 1  # nobody reads stderr any more; calls go on
+        start = 0
+        while start < len(data):
+            end = data.rfind(b"\n", start, start + WRITE_MAX) + 1
+            if not end:  # one line is longer
+                end = data.index(b"\n", start) + 1
+            try:
+                self._sink.write(data[start:end])
+            except OSError:
+                self.dropped += data.count(b"\n", start, end)  # nobody reads it; calls go on
+            start = end
 
 
 def _message_of(record: logging.LogRecord) -> str:

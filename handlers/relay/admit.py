@@ -144,7 +144,8 @@ def read_body(call: Call, body: bytes) -> None:
     _read_fields(call, body, top_level(body))
     _refer(call, body)
     codecs = CODECS.get(call.family.name)
-    call.has_foreign = codecs is not None and codecs.client.foreign_mark in body
+    # Not `in`, which raises and drops an exception for each bytes it is asked about.
+    call.has_foreign = codecs is not None and body.find(codecs.client.foreign_mark) >= 0
     _set_bounds(call, input_bound_tokens(body), body_weight(body))
 
 

@@ -105,56 +105,59 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, ended_ms: int) 
     channel = attempt.candidate.channel if attempt else None
     usage, first_byte_ms, upstream_id = counts.usage, call.first_byte_ms, call.delivery.upstream_id
     code, message = (None, None) if ending.outcome == "ok" else _error_of(ending)
+    # A wall clock may have been set back meanwhile.
+    ttft_ms = max(0, first_byte_ms - facts.started_ms) if first_byte_ms is not None else None
+    # In the order of the fields: a call with so many names makes a dict of them first, which takes
+    # 1 % of all a plain call takes.
     return UsageRecord(
-        id=call.arrival.call_id,
-        call=facts,
-        upstream_family=channel.family if channel else None,
-        upstream_model=attempt.upstream_model if attempt else None,
-        channel=channel.name if channel else None,
-        status=call.status,
-        outcome=ending.outcome,
-        error_code=code,
-        error_message=message,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        cache_write_1h_tokens=usage.cache_write_1h_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-        usage_source=counts.source,
-        cost_nanos=bill.cost_nanos,
-        charges=bill.charges,
-        reported_usage=None if counts.reported is None else _reported_text(counts.reported),
-        # A wall clock may have been set back meanwhile.
-        ttft_ms=max(0, first_byte_ms - facts.started_ms) if first_byte_ms is not None else None,
-        duration_ms=max(0, ended_ms - facts.started_ms),
-        attempts=tuple(call.attempts),
-        upstream_request_id=upstream_id[:UPSTREAM_ID_MAX] if upstream_id else None,
-        node=node,
-        stored=call.stored,
+        call.arrival.call_id,
+        facts,
+        channel.family if channel else None,
+        attempt.upstream_model if attempt else None,
+        channel.name if channel else None,
+        call.status,
+        ending.outcome,
+        code,
+        message,
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.cache_write_1h_tokens,
+        usage.reasoning_tokens,
+        counts.source,
+        bill.cost_nanos,
+        bill.charges,
+        None if counts.reported is None else _reported_text(counts.reported),
+        ttft_ms,
+        max(0, ended_ms - facts.started_ms),
+        tuple(call.attempts),
+        upstream_id[:UPSTREAM_ID_MAX] if upstream_id else None,
+        node,
+        call.stored,
     )
 
 
 def _facts_of(call: Call) -> CallFacts:
     arrival, key, prices = call.arrival, call.key, call.prices
-    return CallFacts(
-        started_ms=arrival.started_ms,
-        user_id=key.user_id,
-        user=key.user,
-        key_id=key.id,
-        key_name=key.name,
-        group=key.group,
-        endpoint=call.operation.endpoint,
-        family=call.family.name,
-        model=call.model_name,
-        stream=call.stream,
-        prices=prices.text if prices else None,
-        multiplier_ppm=call.group.multiplier_ppm if prices and call.group else None,
-        client_request_id=arrival.client_request_id,
-        client_ip=arrival.client_ip,
-        user_agent=arrival.user_agent,
-        limit_account=call.hold.limit_account if call.hold else None,
-        trace_id=arrival.trace.trace_id if arrival.trace else None,
+    return CallFacts(  # in the order of the fields, as above
+        arrival.started_ms,
+        key.user_id,
+        key.user,
+        key.id,
+        key.name,
+        key.group,
+        call.operation.endpoint,
+        call.family.name,
+        call.model_name,
+        call.stream,
+        prices.text if prices else None,
+        call.group.multiplier_ppm if prices and call.group else None,
+        arrival.client_request_id,
+        arrival.client_ip,
+        arrival.user_agent,
+        call.hold.limit_account if call.hold else None,
+        arrival.trace.trace_id if arrival.trace else None,
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 from commands.process.log_lines import FORMS, json_line, text_line
 from commands.process.logs.redaction import redact
 from handlers import logs
-from handlers.logs import LogThread
+from handlers.logs import WRITE_MAX, LogThread
 
 AT = 1_700_000_000.0425  # 2023-11-14T22:13:20.042Z
 
@@ -27,13 +27,16 @@ class Stderr:
         self.reading = threading.Event()
         self.reading.set()
         self.broken = False
+        self.writes = 0
         self.written = io.BytesIO()
 
     def write(self, data):
         assert self.reading.wait(10)
         if self.broken:
             raise BrokenPipeError("nobody reads")
-        assert data.endswith(b"\n") and data.count(b"\n") == 1  # one write a line
+        assert data.endswith(b"\n")  # a write ends where a line does
+        assert len(data) <= WRITE_MAX or data.count(b"\n") == 1
+        self.writes += 1
         self.written.write(data)
 
     def reopen(self):
@@ -263,3 +266,21 @@ def test_credentials_are_taken_out_of_records_and_tracebacks(started, stderr):
         logging.getLogger("sluice.test").exception("failed")
     thread.stop()
     assert len(stderr.lines) == 2 and b"AbCdEf" not in stderr.written.getvalue()
+
+
+def test_lines_of_a_block_share_writes_that_end_with_a_line(started, stderr):
+    thread = started()
+    lines = [b"%03d " % number + b"x" * 400 for number in range(100)]
+    lines[50] = b"y" * (3 * WRITE_MAX)  # longer than a pipe takes at once: alone
+    thread.write(b"\n".join([*lines, b""]))
+    thread.stop()
+    assert stderr.lines == lines
+    assert stderr.writes == 5 + 1 + 5  # ten of the short ones fit
+
+
+def test_all_lines_of_a_failed_write_count_as_dropped(started, stderr):
+    thread = started()
+    stderr.broken = True
+    thread.write(b"one\ntwo\nthree\n")
+    thread.stop()
+    assert thread.dropped == 3
