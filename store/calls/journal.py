@@ -265,19 +265,19 @@ class Journal:
             self._disk_full = True
 
     def _append(self, data: bytes | bytearray) -> None:
-        position = self._written - self._start
-        if position + len(data) > SEGMENT_BYTES:
+        position, size_bytes = self._written - self._start, len(data)
+        if position + size_bytes > SEGMENT_BYTES:
             self._roll()
             position = 0
         try:
             done = os.pwrite(self._fd, data, position)
-            while done < len(data):
+            while done < size_bytes:
                 done += os.pwrite(self._fd, data[done:], position + done)
         except OSError as error:
             # What was written of the line has no end: the next one goes over it.
             self._failed = True
             raise JournalFull(f"the journal cannot be written: {error}") from error
-        self._written += len(data)
+        self._written += size_bytes
         if not self._dirty:
             self._dirty = True
             self._wake.set()
