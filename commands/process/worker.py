@@ -169,7 +169,6 @@ class Worker:
             text=text_line if settings.log.format == "text" else None,
             clean=redact,
             metrics=Metrics(WordTable(orders.metrics_fd), settings.money.currency),
-            later=asyncio.get_running_loop().call_later,
         )
         self._journal = Journal(
             Path(settings.journal.dir),

@@ -1,8 +1,8 @@
-"""What is told of each call: its log line, the metrics, its spans.
+"""What is told of each call: its log line, and the metrics.
 
-Calls that have ended are told of many at a time: each for itself would find the processor's caches
-filled by the rest of a call, and take three times as long. Lines are collected and handed to the
-log's thread once a second: a write for each would cost a call more than its settlement.
+Lines are made many at a time: each for itself would find the processor's caches filled by the rest
+of a call, and take several times as long. They are handed to the log's thread once a second: a
+write for each would cost a call more than its settlement.
 """
 
 import logging
@@ -22,14 +22,10 @@ from store.values.pricing import format_money
 from store.values.usage_record import UsageRecord
 
 LINES_MAX = 20_000  # of one second; further ones are dropped and counted
-ENDED_MAX = 64  # calls that are told of together
-ENDED_WAIT_S = 0.05  # or all that ended within this
+ENDED_MAX = 64  # calls whose lines are made together
 UNRECORDED_MAX = 20  # lines of one second for requests without a usage record
 
 log = logging.getLogger("sluice.http")
-
-Later = Callable[[float, Callable[[], None]], object]
-"""Runs something on the loop after so many seconds."""
 
 LineForm = Callable[[int, str, str, str, Mapping[str, object]], str]
 """(at_ms, level, logger, message, further fields) -> a line without its line end."""
@@ -77,41 +73,32 @@ class Telemetry:
     dropped: int = 0
     metrics: Metrics = field(default_factory=lambda: Metrics(PrivateTable()))
     spans: Spans | None = None  # None: calls are not exported
-    later: Later | None = None  # None: each call is told of at once
-    _ended: list[tuple[UsageRecord, int, Trace | None]] = field(default_factory=list)
+    _ended: list[tuple[UsageRecord, str | None]] = field(default_factory=list)  # without a line
     _lines: list[bytes] = field(default_factory=list)
     _unrecorded: int = 0  # of this second
 
     def call_ended(self, record: UsageRecord, own_us: int = 0, trace: Trace | None = None) -> None:
-        """A call was settled: it is counted, logged and handed to the spans with its next ones."""
-        ended = self._ended
-        ended.append((record, own_us, trace))
-        if self.later is None or len(ended) >= ENDED_MAX:
-            self.tell()
-        elif len(ended) == 1:
-            self.later(ENDED_WAIT_S, self.tell)
-
-    def tell(self) -> None:
-        """Count the calls that have ended, add their lines to the next write, hand over spans."""
-        ended, self._ended = self._ended, []
-        for record, own_us, trace in ended:
-            self._tell(record, own_us, trace)
-
-    def _tell(self, record: UsageRecord, own_us: int, trace: Trace | None) -> None:
+        """Count a settled call, hand over its spans, and add its line to the next write."""
         model = self.metrics.call_ended(record, own_us)
         if trace is not None and trace.span_id and self.spans is not None:
             self.spans.put(record, trace)
-        if self.write is None:
-            return
-        if len(self._lines) >= LINES_MAX:
-            self.dropped += 1
-            return
-        at_ms = record.call.started_ms + (record.duration_ms or 0)
-        if model is OTHER:  # whatever its caller wrote
-            asked = record.call.model
-            model = self.clean(asked) if asked is not None else None
-        line = _line_of(record, model, _stamp(at_ms))
-        self._lines.append(_json_line(line) if self.text is None else self._text_line(line, at_ms))
+        if self.write is not None:
+            self._ended.append((record, model))
+            if len(self._ended) >= ENDED_MAX:
+                self._make_lines()
+
+    def _make_lines(self) -> None:
+        ended, self._ended = self._ended, []
+        room = LINES_MAX - len(self._lines)
+        self.dropped += max(0, len(ended) - room)
+        for record, model in ended[:room]:
+            at_ms = record.call.started_ms + (record.duration_ms or 0)
+            if model is OTHER:  # whatever its caller wrote
+                asked = record.call.model
+                model = self.clean(asked) if asked is not None else None
+            line = _line_of(record, model, _stamp(at_ms))
+            text = _json_line(line) if self.text is None else self._text_line(line, at_ms)
+            self._lines.append(text)
 
     def not_recorded(self, one: Unrecorded, at_ms: int) -> None:
         """Add the line of a refused request without a record, so that its id can be traced. Only
@@ -120,6 +107,7 @@ class Telemetry:
         self._unrecorded += 1
         if self.write is None or self._unrecorded > UNRECORDED_MAX:
             return
+        self._make_lines()  # those of before
         line = _Line(
             at=_stamp(at_ms),
             request_id=one.request_id,
@@ -134,7 +122,7 @@ class Telemetry:
 
     def flush(self) -> None:
         """Hand the collected lines to the log; called once a second."""
-        self.tell()
+        self._make_lines()
         more, self._unrecorded = self._unrecorded - UNRECORDED_MAX, 0
         if more > 0:
             log.info("%d more requests without a known key or endpoint were refused", more)

@@ -6,13 +6,7 @@ import pytest
 
 from commands.process.log_lines import text_line
 from handlers.telemetry import calls as telemetry
-from handlers.telemetry.calls import (
-    ENDED_MAX,
-    ENDED_WAIT_S,
-    UNRECORDED_MAX,
-    Telemetry,
-    Unrecorded,
-)
+from handlers.telemetry.calls import ENDED_MAX, UNRECORDED_MAX, Telemetry, Unrecorded
 from store.values.usage_record import AttemptRecord
 from tests.support.call_line import FIELDS
 from tests.support.usage_records import usage_record
@@ -137,48 +131,16 @@ def test_lines_are_gathered_until_the_flush():
     assert len(written) == 1
 
 
-class Loop(list):
-    """Keeps what is to run later."""
-
-    def call_later(self, after_s, work):
-        self.append((after_s, work))
-
-
-def test_calls_that_end_close_to_each_other_are_told_of_together():
-    loop, (told, written) = Loop(), made()
-    told.later = loop.call_later
-    for _ in range(3):
-        told.call_ended(record())
-    [(after_s, tell)] = loop
-    assert after_s == ENDED_WAIT_S
-    assert requests_counted(told) == 0
-    tell()
-    assert requests_counted(told) == 3
+def test_lines_are_made_many_at_a_time_and_keep_their_order(monkeypatch):
+    made_of, (told, written) = [], made()
+    line_of = telemetry._line_of
+    monkeypatch.setattr(telemetry, "_line_of", lambda *of: made_of.append(1) or line_of(*of))
+    for number in range(ENDED_MAX + 1):
+        assert len(made_of) == (ENDED_MAX if number == ENDED_MAX else 0)
+        told.call_ended(record(model=f"model-{number}"))
     told.flush()
-    assert len(written.lines) == 3
-
-
-def test_no_more_than_so_many_calls_wait_to_be_told_of():
-    loop, (told, _) = Loop(), made()
-    told.later = loop.call_later
-    for _ in range(ENDED_MAX + 1):
-        told.call_ended(record())
-    assert requests_counted(told) == ENDED_MAX
-    for _, tell in loop:
-        tell()
-    assert requests_counted(told) == ENDED_MAX + 1
-
-
-def test_a_flush_tells_of_the_calls_that_have_ended():
-    told, written = made()
-    told.later = Loop().call_later
-    told.call_ended(record())
-    told.flush()
-    assert requests_counted(told) == len(written.lines) == 1
-
-
-def requests_counted(told):
-    return sum(told.metrics._words[first] for first in told.metrics._kinds.values())
+    models = [f"model-{number}" for number in range(ENDED_MAX + 1)]
+    assert [json.loads(line)["model"] for line in written.lines] == models
 
 
 def test_calls_need_not_be_logged():
