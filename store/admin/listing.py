@@ -6,6 +6,8 @@ many users is listed as fast as one with few.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import peewee
@@ -28,7 +30,7 @@ Shown = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Paging:
     """Which part of a list: so many after the object whose cursor is `after`, of those that have
-    the words of `search` in their names."""
+    the words of `search` in their names; of channels in their models and base URLs, too."""
 
     limit: int
     after: str = ""
@@ -51,7 +53,10 @@ def page(db: peewee.Database, kind: str, paging: Paging) -> Part:
     query = table.select().order_by(cursor).limit(paging.limit + 1)
     if paging.after:
         query = query.where(cursor > paging.after)
-    if paging.search and named:
+    if paging.search and kind == "channel":
+        places = (table.name, table.models, table.base_url)
+        query = query.where(reduce(or_, (has_words(place, paging.search) for place in places)))
+    elif paging.search and named:
         query = query.where(has_words(table.name, paging.search))
     elif paging.search:
         owners = User.select(User.id).where(has_words(User.name, paging.search))
@@ -88,7 +93,8 @@ def one(db: peewee.Database, kind: str, name: str) -> Shown:
 
 def has_words(column: Any, search: str) -> Any:
     """Whether a column has a text in it, whatever its case."""
-    return peewee.fn.LOWER(column).contains(search.lower())
+    # Not coerced: to a column of JSON the text would be another.
+    return peewee.fn.LOWER(column).coerce(False).contains(search.lower())
 
 
 def names(db: peewee.Database, kind: str, limit: int) -> list[str]:

@@ -37,6 +37,20 @@ def test_a_search_looks_into_names_and_percent_is_no_wildcard(filled):
     assert listing.page(filled, "channel", Paging(10, search="%")).items == []
 
 
+def test_channels_are_found_by_their_models_and_base_urls_too(filled, editor):
+    def found(search):
+        return [
+            one["name"] for one in listing.page(filled, "channel", Paging(10, "", search)).items
+        ]
+
+    editor.change("channel", "openai-main", {"models": {"gpt-4.1": "Own-Name-2025"}})
+    editor.change("channel", "anthropic-main", {"base_url": "https://proxy.example.com"})
+    assert found("GPT-4.1") == found("own-name") == ["openai-main"]
+    assert found("Proxy.example") == ["anthropic-main"]
+    assert found("https") == ["anthropic-main", "openai-main"]
+    assert found("own_name") == found("main%") == []
+
+
 def test_an_unknown_name_is_told_the_nearest(filled):
     with pytest.raises(NotFound, match="openai-main"):
         listing.one(filled, "channel", "openai-mian")

@@ -22,6 +22,8 @@ from handlers.operations import shown_settings
 from store.calls.usage_stats import CLASSES
 from store.db import audit, migrate, nodes
 from store.db.database import database_ms, is_mysql, place
+from store.db.partitions import next_day
+from store.values.ids import day_begin_ms
 from store.values.usage_record import rfc3339
 
 OPS_CONNECT_S = 1.0
@@ -126,11 +128,13 @@ def _store(db: peewee.Database) -> dict[str, Any]:
     seen = nodes.last_seen(db)
     took_ms = round(1000 * (time.perf_counter() - began), 1)
     at_ms = database_ms(db)
+    oldest = next_day(db, 0)
     return {
         "kind": "mysql" if is_mysql(db) else "sqlite",
         "place": place(db),
         "answer_ms": took_ms,
         "pending_migrations": migrate.pending(db),
+        "records_since": None if oldest is None else rfc3339(day_begin_ms(oldest)),
         "nodes": [
             {"name": name, "seen_at": rfc3339(ms), "here": at_ms - ms < NODE_AWAY_MS}
             for name, ms in sorted(seen.items())

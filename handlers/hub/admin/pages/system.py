@@ -27,12 +27,16 @@ class System(AdminPage):
         hours = await self.store(last_hours)
         state = await system.state(self, hours)
         shown = "all" if self.get_query_argument("settings", "") == "all" else "set"
+        find = self.get_query_argument("find", "").strip()
         self.show(
             "admin/system.html",
             state=state,
             settings=[
-                one for one in state["settings"] if shown == "all" or one["origin"] != "default"
+                one
+                for one in state["settings"]
+                if (shown == "all" or one["origin"] != "default") and find.lower() in one["name"]
             ],
+            find=find,
             shown=shown,
             notices=await self.store(notices.listed),
             levels=notices.LEVELS,

@@ -97,3 +97,17 @@ def test_the_charts_are_of_recorded_calls(boss, api, db):
     assert text.count('class="chart"') == 3
     assert re.search(r"UTC: 2\d calls", text) and "UTC: 0.30 s" in text
     assert f"/admin/usage?{urlencode({'since': streams['at']})}" in text
+    since = api.get("/api/admin/system").json["store"]["records_since"]
+    assert since.endswith("T00:00:00.000Z") and f"since {since[:10]} (UTC)" in text
+
+
+def test_settings_are_found_by_their_names(boss):
+    def found(query):
+        text = boss.get(f"/admin/system?{query}").text.partition("Configuration in force")[2]
+        return re.findall(r"<td><code>([a-z]+\.[a-z0-9_]+)</code></td>", text)
+
+    assert found("") == found("find=no-such") == []
+    every = found("settings=all")
+    assert "server.port" in every and "hub.port" in every
+    ports = found("settings=all&find=.PORT")
+    assert ports and ports == [name for name in every if ".port" in name]
