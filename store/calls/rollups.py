@@ -1,13 +1,15 @@
 """Roll-ups: sums of usage records by the hour and by the day, exact at every moment.
 
 usage_by_key is hour × key (its user and group) × model × outcome × endpoint × error code,
-usage_by_channel the same by channel in place of the key, and usage_by_day the latter summed up over
-the hours of a day. Few rows come of endpoint and code: a key asks one or two endpoints, and nearly
-all calls of an outcome that is not ok have one code. The writer adds each batch in the transaction
-that inserts its records, so a record counts once in each. Days and hours are those of a call's id
-(its start, UTC). What a call has not is an empty text; names are cut to their columns. Beside SUMS
-there is a histogram of the first bytes of streams, FIRST_BYTE. Sums stay when records are pruned.
-Reading them: usage_stats.
+usage_by_channel the same by channel in place of the key. Of days there are usage_by_day, which is
+the latter, and of the former usage_by_user, without model, endpoint and error code, and
+usage_by_group, without key and user. Few rows come of endpoint and code: a key asks one or two
+endpoints, and nearly all calls of an outcome that is not ok have one code.
+
+The writer adds each batch in the transaction that inserts its records, so a record counts once in
+each. Days and hours are those of a call's id (its start, UTC). What a call has not is an empty
+text; names are cut to their columns. Beside SUMS there is a histogram of the first bytes of
+streams, FIRST_BYTE. Sums stay when records are pruned. Reading them: usage_stats.
 """
 
 import functools
@@ -21,7 +23,14 @@ from peewee import SQL, Case, fn
 from store.db.database import Result, executemany, is_mysql, raw_rows, snapshot_read, transaction
 from store.db.partitions import next_day, pruned_before
 from store.db.tables.channels import BOUNDS_MS, FIRST_BYTE
-from store.db.tables.usage import UsageByChannel, UsageByDay, UsageByKey, UsageRow
+from store.db.tables.usage import (
+    UsageByChannel,
+    UsageByDay,
+    UsageByGroup,
+    UsageByKey,
+    UsageByUser,
+    UsageRow,
+)
 from store.values.ids import HOUR_MS, ULID_CHARS, day_at, day_begin_ms, first_ulid, ulid_ms
 from store.values.usage_record import UsageRecord
 
@@ -40,7 +49,11 @@ _FIRST_BUCKET = len(SUMS)
 Sums = dict[tuple[Any, ...], list[int]]
 
 
-TABLES: tuple[Any, ...] = (UsageByKey, UsageByChannel, UsageByDay)
+TABLES: tuple[Any, ...] = (UsageByKey, UsageByChannel, UsageByDay, UsageByUser, UsageByGroup)
+DAILY: tuple[tuple[Any, Any], ...] = (
+    *((UsageByDay, UsageByChannel), (UsageByUser, UsageByKey), (UsageByGroup, UsageByKey)),
+)
+"""Sums of days, each with those of hours that it is made from."""
 
 
 def add_records(db: peewee.Database, records: Iterable[UsageRecord]) -> None:
@@ -51,15 +64,21 @@ def add_records(db: peewee.Database, records: Iterable[UsageRecord]) -> None:
     by_key: Sums = {}
     by_channel: Sums = {}
     by_day: Sums = {}
+    by_user: Sums = {}
+    by_group: Sums = {}
     for (when, key_id, user, group, channel, *what), sums in facts.items():
         day, hour = when
         _add(by_key, (day, hour, key_id, user, *what, group), sums)
         _add(by_channel, (day, hour, channel, *what), sums)
     for (day, _, *names), sums in by_channel.items():
         _add(by_day, (day, *names), sums)
+    for (day, _, key_id, user, model, outcome, *what, group), sums in by_key.items():
+        _add(by_user, (day, user, key_id, group, outcome), sums)
+        _add(by_group, (day, group, model, outcome, *what), sums)
     mysql = is_mysql(db)
     # Rows in order of their key, so that two writers wait for each other instead of deadlocking.
-    for table, found in zip(TABLES, (by_key, by_channel, by_day), strict=True):
+    of_tables = (by_key, by_channel, by_day, by_user, by_group)
+    for table, found in zip(TABLES, of_tables, strict=True):
         executemany(db, _upsert(table, mysql), [(*key, *found[key]) for key in sorted(found)])
 
 
@@ -146,7 +165,8 @@ def rebuild(db: peewee.Database) -> Iterator[int]:
     while day is not None and (day := next_day(db, day)) is not None:
         for hour in range(DAY_HOURS):
             _locking(db, functools.partial(_rebuild_hour, db, day, hour))
-        _locking(db, functools.partial(_rebuild_day, db, day))
+        for table, source in DAILY:
+            _locking(db, functools.partial(_rebuild_day, db, day, table, source))
         yield day
 
 
@@ -169,10 +189,10 @@ def _rebuild_hour(db: peewee.Database, day: int, hour: int) -> None:
         _insert(db, table, (day, hour), found)
 
 
-def _rebuild_day(db: peewee.Database, day: int) -> None:
-    UsageByDay.delete().where(UsageByDay.day == day).execute(db)
-    found = _sums(db, UsageByChannel, _names_beside_time(UsageByDay), UsageByChannel.day == day)
-    _insert(db, UsageByDay, (day,), found)
+def _rebuild_day(db: peewee.Database, day: int, table: Any, source: Any) -> None:
+    table.delete().where(table.day == day).execute(db)
+    found = _sums(db, source, _names_beside_time(table), source.day == day)
+    _insert(db, table, (day,), found)
 
 
 def _insert(db: peewee.Database, table: Any, when: tuple[int, ...], found: "_Found") -> None:
@@ -214,7 +234,7 @@ _Found = dict[tuple[str, ...], tuple[int, ...]]
 
 def _sums(db: peewee.Database, table: Any, names: Sequence[str], where: Any) -> _Found:
     """COLUMNS of a roll-up or of the records themselves, by these columns."""
-    by = [_column(table, name).alias(f"by_{name}") for name in names]
+    by = [record_column(table, name).alias(f"by_{name}") for name in names]
     calls = fn.COUNT(SQL("*")) if table is UsageRow else fn.SUM(table.calls)
     totals = [calls, *(fn.SUM(getattr(table, name)) for name in SUMS[1:]), *first_byte_sums(table)]
     query = table.select(*by, *totals).where(where).group_by(*(SQL(f"by_{name}") for name in names))
@@ -235,8 +255,9 @@ def first_byte_sums(table: Any) -> list[Any]:
     return sums
 
 
-def _column(table: Any, name: str) -> Any:
-    """A column as a roll-up has it: a record has nothing where that has an empty text."""
+def record_column(table: Any, name: str) -> Any:
+    """A column as a roll-up has it, of that or of the records: a record has nothing where that has
+    an empty text."""
     column = getattr(table, name)
     if table is UsageRow and name in ("channel", "error_code"):
         return fn.COALESCE(column, "")

@@ -13,14 +13,14 @@ from typing import Any
 import peewee
 from peewee import fn
 
-from store.calls.rollups import DAY_HOURS
+from store.calls.rollups import DAILY, DAY_HOURS
 from store.calls.stored_responses import forget_expired
 from store.catalog import wrong_paths
 from store.channels import breakers, probes, status_sums
 from store.db import audit, partitions
 from store.db.database import database_ms, first_row, select_rows, transaction
 from store.db.tables.hub import Session
-from store.db.tables.usage import JournalRow, UsageByChannel, UsageByDay, UsageByKey
+from store.db.tables.usage import JournalRow, UsageByChannel, UsageByKey
 from store.hub.sessions import IDLE_MS, LIFETIME_MS
 from store.money import leases
 from store.values.ids import day_at
@@ -94,10 +94,11 @@ def _sums(db: peewee.Database, before: int, pause: Pause) -> int:
                 delete = table.delete().where(table.day == day, table.hour == hour)
                 removed += transaction(db, functools.partial(delete.execute, db))
             pause()
-    while (day := _first_day(db, UsageByDay)) is not None and day < before:
-        of_day = UsageByDay.delete().where(UsageByDay.day == day)
-        removed += transaction(db, functools.partial(of_day.execute, db))
-        pause()
+    for table, _ in DAILY:
+        while (day := _first_day(db, table)) is not None and day < before:
+            of_day = table.delete().where(table.day == day)
+            removed += transaction(db, functools.partial(of_day.execute, db))
+            pause()
     return removed
 
 

@@ -25,6 +25,7 @@ from store.db.migrations import (
     m0017_notices,
     m0018_upkeep,
     m0019_trace_id,
+    m0020_usage_by_user,
 )
 from store.db.migrations.ddl import Migration
 
@@ -48,4 +49,5 @@ ALL: tuple[Migration, ...] = (
     m0017_notices.MIGRATION,
     m0018_upkeep.MIGRATION,
     m0019_trace_id.MIGRATION,
+    m0020_usage_by_user.MIGRATION,
 )

@@ -156,7 +156,37 @@ class UsageByDay(UsageSums):
         primary_key = CompositeKey("day", "channel", "model", "outcome", "endpoint", "error_code")
 
 
-for _rollup in (UsageByKey, UsageByChannel, UsageByDay):
+class UsageByUser(UsageSums):
+    """Sums of one UTC day, user, key, group and outcome."""
+
+    day = IntegerField()
+    user = CharField(NAME)
+    key_id = CharField(ID)
+    group = CharField(NAME, default="")
+    outcome = CharField(WORD)
+
+    class Meta:
+        table_name = "usage_by_user"
+        primary_key = CompositeKey("day", "user", "key_id", "group", "outcome")
+        indexes = ((("user", "day"), False),)
+
+
+class UsageByGroup(UsageSums):
+    """Sums of one UTC day, group, model, outcome, endpoint and error code."""
+
+    day = IntegerField()
+    group = CharField(NAME, default="")
+    model = CharField(MODEL)
+    outcome = CharField(WORD)
+    endpoint = CharField(NAME, default="")
+    error_code = CharField(MARK, default="")
+
+    class Meta:
+        table_name = "usage_by_group"
+        primary_key = CompositeKey("day", "group", "model", "outcome", "endpoint", "error_code")
+
+
+for _rollup in (UsageByKey, UsageByChannel, UsageByDay, UsageByUser, UsageByGroup):
     for _name in FIRST_BYTE:
         _rollup._meta.add_field(_name, IntegerField(default=0))
 

@@ -118,7 +118,7 @@ def test_a_batch_is_summed_up_by_hour_and_by_day(database):
         ],
     )
     store(database, [_refused()])
-    by_key, by_channel, by_day = contents(database)
+    by_key, by_channel, by_day, by_user, by_group = contents(database)
     no_streams = (0,) * len(rollups.FIRST_BYTE)
     refused = (1, 8, 0, 0, 0, 0, 0, 0, *no_streams)
     first = (2, 3, 0, 0, 0, 0, 5, 30, *no_streams)
@@ -136,6 +136,14 @@ def test_a_batch_is_summed_up_by_hour_and_by_day(database):
     assert by_day == [
         (20260105, "", "", "refused", "x", "not_found", *refused),
         (20260105, "main", "m1", "ok", "x", "", 3, 7, 0, 0, 0, 0, 5, 70, *no_streams),
+    ]
+    assert by_user == [
+        (20260105, "alice", "K1", "x", "ok", 3, 7, 0, 0, 0, 0, 5, 70, *no_streams),
+        (20260105, "alice", "K1", "x", "refused", *refused),
+    ]
+    assert by_group == [
+        (20260105, "x", "", "refused", "x", "not_found", *refused),
+        (20260105, "x", "m1", "ok", "x", "", 3, 7, 0, 0, 0, 0, 5, 70, *no_streams),
     ]
 
 
@@ -202,20 +210,22 @@ def test_a_batch_that_fails_leaves_no_sums(database):
     assert contents(database) == before
 
 
-@pytest.mark.parametrize("table", ["usage_by_key", "usage_by_channel", "usage_by_day"])
+@pytest.mark.parametrize("table", [one._meta.table_name for one in rollups.TABLES])
 def test_verify_sees_what_differs_and_a_rebuild_cures_it(database, table):
     store(database, many(40))
     right = contents(database)
-    change(database, f'UPDATE "{table}" SET "calls" = "calls" + 1 WHERE "model" = ?', "m2")
-    change(database, f'DELETE FROM "{table}" WHERE "model" = ?', "m1")
-    extra = f'INSERT INTO "{table}" ("day", "model", "outcome", {{}}) VALUES (20260105, ?, ?, {{}})'
+    change(database, f'UPDATE "{table}" SET "calls" = "calls" + 1 WHERE "outcome" = ?', "ok")
+    change(database, f'DELETE FROM "{table}" WHERE "outcome" = ?', "refused")
+    extra = f'INSERT INTO "{table}" ("day", "outcome", {{}}) VALUES (20260105, ?, {{}})'
     columns = {
-        "usage_by_key": ('"hour", "key_id", "user"', "3, 'K', 'bob'"),
-        "usage_by_channel": ('"hour", "channel"', "3, 'gone'"),
-        "usage_by_day": ('"channel"', "'gone'"),
+        "usage_by_key": ('"hour", "key_id", "user", "model"', "3, 'K', 'bob', 'm'"),
+        "usage_by_channel": ('"hour", "channel", "model"', "3, 'gone', 'm'"),
+        "usage_by_day": ('"channel", "model"', "'gone', 'm'"),
+        "usage_by_user": ('"user", "key_id"', "'bob', 'K'"),
+        "usage_by_group": ('"model"', "'m'"),
     }
     # a row of nothing is no fault in itself, but these records do not exist
-    change(database, extra.format(*columns[table]), "ghost", "ok")
+    change(database, extra.format(*columns[table]), "ghost")
     faults = list(rollups.verify(database))
     assert len(faults) >= 3 and all(fault.startswith(table) for fault in faults)
     assert any("ghost" in fault for fault in faults)

