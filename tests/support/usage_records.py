@@ -39,7 +39,7 @@ def store(db, records, recorded_ms=MONDAY_MS):
 def record(number, at_ms, **fields):
     facts = {"user_id": "u", "user": "alice", "key_id": "k", "key_name": "n", "group": "g"}
     facts |= {"endpoint": "/a", "family": "f", "model": "m", "status": 200}
-    return usage_record(id=ulid(at_ms, number.to_bytes(10)), started_ms=at_ms, **facts, **fields)
+    return usage_record(id=ulid(at_ms, number.to_bytes(10)), started_ms=at_ms, **(facts | fields))
 
 
 def charged(user_id, cost, at_ms=MONDAY_MS, **fields):

@@ -1,64 +1,102 @@
 """Errors by kind: how many calls ended with a code at an endpoint for a model, and a sample."""
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import peewee
+from peewee import SQL, fn
 
-from store.calls.usage_queries import Filters, conditions, page, rows_where
-from store.calls.usage_stats import Order, stats
-from store.db.tables.usage import UsageRow
-from store.values.ids import DAY_MS, HOUR_MS, day_begin_ms
+from store.calls.rollups import DAY_HOURS, record_column
+from store.calls.usage_queries import Filters, conditions
+from store.calls.usage_stats import Order, hours_of, stats, told_by_sums
+from store.db.database import raw_rows
+from store.db.tables.usage import UsageByKey, UsageRow
+from store.values.ids import HOUR_MS, day_at, ulid_ms
 from store.values.usage_record import rfc3339
 
 KINDS_MAX = 50
-_LOOKED_THROUGH = 50  # of calls among which those without a model are looked for
 _SUMMED = 2_000  # the kinds with the most calls, among which are also those of calls without a code
+_FEW_USERS = 50  # whose calls of an hour are found by their index
+_BY = ("error_code", "endpoint", "model")
+
+Kind = tuple[str, ...]
+"""Values of _BY as the sums have them: none is an empty text."""
 
 
 def errors(db: peewee.Database, filters: Filters, limit: int = KINDS_MAX) -> list[dict[str, Any]]:
     """The kinds of errors of these calls, those with the most calls first, at most `limit`.
 
     Each: error_code, endpoint, model, calls, first_at and last_at (RFC 3339) and the id of the last
-    one. A kind whose records were pruned has its days only, and no id.
+    one. A kind whose records were pruned has its hours only, and no id.
     """
-    by = ("error_code", "endpoint", "model")
-    rows = stats(db, by, filters, Order("calls", _SUMMED))
-    kinds = [row for row in rows if row["error_code"] is not None][:limit]
-    return [_kind(db, filters, row) for row in kinds]
+    rows = stats(db, _BY, filters, Order("calls", _SUMMED))
+    rows = [row for row in rows if row["error_code"] is not None][:limit]
+    if not rows:
+        return []
+    own = replace(filters, error_code=tuple({row["error_code"] for row in rows}))
+    kinds = {tuple(row[name] or "" for name in _BY): row for row in rows}
+    if told_by_sums(("hour", *_BY), own):
+        hours = {kind: found for kind, found in hours_of(db, _BY, own).items() if kind in kinds}
+        ends = _ends_in(db, own, hours)
+    else:
+        hours, ends = {}, _ends(db, own)
+    return [_shown(row, hours.get(kind), ends.get(kind)) for kind, row in kinds.items()]
 
 
-def _kind(db: peewee.Database, filters: Filters, row: dict[str, Any]) -> dict[str, Any]:
-    # No model is an empty text in the sums, and nothing in a record.
-    names = {name: row[name] for name in ("error_code", "endpoint", "model") if row[name]}
-    own = replace(filters, **names)
-    days = [_day_ms(one["day"]) for one in stats(db, ("day",), own)]
-    first = _first_of(db, own, days[0]) if days else None
-    newest = page(db, own, 1 if row["model"] else _LOOKED_THROUGH).rows
-    last = [one for one in newest if (one["model"] or None) == row["model"]][:1]
-    last_ms = last[0]["started_ms"] if last else days[-1] if days else None
+def _shown(
+    row: dict[str, Any], hours: tuple[int, int] | None, ends: tuple[str, str] | None
+) -> dict[str, Any]:
+    first_ms, last_ms = hours or (None, None)
+    if ends is not None:
+        first_ms, last_ms = map(ulid_ms, ends)
     return {
-        **{name: row[name] for name in ("error_code", "endpoint", "model", "calls")},
-        "first_at": None if first is None else rfc3339(first),
+        **{name: row[name] for name in (*_BY, "calls")},
+        "first_at": None if first_ms is None else rfc3339(first_ms),
         "last_at": None if last_ms is None else rfc3339(last_ms),
-        "id": last[0]["id"] if last else None,
+        "id": None if ends is None else ends[1],
     }
 
 
-def _first_of(db: peewee.Database, filters: Filters, day_ms: int) -> int:
-    """When the first of these calls began, of those of a day; the day, if its records are gone."""
-    begin_ms = max(filters.since_ms or 0, day_ms)
-    end_ms = min(filters.until_ms or day_ms + DAY_MS, day_ms + DAY_MS)
-    hours = stats(db, ("hour",), replace(filters, since_ms=begin_ms, until_ms=end_ms))
-    if not hours:
-        return begin_ms
-    hour_ms = day_ms + int(hours[0]["hour"][11:13]) * HOUR_MS
-    until_ms = min(hour_ms + HOUR_MS, end_ms)
-    within = replace(filters, since_ms=max(hour_ms, begin_ms), until_ms=until_ms)
-    rows = rows_where(db, conditions(within), (UsageRow.id,), 1)
-    return int(rows[0]["started_ms"]) if rows else hour_ms
+def _ends_in(
+    db: peewee.Database, filters: Filters, hours: dict[Kind, tuple[int, int]]
+) -> dict[Kind, tuple[str, str]]:
+    """The first and the last call of each kind, in the hours of these. Kinds mostly share theirs,
+    so an hour is read once for all of them."""
+    kinds: defaultdict[int, list[Kind]] = defaultdict(list)
+    for kind, (first_ms, last_ms) in hours.items():
+        for at_ms in {first_ms, last_ms}:
+            kinds[at_ms].append(kind)
+    firsts: dict[Kind, str] = {}
+    lasts: dict[Kind, str] = {}
+    for at_ms, there in kinds.items():
+        found = _ends(db, _within(db, filters, at_ms, there))
+        for kind in there:
+            if kind in found:
+                first, last = found[kind]
+                firsts[kind] = min(first, firsts.get(kind, first))
+                lasts[kind] = max(last, lasts.get(kind, last))
+    return {kind: (first, lasts[kind]) for kind, first in firsts.items()}
 
 
-def _day_ms(day: str) -> int:
-    """The beginning of a day as `stats` names it."""
-    return day_begin_ms(int(day.replace("-", "")))
+def _within(db: peewee.Database, filters: Filters, at_ms: int, kinds: Iterable[Kind]) -> Filters:
+    """Filters of the calls of these kinds in an hour."""
+    codes = tuple({code for code, *_ in kinds})
+    found = replace(filters, since_ms=at_ms, until_ms=at_ms + HOUR_MS, error_code=codes)
+    if found.user is not None:
+        return found
+    # No index knows error codes: a few users' calls are fewer than an hour's.
+    day, hour = day_at(at_ms), at_ms // HOUR_MS % DAY_HOURS
+    met = UsageByKey.select(UsageByKey.user).distinct().limit(_FEW_USERS + 1)
+    terms = (UsageByKey.day == day, UsageByKey.hour == hour, UsageByKey.error_code << codes)
+    users = tuple(user for (user,) in raw_rows(db, met.where(*terms)))
+    return replace(found, user=users) if 0 < len(users) <= _FEW_USERS else found
+
+
+def _ends(db: peewee.Database, filters: Filters) -> dict[Kind, tuple[str, str]]:
+    """The first and the last id of each kind among some records."""
+    names = [record_column(UsageRow, name).alias(f"by_{name}") for name in _BY]
+    query = UsageRow.select(*names, fn.MIN(UsageRow.id), fn.MAX(UsageRow.id))
+    query = query.where(*conditions(filters)).group_by(*(SQL(f"by_{name}") for name in _BY))
+    return {tuple(kind): (first, last) for *kind, first, last in raw_rows(db, query)}

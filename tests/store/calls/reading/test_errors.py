@@ -1,5 +1,7 @@
 """Errors by kind: counts, times and a sample, on both databases."""
 
+import pytest
+
 from store.calls.reading.errors import errors
 from store.calls.usage_queries import Filters
 from store.db.partitions import prune
@@ -44,10 +46,33 @@ def test_kinds_have_their_times_and_the_last_call(database):
     assert errors(database, Filters(user="nobody")) == []
 
 
-def test_kinds_of_pruned_days_have_their_days(database):
+def test_kinds_of_pruned_days_have_their_hours(database):
     store(database, [failed(1, MONDAY_MS + 5 * HOUR_MS)])
     prune(database, 20260106)
     [one] = errors(database, Filters())
     assert (one["calls"], one["id"]) == (1, None)
     assert one["first_at"] == rfc3339(MONDAY_MS + 5 * HOUR_MS)
-    assert one["last_at"] == rfc3339(MONDAY_MS)
+    assert one["last_at"] == rfc3339(MONDAY_MS + 5 * HOUR_MS)
+
+
+@pytest.mark.parametrize("users", [3, 60])
+def test_kinds_in_the_same_hours_do_not_mix(database, users):
+    codes = ("upstream_timeout", "upstream_error")
+    made = [
+        failed(
+            *(number, MONDAY_MS + number * 60_000, codes[number % 2]),
+            **{"user": f"u{number % users}", "key_id": f"k{number % users}"},
+        )
+        for number in range(240)
+    ]
+    store(database, made)
+    for filters in (Filters(), Filters(user="u1"), Filters(user="u1", status=200)):
+        expected = {}
+        for one in made:
+            if filters.user in (None, one.call.user):
+                expected.setdefault(one.error_code, []).append(one)
+        for kind in errors(database, filters):
+            own = expected.pop(kind["error_code"])
+            assert (kind["calls"], kind["id"]) == (len(own), own[-1].id)
+            assert kind["first_at"] == rfc3339(own[0].call.started_ms)
+        assert not expected or filters.status is not None
