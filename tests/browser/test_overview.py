@@ -95,6 +95,30 @@ def test_a_code_is_redeemed_by_keyboard_alone(visit, world, picture):
     page.said.clear()  # the browser notes the answer 400
 
 
+def test_who_pays_first_is_changed_and_changed_back(visit, world):
+    plan = {"name": "monthly", "quota": "20", "window": "month", "days": 30}
+    world.gateway.apply({"plan": [plan], "subscription": [{"user": "carol", "plan": "monthly"}]})
+    page = visit("carol", "/wallet")
+    payers = page.locator(".order > .payer")
+    expect(payers.first).to_contain_text("Plan monthly")
+    page.get_by_text("Change", exact=True).click()
+    page.get_by_role("button", name="Wallet, then plan").click()
+    expect(page.locator(".toast")).to_contain_text("Order of use changed.")
+    expect(payers.first).to_contain_text("Wallet")
+    page.locator(".toast").get_by_role("button", name="Undo").click()
+    expect(payers.first).to_contain_text("Plan monthly")
+
+
+def test_the_search_of_a_phone_opens_when_it_is_used(visit):
+    page = visit("alice", "/keys", "phone")
+    find = page.locator("#find")
+    assert find.bounding_box()["width"] < 50
+    find.focus()
+    assert find.bounding_box()["width"] > 150
+    find.fill("lap")
+    expect(page.get_by_text("laptop").first).to_be_visible()
+
+
 @pytest.mark.parametrize("width", ["desk", "tablet", "phone"])
 @pytest.mark.parametrize("path", PATHS)
 def test_no_page_is_wider_than_its_window(visit, path, width, picture):
