@@ -16,7 +16,7 @@ from typing import Protocol
 from commands.process import node
 from commands.process.child import Slot, Worker
 from commands.process.log_lines import LEVELS, Log
-from commands.process.metrics.exposition import CONTENT_TYPE, Sample, Totals, text_of
+from commands.process.metrics.exposition import CONTENT_TYPE, Sample, Totals, percentile_ms, text_of
 from commands.process.ops.guard import Guard
 from commands.process.ops.server import Answer, Routes, Text
 from conf import metrics as names
@@ -137,7 +137,16 @@ class OpsAnswers:
             "parked": node.parked_in(Path(gateway.loaded.settings.journal.dir)),
             "streams": sum(_count(worker, "streams") for worker in workers),
             "calls": sum(_count(worker, "calls") for worker in workers),
+            **self._measured(),
             "workers": workers,
+        }
+
+    def _measured(self) -> dict[str, object]:
+        """Percentiles over all workers, since the node was started."""
+        found = self._totals.read(worker.counts for worker in self._gateway.workers())
+        return {
+            name: {f"p{percent}": percentile_ms(found, metric, percent) for percent in (50, 99)}
+            for name, metric in (("overhead_ms", names.OVERHEAD), ("loop_lag_ms", names.LOOP_LAG))
         }
 
     # ---- log level -------------------------------------------------------------------------------

@@ -128,6 +128,8 @@ def test_the_system_tells_workers_store_and_where_settings_come_from(gateway, ap
     settings = {one["name"]: one for one in told["settings"]}
     assert settings["hub.port"]["value"] == gateway.hub_port
     assert settings["hub.port"]["origin"] != "default"
+    assert told["overhead_ms"].keys() == {"p50", "p99"}
+    assert told["loop_lag_ms"]["p99"] is None or told["loop_lag_ms"]["p99"] > 0
     assert told["version"] and told["hub_uptime_s"] >= 0
 
 

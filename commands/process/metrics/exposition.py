@@ -97,6 +97,23 @@ def _parts(labels: tuple[str, ...], words: list[int]) -> Iterator[tuple[Key, lis
         yield (OVERHEAD.name, (family,)), [*owns, own_us]
 
 
+def percentile_ms(found: Mapping[Key, list[int]], metric: Metric, percent: int) -> float | None:
+    """The time below which so many percent of a histogram lie, over all its series, even within a
+    bucket; beyond the last bound that bound. None: nothing was measured."""
+    series = [words[:-1] for (name, _), words in found.items() if name == metric.name]
+    buckets: list[int] = [sum(counts) for counts in zip(*series, strict=True)]
+    left: float = sum(buckets) * percent / 100
+    if not left:
+        return None
+    low, unit = 0, metric.per / 1000
+    for count, high in zip(buckets, metric.bounds, strict=False):
+        if count >= left:
+            return round((low + (high - low) * left / count) / unit, 3)
+        left -= count
+        low = high
+    return round(low / unit, 3)
+
+
 _BUCKETS = {one.name: _buckets(one) for one in METRICS.values() if one.kind == "histogram"}
 
 

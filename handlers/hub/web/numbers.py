@@ -46,6 +46,13 @@ def seconds(ms: float | None) -> str:
     return UNKNOWN if ms is None else f"{ms / 1000:,.2f}"
 
 
+def milliseconds(ms: float | None) -> str:
+    """A short time: with 1 decimal below 10."""
+    if ms is None:
+        return UNKNOWN
+    return f"{ms:.1f}" if ms < 10 else f"{ms:,.0f}"
+
+
 def share(part: float | None) -> str:
     """A share of 1 as percent with 2 decimals, never rounded up to 100."""
     if part is None:
@@ -66,5 +73,6 @@ def text_of_size(size: int | None) -> str:
     return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
 
 
-FUNCTIONS = {one.__name__: one for one in (money, count, brief, seconds, share, text_of_size)}
+_ALL = (money, count, brief, seconds, milliseconds, share, text_of_size)
+FUNCTIONS = {one.__name__: one for one in _ALL}
 """What templates may call."""

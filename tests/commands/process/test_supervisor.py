@@ -330,6 +330,7 @@ def test_status_counts(start):
     assert (status["streams"], status["calls"]) == (4, 6)
     assert [(w["pid"], w["slot"]) for w in status["workers"]] == [(pids[0], 0), (pids[1], 1)]
     assert status["parked"] == 0
+    assert status["overhead_ms"].keys() == status["loop_lag_ms"].keys() == {"p50", "p99"}
     (gateway.folder / "journal" / PARKED_NAME).write_text("{}\n")
     assert gateway.ops("/status")[1]["parked"] == 1
 

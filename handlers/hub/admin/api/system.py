@@ -67,6 +67,7 @@ async def node(site: Site) -> dict[str, Any]:
         "problem": None,
         "streams": told.get("streams"),
         "calls": told.get("calls"),
+        **{name: told.get(name) for name in ("overhead_ms", "loop_lag_ms")},
         "journal_backlog_bytes": sum(one["journal_backlog_bytes"] or 0 for one in workers),
         "workers": workers,
     }

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from commands.process.metrics.exposition import Totals, text_of
+from commands.process.metrics.exposition import Totals, percentile_ms, text_of
 from commands.process.metrics.words import ABSENT, WordReader, WordTable
 from conf.metrics import (
     BUILD_INFO,
@@ -12,6 +12,7 @@ from conf.metrics import (
     CIRCUIT,
     COST,
     DURATION,
+    LOOP_LAG,
     METRICS,
     OVERHEAD,
     REQUESTS,
@@ -183,3 +184,15 @@ def ended(**changes):
         "attempts": (AttemptRecord("main", 200),),
     }  # fmt: skip
     return usage_record(**{**fields, **changes})
+
+
+def test_percentiles_are_of_all_series_of_a_histogram(node):
+    one, other = node.worker(), node.worker()
+    assert percentile_ms(node.totals.read(node.readers), LOOP_LAG, 50) is None
+    for us in (500, 500, 1500):
+        one.observe(LOOP_LAG, us)
+    other.observe(LOOP_LAG, 9_000_000)
+    found = node.totals.read(node.readers)
+    assert percentile_ms(found, LOOP_LAG, 50) == 1
+    assert percentile_ms(found, LOOP_LAG, 75) == 2
+    assert percentile_ms(found, LOOP_LAG, 99) == LOOP_LAG.bounds[-1] / 1000

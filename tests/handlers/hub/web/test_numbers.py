@@ -2,7 +2,7 @@
 
 import pytest
 
-from handlers.hub.web.numbers import brief, count, money, seconds, share, text_of_size
+from handlers.hub.web.numbers import brief, count, milliseconds, money, seconds, share, text_of_size
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,5 @@ def test_a_share_is_never_rounded_up_to_all():
 
 def test_others():
     assert (count(2752), seconds(38_614), seconds(None)) == ("2,752", "38.61", "–")
+    assert [milliseconds(ms) for ms in (None, 0.38, 12.6, 5000)] == ["–", "0.4", "13", "5,000"]
     assert [text_of_size(n) for n in (812, 1536, 5 << 30)] == ["812 B", "1.5 KiB", "5.0 GiB"]
