@@ -17,10 +17,16 @@ from conf.configuration import ConfigError, Loaded
 from store.catalog.catalog import load_snapshot
 from store.values.cipher import Cipher
 
+KEY_LINE_CHARS = 1024
+
 
 @click.command()
 @click.option("--url", help="Address of the gateway as clients see it, through the proxy.")
-@click.option("--key", help="An API key, for a stream through that address; nothing is charged.")
+@click.option(
+    "--key",
+    help="An API key, for a stream through that address; nothing is charged. - reads it from"
+    " stdin, so that no list of processes shows it.",
+)
 @click.option("--yes", is_flag=True, help="Call every channel without asking; vendors charge.")
 @data_options
 def command(url: str | None, key: str | None, yes: bool, config: Path | None, as_json: bool) -> int:
@@ -31,6 +37,8 @@ def command(url: str | None, key: str | None, yes: bool, config: Path | None, as
     for the configured address, at the proxy in front: whether it buffers, cuts or compresses
     streams, limits bodies, strips headers.
     """
+    if key == "-":
+        key = sys.stdin.readline(KEY_LINE_CHARS).strip()
     loaded = configuration(config)
     findings = machine.look(loaded)
     findings += _addresses(loaded)

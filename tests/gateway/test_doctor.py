@@ -82,6 +82,14 @@ def test_without_a_proxy_all_is_well(gateway):
     assert gateway.usage() == []
 
 
+def test_the_key_can_come_by_stdin(gateway):
+    args = ["doctor", "--json", "--config", str(gateway.config), "--key", "-"]
+    args += ["--url", f"http://{HOST}:{gateway.port}"]
+    done = commands.run(args, KEY + "\n")
+    found = json.loads(done.stdout)["findings"]
+    assert [one["state"] for one in found if one["check"] == "stream"] == ["ok"]
+
+
 def test_a_tuned_nginx(proxied):
     good, found = proxied(TUNED)
     assert good, bad(found)
