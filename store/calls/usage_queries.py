@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 DAYS_AT_ONCE = 64  # of roll-ups: 1536 hours
 
-_IDS = ("request_id", "client_request_id", "upstream_request_id")
+IDS = ("request_id", "client_request_id", "upstream_request_id")
 _BY_KEY = ("user", "key_id", "group", "model", "outcome", "endpoint", "error_code")
 _BY_CHANNEL = ("channel", "model", "outcome", "endpoint", "error_code")
 _UNSUMMED = ("status", "stream", "min_duration_ms", "trace_id")
@@ -127,7 +127,7 @@ def page(
 ) -> Page:
     """A page as of `history`. What takes longer than `budget_s` is left for the page after it, so a
     page may have fewer rows than `limit`, or none, and not be the last."""
-    if any(getattr(filters, name) is not None for name in _IDS):
+    if any(getattr(filters, name) is not None for name in IDS):
         return _page_by_id(db, filters, limit, before)
     give_up_at = time.monotonic() + (float("inf") if budget_s is None else budget_s)
     found: defaultdict[int, list[str]] = defaultdict(list)

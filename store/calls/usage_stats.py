@@ -13,7 +13,7 @@ import peewee
 from peewee import SQL, Case, fn
 
 from store.calls.rollups import DAY_HOURS, SUMS, first_byte_sums
-from store.calls.usage_queries import Filters, conditions, matching, with_user
+from store.calls.usage_queries import IDS, Filters, conditions, matching, with_user
 from store.db.database import dialect_text, portions, raw_rows
 from store.db.tables.usage import (
     UsageByChannel,
@@ -161,6 +161,20 @@ def _ends(
 def told_by_sums(by: Sequence[str], filters: Filters) -> bool:
     """Whether roll-ups tell these sums, so that they take no longer for many calls."""
     return _source_of(by, filters) is not _RECORDS
+
+
+def calls_to_read(db: peewee.Database, by: Sequence[str], filters: Filters) -> int:
+    """How many records are gone through for these sums, at most; 0: roll-ups tell them, or an index
+    finds their calls."""
+    if told_by_sums(by, filters) or any(getattr(filters, name) is not None for name in IDS):
+        return 0
+    since_ms, until_ms = filters.since_ms, filters.until_ms
+    known = Filters(
+        user=with_user(db, filters).user,
+        since_ms=None if since_ms is None else since_ms - since_ms % HOUR_MS,
+        until_ms=None if until_ms is None else until_ms + -until_ms % HOUR_MS,
+    )
+    return sum(row["calls"] for row in stats(db, (), known))
 
 
 def _source_of(by: Sequence[str], filters: Filters) -> _Source:

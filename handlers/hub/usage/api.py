@@ -1,21 +1,24 @@
 """The JSON API of usage: calls, one call, their sums, errors by kind."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import peewee
 
 from handlers.hub.usage.asked import Asked, asked, refused
+from handlers.hub.usage.listing import READ_AT_MOST
 from handlers.hub.usage.shown import public, whole
 from handlers.hub.web.base import Api
-from store.calls.reading.errors import errors
+from store.calls.reading.errors import BY, errors
 from store.calls.usage_lookup import find
-from store.calls.usage_queries import Page, page
-from store.calls.usage_stats import DIMENSIONS, SORTS, Order, stats
+from store.calls.usage_queries import Filters, Page, page
+from store.calls.usage_stats import DIMENSIONS, SORTS, Order, calls_to_read, stats
 from store.hub.sessions import SignedIn
 from store.values.errors import NotFound
 from store.values.ids import ulid_ms
 
 LIMIT, LIMIT_MAX = 100, 1000
+SEARCH_S = 0.2  # for calls of one page; `next` goes on with what is left
 LAST_DAY = "24h"  # what errors are of unless a time is given
 
 
@@ -38,6 +41,12 @@ class ApiUsageBase(Api):
         assert self.signed_in is not None
         return self.signed_in
 
+    async def require_few(self, by: Sequence[str], filters: Filters) -> None:
+        """Refuses sums for which more calls would be read than somebody waits for."""
+        if await self.store(calls_to_read, by, filters) > READ_AT_MOST:
+            told = f"these sums are made from the calls themselves, of at most {READ_AT_MOST:,}"
+            raise refused("since", f"{told}: choose a shorter time, or leave a filter out")
+
     def cursor(self) -> str | None:
         """The id before which a page begins."""
         after = self.get_query_argument("after", "") or None
@@ -55,7 +64,7 @@ class ApiUsage(ApiUsageBase):
     async def get(self) -> None:
         limit, after = self.number("limit", LIMIT, LIMIT_MAX), self.cursor()
         wanted = await self.asked("limit", "after")
-        found: Page = await self.store(page, wanted.filters, limit, after)
+        found: Page = await self.store(page, wanted.filters, limit, after, SEARCH_S)
         items = [public(row, admin=self.me.admin) for row in found.rows]
         self.answer({"items": items, "next": found.next})
 
@@ -92,6 +101,7 @@ class ApiStats(ApiUsageBase):
             raise refused("sort", f"sort must be one of {', '.join(SORTS)}")
         top = self.number("top", LIMIT_MAX, LIMIT_MAX) if "top" in self.query() else None
         wanted = await self.asked("by", "sort", "top")
+        await self.require_few(by, wanted.filters)
         rows = await self.store(stats, by, wanted.filters, Order(sort, top))
         self.answer({"items": rows})
 
@@ -101,5 +111,6 @@ class ApiErrors(ApiUsageBase):
 
     async def get(self) -> None:
         wanted = await self.asked(**({} if "until" in self.query() else {"since": LAST_DAY}))
+        await self.require_few(BY, wanted.filters)
         kinds = await self.store(errors, wanted.filters)
         self.answer({"items": kinds, "next": None})

@@ -1,7 +1,7 @@
 """What the page of calls shows: one page of them, the sums of all by hour or day, errors by kind.
 
 Two questions to the roll-ups and one to the records, whatever their number. Filters that no
-roll-up knows are summed up in the records, and for no more than UNSUMMED_HOURS.
+roll-up knows are summed up in the records, if no more than READ_AT_MOST are gone through.
 """
 
 import datetime
@@ -14,7 +14,7 @@ import peewee
 from handlers.hub.usage.asked import ERROR_CODES, Asked
 from handlers.hub.web.sums import Sums
 from store.calls.usage_queries import Filters, Row, conditions, page, rows_where, with_user
-from store.calls.usage_stats import Order, stats, told_by_sums
+from store.calls.usage_stats import Order, calls_to_read, stats
 from store.db.tables.usage import UsageRow
 from store.values.ids import DAY_MS, HOUR_MS, day_begin_ms
 
@@ -23,7 +23,7 @@ HOURS_AT_MOST = 3 * 24  # beyond them a bar is a day
 BARS_AT_MOST = 400
 KINDS_SHOWN = 6
 KIND_BARS = 12
-UNSUMMED_HOURS = 25
+READ_AT_MOST = 100_000  # records gone through for sums
 SORTS: Mapping[str, Any] = {"cost": UsageRow.cost_nanos, "duration": UsageRow.duration_ms}
 SORTED_AT_MOST = 20_000  # calls; of more the greatest are not looked for
 SEARCH_S = 0.15  # for calls of one page; the script goes on with what is left
@@ -100,7 +100,7 @@ def _summed_up(db: peewee.Database, filters: Filters, at_ms: int) -> View:
     unit_ms = HOUR_MS if span_ms <= HOURS_AT_MOST * HOUR_MS else DAY_MS
     name = "hour" if unit_ms == HOUR_MS else "day"
     bars, total, kinds = None, Sums(), list[Kind]()
-    if told_by_sums((name,), filters) or span_ms <= UNSUMMED_HOURS * HOUR_MS:
+    if calls_to_read(db, (name,), filters) <= READ_AT_MOST:
         begins = range(since_ms - since_ms % unit_ms, max(until_ms, since_ms + 1), unit_ms)
         bars = [Bar(at_ms=at) for at in begins[-BARS_AT_MOST:]]
         total = _sum_up(stats(db, (name,), filters, Order(first_bytes=True)), name, bars)

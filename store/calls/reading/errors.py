@@ -19,10 +19,11 @@ from store.values.usage_record import rfc3339
 KINDS_MAX = 50
 _SUMMED = 2_000  # the kinds with the most calls, among which are also those of calls without a code
 _FEW_USERS = 50  # whose calls of an hour are found by their index
-_BY = ("error_code", "endpoint", "model")
+BY = ("error_code", "endpoint", "model")
+"""What a kind is told by."""
 
 Kind = tuple[str, ...]
-"""Values of _BY as the sums have them: none is an empty text."""
+"""Values of BY as the sums have them: none is an empty text."""
 
 
 def errors(db: peewee.Database, filters: Filters, limit: int = KINDS_MAX) -> list[dict[str, Any]]:
@@ -31,14 +32,14 @@ def errors(db: peewee.Database, filters: Filters, limit: int = KINDS_MAX) -> lis
     Each: error_code, endpoint, model, calls, first_at and last_at (RFC 3339) and the id of the last
     one. A kind whose records were pruned has its hours only, and no id.
     """
-    rows = stats(db, _BY, filters, Order("calls", _SUMMED))
+    rows = stats(db, BY, filters, Order("calls", _SUMMED))
     rows = [row for row in rows if row["error_code"] is not None][:limit]
     if not rows:
         return []
     own = replace(filters, error_code=tuple({row["error_code"] for row in rows}))
-    kinds = {tuple(row[name] or "" for name in _BY): row for row in rows}
-    if told_by_sums(("hour", *_BY), own):
-        hours = {kind: found for kind, found in hours_of(db, _BY, own).items() if kind in kinds}
+    kinds = {tuple(row[name] or "" for name in BY): row for row in rows}
+    if told_by_sums(("hour", *BY), own):
+        hours = {kind: found for kind, found in hours_of(db, BY, own).items() if kind in kinds}
         ends = _ends_in(db, own, hours)
     else:
         hours, ends = {}, _ends(db, own)
@@ -52,7 +53,7 @@ def _shown(
     if ends is not None:
         first_ms, last_ms = map(ulid_ms, ends)
     return {
-        **{name: row[name] for name in (*_BY, "calls")},
+        **{name: row[name] for name in (*BY, "calls")},
         "first_at": None if first_ms is None else rfc3339(first_ms),
         "last_at": None if last_ms is None else rfc3339(last_ms),
         "id": None if ends is None else ends[1],
@@ -96,7 +97,7 @@ def _within(db: peewee.Database, filters: Filters, at_ms: int, kinds: Iterable[K
 
 def _ends(db: peewee.Database, filters: Filters) -> dict[Kind, tuple[str, str]]:
     """The first and the last id of each kind among some records."""
-    names = [record_column(UsageRow, name).alias(f"by_{name}") for name in _BY]
+    names = [record_column(UsageRow, name).alias(f"by_{name}") for name in BY]
     query = UsageRow.select(*names, fn.MIN(UsageRow.id), fn.MAX(UsageRow.id))
-    query = query.where(*conditions(filters)).group_by(*(SQL(f"by_{name}") for name in _BY))
+    query = query.where(*conditions(filters)).group_by(*(SQL(f"by_{name}") for name in BY))
     return {tuple(kind): (first, last) for *kind, first, last in raw_rows(db, query)}

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from handlers.hub.usage import api
 from store.calls import usage_stats
 from store.values.usage_record import FIELDS
 from tests.handlers.hub.browser import Browser
@@ -138,6 +139,17 @@ def test_sums_are_those_of_the_calls(alice, boss, calls):
     assert [(one["user"], one["channel"], one["calls"]) for one in rows] == [("alice", "main", 2)]
     for query in ("by=channel", "by=nothing", "by=model,model", "sort=name", "top=0"):
         assert alice.get(f"/api/usage/stats?{query}").status == 400
+
+
+@pytest.mark.parametrize("path", ["stats?by=status", "stats?status=200", "errors?status=429"])
+def test_sums_are_not_made_from_too_many_calls(alice, boss, calls, monkeypatch, path):
+    assert boss.get(f"/api/usage/{path}").status == 200
+    monkeypatch.setattr(api, "READ_AT_MOST", 2)
+    assert alice.get(f"/api/usage/{path}").status == 200  # of whose calls there are two
+    answer = boss.get(f"/api/usage/{path}")
+    assert (answer.status, answer.json["error"]["field"]) == (400, "since")
+    for told in ("stats?by=user,outcome", "errors", "stats?by=status&client_request_id=x"):
+        assert boss.get(f"/api/usage/{told}").status == 200
 
 
 def test_sums_of_endpoints_and_codes_do_not_read_the_records(alice, calls, monkeypatch):
