@@ -48,8 +48,8 @@ FILTERS = (
 )
 """Filters of everybody; some take nearly all calls, some none."""
 SUMS = (
-    *("day", "hour", "model", "day,model", "key_id", "outcome", "endpoint", "status"),
-    *("group", "error_code", "user", "day,user"),
+    *("day", "hour", "model", "day,model", "key_id", "outcome", "endpoint", "group"),
+    *("error_code", "user"),
 )
 MEMBER_PAGES = (
     *("/", "/status", "/wallet", "/keys", "/keys/{key}", "/keys/new", "/setup", "/account"),
@@ -62,7 +62,8 @@ MEMBER_PAGES = (
     *("/api/usage?since=30d&key={key}", "/api/usage?since=30d&status=418"),
     *("/api/usage/errors", "/api/usage/errors?since=30d"),
     *("/api/usage/export?format=csv&since=30d", "/api/usage/export?format=ndjson"),
-    *(f"/api/usage/stats?since=30d&by={one}" for one in SUMS if one != "day,user"),
+    *(f"/api/usage/stats?since=30d&by={one}" for one in SUMS),
+    "/api/usage/stats?since={h}&by=status",
 )
 ADMIN_PAGES = (
     *("/", "/status", "/admin/users", "/admin/users?search=user-9", "/admin/users/user-0"),
@@ -92,6 +93,7 @@ ADMIN_PAGES = (
     *("/api/usage/export?format=ndjson", "/api/usage/stats?since=30d&by=channel"),
     *("/api/usage/stats?since=30d&by=user&sort=cost&top=20", "/api/usage/stats?since=7d&by=user"),
     *(f"/api/usage/stats?since=30d&by={one}" for one in SUMS),
+    "/api/usage/stats?since={h}&by=status",
 )
 
 

@@ -18,8 +18,10 @@ from handlers.hub.usage import routes as usage
 from handlers.hub.web import parts
 from handlers.hub.web.base import POLICY, Failure, HubHandler, Page, Routes
 from handlers.hub.web.site import Site
+from handlers.hub.web.templates import LeanLoader
 
 HERE = Path(__file__).parent
+TEMPLATES = str(HERE / "templates")
 MAX_BODY_BYTES = 1 << 20
 MS_PER_S = 1000
 log = logging.getLogger("sluice.hub")
@@ -99,7 +101,8 @@ def make_app(site: Site) -> Application:
         handlers,
         default_handler_class=Unknown,
         default_handler_args=with_site,
-        template_path=str(HERE / "templates"),
+        template_path=TEMPLATES,
+        template_loader=LeanLoader(TEMPLATES),
         static_path=str(HERE / "static"),
         static_handler_class=Static,
         ui_modules=dict(parts.MODULES),
