@@ -54,7 +54,7 @@ def test_an_unknown_page(browser, alice):
 
 
 def test_a_store_that_is_away_is_told_on_the_page_and_to_scripts(alice, monkeypatch):
-    def away(*args):
+    def away(*args, **named):
         raise StoreUnavailable("the disk is full")
 
     monkeypatch.setattr("store.hub.sessions.find", away)
