@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "init": "create the files and the schema of a new gateway",
     "quickstart": "create a gateway with a first key and run it",
     "serve": "run the gateway",
+    "demo": "run the demo upstream, which answers with made-up text",
     "check": "check the configuration, without network or database",
     "doctor": "look for what is wrong: machine, store, channels, proxy in front",
     "migrate": "show or upgrade the database schema",
@@ -45,7 +46,7 @@ COMMANDS: Mapping[str, str] = {
     "completion": "print the script by which a shell completes commands",
     "version": "print the version",
 }
-HIDDEN = ("worker", "hub", "demo", "docs")
+HIDDEN = ("worker", "hub", "docs")
 PROCESSES = ("serve", "supervisor", "worker", "hub", "demo")
 
 _OWN = ("adapters", "commands", "conf", "demo", "handlers", "store")

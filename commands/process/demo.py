@@ -1,6 +1,6 @@
-"""`app.py demo`: runs the scripted vendor of demo until it is told to stop.
+"""`demo`: runs the scripted vendor of demo until it is told to stop.
 
-Hidden, because an operator never calls it: quickstart and the tests do.
+quickstart and the tests start it, and whoever tries the vendor "Demo" of the Hub's first run.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from demo.server import DemoServer, raise_descriptor_limit
 STDIN_READ_BYTES = 4096
 
 
-@click.command("demo", hidden=True, help="Runs the built-in demo upstream.")
-@click.option("--host", default="127.0.0.1", show_default=True)
+@click.command("demo")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--port", type=click.IntRange(0, 65535), required=True, help="0: a free one.")
 @click.option(
     "--watch-stdin", is_flag=True, help="Ends when its stdin ends: it dies with its parent."
@@ -31,10 +31,19 @@ STDIN_READ_BYTES = 4096
     envvar="DEMO_SAMPLES",
     help="Directory of sample files, one folder a family.",
 )
-@click.option("--log", "log_path", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--log",
+    "log_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File that gets a line for each request.",
+)
 def command(
     host: str, port: int, watch_stdin: bool, samples: Path | None, log_path: Path | None
 ) -> None:
+    """Run the demo upstream: it speaks all four families and answers with made-up text.
+
+    A channel of the vendor `demo` leads to it; its base URL is what this prints.
+    """
     raise_descriptor_limit()
     asyncio.run(_serve(DemoServer(RequestLog(log_path), samples), host, port, watch_stdin))
 
