@@ -21,12 +21,14 @@ import click
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from bench import hub_sample
+from commands.process.node import FOLDER_MODE, NAME_FILE
 from tests.handlers.hub.browser import Browser as Plain
 from tests.support.gateway import Gateway
 from tests.support.ports import HOST, free_port
 from tests.support.upstream import ScriptedUpstream
 
 HEIGHTS = {1440: 960, 768: 1000, 360: 740}
+NODE = "gateway-1"
 PATIENCE_S = 30
 SETTLE_MS = 600
 
@@ -90,6 +92,9 @@ def gateway() -> Iterator[tuple[Gateway, str]]:
     hub_port = free_port()
     with tempfile.TemporaryDirectory() as folder, ScriptedUpstream() as vendor:
         made = Gateway(Path(folder), {"hub.enabled": "true", "hub.port": hub_port})
+        journal = made.folder / "journal"
+        journal.mkdir(mode=FOLDER_MODE)
+        (journal / NAME_FILE).write_text(NODE)  # not this machine's name
         argv = ["--config", str(made.config), "--vendor", vendor.url]
         hub_sample.main.main(argv, standalone_mode=False)
         made.start(wait_s=PATIENCE_S)

@@ -43,7 +43,7 @@ log = logging.getLogger("sluice.hub")
 REFUSED_EXIT = 3
 STDIN_CHUNK_BYTES = 65536
 ALIVE_EVERY_S = 1.0
-TRIM_EVERY_S = 10.0
+TRIM_EVERY_S = 2.0
 STORE_PAUSE_S = 5.0  # until a store that is away is asked again
 
 
@@ -139,7 +139,7 @@ async def _say_alive(state: StateWriter) -> None:
 
 
 async def _trim() -> None:
-    """Gives back what pages have left free."""
+    """Gives back what the start and the pages have left free."""
     while trim := find_malloc_trim():
         await asyncio.sleep(TRIM_EVERY_S)
         trim(0)
