@@ -35,7 +35,7 @@ class Sink(Protocol):
 class LogThread(logging.Handler):
     """Writes lines to `sink` in a thread of its own, whole ones in each write, records after
     `clean`. Not a write for each: each lets go of the interpreter's lock, for which a busy loop
-    then waits, 3 % of a plain call (ADR 0026)."""
+    then waits, once more for each call (ADR 0026)."""
 
     def __init__(self, form: LineForm, sink: Sink, clean: Callable[[str], str]) -> None:
         super().__init__()

