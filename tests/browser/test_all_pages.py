@@ -93,6 +93,53 @@ def _kind_of(link):
     return re.sub(r"[0-9A-HJKMNP-TV-Z]{26}", "ID", parts.path), names
 
 
+STYLES = """() => [...document.querySelectorAll("dialog.drawer *, dialog.ask *")].map((element) => {
+  const style = getComputedStyle(element);
+  const names = ["display", "color", "background-color", "font-size", "font-weight", "padding",
+    "margin", "border-top-width", "text-align", "white-space", "gap"];
+  const values = names.map((name) => `${name}: ${style.getPropertyValue(name)}`);
+  return `<${element.tagName.toLowerCase()} class="${element.getAttribute("class") || ""}"> `
+    + values.join("; ");
+})"""
+SHEET_LINKS = """() => [...document.querySelectorAll("a[data-drawer], a[data-dialog]")]
+  .map((link) => [link.getAttribute("href"), "drawer" in link.dataset])"""
+OPEN_SHEET = """([href, isDrawer]) => {
+  const link = document.createElement("a");
+  link.href = href;
+  link.dataset[isDrawer ? "drawer" : "dialog"] = "";
+  document.body.append(link);
+  link.click();
+}"""
+
+
+@pytest.mark.parametrize("user", ["alice", "boss"])
+def test_a_drawer_looks_the_same_from_every_page(visit, user):
+    """From a page that links to it, and from its own page."""
+    page = visit(user, "/account", reduced_motion="reduce")
+    links = {}  # the page and the link, by the kind of both
+    for path in (*MEMBER, *(ADMIN if user == "boss" else ())):
+        page.goto(path)
+        for href, is_drawer in page.evaluate(SHEET_LINKS):
+            links.setdefault((path, _kind_of(href)), (href, is_drawer))
+    assert {"/", "/admin/usage" if user == "boss" else "/usage"} <= {path for path, _ in links}
+    different = []
+    for (path, _), link in links.items():
+        expected = _styles_of_sheet(page, link[0], link)
+        styles = _styles_of_sheet(page, path, link)
+        assert len(expected) > 5
+        different += [
+            f"{link[0]} from {path}: {line}" for line in sorted(set(styles) ^ set(expected))
+        ]
+    assert not different, "\n".join(different)
+
+
+def _styles_of_sheet(page, path, link):
+    page.goto(path)
+    page.evaluate(OPEN_SHEET, list(link))
+    page.locator("dialog[open] article").wait_for()
+    return page.evaluate(STYLES)
+
+
 def test_no_link_leads_nowhere(visit, found):
     assert found, "the test before has found none"
     broken = []
