@@ -135,9 +135,10 @@ services:
 	@$(call have,mariadbd) || $(call apt_install,mariadb-server) || true
 	@$(call have,nginx) || $(call apt_install,nginx) || true
 	@$(call have,faketime) || $(call apt_install,faketime) || true
+	@$(call have,promtool) || $(call apt_install,prometheus) || true
 	@$(call have,chromium) || $(call apt_install,chromium fonts-noto-cjk fonts-inter) || true
 	@missing=; \
-	for program in mariadbd nginx faketime chromium; do \
+	for program in mariadbd nginx faketime promtool chromium; do \
 		$(call have,$$program) || missing="$$missing $$program"; \
 	done; \
 	if [ -n "$$missing" ]; then \

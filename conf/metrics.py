@@ -37,12 +37,15 @@ class Metric(NamedTuple):
         """Integers that one series takes: a histogram has its buckets, the last of which has no
         bound, and the sum; a block see CALLS_ENDED."""
         if self.kind == "block":
-            return len(BLOCK_SUMS) + len(_S_BY_MS) + 1 + len(_S_BY_US) + 1
+            return len(BLOCK_SUMS) + 2 * (len(_S_BY_MS) + 1) + len(_S_BY_US) + 1
         return len(self.bounds) + 2 if self.kind == "histogram" else 1
 
 
-BLOCK_SUMS = ("calls", "duration_ms", "own_us", "cost_nanos", "input_tokens", "output_tokens")
-"""Begin a block; the buckets of durations and those of own overhead follow."""
+BLOCK_SUMS = (
+    *("calls", "duration_ms", "own_us", "cost_nanos", "input_tokens", "output_tokens"),
+    "first_byte_ms",
+)
+"""Begin a block; the buckets of durations, own overhead and the channel's first bytes follow."""
 
 
 def _counter(name: str, labels: str, text: str, per: int = 1) -> Metric:
@@ -101,6 +104,14 @@ UPSTREAM = _counter("upstream_requests", "channel outcome", "Attempts at channel
 RETRIES = _counter(
     "upstream_retries", "reason", "Attempts after the first of a call, by what failed before."
 )
+UPSTREAM_FIRST_BYTE = _histogram(
+    "upstream_first_byte",
+    "channel",
+    "From an attempt at a channel to the first byte of the answer that was accepted; answers that"
+    " are not streams count when they have been read.",
+    _S_BY_MS,
+    1000,
+)
 CHANNEL_UP = _gauge(
     "channel_up",
     "channel model",
@@ -111,6 +122,12 @@ CIRCUIT = _gauge(
     "channel_circuit_state",
     "channel model",
     "Circuit breaker: 0 closed, 1 half-open, 2 open; the worst of all workers and upstream keys.",
+    "max",
+)
+KEYS_SUSPENDED = _gauge(
+    "upstream_keys_suspended",
+    "channel",
+    "Upstream keys of a channel that are put aside because their vendor refuses them.",
     "max",
 )
 RATE_LIMITED = _counter(
@@ -145,6 +162,18 @@ RELOAD_AT = _gauge(
 )
 DRAINING = _gauge("draining", "", "1 while the node drains or was taken out of rotation.")
 WORKERS_READY = _gauge("workers_ready", "", "Workers that take calls.")
+HUB_UP = _gauge("hub_up", "", "1 while the process of the Hub runs and its loop turns.")
+RECORDS_PARKED = _gauge(
+    "records_parked",
+    "",
+    "Lines and records of the journal that the store refused and that are kept beside it.",
+)
+BACKUP_AGE = _gauge(
+    "backup_age_seconds", "", "Since the newest backup was finished, on whatever machine."
+)
+BOOKS_VERIFY_AGE = _gauge(
+    "books_verify_age_seconds", "", "Since the newest `books verify` that found the books right."
+)
 UPKEEP_AT = _gauge(
     "upkeep_timestamp_seconds", "", "When the last upkeep of the store ended, on whatever node."
 )
@@ -153,12 +182,14 @@ BUILD_INFO = _gauge("build_info", "version python", "1, with the version as labe
 
 _OF_WORKERS = (
     *(REQUESTS, DURATION, FIRST_TOKEN, PER_TOKEN, OVERHEAD, TOKENS, COST),
-    *(STREAMS, CALLS, CONNECTIONS, DISCONNECTS, UPSTREAM, RETRIES, CHANNEL_UP, CIRCUIT),
+    *(STREAMS, CALLS, CONNECTIONS, DISCONNECTS, UPSTREAM, RETRIES, UPSTREAM_FIRST_BYTE),
+    *(CHANNEL_UP, CIRCUIT, KEYS_SUSPENDED),
     *(RATE_LIMITED, JOURNAL_BYTES, QUEUE_DEPTH, WRITE_ERRORS, STORE_RETRIES, LOOP_LAG),
     *(LOG_DROPPED, SPANS_DROPPED, SERIES_DROPPED),
 )
 _OF_SUPERVISOR = (
-    *(RESTARTS, WORKERS_READY, RELOAD_OK, RELOAD_AT, DRAINING, UPKEEP_AT, UPKEEP_OK, BUILD_INFO),
+    *(RESTARTS, WORKERS_READY, RELOAD_OK, RELOAD_AT, DRAINING, HUB_UP, RECORDS_PARKED),
+    *(BACKUP_AGE, BOOKS_VERIFY_AGE, UPKEEP_AT, UPKEEP_OK, BUILD_INFO),
 )
 CALLS_ENDED = Metric(
     "calls_ended",

@@ -23,6 +23,7 @@ from store.copies import restored, snapshot
 from store.copies.journals import HeldJournals
 from store.db import migrate
 from store.db.database import database_ms, is_mysql
+from store.upkeep.lease import BACKUP, note_done
 from store.values.errors import Refused
 from store.values.usage_record import rfc3339
 
@@ -51,6 +52,7 @@ def command(
         raise Refused([f"{file} exists already"])
     with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
         told = _write(access, file, with_secrets, more)
+        note_done(access.db, BACKUP)
     if as_json:
         print_json(told)
     else:

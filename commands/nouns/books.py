@@ -10,6 +10,7 @@ from commands.store_access import opened_store
 from commands.subcommands import Noun
 from store.money.books import verify as verify_books
 from store.money.lease_upkeep import release_node as release
+from store.upkeep.lease import BOOKS_VERIFY, note_done
 from store.values.pricing import format_money
 
 command = Noun("books", help="Verify the books; release a lost node.", no_args_is_help=True)
@@ -21,6 +22,8 @@ def verify(config: Path | None, as_json: bool) -> int:
     """Verify all wallets, leases and daily charges; exit code 1 if anything differs."""
     with opened_store(config) as access, progress(as_json) as line:
         faults = verify_books(access.db, lambda day: line.tell(f"verifying {day}"))
+        if not faults:
+            note_done(access.db, BOOKS_VERIFY)
     if as_json:
         print_json({"ok": not faults, "faults": faults})
     else:

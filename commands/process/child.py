@@ -26,6 +26,7 @@ COMPANION_END_S = 0.4
 LOOK_EVERY_S = 1.0
 SILENT_LOOKS = 20  # without a new state until a companion counts as hanging
 START_LOOKS = 60  # the same from its start
+DOWN_LOOKS = 3  # without a new state until it is shown as down
 
 _OURS = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
@@ -227,12 +228,18 @@ class Companion:
         self._start_at = 0.0
         self._reader: StateReader | None = None
         self._silent_looks = 0
+        self._answered = False  # since its start
         self._next_look = 0.0
 
     def tell(self, message: Mapping[str, object]) -> None:
         """Send a line to a companion that takes orders."""
         if self._child is not None and self._orders is not None:
             self._child.send(message)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether one with a socket runs and its loop turns."""
+        return self._child is not None and self._answered and self._silent_looks < DOWN_LOOKS
 
     def tend(self, now: float, died: Callable[[str, int], None]) -> None:
         """Start it when it does not run and its time has come; `died(name, exit code)` is told."""
@@ -260,6 +267,7 @@ class Companion:
         self._next_look = now + LOOK_EVERY_S
         if self._reader.read() is not None:
             self._silent_looks = 0
+            self._answered = True
             return
         self._silent_looks += 1
         if self._silent_looks >= SILENT_LOOKS:
@@ -285,6 +293,7 @@ class Companion:
             self._close_reader()
             self._reader = StateReader()
             self._silent_looks = SILENT_LOOKS - START_LOOKS
+            self._answered = False
             descriptors = self._listener.fileno(), self._reader.descriptor
             ours = dict(zip(("listen_fd", "state_fd"), descriptors, strict=True))
             child = Child(self._command, descriptors)

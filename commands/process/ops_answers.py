@@ -36,6 +36,9 @@ class Gateway(Protocol):
     @property
     def slots(self) -> Sequence[Slot]: ...
 
+    @property
+    def hub_is_up(self) -> bool | None: ...
+
     def workers(self) -> Iterator[Worker]: ...
 
     def read_states(self, now: float) -> None: ...
@@ -181,8 +184,26 @@ class OpsAnswers:
         yield names.RELOAD_OK, (), int(self._reload_ok)
         yield names.RELOAD_AT, (), self._reloaded_at
         yield names.DRAINING, (), int(gateway.draining or self._out_of_rotation)
+        if gateway.hub_is_up is not None:
+            yield names.HUB_UP, (), int(gateway.hub_is_up)
+        yield names.RECORDS_PARKED, (), node.parked_in(Path(gateway.loaded.settings.journal.dir))
+        yield from _last_done(worker.state.get("last_done") for worker in gateway.workers())
         yield from _upkeep(worker.state.get("upkeep") for worker in gateway.workers())
         yield names.BUILD_INFO, (VERSION, platform.python_version()), 1
+
+
+def _last_done(seen: Iterable[object]) -> Iterator[Sample]:
+    """How long ago the jobs that operators start went well; nothing of those that never did.
+
+    `seen` is store.upkeep.lease.last_done, which the workers put into their states.
+    """
+    newest: dict[str, int] = {}
+    for done in seen:
+        if isinstance(done, dict):
+            newest |= {job: max(at_ms, newest.get(job, 0)) for job, at_ms in done.items()}
+    for metric, job in ((names.BACKUP_AGE, "backup"), (names.BOOKS_VERIFY_AGE, "books_verify")):
+        if job in newest:
+            yield metric, (), max(0.0, round(time.time() - newest[job] / 1000, 1))
 
 
 def _upkeep(seen: Iterable[object]) -> Iterator[Sample]:

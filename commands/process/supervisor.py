@@ -78,6 +78,11 @@ class Supervisor:
         self.node = ""
         self._shared: dict[str, int] = {}
 
+    @property
+    def hub_is_up(self) -> bool | None:
+        """Whether the Hub answers; None: it is not enabled."""
+        return None if self._hub is None else self._hub.is_up
+
     def run(self, started: Callable[[], None] | None = None) -> int:
         """Until a signal ends it: 0 after a drain, 1 when it had to be forced. StartError.
 

@@ -393,6 +393,7 @@ class Worker:
                 "upstream_repeats": self._relay.client.repeated,
                 "draining": self._server.draining,
                 "upkeep": self._upkeep.seen and lease.to_public(self._upkeep.seen),
+                "last_done": dict(self._upkeep.last_done),
                 "secrets": self._secrets_mark,
             }
         )

@@ -6,6 +6,7 @@ Wires the parts of a worker to its metrics; `publish` is called once a second.
 import importlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Mapping
 
 from peewee import Database
@@ -56,6 +57,7 @@ class WorkerMetrics:
         self._relay = relay
         self._journal = journal
         self._channels = ChannelGauges(relay.health, self._show, self._hide)
+        self._suspended: Counter[str] = Counter()  # upstream keys, by the channel's name
         self.spans: SpanThread | None = None
         self._lag = LoopLag(lambda us: metrics.observe(names.LOOP_LAG, us))
 
@@ -77,6 +79,15 @@ class WorkerMetrics:
         """The catalogue has changed: which models are configured, which channels there are."""
         self._metrics.models = snapshot.models
         self._channels.take_snapshot(snapshot, time.monotonic())
+        names_by_id = {channel.id: channel.name for channel in snapshot.channels}
+        suspended = Counter(
+            names_by_id[channel_id]
+            for channel_id, _ in snapshot.keys_aside
+            if channel_id in names_by_id
+        )
+        for name in suspended.keys() | self._suspended.keys():
+            self._metrics.set(names.KEYS_SUSPENDED, name, value=suspended[name])
+        self._suspended = suspended
 
     def lost(self, records: list[UsageRecord]) -> None:
         """Calls that a dead process had not ended, found in its journal."""

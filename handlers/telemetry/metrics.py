@@ -29,10 +29,11 @@ from store.values.usage_record import AttemptRecord, UsageRecord
 
 _MS, _US = DURATION.bounds, OVERHEAD.bounds
 _MS_SUM, _US_SUM = len(_MS) + 1, len(_US) + 1
-# Sums of a block, read and written by one call each: a third of what six additions take.
+# Sums of a block, read and written by one call each: a third of what seven additions take.
 _SUMS = Struct(f"{len(BLOCK_SUMS)}Q")
 _DURATION_AT = len(BLOCK_SUMS)
 _OWN_AT = _DURATION_AT + len(_MS) + 1
+_FIRST_BYTE_AT = _OWN_AT + len(_US) + 1
 # Buckets of the usual values: a look-up takes a third of a search.
 _MS_BUCKETS = bytes(bisect_left(_MS, value) for value in range(4096))
 _US_BUCKETS = bytes(bisect_left(_US, value) for value in range(4096))
@@ -102,11 +103,17 @@ class Metrics:
         if first is None:
             first = self._kinds[kind] = self._add_kind(record, model or OTHER)
         at = first * _WORD_BYTES
-        calls, ms, us, nanos, given, made = _SUMS.unpack_from(memory, at)
+        calls, ms, us, nanos, given, made, first_ms = _SUMS.unpack_from(memory, at)
         nanos += record.cost_nanos
         given += record.input_tokens
         made += record.output_tokens
-        _SUMS.pack_into(memory, at, calls + 1, ms + duration_ms, us + own_us, nanos, given, made)
+        wait_ms = _first_byte_ms(record)
+        if wait_ms >= 0:
+            bucket = _MS_BUCKETS[wait_ms] if wait_ms < 4096 else bisect_left(_MS, wait_ms)
+            words[first + _FIRST_BYTE_AT + bucket] += 1
+            first_ms += wait_ms
+        ms += duration_ms
+        _SUMS.pack_into(memory, at, calls + 1, ms, us + own_us, nanos, given, made, first_ms)
         bucket = _MS_BUCKETS[duration_ms] if duration_ms < 4096 else bisect_left(_MS, duration_ms)
         words[first + _DURATION_AT + bucket] += 1
         if attempts:
@@ -191,6 +198,16 @@ class Metrics:
         if index is None:
             index = self._indices[key] = self._table.add(metric, labels)
         return index
+
+
+def _first_byte_ms(record: UsageRecord) -> int:
+    """Time that the channel of the accepted attempt took for its first byte; -1: none came."""
+    attempts, wait_ms = record.attempts, record.ttft_ms
+    if wait_ms is None or not attempts:
+        return -1
+    if len(attempts) > 1:
+        wait_ms -= sum(attempt.ms for attempt in attempts[:-1])
+    return wait_ms if wait_ms > 0 else 0
 
 
 def _phase_of(record: UsageRecord) -> str:

@@ -1,4 +1,5 @@
-"""Whose turn the upkeep is, and how its last run went: one row, by the database's clock.
+"""Whose turn the upkeep is, and how its last run went: one row, by the database's clock; and when
+the jobs that operators start last went well.
 
 A run is due at a moment. Whoever is first then takes the lease and renews it while it works; when
 its process dies, the lease runs out and another one takes over (ADR 0023).
@@ -10,7 +11,7 @@ from typing import Any
 
 import peewee
 
-from store.db.database import database_ms, first_row, transaction
+from store.db.database import database_ms, first_row, insert_rows, select_rows, transaction
 from store.db.tables.system import UpkeepRow as Row
 from store.values.usage_record import rfc3339
 
@@ -19,6 +20,9 @@ RETRY_MS = 300_000
 """After a run that failed."""
 LEASE_MS = 60_000
 TROUBLE_CHARS = 1000
+
+BACKUP, BOOKS_VERIFY = "backup", "books_verify"
+"""Jobs that operators start."""
 
 _NAME = "upkeep"
 _IS_OURS = Row.name == _NAME
@@ -118,3 +122,21 @@ def give_back(db: peewee.Database, owner: str) -> None:
     """Leave a run that has not ended to another process."""
     update = Row.update(owner="", until_ms=0).where(_IS_OURS, Row.owner == owner)
     transaction(db, lambda: update.execute(db))
+
+
+def note_done(db: peewee.Database, job: str) -> None:
+    """Note that BACKUP or BOOKS_VERIFY has just gone well. Raises StoreUnavailable."""
+
+    def work() -> None:
+        at_ms = database_ms(db)
+        row = {"name": job, "owner": "", "node": "", "until_ms": 0, "ended_ms": at_ms, "next_ms": 0}
+        insert_rows(db, Row, [row], replace=("ended_ms",))
+
+    transaction(db, work)
+
+
+def last_done(db: peewee.Database) -> dict[str, int]:
+    """When each job that operators start last went well, in ms by the database's clock; jobs that
+    never did are missing. Raises StoreUnavailable."""
+    query = Row.select(Row.name, Row.ended_ms).where(Row.name << (BACKUP, BOOKS_VERIFY))
+    return dict(select_rows(db, query))

@@ -7,6 +7,8 @@ connection of its own and sleeps between portions.
 import logging
 import threading
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import peewee
 
@@ -30,9 +32,10 @@ class _Stopped(Exception):
 
 class Upkeep:
     """Does the upkeep when it is due and nobody else is at it. `seen` is how it stood when this
-    process last looked; None: not yet."""
+    process last looked, None: not yet; `last_done` of the jobs that operators start likewise."""
 
     seen: lease.State | None = None
+    last_done: Mapping[str, int] = MappingProxyType({})
 
     def __init__(self, db: peewee.Database, owner: str, node: str, keep: Keep) -> None:
         self._db = db
@@ -72,6 +75,7 @@ class Upkeep:
         if lease.take(self._db, self._owner, self._node):
             self._run_once()
         self.seen = lease.state(self._db)
+        self.last_done = lease.last_done(self._db)
 
     def _run_once(self) -> None:
         self._renew_at = time.monotonic() + RENEW_INTERVAL_S

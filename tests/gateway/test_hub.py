@@ -11,6 +11,7 @@ import pytest
 
 from tests.handlers.hub.browser import Browser
 from tests.support.gateway import Gateway
+from tests.support.metrics import scrape
 from tests.support.ports import HOST, free_port
 
 PATIENCE_S = 20
@@ -71,6 +72,7 @@ def test_its_memory_when_nobody_uses_it(gateway):
 def test_it_is_replaced_when_it_dies_and_the_relay_does_not_notice(gateway):
     before, workers = hub_pid(gateway), worker_pids(gateway)
     assert workers
+    until(lambda: scrape(gateway).one("sluice_hub_up") == 1)
     os.kill(before, signal.SIGKILL)
     assert gateway.ready()
     until(lambda: hub_pid(gateway) not in (None, before) and answers(gateway.hub_port))

@@ -12,6 +12,7 @@ from tests.support.client import exchange, wait_until
 from tests.support.dialects import CHAT, PATHS, ask, credentials
 from tests.support.documents import channel, document
 from tests.support.echo import GOOD, Echo, answer_of
+from tests.support.metrics import scrape
 
 CHANGES_AFTER_S = 2.5  # a running gateway has taken them in
 MET = 2  # a call, and then the gateway's own, which asks for the list of models
@@ -113,11 +114,13 @@ def test_a_probe_that_succeeds_brings_it_back_for_all(gateway, vendor):
 
 def test_an_operator_takes_it_back(gateway, vendor):
     meet_refusal(gateway, vendor)
+    assert scrape(gateway).one("sluice_upstream_keys_suspended", channel="only") == 1
     vendor.refused.clear()
     gateway.run("channel", "reinstate", "only", "--key", "2", code=1)
     said = json.loads(gateway.run("channel", "reinstate", "only", "--key", "1", "--json"))
     assert said == {"channel": "only", "reinstated": 1} and shown(gateway) == []
     time.sleep(CHANGES_AFTER_S)
+    assert scrape(gateway).one("sluice_upstream_keys_suspended", channel="only") == 0
     assert all(call(gateway).status == 200 for _ in range(40))
     assert vendor.asked("sk-one") > MET
 

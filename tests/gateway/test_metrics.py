@@ -170,6 +170,17 @@ def test_a_failing_channel_is_down(gateway):
     assert wait_until(lambda: not scrape(gateway).of("sluice_channel_up", channel=CHAT), 5)
 
 
+def test_backup_proof_of_the_books_and_parked_records_are_seen(gateway):
+    ages = ("sluice_backup_age_seconds", "sluice_books_verify_age_seconds")
+    metrics = scrape(gateway)
+    assert metrics.one("sluice_records_parked") == 0
+    assert not any(metrics.of(name) for name in (*ages, "sluice_hub_up"))  # it is not enabled
+    gateway.run("backup", str(gateway.folder / "backup.tar"))
+    gateway.run("books", "verify")
+    assert wait_until(lambda: all(scrape(gateway).of(name) for name in ages), 20)
+    assert all(0 <= scrape(gateway).one(name) < 60 for name in ages)
+
+
 def test_limits_and_drain_are_seen(gateway):
     gateway.run("group", "set", "all", "rpm=1")
     assert wait_until(lambda: call(gateway, CHAT).status == 429, 5)

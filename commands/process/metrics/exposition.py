@@ -20,6 +20,7 @@ from conf.metrics import (
     REQUESTS,
     TOKENS,
     UPSTREAM,
+    UPSTREAM_FIRST_BYTE,
     Metric,
 )
 
@@ -82,9 +83,11 @@ def _buckets(metric: Metric) -> str:
 def _parts(labels: tuple[str, ...], words: list[int]) -> Iterator[tuple[Key, list[int]]]:
     """What a block of CALLS_ENDED adds to the metrics."""
     family, endpoint, model, group, status, code, channel, result, currency = labels
-    calls, duration_ms, own_us, cost_nanos, given, made = words[: len(BLOCK_SUMS)]
+    calls, duration_ms, own_us, cost_nanos, given, made, first_byte_ms = words[: len(BLOCK_SUMS)]
     own_at = len(BLOCK_SUMS) + len(DURATION.bounds) + 1
-    durations, owns = words[len(BLOCK_SUMS) : own_at], words[own_at:]
+    first_byte_at = own_at + len(OVERHEAD.bounds) + 1
+    durations, owns = words[len(BLOCK_SUMS) : own_at], words[own_at:first_byte_at]
+    first_bytes = words[first_byte_at:]
     yield (REQUESTS.name, (family, endpoint, model, group, status, code)), [calls]
     yield (DURATION.name, (family, model)), [*durations, duration_ms]
     if given or made:
@@ -95,6 +98,8 @@ def _parts(labels: tuple[str, ...], words: list[int]) -> Iterator[tuple[Key, lis
     if channel:
         yield (UPSTREAM.name, (channel, result)), [calls]
         yield (OVERHEAD.name, (family,)), [*owns, own_us]
+        if any(first_bytes):
+            yield (UPSTREAM_FIRST_BYTE.name, (channel,)), [*first_bytes, first_byte_ms]
 
 
 def percentile_ms(found: Mapping[Key, list[int]], metric: Metric, percent: int) -> float | None:

@@ -56,7 +56,8 @@ class AuditRow(Row):
 
 
 class UpkeepRow(Row):
-    """The one row of the upkeep: which process is at it until when, and how its last run went."""
+    """A job of the store. The row "upkeep": which process is at it until when, and how its last run
+    went. Of jobs that an operator starts (backup, books verify): when one last went well."""
 
     name = CharField(WORD, primary_key=True)
     owner = CharField(ID)

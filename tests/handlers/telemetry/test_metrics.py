@@ -72,6 +72,7 @@ def test_a_plain_call(metrics, table):
     assert table.value("tokens_total", "m", "output") == 60
     assert table.value("cost_total", "USD", "m") == 4500
     assert table.value("upstream_requests_total", "main", "ok") == 3
+    assert table.histogram("upstream_first_byte_seconds", "main") == (3, 90)
     assert ("sluice_time_to_first_token_seconds", ("messages", "m")) not in table.series
 
 
@@ -110,11 +111,13 @@ def test_a_model_that_was_removed_keeps_its_counts(metrics, table):
 
 def test_attempts_and_why_they_were_repeated(metrics, table):
     attempts = (
-        AttemptRecord("first", 429, "upstream_rate_limited"),
-        AttemptRecord("second", None, "connect"),
+        AttemptRecord("first", 429, "upstream_rate_limited", 12),
+        AttemptRecord("second", None, "connect", 3),
         AttemptRecord("main", 200),
     )
     metrics.call_ended(record(attempts=attempts), 0)
+    assert table.histogram("upstream_first_byte_seconds", "main") == (1, 30 - 12 - 3)
+    assert table.histogram("upstream_first_byte_seconds", "first") == (0, 0)
     upstream = "upstream_requests_total"
     assert table.value(upstream, "first", "upstream_rate_limited") == 1
     assert table.value(upstream, "second", "connect") == 1
