@@ -50,9 +50,17 @@ def until(condition, patience_s=PATIENCE_S):
 def hub_pid(gateway):
     """The Hub's process, by its command line."""
     for pid in gateway.pids():
-        if b"\0hub\0" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if b"\0hub\0" in command_of(pid):
             return pid
     return None
+
+
+def command_of(pid):
+    """The command line of a process; empty when it has just ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def resident_kib(pid):
@@ -91,8 +99,7 @@ def test_one_that_hangs_is_replaced(gateway):
 
 def worker_pids(gateway):
     """The relay's processes, by their command lines."""
-    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in gateway.pids()}
-    return [pid for pid, command in commands.items() if b"\0worker\0" in command]
+    return [pid for pid in gateway.pids() if b"\0worker\0" in command_of(pid)]
 
 
 def test_a_reload_gives_it_the_new_settings(gateway):
