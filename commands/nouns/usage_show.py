@@ -11,6 +11,8 @@ from commands.store_access import FULL_SCAN_TIMEOUT_S, opened_store
 from commands.times import Moment
 from store.calls.usage_lookup import cost_lines, find
 from store.calls.usage_queries import Row
+from store.money import ledger
+from store.money.wallet import refund_of
 from store.values.errors import NotFound
 from store.values.usage_record import rfc3339, to_public
 
@@ -50,8 +52,10 @@ def show(config: Path | None, as_json: bool, call_id: str, since: int | None) ->
         if not found:
             raise NotFound(_nowhere(call_id, since))
         currency = access.currency
-    newest, *others = found
-    record = {**to_public(newest), "cost_lines": cost_lines(newest)}
+        newest, *others = found
+        line = refund_of(access.db, newest["id"])
+    refund = None if line is None else ledger.to_public(line)
+    record = {**to_public(newest), "cost_lines": cost_lines(newest), "refund": refund}
     if as_json:
         print_json(record)
     else:
@@ -113,5 +117,7 @@ def _sum_of(record: Mapping[str, Any], row: Row) -> Iterator[str]:
     yield f"usage: {record['usage_source']}"
     for charge in record["charges"]:
         yield f"charged to {printable(charge['to'])}: {charge['amount']}"
+    if (refund := record["refund"]) is not None:
+        yield f"refunded {refund['amount']} at {refund['at']}: {printable(refund['reason'])}"
     if row["reported_usage"] is not None:
         yield f"the vendor said: {printable(row['reported_usage'])}"

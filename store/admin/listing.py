@@ -15,7 +15,7 @@ import peewee
 from store.admin.export import shown
 from store.admin.kinds import KINDS
 from store.admin.objects import TABLES, find, of_rows
-from store.db.database import select_rows, snapshot_read
+from store.db.database import has_words, select_rows, snapshot_read
 from store.db.tables.catalog import Model, Price
 from store.db.tables.money import Subscription
 from store.db.tables.users import User
@@ -89,12 +89,6 @@ def one(db: peewee.Database, kind: str, name: str) -> Shown:
         return shown(find(state, kind, name))
 
     return snapshot_read(db, read)
-
-
-def has_words(column: Any, search: str) -> Any:
-    """Whether a column has a text in it, whatever its case."""
-    # Not coerced: to a column of JSON the text would be another.
-    return peewee.fn.LOWER(column).coerce(False).contains(search.lower())
 
 
 def names(db: peewee.Database, kind: str, limit: int) -> list[str]:

@@ -301,6 +301,12 @@ def raw_rows(db: peewee.Database, query: Any) -> list[tuple[Any, ...]]:
     return snapshot_read(db, lambda: driver.execute(query).fetchall())
 
 
+def has_words(column: Any, search: str) -> Any:
+    """Whether a column has a text in it, whatever its case."""
+    # Not coerced: to a column of JSON the text would be another.
+    return peewee.fn.LOWER(column).coerce(False).contains(search.lower())
+
+
 def first_row(db: peewee.Database, query: Any) -> tuple[Any, ...] | None:
     """The first row of a query of the builder, or None, by `snapshot_read`."""
     return next(iter(select_rows(db, query.limit(1))), None)

@@ -1,4 +1,4 @@
-"""A user's keys as their owner sees them: limits and their use, last use, wrong paths.
+"""Keys as their owner sees them: limits and their use, last use, wrong paths.
 
 What is read grows with the user's keys, not with those of others or with their calls. Blocking; for
 the Hub.
@@ -99,6 +99,12 @@ def show(db: peewee.Database, user_id: str, key_id: str, at_ms: int) -> OwnKey:
     if not found:
         raise NotFound(f"there is no key {key_id!r}")
     return with_use(db, found, at_ms)[0]
+
+
+def of_ids(db: peewee.Database, ids: Sequence[str], at_ms: int) -> list[OwnKey]:
+    """Keys by their ids, with their use, in the caller's transaction; those that are gone are
+    missing."""
+    return with_use(db, _complete(db, _read(db, ApiKey.id << list(ids)), at_ms), at_ms)
 
 
 def owner_of(db: peewee.Database, user_id: str, key_id: str) -> str:

@@ -219,6 +219,11 @@ def refund(
     return until_known(lambda: transaction(db, work))
 
 
+def refund_of(db: peewee.Database, call_id: str) -> Line | None:
+    """The ledger line that gave back what a call had cost; None: it was not refunded."""
+    return find_line(db, "", f"{REFUND}:{call_id}")
+
+
 def _name_of(db: peewee.Database, user_id: str) -> str:
     row = first_row(db, User.select(User.name).where(User.id == user_id))
     return user_id if row is None else str(row[0])

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 SECRET_PREFIX = "sk-slc-"
 SECRET_RANDOM_BYTES = 20
 CHECKSUM_CHARS = 7
-GIVEN_SECRET = re.compile(r"[A-Za-z0-9._-]{16,200}", re.ASCII)
+MAX_SECRET_CHARS = 200
+GIVEN_SECRET = re.compile(rf"[A-Za-z0-9._-]{{16,{MAX_SECRET_CHARS}}}", re.ASCII)
 SHOWN_PREFIX_CHARS = 10
 SHOWN_SUFFIX_CHARS = 4
 PEPPER_ID_CHARS = 8

@@ -13,7 +13,7 @@ MEMBER = ("/", "/keys", "/keys/new", "/status", "/usage", "/wallet", "/setup", "
 ADMIN = tuple(
     f"/admin/{name}"
     for name in (
-        *("users", "groups", "models", "channels", "plans"),
+        *("users", "keys", "groups", "models", "channels", "plans"),
         *("codes", "usage", "audit", "system"),
     )
 )

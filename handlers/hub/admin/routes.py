@@ -4,6 +4,7 @@ from handlers.hub.admin.api import (
     audit,
     channels,
     codes,
+    keys,
     notices,
     objects,
     prices,
@@ -14,6 +15,7 @@ from handlers.hub.admin.api import (
 from handlers.hub.admin.pages import audit as audit_page
 from handlers.hub.admin.pages import channels as channel_pages
 from handlers.hub.admin.pages import codes as code_pages
+from handlers.hub.admin.pages import keys as key_pages
 from handlers.hub.admin.pages import models as model_pages
 from handlers.hub.admin.pages import objects as object_pages
 from handlers.hub.admin.pages import system as system_page
@@ -28,6 +30,12 @@ _NAME = "([^/]+)"
 API: Routes = (
     (f"/api/admin/users/{_NAME}/credit", users.Credit),
     (f"/api/admin/users/{_NAME}/sessions", users.Sessions),
+    (f"/api/admin/users/{_NAME}/ledger", users.Ledger),
+    (f"/api/admin/usage/{_NAME}/refund", users.Refund),
+    ("/api/admin/keys", keys.List),
+    ("/api/admin/keys/find", keys.Find),
+    (f"/api/admin/keys/{_NAME}", keys.One),
+    (f"/api/admin/keys/{_NAME}/(enable|disable)", keys.Switch),
     (f"/api/admin/users/{_NAME}/totp", ways_in.Totp),
     (f"/api/admin/users/{_NAME}/links", ways_in.Links),
     (f"/api/admin/users/{_NAME}/links/{_NAME}", ways_in.OneLink),
@@ -60,6 +68,11 @@ PAGES: Routes = (
     (f"/admin/channels/{_NAME}/models", upstream_pages.Models),
     (f"/admin/channels/{_NAME}/(enable|disable|drain)", channel_pages.Switch),
     (f"/admin/channels/{_NAME}/reinstate", channel_pages.Reinstate),
+    ("/admin/keys", key_pages.List),
+    ("/admin/keys/find", key_pages.Find),
+    (f"/admin/keys/{_NAME}/(enable|disable)", key_pages.Switch),
+    (f"/admin/keys/{_NAME}/revoke", key_pages.Revoke),
+    (f"/admin/usage/{_NAME}/refund", user_pages.Refund),
     ("/admin/prices", model_pages.Import),
     ("/admin/codes", code_pages.List),
     (f"/admin/codes/{_NAME}/(enable|disable)", code_pages.Switch),

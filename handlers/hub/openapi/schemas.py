@@ -127,6 +127,8 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
     "CodeBody": {"code": _TEXT},
     "UrlBody": {"url": _TEXT},
     "SetupTest": {"secret": _TEXT, "model": _TEXT, "client": _TEXT},
+    "RefundBody": {"reason": _TEXT},
+    "FindKeyBody": {"secret": _TEXT},
     "CreditBody": {
         **{"amount": _MONEY, "reason": _TEXT},
         "id": {"type": "string", "description": "The same one twice is booked once."},

@@ -14,6 +14,7 @@ from store.calls.usage_lookup import find
 from store.calls.usage_queries import Filters, Page, page
 from store.calls.usage_stats import DIMENSIONS, SORTS, Order, calls_to_read, stats
 from store.hub.sessions import SignedIn
+from store.money import ledger, wallet
 from store.values.errors import NotFound
 from store.values.ids import ulid_ms
 
@@ -78,12 +79,12 @@ class ApiCall(ApiUsageBase):
 
 def call(db: peewee.Database, me: SignedIn, call_id: str) -> dict[str, Any]:
     """The call with an id, also one of its client, or for administrators of its vendor; of a member
-    an own one. Raises NotFound."""
+    an own one. `refund`: the ledger line that gave its cost back, or None. Raises NotFound."""
     for row in find(db, call_id):
-        if me.admin:
-            return row
-        if row["user_id"] == me.user_id and call_id in (row["id"], row["client_request_id"]):
-            return row
+        own = row["user_id"] == me.user_id and call_id in (row["id"], row["client_request_id"])
+        if me.admin or own:
+            line = wallet.refund_of(db, row["id"])
+            return {**row, "refund": None if line is None else ledger.to_public(line)}
     raise NotFound("there is no such call")
 
 

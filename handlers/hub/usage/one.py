@@ -18,6 +18,7 @@ from store.calls.usage_lookup import cost_lines
 from store.calls.usage_queries import Filters
 from store.calls.usage_stats import stats
 from store.hub.sessions import SignedIn
+from store.values.fields import Instant
 from store.values.ids import DAY_MS, HOUR_MS
 from store.values.pricing import format_money, format_multiplier, prices_from_json
 from store.values.usage_record import charges_from_json, rfc3339
@@ -97,6 +98,7 @@ class CallPage(Page):
             cost_sum=total,
             multiplier=_multiplier(row),
             charges=_charges(row),
+            refunded_ms=row["refund"] and Instant().parse(row["refund"]["at"]),
             others=others,
             trace_link=_of_trace(row, admin=me.admin),
             others_link=self._others(row, me),

@@ -31,5 +31,9 @@ def public(row: Mapping[str, Any], *, admin: bool) -> dict[str, Any]:
 
 
 def whole(row: dict[str, Any], *, admin: bool) -> dict[str, Any]:
-    """The same with the lines that its cost is made of."""
-    return {**public(row, admin=admin), "cost_lines": cost_lines(row)}
+    """The same with the lines that its cost is made of, and its refund."""
+    return {
+        **public(row, admin=admin),
+        "cost_lines": cost_lines(row),
+        "refund": row["refund"],
+    }

@@ -1,11 +1,11 @@
-"""Money and sessions of a user."""
+"""Money and sessions of a user; refunds of calls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from handlers.hub.admin.api.base import AdminApi, actor_of
+from handlers.hub.admin.api.base import AdminApi, actor_of, limit_of
 from handlers.hub.admin.api.objects import end_sessions
 from handlers.hub.web.base import Failure, HubHandler
 from store.admin import listing
@@ -49,6 +49,13 @@ def money_of(given: Mapping[str, Any]) -> Money:
     return Money(kind, nanos, reason.strip(), own_id)
 
 
+async def refund(handler: HubHandler, call_id: str, reason: object) -> wallet.Refund:
+    """Give back what a call took from a wallet, once. Raises Failure."""
+    if not isinstance(reason, str) or not reason.strip():
+        raise _bad("reason", "reason is missing: it is kept in the ledger")
+    return await handler.store(wallet.refund, call_id, reason.strip(), actor_of(handler))
+
+
 async def move(handler: HubHandler, user: str, money: Money) -> Line:
     """Book a movement on a user's wallet. Raises Failure."""
     movement = wallet.Movement(money.amount_nanos, money.reason, money.own_id, actor_of(handler))
@@ -67,6 +74,27 @@ class Credit(AdminApi):
         self.known(given, "amount", "reason", "id", "kind")
         line = await move(self, name, money_of(given))
         self.answer({"user": name, **ledger.to_public(line), "again": line.again})
+
+
+class Refund(AdminApi):
+    """POST /api/admin/usage/ID/refund."""
+
+    async def post(self, call_id: str) -> None:
+        given = self.body()
+        self.known(given, "reason")
+        done = await refund(self, call_id, given.get("reason"))
+        self.answer({"user": done.user, **ledger.to_public(done.line), "again": done.again})
+
+
+class Ledger(AdminApi):
+    """GET /api/admin/users/NAME/ledger: the newest lines first."""
+
+    async def get(self, name: str) -> None:
+        user = await self.store(listing.one, "user", name)
+        after = self.get_query_argument("after", None)
+        page = await self.store(ledger.page_of, user["id"], limit_of(self), after)
+        lines = [ledger.to_public(line) for line in page.lines]
+        self.answer({"items": lines, "next": page.next})
 
 
 class Sessions(AdminApi):

@@ -39,6 +39,20 @@ class Credit(AdminPage):
         )
 
 
+class Refund(AdminPage):
+    """Gives back what a call was charged to a wallet; its form stands on the page of the call."""
+
+    async def get(self, call_id: str) -> None:
+        self.redirect(f"/usage/{call_id}", status=303)
+
+    async def post(self, call_id: str) -> None:
+        done = await users.refund(self, call_id, self.get_body_argument("reason", ""))
+        amount = f"{format_money(done.line.amount_nanos)} {self.site.settings.money.currency}"
+        word = "refunded_before" if done.again else "done_refund"
+        self.say(self.words[f"admin.{word}"].format(name=done.user, amount=amount))
+        self.redirect(f"/usage/{call_id}", status=303)
+
+
 class EndSessions(AdminPage):
     """Ends the sessions of a user."""
 

@@ -1,0 +1,87 @@
+"""Keys of all users, as administrators look for them: by user, by text, by a leaked secret.
+
+Blocking; for the Hub. A secret that is looked for is digested at once, and neither stored nor
+logged.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import peewee
+
+from store.catalog import keys
+from store.db import audit
+from store.db.database import has_words, select_rows, snapshot_read, transaction
+from store.db.tables.users import ApiKey, User
+from store.hub import own_keys
+from store.hub.own_keys import OwnKey
+from store.values.errors import NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class UserKey:
+    """A key and the name of its user."""
+
+    user: str
+    key: OwnKey
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Keys of this user; with this text in the name of user or key, or in what is shown of the
+    secret. An empty field takes all."""
+
+    user: str = ""
+    text: str = ""
+
+
+def page(
+    db: peewee.Database, chosen: Filter, limit: int, after: str, at_ms: int
+) -> tuple[list[UserKey], str | None]:
+    """At most `limit` keys, the last made first, each with its use; those made before the id
+    `after`, if it is given. And the `after` of the next page, None: there is none."""
+    query = _joined().order_by(ApiKey.id.desc()).limit(limit + 1)
+    if after:
+        query = query.where(ApiKey.id < after)
+    if chosen.user:
+        query = query.where(User.name == chosen.user)
+    if chosen.text:
+        columns = (User.name, ApiKey.name, ApiKey.prefix, ApiKey.last_four, ApiKey.id)
+        query = query.where(reduce(or_, (has_words(column, chosen.text) for column in columns)))
+    rows = select_rows(db, query)
+    shown = _with_keys(db, rows[:limit], at_ms)
+    return shown, rows[limit - 1][0] if len(rows) > limit else None
+
+
+def show(db: peewee.Database, key_id: str, at_ms: int) -> UserKey:
+    """A key of whatever user. Raises NotFound."""
+    rows = select_rows(db, _joined().where(ApiKey.id == key_id))
+    if not rows:
+        raise NotFound(f"there is no key {key_id!r}")
+    return _with_keys(db, rows, at_ms)[0]
+
+
+def find_by_secret(
+    db: peewee.Database, secret: str, peppers: Sequence[str], actor: str, at_ms: int
+) -> UserKey:
+    """The key that a secret opens, or opened until it was exchanged. Audited. Raises NotFound."""
+    key_id = keys.in_use(db, secret, peppers)
+    if key_id is None:
+        raise NotFound("no key has this secret")
+    key = show(db, key_id, at_ms)
+    act = audit.Act(actor, "find", "key", f"{key.user}/{key.key.name}")
+    transaction(db, lambda: audit.write(db, act))
+    return key
+
+
+def _joined() -> Any:
+    return ApiKey.select(ApiKey.id, User.name).join(User, on=(User.id == ApiKey.user_id))
+
+
+def _with_keys(db: peewee.Database, rows: Sequence[tuple[str, str]], at_ms: int) -> list[UserKey]:
+    ids = [key_id for key_id, _ in rows]
+    known = {key.id: key for key in snapshot_read(db, lambda: own_keys.of_ids(db, ids, at_ms))}
+    return [UserKey(user, known[key_id]) for key_id, user in rows if key_id in known]
