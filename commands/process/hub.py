@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
 
 from commands.process.log_lines import FORMS
@@ -29,7 +28,8 @@ from conf import secrets
 from conf.configuration import ConfigError
 from conf.settings import Settings, from_plain
 from conf.version import VERSION
-from handlers.hub.app import MAX_BODY_BYTES, make_app
+from handlers.hub.app import make_app
+from handlers.hub.http.server import HubServer
 from handlers.hub.web.site import Site
 from handlers.logs import LogThread
 from store.admin.objects import Sealing
@@ -92,6 +92,7 @@ def _site(settings: Settings, keys: secrets.Secrets, origins: Mapping[str, str])
         db=open_database(settings.store.url),
         sealing=Sealing(Cipher(keys.cipher_keys), keys.peppers),
         trusted=tuple(ipaddress.ip_network(net, strict=False) for net in proxies),
+        cookie_secrets=keys.cookie_secrets,
         origins=origins,
         version=VERSION,
     )
@@ -115,26 +116,27 @@ async def _serve(site: Site, orders: Orders, logs: LogThread) -> None:
 
     os.set_blocking(0, False)
     IOLoop.current().add_handler(0, hear, IOLoop.READ)
-    server = HTTPServer(make_app(site), max_body_size=MAX_BODY_BYTES)
+    server = HubServer(site, make_app(site))
     listener = socket.socket(fileno=orders.listen_fd)
     listener.setblocking(False)
-    server.add_socket(listener)
+    server.listen_on(listener)
     announcing = asyncio.create_task(_announce_first_run(site))
     gc.collect()
     gc.freeze()
     trimming = asyncio.create_task(_trim())
-    living = asyncio.create_task(_say_alive(StateWriter(orders.state_fd)))
+    living = asyncio.create_task(_tend(server, StateWriter(orders.state_fd)))
     await ended.wait()
     for task in (trimming, living, announcing):
         task.cancel()
-    server.stop()
     site.close()
 
 
-async def _say_alive(state: StateWriter) -> None:
-    """Tells the supervisor that the loop turns; it replaces a Hub that has not said so for long."""
+async def _tend(server: HubServer, state: StateWriter) -> None:
+    """Closes connections whose time is over, and tells the supervisor that the loop turns: it
+    replaces a Hub that has not said so for long."""
     while True:
         state.write({"ready": True})
+        server.sweep(int(asyncio.get_running_loop().time()))
         await asyncio.sleep(ALIVE_EVERY_S)
 
 

@@ -4,11 +4,11 @@ import time
 from http import HTTPStatus
 from typing import Any
 
-from handlers.hub.access import one_time, sealed
+from handlers.hub.access import one_time
 from handlers.hub.access.agents import browser_of
 from handlers.hub.access.beginning import begin_session
 from handlers.hub.access.provider import provider_name
-from handlers.hub.access.sign_in import SECONDS_PER_MINUTE, OpenId
+from handlers.hub.access.sign_in import CARRIED_S, SECONDS_PER_MINUTE, OpenId
 from handlers.hub.web.base import Failure, Page
 from store.hub import one_time as codes
 from store.hub import openid_links, people, sessions, tokens
@@ -165,7 +165,7 @@ class Links(Change):
         except Failure as failure:
             await self.refuse("links", failure)
             return
-        sealed.carry(self, LINKING, session=self.me.session_id)
+        self.carry(LINKING, CARRIED_S, session=self.me.session_id)
         # A link and no redirect: a form may lead to the Hub alone (form-action of the policy).
         await self.page("links", link_go=True)
 
@@ -176,8 +176,8 @@ class LinkGo(OpenId):
     public = False
 
     async def get(self) -> None:
-        asked = sealed.carried(self, LINKING)
-        sealed.drop(self, LINKING)
+        asked = self.carried(LINKING)
+        self.clear_cookie(LINKING)
         if asked is None or self.signed_in is None or asked["session"] != self.linking():
             self.redirect("/account", status=303)
             return

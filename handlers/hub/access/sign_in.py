@@ -11,7 +11,7 @@ import time
 from http import HTTPStatus
 from typing import Any
 
-from handlers.hub.access import one_time, sealed
+from handlers.hub.access import one_time
 from handlers.hub.access.beginning import begin_session
 from handlers.hub.access.provider import Provider, ProviderError, provider_name, provider_of
 from handlers.hub.web.base import SESSION_COOKIE, THEMES, Failure, Page
@@ -23,6 +23,7 @@ from store.hub.people import Person
 
 log = logging.getLogger("sluice.hub")
 
+CARRIED_S = 600  # what a sign-in has to remember until it is over
 COOKIE_DAYS = 365  # of theme and language
 SECONDS_PER_MINUTE = 60
 INSIDE = re.compile(r"/(?:[^/\\\x00-\x20][^\\\x00-\x20]*)?")
@@ -71,7 +72,7 @@ class SignIn(Page):
     async def let_in(self, person: Person, place: str) -> None:
         """Begins the session, or asks for the one-time code first."""
         if await self.store(codes.asked_for, person.id):
-            sealed.carry(self, WAITING, id=person.id, name=person.name, next=place)
+            self.carry(WAITING, CARRIED_S, id=person.id, name=person.name, next=place)
             self.redirect("/sign-in/code", status=303)
             return
         await begin_session(self, person.id)
@@ -102,13 +103,13 @@ class Code(SignIn):
     """The one-time code, or a recovery code, of somebody whose password was right."""
 
     async def get(self) -> None:
-        if sealed.carried(self, WAITING) is None:
+        if self.carried(WAITING) is None:
             self.redirect("/sign-in", status=303)
             return
         self.form()
 
     async def post(self) -> None:
-        waiting = sealed.carried(self, WAITING)
+        waiting = self.carried(WAITING)
         if waiting is None:
             self.redirect("/sign-in", status=303)
             return
@@ -121,7 +122,7 @@ class Code(SignIn):
             self.form(problem="access.code_wrong")
             return
         self.site.tries.succeeded(mark, self.address, at_s)
-        sealed.drop(self, WAITING)
+        self.clear_cookie(WAITING)
         await begin_session(self, waiting["id"])
         self.redirect(waiting["next"], status=303)
 
@@ -148,9 +149,9 @@ class OpenId(SignIn):
         except ProviderError as error:
             self.unusable(error)
             return
-        sealed.carry(
-            self,
+        self.carry(
             ASKED,
+            CARRIED_S,
             state=ask.state,
             nonce=ask.nonce,
             verifier=ask.verifier,
@@ -188,8 +189,8 @@ class OpenIdBack(OpenId):
     """GET /sign-in/openid/back: what the provider says of the one who was sent there."""
 
     async def get(self) -> None:
-        provider, asked = self.provider(), sealed.carried(self, ASKED)
-        sealed.drop(self, ASKED)
+        provider, asked = self.provider(), self.carried(ASKED)
+        self.clear_cookie(ASKED)
         given = self.get_query_argument
         state, issuer = given("state", "").encode(), given("iss", provider.issuer)
         if asked is None or not hmac.compare_digest(state, asked["state"].encode()):
