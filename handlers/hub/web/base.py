@@ -36,6 +36,7 @@ TOAST_COOKIE = "toast"
 TOAST_S = 60
 FORM_COOKIE = "_xsrf"  # of browsers without a session
 LOGGED_PATH_CHARS = 200
+AUDIT_NAME_CHARS = 128
 PLACE_CHARS = 2048  # of the page that a sign-in leads back to
 ACCEPT_LANGUAGE_CHARS = 256
 UNSEEN_HEADER = "X-Unseen"  # of a script that asks for a page which it does not show
@@ -166,6 +167,13 @@ class HubHandler(Logged):
     async def store(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
         """What the store makes of a request. Raises Failure for what it refuses."""
         return await self._told(self.site.store(work, *args, **named))
+
+    async def note(self, action: str, kind: str, name: str, **after: Any) -> None:
+        """Writes a line of the audit log for an act that changes nothing else in the store."""
+        actor = self.signed_in.user if self.signed_in is not None else "nobody"
+        # What was typed may hold half a character, which no database takes.
+        shown = name[:AUDIT_NAME_CHARS].encode("utf-8", "replace").decode("utf-8")
+        await self.store(audit.write_alone, audit.Act(actor, action, kind, shown, after=after))
 
     async def hashing(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
         """The same for work that hashes passwords."""

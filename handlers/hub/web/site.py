@@ -12,6 +12,7 @@ import peewee
 
 from conf.settings import Settings
 from handlers.hub.web.places import Places, party
+from handlers.hub.web.sign_ins import SignIns
 from handlers.hub.web.throttle import Throttle
 from handlers.operations.client_settings import base_url
 from handlers.relay.admit import is_within
@@ -47,7 +48,8 @@ class Site:
     started_s: float = field(default_factory=time.monotonic)
     tries: Throttle = field(default_factory=Throttle)  # of passwords
     one_time: Throttle = field(default_factory=Throttle)  # of one-time codes, by user
-    codes: Throttle = field(default_factory=Throttle)  # of codes to redeem
+    codes: Throttle = field(default_factory=lambda: Throttle(forgives=False))  # to redeem
+    sign_ins: SignIns = field(default_factory=SignIns)
     provider: object = None  # of OpenID, made when it is first needed
     _kept_base_url: str = ""
     _base_url_due_s: float = 0.0
