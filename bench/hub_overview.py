@@ -116,7 +116,7 @@ def time_of(port: int, path: str, cookie: str) -> Figures:
 def main(url: str, user: str, group: str, paths: tuple[str, ...]) -> None:
     """Print how long each page takes."""
     db = open_database(url)
-    site = Site(Settings(), db, Sealing(Cipher(["bench"]), ["bench"]), ())
+    site = Site(Settings(), db, Sealing(Cipher(["bench"]), ["bench"]), (), ["bench"])
     cookie = sessions.begin(db, user_id(db, user), HOST, "bench")
     port = serve(site)
     for path in paths:

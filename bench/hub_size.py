@@ -175,7 +175,7 @@ def main(url: str, only: str, who: str) -> None:
     db = open_database(url, read_timeout_s=3600)
     migrate.up(db)
     _make_up(db)
-    site = Site(Settings(), db, Sealing(Cipher(["bench"]), ["bench"]), ())
+    site = Site(Settings(), db, Sealing(Cipher(["bench"]), ["bench"]), (), ["bench"])
     port, places = serve(site), _places(db)
     for name, pages in ((MEMBER, MEMBER_PAGES), (ADMIN, ADMIN_PAGES)):
         cookie = sessions.begin(db, user_id(db, name), "127.0.0.1", "bench")

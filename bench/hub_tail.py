@@ -137,7 +137,7 @@ def main(viewers: int, seconds: float, batch: int) -> None:
         url = f"sqlite:///{Path(folder) / 'bench.db'}"
         db = open_database(url)
         migrate.up(db)
-        site = Site(Settings(), db, Sealing(Cipher(["bench"]), ["bench"]), ())
+        site = Site(Settings(), db, Sealing(Cipher(["bench"]), ["bench"]), (), ["bench"])
         asyncio.run(_run(site, url, viewers, seconds, batch))
         site.close()
 

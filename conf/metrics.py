@@ -180,6 +180,13 @@ UPKEEP_AT = _gauge(
 UPKEEP_OK = _gauge("upkeep_success", "", "1 when the last upkeep of the store did all it should.")
 BUILD_INFO = _gauge("build_info", "version python", "1, with the version as labels.")
 
+SIGN_INS = _counter(
+    "hub_sign_ins",
+    "result",
+    "Sign-ins at the Hub: ok, wrong (name or password), wrong_code, locked (too many tries), busy"
+    " (too many hashes wait), not_linked and provider (of OpenID).",
+)
+
 _OF_WORKERS = (
     *(REQUESTS, DURATION, FIRST_TOKEN, PER_TOKEN, OVERHEAD, TOKENS, COST),
     *(STREAMS, CALLS, CONNECTIONS, DISCONNECTS, UPSTREAM, RETRIES, UPSTREAM_FIRST_BYTE),
@@ -208,7 +215,7 @@ CALLS_ENDED = Metric(
     "All that is counted of one kind of calls in one place, which costs a call the least. A scrape"
     " takes it apart into the metrics above. No channel: no attempt was made.",
 )
-METRICS: Mapping[str, Metric] = {one.name: one for one in (*_OF_WORKERS, *_OF_SUPERVISOR)}
+METRICS: Mapping[str, Metric] = {one.name: one for one in (*_OF_WORKERS, *_OF_SUPERVISOR, SIGN_INS)}
 """All metrics by name, in the order in which they are printed."""
 COUNTED: Mapping[str, Metric] = {**METRICS, CALLS_ENDED.name: CALLS_ENDED}
 """What a worker may count: the metrics, and what is not printed as it is."""

@@ -93,6 +93,11 @@ ALLOWED = {
         *("handlers.hub.web", "handlers.relay.admit", "store", "conf.settings", "tornado"),
         *("handlers.operations.client_settings", "peewee", "msgspec"),
     },
+    "handlers.hub.http": {
+        *("handlers.hub.http", "handlers.hub.web", "handlers.http.connection"),
+        *("handlers.http.request", "handlers.http.server", "handlers.relay.admit", "store.hub"),
+        *("store.values", "tornado"),
+    },
     "handlers.hub.openapi": {"handlers.hub.openapi", "handlers.hub.web", "store"},
     "demo": {"demo"},
     "commands": {"commands", "demo", "handlers", "adapters", "store", "conf", "app"}

@@ -227,6 +227,7 @@ class Companion:
         self._back_off = BackOff()
         self._start_at = 0.0
         self._reader: StateReader | None = None
+        self.counts: WordReader | None = None  # of one with a socket
         self._silent_looks = 0
         self._answered = False  # since its start
         self._next_look = 0.0
@@ -241,16 +242,21 @@ class Companion:
         """Whether one with a socket runs and its loop turns."""
         return self._child is not None and self._answered and self._silent_looks < DOWN_LOOKS
 
-    def tend(self, now: float, died: Callable[[str, int], None]) -> None:
-        """Start it when it does not run and its time has come; `died(name, exit code)` is told."""
+    def tend(
+        self, now: float, died: Callable[[str, int], None], counted: Callable[[WordReader], None]
+    ) -> None:
+        """Start it when it does not run and its time has come; `died(name, exit code)` is told, and
+        `counted` takes what one that has ended has counted."""
         self._look(now)
         if self._child is not None and (code := self._child.exit_code) is not None:
+            if self.counts is not None:
+                counted(self.counts)
             if not self._renewed:
                 died(self.name, code)
                 self._start_at = now + self._back_off.died(now - self._child.started_at)
             self._renewed = False
             self._child.close()
-            self._close_reader()
+            self._close_readers()
             self._child = None
         if self._child is None and now >= self._start_at:
             try:
@@ -273,10 +279,11 @@ class Companion:
         if self._silent_looks >= SILENT_LOOKS:
             self._child.kill()
 
-    def _close_reader(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+    def _close_readers(self) -> None:
+        for reader in (self._reader, self.counts):
+            if reader is not None:
+                reader.close()
+        self._reader = self.counts = None
 
     def renew(self, orders: Mapping[str, object]) -> None:
         """Start it anew with other orders."""
@@ -290,12 +297,14 @@ class Companion:
             child = Child(self._command)
             ours: Mapping[str, object] = {}
         else:
-            self._close_reader()
-            self._reader = StateReader()
+            self._close_readers()
+            self._reader, self.counts = StateReader(), WordReader()
             self._silent_looks = SILENT_LOOKS - START_LOOKS
             self._answered = False
-            descriptors = self._listener.fileno(), self._reader.descriptor
-            ours = dict(zip(("listen_fd", "state_fd"), descriptors, strict=True))
+            names = ("listen_fd", "state_fd", "metrics_fd")
+            listener = self._listener.fileno()
+            descriptors = (listener, self._reader.descriptor, self.counts.descriptor)
+            ours = dict(zip(names, descriptors, strict=True))
             child = Child(self._command, descriptors)
         if self._orders is not None:
             child.send({**self._orders, **ours})

@@ -12,26 +12,32 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
-from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
 
 from commands.process.log_lines import FORMS
 from commands.process.logs.redaction import redact
 from commands.process.logs.sink import sink_of
 from commands.process.memory import find_malloc_trim, one_arena
+from commands.process.metrics.words import WordTable
 from commands.process.store_check import announce
 from commands.process.worker_state import StateWriter
 from conf import secrets
 from conf.configuration import ConfigError
+from conf.metrics import SIGN_INS
 from conf.settings import Settings, from_plain
 from conf.version import VERSION
-from handlers.hub.app import MAX_BODY_BYTES, make_app
+from handlers.hub.app import make_app
+from handlers.hub.http.server import HubServer
+from handlers.hub.web.sign_ins import SignIns
 from handlers.hub.web.site import Site
 from handlers.logs import LogThread
+from handlers.telemetry.metrics import Metrics
 from store.admin.objects import Sealing
 from store.db.database import open_database
 from store.hub import first_run
@@ -54,6 +60,7 @@ class Orders(msgspec.Struct):
     secrets_path: str
     listen_fd: int
     state_fd: int
+    metrics_fd: int
     origins: dict[str, str] = {}
 
 
@@ -74,7 +81,7 @@ def main(args: Sequence[str]) -> int:
     logs = LogThread(FORMS[settings.log.format], sink_of(settings.log.file), redact)
     logs.start(settings.log.level)
     try:
-        site = _site(settings, secrets.load(Path(orders.secrets_path)), orders.origins)
+        site = _site(settings, secrets.load(Path(orders.secrets_path)), orders)
         asyncio.run(_serve(site, orders, logs))
     except ConfigError as error:
         log.error("%s", error)
@@ -85,14 +92,17 @@ def main(args: Sequence[str]) -> int:
     os._exit(0)
 
 
-def _site(settings: Settings, keys: secrets.Secrets, origins: Mapping[str, str]) -> Site:
+def _site(settings: Settings, keys: secrets.Secrets, orders: Orders) -> Site:
     proxies = settings.server.trusted_proxies
+    metrics = Metrics(WordTable(orders.metrics_fd))
     return Site(
         settings=settings,
         db=open_database(settings.store.url),
         sealing=Sealing(Cipher(keys.cipher_keys), keys.peppers),
         trusted=tuple(ipaddress.ip_network(net, strict=False) for net in proxies),
-        origins=origins,
+        cookie_secrets=keys.cookie_secrets,
+        origins=orders.origins,
+        sign_ins=SignIns(partial(metrics.count, SIGN_INS)),
         version=VERSION,
     )
 
@@ -115,26 +125,28 @@ async def _serve(site: Site, orders: Orders, logs: LogThread) -> None:
 
     os.set_blocking(0, False)
     IOLoop.current().add_handler(0, hear, IOLoop.READ)
-    server = HTTPServer(make_app(site), max_body_size=MAX_BODY_BYTES)
+    server = HubServer(site, make_app(site))
     listener = socket.socket(fileno=orders.listen_fd)
     listener.setblocking(False)
-    server.add_socket(listener)
+    server.listen_on(listener)
     announcing = asyncio.create_task(_announce_first_run(site))
     gc.collect()
     gc.freeze()
     trimming = asyncio.create_task(_trim())
-    living = asyncio.create_task(_say_alive(StateWriter(orders.state_fd)))
+    living = asyncio.create_task(_tend(server, StateWriter(orders.state_fd)))
     await ended.wait()
     for task in (trimming, living, announcing):
         task.cancel()
-    server.stop()
     site.close()
 
 
-async def _say_alive(state: StateWriter) -> None:
-    """Tells the supervisor that the loop turns; it replaces a Hub that has not said so for long."""
+async def _tend(server: HubServer, state: StateWriter) -> None:
+    """Closes connections whose time is over, and tells the supervisor that the loop turns: it
+    replaces a Hub that has not said so for long."""
     while True:
         state.write({"ready": True})
+        server.sweep(int(asyncio.get_running_loop().time()))
+        server.site.sign_ins.sweep(time.monotonic())
         await asyncio.sleep(ALIVE_EVERY_S)
 
 

@@ -17,6 +17,7 @@ from commands.process import node
 from commands.process.child import Slot, Worker
 from commands.process.log_lines import LEVELS, Log
 from commands.process.metrics.exposition import CONTENT_TYPE, Sample, Totals, percentile_ms, text_of
+from commands.process.metrics.words import WordReader
 from commands.process.ops.guard import Guard
 from commands.process.ops.server import Answer, Routes, Text
 from conf import metrics as names
@@ -40,6 +41,8 @@ class Gateway(Protocol):
     def hub_is_up(self) -> bool | None: ...
 
     def workers(self) -> Iterator[Worker]: ...
+
+    def counts(self) -> Iterator[WordReader]: ...
 
     def read_states(self, now: float) -> None: ...
 
@@ -77,9 +80,9 @@ class OpsAnswers:
         token = ops.token or ("" if is_loopback(bound.host) else bound.token)
         return Guard(frozenset((bound.host.lower(), *ops.hosts)), token)
 
-    def ended(self, worker: Worker) -> None:
-        """A worker has ended: what it counted stays."""
-        self._totals.ended(worker.counts)
+    def counted(self, counts: WordReader) -> None:
+        """A process has ended: its counts stay."""
+        self._totals.ended(counts)
 
     def reloaded(self, *, ok: bool) -> None:
         """The configuration was read again."""
@@ -146,7 +149,7 @@ class OpsAnswers:
 
     def _measured(self) -> dict[str, object]:
         """Percentiles over all workers, since the node was started."""
-        found = self._totals.read(worker.counts for worker in self._gateway.workers())
+        found = self._totals.read(self._gateway.counts())
         return {
             name: {f"p{percent}": percentile_ms(found, metric, percent) for percent in (50, 99)}
             for name, metric in (("overhead_ms", names.OVERHEAD), ("loop_lag_ms", names.LOOP_LAG))
@@ -172,7 +175,7 @@ class OpsAnswers:
     # ---- metrics ---------------------------------------------------------------------------------
 
     def _metrics(self, body: bytes) -> Answer:
-        found = self._totals.read(worker.counts for worker in self._gateway.workers())
+        found = self._totals.read(self._gateway.counts())
         return HTTPStatus.OK, Text(CONTENT_TYPE, text_of(found, self._own()))
 
     def _own(self) -> Iterator[Sample]:

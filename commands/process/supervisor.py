@@ -19,6 +19,7 @@ from commands.process import listeners, node
 from commands.process.child import Companion, Slot, Worker
 from commands.process.log_lines import Log
 from commands.process.logs.sink import sink_of
+from commands.process.metrics.words import WordReader
 from commands.process.node import PortTaken, StartError
 from commands.process.ops.server import OpsServer
 from commands.process.ops_answers import OpsAnswers
@@ -166,6 +167,11 @@ class Supervisor:
         for companion in self._companions:
             companion.tell(message)
 
+    def counts(self) -> Iterator[WordReader]:
+        """Where every running process counts."""
+        yield from (worker.counts for worker in self.workers())
+        yield from (one.counts for one in self._companions if one.counts is not None)
+
     # ---- workers ---------------------------------------------------------------------------------
 
     def workers(self) -> Iterator[Worker]:
@@ -187,7 +193,7 @@ class Supervisor:
                     slot.worker = self._new_worker(slot)
                     slot.start_at = now + TICK_S  # the next try when it could not be started
         for companion in self._companions:
-            companion.tend(now, self._companion_died)
+            companion.tend(now, self._companion_died, self._answers.counted)
         if self._ops:
             self._ops.sweep(now)
 
@@ -228,7 +234,7 @@ class Supervisor:
 
     def _reap(self, worker: Worker, now: float) -> None:
         code = worker.exit_code or 0
-        self._answers.ended(worker)
+        self._answers.counted(worker.counts)
         worker.close()
         slot = self.slots[worker.slot]
         if worker.leaving:

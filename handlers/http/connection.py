@@ -137,6 +137,8 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
     done. The next request waits for the end of the answer.
     """
 
+    SERVER_FIELD = "Server: sluice\r\n"
+
     def __init__(self, server: Server, buffer_bytes: int) -> None:
         super().__init__()
         self._server = server
@@ -393,7 +395,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         # would make a proxy answer 502 that has just sent the next request on this connection.
         keep = self._keep_alive and not self._server.draining
         end = "" if keep else "Connection: close\r\n"
-        begin = f"{_STATUS_LINES[status]}Server: sluice\r\nDate: {self._server.date}\r\n"
+        begin = f"{_STATUS_LINES[status]}{self.SERVER_FIELD}Date: {self._server.date}\r\n"
         self.head_sent = True
         return f"{begin}{fields}{framing}{end}\r\n".encode("latin-1", "replace")
 
@@ -421,6 +423,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         with unread bytes resets the connection, and the client might not see the answer."""
         self._deaf = True
         self._linger_bytes = 0
+        self._unparsed = b""
         self._queue.clear()
         self._read_on()
         if self._transport is not None:

@@ -1,4 +1,4 @@
-"""The relay port: accepts connections, closes idle ones, and drains.
+"""Servers of HTTP/1.1, above all the relay's: they accept connections, close idle ones, and drain.
 
 One sweep a second instead of a timer for each connection: a timer costs a request 15 us.
 """
@@ -7,17 +7,22 @@ import asyncio
 import logging
 import math
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from email.utils import formatdate
 from typing import Protocol
 
 from adapters.family import Family
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
-from handlers.http.base import Site
-from handlers.http.connection import LINGER_S, LONG_LINGERS_MAX, ClientConnection, Header
+from conf.settings import ServerSettings, Settings
+from handlers.http.connection import (
+    LINGER_S,
+    LONG_LINGERS_MAX,
+    ClientConnection,
+    Delegate,
+    Header,
+)
 from handlers.http.request import Request
-from handlers.http.run import HandlerRun
 from store.values.ids import new_ulid
 
 log = logging.getLogger("sluice.http")
@@ -29,19 +34,25 @@ ACCEPT_BATCH = 128  # connections taken in one loop turn
 class Router(Protocol):
     """Finds the handler of a request."""
 
-    def delegate(self, request: Request) -> HandlerRun: ...
+    def delegate(self, request: Request) -> Delegate: ...
 
     def dialect(self, request: Request) -> Family: ...
 
 
-class RelayServer:
-    """Serves the routes of `router` on listening sockets that somebody else has bound."""
+class Configured(Protocol):
+    """Has the settings of its process."""
 
-    def __init__(self, site: Site, router: Router) -> None:
+    settings: Settings
+
+
+class Server:
+    """Serves connections of listening sockets that somebody else has bound; `delegate` finds who
+    takes a request."""
+
+    def __init__(self, settings: ServerSettings, delegate: Callable[[Request], Delegate]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._site = site
-        self._router = router
-        self.delegate = router.delegate  # who takes a request
+        self._settings = settings
+        self.delegate = delegate
         self._connections: set[ClientConnection] = set()
         self._lingering_long: set[ClientConnection] = set()
         self._listeners: list[socket.socket] = []
@@ -63,13 +74,12 @@ class RelayServer:
     def malformed(
         self, message: str, request: Request | None
     ) -> tuple[int, Sequence[Header], bytes]:
-        """The answer to a malformed request, in the dialect of its path when it has one."""
-        call_id = new_ulid()
-        fault = Fault(Condition.INVALID_FIELD, message)
-        family = FAMILIES["chat_completions"] if request is None else self._router.dialect(request)
-        envelope = family.client.encode_fault(fault, call_id)
-        ids = (("x-request-id", call_id), ("request-id", call_id))
-        return envelope.status, (*ids, *envelope.headers.items()), envelope.body
+        """The answer to a malformed request; `request`: the one whose head was read, if any."""
+        raise NotImplementedError
+
+    def connect(self) -> ClientConnection:
+        """A new connection, before its transport is there."""
+        return ClientConnection(self, self._settings.stream_buffer_bytes)
 
     def may_linger_long(self, connection: ClientConnection) -> bool:
         """Whether a connection may linger long; only LONG_LINGERS_MAX may at one time."""
@@ -87,7 +97,7 @@ class RelayServer:
         self._connections.discard(connection)
         self._lingering_long.discard(connection)
 
-    # ---- for the worker --------------------------------------------------------------------------
+    # ---- for the process -------------------------------------------------------------------------
 
     @property
     def connections(self) -> int:
@@ -98,7 +108,7 @@ class RelayServer:
         """Closes connections that wait too long. Once a second, with the loop's time."""
         self.now_s = now_s
         self.date = formatdate(usegmt=True)
-        keep_s = self._site.settings.server.keepalive_timeout_s
+        keep_s = self._settings.keepalive_timeout_s
         for connection in list(self._connections):
             stuck = connection.drop_stuck(now_s, keep_s)
             if not stuck and now_s > self._patience_ends_s(connection):
@@ -113,7 +123,7 @@ class RelayServer:
             return math.inf
         if self.draining:
             return max(self._drain_s, connection.since_s) + DRAIN_IDLE_S
-        server = self._site.settings.server
+        server = self._settings
         first = connection.served == 0
         patience_s = server.header_timeout_s if first else server.keepalive_timeout_s
         return connection.since_s + patience_s
@@ -149,12 +159,7 @@ class RelayServer:
                 self._resting.append(listener)
             return False
         accepted.setblocking(False)
-        buffer_bytes = self._site.settings.server.stream_buffer_bytes
-        task = self._loop.create_task(
-            self._loop.connect_accepted_socket(
-                lambda: ClientConnection(self, buffer_bytes), accepted
-            )
-        )
+        task = self._loop.create_task(self._loop.connect_accepted_socket(self.connect, accepted))
         self._accepting.add(task)
         task.add_done_callback(self._accepted)
         return True
@@ -163,3 +168,22 @@ class RelayServer:
         self._accepting.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a connection failed at its start: %s", task.exception())
+
+
+class RelayServer(Server):
+    """Serves the routes of `router` at the relay port."""
+
+    def __init__(self, site: Configured, router: Router) -> None:
+        super().__init__(site.settings.server, router.delegate)
+        self._router = router
+
+    def malformed(
+        self, message: str, request: Request | None
+    ) -> tuple[int, Sequence[Header], bytes]:
+        """The answer to a malformed request, in the dialect of its path when it has one."""
+        call_id = new_ulid()
+        fault = Fault(Condition.INVALID_FIELD, message)
+        family = FAMILIES["chat_completions"] if request is None else self._router.dialect(request)
+        envelope = family.client.encode_fault(fault, call_id)
+        ids = (("x-request-id", call_id), ("request-id", call_id))
+        return envelope.status, (*ids, *envelope.headers.items()), envelope.body

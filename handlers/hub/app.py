@@ -16,13 +16,20 @@ from handlers.hub.openapi import endpoint as openapi
 from handlers.hub.overview import routes as overview
 from handlers.hub.usage import routes as usage
 from handlers.hub.web import parts
-from handlers.hub.web.base import POLICY, Failure, HubHandler, Page, Routes
+from handlers.hub.web.base import (
+    LOGGED_PATH_CHARS,
+    POLICY,
+    Failure,
+    HubHandler,
+    Logged,
+    Page,
+    Routes,
+)
 from handlers.hub.web.site import Site
 from handlers.hub.web.templates import LeanLoader
 
 HERE = Path(__file__).parent
 TEMPLATES = str(HERE / "templates")
-MAX_BODY_BYTES = 1 << 20
 MS_PER_S = 1000
 log = logging.getLogger("sluice.hub")
 PAGES: Routes = (
@@ -64,7 +71,7 @@ class RelayPath(HubHandler):
         self.finish({"error": error})
 
 
-class Static(StaticFileHandler):
+class Static(Logged, StaticFileHandler):
     """Files of the pages: style sheet, scripts, icons."""
 
     def set_default_headers(self) -> None:
@@ -83,7 +90,8 @@ def log_request(handler: RequestHandler) -> None:
     status, request = handler.get_status(), handler.request
     level = logging.WARNING if status >= HTTPStatus.INTERNAL_SERVER_ERROR else logging.DEBUG
     took_ms = request.request_time() * MS_PER_S
-    log.log(level, "%s %s %d in %.1f ms", request.method, request.path, status, took_ms)
+    path = (request.path or "")[:LOGGED_PATH_CHARS]
+    log.log(level, "%s %s %d in %.1f ms", request.method, path, status, took_ms)
 
 
 def make_app(site: Site) -> Application:
@@ -108,5 +116,4 @@ def make_app(site: Site) -> Application:
         ui_modules=dict(parts.MODULES),
         log_function=log_request,
         xsrf_cookies=True,
-        xsrf_cookie_kwargs={"samesite": "Lax", "secure": site.secure},
     )

@@ -22,7 +22,7 @@ from store.db.base_url import keep_base_url
 from store.db.database import first_row
 from store.db.tables.users import User
 from store.hub import first_run
-from store.hub.people import Person
+from store.hub.people import Person, mark_of
 from store.money import wallet
 from store.values import texts
 from store.values.errors import Conflict, NotFound, Refused
@@ -106,9 +106,9 @@ def make_admin(db: peewee.Database, sealing: Sealing, token: str, wanted: FirstA
     if wanted.base_url:
         keep_base_url(db, wanted.base_url, wanted.name)
     first_run.close(db)
-    found = first_row(db, User.select(User.id).where(User.name == wanted.name))
+    found = first_row(db, User.select(User.id, User.password_hash).where(User.name == wanted.name))
     assert found is not None
-    return Person(found[0], wanted.name, "admin")
+    return Person(found[0], wanted.name, "admin", mark_of(found[1]))
 
 
 def make_channel(db: peewee.Database, sealing: Sealing, actor: str, wanted: FirstChannel) -> None:

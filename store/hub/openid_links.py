@@ -10,7 +10,7 @@ from store.db.database import database_ms, first_row, select_rows, transaction
 from store.db.tables.fields import TEXT
 from store.db.tables.hub import OpenIdLink
 from store.db.tables.users import User
-from store.hub.people import Person
+from store.hub.people import Person, mark_of
 from store.values.errors import Conflict, NotFound, Refused
 from store.values.ids import new_ulid
 
@@ -61,7 +61,7 @@ def find(db: peewee.Database, issuer: str, subject: str) -> Person | None:
     """The user who is linked, which counts as use; None when nobody is, or the user is disabled."""
     digest = _digest(issuer, subject)
     query = (
-        OpenIdLink.select(User.id, User.name, User.role)
+        OpenIdLink.select(User.id, User.name, User.role, User.password_hash)
         .join(User, on=(User.id == OpenIdLink.user_id))
         .where(OpenIdLink.digest == digest, User.disabled == False)  # noqa: E712 - SQL
     )
@@ -70,7 +70,7 @@ def find(db: peewee.Database, issuer: str, subject: str) -> Person | None:
         return None
     used = OpenIdLink.update(used_ms=database_ms(db)).where(OpenIdLink.digest == digest)
     transaction(db, lambda: used.execute(db))
-    return Person(*row)
+    return Person(row[0], row[1], row[2], mark_of(row[3]))
 
 
 def of_user(db: peewee.Database, user_id: str) -> list[Link]:

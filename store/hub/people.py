@@ -5,6 +5,7 @@ two at a time in one process.
 """
 
 import functools
+import hashlib
 from dataclasses import dataclass
 
 import peewee
@@ -17,14 +18,17 @@ from store.values import texts
 from store.values.errors import NotFound, Refused
 from store.values.passwords import hash_password, verify_password
 
+MARK_CHARS = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A user who may sign in."""
+    """A user who may sign in; `mark` is another one for each password."""
 
     id: str
     name: str
     role: str
+    mark: str
 
 
 def check(db: peewee.Database, name: str, password: str) -> Person | None:
@@ -35,7 +39,19 @@ def check(db: peewee.Database, name: str, password: str) -> Person | None:
     known = verify_password((row and row[3]) or _nobody_hash(), password)
     if row is None or row[3] is None or row[4] or not known:
         return None
-    return Person(row[0], row[1], row[2])
+    return Person(row[0], row[1], row[2], mark_of(row[3]))
+
+
+def is_current(db: peewee.Database, user_id: str, mark: str) -> bool:
+    """Whether a user may still sign in and has the password of this mark."""
+    query = User.select(User.password_hash, User.disabled).where(User.id == user_id)
+    row = first_row(db, query)
+    return row is not None and not row[1] and mark_of(row[0]) == mark
+
+
+def mark_of(password_hash: str | None) -> str:
+    """The mark of a password; gives nothing of it away."""
+    return hashlib.sha256((password_hash or "").encode()).hexdigest()[:MARK_CHARS]
 
 
 def change_password(db: peewee.Database, name: str, old: str, new: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from conf.secrets import read
 from tests.handlers.hub.browser import Browser
 from tests.support.gateway import Gateway
 from tests.support.metrics import scrape
@@ -135,6 +136,39 @@ def test_a_token_of_the_command_line_opens_the_api(gateway):
     assert listed["id"] == made["id"] and made["token"] not in str(listed)
     gateway.run("token", "revoke", made["id"])
     assert script.get("/api/me").status == 401
+
+
+def test_sign_ins_are_counted_also_when_it_dies(gateway):
+    def counted(result):
+        return scrape(gateway).sum("sluice_hub_sign_ins_total", result=result)
+
+    assert Browser(gateway.hub_port).sign_in("alice", PASSWORD).status == 303
+    for _ in range(2):
+        assert Browser(gateway.hub_port).sign_in("alice", "wrong").status == 401
+    assert (counted("ok"), counted("wrong")) == (1, 2)
+    before = hub_pid(gateway)
+    os.kill(before, signal.SIGKILL)
+    until(lambda: hub_pid(gateway) not in (None, before) and answers(gateway.hub_port))
+    assert Browser(gateway.hub_port).sign_in("alice", PASSWORD).status == 303
+    assert (counted("ok"), counted("wrong")) == (2, 2)
+
+
+def test_forms_outlive_a_new_cookie_secret_until_the_old_one_goes(gateway):
+    """A page that was loaded before is sent after each step."""
+
+    def sends_after(*command):
+        browser.get("/account")
+        before = hub_pid(gateway)
+        gateway.run("secrets", *command, "cookie")
+        until(lambda: hub_pid(gateway) not in (None, before) and answers(gateway.hub_port))
+        return browser.send("/preferences", [("theme", "dark")]).status
+
+    browser = Browser(gateway.hub_port)
+    assert browser.sign_in("alice", PASSWORD).status == 303
+    assert sends_after("rotate") == 303
+    old = read(gateway.folder / "secrets.toml").cookie_secrets
+    assert sends_after("remove-old") == 303
+    assert len(old) == 2 and read(gateway.folder / "secrets.toml").cookie_secrets == old[:1]
 
 
 def test_a_taken_port_is_named(gateway, tmp_path):

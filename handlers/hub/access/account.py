@@ -1,18 +1,23 @@
 """The account: password, one-time codes, linked accounts, sessions, tokens, look and keyboard."""
 
 import time
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
-from handlers.hub.access import one_time, sealed
+from handlers.hub.access import one_time
 from handlers.hub.access.agents import browser_of
-from handlers.hub.access.beginning import begin_session
+from handlers.hub.access.beginning import begin_session, end_other_sessions, end_session
 from handlers.hub.access.provider import provider_name
-from handlers.hub.access.sign_in import SECONDS_PER_MINUTE, OpenId
+from handlers.hub.access.sign_in import CARRIED_S, SECONDS_PER_MINUTE, OpenId
 from handlers.hub.web.base import Failure, Page
+from handlers.hub.web.throttle import Throttle
+from handlers.hub.web.tries import TooManyTries, judged
 from store.hub import one_time as codes
 from store.hub import openid_links, people, sessions, tokens
 from store.hub.sessions import SignedIn
+
+Result = TypeVar("Result")
 
 LINKING = "sluice_linking"
 """The cookie of somebody who has given the password in order to link an account."""
@@ -64,16 +69,25 @@ class Account(Page):
 
     async def check_password(self, password: str) -> None:
         """Raises Failure when it is not the user's, or when too many were wrong."""
-        tries, at_s = self.site.tries, time.monotonic()
-        if wait_s := tries.wait_s(self.me.user, self.address, at_s):
-            minutes = -(-wait_s // SECONDS_PER_MINUTE)
-            told = self.words["sign_in_wait"].format(minutes=minutes)
-            raise Failure(HTTPStatus.TOO_MANY_REQUESTS, "too_many", told, wait_s=wait_s)
-        tries.failed(self.me.user, self.address, at_s)
-        if await self.site.password(people.check, self.me.user, password) is None:
+
+        async def judge() -> people.Person | None:
+            return await self.hashing(people.check, self.me.user, password)
+
+        if await self.judged(self.site.tries, judge) is None:
             told = self.words["access.password_wrong"]
             raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told, "password")
-        tries.succeeded(self.me.user, self.address, at_s)
+
+    async def judged(
+        self, tries: Throttle, judge: Callable[[], Awaitable[Result | None]]
+    ) -> Result | None:
+        """The result of a try; None: it was wrong. Raises Failure when too many were."""
+        try:
+            return await judged(self, tries, self.me.user, judge)
+        except TooManyTries as error:
+            minutes = -(-error.wait_s // SECONDS_PER_MINUTE)
+            told = self.words["sign_in_wait"].format(minutes=minutes)
+            status = HTTPStatus.TOO_MANY_REQUESTS
+            raise Failure(status, "too_many", told, wait_s=error.wait_s) from None
 
     async def refuse(self, section: str, failure: Failure) -> None:
         """The page again, with what is wrong in this section."""
@@ -106,7 +120,7 @@ class Password(Change):
             await self.refuse("password", failure)
             return
         # This one gets a new id, too: whoever has copied the old one is out.
-        await self.store(sessions.end_others, self.me.user_id)
+        await end_other_sessions(self, self.me)
         await begin_session(self, self.me.user_id)
         await self.done("password_changed")
 
@@ -137,7 +151,12 @@ class Codes(Change):
         known = await self.store(codes.find, self.site.sealing.cipher, self.me.user_id)
         if known is None or known.confirmed:
             raise Failure(HTTPStatus.CONFLICT, "conflict", "no code waits to be confirmed")
-        step = one_time.step_of(known.secret, self.get_body_argument("code", ""), time.time())
+        secret, code = known.secret, self.get_body_argument("code", "")
+
+        async def judge() -> int | None:
+            return one_time.step_of(secret, code, time.time())
+
+        step = await self.judged(self.site.one_time, judge)
         if step is None:
             self.set_status(HTTPStatus.BAD_REQUEST)
             await self._scan(known.secret, self.words["access.code_wrong"])
@@ -165,7 +184,7 @@ class Links(Change):
         except Failure as failure:
             await self.refuse("links", failure)
             return
-        sealed.carry(self, LINKING, session=self.me.session_id)
+        self.carry(LINKING, CARRIED_S, session=self.me.session_id)
         # A link and no redirect: a form may lead to the Hub alone (form-action of the policy).
         await self.page("links", link_go=True)
 
@@ -176,8 +195,8 @@ class LinkGo(OpenId):
     public = False
 
     async def get(self) -> None:
-        asked = sealed.carried(self, LINKING)
-        sealed.drop(self, LINKING)
+        asked = self.carried(LINKING)
+        self.clear_cookie(LINKING)
         if asked is None or self.signed_in is None or asked["session"] != self.linking():
             self.redirect("/account", status=303)
             return
@@ -193,8 +212,8 @@ class Sessions(Change):
     async def post(self) -> None:
         wanted = self.get_body_argument("id")
         if wanted == "others":
-            await self.store(sessions.end_others, self.me.user_id, self.me.session_id)
-        elif not await self.store(sessions.end, self.me.user_id, wanted):
+            await end_other_sessions(self, self.me, self.me.session_id)
+        elif not await end_session(self, self.me, wanted):
             raise Failure(HTTPStatus.NOT_FOUND, "not_found", "there is no such session")
         await self.done("session_ended")
 

@@ -4,6 +4,7 @@ from http import HTTPStatus
 from typing import Any
 
 from handlers.hub.access.agents import browser_of
+from handlers.hub.access.beginning import end_session
 from handlers.hub.web.base import Api, Failure
 from store.hub import membership, sessions, tokens
 from store.hub.sessions import SignedIn
@@ -58,7 +59,7 @@ class OneSession(AccountApi):
     """DELETE /api/sessions/ID."""
 
     async def delete(self, session_id: str) -> None:
-        if not await self.store(sessions.end, self.me.user_id, session_id):
+        if not await end_session(self, self.me, session_id):
             raise Failure(HTTPStatus.NOT_FOUND, "not_found", "there is no such session")
         self.answer({"ended": session_id})
 

@@ -197,7 +197,10 @@ class Channel(Step):
     async def _test(self, channel: str, model: str) -> channel_test.Result:
         cipher = self.site.sealing.cipher
         target = await self.store(channel_test.target_of, cipher, channel, model, stream=False)
-        return await channel_test.call(target, self.site.settings.upstream)
+        result = await channel_test.call(target, self.site.settings.upstream)
+        told = {"model": model, "status": result.status, "error": result.error}
+        await self.note("test", "channel", channel, **told)
+        return result
 
 
 class Key(Step):

@@ -5,24 +5,28 @@ for, if the user has set one up.
 """
 
 import hmac
-import logging
 import re
 import time
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from handlers.hub.access import one_time, sealed
-from handlers.hub.access.beginning import begin_session
+from handlers.hub.access import one_time
+from handlers.hub.access.beginning import begin_session, end_session
 from handlers.hub.access.provider import Provider, ProviderError, provider_name, provider_of
 from handlers.hub.web.base import SESSION_COOKIE, THEMES, Failure, Page
+from handlers.hub.web.networks import network_of
+from handlers.hub.web.places import Busy
+from handlers.hub.web.sign_ins import Outcome
 from handlers.hub.web.strings import LANGUAGES
+from handlers.hub.web.tries import TooManyTries, judged
 from store.db import audit
 from store.hub import one_time as codes
-from store.hub import openid_links, people, sessions
+from store.hub import openid_links, people
 from store.hub.people import Person
 
-log = logging.getLogger("sluice.hub")
-
+REASON_CHARS = 500  # of a provider's in a log line
+CARRIED_S = 600  # what a sign-in has to remember until it is over
 COOKIE_DAYS = 365  # of theme and language
 SECONDS_PER_MINUTE = 60
 INSIDE = re.compile(r"/(?:[^/\\\x00-\x20][^\\\x00-\x20]*)?")
@@ -46,35 +50,60 @@ class SignIn(Page):
 
     async def post(self) -> None:
         name, password = self.get_body_argument("name"), self._password()
-        at_s = time.monotonic()
-        if self.must_wait(name, at_s):
+
+        async def judge() -> Person | None:
+            return await self.site.password(people.check, name, password)
+
+        try:
+            person = await judged(self, self.site.tries, name, judge)
+        except TooManyTries as error:
+            self.refuse_tries(error.wait_s, name)
             return
-        # Counted before the hash is made: else many at the same time would all be allowed.
-        self.site.tries.failed(name, self.address, at_s)
-        person = await self.site.password(people.check, name, password)
+        except Busy:
+            self.ended("busy")
+            raise
         if person is None:
+            self.ended("wrong")
             self.set_status(HTTPStatus.UNAUTHORIZED)
             self.form(name, "sign_in_wrong")
             return
-        self.site.tries.succeeded(name, self.address, at_s)
-        await self.let_in(person, self.next_place())
+        await self.let_in(person, self.next_place(), "password")
 
-    def must_wait(self, name: str, at_s: float) -> bool:
-        """Whether there were too many tries, which is then the answer."""
-        wait_s = self.site.tries.wait_s(name, self.address, at_s)
-        if wait_s:
-            self.set_status(HTTPStatus.TOO_MANY_REQUESTS)
-            self.set_header("Retry-After", str(wait_s))
-            self.form(name, "sign_in_wait", -(-wait_s // SECONDS_PER_MINUTE))
-        return bool(wait_s)
+    def refuse_tries(self, wait_s: int, name: str = "") -> None:
+        """Answers that there were too many tries."""
+        self.ended("locked")
+        self.set_status(HTTPStatus.TOO_MANY_REQUESTS)
+        self.set_header("Retry-After", str(wait_s))
+        self.form(name, "sign_in_wait", -(-wait_s // SECONDS_PER_MINUTE))
 
-    async def let_in(self, person: Person, place: str) -> None:
-        """Begins the session, or asks for the one-time code first."""
+    def ended(self, outcome: Outcome, reason: str = "") -> None:
+        """Counts the end of a sign-in."""
+        network, now_s = network_of(self.address), time.monotonic()
+        self.site.sign_ins.ended(outcome, network, now_s, reason)
+
+    async def let_in(self, person: Person, place: str, way: str) -> None:
+        """Begins the session, or asks for the one-time code first. `way`: how somebody has shown
+        who it is."""
         if await self.store(codes.asked_for, person.id):
-            sealed.carry(self, WAITING, id=person.id, name=person.name, next=place)
+            self.carry(
+                WAITING,
+                CARRIED_S,
+                id=person.id,
+                name=person.name,
+                mark=person.mark,
+                way=way,
+                next=place,
+            )
             self.redirect("/sign-in/code", status=303)
             return
-        await begin_session(self, person.id)
+        await self.enter(person.id, person.name, way, place)
+
+    async def enter(self, user_id: str, name: str, way: str, place: str) -> None:
+        """Begins the session of a user, which the audit log tells, and leads to a page."""
+        await begin_session(self, user_id)
+        act = audit.Act(name, "sign_in", "user", name, after={"by": way})
+        await self.store(audit.write_alone, act)
+        self.ended("ok")
         self.redirect(place, status=303)
 
     def _password(self) -> str:
@@ -102,30 +131,39 @@ class Code(SignIn):
     """The one-time code, or a recovery code, of somebody whose password was right."""
 
     async def get(self) -> None:
-        if sealed.carried(self, WAITING) is None:
+        if self.carried(WAITING) is None:
             self.redirect("/sign-in", status=303)
             return
         self.form()
 
     async def post(self) -> None:
-        waiting = sealed.carried(self, WAITING)
-        if waiting is None:
+        waiting = self.carried(WAITING)
+        if waiting is None or not await self.store(
+            people.is_current, waiting["id"], waiting["mark"]
+        ):
+            # Too old, or the password is another one now.
+            self.clear_cookie(WAITING)
             self.redirect("/sign-in", status=303)
             return
-        mark, at_s = f"code of {waiting['name']}", time.monotonic()
-        if self.must_wait(mark, at_s):
+        user_id, name, code = waiting["id"], waiting["name"], self.get_body_argument("code", "")
+
+        async def judge() -> bool | None:
+            return await self._fits(waiting, code) or None
+
+        try:
+            fits = await judged(self, self.site.one_time, name, judge)
+        except TooManyTries as error:
+            self.refuse_tries(error.wait_s)
             return
-        self.site.tries.failed(mark, self.address, at_s)
-        if not await self._fits(waiting, self.get_body_argument("code", "")):
+        if not fits:
+            self.ended("wrong_code")
             self.set_status(HTTPStatus.UNAUTHORIZED)
             self.form(problem="access.code_wrong")
             return
-        self.site.tries.succeeded(mark, self.address, at_s)
-        sealed.drop(self, WAITING)
-        await begin_session(self, waiting["id"])
-        self.redirect(waiting["next"], status=303)
+        self.clear_cookie(WAITING)
+        await self.enter(user_id, name, f"{waiting['way']}, one_time_code", waiting["next"])
 
-    async def _fits(self, waiting: dict[str, Any], code: str) -> bool:
+    async def _fits(self, waiting: Mapping[str, Any], code: str) -> bool:
         user_id = waiting["id"]
         known = await self.store(codes.find, self.site.sealing.cipher, user_id)
         if known is None or not known.confirmed:
@@ -148,9 +186,9 @@ class OpenId(SignIn):
         except ProviderError as error:
             self.unusable(error)
             return
-        sealed.carry(
-            self,
+        self.carry(
             ASKED,
+            CARRIED_S,
             state=ask.state,
             nonce=ask.nonce,
             verifier=ask.verifier,
@@ -175,7 +213,7 @@ class OpenId(SignIn):
 
     def unusable(self, error: ProviderError) -> None:
         """Answers that it did not succeed; the log has the reason."""
-        log.warning("sign-in by OpenID failed: %s", error)
+        self.ended("provider", str(error)[:REASON_CHARS])
         if self.signed_in is not None:
             self.say(self.words["access.openid_failed"])
             self.redirect("/account", status=303)
@@ -188,8 +226,8 @@ class OpenIdBack(OpenId):
     """GET /sign-in/openid/back: what the provider says of the one who was sent there."""
 
     async def get(self) -> None:
-        provider, asked = self.provider(), sealed.carried(self, ASKED)
-        sealed.drop(self, ASKED)
+        provider, asked = self.provider(), self.carried(ASKED)
+        self.clear_cookie(ASKED)
         given = self.get_query_argument
         state, issuer = given("state", "").encode(), given("iss", provider.issuer)
         if asked is None or not hmac.compare_digest(state, asked["state"].encode()):
@@ -212,10 +250,11 @@ class OpenIdBack(OpenId):
             name = provider_name(self.site)
             act = audit.Act("nobody", "refuse", "sign-in", name, after=told)
             await self.store(audit.write_alone, act)
+            self.ended("not_linked")
             self.set_status(HTTPStatus.FORBIDDEN)
             self.form(problem="access.openid_not_linked")
             return
-        await self.let_in(person, asked["next"])
+        await self.let_in(person, asked["next"], "openid")
 
     async def _link(self, issuer: str, subject: str, session_id: str) -> None:
         me = self.signed_in
@@ -238,7 +277,7 @@ class SignOut(Page):
 
     async def post(self) -> None:
         assert self.signed_in is not None
-        await self.store(sessions.end, self.signed_in.user_id, self.signed_in.session_id)
+        await end_session(self, self.signed_in, self.signed_in.session_id)
         self.clear_cookie(SESSION_COOKIE)
         self.redirect("/sign-in", status=303)
 

@@ -80,6 +80,8 @@ async def test(handler: HubHandler, client: str, model: str, secret: str) -> Tes
     try:
         asked = Asked(ALL[client].family, model, secret)
         answered = await relay_call.call(handler.site.settings.server, asked)
+        call = {"client": client, "status": answered.status, "request_id": answered.request_id}
+        await handler.note("test", "model", model, **call)
         record = await _record(handler, me.user, answered.request_id)
     finally:
         _running.discard(me.user_id)

@@ -19,8 +19,9 @@ _FAILURES = {
 }
 _ABOUT = """\
 Everything the Hub's pages do, for scripts. Asked with the cookie of a session, then changes need
-the header X-XSRFToken, or with a token as `Authorization: Bearer slt-…`. Names in paths are
-percent-encoded. Lists: `?limit=…&after=CURSOR`. Money is decimal text, times are RFC 3339."""
+the header X-XSRFToken with the `_xsrf` of a form of that session, or with a token as
+`Authorization: Bearer slt-…`. Names in paths are percent-encoded. Lists: `?limit=…&after=CURSOR`.
+Money is decimal text, times are RFC 3339."""
 
 
 @cache

@@ -255,7 +255,7 @@ class ApiRedeem(Api):
         code = self.body().get("code")
         if not isinstance(code, str) or not code:
             raise _invalid("code", "a code expected")
-        tries = Tries(self.site, self.signed_in.user, self.address)
+        tries = Tries(self.site, self.signed_in.user)
         line = await tries.redeem(self, code)
         self.answer(ledger.to_public(line))
 

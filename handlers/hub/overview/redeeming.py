@@ -1,6 +1,5 @@
 """Codes: what one is worth, and into the wallet with it; too many wrong ones have to wait."""
 
-import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -9,6 +8,7 @@ import peewee
 
 from handlers.hub.web.base import Failure, HubHandler
 from handlers.hub.web.site import Site
+from handlers.hub.web.tries import TooManyTries, judged
 from store.money import codes
 from store.money.codes import NotTaken
 from store.money.ledger import Line
@@ -23,10 +23,10 @@ class WrongCode(Failure):
 
 
 class Tries:
-    """Those of a user from an address."""
+    """Those of a user."""
 
-    def __init__(self, site: Site, user: str, address: str) -> None:
-        self._site, self._user, self._address = site, user, address
+    def __init__(self, site: Site, user: str) -> None:
+        self._site, self._user = site, user
 
     async def worth(self, handler: HubHandler, code: str) -> int:
         """What a code would put into a wallet (nanos). Raises Failure 400, 429."""
@@ -43,19 +43,24 @@ class Tries:
     async def _tried(
         self, handler: HubHandler, work: Callable[..., Any], code: str, **named: Any
     ) -> Any:
-        tries, now_s = self._site.codes, time.monotonic()
-        if wait_s := tries.wait_s(self._user, self._address, now_s):
-            said = f"too many wrong codes; try again in {wait_s} s"
-            raise Failure(HTTPStatus.TOO_MANY_REQUESTS, "rate_limited", said, "code", wait_s)
+        refusals: list[NotTaken] = []
 
-        def judged(db: peewee.Database) -> Any:
+        def tried(db: peewee.Database) -> Any:
             try:
                 return work(db, typed=code, peppers=self._site.sealing.peppers, **named)
             except NotTaken as refusal:
-                return refusal
+                refusals.append(refusal)
+                return None
 
-        found = await handler.store(judged)
-        if isinstance(found, NotTaken):
-            tries.failed(self._user, self._address, now_s)
-            raise WrongCode(found)
-        return found
+        async def judge() -> Any:
+            return await handler.store(tried)
+
+        try:
+            result = await judged(handler, self._site.codes, self._user, judge)
+        except TooManyTries as error:
+            said = f"too many wrong codes; try again in {error.wait_s} s"
+            status = HTTPStatus.TOO_MANY_REQUESTS
+            raise Failure(status, "rate_limited", said, "code", error.wait_s) from None
+        if refusals:
+            raise WrongCode(refusals[0])
+        return result

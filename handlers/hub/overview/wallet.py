@@ -18,6 +18,7 @@ from handlers.hub.overview.purse import CHART_DAYS, Purse
 from handlers.hub.overview.redeeming import Tries, WrongCode
 from handlers.hub.overview.spending import Spent
 from handlers.hub.overview.times import countdown, day_text, days_word
+from handlers.hub.web import exports
 from handlers.hub.web.base import Failure, Page
 from handlers.hub.web.parts import At, Column
 from handlers.operations.edits import editor
@@ -131,7 +132,7 @@ class Redeem(Wallet):
     async def post(self) -> None:
         assert self.signed_in is not None
         code = self.get_body_argument("code", "")
-        tries = Tries(self.site, self.signed_in.user, self.address)
+        tries = Tries(self.site, self.signed_in.user)
         currency = self.site.settings.money.currency
         try:
             if not self.get_body_argument("confirm", ""):
@@ -204,6 +205,7 @@ class LedgerCsv(Page):
 
     async def get(self) -> None:
         assert self.signed_in is not None
+        await exports.note(self, "ledger", "csv")
         self.set_header("Content-Type", "text/csv; charset=utf-8")
         self.set_header("Content-Disposition", 'attachment; filename="ledger.csv"')
         self.write(_csv([dict(zip(CSV_COLUMNS, CSV_COLUMNS, strict=True))]))

@@ -20,6 +20,7 @@ from tornado.iostream import StreamClosedError
 from handlers.hub.usage.api import ApiUsageBase
 from handlers.hub.usage.shown import public
 from handlers.hub.web.base import Failure, HubHandler
+from handlers.hub.web.places import Busy
 from store.calls.reading.matching import matches
 from store.calls.usage_queries import Filters, Row, follow
 from store.db.database import database_ms, discard
@@ -179,7 +180,7 @@ class Onlooking(HubHandler):
         before = self.signed_in
         try:
             await self.find_session()
-        except StoreUnavailable:
+        except (StoreUnavailable, Busy):
             return True  # nothing is sent either while the store is away
         return self.signed_in == before
 

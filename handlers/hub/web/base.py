@@ -5,16 +5,22 @@ session or a token and answers 401. Both answer errors in their own form.
 """
 
 import json
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from http import HTTPStatus
+from types import TracebackType
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import urlencode
 
 from tornado.web import HTTPError, MissingArgumentError, RequestHandler
 
+from handlers.hub.web import form_tokens, hosts, sealed
+from handlers.hub.web.networks import network_of
 from handlers.hub.web.numbers import FUNCTIONS
-from handlers.hub.web.site import Busy, Site
+from handlers.hub.web.places import Busy, party
+from handlers.hub.web.site import Site
 from handlers.hub.web.strings import LANGUAGES, chosen, strings
 from handlers.relay.admit import client_address
 from store.db import audit
@@ -23,9 +29,16 @@ from store.hub.sessions import SignedIn
 from store.values.errors import Conflict, NotFound, Refused, StoreUnavailable
 
 Result = TypeVar("Result")
+log = logging.getLogger("sluice.hub")
 
 SESSION_COOKIE = "sluice_session"
 TOAST_COOKIE = "toast"
+TOAST_S = 60
+FORM_COOKIE = "_xsrf"  # of browsers without a session
+LOGGED_PATH_CHARS = 200
+AUDIT_NAME_CHARS = 128
+PLACE_CHARS = 2048  # of the page that a sign-in leads back to
+ACCEPT_LANGUAGE_CHARS = 256
 UNSEEN_HEADER = "X-Unseen"  # of a script that asks for a page which it does not show
 BUSY_WAIT_S = 2
 MAX_DIGITS = 9  # of a number in a query
@@ -45,7 +58,30 @@ Routes = Sequence[tuple[str, type["HubHandler"]]]
 """Paths as regular expressions, each with its handler; every room has its own."""
 
 
-class HubHandler(RequestHandler):
+class Logged(RequestHandler):
+    """A request whose log lines are bounded, and tell no query: codes may stand there."""
+
+    def log_exception(
+        self,
+        typ: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        """A line for a fault of ours; a client's is told to the client."""
+        known = isinstance(value, (HTTPError, StoreUnavailable, Busy))
+        told = "%s %s failed: %s" if known else "%s %s failed"
+        level = logging.DEBUG if known else logging.ERROR
+        args = [value] if known else []
+        trace = None if known or typ is None or value is None else (typ, value, tb)
+        log.log(level, told, self.request.method, self.logged_path, *args, exc_info=trace)
+
+    @property
+    def logged_path(self) -> str:
+        """The beginning of the path."""
+        return (self.request.path or "")[:LOGGED_PATH_CHARS]
+
+
+class HubHandler(Logged):
     """A request to the Hub."""
 
     counts_as_use = True  # of its session, whose idle time begins anew
@@ -53,7 +89,9 @@ class HubHandler(RequestHandler):
     def initialize(self, site: Site) -> None:
         self.site = site
         self.signed_in: SignedIn | None = None
-        audit.caller.set(self.address)  # of the task that answers this request
+        # Of the task that answers this request.
+        audit.caller.set(self.address)
+        party.set(network_of(self.address))
 
     def set_default_headers(self) -> None:
         self.set_header("Content-Security-Policy", POLICY)
@@ -62,7 +100,7 @@ class HubHandler(RequestHandler):
         self.set_header("Cache-Control", "no-store")
         self.clear_header("Server")
 
-    @property
+    @cached_property
     def address(self) -> str:
         """The caller's, behind proxies that are trusted."""
         forwarded = self.request.headers.get("X-Forwarded-For")
@@ -75,7 +113,46 @@ class HubHandler(RequestHandler):
         unseen = self.request.method == "GET" and UNSEEN_HEADER in self.request.headers
         used = self.counts_as_use and not unseen
         found = self.site.store(sessions.find, cookie, used=used) if cookie else None
-        self.signed_in = await found if found else None
+        self._take_session(await found if found else None)
+
+    def _take_session(self, signed_in: SignedIn | None) -> None:
+        """From here on the request is a user's."""
+        self.signed_in = signed_in
+        if signed_in is not None:
+            party.set(signed_in.user_id)
+
+    # ---- forms of other sites --------------------------------------------------------------------
+
+    @cached_property
+    def xsrf_token(self) -> bytes:
+        """The token of this answer's forms."""
+        return form_tokens.make(self.site.cookie_secrets, self._form_owner(new=True)).encode()
+
+    def check_xsrf_cookie(self) -> None:
+        """Refuses a change that comes from a page of another site, or without the token of a form
+        of ours. Raises HTTPError 403."""
+        headers, public_url = self.request.headers, self.site.settings.hub.public_url
+        origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site")
+        if hosts.is_foreign(origin, site, headers.get("Host", ""), public_url):
+            raise HTTPError(HTTPStatus.FORBIDDEN, "the form is of another site")
+        token = self.get_argument("_xsrf", "") or headers.get("X-Xsrftoken", "")
+        if not form_tokens.fits(self.site.cookie_secrets, self._form_owner(), token):
+            raise HTTPError(
+                HTTPStatus.FORBIDDEN, "the form's token is missing or of another session"
+            )
+
+    def _form_owner(self, *, new: bool = False) -> str:
+        """For whom tokens of forms are made: a session, or a browser by a cookie of its own; empty
+        when it has neither. `new`: it is given one then."""
+        if session := self.get_cookie(SESSION_COOKIE):
+            return f"session {session}"
+        value = self.get_cookie(FORM_COOKIE, "")
+        if new and not value:
+            value = form_tokens.random_value()
+            self.set_cookie(
+                FORM_COOKIE, value, httponly=True, samesite="Lax", secure=self.site.secure
+            )
+        return f"browser {value}" if value else ""
 
     def number(self, name: str, usual: int, most: int) -> int:
         """A whole number of the query, from 1 to `most`; `usual` when there is none. Raises
@@ -90,6 +167,13 @@ class HubHandler(RequestHandler):
     async def store(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
         """What the store makes of a request. Raises Failure for what it refuses."""
         return await self._told(self.site.store(work, *args, **named))
+
+    async def note(self, action: str, kind: str, name: str, **after: Any) -> None:
+        """Writes a line of the audit log for an act that changes nothing else in the store."""
+        actor = self.signed_in.user if self.signed_in is not None else "nobody"
+        # What was typed may hold half a character, which no database takes.
+        shown = name[:AUDIT_NAME_CHARS].encode("utf-8", "replace").decode("utf-8")
+        await self.store(audit.write_alone, audit.Act(actor, action, kind, shown, after=after))
 
     async def hashing(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
         """The same for work that hashes passwords."""
@@ -115,7 +199,7 @@ class HubHandler(RequestHandler):
         if isinstance(error, StoreUnavailable):
             return Failure(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", "unavailable")
         if isinstance(error, Busy):
-            told = "too many passwords are being checked"
+            told = "too many requests are waiting; try again in a moment"
             return Failure(HTTPStatus.TOO_MANY_REQUESTS, "busy", told, wait_s=BUSY_WAIT_S)
         if isinstance(error, MissingArgumentError):
             name = error.arg_name
@@ -156,14 +240,16 @@ class Page(HubHandler):
             return
         await self.site.read_warnings(time.monotonic())
         if self.signed_in is None:
-            self.redirect("/sign-in?" + urlencode({"next": self.request.uri or "/"}), status=303)
+            place = self.request.uri or "/"
+            place = place if len(place) <= PLACE_CHARS else "/"
+            self.redirect("/sign-in?" + urlencode({"next": place}), status=303)
         elif self.admin and not self.signed_in.admin:
             raise HTTPError(HTTPStatus.NOT_FOUND)
 
-    @property
+    @cached_property
     def language(self) -> str:
         """The language of the page."""
-        accepted = self.request.headers.get("Accept-Language", "")
+        accepted = self.request.headers.get("Accept-Language", "")[:ACCEPT_LANGUAGE_CHARS]
         return chosen(self.get_cookie("language"), accepted)
 
     @property
@@ -174,21 +260,32 @@ class Page(HubHandler):
     def say(self, text: str, undo: str = "", **fields: str) -> None:
         """What the next page says once, in a toast; with `undo`, a path that takes it back when it
         is posted to with these fields."""
-        said = json.dumps({"text": text, "undo": undo, "fields": fields})
-        self.set_cookie(TOAST_COOKIE, quote(said), httponly=True, samesite="Lax", max_age=60)
+        self.carry(TOAST_COOKIE, TOAST_S, text=text, undo=undo, fields=fields)
 
     def _toast(self) -> dict[str, Any] | None:
         """What was to be said, once; a script that only follows a form to its page is not told."""
-        cookie = self.get_cookie(TOAST_COOKIE)
-        if not cookie or UNSEEN_HEADER in self.request.headers:
+        if UNSEEN_HEADER in self.request.headers or not self.get_cookie(TOAST_COOKIE):
             return None
         self.clear_cookie(TOAST_COOKIE)
-        try:
-            said = json.loads(unquote(cookie))
-        except ValueError:
-            return None
-        whole = isinstance(said, dict) and said.keys() == {"text", "undo", "fields"}
-        return said if whole and str(said["undo"] or "/").startswith("/") else None
+        return self.carried(TOAST_COOKIE)
+
+    def carry(self, purpose: str, seconds: int, **values: Any) -> None:
+        """Gives the browser these values, sealed, as a cookie of this name, for a time."""
+        token = sealed.seal(self.site.sealing.cipher, purpose, seconds, values)
+        self.set_cookie(
+            purpose,
+            token,
+            max_age=seconds,
+            httponly=True,
+            samesite="Lax",
+            secure=self.site.secure,
+        )
+
+    def carried(self, purpose: str) -> dict[str, Any] | None:
+        """The values that the browser brings back; None when there are none, or their time is
+        over."""
+        token = self.get_cookie(purpose)
+        return sealed.opened(self.site.sealing.cipher, purpose, token) if token else None
 
     def show(self, template: str, **values: Any) -> None:
         """Answers with a page."""
@@ -272,8 +369,7 @@ class Api(HubHandler):
         self.finish(json.dumps({"error": said}))
 
     def _bearer(self) -> str:
-        scheme, _, token = self.request.headers.get("Authorization", "").partition(" ")
-        return token.strip() if scheme.lower() == "bearer" else ""
+        return bearer_of(self.request.headers.get("Authorization", ""))
 
     async def _find_token(self, token: str) -> None:
         await self.site.read_base_url(time.monotonic())
@@ -285,4 +381,10 @@ class Api(HubHandler):
         if needed not in found.scopes and "admin" not in found.scopes:
             raise Failure(HTTPStatus.FORBIDDEN, "forbidden", f"the token lacks the scope {needed}")
         self.token_scopes = found.scopes
-        self.signed_in = SignedIn(found.token_id, found.user_id, found.user, found.role)
+        self._take_session(SignedIn(found.token_id, found.user_id, found.user, found.role))
+
+
+def bearer_of(authorization: str) -> str:
+    """The token of an Authorization header; empty without one."""
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""

@@ -1,19 +1,21 @@
 """What every page and API endpoint of the Hub needs; one object a process."""
 
-import asyncio
 import contextvars
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any, TypeVar
 
 import peewee
 
 from conf.settings import Settings
+from handlers.hub.web.places import Places, party
+from handlers.hub.web.sign_ins import SignIns
 from handlers.hub.web.throttle import Throttle
 from handlers.operations.client_settings import base_url
+from handlers.relay.admit import is_within
 from store.admin.objects import Sealing
 from store.db.base_url import kept_base_url
 from store.hub import notices
@@ -23,14 +25,13 @@ Network = IPv4Network | IPv6Network
 Result = TypeVar("Result")
 
 STORE_THREADS = 4  # each with a connection of its own
-MAX_PASSWORDS_WAITING = 16  # about a second's worth
+STORE_WAITING_MAX = 1024
+STORE_WAITING_OF_PARTY_MAX = 64
 BASE_URL_S = 2.0
 NOTICES_S = 5.0
 PASSWORD_THREADS = 2  # a hash takes 64 MiB and a tenth of a second
-
-
-class Busy(Exception):
-    """More passwords wait to be hashed than people would wait for."""
+PASSWORDS_WAITING_MAX = 64  # a few seconds' worth
+PASSWORDS_WAITING_OF_PARTY_MAX = 8
 
 
 @dataclass(slots=True)
@@ -41,22 +42,28 @@ class Site:
     db: peewee.Database
     sealing: Sealing
     trusted: tuple[Network, ...]  # proxies whose X-Forwarded-For is believed
+    cookie_secrets: Sequence[str]  # the first makes tokens of forms, each verifies them
     origins: Mapping[str, str] = field(default_factory=dict)  # of settings, by section.key
     version: str = ""
     started_s: float = field(default_factory=time.monotonic)
     tries: Throttle = field(default_factory=Throttle)  # of passwords
-    codes: Throttle = field(default_factory=Throttle)  # of codes to redeem
+    one_time: Throttle = field(default_factory=Throttle)  # of one-time codes, by user
+    codes: Throttle = field(default_factory=lambda: Throttle(forgives=False))  # to redeem
+    sign_ins: SignIns = field(default_factory=SignIns)
     provider: object = None  # of OpenID, made when it is first needed
-    _hashing: int = 0  # passwords, those that wait for a thread too
     _kept_base_url: str = ""
     _base_url_due_s: float = 0.0
     warnings: tuple[str, ...] = ()  # notices that every page shows
     _warnings_due_s: float = 0.0
-    _store: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(STORE_THREADS, "store")
+    _store: Places = field(
+        default_factory=lambda: Places(
+            STORE_THREADS, "store", STORE_WAITING_MAX, STORE_WAITING_OF_PARTY_MAX
+        )
     )
-    _passwords: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(PASSWORD_THREADS, "password")
+    _passwords: Places = field(
+        default_factory=lambda: Places(
+            PASSWORD_THREADS, "password", PASSWORDS_WAITING_MAX, PASSWORDS_WAITING_OF_PARTY_MAX
+        )
     )
 
     @property
@@ -90,29 +97,31 @@ class Site:
         """Whether browsers reach the Hub by TLS, so that cookies must not go any other way."""
         return self.settings.hub.public_url.startswith("https://")
 
+    def trusts(self, peer: str) -> bool:
+        """Whether a peer is a proxy whose X-Forwarded-For is believed."""
+        return bool(self.trusted) and is_within(peer, self.trusted)
+
     async def store(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """`work(db, …)` in a thread of the store. Raises StoreError."""
-        return await self._in(self._store, work, *args, **named)
+        """`work(db, …)` in a thread of the store. Raises StoreError, and Busy when too much waits
+        for whoever asks."""
+        return await self._in(self._store, party.get(), partial(work, self.db, *args, **named))
+
+    async def store_for(
+        self, whose: str, work: Callable[..., Result], *args: Any, **named: Any
+    ) -> Result:
+        """The same for a party that no handler has said yet."""
+        return await self._in(self._store, whose, partial(work, self.db, *args, **named))
 
     async def password(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        """The same where passwords are hashed: no more than PASSWORD_THREADS at a time. Raises Busy
-        when MAX_PASSWORDS_WAITING wait already."""
-        if self._hashing >= PASSWORD_THREADS + MAX_PASSWORDS_WAITING:
-            raise Busy
-        self._hashing += 1
-        try:
-            return await self._in(self._passwords, work, *args, **named)
-        finally:
-            self._hashing -= 1
+        """The same where passwords are hashed: no more than PASSWORD_THREADS at a time, half of
+        them for one party."""
+        return await self._in(self._passwords, party.get(), partial(work, self.db, *args, **named))
 
-    async def _in(
-        self, threads: ThreadPoolExecutor, work: Callable[..., Result], *args: Any, **named: Any
-    ) -> Result:
-        loop = asyncio.get_running_loop()
+    async def _in(self, places: Places, whose: str, work: Callable[[], Result]) -> Result:
         told = contextvars.copy_context()  # who asks, for the audit log
-        return await loop.run_in_executor(threads, lambda: told.run(work, self.db, *args, **named))
+        return await places.run(whose, partial(told.run, work))
 
     def close(self) -> None:
         """Lets the threads end after what they are doing."""
-        for threads in (self._store, self._passwords):
-            threads.shutdown(wait=False, cancel_futures=True)
+        for places in (self._store, self._passwords):
+            places.close()

@@ -2,15 +2,17 @@
 
 import asyncio
 import json
+import socket
 import threading
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tornado.httpserver import HTTPServer
 
 from conf.settings import Settings
 from handlers.hub.app import make_app
+from handlers.hub.http.server import HubServer
 from handlers.hub.web.site import Site
 from handlers.operations.edits import editor
 from store.admin.document import parse
@@ -21,6 +23,7 @@ from store.values.cipher import Cipher
 from tests.handlers.hub.browser import PASSWORDS, Browser
 from tests.support.ports import HOST, free_port
 
+COOKIE_SECRETS = ["cookie secret of the tests"]
 DOCUMENT = f"""
 [[group]]
 name = "default"
@@ -53,12 +56,16 @@ class Served:
 
     async def _serve(self):
         self._ended = asyncio.Event()
-        server = HTTPServer(make_app(self.site))
-        server.listen(self.port, HOST)
-        self._ready.set()
-        await self._ended.wait()
-        server.stop()
-        await server.close_all_connections()
+        self._ending = asyncio.create_task(self._ended.wait())
+        self.server = HubServer(self.site, make_app(self.site))
+        with socket.create_server((HOST, self.port), backlog=4096) as listener:
+            listener.setblocking(False)
+            self.server.listen_on(listener)
+            self._ready.set()
+            while not self._ended.is_set():
+                self.server.sweep(int(self._loop.time()))
+                await asyncio.wait([self._ending], timeout=0.2)
+            self._loop.remove_reader(listener)
 
     def close(self):
         self._loop.call_soon_threadsafe(self._ended.set)
@@ -117,11 +124,13 @@ def serve(db):
         changed = {
             name: replace(getattr(settings, name), **given) for name, given in sections.items()
         }
+        settings = replace(settings, **changed)
         site = Site(
-            settings=replace(settings, **changed),
+            settings=settings,
             db=db,
             sealing=Sealing(Cipher(["cipher key of the tests"]), ["pepper of the tests"]),
-            trusted=(),
+            trusted=tuple(map(ip_network, settings.server.trusted_proxies)),
+            cookie_secrets=COOKIE_SECRETS,
         )
         running.append(Served(site))
         return running[-1]

@@ -127,6 +127,9 @@ def test_from_the_link_to_a_key(browser, db, link, vendor):
     assert "First channel" in browser.get("/first-run").text
     answer = browser.send("/first-run/channel", channel_fields(vendor))
     assert answer.status == 200 and "A whole answer came." in answer.text
+    assert ("root", "test", "channel") in {
+        (row["actor"], row["action"], row["kind"]) for row in entries(db, 9)
+    }
     continued = channel_fields(vendor, do="continue", keep="demo-chat")
     assert browser.send("/first-run/channel", continued).place == "/first-run?step=3"
     browser.get("/first-run?step=3")

@@ -92,7 +92,7 @@ def test_a_recovery_code_counts_once(hub, known, db):
         browser.sign_in("alice", PASSWORDS["alice"])
         browser.get("/sign-in/code")
         assert browser.send("/sign-in/code", [("code", recovery[0].upper())]).status == expected
-    assert entries(db, 1)[0]["action"] == "recover"
+    assert [row["action"] for row in entries(db, 9)].count("recover") == 1
 
 
 def test_tries_are_limited(hub, known, monkeypatch):

@@ -177,3 +177,10 @@ def test_linking_needs_the_password_and_the_session_that_asked(hub, provider, db
 
 def test_the_clients_secret_is_shown_nowhere(hub):
     assert CLIENT_SECRET not in repr(hub.site.settings)
+
+
+def test_the_log_has_the_reason_a_bounded_number_of_times(browser, hub, caplog):
+    for _ in range(15):
+        browser.get("/sign-in/openid/back?code=a&state=b&error=c")
+    lines = [line for line in caplog.messages if "provider: the answer is to no question" in line]
+    assert len(lines) == 10

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from handlers.hub.app import PAGES
-from handlers.hub.web import site, throttle
+from handlers.hub.web import places, site, throttle
 from store.db.tables.hub import ApiToken, Session
 from store.db.tables.system import AuditRow
 from store.db.tables.users import ApiKey, User
@@ -17,11 +17,12 @@ SEEN = ("seen_ms", "used_ms")  # when somebody was there last is no change that 
 
 
 def contents(db):
-    """All that a visit could have changed."""
+    """All that a visit could have changed; that a list was exported is told."""
     return {
         table.__name__: [
             {name: value for name, value in row.items() if name not in SEEN}
             for row in table.select().order_by(table.id).bind(db).dicts()
+            if row.get("action") != "export"
         ]
         for table in (User, ApiKey, Session, ApiToken, AuditRow)
     }
@@ -86,21 +87,29 @@ def test_25_wrong_passwords_at_once_are_not_all_tried(hub):
 
 
 def test_a_right_password_does_not_use_up_tries(hub, monkeypatch):
-    monkeypatch.setattr(throttle, "ADDRESS_TRIES", 3)
+    monkeypatch.setattr(throttle, "NETWORK_TRIES", 3)
     for _ in range(5):
         assert Browser(hub.port).sign_in("boss", PASSWORDS["boss"]).status == 303
 
 
 def test_tries_of_an_address_are_limited_whatever_the_names(hub, monkeypatch):
-    monkeypatch.setattr(throttle, "ADDRESS_TRIES", 3)
+    monkeypatch.setattr(throttle, "NETWORK_TRIES", 3)
     statuses = [Browser(hub.port).sign_in(f"user-{n}", "wrong").status for n in range(4)]
     assert statuses == [401, 401, 401, 429]
 
 
 def test_no_more_hashes_wait_than_people_would(hub, monkeypatch):
-    monkeypatch.setattr(site, "MAX_PASSWORDS_WAITING", -site.PASSWORD_THREADS)
-    answer = Browser(hub.port).sign_in("alice", PASSWORDS["alice"])
-    assert answer.status == 429 and answer.headers["Retry-After"]
+    async def busy(*args):
+        raise places.Busy
+
+    monkeypatch.setattr(throttle, "NAME_TRIES", 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(site.Site, "password", busy)
+        for _ in range(3):
+            answer = Browser(hub.port).sign_in("alice", PASSWORDS["alice"])
+            assert answer.status == 429 and answer.headers["Retry-After"] == "2"
+    # It was no wrong password.
+    assert Browser(hub.port).sign_in("alice", PASSWORDS["alice"]).status == 303
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from handlers.operations.upstream_models import Asked, Offer
 from store.admin import listing
 from store.admin.listing import Paging
 from store.catalog import keys_aside
-from store.db import audit
 
 MODELS_AT_ONCE = 4  # of one channel, in a test of its models
 MAX_CHANNELS = 100  # of one such test; each is a real call
@@ -63,9 +62,8 @@ def testable(channel: Mapping[str, Any]) -> bool:
 
 
 async def _note(handler: HubHandler, result: Result) -> None:
-    after = {"model": result.model, "status": result.status, "error": result.error}
-    act = audit.Act(actor_of(handler), "test", "channel", result.channel, after=after)
-    await handler.store(audit.write_alone, act)
+    told = {"model": result.model, "status": result.status, "error": result.error}
+    await handler.note("test", "channel", result.channel, **told)
 
 
 async def list_models(handler: HubHandler, name: str) -> tuple[Asked, list[Offer]]:

@@ -77,7 +77,10 @@ async def end_sessions(handler: HubHandler, name: str) -> int:
     """End the sessions of a user, but for the one that asks; how many. Raises Failure."""
     assert handler.signed_in is not None
     user = await handler.store(listing.one, "user", name)
-    return await handler.store(sessions.end_others, user["id"], handler.signed_in.session_id)
+    ended = await handler.store(sessions.end_others, user["id"], handler.signed_in.session_id)
+    if ended:
+        await handler.note("end_session", "user", name, sessions=ended)
+    return ended
 
 
 def _spare_oneself(handler: HubHandler, name: str, values: Mapping[str, Any]) -> None:

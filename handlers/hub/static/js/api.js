@@ -29,5 +29,5 @@ export async function api(method, path, body) {
 
 /** The token of the page's forms. */
 export function xsrf() {
-  return document.querySelector('input[name="_xsrf"]')?.value ?? cookie("_xsrf");
+  return document.querySelector('input[name="_xsrf"]')?.value ?? "";
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from handlers.hub.keys import setup
+from store.db.audit import entries
 from store.values.ids import new_ulid
 from tests.handlers.hub.keys.conftest import Asker
 from tests.handlers.hub.overview_world import book, call, edit
@@ -113,6 +114,10 @@ def test_a_call_as_each_client_sends_it(alice, relay, db, client, path, header):
     assert said["request_id"] == relay.call_id and said["total_ms"] >= said["first_byte_ms"] >= 0
     assert (said["record"]["id"], said["record"]["cost"]) == (relay.call_id, "0.1")
     assert "channel" not in said["record"] and SECRET not in answer.text
+    [told] = [row for row in entries(db, 9) if row["action"] == "test"]
+    after = {"client": client, "status": 200, "request_id": relay.call_id}
+    assert (told["actor"], told["kind"], told["name"]) == ("alice", "model", "gpt-5")
+    assert told["after"] == after
 
 
 def test_a_record_of_somebody_else_is_not_shown(alice, relay, db):

@@ -1,0 +1,1 @@
+"""The Hub's HTTP server, and the limits of whoever has not signed in."""

@@ -1,0 +1,120 @@
+"""The Hub's server: the relay's, with Tornado's handlers, and limits for whoever is unknown.
+
+Connections are limited in all, so that descriptors suffice for the store and the log, and for each
+address. Beyond a limit the one that has waited longest for bytes makes room for the new one.
+Behind a trusted proxy an address is what the proxy says, from the head of a request to the end of
+its answer.
+"""
+
+import resource
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from tornado.web import Application
+
+from handlers.http.connection import ClientConnection, Header
+from handlers.http.request import Request
+from handlers.http.server import Server
+from handlers.hub.http.connection import HubConnection
+from handlers.hub.http.request import HeldBytes, HubRequest
+from handlers.hub.web.networks import host_of
+from handlers.hub.web.site import Site
+from handlers.relay.admit import client_address
+
+CONNECTIONS_MAX = 2048
+CONNECTIONS_OF_ADDRESS_MAX = 256
+KEPT_DESCRIPTORS = 256  # for the store's connections, the log, test calls, files
+CONNECTIONS_MIN = 64  # whatever the limit of descriptors is
+PROXY = "a trusted proxy"  # holds its connections between two requests
+
+
+class HubServer(Server):
+    """Serves the Hub's application."""
+
+    def __init__(self, site: Site, app: Application) -> None:
+        super().__init__(site.settings.server, self._hub_request)
+        self.site, self.app = site, app
+        self.held = HeldBytes()
+        # By address, those first that have waited longest for a request.
+        self._held: dict[str, dict[HubConnection, None]] = {}
+        self._max = connections_max()
+
+    # ---- for connections -------------------------------------------------------------------------
+
+    def connect(self) -> ClientConnection:
+        return HubConnection(self, self._settings.stream_buffer_bytes)
+
+    def malformed(
+        self, message: str, request: Request | None
+    ) -> tuple[int, Sequence[Header], bytes]:
+        fields = (("Content-Type", "text/plain; charset=utf-8"),)
+        return HTTPStatus.BAD_REQUEST, fields, message.encode()
+
+    def opened(self, connection: ClientConnection) -> None:
+        assert isinstance(connection, HubConnection)
+        super().opened(connection)
+        proxy = self.site.trusts(connection.peer)
+        self._hold(connection, PROXY if proxy else host_of(connection.peer))
+        if len(self._connections) > self._max:
+            most = max(self._held, key=lambda holder: len(self._held[holder]))
+            self._make_room(connection, most)
+
+    def closed(self, connection: ClientConnection) -> None:
+        assert isinstance(connection, HubConnection)
+        super().closed(connection)
+        self._let_go(connection)
+
+    def begin(self, connection: HubConnection, request: Request) -> None:
+        """A request begins: a trusted proxy says for whom."""
+        if connection.holder == PROXY:
+            forwarded = request.headers.get("x-forwarded-for")
+            client = client_address(connection.peer, forwarded, self.site.trusted)
+            self._hold(connection, host_of(client))
+
+    def ended(self, connection: HubConnection) -> None:
+        """A request has ended: the connection waits for another one."""
+        if connection in self._connections:
+            proxy = self.site.trusts(connection.peer)
+            self._hold(connection, PROXY if proxy else connection.holder)
+
+    def _hub_request(self, request: Request) -> HubRequest:
+        return HubRequest(self, request)
+
+    def _hold(self, connection: HubConnection, holder: str) -> None:
+        """Counts a connection for an address; beyond its limit one of them is closed."""
+        self._let_go(connection)
+        connection.holder = holder
+        held = self._held.setdefault(holder, {})
+        held[connection] = None
+        if holder != PROXY and len(held) > CONNECTIONS_OF_ADDRESS_MAX:
+            self._make_room(connection, holder)
+
+    def _let_go(self, connection: HubConnection) -> None:
+        held = self._held.get(connection.holder, {})
+        held.pop(connection, None)
+        if not held:
+            self._held.pop(connection.holder, None)
+
+    def _make_room(self, newest: HubConnection, holder: str) -> None:
+        """Drops the connection of an address that has waited longest for bytes; the newest when
+        all of them are being answered."""
+        waiting = (one for one in self._held[holder] if one.idle_since_s is not None)
+        oldest = next(waiting, newest)
+        self.closed(oldest)  # it does not count until its end is told
+        oldest.drop()
+
+    # ---- for the process -------------------------------------------------------------------------
+
+    def sweep(self, now_s: int) -> None:
+        super().sweep(now_s)
+        for one in list(self._connections):
+            assert isinstance(one, HubConnection)
+            one.sweep(now_s, self._settings.body_timeout_s)
+
+
+def connections_max() -> int:
+    """Connections that the limit of descriptors leaves room for."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if descriptors == resource.RLIM_INFINITY:
+        return CONNECTIONS_MAX
+    return max(CONNECTIONS_MIN, min(CONNECTIONS_MAX, descriptors - KEPT_DESCRIPTORS))

@@ -1,0 +1,224 @@
+"""Forms and names of other sites: tokens of forms, Origin, Host, and what a cookie may say."""
+
+import json
+
+import pytest
+
+from handlers.hub.web import form_tokens, hosts, sealed
+from store.values.cipher import Cipher
+from tests.handlers.hub.browser import PASSWORDS, Browser
+from tests.handlers.hub.conftest import COOKIE_SECRETS
+
+PUBLIC = "https://hub.example.com"
+
+
+def changes(browser, **headers):
+    """The status of a change of the browser's look, with its token."""
+    return browser.send("/preferences", [("theme", "dark")], **headers).status
+
+
+# ---- tokens --------------------------------------------------------------------------------------
+
+
+def test_a_token_is_of_one_session(hub, alice):
+    other = Browser(hub.port).signed_in("alice")
+    assert changes(alice) == changes(other) == 303
+    alice.xsrf, other.xsrf = other.xsrf, alice.xsrf
+    assert changes(alice) == changes(other) == 403
+
+
+def test_before_a_session_a_token_is_of_one_browser(hub, browser):
+    other = Browser(hub.port)
+    for one in (browser, other):
+        one.get("/sign-in")
+        assert changes(one) == 303
+    browser.xsrf = other.xsrf
+    assert changes(browser) == 403
+    del browser.cookies["_xsrf"]
+    assert changes(browser) == 403
+
+
+def test_a_token_of_before_the_sign_in_opens_nothing_after_it(browser):
+    browser.get("/sign-in")
+    before, cookie = browser.xsrf, browser.cookies["_xsrf"]
+    browser.sign_in("alice", PASSWORDS["alice"])
+    browser.xsrf, browser.cookies["_xsrf"] = before, cookie
+    assert changes(browser) == 403
+
+
+def test_a_token_is_not_what_its_cookie_says(browser):
+    """Another site of the same domain can set the cookie, but it cannot make a token."""
+    browser.cookies["_xsrf"] = "planted-by-another-site"
+    browser.get("/sign-in")
+    assert changes(browser) == 303
+    browser.xsrf = "planted-by-another-site"
+    assert changes(browser) == 403
+
+
+def test_each_answer_has_a_token_of_its_own(alice):
+    tokens = set()
+    for _ in range(3):
+        alice.get("/account")
+        tokens.add(alice.xsrf)
+    assert len(tokens) == 3
+
+
+@pytest.mark.parametrize(
+    ("made_by", "known", "status"),
+    [
+        (["old"], ["old", "upcoming"], 303),
+        (["upcoming"], ["old", "upcoming"], 303),  # by a node that is a step ahead
+        (["old"], ["new", "old"], 303),
+        (["old"], ["new"], 403),
+    ],
+)
+def test_a_rotation_keeps_forms_valid_until_the_old_secret_goes(hub, alice, made_by, known, status):
+    hub.site.cookie_secrets = made_by
+    alice.get("/account")
+    hub.site.cookie_secrets = known
+    assert changes(alice) == status
+
+
+def test_tokens_are_made_by_the_first_secret():
+    token = form_tokens.make(["new", "old"], "session a")
+    assert form_tokens.fits(["new"], "session a", token)
+    assert not form_tokens.fits(["old"], "session a", token)
+
+
+@pytest.mark.parametrize("token", ["", "x", "é" * 80, "\udc80" * 80, "0" * 80])
+def test_what_is_no_token_is_refused(alice, token):
+    assert not form_tokens.fits(COOKIE_SECRETS, "session a", token)
+    assert not form_tokens.fits(COOKIE_SECRETS, "", form_tokens.make(COOKIE_SECRETS, ""))
+
+
+# ---- where a form comes from ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 303),
+        ({"Origin": "http://{host}"}, 303),
+        ({"Origin": "https://{host}"}, 303),  # a proxy speaks TLS
+        ({"Origin": PUBLIC}, 303),
+        ({"Origin": f"{PUBLIC}:443"}, 403),  # browsers leave the usual port out
+        ({"Origin": "http://hub.example.com"}, 403),
+        ({"Origin": "https://elsewhere.example.com"}, 403),
+        ({"Origin": "https://hub.example.com.elsewhere.example"}, 403),
+        ({"Origin": "http://127.0.0.1"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": ""}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 303),
+        ({"Sec-Fetch-Site": "none"}, 303),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://behind.example.com"}, 303),
+        ({"Sec-Fetch-Site": "none", "Origin": "https://elsewhere.example.com"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": "http://{host}"}, 403),
+    ],
+)
+def test_a_form_comes_from_here_or_says_nothing(serve, headers, status):
+    hub = serve(hub={"public_url": PUBLIC})
+    browser = Browser(hub.port)
+    browser.get("/sign-in")
+    host = f"127.0.0.1:{hub.port}"
+    given = {name: value.format(host=host) for name, value in headers.items()}
+    assert changes(browser, **given) == status
+
+
+def test_a_script_with_a_token_may_come_from_anywhere(hub, alice):
+    made = alice.api("POST", "/api/tokens", {"scopes": ["keys"], "name": "t"}).json
+    script = Browser(hub.port, made["token"])
+    headers = {"Origin": "https://elsewhere.example.com", "Content-Type": "application/json"}
+    body = json.dumps({"name": "of a script", "group": "default"})
+    assert script.ask("POST", "/api/keys", body, **headers).status == 201
+
+
+# ---- names ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "status"),
+    [
+        ("hub.example.com", "/sign-in", 200),
+        ("HUB.example.com.:443", "/sign-in", 200),
+        ("localhost", "/sign-in", 200),
+        ("localhost:8001", "/sign-in", 200),
+        ("hub.localhost", "/sign-in", 200),
+        ("127.0.0.1:8001", "/sign-in", 200),
+        ("192.0.2.7", "/sign-in", 200),
+        ("[2001:db8::1]:8001", "/sign-in", 200),
+        ("elsewhere.example.com", "/sign-in", 403),
+        ("elsewhere.example.com", "/static/sluice.css", 403),
+        ("elsewhere.example.com", "/api/me", 403),
+        ("hub.example.com.elsewhere.example", "/sign-in", 403),
+        ("localhost.example.com", "/sign-in", 403),
+        ("", "/sign-in", 403),
+        ("elsewhere.example.com", "/livez", 404),
+    ],
+)
+def test_with_a_public_url_other_names_are_not_served(serve, host, path, status):
+    hub = serve(hub={"public_url": PUBLIC})
+    assert Browser(hub.port).get(path, Host=host).status == status
+
+
+def test_without_a_public_url_every_name_is_served(browser):
+    assert browser.get("/sign-in", Host="elsewhere.example.com").status == 200
+    assert hosts.is_served("", "/", "")
+
+
+# ---- what the next page says ---------------------------------------------------------------------
+
+
+def said(browser):
+    """The page after a change of the browser's tokens, and the cookie with what it says."""
+    made = browser.send("/account/tokens", [("scope", "read"), ("name", "of a test")])
+    assert made.status == 200
+    listed = browser.ask("GET", "/api/tokens").json["items"]
+    browser.send("/account/tokens", [("revoke", listed[0]["id"])])
+    return browser.cookies["toast"]
+
+
+def test_a_page_says_once_what_the_hub_has_sealed(alice):
+    cookie = said(alice)
+    assert "revoked" not in cookie.lower() and "%7B" not in cookie
+    words = "Token revoked. Its next call gets 401."
+    assert words in alice.get("/account").text
+    assert words not in alice.get("/account").text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "%7B%22text%22%3A%20%22pay%20here%22%2C%20%22undo%22%3A%20%22%22%2C%20%22fields%22%3A%20%7B%7D%7D",
+        "pay here",
+        "gAAAAA",
+    ],
+)
+def test_what_nobody_has_sealed_is_not_said(alice, text):
+    alice.cookies["toast"] = text
+    answer = alice.get("/account")
+    assert answer.status == 200 and "pay here" not in answer.text
+
+
+def test_values_are_sealed_for_one_purpose_and_a_time(monkeypatch):
+    cipher = Cipher(["one"])
+    token = sealed.seal(cipher, "toast", 60, {"a": 1})
+    assert sealed.opened(cipher, "toast", token) == {"a": 1}
+    assert sealed.opened(cipher, "sluice_code", token) is None
+    assert sealed.opened(Cipher(["another"]), "toast", token) is None
+    assert sealed.opened(cipher, "toast", sealed.seal(cipher, "toast", 0, {})) is None
+
+
+def test_all_cookies_are_secure_behind_tls(serve):
+    hub = serve(hub={"public_url": PUBLIC})
+    browser = Browser(hub.port)
+    cookies = [*browser.get("/sign-in").cookies]
+    cookies += browser.sign_in("alice", PASSWORDS["alice"]).cookies
+    browser.get("/account")
+    browser.send("/account/sessions", [("id", "others")])
+    cookies += browser.send("/account/sessions", [("id", "others")]).cookies
+    names = {one.partition("=")[0] for one in cookies}
+    assert {"_xsrf", "sluice_session", "toast"} <= names
+    kept = [one for one in cookies if "expires=" not in one.lower()]
+    assert all("Secure" in one and "SameSite=Lax" in one for one in kept)
