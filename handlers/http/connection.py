@@ -421,6 +421,7 @@ class ClientConnection(_Outgoing, httputil.HTTPConnection):
         with unread bytes resets the connection, and the client might not see the answer."""
         self._deaf = True
         self._linger_bytes = 0
+        self._unparsed = b""
         self._queue.clear()
         self._read_on()
         if self._transport is not None:
