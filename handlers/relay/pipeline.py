@@ -77,7 +77,7 @@ class Relay:
         self.body_memory = BodyMemory(self.settings.server.body_memory_bytes)
         self.body_memory.on_refused = self._count_refused
         self.records = Records(self.journal, self.stored, self.node)
-        self.holding = Holding(self.funds)
+        self.holding = Holding(self.funds, self.settings.money.currency)
         self.attempts = Attempts(
             settings=self.settings,
             client=self.client,
