@@ -70,9 +70,13 @@ def check_record(gateway, answer, code):
     assert (record["outcome"], record["error_code"]) == ("refused", code)
 
 
+def body_of(prompt, size):
+    body = json.dumps(ask(CHAT, MODEL, prompt)).encode()
+    return body + b" " * (size - len(body))
+
+
 def call(gateway, name, size=0):
-    body = json.dumps(ask(CHAT, MODEL, "[[demo ms=0]]")).encode()
-    body += b" " * (size - len(body))
+    body = body_of("[[demo ms=0]]", size)
     return exchange(gateway.port, "POST", path_of(CHAT, MODEL), headers_of(CHAT, name), body)
 
 
@@ -95,6 +99,17 @@ def test_unfinished_bodies_of_one_key_do_not_fill_the_memory(launch_own, content
     assert peak_kib(pid) < RESIDENT_MAX_KIB
     assert peak_kib(pid) - idle_kib < 3 * KEY_SHARE_KIB  # nothing of refused bodies stays
     wait_until(lambda: call(gateway, "greedy", 15_000_000).status == 200)
+
+
+def test_a_body_counts_until_it_is_handed_on(launch_own, content, vendor):
+    """Two bodies that are beyond a key's share together: the first one is at the vendor."""
+    gateway = launch_own(content)
+    vendor.reset()
+    with Connection(gateway.port) as connection:
+        waiting = body_of("[[demo stall_before_head]]", 20 * MIB)
+        connection.request("POST", path_of(CHAT, MODEL), headers_of(CHAT, "other"), waiting)
+        wait_until(vendor.log)
+        assert call(gateway, "other", 20 * MIB).status == 200
 
 
 @pytest.mark.parametrize("family", ALL)

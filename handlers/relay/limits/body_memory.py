@@ -67,7 +67,8 @@ class BodyMemory:
     def _evict_for(self, hold: "BodyHold") -> None:
         """Ends the oldest unfinished body of the largest holder."""
         holders = [user for user in self.users.values() if user.unfinished]
-        if not holders or (len(holders) == 1 and [*holders[0].unfinished] == [hold]):
+        others = sum(len(user.unfinished) for user in holders) - (hold in hold.user.unfinished)
+        if not others:
             raise Fault(Condition.UNAVAILABLE, retry_after_s=RETRY_AFTER_S)
         largest = max(holders, key=lambda user: user.held_bytes)
         victim = next(iter(largest.unfinished))
