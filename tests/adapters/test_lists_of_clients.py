@@ -24,7 +24,7 @@ from adapters.restore import Restorer
 from tests.adapters.responses.codec.calls import result
 
 MANY = 20_000
-SECONDS = 2.0
+SECONDS = 5.0
 USER = Turn("user", (Text("Go."),))
 
 
@@ -68,11 +68,13 @@ def test_calls_and_their_results_under_many_ids_or_one(family, ids):
 
 def test_signatures_before_their_calls():
     """As many as a body of 32 MiB holds: their list is not moved for each."""
-    parts = [Reasoning("", opaque="call:c")] * 4 * MANY + [ToolCall("id", "tool", "{}")] * 4 * MANY
+    parts = [Reasoning("", opaque="call:c")] * 12 * MANY + [
+        ToolCall("id", "tool", "{}")
+    ] * 12 * MANY
     writer = ContentWriter(Names(()), signs=True)
     assert taken_s(lambda: writer.add(Turn("assistant", tuple(parts)))) < SECONDS
     [_, content] = writer.finish([])[:2]
-    assert sum("thoughtSignature" in part for part in content["parts"]) == 4 * MANY
+    assert sum("thoughtSignature" in part for part in content["parts"]) == 12 * MANY
 
 
 def test_places_that_overlap_do_not_multiply_the_text():
