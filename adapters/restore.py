@@ -173,7 +173,7 @@ class _Cutter:
     """Passes text until a stop sequence, which may come in pieces."""
 
     def __init__(self, stops: tuple[str, ...]) -> None:
-        self._stops = tuple(filter(None, stops))
+        self._stops = [_Partial(stop) for stop in stops if stop]
         self._held = ""
         self.found: str | None = None
 
@@ -181,14 +181,14 @@ class _Cutter:
         """What may be shown of all that came so far and was not shown."""
         if self.found is not None:
             return ""
-        text = self._held + text
-        places = [(text.find(stop), stop) for stop in self._stops]
+        fresh, text = text, self._held + text
+        places = [(text.find(stop.text), stop.text) for stop in self._stops]
         # The one that is complete first, as it would be for a model that writes; of two the longer.
         found = [(start + len(stop), start, stop) for start, stop in places if start >= 0]
         if found:
             _, start, self.found = min(found)
             return text[:start]
-        kept = max((_overlap(text, stop) for stop in self._stops), default=0)
+        kept = max((stop.feed(fresh) for stop in self._stops), default=0)
         self._held = text[len(text) - kept :]
         return text[: len(text) - kept]
 
@@ -197,7 +197,29 @@ class _Cutter:
         return "" if self.found is not None else self._held
 
 
-def _overlap(text: str, stop: str) -> int:
-    """How many of the last characters of ``text`` may be the beginning of ``stop``."""
-    most = min(len(text), len(stop) - 1)
-    return next((size for size in range(most, 0, -1) if stop.startswith(text[-size:])), 0)
+class _Partial:
+    """How many of the last characters begin a stop sequence, as Knuth, Morris and Pratt find it:
+    each character is looked at a bounded number of times, whatever text and sequence repeat."""
+
+    __slots__ = ("_matched", "_shorter", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._matched = 0
+        self._shorter = [0]  # of each beginning the longest beginning that it ends with
+        for char in text[1:]:
+            self._shorter.append(self._longer(self._shorter[-1], char))
+
+    def feed(self, text: str) -> int:
+        """The count behind this text, in which the sequence is not complete."""
+        most = len(self.text) - 1
+        if len(text) >= most:
+            self._matched, text = 0, text[len(text) - most :]
+        for char in text:
+            self._matched = self._longer(self._matched, char)
+        return self._matched
+
+    def _longer(self, matched: int, char: str) -> int:
+        while matched and self.text[matched] != char:
+            matched = self._shorter[matched - 1]
+        return matched + 1 if self.text[matched] == char else 0

@@ -95,6 +95,7 @@ def load(path: Path | None, overrides: Sequence[str], environ: Mapping[str, str]
     found.check_ops()
     found.check_openid()
     found.check_retention()
+    found.check_body_memory()
     if found.faults:
         raise ConfigError(found.faults, read=path)
     folder = path.parent.resolve() if path is not None else Path.cwd()
@@ -212,6 +213,21 @@ class _Values:
             self.faults.append(
                 f"{self.origins['usage.keep_sums_days']}: usage.keep_sums_days {sums} is less than"
                 f" usage.keep_days ({records or 'for ever'}): sums are kept as long as records"
+            )
+
+    def check_body_memory(self) -> None:
+        """One whole body must fit."""
+        memory, largest = (
+            int(str(self.values.get(name, SETTINGS[name].default)))
+            for name in ("server.body_memory_bytes", "server.max_body_bytes")
+        )
+        if memory < largest:
+            origin = self.origins.get("server.body_memory_bytes") or self.origins.get(
+                "server.max_body_bytes", "default"
+            )
+            self.faults.append(
+                f"{origin}: server.body_memory_bytes {memory} is less than server.max_body_bytes"
+                f" {largest}: the largest body must fit"
             )
 
     def _both(self, one: str, other: str, key: str) -> list[object]:

@@ -133,7 +133,8 @@ KEYS_SUSPENDED = _gauge(
 RATE_LIMITED = _counter(
     "rate_limited",
     "limit",
-    "Refusals by limits of key, user and group; channels passed over at their own limits.",
+    "Refusals by limits of key, user and group and of the memory for bodies; channels passed over"
+    " at their own limits.",
 )
 JOURNAL_BYTES = _gauge("journal_bytes", "", "Bytes of the journal that are not in the store yet.")
 QUEUE_DEPTH = _gauge("usage_queue_depth", "", "Usage records that are not in the store yet.")

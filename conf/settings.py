@@ -57,6 +57,17 @@ class ServerSettings(_Section, frozen=True):
     max_body_bytes: Annotated[
         int, _number(1024, GIB, "bytes", "Largest request body, also after unpacking.")
     ] = 33554432
+    body_memory_bytes: Annotated[
+        int,
+        _number(
+            1024,
+            1024 * GIB,
+            "bytes",
+            "Memory of a worker for request bodies, packed and unpacked, until they are handed on;"
+            " a user holds at most a quarter of it, a key an eighth, but always one whole body. At"
+            " least server.max_body_bytes.",
+        ),
+    ] = 268435456
     stream_buffer_bytes: Annotated[
         int, _number(4096, GIB, "bytes", "How much of an answer is buffered for a slow client.")
     ] = 262144

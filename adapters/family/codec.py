@@ -6,12 +6,12 @@ out, answers in). Sans-io; no codec knows another family. Imported by the famili
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from adapters.family.traits import Traits
-from adapters.faults import Fault
+from adapters.faults import Fault, wrong_value
 from adapters.ir.answer import Choice, Closed, Delta, Event, Opened, SlotKind
 from adapters.ir.request import Feature, Request, Tool
 from adapters.ir.usage import Usage
@@ -33,6 +33,27 @@ class Target(Struct, frozen=True):
     traits: Traits
     max_output_tokens: int | None = None
     stream_options: bool = True  # false: the vendor refuses the field, so usage is not asked for
+
+
+MAX_STOPS = 16
+MAX_STOP_CHARS = 256
+
+
+def stop_sequences(given: str | Sequence[str], path: str) -> tuple[str, ...]:
+    """The stop sequences of a request that is translated, without empty ones: the gateway looks for
+    each in all text of the answer. Raises Fault INVALID_FIELD, with the field's path, for more than
+    MAX_STOPS, or one longer than MAX_STOP_CHARS."""
+    places = (
+        {path: given}
+        if isinstance(given, str)
+        else {f"{path}[{at}]": stop for at, stop in enumerate(given[: MAX_STOPS + 1])}
+    )
+    if len(places) > MAX_STOPS:
+        raise wrong_value(path, f"expected at most {MAX_STOPS} strings")
+    for place, stop in places.items():
+        if len(stop) > MAX_STOP_CHARS:
+            raise wrong_value(place, f"expected at most {MAX_STOP_CHARS} characters")
+    return tuple(filter(None, places.values()))
 
 
 class Encoded(Struct, frozen=True):

@@ -54,6 +54,10 @@ Texts, function tools, their calls and results, and the token bound are carried 
 below list the rest that is not always carried, for each client's family before each upstream's.
 The last column says for which models another verdict holds; its names are those of the [table of
 models](#what-models-can-take).
+
+A translated request has at most 16 stop sequences of 256 characters: where the upstream does not
+take them, the gateway looks for each in all text of the answer. More are 400, code `invalid_type`,
+with the field.
 """
 
 _STATE = """\

@@ -10,13 +10,10 @@ from handlers.entries.keyed import KeyedHandler
 from handlers.relay import admit
 from handlers.relay.call import Call, ClientGone, Ending
 from handlers.relay.downstream import Downstream
+from handlers.relay.limits.body_memory import BodyHold
 from store.catalog.keys import KeyEntry
 
 _JSON = "application/json"
-# Refusals of the head after which a small body is read for the model's name, which the record of a
-# failed call needs (specification).
-_LOOKED_INTO = frozenset({Condition.KEY_DISABLED, Condition.KEY_EXPIRED,
-                          Condition.IP_NOT_ALLOWED, Condition.ENTRY_NOT_ALLOWED})  # fmt: skip
 
 
 class InferenceHandler(KeyedHandler):
@@ -27,6 +24,9 @@ class InferenceHandler(KeyedHandler):
     methods: tuple[str, ...] = ("POST",)
     target: str | None = None  # what the path names
     KEEP_OF_REFUSED_BYTES = 65536
+    # The record of a failed call needs the model's name, if a small body has it (specification).
+    LOOKED_INTO = frozenset({Condition.KEY_DISABLED, Condition.KEY_EXPIRED,
+                             Condition.IP_NOT_ALLOWED, Condition.ENTRY_NOT_ALLOWED})  # fmt: skip
 
     _call: Call | None = None
     _running = False
@@ -77,6 +77,8 @@ class InferenceHandler(KeyedHandler):
         """Relays the call."""
         assert self._call is not None
         self._running = True
+        if self._hold is not None:
+            self._call.body_hold = self._hold
         downstream = Downstream(self.connection, self.base_headers())
         return self.site.relay.run(self._call, body, downstream)
 
@@ -92,10 +94,17 @@ class InferenceHandler(KeyedHandler):
         if self._call is None:
             self.answer_fault(fault)
             return
-        if fault.condition in _LOOKED_INTO and not self.operation.stored:
+        if fault.condition in self.LOOKED_INTO:
             _note_model(self._call, body)
         downstream = Downstream(self.connection, self.base_headers())
         self.site.relay.end(self._call, Ending("refused", fault), downstream)
+
+    def hold_body(self) -> BodyHold | None:
+        """The count of the body's bytes, for the call's key and user."""
+        if self._call is None:
+            return None
+        key = self._call.key
+        return self.site.relay.body_memory.hold(self._evict, key.user_id, key.id)
 
     def client_left(self) -> None:
         """The client disconnected while it was sending the body."""

@@ -55,6 +55,7 @@ class StoredResponseHandler(InferenceHandler):
     """A stored response by its id: passed on to the channel that made it."""
 
     READS_BODY = False
+    LOOKED_INTO = frozenset()
     family = _FAMILY
 
     def initialize(self, site: Site) -> None:

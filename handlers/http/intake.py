@@ -1,11 +1,14 @@
 """How a request's body is received, and when a refusal is answered.
 
 A refusal known from the head is answered after the body was received and discarded: an early answer
-and a close make a proxy answer 502. Exceptions: `Expect: 100-continue`, bodies over the limit,
-bodies that do not arrive in time.
+and a close make a proxy answer 502. Exceptions: `Expect: 100-continue`, bodies over the limit or
+without memory for them, bodies that do not arrive in time.
 
 A gzipped body is unpacked while it arrives, one step in a turn of the loop, so that neither a bomb
 nor a large body blocks the loop. The limit holds for the packed and the unpacked size.
+
+Bytes of a known key's bodies are counted (handlers.relay.limits.body_memory), unless a body is
+whole with its first piece, as most are: it goes on in the same turn.
 """
 
 import asyncio
@@ -14,13 +17,13 @@ from typing import Any
 
 from adapters.faults import Condition, Fault
 from handlers.http.base import RelayHandler
-from handlers.http.unpack import GZIP, PackedBody, unpacked_if_small
+from handlers.http.unpack import GZIP, PackedBody, keep_piece, unpacked_if_small
 from handlers.relay.admit import client_address
+from handlers.relay.limits.body_memory import BodyHold, size_text
 
 # A trusted proxy makes a 502 of an early answer, so from it so much more is discarded first.
 OVERSIZED_PROXY_BYTES = 64 << 20
-# A piece of two bytes takes twenty times its size as an object.
-_SMALL_PIECE_BYTES = 1024
+_NO_MEMORY = frozenset({Condition.RATE_LIMITED, Condition.UNAVAILABLE})  # once a body arrives
 _UNROUTABLE = "0.0.0.0"
 
 
@@ -32,9 +35,12 @@ class BodyHandler(RelayHandler):
     """
 
     READS_BODY = True  # False: it is received and discarded
-    KEEP_OF_REFUSED_BYTES = 0
+    KEEP_OF_REFUSED_BYTES = 0  # after one of LOOKED_INTO
+    LOOKED_INTO: frozenset[Condition] = frozenset()  # of the head; `refused` reads a small body
 
     refusal: Fault | None = None
+    _keep_bytes = 0  # of a refused body
+    _hold: BodyHold | None = None
     _parts: list[bytes | bytearray] | None = None
     _size = 0
     _packed: PackedBody | None = None
@@ -54,6 +60,10 @@ class BodyHandler(RelayHandler):
     def refused(self, fault: Fault, body: bytes) -> None:
         """Ends the request with the refusal; `body` is what was kept of it."""
         self.answer_fault(fault)
+
+    def hold_body(self) -> BodyHold | None:
+        """A count of the bytes that the body holds; None for a caller who is not known."""
+        return None
 
     def client_left(self) -> None:
         """The client disconnected before `complete` or `refused` was called."""
@@ -82,7 +92,7 @@ class BodyHandler(RelayHandler):
         try:
             waiting = self.check_head()
         except Fault as fault:
-            self._refuse(fault)
+            self._refuse_head(fault)
             return None
         if waiting is not None:
             return self._prepare_later(waiting)
@@ -93,7 +103,7 @@ class BodyHandler(RelayHandler):
         try:
             await waiting
         except Fault as fault:
-            self._refuse(fault)
+            self._refuse_head(fault)
         else:
             self._expect_body()
 
@@ -104,19 +114,15 @@ class BodyHandler(RelayHandler):
         self._size += len(chunk)
         limit_bytes = self.site.settings.server.max_body_bytes
         if self.refusal is None and self._size <= limit_bytes:
-            if self._packed is not None:
-                self._packed.feed(chunk)
-                self._unpack_soon()
-            elif self.READS_BODY:
-                self._keep(chunk)
+            self._take(chunk)
         elif self.refusal is None:
             self._refuse(self._too_large())
         elif self._size > self._discard_limit_bytes():
             self._end_refused()
-        elif self._size <= self.KEEP_OF_REFUSED_BYTES:
-            self._keep(chunk)
-        else:
-            self._parts = None
+        elif self._size <= self._keep_bytes:
+            self._take(chunk)
+        elif self._parts is not None:
+            self._forget_body()
 
     def body_done(self) -> Coroutine[Any, Any, None] | None:
         """The body was received: refuses, or goes on."""
@@ -129,6 +135,8 @@ class BodyHandler(RelayHandler):
         if self._packed is not None:
             return self._complete_unpacked(self._packed)
         self._over = True
+        if self._hold is not None:
+            self._hold.finish()
         return self.complete(self._take_body())
 
     def on_connection_close(self) -> None:
@@ -146,6 +154,56 @@ class BodyHandler(RelayHandler):
             self.refusal = self.refusal or Fault(Condition.BODY_TIMEOUT)
             self._end_refused()
 
+    # ---- the body's bytes ------------------------------------------------------------------------
+
+    def _evict(self, fault: Fault) -> None:
+        """The memory of the unfinished body is needed: refuses it, or keeps no more of it."""
+        if self.refusal is None:
+            self._refuse(fault)
+        else:
+            self._keep_bytes = 0
+            self._forget_body()
+
+    def _take(self, chunk: bytes) -> None:
+        """Keeps the next piece, unless the memory for it is refused."""
+        try:
+            if self._packed is not None:
+                self._packed.feed(chunk)
+                self._count(self._packed.held_bytes)
+                self._unpack_soon()
+            elif self.READS_BODY:
+                self._keep(chunk)
+        except Fault as fault:
+            self._evict(fault)
+
+    def _keep(self, chunk: bytes) -> None:
+        """Keeps a piece. Raises Fault RATE_LIMITED, UNAVAILABLE when the memory is refused."""
+        parts = self._parts
+        if parts is None:
+            if self._size != self._announced_bytes():
+                self._count(self._size)
+            self._parts = [chunk]
+            return
+        self._count(self._size)
+        keep_piece(parts, chunk)
+
+    def _count(self, held_bytes: int) -> None:
+        hold = self._hold
+        if hold is None:
+            self._hold = hold = self.hold_body()
+        if hold is not None:
+            hold.resize(held_bytes)
+
+    def _forget_body(self) -> None:
+        self._parts = self._packed = None
+        if self._hold is not None:
+            self._hold.release()
+
+    def _take_body(self) -> bytes:
+        """The whole body, without keeping a copy."""
+        parts, self._parts = self._parts, None
+        return b"".join(parts or ())
+
     # ---- packed bodies ---------------------------------------------------------------------------
 
     def _unpack_soon(self) -> None:
@@ -160,6 +218,7 @@ class BodyHandler(RelayHandler):
         try:
             if self._packed.step():
                 self._unpack_soon()
+            self._count(self._packed.held_bytes)
         except Fault as fault:
             self._refuse(self._worded(fault))
 
@@ -167,14 +226,21 @@ class BodyHandler(RelayHandler):
         """The packed body is complete: unpacks the rest, and goes on."""
         if self._unpacking is not None:
             self._unpacking.cancel()
+        if self._hold is not None:
+            self._hold.finish()
         body = b""
         try:
-            while self._still_wanted and packed.step():  # noqa: ASYNC110 - others have their turn
-                await asyncio.sleep(0)
+            while self._still_wanted and packed.step():
+                self._count(packed.held_bytes)
+                await asyncio.sleep(0)  # others have their turn
             if self._still_wanted:
                 body = packed.take()
+                self._count(len(body))
         except Fault as fault:
-            self.refusal = self._worded(fault)
+            self._set_refusal(self._worded(fault))
+        except Exception:
+            self._forget_body()
+            raise
         if self._over:
             return
         if self.refusal is not None:
@@ -195,18 +261,29 @@ class BodyHandler(RelayHandler):
 
     # ---- refusals --------------------------------------------------------------------------------
 
+    def _refuse_head(self, fault: Fault) -> None:
+        if fault.condition in self.LOOKED_INTO:
+            self._keep_bytes = self.KEEP_OF_REFUSED_BYTES
+        self._refuse(fault)
+
     def _refuse(self, fault: Fault) -> None:
         """Answers the refusal now, or after the body."""
-        self.refusal = fault
+        self._set_refusal(fault)
         self._forget_body()
         oversized = fault.condition is Condition.TOO_LARGE or self._announces_too_much()
-        early = oversized and not self._proxy_sends_it_all()
+        unwanted = oversized or (self._size > 0 and fault.condition in _NO_MEMORY)
+        early = unwanted and not self._proxy_sends_it_all()
         if early:
             self.connection.linger_long()
         if early or self.request.expects_continue():
             self._end_refused()
         else:
             self._expect_body()
+
+    def _set_refusal(self, fault: Fault) -> None:
+        # Frames refer to pieces of the body, and to this handler: only the collector would free it.
+        fault.__traceback__ = fault.__cause__ = fault.__context__ = None
+        self.refusal = fault
 
     def _end_refused(self) -> None:
         self._over = True
@@ -215,26 +292,8 @@ class BodyHandler(RelayHandler):
         body = self._take_body()
         if body and self.request.headers.get("content-encoding", "").lower() in GZIP:
             body = unpacked_if_small(body, self.KEEP_OF_REFUSED_BYTES)
+        self._forget_body()
         self.refused(self.refusal, body)
-
-    def _forget_body(self) -> None:
-        self._parts = self._packed = None
-
-    def _take_body(self) -> bytes:
-        """The whole body, without keeping a copy."""
-        parts, self._parts = self._parts, None
-        return b"".join(parts or ())
-
-    def _keep(self, chunk: bytes) -> None:
-        parts = self._parts
-        if parts is None:
-            self._parts = [chunk]
-        elif len(chunk) >= _SMALL_PIECE_BYTES:
-            parts.append(chunk)
-        elif isinstance(parts[-1], bytearray):
-            parts[-1] += chunk
-        else:
-            parts.append(bytearray(chunk))
 
     def _expect_body(self) -> None:
         if self.request.announces_body() and not self._over:
@@ -261,6 +320,5 @@ class BodyHandler(RelayHandler):
         return limit_bytes
 
     def _too_large(self) -> Fault:
-        limit = self.site.settings.server.max_body_bytes
-        text = f"{limit >> 20} MiB" if limit % (1 << 20) == 0 else f"{limit} bytes"
-        return Fault(Condition.TOO_LARGE, f"The body is larger than {text}.")
+        limit_bytes = self.site.settings.server.max_body_bytes
+        return Fault(Condition.TOO_LARGE, f"The body is larger than {size_text(limit_bytes)}.")

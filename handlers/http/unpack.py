@@ -18,6 +18,9 @@ _COST_OF_INPUT = 8
 _INPUT_BYTES = 8_192
 _OUTPUT_BYTES = 32_768
 _ONLY_GZIP = 31  # zlib's window argument
+STATE_BYTES = 48 << 10  # of zlib's machine, its window included
+# A piece of two bytes takes twenty times its size as an object.
+_SMALL_PIECE_BYTES = 1024
 
 
 class PackedBody:
@@ -26,13 +29,18 @@ class PackedBody:
     It never holds more than one piece beyond `limit_bytes` of unpacked data.
     """
 
-    __slots__ = ("_left_bytes", "_machine", "_packed", "_parts")
+    __slots__ = ("_left_bytes", "_limit_bytes", "_machine", "_packed", "_parts")
 
     def __init__(self, limit_bytes: int) -> None:
-        self._left_bytes = limit_bytes  # that may still be unpacked
+        self._limit_bytes = self._left_bytes = limit_bytes  # that may still be unpacked
         self._machine = zlib.decompressobj(_ONLY_GZIP)
         self._packed = bytearray()
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | bytearray] = []
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes in memory: packed ones, unpacked ones, and the state of unpacking."""
+        return len(self._packed) + self._limit_bytes - self._left_bytes + STATE_BYTES
 
     def feed(self, packed: bytes) -> None:
         """Takes the next piece; nothing is unpacked yet."""
@@ -74,8 +82,18 @@ class PackedBody:
         if self._left_bytes < 0:
             raise Fault(Condition.TOO_LARGE)
         if made:
-            self._parts.append(made)
+            keep_piece(self._parts, made)
         return taken, len(made)
+
+
+def keep_piece(parts: list[bytes | bytearray], piece: bytes) -> None:
+    """Adds a piece of a body to those before it, so that small ones take no more than they have."""
+    if len(piece) >= _SMALL_PIECE_BYTES or not parts:
+        parts.append(piece)
+    elif isinstance(parts[-1], bytearray):
+        parts[-1] += piece
+    else:
+        parts.append(bytearray(piece))
 
 
 def unpacked_if_small(packed: bytes, limit_bytes: int) -> bytes:

@@ -236,13 +236,14 @@ def _check_money(db: peewee.Database, call: Call) -> None:
     payment = payment_of(call.key, call.arrival.started_ms)
     if not payment.payers:
         raise faults.from_store(QuotaUsed(None))
-    if payment.limit is not None and leases.balance(db, payment.limit) < least:
-        raise faults.from_store(QuotaUsed(payment.limit))
-    if sum(max(0, leases.balance(db, account)) for account in payment.payers) >= least:
+    if payment.limit is not None and (left := leases.balance(db, payment.limit)) < least:
+        raise faults.from_store(QuotaUsed(payment.limit, max(0, left), least))
+    left = sum(max(0, leases.balance(db, account)) for account in payment.payers)
+    if left >= least:
         return
     if any(account.kind == WALLET for account in payment.payers):
-        raise faults.from_store(WalletEmpty())
-    raise faults.from_store(QuotaUsed(payment.payers[0]))
+        raise faults.from_store(WalletEmpty(left, least))
+    raise faults.from_store(QuotaUsed(payment.payers[0], left, least))
 
 
 def _shown(world: _World, call: Call, one: LeftOut, usable: bool) -> ChannelState:

@@ -18,6 +18,7 @@ from adapters.ir.request import Request
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans
 from adapters.translate import Translation
+from handlers.relay.limits.body_memory import BodyHold
 from handlers.relay.limits.cells import Slots
 from handlers.relay.limits.limits import NO_TOKENS, Demand
 from handlers.relay.routing.breaker import Trial
@@ -149,6 +150,7 @@ class Call(Struct, eq=False):
     method: str = "POST"
     query: str = ""  # "?…" that goes on to the upstream, of stored things only
     body: bytes = b""
+    body_hold: BodyHold | None = None  # counts the body until it is handed on
     spans: Spans | None = None
     peek: Peek | None = None
     request: Request | None = None  # all of it, once a channel of another family comes up

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from adapters.faults import Condition, Fault
 from handlers.relay.routing.breaker import KEY_ASIDE, RATE_LIMITED
 from handlers.relay.routing.plan import BEYOND_ITS_LIMIT, LeftOut
-from store.money.accounts import LIMIT, Account
-from store.money.funds import QuotaUsed, WalletEmpty
+from store.money.accounts import LIMIT
+from store.money.funds import NotCovered, QuotaUsed, WalletEmpty
 from store.values.errors import StoreError
+from store.values.pricing import format_money
 
 # Of several faults that a call met: what the client can act on, best first. The last two are told
 # when there is nothing else: a rate limit speaks of all channels, a misconfiguration stops retries.
@@ -22,6 +23,7 @@ _USEFUL = (
     Condition.UPSTREAM_RATE_LIMITED,
     Condition.CHANNEL_MISCONFIGURED,
 )
+_ADD_BALANCE = "The wallet balance does not cover this call: {}. Add balance in the API Hub."
 _TOO_LARGE = "The request is larger than any channel for model '{}' may take in a minute."
 
 
@@ -54,21 +56,40 @@ def _usefulness(fault: Fault) -> tuple[int, int]:
     return place, fault.wait_s or 0
 
 
-def from_store(error: StoreError) -> Fault:
-    """The fault a client is told when the store, the journal or its money refuses a call."""
+def from_store(error: StoreError, currency: str = "") -> Fault:
+    """The fault a client is told when the store, the journal or its money refuses a call.
+
+    `currency`: behind amounts; empty: none.
+    """
     if isinstance(error, WalletEmpty):
-        return Fault(Condition.WALLET_EMPTY)
+        message = _ADD_BALANCE.format(_lacking(error, currency)) if error.left_nanos else None
+        return Fault(Condition.WALLET_EMPTY, message)
     if isinstance(error, QuotaUsed):
-        return Fault(Condition.QUOTA_USED, _quota_message(error.account))
+        return Fault(Condition.QUOTA_USED, _quota_message(error, currency))
     return Fault(Condition.UNAVAILABLE)
 
 
-def _quota_message(account: Account | None) -> str:
+def _quota_message(error: QuotaUsed, currency: str) -> str:
+    account = error.account
     if account is None:
         return "No subscription of this user is in force."
-    what = "spend limit of this API key" if account.kind == LIMIT else "subscription quota"
-    if account.ends_ms is None:
-        return f"The {what} is used up."
-    # All windows turn at midnight UTC.
-    day = datetime.datetime.fromtimestamp(account.ends_ms // 1000, datetime.UTC).date()
-    return f"The {what} is used up until {day}."
+    what, until = (
+        "spend limit of this API key" if account.kind == LIMIT else "subscription quota",
+        "",
+    )
+    if account.ends_ms is not None:
+        # All windows turn at midnight UTC.
+        day = datetime.datetime.fromtimestamp(account.ends_ms // 1000, datetime.UTC).date()
+        until = f" until {day}"
+    if not error.left_nanos:
+        return f"The {what} is used up{until}."
+    return f"The {what} does not cover this call{until}: {_lacking(error, currency)}."
+
+
+def _lacking(error: NotCovered, currency: str) -> str:
+    """What is left and what is needed; the Hub's handlers.hub.web.outcomes finds both."""
+    left, needed = (
+        f"{format_money(nanos)} {currency}".rstrip()
+        for nanos in (error.left_nanos, error.needed_nanos)
+    )
+    return f"{left} is left, and it needs at least {needed}"

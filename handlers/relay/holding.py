@@ -25,8 +25,9 @@ AHEAD_S = 2
 class Holding:
     """The holds of one worker's calls. For the loop's thread."""
 
-    def __init__(self, funds: Funds) -> None:
+    def __init__(self, funds: Funds, currency: str) -> None:
         self._funds = funds
+        self._currency = currency
         self._estimating = 0
         self._raising: dict[str, asyncio.Task[None]] = {}  # by call; also keeps them alive
 
@@ -61,7 +62,7 @@ class Holding:
                     raise
                 await self._try(call, payment)
         except (WalletEmpty, QuotaUsed, StoreUnavailable) as error:
-            raise faults.from_store(error) from None
+            raise faults.from_store(error, self._currency) from None
 
     def follow(self, call: Call, pump: StreamPump, grown: int) -> None:
         """A stream has grown by so many tokens in a second: raises its hold before it costs more.
@@ -129,6 +130,7 @@ class Holding:
             pump.note_delivery()
             # What is missing may be for the coming seconds only.
             if _cost(call) > hold.amount_nanos:
+                error.left_nanos = 0  # what is left does not pay for what was delivered
                 call.interrupt(MoneyUsedUp(faults.from_store(error)))
             return
         finally:

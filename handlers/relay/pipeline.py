@@ -23,6 +23,7 @@ from handlers.relay.call import Attempt, Call, Ending, Interrupt, interrupted
 from handlers.relay.downstream import Downstream
 from handlers.relay.failure_log import FailureLog
 from handlers.relay.holding import Holding
+from handlers.relay.limits.body_memory import BodyMemory
 from handlers.relay.limits.limits import Limits
 from handlers.relay.live import LiveCalls
 from handlers.relay.records import Records
@@ -67,13 +68,16 @@ class Relay:
     translations: Translations = field(
         default_factory=lambda: Translations((os.urandom(_SECRET_BYTES),))
     )
+    body_memory: BodyMemory = field(init=False)
     attempts: Attempts = field(init=False)
     holding: Holding = field(init=False)
     records: Records = field(init=False)
 
     def __post_init__(self) -> None:
+        self.body_memory = BodyMemory(self.settings.server.body_memory_bytes)
+        self.body_memory.on_refused = self._count_refused
         self.records = Records(self.journal, self.stored, self.node)
-        self.holding = Holding(self.funds)
+        self.holding = Holding(self.funds, self.settings.money.currency)
         self.attempts = Attempts(
             settings=self.settings,
             client=self.client,
@@ -112,6 +116,8 @@ class Relay:
                 self._tell_limits(call, levels, downstream)
             else:
                 attempt = await self._begin(call)
+                if call.body_hold is not None:
+                    call.body_hold.release()
                 self._tell_limits(call, levels, downstream)
                 ending = await self.attempts.run(call, attempt, downstream)
         except Fault as fault:
@@ -147,6 +153,8 @@ class Relay:
     def end(self, call: Call, ending: Ending, downstream: Downstream) -> None:
         """Settles the call, then writes its last bytes. For refusals of the head, too."""
         self.live.leave(call)
+        if call.body_hold is not None:
+            call.body_hold.release()
         if ending.outcome == "refused" and downstream.gone:
             ending = Ending("client_gone")
         envelope = ending.envelope

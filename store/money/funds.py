@@ -30,18 +30,29 @@ AHEAD_BACKOFF_S = 2.0  # so long nothing is ordered ahead of an account that was
 IDLE_SWEEP_S = 30.0
 
 
-class WalletEmpty(StoreError):
-    """The free money of the wallet does not cover the least a call may need."""
+class NotCovered(StoreError):
+    """The least a call may need, `needed_nanos`, is more than the `left_nanos` that are free."""
+
+    def __init__(self, text: str, left_nanos: int = 0, needed_nanos: int = 0) -> None:
+        super().__init__(text)
+        self.left_nanos, self.needed_nanos = left_nanos, needed_nanos
 
 
-class QuotaUsed(StoreError):
-    """A subscription's quota or the key's spend limit does not cover the least a call may need.
+class WalletEmpty(NotCovered):
+    """All payers together have too little, and the wallet is one of them."""
+
+    def __init__(self, left_nanos: int = 0, needed_nanos: int = 0) -> None:
+        super().__init__("the free balance does not cover this call", left_nanos, needed_nanos)
+
+
+class QuotaUsed(NotCovered):
+    """A subscription's quota or the key's spend limit has too little.
 
     `account`: whose window it is; None: no subscription is in force.
     """
 
-    def __init__(self, account: Account | None) -> None:
-        super().__init__("the quota does not cover this call")
+    def __init__(self, account: Account | None, left_nanos: int = 0, needed_nanos: int = 0) -> None:
+        super().__init__("the quota does not cover this call", left_nanos, needed_nanos)
         self.account = account
 
 
@@ -286,7 +297,7 @@ class Funds:
         now, least = self._clock(), max(1, min(least, wanted))
         parts, got = self._payers_parts(payment, wanted, least, now)
         if got < least:
-            self._ask_others(payment, wanted - got, least - got, now)
+            self._ask_others(payment, wanted - got, (got, least), now)
         limit = None if payment.limit is None else self._state(payment.limit)
         if limit is not None:
             # Asked by those alone who have the payers' part, or two could each have one of them.
@@ -320,12 +331,15 @@ class Funds:
                 break
         return parts, got
 
-    def _ask_others(self, payment: Payment, need: int, least: int, now: float) -> NoReturn:
+    def _ask_others(
+        self, payment: Payment, need: int, got_of_least: tuple[int, int], now: float
+    ) -> NoReturn:
         """Raises _Lack while other processes may have what is lacking, else the refusal."""
+        got, least = got_of_least
         states = tuple(self._state(account) for account in payment.payers)
-        if any(state.may_lend(least, now) for state in states):
-            raise _Lack(_Need(states, need, least))
-        raise self._refusal(payment, now)
+        if any(state.may_lend(least - got, now) for state in states):
+            raise _Lack(_Need(states, need, least - got))
+        raise self._refusal(payment, got_of_least, now)
 
     def _allowed(self, limit: LeaseState, got: int, least: int, now: float) -> int:
         """How much of a hold the spend limit of the key allows."""
@@ -339,15 +353,16 @@ class Funds:
             return free
         if now < limit.away_until:
             raise StoreUnavailable("the store is unavailable and the lease does not cover the call")
-        raise QuotaUsed(limit.account)
+        raise QuotaUsed(limit.account, free, least)
 
-    def _refusal(self, payment: Payment, now: float) -> StoreError:
+    def _refusal(self, payment: Payment, got_of_least: tuple[int, int], now: float) -> StoreError:
         if any(now < self._state(account).away_until for account in payment.payers):
             return StoreUnavailable("the store is unavailable and the leases do not cover the call")
         if any(account.kind == WALLET for account in payment.payers):
-            return WalletEmpty("the wallet's free balance does not cover this call")
+            return WalletEmpty(*got_of_least)
         # The one that is filled first says when there is more.
-        return QuotaUsed(min(payment.payers, key=lambda account: account.ends_ms or 0))
+        soonest = min(payment.payers, key=lambda account: account.ends_ms or 0)
+        return QuotaUsed(soonest, *got_of_least)
 
     async def _more(self, need: _Need) -> Verdict:
         """Has the store asked for what a call lacks, together with all calls that wait now."""

@@ -253,6 +253,17 @@ def test_what_is_refused_names_the_file_and_how_to_name_another(tmp_path):
     assert refused.value.lines == refused.value.faults
 
 
+def test_the_largest_body_fits_into_the_memory_for_bodies():
+    assert faults(None, ["server.body_memory_bytes=1_000_000"], {}) == [
+        "--set server.body_memory_bytes: server.body_memory_bytes 1000000 is less than"
+        " server.max_body_bytes 33554432: the largest body must fit"
+    ]
+    assert faults(None, ["server.max_body_bytes=300_000_000"], {}) == [
+        "--set server.max_body_bytes: server.body_memory_bytes 268435456 is less than"
+        " server.max_body_bytes 300000000: the largest body must fit"
+    ]
+
+
 def test_sums_are_kept_as_long_as_records():
     said = faults(None, ["usage.keep_sums_days=30"], {})
     assert said == [

@@ -18,6 +18,7 @@ def test_defaults_are_those_of_the_interface():
         "public_url": "",
         "trusted_proxies": (),
         "max_body_bytes": 33554432,
+        "body_memory_bytes": 268435456,
         "stream_buffer_bytes": 262144,
         "header_timeout_s": 30,
         "body_timeout_s": 60,

@@ -1,5 +1,6 @@
 """Which channel serves a call when those of a model speak several families, and what says so."""
 
+import hashlib
 import itertools
 import json
 
@@ -48,6 +49,8 @@ def content(vendor, dead):
             for family in others(one)
         ),
         channel("own", RESPONSES, vendor.url, {"own": "demo-small"}, translate=False),
+        *(channel(f"native-{one}", one, vendor.url, {f"native-{one}": "demo-small"})
+          for one in ALL),
     ]  # fmt: skip
     models = sorted({name for one in channels for name in one["models"]})
     groups = ["all", "closed"]
@@ -77,6 +80,34 @@ def call(gateway, family, model, secret=SECRET, *, stream=False):
 def explain(gateway, family, model, secret=SECRET):
     args = ("--key", secret, "--model", model, "--endpoint", path_of(family, model))
     return json.loads(gateway.run("explain", *args, "--json"))
+
+
+STOPS = {CHAT: "stop", MESSAGES: "stop_sequences", GENERATE: "stopSequences"}
+
+
+@pytest.mark.parametrize("stops", [["x"] * 17, ["x" * 257]], ids=["many", "long"])
+@pytest.mark.parametrize("family", STOPS)
+def test_stop_sequences_are_bounded_where_the_gateway_looks_for_them(
+    gateway, vendor, family, stops
+):
+    body = ask(family, f"order-{family}")
+    native = ask(family, f"native-{family}")
+    for one in (body, native):
+        (one["generationConfig"] if family == GENERATE else one)[STOPS[family]] = stops
+    path = f"generationConfig.{STOPS[family]}" if family == GENERATE else STOPS[family]
+    if len(stops) == 1:
+        path += ".0" if family == MESSAGES else "[0]"
+    sent = credentials(family)
+    answer = exchange(gateway.port, "POST", path_of(family, f"order-{family}"), sent, body)
+    message = check_refusal(answer, family, "E12")
+    assert path in message and ("16 strings" in message or "256 characters" in message)
+    if family == CHAT:
+        assert answer.json["error"]["param"] == path
+    vendor.reset()
+    plain = json.dumps(native).replace(f"native-{family}", "demo-small").encode()
+    exchange(gateway.port, "POST", path_of(family, f"native-{family}"), sent, native)
+    (entry,) = vendor.log()
+    assert entry["sha256"] == hashlib.sha256(plain).hexdigest()
 
 
 @pytest.mark.parametrize("stream", [False, True])

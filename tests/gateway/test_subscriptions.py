@@ -62,11 +62,15 @@ ORDERS = {
 }  # fmt: skip
 SPLITS = [(family, stream) for family in ALL for stream in (False, True)]
 WINDOWS = ("day", "week", "month")
+LACKING = "The {} does not cover this call{}: 0.5 USD is left, and it needs at least 1 USD."
 # name: the message of the refusal
 MESSAGES_OF_E19 = {
-    **{f"plan-{w}": f"The subscription quota is used up until {{{w}}}." for w in WINDOWS},
-    **{f"limit-{w}": f"The spend limit of this API key is used up until {{{w}}}." for w in WINDOWS},
-    "limit-never": "The spend limit of this API key is used up.",
+    **{f"plan-{w}": LACKING.format("subscription quota", f" until {{{w}}}") for w in WINDOWS},
+    **{
+        f"limit-{w}": LACKING.format("spend limit of this API key", f" until {{{w}}}")
+        for w in WINDOWS
+    },
+    "limit-never": LACKING.format("spend limit of this API key", ""),
     "no-plan": "No subscription of this user is in force.",
 }
 
@@ -89,6 +93,7 @@ def people():
     made += [person(f"limit-{w}", "10", limit="0.5", limit_window=w) for w in (*WINDOWS, "never")]
     made += [
         person("no-plan", "10", "plan_only"),
+        person("nearly-empty", "0.0010"),
         person("two-plans", "1", plans={"later": {"quota": "1.5", "expires_at": IN_A_YEAR},
                                         "sooner": {"quota": "1.5", "expires_at": TOMORROW}}),
         person("three-payers", "10", plans={"part-1": {"quota": "0.4", "expires_at": TOMORROW},
@@ -389,6 +394,17 @@ def test_what_is_used_up_is_refused_and_not_relayed(refused, name, family, strea
     assert record["error_message"] == message
     assert message == MESSAGES_OF_E19[name].format(**next_days(record))
     assert not any("Refused: " in body for body in relayed)
+
+
+@pytest.mark.parametrize("family", ALL)
+def test_a_wallet_with_too_little_says_what_is_left_and_what_is_needed(gateway, family):
+    answer = call(gateway, "nearly-empty", family)
+    message = check_refusal(answer, family, "E18")
+    assert message == (
+        "The wallet balance does not cover this call: 0.001 USD is left, and it needs at least"
+        " 1 USD. Add balance in the API Hub."
+    )
+    assert gateway.record(answer.call_id)["error_message"] == message
 
 
 COUNTING = {

@@ -18,15 +18,15 @@ from adapters.chat_completions.codec.reading import (
     typed,
     word,
 )
+from adapters.family.codec import stop_sequences
 from adapters.family.fields import MAX_COUNT
-from adapters.faults import wrong_type, wrong_value
+from adapters.faults import wrong_type
 from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking
 from adapters.json.jsonio import Spans, loads
 from adapters.json.structure import Steps
 
 _MAX_N = 128
 _MAX_TOP_LOGPROBS = 20
-_MAX_STOPS = 16
 _LARGE_BYTES = 262_144  # of messages: others have their turn before those are decoded
 
 _EFFORTS: dict[str, Effort] = {
@@ -211,9 +211,7 @@ def _stop(fields: dict[str, Any]) -> tuple[str, ...]:
     stops = [said] if isinstance(said, str) else said
     if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
         raise wrong_type("stop", "expected a string or an array of strings")
-    if len(stops) > _MAX_STOPS:
-        raise wrong_value("stop", f"expected at most {_MAX_STOPS} strings")
-    return tuple(filter(None, stops))
+    return stop_sequences(said, "stop")
 
 
 def _logprobs(fields: dict[str, Any], asks: list[Ask]) -> int | None:

@@ -27,6 +27,7 @@ class ToolNames:
         self._customs = traits.custom_tools
         self._taken: dict[str, tuple[str, str]] = {}
         self._sent: dict[tuple[str, str], str] = {}
+        self._named: dict[str, list[Tool]] = {}
         self.tools = tuple(tool for tool in request.tools if tool.kind != "hosted")
         for tool in self.tools:
             self._add(tool)
@@ -41,17 +42,15 @@ class ToolNames:
 
     def named(self, name: str) -> list[Tool]:
         """The tools that a choice means by a name."""
-        return [
-            tool
-            for tool in self.tools
-            if name in (tool.name, _full(tool.name, tool.namespace), tool.namespace)
-        ]
+        return self._named.get(name, [])
 
     def free(self, name: str) -> str:
         """A name that no tool has."""
         return name if name not in self._taken else fit_name(f"{name} {len(self._taken)}")
 
     def _add(self, tool: Tool) -> None:
+        for name in {tool.name, _full(tool.name, tool.namespace), tool.namespace}:
+            self._named.setdefault(name, []).append(tool)
         key = (tool.namespace, tool.name)
         sent = fit_name(_full(tool.name, tool.namespace))
         if self._taken.setdefault(sent, key) != key:
@@ -132,7 +131,7 @@ def _allowed(choice: ToolChoice | None, names: ToolNames) -> list[Tool] | None:
     """The tools that may be called, in their order; None for all."""
     if choice is None or choice.mode in ("none", "one") or not choice.names:
         return None
-    wanted = {id(tool) for name in choice.names for tool in names.named(name)}
+    wanted = {id(tool) for name in {*choice.names} for tool in names.named(name)}
     return [tool for tool in names.tools if id(tool) in wanted]
 
 

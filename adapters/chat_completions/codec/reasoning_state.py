@@ -55,6 +55,7 @@ class Thoughts:
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._left_chars = len(text)  # places that overlap are none of ours
         self._seen: set[str] = set()
 
     def read(self, carried: object, *, late: bool | None = None) -> list[Reasoning]:
@@ -65,14 +66,22 @@ class Thoughts:
             opaque, _, tail = said.rpartition("/")
             where = _PLACE.fullmatch(tail)
             if where is None:
-                opaque, text, summary, behind = said, "", False, False
+                opaque, begin, end, summary, behind = said, 0, 0, False, False
             else:
-                text = self._text[int(where[1]) : int(where[2])]
+                begin, end = int(where[1]), min(int(where[2]), len(self._text))
                 summary, behind = bool(where[3]), bool(where[4])
             if opaque not in self._seen and late in (None, behind):
                 self._seen.add(opaque)
+                text = self._slice(begin, end)
                 found.append(Reasoning(text, summary=summary, opaque=opaque))
         return found
+
+    def _slice(self, begin: int, end: int) -> str:
+        chars = max(0, end - begin)
+        if chars > self._left_chars:
+            return ""
+        self._left_chars -= chars
+        return self._text[begin:end]
 
 
 def joined_text(parts: Iterable[Reasoning]) -> tuple[str, list[tuple[int, int]]]:

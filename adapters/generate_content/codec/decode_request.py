@@ -7,6 +7,7 @@ folder's ``__init__``.
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from adapters.family.codec import stop_sequences
 from adapters.faults import wrong_type, wrong_value
 from adapters.generate_content.codec.decode_tools import decode_choice, decode_tools
 from adapters.generate_content.codec.decode_turns import TurnReader, decode_texts
@@ -99,7 +100,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
         frequency_penalty=config.number("frequencyPenalty"),
         presence_penalty=config.number("presencePenalty"),
         max_output_tokens=_at_least_one(config, "maxOutputTokens"),
-        stop=tuple(filter(None, config.texts("stopSequences"))),
+        stop=stop_sequences(config.texts("stopSequences"), config.at("stopSequences")),
         n=n,
         logprobs=logprobs,
         metadata=body.free_object("labels"),

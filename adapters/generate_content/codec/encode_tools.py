@@ -89,5 +89,5 @@ def _calling(choice: ToolChoice | None, names: Names) -> _Wire | None:
         return {"mode": "NONE"}
     if choice.mode == "auto":
         return {"mode": "AUTO"}
-    chosen = [name for each in choice.names for name in names.named(each)]
+    chosen = [name for each in dict.fromkeys(choice.names) for name in names.named(each)]
     return {"mode": "ANY"} | ({"allowedFunctionNames": chosen} if chosen else {})

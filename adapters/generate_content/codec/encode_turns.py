@@ -89,17 +89,17 @@ class ContentWriter:
 
     def _model_parts(self, parts: tuple[Part, ...]) -> list[_Wire]:
         written: list[_Wire] = []
-        pending: list[str] = []  # signatures of calls that come
-        of_text: list[str] = []  # of texts that come: not all clients keep the order of parts
+        pending: deque[str] = deque()  # signatures of calls that come
+        of_text: deque[str] = deque()  # of texts that come: not all clients keep the order of parts
         for part in parts:
             if isinstance(part, (Text, Refusal)):
                 if part.text:
-                    signed = {"thoughtSignature": of_text.pop(0)} if of_text else {}
+                    signed = {"thoughtSignature": of_text.popleft()} if of_text else {}
                     written.append({"text": part.text, **signed})
             elif isinstance(part, ToolCall):
                 wire = call_part(part, self._names.sent(part.name, part.namespace))
                 if pending:
-                    wire["thoughtSignature"] = pending.pop(0)
+                    wire["thoughtSignature"] = pending.popleft()
                 written.append(wire)
             elif isinstance(part, Reasoning) and (known := unsealed(part.opaque)) is not None:
                 place, signature = known

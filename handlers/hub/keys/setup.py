@@ -13,6 +13,7 @@ from handlers.hub.keys.relay_call import Answered, Asked
 from handlers.hub.keys.shown import WORKING, state_of
 from handlers.hub.keys.snippets import Values, panels
 from handlers.hub.web.base import Api, Failure, HubHandler, Page
+from handlers.hub.web.outcomes import OF_MONEY, reason
 from handlers.operations.base_url_check import Check, check
 from handlers.operations.client_setup import ALL
 from store.calls.usage_queries import Filters, history
@@ -45,6 +46,11 @@ class Tested:
     model: str
     answered: Answered
     record: Mapping[str, Any] | None
+
+    @property
+    def of_money(self) -> bool:
+        """Whether the wallet says more than the channel status."""
+        return self.record is not None and self.record["error_code"] in OF_MONEY
 
     def plain(self) -> dict[str, Any]:
         """As JSON says it."""
@@ -161,6 +167,7 @@ class Setup(Page):
             url=url,
             checked=check(url, base_url, self.site.settings.hub.public_url) if url else None,
             tested=tested,
+            reason=reason,
             failure=failure,
         )
 

@@ -5,6 +5,9 @@ import re
 from collections.abc import Mapping
 
 _WAIT = re.compile(r"in (\d+) ?s\b")
+_LEFT = re.compile(r": ([\d.]+[^,]*) is left, and it needs at least ([\d.]+.*?)\.(?: |$)")
+OF_MONEY = frozenset({"insufficient_quota", "subscription_quota_exceeded"})
+"""Codes of calls that wallet, plan or limit did not cover."""
 
 SHAPES: Mapping[str, str] = {
     "ok": "ok",
@@ -32,7 +35,11 @@ def short_word(words: Mapping[str, str], code: str | None) -> str | None:
 
 
 def reason(words: Mapping[str, str], code: str | None, message: str | None) -> str | None:
-    """The same with the value that the whole message tells: how long to wait."""
+    """The same with what the whole message tells: how long to wait, or how much money is left and
+    how much is needed."""
+    money = _LEFT.search(message or "")
+    if money and (with_money := words.get(f"codes.{code}_left")):
+        return with_money.format(left=money[1], needed=money[2])
     wait = _WAIT.search(message or "")
     if wait and (with_wait := words.get(f"codes.{code}_wait")):
         return with_wait.format(wait=wait[1])

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import random
 import tracemalloc
+import zlib
 from ipaddress import ip_network
 from unittest.mock import patch
 
@@ -11,7 +12,8 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from handlers.http.intake import BodyHandler
-from handlers.http.unpack import PackedBody
+from handlers.http.unpack import STATE_BYTES, PackedBody
+from handlers.relay.limits.body_memory import BodyMemory
 from tests.support.client import encode_head
 from tests.support.served import CHUNKED, VERSION, acting, chunks, post, serving, turns, until
 
@@ -42,6 +44,7 @@ def echoing(**options):
     return acting(lambda handler, body: handler.respond(body), **options)
 
 
+LOOKED_INTO = {"LOOKED_INTO": frozenset({Condition.KEY_DISABLED})}
 BOTH_CHECKS = pytest.mark.parametrize("check", [refuse, refuse_later])
 
 
@@ -159,7 +162,7 @@ async def test_nothing_is_kept_of_the_body_of_a_refused_request():
 )
 @BOTH_CHECKS
 async def test_a_small_body_of_a_refused_request_may_be_kept(check, pieces, kept):
-    handler = acting(head_act=check, KEEP_OF_REFUSED_BYTES=8)
+    handler = acting(head_act=check, **LOOKED_INTO, KEEP_OF_REFUSED_BYTES=8)
     async with serving({"/acted": handler}) as served:
         await served.ask("POST", "/acted", CHUNKED, chunks(*pieces))
         assert handler.seen[0].kept == kept
@@ -650,10 +653,126 @@ async def test_a_packed_body_that_does_not_come_in_time():
 
 @pytest.mark.parametrize(("size", "kept"), [(100, b"a" * 100), (101, b"")])
 async def test_a_small_packed_body_of_a_refused_request_may_be_kept(size, kept):
-    handler = acting(head_act=refuse, KEEP_OF_REFUSED_BYTES=100)
+    handler = acting(head_act=refuse, **LOOKED_INTO, KEEP_OF_REFUSED_BYTES=100)
     async with serving({"/acted": handler}) as served:
         answer = await served.ask("POST", "/acted", PACKED, gzip.compress(b"a" * size))
         assert (answer.status, handler.seen[0].kept) == (401, kept)
+
+
+# ---- the memory for bodies -----------------------------------------------------------------------
+
+
+def counting(memory, **options):
+    """A handler class that sends the body back and then releases what it counts."""
+
+    def act(handler, body):
+        handler.held = memory.held_bytes
+        handler._forget_body()
+        handler.respond(body)
+
+    def hold_body(handler):
+        return memory.hold(handler._evict, "alice", "key")
+
+    return acting(act, hold_body=hold_body, **options)
+
+
+@pytest.mark.parametrize(
+    ("request_head", "pieces", "held"),
+    [
+        (head(6), [b"abcdef"], 0),
+        (head(6), [b"ab", b"cd", b"ef"], 6),
+        (encode_head("POST", "/acted", CHUNKED), [b"3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n"], 6),
+    ],
+    ids=["whole at once", "pieces", "chunked"],
+)
+async def test_a_body_counts_unless_it_is_whole_at_once(request_head, pieces, held):
+    memory = BodyMemory(1000)
+    handler = counting(memory)
+    async with serving({"/acted": handler}) as served:
+        peer = await served.peer(request_head, *pieces)
+        assert (await peer.answer()).body == b"abcdef"
+        assert (handler.seen[0].held, memory.held_bytes) == (held, 0)
+
+
+async def test_packed_and_unpacked_bytes_count():
+    memory = BodyMemory(1 << 20)
+    data = gzip.compress(bytes(100_000))
+    handler = counting(memory, head_act=lambda handler: handler.unpack("gzip"))
+    async with serving({"/acted": handler}) as served:
+        peer = await served.peer(head(len(data), PACKED), data[:-1])
+        await until(lambda: memory.held_bytes >= 100_000 + STATE_BYTES)
+        await peer.send(data[-1:])
+        assert (await peer.answer()).body == bytes(100_000)
+        assert (handler.seen[0].held, memory.held_bytes) == (100_000, 0)
+
+
+async def test_small_pieces_unpacked_take_no_more_than_they_have():
+    body, machine = PackedBody(LIMIT), zlib.compressobj(wbits=31)
+    for _ in range(LIMIT):
+        body.feed(machine.compress(b"a") + machine.flush(zlib.Z_SYNC_FLUSH))
+        assert body.step() is False
+    assert len(body._parts) == 2
+    body.feed(machine.flush())
+    assert (body.step(), body.take()) == (False, b"a" * LIMIT)
+
+
+@pytest.mark.parametrize("leaves", ["client", "time", "memory"])
+async def test_an_unfinished_body_counts_no_more_when_it_ends(leaves):
+    memory = BodyMemory(1000)
+    handler = counting(memory)
+    async with serving({"/acted": handler}, body_timeout_s=5) as served:
+        peer = await served.peer(head(600), bytes(500))
+        await until(lambda: memory.held_bytes == 500)
+        if leaves == "client":
+            peer.leave()
+        elif leaves == "time":
+            await served.pass_s(6)
+            assert (await peer.answer()).status == 408
+        else:
+            other = await served.peer(head(600), bytes(500))
+            await other.send(bytes(99))
+            answer = await other.answer()
+            assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+            assert answer.headers["connection"] == "close"
+            peer.leave()
+        await until(lambda: not memory.users)
+        assert memory.held_bytes == 0
+
+
+async def test_a_proxy_may_send_all_of_a_body_without_memory_for_it():
+    memory = BodyMemory(1000)
+    handler = counting(memory)
+    async with serving({"/acted": handler}, LOOPBACK) as served:
+        holder = await served.peer(head(600), bytes(500))
+        await until(lambda: memory.held_bytes == 500)
+        peer = await served.peer(head(600), bytes(500), bytes(99))
+        assert await peer.is_silent()
+        await peer.send(b"x")
+        answer = await peer.answer()
+        assert answer.status == 429 and "connection" not in answer.headers
+        holder.leave()
+
+
+async def test_what_is_kept_of_refused_bodies_counts():
+    memory = BodyMemory(160)
+    handler = counting(memory, head_act=refuse, **LOOKED_INTO, KEEP_OF_REFUSED_BYTES=100)
+    async with serving({"/acted": handler}) as served:
+        first = await served.peer(head(80), bytes(50))
+        await until(lambda: memory.held_bytes == 50)
+        second = await served.peer(head(80), bytes(50), bytes(20))
+        assert memory.held_bytes == 50
+        for peer, missing in ((second, 10), (first, 30)):
+            await peer.send(bytes(missing))
+            assert (await peer.answer()).status == 401
+        assert [len(one.kept) for one in handler.seen] == [80, 0]
+        assert memory.held_bytes == 0
+
+
+async def test_nothing_is_kept_of_a_refused_body_that_nobody_looks_into():
+    handler = acting(head_act=refuse, KEEP_OF_REFUSED_BYTES=100)
+    async with serving({"/acted": handler}) as served:
+        await served.ask("POST", "/acted", None, b"abc")
+        assert handler.seen[0].kept == b""
 
 
 # ---- the rest ------------------------------------------------------------------------------------

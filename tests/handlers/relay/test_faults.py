@@ -3,17 +3,20 @@
 import pytest
 
 from adapters.faults import Condition, Fault
+from handlers.hub.web.outcomes import reason
 from handlers.relay import faults
 from handlers.relay.routing.plan import LeftOut
 from store.calls.journal_files import JournalFull
-from store.money.funds import WalletEmpty
+from store.money.accounts import LIMIT, SUBSCRIPTION, Account
+from store.money.funds import QuotaUsed, WalletEmpty
 from store.values.errors import StoreUnavailable
+from store.values.pricing import format_money
 
 
 @pytest.mark.parametrize(
     ("error", "condition"),
     [
-        (WalletEmpty("alice"), Condition.WALLET_EMPTY),
+        (WalletEmpty(), Condition.WALLET_EMPTY),
         (StoreUnavailable("no route to db.internal"), Condition.UNAVAILABLE),
         (JournalFull("/var/journal"), Condition.UNAVAILABLE),
     ],
@@ -22,6 +25,42 @@ def test_an_error_of_the_store(error, condition):
     fault = faults.from_store(error)
     assert fault.condition is condition
     assert "internal" not in fault.message and "/var" not in fault.message
+
+
+DAY_MS = 1_790_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (WalletEmpty(), "The wallet balance is used up. Add balance in the API Hub."),
+        (
+            WalletEmpty(1_000_000, 4_312_500),
+            "The wallet balance does not cover this call: 0.001 USD is left, and it needs at least"
+            " 0.0043125 USD. Add balance in the API Hub.",
+        ),
+        (
+            QuotaUsed(Account("a", LIMIT, "k", "limit"), 500_000_000, 10**9),
+            "The spend limit of this API key does not cover this call: 0.5 USD is left, and it"
+            " needs at least 1 USD.",
+        ),
+        (
+            QuotaUsed(Account("a", SUBSCRIPTION, "u", "pro", DAY_MS), 500_000_000, 10**9),
+            "The subscription quota does not cover this call until 2026-09-21: 0.5 USD is left,"
+            " and it needs at least 1 USD.",
+        ),
+        (
+            QuotaUsed(Account("a", SUBSCRIPTION, "u", "pro", DAY_MS), 0, 10**9),
+            "The subscription quota is used up until 2026-09-21.",
+        ),
+    ],
+)
+def test_a_refusal_says_what_is_left_and_what_is_needed(error, message):
+    fault = faults.from_store(error, "USD")
+    assert fault.message == message
+    said = reason({f"codes.{fault.code}_left": "{left}, {needed}"}, fault.code, message)
+    lacks = f"{format_money(error.left_nanos)} USD, {format_money(error.needed_nanos)} USD"
+    assert said == (lacks if error.left_nanos else fault.code)
 
 
 @pytest.mark.parametrize(

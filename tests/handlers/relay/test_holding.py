@@ -42,7 +42,7 @@ class Rig:
         credit(db, "alice", Movement(balance, "paid"))
         self.process = Process(db)
         self.funds = self.process.funds
-        self.holding = Holding(self.funds)
+        self.holding = Holding(self.funds, "USD")
         changes = {"peek": UNBOUNDED, "output_bound_tokens": 8192, **changes}
         self.call = a_call(**changes)
         self.call.key = type(KEY)(id="k", name="laptop", user_id=self.user_id, user="alice",

@@ -168,8 +168,9 @@ def test_a_credit_is_seen_a_second_later(db, process, bob, clock):
 
 def test_a_call_that_needs_less_is_not_refused_with_one_that_needs_more(process, alice):
     async def main():
-        with pytest.raises(WalletEmpty):
+        with pytest.raises(WalletEmpty) as refused:
             await process.funds.hold(alice.payment, 200_000, 200_000)
+        assert (refused.value.left_nanos, refused.value.needed_nanos) == (100_000, 200_000)
         assert (await process.funds.hold(alice.payment, 90_000, 90_000)).amount_nanos == 90_000
 
     run(main())

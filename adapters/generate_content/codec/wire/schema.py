@@ -14,6 +14,9 @@ from adapters.generate_content.codec.wire.fields import camel
 MAX_DEPTH = 60
 # Of all schemas of a request: references may be repeated until they fill the memory.
 MAX_NODES = 20_000
+# Keys and listed values of these nodes: each reference to a long list reads it again.
+MAX_ENTRIES = 1_000_000
+MAX_REFERENCES = 256  # one inside of the other
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object"})
 _FORMATS = {
@@ -35,12 +38,13 @@ def to_json_schema(dialect: object, path: str) -> dict[str, Any]:
 
 
 class Nodes:
-    """How many more nodes the schemas of one request may have."""
+    """How many more nodes, and entries of them, the schemas of one request may have."""
 
-    __slots__ = ("left",)
+    __slots__ = ("entries_left", "left")
 
     def __init__(self) -> None:
         self.left = MAX_NODES
+        self.entries_left = MAX_ENTRIES
 
 
 def to_subset(schema: dict[str, Any], path: str, nodes: Nodes) -> dict[str, Any]:
@@ -115,6 +119,7 @@ class _Cleaner:
             return {}  # true and false: anything, nothing
         schema, inside = self._resolved(schema, inside)
         schema, inside = self._merged(schema, inside)
+        self._count_entries(schema)
         found: dict[str, Any] = {}
         kinds, nullable = _types_of(schema)
         variants, null_variant = self._variants(schema, depth, inside)
@@ -145,10 +150,13 @@ class _Cleaner:
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
         """The schema with what its reference names; one that leads back to itself says nothing."""
         while isinstance(name := schema.get("$ref"), str):
+            if len(inside) >= MAX_REFERENCES:
+                raise wrong_value(self._path, "the schema is nested too deeply")
             others = {key: value for key, value in schema.items() if key != "$ref"}
             target = None if name in inside else self._named(name)
             inside = (*inside, name)
             schema = {**target, **others} if isinstance(target, dict) else others
+            self._count_entries(schema)
             if target is None and "type" not in schema:
                 schema = {**schema, "type": _ANYTHING}
         return schema, inside
@@ -186,6 +194,15 @@ class _Cleaner:
         found |= {"properties": properties} if properties else {}
         found |= {"required": required} if required else {}
         return found, inside
+
+    def _count_entries(self, schema: dict[str, Any]) -> None:
+        self._nodes.entries_left -= len(schema) + sum(
+            len(value)
+            for name, value in schema.items()
+            if isinstance(value, list) or (name == "properties" and isinstance(value, dict))
+        )
+        if self._nodes.entries_left < 0:
+            raise wrong_value(self._path, "the schema is too large")
 
     def _count(self) -> None:
         self._nodes.left -= 1

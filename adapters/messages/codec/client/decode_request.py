@@ -6,6 +6,7 @@ Source: the request types of the official SDKs. Imported by this folder's ``__in
 
 from typing import Any
 
+from adapters.family.codec import stop_sequences
 from adapters.faults import wrong_value
 from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking
 from adapters.json.jsonio import Spans, loads
@@ -100,9 +101,10 @@ def _top_k(fields: dict[str, Any], asks: list[Ask]) -> int | None:
 
 
 def _stop(fields: dict[str, Any], asks: list[Ask]) -> tuple[str, ...]:
-    stop = reading.texts(fields.get("stop_sequences"), "stop_sequences")
+    name = "stop_sequences"
+    stop = stop_sequences(reading.texts(fields.get(name), name), name)
     if stop:
-        asks.append(Ask("stop", "stop_sequences"))
+        asks.append(Ask("stop", name))
     return stop
 
 

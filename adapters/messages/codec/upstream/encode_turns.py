@@ -4,6 +4,7 @@ Imported by ``encode_request``. Facts: the vendor refuses empty texts, results t
 first in the message behind their calls, calls without results, and ids that come twice.
 """
 
+from collections import deque
 from typing import Any
 
 from adapters.faults import Condition, Fault
@@ -57,7 +58,7 @@ class _Writer:
         self._documents = documents
         self._messages: list[dict[str, Any]] = []
         # calls without result: the client's id and those that were sent for it
-        self._open: dict[str, list[str]] = {}
+        self._open: dict[str, deque[str]] = {}
         self._ids: set[str] = set()  # that were sent
 
     def add_system(self, turn: Turn, *, native: bool) -> None:
@@ -66,7 +67,7 @@ class _Writer:
         if not texts:
             return
         text = "\n\n".join(texts)
-        if native and not any(self._open.values()) and self._last_role() == _USER:
+        if native and not self._open and self._last_role() == _USER:
             self._messages.append({"role": "system", "content": [{"type": "text", "text": text}]})
             return
         reminder = f"<system-reminder>\n{text}\n</system-reminder>"
@@ -97,7 +98,9 @@ class _Writer:
         for part in turn.parts:
             if isinstance(part, ToolResult):
                 if waiting := self._open.get(part.call_id):
-                    results.append(self._result(part, waiting.pop(0)))
+                    results.append(self._result(part, waiting.popleft()))
+                    if not waiting:
+                        del self._open[part.call_id]
                 else:
                     rest += self._orphan(part)
             else:
@@ -151,7 +154,7 @@ class _Writer:
         if sent in self._ids:
             sent = f"{sent}_{len(self._ids)}"
         self._ids.add(sent)
-        self._open.setdefault(part.id, []).append(sent)
+        self._open.setdefault(part.id, deque()).append(sent)
         arguments = {"input": part.arguments} if part.custom else arguments_of(part.arguments)
         name = sent_name(part.name, part.namespace)
         block = {"type": "tool_use", "id": sent, "name": name, "input": arguments}

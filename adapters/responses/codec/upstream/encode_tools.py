@@ -97,7 +97,8 @@ def _allowed(request: Request, names: ToolNames) -> list[Tool]:
     choice = request.choice
     if names.customs or choice is None or choice.mode == "one" or not choice.names:
         return list(request.tools)
-    allowed = [tool for tool in request.tools if tool.name in choice.names]
+    allowed_names = frozenset(choice.names)
+    allowed = [tool for tool in request.tools if tool.name in allowed_names]
     return allowed or list(request.tools)
 
 

@@ -98,6 +98,8 @@ def test_effort(word, effort):
         ("stop", {"stop": [1]}),
         ("stop", {"stop": ["x"] * 17}),
         ("stop", {"stop": {}}),
+        ("stop", {"stop": "x" * 257}),
+        ("stop[1]", {"stop": ["x" * 256, "x" * 257]}),
         ("logit_bias.5", {"logit_bias": {"5": "x"}}),
         ("top_logprobs", {"top_logprobs": 21}),
         ("reasoning_effort", {"reasoning_effort": "huge"}),

@@ -649,6 +649,11 @@ def test_contents_that_cannot_be_meant(content, place):
         ),
         ({"generationConfig": {"temperature": "warm"}}, "generationConfig.temperature"),
         ({"generationConfig": {"temperature": "nan"}}, "generationConfig.temperature"),
+        ({"generationConfig": {"stopSequences": ["x"] * 17}}, "generationConfig.stopSequences"),
+        (
+            {"generationConfig": {"stop_sequences": ["x", "x" * 257]}},
+            "generationConfig.stopSequences[1]",
+        ),
         ({"generationConfig": {"temperature": True}}, "generationConfig.temperature"),
         ({"generationConfig": {"seed": 1.5}}, "generationConfig.seed"),
         ({"generationConfig": {"maxOutputTokens": -1}}, "generationConfig.maxOutputTokens"),

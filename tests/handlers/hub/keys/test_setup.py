@@ -44,6 +44,7 @@ class Relay:
 
     def __init__(self):
         self.port, self.asked, self.call_id, self.status = free_port(), [], new_ulid(), 200
+        self.message = "no <b>such</b> model"
         self.wait = threading.Event()
         self.wait.set()
         relay = self
@@ -56,7 +57,8 @@ class Relay:
                 events = EVENTS[self.path.partition("?")[0]]
                 body = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
                 if relay.status != 200:
-                    body = '{"error":{"message":"no <b>such</b> model"}}'
+                    said = {"error": {"message": relay.message}}
+                    body = json.dumps(said, separators=(",", ":"))
                 self.send_response(relay.status)
                 self.send_header("x-request-id", relay.call_id)
                 self.end_headers()
@@ -118,6 +120,21 @@ def test_a_call_as_each_client_sends_it(alice, relay, db, client, path, header):
     after = {"client": client, "status": 200, "request_id": relay.call_id}
     assert (told["actor"], told["kind"], told["name"]) == ("alice", "model", "gpt-5")
     assert told["after"] == after
+
+
+def test_a_test_call_without_enough_money_says_what_was_left_and_links_the_wallet(alice, relay, db):
+    relay.status = 429
+    relay.message = (
+        "The wallet balance does not cover this call: 0.001 USD is left, and it needs at least"
+        " 0.0043 USD. Add balance in the API Hub."
+    )
+    said = {"outcome": "refused", "error_code": "insufficient_quota", "status": 429}
+    book(db, call(db, id=relay.call_id, cost_nanos=0, error_message=relay.message, **said))
+    fields = [("client", "openai"), ("model", "gpt-5"), ("secret", SECRET)]
+    page = alice.send("/setup/test", fields)
+    result = page.text.partition("data-result")[2].partition("</section>")[0]
+    assert relay.message in result and "0.001 USD is left, 0.0043 USD is needed" in result
+    assert 'href="/wallet"' in result and 'href="/status"' not in result
 
 
 def test_a_record_of_somebody_else_is_not_shown(alice, relay, db):

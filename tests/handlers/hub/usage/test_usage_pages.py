@@ -153,6 +153,24 @@ def test_one_failed_call_says_what_to_do(db, alice, boss):
     assert alice.get(f"/usage/{hers}").status == 404
 
 
+LACKING = (
+    "The wallet balance does not cover this call: 0.001 USD is left, and it needs at least"
+    " 0.0043 USD. Add balance in the API Hub."
+)
+
+
+def test_a_call_without_enough_money_says_what_was_left_and_links_the_wallet(db, alice, boss):
+    said = {"outcome": "refused", "error_code": "insufficient_quota", "error_message": LACKING}
+    [poor] = put(db, failed(db, 1, attempts=(), **said))
+    words = "too little money: 0.001 USD is left, 0.0043 USD is needed"
+    notice = re.compile(words + r".*?</section>", re.DOTALL)
+    for browser, linked in ((alice, True), (boss, False)):  # the wallet page is one's own
+        page = browser.get(f"/usage/{poor}")
+        assert ('href="/wallet"' in notice.search(page.text)[0]) == linked
+        assert LACKING in page.text
+    assert words in alice.get("/usage").text
+
+
 def test_names_with_scripts_are_text(db, alice):
     script = "<script>alert(1)</script>"
     [bad] = put(db, failed(db, 1, model=script, user_agent=script, key_name=script,

@@ -116,6 +116,8 @@ def test_what_is_not_carried_is_named():
         ({"top_k": True}, "top_k"),
         ({"stop_sequences": "END"}, "stop_sequences"),
         ({"stop_sequences": [1]}, "stop_sequences[0]"),
+        ({"stop_sequences": ["x"] * 17}, "stop_sequences"),
+        ({"stop_sequences": ["x" * 256] * 15 + ["x" * 257]}, "stop_sequences[15]"),
         ({"metadata": []}, "metadata"),
         ({"metadata": {"user_id": 7}}, "metadata.user_id"),
         ({"service_tier": 1}, "service_tier"),

@@ -1,0 +1,144 @@
+"""Memory of a worker under unfinished bodies, packed or not: bounded, however many are sent."""
+
+import contextlib
+import gzip
+import json
+
+import pytest
+
+from tests.support.client import Connection, encode_head, exchange, wait_until
+from tests.support.coins import person
+from tests.support.dialects import ALL, CHAT, ask, check_refusal, credentials, path_of
+from tests.support.documents import PRICE, channel
+from tests.support.wallets import joined, secret_of
+
+MODEL = "any-model"
+MIB = 1 << 20
+BODIES = 80
+RESIDENT_MAX_KIB = 450 << 10
+KEY_SHARE_KIB = 32 << 10  # of the default of server.body_memory_bytes
+
+
+@pytest.fixture(scope="module")
+def content(vendor):
+    base = {
+        "model": [{"name": MODEL, "price": PRICE}],
+        "group": [{"name": "all"}],
+        "channel": [channel(family, family, vendor.url, {MODEL: MODEL}) for family in ALL],
+    }
+    others = [person(name, "1000") for name in ("other", "third", "fourth", "fifth")]
+    return joined(base, person("greedy", "1000", rpm=5, concurrency=1), *others)
+
+
+@pytest.fixture(scope="module")
+def small(launch, content):
+    """A gateway whose memory for bodies is full with four bodies of users of one key."""
+    return launch(content, {"server.body_memory_bytes": 4 * MIB, "server.max_body_bytes": 4 * MIB})
+
+
+def plain():
+    return b" " * 16_000_000
+
+
+def packed():
+    return gzip.compress(bytes(15 << 20), 9)
+
+
+def headers_of(family, name, **more):
+    return {"Content-Type": "application/json", **credentials(family, secret_of(name)), **more}
+
+
+def unfinished(port, family, name, data, **headers):
+    """A connection with all of a body but its last byte; as much of it as is taken."""
+    connection = Connection(port)
+    path = path_of(family, MODEL)
+    connection.send(encode_head("POST", path, headers_of(family, name, **headers), data))
+    with contextlib.suppress(ConnectionError):
+        connection.send(data[:-1])
+    return connection
+
+
+def peak_kib(pid):
+    """The most memory that a process has had."""
+    with open(f"/proc/{pid}/status") as status:
+        lines = dict(line.split(":", 1) for line in status)
+    return int(lines["VmHWM"].split()[0])
+
+
+def check_record(gateway, answer, code):
+    record = gateway.record(answer.call_id)
+    assert (record["outcome"], record["error_code"]) == ("refused", code)
+
+
+def body_of(prompt, size):
+    body = json.dumps(ask(CHAT, MODEL, prompt)).encode()
+    return body + b" " * (size - len(body))
+
+
+def call(gateway, name, size=0):
+    body = body_of("[[demo ms=0]]", size)
+    return exchange(gateway.port, "POST", path_of(CHAT, MODEL), headers_of(CHAT, name), body)
+
+
+@pytest.mark.parametrize(("body", "coding"), [(plain, {}), (packed, {"Content-Encoding": "gzip"})])
+def test_unfinished_bodies_of_one_key_do_not_fill_the_memory(launch_own, content, body, coding):
+    gateway = launch_own(content)
+    (pid,) = gateway.worker_pids()
+    idle_kib, data = peak_kib(pid), body()
+    families = [ALL[at % len(ALL)] for at in range(BODIES)]
+    with contextlib.ExitStack() as stack:
+        connections = [
+            stack.enter_context(unfinished(gateway.port, family, "greedy", data, **coding))
+            for family in families
+        ]
+        assert call(gateway, "other", 2 * MIB).status == 200
+        for family, connection in [*zip(families, connections, strict=True)][-len(ALL) :]:
+            answer = connection.read()
+            check_refusal(answer, family, "E20", retry_after="1")
+            check_record(gateway, answer, "rate_limit_exceeded")
+    assert peak_kib(pid) < RESIDENT_MAX_KIB
+    assert peak_kib(pid) - idle_kib < 3 * KEY_SHARE_KIB  # nothing of refused bodies stays
+    wait_until(lambda: call(gateway, "greedy", 15_000_000).status == 200)
+
+
+def test_a_body_counts_until_it_is_handed_on(launch_own, content, vendor):
+    """Two bodies that are beyond a key's share together: the first one is at the vendor."""
+    gateway = launch_own(content)
+    vendor.reset()
+    with Connection(gateway.port) as connection:
+        waiting = body_of("[[demo stall_before_head]]", 20 * MIB)
+        connection.request("POST", path_of(CHAT, MODEL), headers_of(CHAT, "other"), waiting)
+        wait_until(vendor.log)
+        assert call(gateway, "other", 20 * MIB).status == 200
+
+
+@pytest.mark.parametrize("family", ALL)
+def test_beyond_the_total_the_largest_holder_loses_its_oldest_body(small, family):
+    """Each body is the only one of its user, so that no share holds; the sizes differ."""
+    with contextlib.ExitStack() as stack:
+
+        def hold(name, size):
+            connection = unfinished(small.port, family, name, b" " * size)
+            for _ in range(40):  # in each turn of the loop every connection is read
+                exchange(small.port, "GET", "/livez")
+            return stack.enter_context(connection)
+
+        kept, largest = hold("other", MIB), hold("third", 2 * MIB)
+        last = hold("fourth", 3 * MIB // 2)
+        answer = largest.read()
+        assert "this user" in check_refusal(answer, family, "E20", retry_after="1")
+        check_record(small, answer, "rate_limit_exceeded")
+        for connection in (kept, last):
+            connection.send(b" ")
+            assert check_refusal(connection.read(), family, "E11")
+
+
+@pytest.mark.parametrize("family", ALL)
+def test_a_body_that_fits_beside_no_other_is_unavailable(small, family):
+    """It is as large as all of the memory, and the state of unpacking comes on top of it."""
+    data = gzip.compress(bytes(4 * MIB - 1000), 0)
+    coding = {"Content-Encoding": "gzip"}
+    path = path_of(family, MODEL)
+    answer = exchange(small.port, "POST", path, headers_of(family, "fifth", **coding), data)
+    check_refusal(answer, family, "E38")
+    check_record(small, answer, "unavailable")
