@@ -26,17 +26,28 @@ ADDRESS_CHARS, AGENT_CHARS = 64, 255
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """Whose session it is; `session_id` names it in lists."""
+    """Who asks: a session of a browser, which `session_id` names in lists, or a token of the JSON
+    API, then `session_id` is the token's."""
 
     session_id: str
     user_id: str
     user: str
     role: str
+    scopes: frozenset[str] | None = None  # of the token; None: a session
 
     @property
     def admin(self) -> bool:
-        """Whether all of the Hub is open to this user."""
-        return self.role == "admin"
+        """Return whether everything of the Hub is open: by the role, and of a token by its scopes,
+        too."""
+        return self.role == "admin" and (self.scopes is None or "admin" in self.scopes)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How many sessions and tokens of a user have ended."""
+
+    sessions: int
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)

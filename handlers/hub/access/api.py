@@ -78,7 +78,7 @@ class TokenList(AccountApi):
             raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told, "scopes")
         if not isinstance(name, str):
             raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "name must be a string", "name")
-        if self.token_scopes is not None and not self.token_scopes.issuperset(scopes):
+        if self.me.scopes is not None and not self.me.scopes.issuperset(scopes):
             told = "a token makes no token that may do more than itself"
             raise Failure(HTTPStatus.FORBIDDEN, "forbidden", told, "scopes")
         user = self.me.user

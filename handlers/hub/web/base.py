@@ -222,7 +222,6 @@ class Api(HubHandler):
     scope = "read"  # of a token, for GET; `change_scope` for anything else
     change_scope = "keys"
     admin = False
-    token_scopes: frozenset[str] | None = None  # of the token that asks; None: a session
 
     def set_default_headers(self) -> None:
         super().set_default_headers()
@@ -284,5 +283,6 @@ class Api(HubHandler):
         needed = self.scope if self.request.method in ("GET", "HEAD") else self.change_scope
         if needed not in found.scopes and "admin" not in found.scopes:
             raise Failure(HTTPStatus.FORBIDDEN, "forbidden", f"the token lacks the scope {needed}")
-        self.token_scopes = found.scopes
-        self.signed_in = SignedIn(found.token_id, found.user_id, found.user, found.role)
+        self.signed_in = SignedIn(
+            found.token_id, found.user_id, found.user, found.role, found.scopes
+        )
