@@ -92,10 +92,8 @@ class Sealing:
         self._hashes: dict[str, str] = {}
         self._verified: dict[tuple[str, str], bool] = {}
 
-    def password_hash(self, password: str | None) -> str | None:
+    def password_hash(self, password: str) -> str:
         """The hash of a password; the same one each time, since a plan may be made twice."""
-        if password is None:
-            return None
         if password not in self._hashes:
             self._hashes[password] = hash_password(password)
         return self._hashes[password]

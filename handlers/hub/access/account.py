@@ -80,7 +80,7 @@ class Account(Page):
         self.set_status(failure.status_code)
         if failure.wait_s:
             self.set_header("Retry-After", str(failure.wait_s))
-        await self.page(section, failure.message)
+        await self.page(section, self.in_words(failure.message))
 
 
 class Change(Account):

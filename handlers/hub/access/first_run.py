@@ -98,7 +98,7 @@ class FirstRun(Page):
     async def refuse(self, view: View, failure: Failure) -> None:
         """The step again, with what is wrong; what was typed stays."""
         self.set_status(failure.status_code)
-        view.problem = failure.message
+        view.problem = self.in_words(failure.message)
         await self.page(view)
 
     async def page(self, view: View) -> None:

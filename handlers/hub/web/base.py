@@ -21,6 +21,7 @@ from store.db import audit
 from store.hub import sessions, tokens
 from store.hub.sessions import SignedIn
 from store.values.errors import Conflict, NotFound, Refused, StoreUnavailable
+from store.values.passwords import FAULTS
 
 Result = TypeVar("Result")
 
@@ -170,6 +171,11 @@ class Page(HubHandler):
     def words(self) -> Mapping[str, str]:
         """The sentences of the page's language."""
         return strings(self.language)
+
+    def in_words(self, told: str) -> str:
+        """Return a refusal of a new password in the page's language; any other as it is."""
+        fault = next((fault for fault, text in FAULTS.items() if told.endswith(text)), None)
+        return self.words[f"password_{fault}"] if fault else told
 
     def say(self, text: str, undo: str = "", **fields: str) -> None:
         """What the next page says once, in a toast; with `undo`, a path that takes it back when it

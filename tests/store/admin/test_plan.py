@@ -123,14 +123,17 @@ def test_a_new_object_takes_defaults(plan):
     assert step.fields["limit_window"] == "never" and step.fields["networks"] == []
 
 
+LONG = "a password of hers"
+
+
 def test_passwords_are_hashed_once_and_compared_by_meaning(plan, state, sealing):
-    [step] = plan(entry("user", "alice", password="pw"))
+    [step] = plan(entry("user", "alice", password=LONG))
     stored_hash = step.fields["password"]
-    assert verify_password(stored_hash, "pw")
-    assert plan(entry("user", "alice", password="pw"))[0].fields["password"] == stored_hash
+    assert verify_password(stored_hash, LONG)
+    assert plan(entry("user", "alice", password=LONG))[0].fields["password"] == stored_hash
     state["user"][("alice",)].fields["password"] = stored_hash
-    assert plan(entry("user", "alice", password="pw")) == []
-    assert len(plan(entry("user", "alice", password="other"))) == 1
+    assert plan(entry("user", "alice", password=LONG)) == []
+    assert len(plan(entry("user", "alice", password="another password"))) == 1
     assert plan(entry("user", "alice", password=None))[0].fields == {"password": None}
 
 
