@@ -34,7 +34,7 @@ from handlers.hub.web.site import Site
 from handlers.logs import LogThread
 from store.admin.objects import Sealing
 from store.db.database import open_database
-from store.hub import first_run
+from store.hub import administrators
 from store.values.cipher import Cipher
 from store.values.errors import StoreUnavailable
 
@@ -154,7 +154,7 @@ async def _announce_first_run(site: Site) -> None:
             if away:
                 await site.store(announce, site.settings)
             else:
-                await site.store(first_run.admin_has_password)
+                await site.store(administrators.exist)
             return
         except StoreUnavailable:
             away = True

@@ -155,12 +155,13 @@ class Links(Change):
     """Links an account of the OpenID provider, and unlinks it."""
 
     async def post(self) -> None:
-        if unlinked := self.get_body_argument("unlink", ""):
-            me = self.me
-            await self.store(openid_links.unlink, me.user_id, me.user, unlinked, me.user)
-            await self.done("access.unlinked")
-            return
+        unlinked = self.get_body_argument("unlink", "")
         try:
+            if unlinked:
+                me = self.me
+                await self.store(openid_links.unlink, me.user_id, me.user, unlinked, me.user)
+                await self.done("access.unlinked")
+                return
             await self.check_password(self.secret("password"))
         except Failure as failure:
             await self.refuse("links", failure)

@@ -16,7 +16,7 @@ from handlers.hub.web.throttle import Throttle
 from handlers.operations.client_settings import base_url
 from store.admin.objects import Sealing
 from store.db.base_url import kept_base_url
-from store.hub import notices
+from store.hub import administrators, notices
 from store.values.errors import StoreUnavailable
 
 Network = IPv4Network | IPv6Network
@@ -26,6 +26,7 @@ STORE_THREADS = 4  # each with a connection of its own
 MAX_PASSWORDS_WAITING = 16  # about a second's worth
 BASE_URL_S = 2.0
 NOTICES_S = 5.0
+FIRST_RUN_S = 5.0
 PASSWORD_THREADS = 2  # a hash takes 64 MiB and a tenth of a second
 
 
@@ -52,6 +53,8 @@ class Site:
     _base_url_due_s: float = 0.0
     warnings: tuple[str, ...] = ()  # notices that every page shows
     _warnings_due_s: float = 0.0
+    first_run_open: bool = False  # no administrator can sign in
+    _first_run_due_s: float = 0.0
     _store: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(STORE_THREADS, "store")
     )
@@ -84,6 +87,16 @@ class Site:
         except StoreUnavailable:
             return  # what was read last holds
         self.warnings = tuple(one.text for one in told if one.level == notices.WARNING)
+
+    async def read_first_run(self, now_s: float) -> None:
+        """Looks, not more often than each FIRST_RUN_S, whether an administrator can sign in."""
+        if now_s < self._first_run_due_s:
+            return
+        self._first_run_due_s = now_s + FIRST_RUN_S
+        try:
+            self.first_run_open = not await self.store(administrators.exist)
+        except StoreUnavailable:
+            return  # what was read last holds
 
     @property
     def secure(self) -> bool:
