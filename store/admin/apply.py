@@ -268,7 +268,7 @@ class Editor:
             for kind, objects in state.items()
             for identity, stored in objects.items()
         }
-        writer = Writer(self._db, self._sealing, ids)
+        writer = Writer(self._db, self._sealing, ids, self._actor)
         refs: dict[str, list[str]] = {changes.CATALOG: [], changes.KEYS: []}
         made = []
         for step in steps:

@@ -95,18 +95,18 @@ class Change(Account):
 
 
 class Password(Change):
-    """Changes the password, which ends all other sessions and gives this one a new id."""
+    """Changes the password, which ends all other sessions and all tokens, and gives this session a
+    new id."""
 
     async def post(self) -> None:
         try:
-            await self.check_password(self.secret("old"))
             old, new = self.secret("old"), self.secret("new")
+            await self.check_password(old)
             await self.hashing(people.change_password, self.me.user, old, new)
         except Failure as failure:
             await self.refuse("password", failure)
             return
-        # This one gets a new id, too: whoever has copied the old one is out.
-        await self.store(sessions.end_others, self.me.user_id)
+        # This one has ended, too, and gets a new id: whoever has copied the old one is out.
         await begin_session(self, self.me.user_id)
         await self.done("password_changed")
 
@@ -189,13 +189,16 @@ class LinkGo(OpenId):
 
 
 class Sessions(Change):
-    """Ends one session of the user, or all others."""
+    """Ends one session of the user, or all others, then with all tokens."""
 
     async def post(self) -> None:
         wanted = self.get_body_argument("id")
         if wanted == "others":
-            await self.store(sessions.end_others, self.me.user_id, self.me.session_id)
-        elif not await self.store(sessions.end, self.me.user_id, wanted):
+            me = self.me
+            ended = await self.store(sessions.end_all, me.user_id, me.user, me.session_id)
+            await self.done("access.others_ended", sessions=ended.sessions, tokens=ended.tokens)
+            return
+        if not await self.store(sessions.end, self.me.user_id, wanted):
             raise Failure(HTTPStatus.NOT_FOUND, "not_found", "there is no such session")
         await self.done("session_ended")
 

@@ -8,6 +8,7 @@ from handlers.hub.admin.api import (
     objects,
     prices,
     system,
+    tokens,
     users,
     ways_in,
 )
@@ -46,6 +47,8 @@ API: Routes = (
     ("/api/admin/system/drain", system.Drain),
     ("/api/admin/notices", notices.List),
     (f"/api/admin/notices/{_NAME}", notices.One),
+    ("/api/admin/tokens", tokens.List),
+    (f"/api/admin/tokens/{_NAME}", tokens.One),
     ("/api/notices", notices.Current),
     (f"/api/admin/{_KIND}", objects.List),
     ("/api/admin/(subscriptions)/([^/]+/[^/]+)", objects.One),
