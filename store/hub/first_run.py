@@ -24,6 +24,8 @@ PATH = "/first-run?token="
 
 def make_link(db: peewee.Database) -> str | None:
     """Return the path of a new link; its token is not kept. None: there is an administrator."""
+    if administrators.exist(db):  # a start writes nothing then: the database may be read-only
+        return None
     token = secrets.token_urlsafe(TOKEN_BYTES)
 
     def work() -> str | None:
