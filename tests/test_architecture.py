@@ -50,8 +50,8 @@ ALLOWED = {
     | {"store.catalog", "store.db", "store.values", "peewee"},
     "store.copies": {"store.copies", "store.calls", "store.channels", "store.money", "store.db"}
     | {"store.values", "peewee", "pymysql"},
-    "store.admin": {"store.admin", "store.money", "store.catalog", "store.db", "store.values"}
-    | {"peewee"},
+    "store.admin": {"store.admin", "store.hub", "store.money", "store.catalog", "store.db"}
+    | {"store.values", "peewee"},
     "conf": {"conf", "msgspec"},
     "handlers": {"handlers", "adapters", "store", "conf.settings", "tornado", "msgspec"},
     "handlers.telemetry": {"handlers.telemetry", "adapters.json", "store.values", "conf.metrics"}

@@ -39,14 +39,19 @@ def command(folder: Path, overrides: tuple[str, ...]) -> None:
 
 
 def _first_run(loaded: Loaded) -> list[str]:
-    """Where the first administrator gets a password, unless one has; it opens when `serve` runs."""
+    """Where the first administrator gets a password, unless one can sign in; it opens when `serve`
+    runs."""
     db = open_database(loaded.settings.store.url)
     try:
         link = None if migrate.behind(db) else first_run.make_link(db)
     finally:
         discard(db)
     url = link and hub_url(loaded.settings.hub) + link
-    return [f"first run, once serve runs: {url}"] if url and loaded.settings.hub.enabled else []
+    return (
+        [f"first run, once serve runs, for 24 hours: {url}"]
+        if url and loaded.settings.hub.enabled
+        else []
+    )
 
 
 def left_as_it_is(path: Path, overrides: tuple[str, ...]) -> list[str]:

@@ -39,7 +39,7 @@ from store.admin.objects import Sealing
 from store.catalog import keys
 from store.db.base_url import kept_base_url
 from store.db.database import discard, open_database
-from store.hub import first_run
+from store.hub import administrators
 from store.values import key_secrets
 from store.values.cipher import Cipher
 
@@ -123,7 +123,7 @@ def fill_store(loaded: Loaded, folder: Path) -> Start:
         if fresh_key:
             document["key"] = [{"user": USER, "name": KEY_NAME, "group": GROUP, "secret": secret}]
         password = None
-        if loaded.settings.hub.enabled and not first_run.admin_has_password(db):
+        if loaded.settings.hub.enabled and not administrators.exist(db):
             password = random_secrets.token_urlsafe(PASSWORD_BYTES)
             fresh: dict[str, Any] = next(iter(document["user"]), {"name": USER, "role": "admin"})
             document["user"] = [{**fresh, "password": password}]

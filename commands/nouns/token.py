@@ -1,7 +1,6 @@
 """`token`: tokens of the Hub's JSON API. A token is shown when it is made, and never again."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -10,7 +9,6 @@ from commands.output import data_options, note, print_fields, print_json, print_
 from commands.store_access import actor, opened_store
 from commands.subcommands import Noun
 from store.hub import tokens
-from store.money.codes import time_text
 
 COLUMNS = ("id", "user", "name", "scopes", "token", "created_at", "used_at", "revoked_at")
 
@@ -48,7 +46,7 @@ def list_tokens(user: str | None, config: Path | None, as_json: bool) -> None:
     """List tokens; of each only the last four characters are shown."""
     with opened_store(config) as access:
         found = tokens.listed(access.db, user)
-    print_table([_public(one) for one in found], COLUMNS, as_json)
+    print_table([tokens.public(row) for row in found], COLUMNS, as_json)
 
 
 @command.command()
@@ -62,16 +60,3 @@ def revoke(token: str, config: Path | None, as_json: bool) -> None:
         print_json({"revoked": token})
     else:
         click.echo(f"token {token} revoked")
-
-
-def _public(token: tokens.TokenRow) -> dict[str, Any]:
-    return {
-        "id": token.id,
-        "user": token.user,
-        "name": token.name,
-        "scopes": list(token.scopes),
-        "token": f"{tokens.PREFIX}…{token.last_four}",
-        "created_at": time_text(token.created_ms),
-        "used_at": time_text(token.used_ms),
-        "revoked_at": time_text(token.revoked_ms),
-    }

@@ -25,7 +25,7 @@ _set_fields = command.commands["set"]
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read it from the first line of stdin.")
 @data_options
 def password(name: str, from_stdin: bool, config: Path | None, as_json: bool) -> None:
-    """Give a user a password for the Hub and end the user's sessions.
+    """Give a user a password for the Hub and end the user's sessions and tokens.
 
     The password is asked for without being shown; with --stdin it is read from there.
     """
@@ -40,7 +40,7 @@ def password(name: str, from_stdin: bool, config: Path | None, as_json: bool) ->
     if as_json:
         print_json({"user": name, "password": "set"})
     else:
-        click.echo(f'user "{name}": password set; all sessions have ended')
+        click.echo(f'user "{name}": password set; all sessions and tokens have ended')
 
 
 @command.command("set", help=f"{_set_fields.help}\n\n{TOTP}")

@@ -40,7 +40,7 @@ from handlers.logs import LogThread
 from handlers.telemetry.metrics import Metrics
 from store.admin.objects import Sealing
 from store.db.database import open_database
-from store.hub import first_run
+from store.hub import administrators
 from store.values.cipher import Cipher
 from store.values.errors import StoreUnavailable
 
@@ -166,7 +166,7 @@ async def _announce_first_run(site: Site) -> None:
             if away:
                 await site.store(announce, site.settings)
             else:
-                await site.store(first_run.admin_has_password)
+                await site.store(administrators.exist)
             return
         except StoreUnavailable:
             away = True

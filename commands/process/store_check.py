@@ -54,7 +54,9 @@ def announce(db: peewee.Database, settings: Settings) -> None:
     """
     link = first_run.make_link(db) if settings.hub.enabled else None
     if link:
-        told = f"no administrator has a password; first run: {hub_url(settings.hub)}{link}"
+        told = (
+            f"no administrator can sign in; first run, for 24 hours: {hub_url(settings.hub)}{link}"
+        )
         line = FORMS[settings.log.format](now_ms(), "warning", "sluice.hub", told, {})
         os.write(sys.stderr.fileno(), line.encode() + b"\n")
 

@@ -14,12 +14,12 @@ import peewee
 from adapters.registry import FAMILIES, VENDORS
 from handlers.operations.edits import editor
 from handlers.operations.vendor_starts import DEMO_MODELS, DEMO_PRICES, VENDOR_STARTS
-from store.admin.apply import Outcome
-from store.admin.document import read
+from store.admin.apply import Editor, Outcome
+from store.admin.document import Document, read
 from store.admin.export import list_objects
 from store.admin.objects import Sealing
 from store.db.base_url import keep_base_url
-from store.db.database import first_row
+from store.db.database import first_row, transaction
 from store.db.tables.users import User
 from store.hub import first_run
 from store.hub.people import Person, mark_of
@@ -90,25 +90,33 @@ def state(db: peewee.Database) -> State:
 
 
 def make_admin(db: peewee.Database, sealing: Sealing, token: str, wanted: FirstAdmin) -> Person:
-    """Give the first administrator a password, as the holder of a link may. Hashes: not on an event
-    loop. Raises NotFound when the link opens nothing, Refused."""
+    """Give the first administrator a password, as the holder of a link may, and use the link up.
+    Hashes: not on an event loop. Raises NotFound when the link opens nothing, Refused."""
     if not first_run.opens(db, token):
         raise NotFound("this link opens nothing")
     try:
         texts.base_url(wanted.base_url or DEMO_URL)
     except ValueError as error:
         raise Refused([f"the base URL {error}"]) from None
-    row = first_row(db, User.select(User.role).where(User.name == wanted.name))
-    if row is not None and row[0] != "admin":
-        raise Refused([f'"{wanted.name}" is a member; choose another name'])
     user = {"name": wanted.name, "role": "admin", "password": wanted.password, "enabled": True}
-    _apply(db, sealing, wanted.name, {"user": [user]})
-    if wanted.base_url:
-        keep_base_url(db, wanted.base_url, wanted.name)
-    first_run.close(db)
-    found = first_row(db, User.select(User.id, User.password_hash).where(User.name == wanted.name))
-    assert found is not None
-    return Person(found[0], wanted.name, "admin", mark_of(found[1]))
+    entries, maker = _entries({"user": [user]}), _editor(db, sealing, wanted.name)
+    # Faults show, and the password is hashed, before others have to wait for the transaction.
+    maker.apply(entries, dry_run=True)
+    own = User.select(User.id, User.role, User.password_hash).where(User.name == wanted.name)
+
+    def work() -> Person:
+        first_run.use_up(db, token)
+        row = first_row(db, own)
+        if row is not None and row[1] != "admin":
+            raise Refused([f'"{wanted.name}" is a member; choose another name'])
+        maker.apply(entries)
+        if wanted.base_url:
+            keep_base_url(db, wanted.base_url, wanted.name)
+        row = first_row(db, own)
+        assert row is not None
+        return Person(row[0], wanted.name, "admin", mark_of(row[2]))
+
+    return transaction(db, work)
 
 
 def make_channel(db: peewee.Database, sealing: Sealing, actor: str, wanted: FirstChannel) -> None:
@@ -195,9 +203,16 @@ def _price(model: str, wanted: FirstChannel) -> Mapping[str, str]:
 def _apply(
     db: peewee.Database, sealing: Sealing, actor: str, document: Mapping[str, Any]
 ) -> Outcome:
+    return _editor(db, sealing, actor).apply(_entries(document))
+
+
+def _entries(document: Mapping[str, Any]) -> Document:
     entries, faults = read(json.dumps(document), lambda value: value)
     if faults:
         raise Refused(faults)
-    # Of its own: it remembers the passwords that it has hashed.
-    fresh = Sealing(sealing.cipher, sealing.peppers)
-    return editor(db, fresh, actor).apply(entries)
+    return entries
+
+
+def _editor(db: peewee.Database, sealing: Sealing, actor: str) -> Editor:
+    # Its own Sealing, which remembers the passwords that it has hashed.
+    return editor(db, Sealing(sealing.cipher, sealing.peppers), actor)

@@ -22,6 +22,7 @@ from store.db import audit, changes
 from store.db.database import database_ms, first_row, snapshot_read, transaction
 from store.db.tables.usage import UsageByKey
 from store.db.tables.users import ApiKey, User
+from store.hub import administrators
 from store.values.errors import Conflict, Refused
 
 CATALOG_KINDS = frozenset({"model", "group", "channel"})
@@ -254,7 +255,10 @@ class Editor:
             # Administrators one after another: each judges what is really there.
             changes.lock(self._db)
             state = load(self._db, owner_id)
-            return self._execute(state, plan(state))
+            steps = plan(state)
+            if any(step.kind == "user" for step in steps):
+                return administrators.keep(self._db, lambda: self._execute(state, steps))
+            return self._execute(state, steps)
 
         return transaction(self._db, work)
 
@@ -264,7 +268,7 @@ class Editor:
             for kind, objects in state.items()
             for identity, stored in objects.items()
         }
-        writer = Writer(self._db, self._sealing, ids)
+        writer = Writer(self._db, self._sealing, ids, self._actor)
         refs: dict[str, list[str]] = {changes.CATALOG: [], changes.KEYS: []}
         made = []
         for step in steps:

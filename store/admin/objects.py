@@ -17,9 +17,10 @@ from store.catalog.keys_aside import forget_keys
 from store.db.database import database_ms, first_row, insert_rows, select_rows
 from store.db.tables.catalog import Channel, ChannelKey, Group, Model, Price
 from store.db.tables.fields import Row
-from store.db.tables.hub import OneTimeCodes, OpenIdLink, Session
+from store.db.tables.hub import ApiToken, OneTimeCodes, OpenIdLink, Session
 from store.db.tables.money import Plan, Subscription, Wallet
 from store.db.tables.users import ApiKey, KeySecret, User
+from store.hub import sessions
 from store.money.ledger import Line, add_line
 from store.values import key_secrets
 from store.values.cipher import Cipher, Unreadable
@@ -32,6 +33,9 @@ from store.values.sealed_fields import same_headers, same_proxy, seal_headers, s
 from store.values.texts import nearest
 
 OPENING_REASON = "opening balance"
+ENDING = frozenset({"password", "enabled"})
+"""Fields of a user whose change ends sessions and tokens: whoever knew the old password may have
+signed in with it, and who is enabled again starts anew."""
 
 TABLES: Mapping[str, type[Row]] = {
     "model": Model,
@@ -92,10 +96,8 @@ class Sealing:
         self._hashes: dict[str, str] = {}
         self._verified: dict[tuple[str, str], bool] = {}
 
-    def password_hash(self, password: str | None) -> str | None:
+    def password_hash(self, password: str) -> str:
         """The hash of a password; the same one each time, since a plan may be made twice."""
-        if password is None:
-            return None
         if password not in self._hashes:
             self._hashes[password] = hash_password(password)
         return self._hashes[password]
@@ -238,11 +240,12 @@ def _identity(kind: str, row: dict[str, Any], extras: _Extras) -> Identity:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Writes objects in one transaction; `ids` finds what they refer to."""
+    """Writes objects in one transaction; `ids` finds what they refer to, `actor` is who asks."""
 
     db: peewee.Database
     sealing: Sealing
     ids: dict[tuple[str, Identity], str]
+    actor: str
 
     def insert(self, kind: str, identity: Identity, fields: Mapping[str, Any]) -> str:
         """Make an object with these fields (all of them); its id."""
@@ -265,9 +268,8 @@ class Writer:
         if columns:
             table: Any = TABLES[stored.kind]
             table.update(**columns).where(table.id == stored.id).execute(self.db)
-        if stored.kind == "user" and "password" in fields:
-            # whoever knew the old one may have signed in with it
-            Session.delete().where(Session.user_id == stored.id).execute(self.db)
+        if stored.kind == "user" and ENDING & fields.keys():
+            sessions.end_all(self.db, stored.id, self.actor)
         self._write_extras(stored.id, fields, new=False)
 
     def delete(self, stored: Stored) -> None:
@@ -276,7 +278,7 @@ class Writer:
             owned = ApiKey.select(ApiKey.id).where(ApiKey.user_id == stored.id)
             for row in select_rows(self.db, owned):
                 self._delete_key(row[0])
-            for table_of_user in (Session, OneTimeCodes, OpenIdLink):
+            for table_of_user in (Session, ApiToken, OneTimeCodes, OpenIdLink):
                 gone = table_of_user.delete().where(table_of_user.user_id == stored.id)
                 gone.execute(self.db)
         if stored.kind == "key":

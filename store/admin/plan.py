@@ -13,6 +13,7 @@ from store.admin.objects import Sealing, State, Stored
 from store.values.errors import Refused
 from store.values.fields import MAX_INSTANT_MS
 from store.values.key_secrets import digests, make_secret
+from store.values.passwords import FAULTS, fault_of
 from store.values.texts import nearest
 
 CREATE = "create"
@@ -145,7 +146,7 @@ def _step(stored: Stored | None, entry: Entry, sealing: Sealing, faults: list[st
     }
     if not changed:
         return None
-    _seal_password(changed, sealing)
+    _seal_password(entry, changed, sealing, faults)
     return Step(UPDATE, entry.kind, entry.identity, stored, changed, entry=entry)
 
 
@@ -161,7 +162,7 @@ def _creation(entry: Entry, sealing: Sealing, faults: list[str]) -> Step:
     if "price" in fields:
         fields["price"] = _merged_price({}, fields["price"])
         _judge_price(entry, fields["price"], faults)
-    _seal_password(fields, sealing)
+    _seal_password(entry, fields, sealing, faults)
     made = entry.kind == "key" and fields["secret"] is None
     if made:
         fields["secret"] = make_secret()
@@ -203,9 +204,17 @@ def _judge_price(entry: Entry, price: Mapping[str, int], faults: list[str]) -> N
     faults.extend(f"{where}: price: {name} is missing" for name in missing)
 
 
-def _seal_password(fields: dict[str, Any], sealing: Sealing) -> None:
-    if "password" in fields:
-        fields["password"] = sealing.password_hash(fields["password"])
+def _seal_password(
+    entry: Entry, fields: dict[str, Any], sealing: Sealing, faults: list[str]
+) -> None:
+    password = fields.get("password")
+    if password is None:
+        return
+    fault = fault_of(password, entry.identity[-1])
+    if fault:
+        faults.append(f"{entry.where('password')}: password: {FAULTS[fault]}")
+    else:
+        fields["password"] = sealing.password_hash(password)
 
 
 def final_fields(state: State, steps: list[Step]) -> Final:

@@ -1,6 +1,7 @@
-"""The links of the first run: whoever holds one may set the first administrator's password.
+"""The links of the first run: whoever holds one may become the first administrator.
 
-`init` and each start of the Hub make one; all of them end when an administrator has a password.
+`init` and each start of the gateway make one, which opens once and for LIFETIME_MS; all of them end
+when anybody becomes administrator (`administrators.keep`).
 """
 
 import hashlib
@@ -8,51 +9,58 @@ import secrets
 
 import peewee
 
+from store.db import changes
 from store.db.database import database_ms, first_row, select_rows, transaction
 from store.db.tables.hub import FirstRunLink
-from store.db.tables.users import User
+from store.hub import administrators
+from store.values.errors import NotFound
+from store.values.ids import DAY_MS
 
 TOKEN_BYTES = 32
+LIFETIME_MS = DAY_MS
 MAX_LINKS = 20  # the oldest ends when there are more
 PATH = "/first-run?token="
 
 
 def make_link(db: peewee.Database) -> str | None:
-    """The path of a new link; its token is not kept. None: an administrator has a password."""
-    if admin_has_password(db):
+    """Return the path of a new link; its token is not kept. None: there is an administrator."""
+    if administrators.exist(db):  # a start writes nothing then: the database may be read-only
         return None
     token = secrets.token_urlsafe(TOKEN_BYTES)
 
-    def work() -> None:
+    def work() -> str | None:
+        changes.lock(db)  # nobody becomes administrator meanwhile
+        if administrators.exist(db):
+            return None
+        at_ms = database_ms(db)
+        FirstRunLink.delete().where(FirstRunLink.created_ms <= at_ms - LIFETIME_MS).execute(db)
         newest = FirstRunLink.select(FirstRunLink.digest).order_by(FirstRunLink.created_ms.desc())
         for (digest,) in select_rows(db, newest)[MAX_LINKS - 1 :]:
             FirstRunLink.delete().where(FirstRunLink.digest == digest).execute(db)
-        row = {"digest": _digest(token), "created_ms": database_ms(db)}
-        FirstRunLink.insert(row).execute(db)
+        FirstRunLink.insert({"digest": _digest(token), "created_ms": at_ms}).execute(db)
+        return PATH + token
 
-    transaction(db, work)
-    return PATH + token
+    return transaction(db, work)
 
 
 def opens(db: peewee.Database, token: str) -> bool:
-    """Whether a token is one of a link, and no administrator has a password yet."""
-    query = FirstRunLink.select(FirstRunLink.digest).where(FirstRunLink.digest == _digest(token))
-    return first_row(db, query) is not None and not admin_has_password(db)
+    """Return whether a token is one of a link that opens now."""
+    query = FirstRunLink.select(FirstRunLink.digest).where(_is_open(db, token))
+    return first_row(db, query) is not None and not administrators.exist(db)
 
 
-def admin_has_password(db: peewee.Database) -> bool:
-    """Whether some administrator can sign in: until then the first run is open."""
-    query = User.select(User.id).where(
-        User.role == "admin",
-        User.password_hash.is_null(False),
-        User.disabled == False,  # noqa: E712 - SQL
-    )
-    return first_row(db, query) is not None
+def use_up(db: peewee.Database, token: str) -> None:
+    """End a link, as the first step of the transaction that makes an administrator: of those who
+    hold it one alone gets further. Raises NotFound when it opens nothing."""
+    changes.lock(db)
+    used = FirstRunLink.delete().where(_is_open(db, token)).execute(db)
+    if not used or administrators.exist(db):
+        raise NotFound("this link opens nothing")
 
 
-def close(db: peewee.Database) -> None:
-    """End all links."""
-    transaction(db, lambda: FirstRunLink.delete().execute(db))
+def _is_open(db: peewee.Database, token: str) -> peewee.Expression:
+    young = FirstRunLink.created_ms > database_ms(db) - LIFETIME_MS
+    return (FirstRunLink.digest == _digest(token)) & young
 
 
 def _digest(token: str) -> bytes:

@@ -10,6 +10,7 @@ from store.db.database import database_ms, first_row, select_rows, transaction
 from store.db.tables.fields import TEXT
 from store.db.tables.hub import OpenIdLink
 from store.db.tables.users import User
+from store.hub import administrators
 from store.hub.people import Person, mark_of
 from store.values.errors import Conflict, NotFound, Refused
 from store.values.ids import new_ulid
@@ -53,7 +54,7 @@ def link(db: peewee.Database, user: str, issuer: str, subject: str, actor: str) 
         after = {"user": user, "issuer": issuer, "subject": subject}
         audit.write(db, audit.Act(actor, "link", "user", user, after=after))
 
-    transaction(db, work)
+    administrators.keep(db, work)
     return link_id
 
 
@@ -84,7 +85,7 @@ def of_user(db: peewee.Database, user_id: str) -> list[Link]:
 
 
 def unlink(db: peewee.Database, user_id: str, user: str, link_id: str, actor: str) -> None:
-    """End a link of a user. Raises NotFound."""
+    """End a link of a user. Raises NotFound, Refused (`administrators.keep`)."""
     own = (OpenIdLink.id == link_id) & (OpenIdLink.user_id == user_id)
 
     def work() -> None:
@@ -96,11 +97,12 @@ def unlink(db: peewee.Database, user_id: str, user: str, link_id: str, actor: st
         before = {"issuer": row[0], "subject": row[1]}
         audit.write(db, audit.Act(actor, "unlink", "user", user, before=before))
 
-    transaction(db, work)
+    administrators.keep(db, work)
 
 
 def unlink_all(db: peewee.Database, user: str, actor: str) -> int:
-    """End all links of a user; how many there were. Raises NotFound."""
+    """End all links of a user; how many there were. Raises NotFound, Refused
+    (`administrators.keep`)."""
 
     def work() -> int:
         row = first_row(db, User.select(User.id).where(User.name == user))
@@ -111,7 +113,7 @@ def unlink_all(db: peewee.Database, user: str, actor: str) -> int:
             audit.write(db, audit.Act(actor, "unlink", "user", user, before={"links": ended}))
         return ended
 
-    return transaction(db, work)
+    return administrators.keep(db, work)
 
 
 def _digest(issuer: str, subject: str) -> bytes:

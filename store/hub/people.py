@@ -12,11 +12,11 @@ import peewee
 
 from store.db import audit
 from store.db.database import first_row, transaction
-from store.db.tables.hub import Session
 from store.db.tables.users import User
+from store.hub import administrators, sessions
 from store.values import texts
 from store.values.errors import NotFound, Refused
-from store.values.passwords import hash_password, verify_password
+from store.values.passwords import FAULTS, fault_of, hash_password, verify_password
 
 MARK_CHARS = 32
 
@@ -55,40 +55,46 @@ def mark_of(password_hash: str | None) -> str:
 
 
 def change_password(db: peewee.Database, name: str, old: str, new: str) -> None:
-    """Give a user who knows the old password a new one. Raises Refused when the old one is wrong or
-    the new one cannot be used."""
+    """Give a user who knows the old password a new one, and end the user's sessions and tokens.
+    Raises Refused when the old one is wrong or the new one cannot be used."""
     person = check(db, name, old)
     if person is None:
         raise Refused(["the old password is wrong"])
-    try:
-        hashed = hash_password(texts.password(new))
-    except ValueError as error:
-        raise Refused([f"the new password {error}"]) from None
+    hashed = _hash_of_new(new, name)
 
     def work() -> None:
         User.update(password_hash=hashed).where(User.id == person.id).execute(db)
+        sessions.end_all(db, person.id, name)
         audit.write(db, audit.Act(name, "set", "user", name, after={"password": new}))
 
     transaction(db, work)
 
 
 def set_password(db: peewee.Database, name: str, new: str, actor: str) -> None:
-    """Give a user a password, and end the user's sessions. Raises NotFound, and Refused when it
-    cannot be used."""
-    try:
-        hashed = hash_password(texts.password(new))
-    except ValueError as error:
-        raise Refused([f"the new password {error}"]) from None
+    """Give a user a password, and end the user's sessions and tokens. Raises NotFound, and Refused
+    when it cannot be used."""
+    hashed = _hash_of_new(new, name)
 
     def work() -> None:
         row = first_row(db, User.select(User.id).where(User.name == name))
         if row is None:
             raise NotFound(f"user {name!r} does not exist")
         User.update(password_hash=hashed).where(User.id == row[0]).execute(db)
-        Session.delete().where(Session.user_id == row[0]).execute(db)
+        sessions.end_all(db, row[0], actor)
         audit.write(db, audit.Act(actor, "set", "user", name, after={"password": new}))
 
-    transaction(db, work)
+    administrators.keep(db, work)
+
+
+def _hash_of_new(password: str, user: str) -> str:
+    """The hash of a password that a user is to get. Raises Refused."""
+    try:
+        texts.password(password)
+    except ValueError as error:
+        raise Refused([f"the new password {error}"], ["password"]) from None
+    if fault := fault_of(password, user):
+        raise Refused([f"the new password {FAULTS[fault]}"], ["password"])
+    return hash_password(password)
 
 
 @functools.cache

@@ -1,7 +1,8 @@
 """Sessions of browsers: one row for each sign-in, found by the digest of its cookie.
 
 The cookie's value is seen once, when the session begins. A session ends when its owner or an
-administrator ends it, when it was not used for IDLE_MS, or LIFETIME_MS after it began.
+administrator ends it, when it was not used for IDLE_MS, or LIFETIME_MS after it began. All sessions
+of a user end together with the user's tokens of the JSON API (`end_all`).
 """
 
 import hashlib
@@ -10,8 +11,9 @@ from dataclasses import dataclass
 
 import peewee
 
+from store.db import audit
 from store.db.database import database_ms, first_row, select_rows, transaction
-from store.db.tables.hub import Session
+from store.db.tables.hub import ApiToken, Session
 from store.db.tables.users import User
 from store.values.ids import new_ulid
 
@@ -26,17 +28,28 @@ ADDRESS_CHARS, AGENT_CHARS = 64, 255
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """Whose session it is; `session_id` names it in lists."""
+    """Who asks: a session of a browser, which `session_id` names in lists, or a token of the JSON
+    API, then `session_id` is the token's."""
 
     session_id: str
     user_id: str
     user: str
     role: str
+    scopes: frozenset[str] | None = None  # of the token; None: a session
 
     @property
     def admin(self) -> bool:
-        """Whether all of the Hub is open to this user."""
-        return self.role == "admin"
+        """Return whether everything of the Hub is open: by the role, and of a token by its scopes,
+        too."""
+        return self.role == "admin" and (self.scopes is None or "admin" in self.scopes)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How many sessions and tokens of a user have ended."""
+
+    sessions: int
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +131,23 @@ def end(db: peewee.Database, user_id: str, session_id: str) -> bool:
     return bool(transaction(db, lambda: query.execute(db)))
 
 
-def end_others(db: peewee.Database, user_id: str, kept_id: str = "") -> int:
-    """End all sessions of a user but one; how many there were."""
-    query = Session.delete().where(Session.user_id == user_id, Session.id != kept_id)
-    return int(transaction(db, lambda: query.execute(db)))
+def end_all(db: peewee.Database, user_id: str, actor: str, kept_id: str = "") -> Ended:
+    """End all sessions and tokens of a user but the one of `kept_id`; how many there were. Joins a
+    running transaction."""
+
+    def work() -> Ended:
+        session = Session.delete().where(Session.user_id == user_id, Session.id != kept_id)
+        token = ApiToken.update(revoked_ms=database_ms(db)).where(
+            ApiToken.user_id == user_id, ApiToken.revoked_ms.is_null(), ApiToken.id != kept_id
+        )
+        ended = Ended(int(session.execute(db)), int(token.execute(db)))
+        row = first_row(db, User.select(User.name).where(User.id == user_id))
+        if row is not None and ended != Ended(0, 0):
+            after = {"sessions": ended.sessions, "tokens": ended.tokens}
+            audit.write(db, audit.Act(actor, "end_session", "user", row[0], after=after))
+        return ended
+
+    return transaction(db, work)
 
 
 def _clear(db: peewee.Database, user_id: str, at_ms: int) -> None:

@@ -1,4 +1,5 @@
-"""Tokens of the JSON API: made once, found by the digest of their secret, revoked.
+"""Tokens of the JSON API: made once, found by the digest of their secret, revoked one by one, or
+all with the sessions of their user (`sessions.end_all`).
 
 A token acts for its user, within its scopes: "read" looks, "keys" also changes keys and account,
 "admin" also does what the user may do as an administrator.
@@ -8,6 +9,7 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import peewee
 
@@ -17,6 +19,7 @@ from store.db.tables.hub import ApiToken
 from store.db.tables.users import User
 from store.values.errors import NotFound, Refused
 from store.values.ids import new_ulid
+from store.values.usage_record import rfc3339
 
 PREFIX = "slt-"
 SECRET_BYTES = 30
@@ -117,8 +120,11 @@ def find(db: peewee.Database, token: str) -> TokenUse | None:
     return TokenUse(token_id, user_id, user, role, frozenset(scopes))
 
 
-def listed(db: peewee.Database, user: str | None = None) -> list[TokenRow]:
-    """The tokens of a user, or all, newest first; revoked ones, too. Raises NotFound."""
+def listed(
+    db: peewee.Database, user: str | None = None, limit: int | None = None, before: str = ""
+) -> list[TokenRow]:
+    """The tokens of a user, or of all, newest first; revoked ones, too. `limit`: so many at most,
+    of those made before the one of this id. Raises NotFound."""
     columns = (
         *(ApiToken.id, User.name, ApiToken.name, ApiToken.scopes, ApiToken.last_four),
         *(ApiToken.created_ms, ApiToken.used_ms, ApiToken.revoked_ms),
@@ -128,8 +134,24 @@ def listed(db: peewee.Database, user: str | None = None) -> list[TokenRow]:
         if first_row(db, User.select(User.id).where(User.name == user)) is None:
             raise NotFound(f"user {user!r} does not exist")
         query = query.where(User.name == user)
-    rows = select_rows(db, query.order_by(ApiToken.id.desc()))
+    if before:
+        query = query.where(ApiToken.id < before)
+    rows = select_rows(db, query.order_by(ApiToken.id.desc()).limit(limit))
     return [TokenRow(row[0], row[1], row[2], tuple(row[3]), *row[4:]) for row in rows]
+
+
+def public(row: TokenRow) -> dict[str, Any]:
+    """A token as lists show it, without its secret; times are RFC 3339."""
+    return {
+        "id": row.id,
+        "user": row.user,
+        "name": row.name,
+        "scopes": list(row.scopes),
+        "token": f"{PREFIX}…{row.last_four}",
+        "created_at": rfc3339(row.created_ms),
+        "used_at": None if row.used_ms is None else rfc3339(row.used_ms),
+        "revoked_at": None if row.revoked_ms is None else rfc3339(row.revoked_ms),
+    }
 
 
 def revoke(db: peewee.Database, token_id: str, *, user_id: str | None = None, actor: str) -> None:

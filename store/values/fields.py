@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from store.values import texts
+from store.values.passwords import MIN_PASSWORD_CHARS
 from store.values.pricing import PRICE_NAMES, format_money, parse_price
 from store.values.texts import nearest
 
@@ -363,7 +364,11 @@ MODEL_NAME = Text(texts.model_name, "a name of 1 to 128 of A-Z a-z 0-9 . _ : / @
 MODEL_OR_ALL = Text(texts.model_or_all, 'a name of a model, or `"*"` for all')
 UPSTREAM_NAME = Text(texts.upstream_name)
 UPSTREAM_KEY = Text(texts.upstream_key, "a credential of visible ASCII characters")
-PASSWORD = Text(texts.password)
+PASSWORD = Text(
+    texts.password,
+    f"a string of at least {MIN_PASSWORD_CHARS} characters, not the user's name, not one repeated"
+    " character, not in conf/common_passwords.txt",
+)
 SECRET = Text(texts.given_secret, "16 to 200 of A-Z a-z 0-9 . _ -")
 NETWORK = Text(texts.network, 'an address or a network like `"10.0.0.0/8"`')
 BASE_URL = Text(texts.base_url, 'a URL like `"https://api.example.com"`, without a version path')

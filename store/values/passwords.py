@@ -1,13 +1,48 @@
-"""Password hashes (argon2id) for signing in to the Hub.
+"""Passwords of the Hub: which may be chosen, and their hashes (argon2id).
 
-Both functions take tens of milliseconds and 64 MiB on purpose: never call them on an event loop.
+Hashing and checking take tens of milliseconds and 64 MiB on purpose: never on an event loop.
 """
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
 
 import argon2
 
 MAX_PASSWORD_BYTES = 1024
+MIN_PASSWORD_CHARS = 12
+COMMON_FILE = Path(__file__).parents[2] / "conf" / "common_passwords.txt"
+
+FAULTS: Mapping[str, str] = {
+    "short": f"must have at least {MIN_PASSWORD_CHARS} characters",
+    "name": "must not be the user's name",
+    "repeated": "must not be one character repeated",
+    "common": "is among the first that are guessed; choose another",
+}
+"""What is wrong with a password, by the word that pages know it by."""
 
 _HASHER = argon2.PasswordHasher()
+
+
+def fault_of(password: str, user: str) -> str | None:
+    """Return the key of FAULTS that forbids a new password of this user; None: it may be used.
+
+    One rule for everything that gives somebody a password. One that is set already stays good.
+    """
+    folded = password.casefold()
+    if len(password) < MIN_PASSWORD_CHARS:
+        return "short"
+    if folded == user.casefold():
+        return "name"
+    if len(set(folded)) == 1:
+        return "repeated"
+    return "common" if folded in common() else None
+
+
+@functools.cache
+def common() -> frozenset[str]:
+    """Return the passwords of COMMON_FILE, in lower case; read once."""
+    return frozenset(COMMON_FILE.read_text(encoding="utf-8").split("\n")) - {""}
 
 
 def hash_password(password: str) -> str:

@@ -106,13 +106,13 @@ def header_value(value: str) -> str:
 
 
 def password(value: str) -> str:
-    """A password of a person, of any characters."""
+    """A password of a person, of any characters; whether it may be chosen: `passwords.fault_of`."""
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise ValueError("must be valid Unicode") from None
-    if not 1 <= size <= MAX_PASSWORD_BYTES:
-        raise ValueError(f"must have 1 to {MAX_PASSWORD_BYTES} bytes")
+    if size > MAX_PASSWORD_BYTES:
+        raise ValueError(f"must have at most {MAX_PASSWORD_BYTES} bytes")
     return value
 
 

@@ -9,7 +9,7 @@ from tests.support.gateway import Gateway
 from tests.support.ports import HOST, free_port
 
 PATIENCE_S = 20
-PASSWORDS = {"alice": "correct horse", "carol": "purple cow", "boss": "battery staple"}
+PASSWORDS = {"alice": "correct horse", "carol": "a purple cow", "boss": "battery staple"}
 SECRETS = {"alice": "sk-alice-of-the-browser-tests", "carol": "sk-carol-of-the-browser-tests"}
 MODEL = "gpt-4.1"
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from handlers.hub.access import one_time
 from handlers.hub.access.agents import browser_of
-from handlers.hub.access.beginning import begin_session, end_other_sessions, end_session
+from handlers.hub.access.beginning import begin_session, end_session
 from handlers.hub.access.provider import provider_name
 from handlers.hub.access.sign_in import CARRIED_S, SECONDS_PER_MINUTE, OpenId
 from handlers.hub.web.base import Failure, Page
@@ -94,7 +94,7 @@ class Account(Page):
         self.set_status(failure.status_code)
         if failure.wait_s:
             self.set_header("Retry-After", str(failure.wait_s))
-        await self.page(section, failure.message)
+        await self.page(section, self.in_words(failure.message))
 
 
 class Change(Account):
@@ -109,18 +109,18 @@ class Change(Account):
 
 
 class Password(Change):
-    """Changes the password, which ends all other sessions and gives this one a new id."""
+    """Changes the password, which ends all other sessions and all tokens, and gives this session a
+    new id."""
 
     async def post(self) -> None:
         try:
-            await self.check_password(self.secret("old"))
             old, new = self.secret("old"), self.secret("new")
+            await self.check_password(old)
             await self.hashing(people.change_password, self.me.user, old, new)
         except Failure as failure:
             await self.refuse("password", failure)
             return
-        # This one gets a new id, too: whoever has copied the old one is out.
-        await end_other_sessions(self, self.me)
+        # This one has ended, too, and gets a new id: whoever has copied the old one is out.
         await begin_session(self, self.me.user_id)
         await self.done("password_changed")
 
@@ -174,12 +174,13 @@ class Links(Change):
     """Links an account of the OpenID provider, and unlinks it."""
 
     async def post(self) -> None:
-        if unlinked := self.get_body_argument("unlink", ""):
-            me = self.me
-            await self.store(openid_links.unlink, me.user_id, me.user, unlinked, me.user)
-            await self.done("access.unlinked")
-            return
+        unlinked = self.get_body_argument("unlink", "")
         try:
+            if unlinked:
+                me = self.me
+                await self.store(openid_links.unlink, me.user_id, me.user, unlinked, me.user)
+                await self.done("access.unlinked")
+                return
             await self.check_password(self.secret("password"))
         except Failure as failure:
             await self.refuse("links", failure)
@@ -207,13 +208,16 @@ class LinkGo(OpenId):
 
 
 class Sessions(Change):
-    """Ends one session of the user, or all others."""
+    """Ends one session of the user, or all others, then with all tokens."""
 
     async def post(self) -> None:
         wanted = self.get_body_argument("id")
         if wanted == "others":
-            await end_other_sessions(self, self.me, self.me.session_id)
-        elif not await end_session(self, self.me, wanted):
+            me = self.me
+            ended = await self.store(sessions.end_all, me.user_id, me.user, me.session_id)
+            await self.done("access.others_ended", sessions=ended.sessions, tokens=ended.tokens)
+            return
+        if not await end_session(self, self.me, wanted):
             raise Failure(HTTPStatus.NOT_FOUND, "not_found", "there is no such session")
         await self.done("session_ended")
 

@@ -1,14 +1,12 @@
 """The account for scripts: who one is, sessions, tokens."""
 
 from http import HTTPStatus
-from typing import Any
 
 from handlers.hub.access.agents import browser_of
 from handlers.hub.access.beginning import end_session
 from handlers.hub.web.base import Api, Failure
 from store.hub import membership, sessions, tokens
 from store.hub.sessions import SignedIn
-from store.hub.tokens import TokenRow
 from store.money import wallet
 from store.values.pricing import format_money
 from store.values.usage_record import rfc3339
@@ -69,7 +67,7 @@ class TokenList(AccountApi):
 
     async def get(self) -> None:
         found = await self.store(tokens.listed, self.me.user)
-        self.answer({"items": [_public(one) for one in found], "next": None})
+        self.answer({"items": [tokens.public(row) for row in found], "next": None})
 
     async def post(self) -> None:
         given = self.body()
@@ -79,7 +77,7 @@ class TokenList(AccountApi):
             raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told, "scopes")
         if not isinstance(name, str):
             raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "name must be a string", "name")
-        if self.token_scopes is not None and not self.token_scopes.issuperset(scopes):
+        if self.me.scopes is not None and not self.me.scopes.issuperset(scopes):
             told = "a token makes no token that may do more than itself"
             raise Failure(HTTPStatus.FORBIDDEN, "forbidden", told, "scopes")
         user = self.me.user
@@ -94,15 +92,3 @@ class OneToken(AccountApi):
         me = self.me
         await self.store(tokens.revoke, token_id, user_id=me.user_id, actor=me.user)
         self.answer({"revoked": token_id})
-
-
-def _public(one: TokenRow) -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "name": one.name,
-        "scopes": list(one.scopes),
-        "token": f"{tokens.PREFIX}…{one.last_four}",
-        "created_at": rfc3339(one.created_ms),
-        "used_at": rfc3339(one.used_ms) if one.used_ms else None,
-        "revoked_at": rfc3339(one.revoked_ms) if one.revoked_ms else None,
-    }

@@ -19,10 +19,3 @@ async def end_session(handler: HubHandler, me: SignedIn, session_id: str) -> boo
         return False
     await handler.note("end_session", "user", me.user, session=session_id)
     return True
-
-
-async def end_other_sessions(handler: HubHandler, me: SignedIn, kept_id: str = "") -> None:
-    """Ends all sessions of a user but one."""
-    ended = await handler.store(sessions.end_others, me.user_id, kept_id)
-    if ended:
-        await handler.note("end_session", "user", me.user, sessions=ended)

@@ -1,7 +1,7 @@
 """The first run: an administrator's password, a channel that is tested, a key that works.
 
-The first step is for whoever holds a link that `init` and `serve` print, until an administrator has
-a password; the other two are for administrators until there are a channel and a key. Every step is
+The first step is for whoever holds a link that `init` and `serve` print, until an administrator can
+sign in; the other two are for administrators until there are a channel and a key. Every step is
 a form; each answer is the page with the next one.
 """
 
@@ -98,7 +98,7 @@ class FirstRun(Page):
     async def refuse(self, view: View, failure: Failure) -> None:
         """The step again, with what is wrong; what was typed stays."""
         self.set_status(failure.status_code)
-        view.problem = failure.message
+        view.problem = self.in_words(failure.message)
         await self.page(view)
 
     async def page(self, view: View) -> None:

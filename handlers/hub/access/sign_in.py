@@ -46,6 +46,7 @@ class SignIn(Page):
         if self.signed_in is not None:
             self.redirect(self.next_place(), status=303)
         else:
+            await self.site.read_first_run(time.monotonic())
             self.form()
 
     async def post(self) -> None:
@@ -119,6 +120,7 @@ class SignIn(Page):
             minutes=minutes,
             next=self.next_place(),
             provider=provider_name(self.site),
+            first_run_open=self.site.first_run_open,
         )
 
     def next_place(self) -> str:

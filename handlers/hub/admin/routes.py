@@ -9,6 +9,7 @@ from handlers.hub.admin.api import (
     objects,
     prices,
     system,
+    tokens,
     users,
     ways_in,
 )
@@ -54,6 +55,8 @@ API: Routes = (
     ("/api/admin/system/drain", system.Drain),
     ("/api/admin/notices", notices.List),
     (f"/api/admin/notices/{_NAME}", notices.One),
+    ("/api/admin/tokens", tokens.List),
+    (f"/api/admin/tokens/{_NAME}", tokens.One),
     ("/api/notices", notices.Current),
     (f"/api/admin/{_KIND}", objects.List),
     ("/api/admin/(subscriptions)/([^/]+/[^/]+)", objects.One),

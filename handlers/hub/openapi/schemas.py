@@ -54,7 +54,7 @@ def schemas() -> dict[str, Schema]:
         }
         found[f"{name}List"] = _list(_ref(name))
     found["Call"] = _object({name: Schema() for name in RECORD_FIELDS})
-    for name in ("Call", "Notice", "Audit"):
+    for name in ("Call", "Notice", "Audit", "Token"):
         found[f"{name}List"] = _list(_ref(name))
     found["TestResults"] = _list(_ref("TestResult"))
     return dict(sorted(found.items()))
@@ -117,6 +117,13 @@ _FIELDS: Mapping[str, Mapping[str, Schema]] = {
         "groups": {"type": "array", "items": _TEXT},
     },
     "Secret": {"id": _TEXT, "secret": _TEXT},
+    "Token": {
+        **dict.fromkeys(("id", "user", "name", "token"), _TEXT),
+        "scopes": {"type": "array", "items": _TEXT},
+        "created_at": _TIME,
+        **{name: {**_TIME, "type": ["string", "null"]} for name in ("used_at", "revoked_at")},
+    },
+    "Ended": {"ended": _NUMBER, "tokens": _NUMBER},
     "RotateBody": {"overlap_s": _NUMBER},
     "TokenBody": {"name": _TEXT, "scopes": {"type": "array", "items": _TEXT}},
     "NewToken": {"id": _TEXT, "token": _TEXT},

@@ -27,6 +27,7 @@ from store.db import audit
 from store.hub import sessions, tokens
 from store.hub.sessions import SignedIn
 from store.values.errors import Conflict, NotFound, Refused, StoreUnavailable
+from store.values.passwords import FAULTS
 
 Result = TypeVar("Result")
 log = logging.getLogger("sluice.hub")
@@ -257,6 +258,11 @@ class Page(HubHandler):
         """The sentences of the page's language."""
         return strings(self.language)
 
+    def in_words(self, told: str) -> str:
+        """Return a refusal of a new password in the page's language; any other as it is."""
+        fault = next((fault for fault, text in FAULTS.items() if told.endswith(text)), None)
+        return self.words[f"password_{fault}"] if fault else told
+
     def say(self, text: str, undo: str = "", **fields: str) -> None:
         """What the next page says once, in a toast; with `undo`, a path that takes it back when it
         is posted to with these fields."""
@@ -319,7 +325,6 @@ class Api(HubHandler):
     scope = "read"  # of a token, for GET; `change_scope` for anything else
     change_scope = "keys"
     admin = False
-    token_scopes: frozenset[str] | None = None  # of the token that asks; None: a session
 
     def set_default_headers(self) -> None:
         super().set_default_headers()
@@ -380,8 +385,9 @@ class Api(HubHandler):
         needed = self.scope if self.request.method in ("GET", "HEAD") else self.change_scope
         if needed not in found.scopes and "admin" not in found.scopes:
             raise Failure(HTTPStatus.FORBIDDEN, "forbidden", f"the token lacks the scope {needed}")
-        self.token_scopes = found.scopes
-        self._take_session(SignedIn(found.token_id, found.user_id, found.user, found.role))
+        self._take_session(
+            SignedIn(found.token_id, found.user_id, found.user, found.role, found.scopes)
+        )
 
 
 def bearer_of(authorization: str) -> str:

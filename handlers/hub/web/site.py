@@ -18,7 +18,7 @@ from handlers.operations.client_settings import base_url
 from handlers.relay.admit import is_within
 from store.admin.objects import Sealing
 from store.db.base_url import kept_base_url
-from store.hub import notices
+from store.hub import administrators, notices
 from store.values.errors import StoreUnavailable
 
 Network = IPv4Network | IPv6Network
@@ -29,6 +29,7 @@ STORE_WAITING_MAX = 1024
 STORE_WAITING_OF_PARTY_MAX = 64
 BASE_URL_S = 2.0
 NOTICES_S = 5.0
+FIRST_RUN_S = 5.0
 PASSWORD_THREADS = 2  # a hash takes 64 MiB and a tenth of a second
 PASSWORDS_WAITING_MAX = 64  # a few seconds' worth
 PASSWORDS_WAITING_OF_PARTY_MAX = 8
@@ -55,6 +56,8 @@ class Site:
     _base_url_due_s: float = 0.0
     warnings: tuple[str, ...] = ()  # notices that every page shows
     _warnings_due_s: float = 0.0
+    first_run_open: bool = False  # no administrator can sign in
+    _first_run_due_s: float = 0.0
     _store: Places = field(
         default_factory=lambda: Places(
             STORE_THREADS, "store", STORE_WAITING_MAX, STORE_WAITING_OF_PARTY_MAX
@@ -91,6 +94,16 @@ class Site:
         except StoreUnavailable:
             return  # what was read last holds
         self.warnings = tuple(one.text for one in told if one.level == notices.WARNING)
+
+    async def read_first_run(self, now_s: float) -> None:
+        """Looks, not more often than each FIRST_RUN_S, whether an administrator can sign in."""
+        if now_s < self._first_run_due_s:
+            return
+        self._first_run_due_s = now_s + FIRST_RUN_S
+        try:
+            self.first_run_open = not await self.store(administrators.exist)
+        except StoreUnavailable:
+            return  # what was read last holds
 
     @property
     def secure(self) -> bool:

@@ -5,7 +5,7 @@ import pytest
 
 from store.db.audit import entries
 from store.db.database import discard, open_database
-from store.hub import one_time, openid_links, people, sessions
+from store.hub import one_time, openid_links, people, sessions, tokens
 from store.values.cipher import Cipher
 from tests.commands.conftest import Installation
 
@@ -27,22 +27,28 @@ def test_a_password_from_stdin_ends_sessions_and_is_audited(installation, db):
     assert "password set" in told and NEW not in told
     assert people.check(db, "alice", NEW) and people.check(db, "alice", OLD) is None
     assert sessions.find(db, cookie) is None
-    [row] = entries(db, 1)
-    assert (row["kind"], row["name"], row["after"]) == ("user", "alice", {"password": "***"})
+    acts = {row["action"]: row["after"] for row in entries(db, 9) if row["name"] == "alice"}
+    assert acts["set"] == {"password": "***"}
+    assert acts["end_session"] == {"sessions": 1, "tokens": 0}
 
 
 def test_a_password_that_cannot_be_one_changes_nothing(installation, db):
-    assert "bytes" in installation.refused("user", "password", "alice", "--stdin", stdin="\n")
+    for given, hint in (("", "12"), ("short", "12"), ("qwerty123456", "guessed")):
+        told = installation.refused("user", "password", "alice", "--stdin", stdin=f"{given}\n")
+        assert hint in told
+    for way in (("create", "dora"), ("set", "alice")):
+        assert "guessed" in installation.refused("user", *way, "password=qwerty123456")
     assert people.check(db, "alice", OLD)
     installation.refused("user", "password", "nobody", "--stdin", stdin=f"{NEW}\n")
 
 
 def test_a_password_by_set_or_apply_ends_sessions_too(installation, db):
     cookie = sessions.begin(db, people.check(db, "alice", OLD).id, "192.0.2.7", "Browser/1")
+    _, token = tokens.create(db, "alice", ["read"], actor="tester")
     installation.ok("user", "set", "alice", "rpm=10")
-    assert sessions.find(db, cookie)
+    assert sessions.find(db, cookie) and tokens.find(db, token)
     installation.ok("user", "set", "alice", f"password={NEW}")
-    assert sessions.find(db, cookie) is None
+    assert sessions.find(db, cookie) is None and tokens.find(db, token) is None
 
 
 def test_one_time_codes_are_switched_off(installation, db):

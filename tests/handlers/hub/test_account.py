@@ -24,6 +24,25 @@ def test_a_new_password_ends_all_other_sessions(alice, hub):
     assert Browser(hub.port).sign_in("alice", "a new password").status == 303
 
 
+@pytest.mark.parametrize(
+    ("language", "told"), [("en", "must not be one character repeated"), ("zh", "同一个字符重复")]
+)
+def test_a_password_that_must_not_be_is_refused_in_the_words_of_the_page(alice, language, told):
+    alice.cookies["language"] = language
+    answer = alice.send("/account/password", [("old", PASSWORDS["alice"]), ("new", "x" * 12)])
+    assert answer.status == 400 and told in answer.text
+    assert alice.get("/account").status == 200
+
+
+def test_all_others_end_with_all_tokens(alice, hub, db):
+    other = Browser(hub.port).signed_in("alice")
+    script = Browser(hub.port, tokens.create(db, "alice", ["read"], actor="tester")[1])
+    assert script.get("/api/me").status == 200
+    alice.send("/account/sessions", [("id", "others")])
+    assert "Ended: 1 other sessions, 1 tokens." in alice.get("/account").text
+    assert other.get("/account").status == 303 and script.get("/api/me").status == 401
+
+
 def test_a_wrong_old_password_changes_nothing(alice, hub):
     answer = alice.send("/account/password", [("old", "wrong"), ("new", "a new password")])
     assert answer.status == 400 and "The password is wrong." in answer.text

@@ -3,15 +3,19 @@
 import json
 import re
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
 
+from handlers.hub.web import site
 from handlers.operations.first_steps import DEMO_URL
 from store.admin.export import list_objects, show
 from store.db.audit import entries
-from store.hub import first_run, people
+from store.db.database import select_rows
+from store.db.tables.hub import FirstRunLink
+from store.hub import administrators, first_run, people
 from store.money import wallet
 from tests.handlers.hub.browser import Browser
 from tests.support.ports import HOST
@@ -75,18 +79,63 @@ def test_it_is_kept_as_a_digest_and_the_newest_are_kept(db, link):
     assert not first_run.opens(db, token) and first_run.opens(db, newest.partition("=")[2])
 
 
+@pytest.mark.parametrize("links", [1, 8])
+def test_of_eight_at_once_one_becomes_administrator(hub, db, links):
+    """All with one link, or each with one of its own."""
+    made = [first_run.make_link(db) for _ in range(links)] * (8 // links)
+    with ThreadPoolExecutor(8) as pool:
+        works = [
+            pool.submit(begin, Browser(hub.port), link, name=f"root-{number}")
+            for number, link in enumerate(made)
+        ]
+    assert sorted(work.result().status for work in works) == [303, *[403] * 7]
+    assert len(list_objects(db, "user")) == 1
+    assert select_rows(db, FirstRunLink.select(FirstRunLink.digest)) == []
+
+
+def test_a_link_opens_for_a_day(browser, db, link):
+    def age(ms):
+        FirstRunLink.update(created_ms=FirstRunLink.created_ms - ms).execute(db)
+
+    age(first_run.LIFETIME_MS - 60_000)
+    assert browser.get(link).status == 200
+    age(60_000)
+    assert browser.get(link).status == 403 and begin(browser, link).status == 403
+    newest = first_run.make_link(db)
+    assert len(select_rows(db, FirstRunLink.select(FirstRunLink.digest))) == 1
+    assert begin(browser, newest).status == 303
+
+
+def test_a_link_whose_form_was_refused_opens_again(browser, db, link):
+    for password, told in (("short", "at least 12"), ("password1234", "first that are guessed")):
+        answer = begin(browser, link, password=password)
+        assert answer.status == 400 and told in answer.text
+    assert begin(browser, link).status == 303
+
+
+def test_the_sign_in_page_says_where_the_link_is_while_there_is_no_administrator(
+    browser, hub, link, monkeypatch
+):
+    monkeypatch.setattr(site, "FIRST_RUN_S", 0.0)
+    assert "printed by each start" in browser.get("/sign-in").text
+    browser.cookies["language"] = "zh"
+    assert "首次运行链接" in browser.get("/sign-in").text
+    begin(Browser(hub.port), link)
+    assert "printed by each start" not in Browser(hub.port).get("/sign-in").text
+
+
 def test_the_first_step_needs_its_token_and_xsrf(browser, db, link):
     browser.get(link)
     fields = [("token", link.partition("=")[2]), ("name", "root"), ("password", PASSWORD)]
     assert browser.send("/first-run", fields, xsrf=False).status == 403
     assert browser.send("/first-run", [("token", "made-up"), *fields[1:]]).status == 403
-    assert not first_run.admin_has_password(db)
+    assert not administrators.exist(db)
 
 
 def test_what_is_wrong_with_the_first_step_is_said_and_what_was_typed_stays(browser, db, link):
     answer = begin(browser, link, base_url="https://gate.example.com/v1")
     assert answer.status == 400 and "https://gate.example.com/v1" in answer.text
-    assert "version path" in answer.text and not first_run.admin_has_password(db)
+    assert "version path" in answer.text and not administrators.exist(db)
     assert begin(browser, link, password="").status == 400
 
 

@@ -134,7 +134,7 @@ def test_a_sign_in_leads_to_no_other_host(browser, place):
 
 def test_names_are_shown_as_text(hub, apply):
     script = "<script>alert(7)</script>"
-    apply({"user": [{"name": script, "password": "x"}]})
+    apply({"user": [{"name": script, "password": "a long password"}]})
     browser = Browser(hub.port)
     assert script not in browser.sign_in(script, "wrong").text
     browser.sign_in(script, "x")

@@ -174,12 +174,12 @@ def test_the_audit_log_tells_who_came_in_and_went(hub, db):
     alice.get("/account")
     alice.send("/sign-out", [])
     (_, _, _, first), (_, _, _, second) = audited(db, "end_session")
-    assert second == {"sessions": 1} and len(first["session"]) == 26
+    assert second == {"sessions": 1, "tokens": 0} and len(first["session"]) == 26
     assert entries(db, 1)[0]["address"] == "127.0.0.1"
     Browser(hub.port).signed_in("alice")
     boss = Browser(hub.port).signed_in("boss")
     boss.api("DELETE", "/api/admin/users/alice/sessions")
-    assert audited(db, "end_session")[0] == ("boss", "user", "alice", {"sessions": 1})
+    assert audited(db, "end_session")[0] == ("boss", "user", "alice", {"sessions": 1, "tokens": 0})
 
 
 def test_the_audit_log_tells_of_a_code(hub, db, asks_for_codes):

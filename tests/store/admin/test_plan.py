@@ -9,7 +9,7 @@ from store.admin.plan import Upstreams, make_plan
 from store.values.errors import Refused
 from store.values.fields import MAX_INSTANT_MS
 from store.values.key_secrets import checksum_ok, digests
-from store.values.passwords import verify_password
+from store.values.passwords import hash_password, verify_password
 
 VENDORS = {"openai": frozenset({"chat_completions", "responses"}), "demo": frozenset({"messages"})}
 PRICE = {"input": 1, "output": 2, "call": 0}
@@ -123,15 +123,26 @@ def test_a_new_object_takes_defaults(plan):
     assert step.fields["limit_window"] == "never" and step.fields["networks"] == []
 
 
+LONG = "a password of hers"
+
+
 def test_passwords_are_hashed_once_and_compared_by_meaning(plan, state, sealing):
-    [step] = plan(entry("user", "alice", password="pw"))
+    [step] = plan(entry("user", "alice", password=LONG))
     stored_hash = step.fields["password"]
-    assert verify_password(stored_hash, "pw")
-    assert plan(entry("user", "alice", password="pw"))[0].fields["password"] == stored_hash
+    assert verify_password(stored_hash, LONG)
+    assert plan(entry("user", "alice", password=LONG))[0].fields["password"] == stored_hash
     state["user"][("alice",)].fields["password"] = stored_hash
-    assert plan(entry("user", "alice", password="pw")) == []
-    assert len(plan(entry("user", "alice", password="other"))) == 1
+    assert plan(entry("user", "alice", password=LONG)) == []
+    assert len(plan(entry("user", "alice", password="another password"))) == 1
     assert plan(entry("user", "alice", password=None))[0].fields == {"password": None}
+
+
+def test_a_password_from_before_the_rule_stays_good_and_no_new_one_is_taken(plan, state):
+    state["user"][("alice",)].fields["password"] = hash_password("old")
+    assert plan(entry("user", "alice", password="old")) == []
+    for name, password in (("alice", "new"), ("a user of long name", "A user of long name")):
+        with pytest.raises(Refused, match=f'user "{name}": password: must '):
+            plan(entry("user", name, password=password))
 
 
 def test_missing_fields_of_a_new_object(faults):

@@ -5,7 +5,7 @@ import pytest
 from store.db import audit
 from store.db.database import transaction
 from store.db.tables.users import User
-from store.hub import first_run, people
+from store.hub import administrators, people
 from store.values.errors import Refused
 
 PASSWORD = "correct horse"  # of alice, in the base document
@@ -43,9 +43,9 @@ def test_what_is_no_change_of_a_password(database, applied, old, new):
     assert people.check(database, "alice", PASSWORD) is not None
 
 
-def test_the_first_run_is_open_until_an_admin_has_a_password(database, applied):
-    assert not first_run.admin_has_password(database)
+def test_an_administrator_is_enabled_and_has_a_password(database, applied):
+    assert not administrators.exist(database)
     transaction(database, lambda: User.update(role="admin").execute(database))
-    assert first_run.admin_has_password(database)
+    assert administrators.exist(database)
     transaction(database, lambda: User.update(disabled=True).execute(database))
-    assert not first_run.admin_has_password(database)
+    assert not administrators.exist(database)

@@ -2,16 +2,23 @@
 
 import pytest
 
+from store.db import audit
 from store.db.database import first_row, transaction
-from store.db.tables.hub import Session
+from store.db.tables.hub import ApiToken, Session
 from store.db.tables.users import User
-from store.hub import sessions
+from store.hub import people, sessions, tokens
+
+OLD, NEW = "correct horse", "battery staple"
+
+
+def id_of(database, name):
+    return first_row(database, User.select(User.id).where(User.name == name))[0]
 
 
 @pytest.fixture
 def alice(database, applied):
     """The id of a user."""
-    return first_row(database, User.select(User.id).where(User.name == "alice"))[0]
+    return id_of(database, "alice")
 
 
 def age(db, **times_ms):
@@ -68,9 +75,60 @@ def test_sessions_are_ended_one_by_one_or_all_others(database, alice):
     found = [sessions.find(database, cookie) for cookie in cookies]
     assert not sessions.end(database, "somebody-else", found[0].session_id)
     assert sessions.end(database, alice, found[0].session_id)
-    assert sessions.end_others(database, alice, found[1].session_id) == 1
+    assert sessions.end_all(database, alice, "tester", found[1].session_id).sessions == 1
     left = [sessions.find(database, cookie) is not None for cookie in cookies]
     assert left == [False, True, False]
+
+
+WAYS_OUT = {
+    "own password": lambda db, editor: people.change_password(db, "alice", OLD, NEW),
+    "password by a command": lambda db, editor: people.set_password(db, "alice", NEW, "tester"),
+    "password by an edit": lambda db, editor: editor.change("user", "alice", {"password": NEW}),
+    "no password": lambda db, editor: editor.set_fields("user", "alice", {"password": ""}),
+    "end sessions": lambda db, editor: sessions.end_all(db, id_of(db, "alice"), "tester"),
+    "disabled and enabled": lambda db, editor: [
+        editor.set_enabled("user", "alice", enabled) for enabled in (False, True)
+    ],
+    "disabled by an older version": lambda db, editor: [
+        transaction(db, lambda: User.update(disabled=True).execute(db)),
+        editor.set_enabled("user", "alice", True),
+    ],
+}
+
+
+@pytest.mark.parametrize("way", WAYS_OUT)
+def test_sessions_and_tokens_end_together(database, applied, editor, alice, way):
+    cookie = sessions.begin(database, alice, "", "")
+    _, token = tokens.create(database, "alice", ["read"], actor="tester")
+    other = sessions.begin(database, id_of(database, "bob"), "", "")
+    _, others = tokens.create(database, "bob", ["read"], actor="tester")
+    editor.set_fields("user", "alice", {"rpm": "60"})
+    assert sessions.find(database, cookie) and tokens.find(database, token)
+    WAYS_OUT[way](database, editor)
+    assert sessions.find(database, cookie) is None and tokens.find(database, token) is None
+    if way != "disabled by an older version":  # which disables everybody
+        assert sessions.find(database, other) and tokens.find(database, others)
+    [line] = [row for row in audit.entries(database, 20) if row["action"] == "end_session"]
+    assert (line["name"], line["after"]) == ("alice", {"sessions": 1, "tokens": 1})
+
+
+def test_the_one_that_asks_is_kept(database, alice):
+    kept_id, kept = tokens.create(database, "alice", ["read"], actor="tester")
+    sessions.begin(database, alice, "", "")
+    tokens.create(database, "alice", ["read"], actor="tester")
+    assert sessions.end_all(database, alice, "tester", kept_id) == sessions.Ended(1, 1)
+    assert tokens.find(database, kept) is not None
+    assert sessions.end_all(database, alice, "tester", kept_id) == sessions.Ended(0, 0)
+
+
+def test_a_removed_user_leaves_no_session_and_no_token(database, applied, editor):
+    user_id = id_of(database, "bob")
+    sessions.begin(database, user_id, "", "")
+    tokens.create(database, "bob", ["read"], actor="tester")
+    editor.remove("key", "bob/desk")
+    editor.remove("user", "bob")
+    for table in (Session, ApiToken):
+        assert first_row(database, table.select().where(table.user_id == user_id)) is None
 
 
 def test_a_disabled_user_is_signed_out(database, alice):

@@ -23,7 +23,7 @@ def alice(database, applied):
 def test_links_end_with_the_first_password_of_an_administrator(database, applied):
     token = first_run.make_link(database).partition("=")[2]
     assert first_run.opens(database, token) and not first_run.opens(database, "made-up")
-    people.set_password(database, "alice", "a password", "tester")
+    people.set_password(database, "alice", "a long password", "tester")
     assert first_run.opens(database, token)  # she is a member
     transaction(
         database,

@@ -2,7 +2,14 @@
 
 import pytest
 
-from store.values.passwords import MAX_PASSWORD_BYTES, hash_password, verify_password
+from store.values.passwords import (
+    MAX_PASSWORD_BYTES,
+    MIN_PASSWORD_CHARS,
+    common,
+    fault_of,
+    hash_password,
+    verify_password,
+)
 
 
 def test_only_the_right_password_fits():
@@ -23,3 +30,32 @@ def test_no_password_fits_a_missing_or_broken_hash(broken):
 def test_lengths_that_are_refused(password):
     with pytest.raises(ValueError, match="1024"):
         hash_password(password)
+
+
+@pytest.mark.parametrize(
+    ("password", "fault"),
+    [
+        ("", "short"),
+        ("elevenchars", "short"),
+        ("twelve-chars", None),
+        ("zwölf-zeiche", None),
+        ("a user of long name", "name"),
+        ("A USER OF LONG NAME", "name"),
+        ("a user of long name.", None),
+        ("xxxxxxxxxxxx", "repeated"),
+        ("xXxXxXxXxXxX", "repeated"),
+        ("qwertyuiop12", "common"),
+        ("PasswordPassword", "common"),
+        ("password2024", "common"),
+        ("\ud800" * 3 + "a long one", None),
+    ],
+)
+def test_which_passwords_may_be_chosen(password, fault):
+    assert fault_of(password, "A user of long name") == fault
+
+
+def test_the_list_is_of_passwords_that_the_rest_of_the_rule_lets_pass():
+    assert 500 < len(common()) <= 1000
+    for password in common():
+        assert len(password) >= MIN_PASSWORD_CHARS and password == password.casefold()
+        assert len(set(password)) > 1

@@ -101,7 +101,7 @@ def test_networks_are_canonical():
 
 def test_passwords_and_upstream_names():
     assert texts.password("ä" * 512) == "ä" * 512
-    for wrong in ("", "ä" * 513, "\ud800"):
+    for wrong in ("ä" * 513, "\ud800"):
         with pytest.raises(ValueError):
             texts.password(wrong)
     assert texts.upstream_name("accounts/x models/y") == "accounts/x models/y"

@@ -13,6 +13,7 @@ from store.admin import listing
 from store.admin.listing import Paging, Part
 from store.db.database import database_ms
 from store.hub import sessions
+from store.hub.sessions import Ended
 from store.money import wallet
 from store.money.quota import with_use_of_subscriptions
 from store.values.pricing import format_money
@@ -56,14 +57,10 @@ async def make(handler: HubHandler, kind: str, values: Mapping[str, Any]) -> str
 
 
 async def change(handler: HubHandler, kind: str, name: str, values: Mapping[str, Any]) -> None:
-    """Change an object; a new password ends the user's sessions, but for the one that asks. Raises
-    Failure."""
+    """Change an object. Raises Failure."""
     if kind == "user":
         _spare_oneself(handler, name, values)
-    hashes = "password" in values
-    outcome = await edit(handler, lambda it: it.change(kind, name, values), hashes=hashes)
-    if hashes and outcome.changes:
-        await end_sessions(handler, name)
+    await edit(handler, lambda it: it.change(kind, name, values), hashes="password" in values)
 
 
 async def remove(handler: HubHandler, kind: str, name: str) -> None:
@@ -73,14 +70,12 @@ async def remove(handler: HubHandler, kind: str, name: str) -> None:
     await edit(handler, lambda it: it.remove(kind, name))
 
 
-async def end_sessions(handler: HubHandler, name: str) -> int:
-    """End the sessions of a user, but for the one that asks; how many. Raises Failure."""
-    assert handler.signed_in is not None
+async def end_sessions(handler: HubHandler, name: str) -> Ended:
+    """End the sessions and tokens of a user, but for the one that asks. Raises Failure."""
+    me = handler.signed_in
+    assert me is not None
     user = await handler.store(listing.one, "user", name)
-    ended = await handler.store(sessions.end_others, user["id"], handler.signed_in.session_id)
-    if ended:
-        await handler.note("end_session", "user", name, sessions=ended)
-    return ended
+    return await handler.store(sessions.end_all, user["id"], me.user, me.session_id)
 
 
 def _spare_oneself(handler: HubHandler, name: str, values: Mapping[str, Any]) -> None:

@@ -116,4 +116,5 @@ class Sessions(AdminApi):
         self.answer({"items": items, "next": None})
 
     async def delete(self, name: str) -> None:
-        self.answer({"ended": await end_sessions(self, name)})
+        ended = await end_sessions(self, name)
+        self.answer({"ended": ended.sessions, "tokens": ended.tokens})

@@ -67,7 +67,7 @@ class AdminPage(Page):
         found: dict[str, str] = {}
         for field, told in (failure.problems or {failure.field or "": failure.message}).items():
             # Beside its field a fault need not name it.
-            short = told.partition(f": {field}: ")[2] or told
+            short = self.in_words(told.partition(f": {field}: ")[2] or told)
             if field in fields:
                 found[field] = short
             else:

@@ -17,7 +17,7 @@ from handlers.hub.web.base import Failure
 from store.admin import listing
 from store.admin.kinds import KINDS
 from store.admin.listing import Paging, Part
-from store.hub import sessions
+from store.hub import sessions, tokens
 from store.values.fields import Instant
 from store.values.pricing import PRICE_NAMES
 
@@ -37,6 +37,12 @@ def _names(db: peewee.Database, kind: str) -> dict[str, list[str]]:
     if kind == "subscription":
         found |= {one: listing.names(db, one, most) for one in ("user", "plan")}
     return found
+
+
+def _open(db: peewee.Database, user: Mapping[str, Any]) -> int:
+    """How many sessions and tokens of a user are open."""
+    living = [one for one in tokens.listed(db, user["name"]) if one.revoked_ms is None]
+    return len(sessions.of_user(db, user["id"])) + len(living)
 
 
 class Forms(AdminPage):
@@ -106,7 +112,7 @@ class Forms(AdminPage):
             return {"history": await self.store(listing.price_history, stored["name"])}
         if kind == "user":
             return {
-                "sessions": await self.store(sessions.of_user, stored["id"]),
+                "open": await self.store(_open, stored),
                 "ways_in": await self.store(ways_in.of_user, stored["name"]),
                 "issuer": self.site.settings.hub.oidc_issuer,
             }

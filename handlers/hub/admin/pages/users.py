@@ -54,14 +54,15 @@ class Refund(AdminPage):
 
 
 class EndSessions(AdminPage):
-    """Ends the sessions of a user."""
+    """Ends the sessions and tokens of a user."""
 
     async def get(self, name: str) -> None:
         self.redirect(place_of("users", name), status=303)
 
     async def post(self, name: str) -> None:
         ended = await objects.end_sessions(self, name)
-        self.say(self.words["admin.done_sessions"].format(name=name, count=ended))
+        told = self.words["admin.done_sessions"]
+        self.say(told.format(name=name, sessions=ended.sessions, tokens=ended.tokens))
         self.redirect(place_of("users"), status=303)
 
 

@@ -29,7 +29,7 @@ def sent_by(page):
 
 
 KINDS = {
-    "users": ("user", {"name": "carol", "password": "a password", "rpm": 5, "groups": []}),
+    "users": ("user", {"name": "carol", "password": "a long password", "rpm": 5, "groups": []}),
     "groups": ("group", {"name": "one, two", "models": ["gpt-4.1"], "entries": ["messages"]}),
     "models": ("model", {**MODEL, "name": "a/b", "context_tokens": 1000}),
     "plans": ("plan", {"name": "m", "quota": "20.5", "window": "week", "enabled": False}),

@@ -3,7 +3,8 @@
 import pytest
 
 from store.admin.export import export
-from tests.handlers.hub.admin.script import CHANNEL, MODEL, UPSTREAM_KEY
+from store.hub import tokens
+from tests.handlers.hub.admin.script import CHANNEL, MODEL, UPSTREAM_KEY, Script
 from tests.handlers.hub.browser import Browser
 
 PLAN = {"name": "monthly", "quota": "20", "window": "month"}
@@ -125,13 +126,76 @@ def test_upstream_keys_and_passwords_are_in_no_answer(api):
     assert api.get("/api/admin/channels/main").json["keys"] == ["***", "***"]
 
 
-def test_a_new_password_ends_the_sessions_of_the_user(api, hub, alice):
+def test_a_new_password_ends_the_sessions_and_tokens_of_the_user(api, hub, db, alice):
+    script = Browser(hub.port, tokens.create(db, "alice", ["read"], actor="tester")[1])
+    assert script.get("/api/me").status == 200
     assert alice.get("/account").status == 200
     assert len(api.listed("/api/admin/users/alice/sessions")) == 1
-    assert api.call("PATCH", "/api/admin/users/alice", {"password": "new one 123"}).status == 200
-    assert alice.get("/account").status == 303
-    assert Browser(hub.port).sign_in("alice", "new one 123").status == 303
-    assert api.call("DELETE", "/api/admin/users/alice/sessions").json == {"ended": 1}
+    assert api.call("PATCH", "/api/admin/users/alice", {"password": "a new one 123"}).status == 200
+    assert alice.get("/account").status == 303 and script.get("/api/me").status == 401
+    assert Browser(hub.port).sign_in("alice", "a new one 123").status == 303
+    script = Browser(hub.port, tokens.create(db, "alice", ["read"], actor="tester")[1])
+    ended = {"ended": 1, "tokens": 1}
+    assert api.call("DELETE", "/api/admin/users/alice/sessions").json == ended
+    assert script.get("/api/me").status == 401
+    lines = api.listed("/api/admin/audit?kind=user&name=alice")
+    shown = [(line["actor"], line["after"]) for line in lines if line["action"] == "end_session"]
+    assert sorted(shown, key=str) == [("boss", {"sessions": 1, "tokens": 1})] * 2
+
+
+def test_tokens_of_everybody_are_listed_and_revoked(api, hub, db):
+    made = [tokens.create(db, "alice", ["read"], name=name, actor="tester") for name in "ab"]
+    assert [one["id"] for one in api.listed("/api/admin/tokens?user=alice")] == [
+        token_id for token_id, _ in sorted(made, reverse=True)
+    ]
+    paged, after = [], ""
+    for _ in range(3):
+        answer = api.get(f"/api/admin/tokens?limit=1&after={after}").json
+        paged += [one["id"] for one in answer["items"]]
+        after = answer["next"]
+    assert paged == [row.id for row in tokens.listed(db)] and after is None
+    assert api.refused("GET", "/api/admin/tokens?user=nobody")[0] == 404
+    shown = api.get("/api/admin/tokens").text
+    assert all(token not in shown for _, token in made) and "slt-…" in shown
+    script = Browser(hub.port, made[0][1])
+    for _ in range(2):
+        assert api.call("DELETE", f"/api/admin/tokens/{made[0][0]}").status == 204
+    assert script.get("/api/me").status == 401
+    assert Browser(hub.port, made[1][1]).get("/api/me").status == 200
+    assert api.refused("DELETE", "/api/admin/tokens/none")[0] == 404
+    lines = api.listed(f"/api/admin/audit?kind=token&name={made[0][0]}")
+    assert sorted((line["action"], line["actor"]) for line in lines) == [
+        ("create", "tester"),
+        ("revoke", "boss"),
+    ]
+
+
+def test_the_last_administrator_is_not_taken_away(api, db):
+    """Nobody takes oneself away, and the script of one who is no administrator any more does not
+    take the other."""
+    boss = {"name": "second", "role": "admin", "password": "a password of hers"}
+    assert api.call("POST", "/api/admin/users", boss).status == 201
+    _, token = tokens.create(db, "second", ["admin"], actor="tester")
+    second = Script(api.port, token)
+    assert second.call("PATCH", "/api/admin/users/boss", {"role": "member"}).status == 200
+    status, _, message = api.refused("PATCH", "/api/admin/users/second", {"role": "member"})
+    assert status == 404 and "no such path" in message
+    assert second.refused("PATCH", "/api/admin/users/second", {"role": "member"})[1] == "role"
+
+
+@pytest.mark.parametrize(
+    ("password", "hint"),
+    [
+        ("too short", "at least 12 characters"),
+        ("a name so long", "user's name"),
+        ("a" * 12, "one character repeated"),
+        ("Qwerty123456", "first that are guessed"),
+    ],
+)
+def test_a_password_that_must_not_be_is_refused_with_its_field(api, password, hint):
+    user = {"name": "A name so long", "password": password}
+    status, field, message = api.refused("POST", "/api/admin/users", user)
+    assert (status, field) == (400, "password") and hint in message
 
 
 def test_a_disabled_user_is_out_at_once(api, alice):

@@ -124,7 +124,7 @@ def test_a_user_signs_in_with_the_password_and_has_the_money(boss, hub):
     assert "dora has 4.5 USD" in boss.get("/admin/users").text
     boss.get("/admin/users/dora")
     assert boss.send("/admin/users/dora/sessions", []).status == 303
-    assert "Sessions of dora ended: 1." in boss.get("/admin/users").text
+    assert "Ended for dora: 1 sessions, 0 tokens." in boss.get("/admin/users").text
     assert boss.send("/admin/users/boss/disable", []).status == 400
 
 

@@ -1,0 +1,200 @@
+"""Who may ask what of the JSON API: each operation by each identity, role and scopes together."""
+
+import http.client
+import re
+
+import pytest
+
+from handlers.hub.admin.routes import PAGES as ADMIN_PAGES
+from handlers.hub.openapi.table import ADMIN, OPEN, ROWS
+from store.db.database import first_row, transaction
+from store.db.tables.users import ApiKey, User
+from store.hub import tokens
+from tests.handlers.hub.admin.script import CHANNEL, MODEL
+from tests.handlers.hub.browser import Browser
+from tests.handlers.hub.test_security import contents
+from tests.handlers.hub.usage.calls import call, failed, put
+from tests.support.ports import HOST
+
+NOBODY, MEMBER, BOSS = None, "alice", "boss"
+ALL = frozenset(("read", "keys", "admin"))
+
+IDENTITIES = {  # the user, the scopes of the token; None: a session
+    "nobody": (NOBODY, None),
+    "member": (MEMBER, None),
+    "member: read": (MEMBER, {"read"}),
+    "member: keys": (MEMBER, {"keys"}),
+    "member: read keys": (MEMBER, {"read", "keys"}),
+    "administrator": (BOSS, None),
+    "administrator: read": (BOSS, {"read"}),
+    "administrator: keys": (BOSS, {"keys"}),
+    "administrator: read keys": (BOSS, {"read", "keys"}),
+    "administrator: admin": (BOSS, {"admin"}),
+    "administrator of before: admin": ("demoted", {"admin"}),
+    "revoked": ("revoked", ALL),
+    "disabled": ("disabled", ALL),
+}
+OVER = {"nobody", "revoked", "disabled"}
+NARROW = ("member", "member: read", "administrator: read", "administrator: read keys")
+WIDE = ("administrator", "administrator: admin")
+
+
+def expected(row, name):
+    """The status of a refusal; None: it is not refused."""
+    user, scopes = IDENTITIES[name]
+    if row.scope == OPEN:
+        return None
+    if name in OVER:
+        return 401
+    if scopes is not None and row.scope not in scopes and "admin" not in scopes:
+        return 403
+    return 404 if row.scope == ADMIN and user != BOSS else None
+
+
+@pytest.fixture
+def identity(hub, db):
+    """identity(name): a browser or a script that asks as this one."""
+
+    def make(name):
+        user, scopes = IDENTITIES[name]
+        if scopes is None:
+            browser = Browser(hub.port)
+            browser.get("/sign-in")  # for the XSRF token, which is asked for first
+            return browser.signed_in(user) if user else browser
+        owner = MEMBER if user == MEMBER else BOSS
+        token_id, token = tokens.create(db, owner, sorted(scopes), actor="tester")
+        if user == "revoked":
+            tokens.revoke(db, token_id, actor="tester")
+        if user == "demoted":
+            transaction(db, lambda: User.update(role="member").where(User.name == BOSS).execute(db))
+        if user == "disabled":
+            transaction(db, lambda: User.update(disabled=True).where(User.name == BOSS).execute(db))
+        return Browser(hub.port, token)
+
+    return make
+
+
+def status_of(browser, method, path):
+    """(status, text) of an answer; of a stream that does not end its status alone."""
+    if not path.endswith("/tail"):
+        answer = browser.api(method, path, None if method == "GET" else {})
+        return answer.status, answer.text
+    headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in browser.cookies.items())}
+    if browser.token:
+        headers["Authorization"] = f"Bearer {browser.token}"
+    connection = http.client.HTTPConnection(HOST, browser.port, timeout=20)
+    try:
+        connection.request(method, path, headers=headers)
+        return connection.getresponse().status, ""
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_role_and_scopes_decide_of_each_operation(identity, db, name):
+    browser = identity(name)
+    before, wrong = contents(db), []
+    for row in ROWS:
+        refusal = expected(row, name)
+        if refusal is None and row.method != "GET" and row.scope != OPEN:
+            continue  # what is allowed may change things: the second pass
+        status, text = status_of(browser, row.method, re.sub(r"\{\w+\}", "x-1", row.path))
+        passed = status not in (401, 403) and "no such path" not in text
+        if passed != (refusal is None) or refusal not in (None, status):
+            wrong.append(f"{row.method} {row.path}: {status}, {refusal or 'not refused'} expected")
+    assert wrong == []
+    assert contents(db) == before  # neither what was refused nor a GET changes anything
+    for row in ROWS:
+        if row.method != "GET" and expected(row, name) is None:
+            status, text = status_of(browser, row.method, re.sub(r"\{\w+\}", "x-1", row.path))
+            if status in (401, 403) or "no such path" in text:
+                wrong.append(f"{row.method} {row.path}: {status}, not refused expected")
+    assert wrong == []
+
+
+@pytest.fixture
+def others(apply, db):
+    """What belongs to others: words that only administrators may see, by what they are."""
+    own = {"user": "boss", "name": "own", "group": "default", "secret": "sk-of-the-boss-0123456"}
+    apply(
+        {
+            "model": [MODEL],
+            "channel": [{**CHANNEL, "name": "secret-account", "base_url": "http://192.0.2.55:9"}],
+            "user": [{"name": "carol", "password": "a long password"}],
+            "key": [
+                {**own, "user": "carol", "name": "of-carol", "secret": "sk-of-carol-0123456789"},
+                own,
+            ],
+        }
+    )
+    [key] = first_row(db, ApiKey.select(ApiKey.id).where(ApiKey.name == "of-carol"))
+    facts = {
+        "key_id": key,
+        "channel": "secret-account",
+        "client_ip": "192.0.2.77",
+        "node": "secret-node",
+    }
+    calls = put(
+        db,
+        call(db, 1, "carol", **facts),
+        failed(db, 2, "carol", **facts),
+        call(db, 3, "boss", channel="secret-account", node="secret-node"),
+    )
+    return {
+        "a call": calls[0],
+        "a failed call": calls[1],
+        "an address": "192.0.2.77",
+        "a user": "carol",
+        "a key": key,
+        "a channel": "secret-account",
+        "an upstream": "192.0.2.55",
+        "a node": "secret-node",
+        "an id of the vendor": "req_1",
+    }
+
+
+def seen_by(browser, others):
+    """Which of these words are in any answer to a GET, whether or not it is an administrator's."""
+    texts = []
+    for row in ROWS:
+        if row.method != "GET" or row.path.endswith("/tail"):
+            continue
+        for word in ("a call", "a key", "a user") if "{" in row.path else ("",):
+            path = re.sub(r"\{\w+\}", others.get(word, ""), row.path)
+            answer = browser.api("GET", path)
+            # A refusal repeats the name that was asked for.
+            texts += [answer.text] if answer.status == 200 else []
+    whole = "\n".join(texts)
+    return {what for what, word in others.items() if word in whole}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_what_belongs_to_others_is_in_no_answer(identity, others, name):
+    assert seen_by(identity(name), others) == set()
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_an_administrator_sees_all_of_it(identity, others, name):
+    assert seen_by(identity(name), others) == set(others)
+
+
+def test_filters_of_administrators_need_the_scope_too(identity, others):
+    browser = identity("administrator: read keys")
+    for query in ("user=carol", "channel=secret-account", "upstream_request_id=req_1"):
+        for path in ("", "/stats", "/errors", "/export", "/tail"):
+            assert status_of(browser, "GET", f"/api/usage{path}?{query}")[0] == 400
+    assert browser.get("/api/usage/stats?by=channel").status == 400
+    assert [row["user"] for row in browser.get("/api/usage").json["items"]] == ["boss"]
+    # Keys in any group are an administrator's.
+    answer = browser.api("POST", "/api/keys", {"name": "wide", "group": "not-mine"})
+    assert answer.status in (400, 403, 404)
+
+
+def test_pages_take_no_token_and_those_of_administrators_no_member(identity):
+    assert all(handler.admin for _, handler in ADMIN_PAGES)
+    paths = [path for path, _ in ADMIN_PAGES if "(" not in path]
+    script, member = identity("administrator: admin"), identity("member")
+    for path in ("/", "/keys", "/usage", "/account", *paths):
+        assert script.get(path).status == 303, path
+    for path in paths:
+        assert member.get(path).status == 404, path
