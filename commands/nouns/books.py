@@ -8,6 +8,7 @@ from commands.output import FAILED, data_options, print_json
 from commands.progress import progress
 from commands.store_access import opened_store
 from commands.subcommands import Noun
+from store.db.database import place
 from store.money.books import verify as verify_books
 from store.money.lease_upkeep import release_node as release
 from store.values.pricing import format_money
@@ -21,10 +22,11 @@ def verify(config: Path | None, as_json: bool) -> int:
     """Verify all wallets, leases and daily charges; exit code 1 if anything differs."""
     with opened_store(config) as access, progress(as_json) as line:
         faults = verify_books(access.db, lambda day: line.tell(f"verifying {day}"))
+        store = place(access.db)
     if as_json:
-        print_json({"ok": not faults, "faults": faults})
+        print_json({"ok": not faults, "store": store, "faults": faults})
     else:
-        click.echo("\n".join(faults) or "the books are right")
+        click.echo("\n".join(faults) or f"the books of {store} are right")
     return FAILED if faults else 0
 
 

@@ -18,7 +18,7 @@ from commands.process.node import MAX_NAME_CHARS
 from commands.store_access import FULL_SCAN_TIMEOUT_S, actor
 from conf import store_url
 from conf.configuration import FILE_NAME, SECRETS_NAME
-from conf.toml_lines import key_lines
+from conf.toml_edits import with_value
 from store.calls.journal_files import SEGMENT_BYTES
 from store.copies import restored, snapshot
 from store.db import migrate
@@ -151,16 +151,10 @@ def _node_name(path: Path) -> str:
 
 def _point_here(path: Path, url: str) -> None:
     """Make a gateway.toml name the store and the journal beside it, whatever it named before."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    for section, key, value in (("store", "url", url), ("journal", "dir", JOURNAL)):
-        lines, found = text.split("\n"), key_lines(text)
-        setting = f'{key} = "{value}"'
-        if (number := found.get((section, key))) is not None:
-            lines[number - 1] = setting
-        elif (number := found.get((section,))) is not None:
-            lines.insert(number, setting)
-        else:
-            lines += [f"[{section}]", setting, ""]
-        text = "\n".join(lines)
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        text = with_value(with_value(text, "store", "url", url), "journal", "dir", JOURNAL)
+    except ValueError as error:
+        raise Refused([f"{path.name} of the backup: {error}"]) from None
     path.write_text(text, encoding="utf-8")
     path.chmod(archive.MODE)

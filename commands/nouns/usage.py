@@ -25,7 +25,7 @@ from store.calls.usage_queries import tail as newest_rows
 from store.calls.usage_queries import verify as verify_costs
 from store.calls.usage_stats import CLASSES, DIMENSIONS, ROWS_MAX, SORTS, Order
 from store.calls.usage_stats import stats as sums_of
-from store.db.database import database_ms
+from store.db.database import database_ms, place
 from store.values.usage_record import csv_header, csv_line, to_public
 
 DEFAULT_TAIL_RECORDS = 20
@@ -191,10 +191,11 @@ def verify(config: Path | None, as_json: bool) -> int:
             line.clear()
             if not as_json:
                 click.echo(f"{call_id}: {fault}" if call_id else fault)
+        store = place(access.db)
     if as_json:
-        print_json({"ok": not faults, "faults": faults})
+        print_json({"ok": not faults, "store": store, "faults": faults})
     elif not faults:
-        click.echo("every cost is right")
+        click.echo(f"every cost of {store} is right")
     return FAILED if faults else 0
 
 

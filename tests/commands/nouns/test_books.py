@@ -4,8 +4,9 @@ import json
 
 
 def test_right_books(filled):
-    assert filled.ok("books", "verify") == "the books are right\n"
-    assert filled.json("books", "verify") == {"ok": True, "faults": []}
+    place = filled.folder / "sluice.db"
+    assert filled.ok("books", "verify") == f"the books of {place} are right\n"
+    assert filled.json("books", "verify") == {"ok": True, "store": str(place), "faults": []}
 
 
 def test_a_wrong_balance_is_told_and_ends_with_1(filled):

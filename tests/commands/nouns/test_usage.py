@@ -140,8 +140,9 @@ def test_a_reader_that_has_enough_ends_an_export_quietly(installation):
 
 
 def test_verify_recomputes_every_cost(installation, calls):
-    assert installation.ok("usage", "verify") == "every cost is right\n"
-    assert installation.json("usage", "verify") == {"ok": True, "faults": []}
+    assert "is right\n" in installation.ok("usage", "verify")
+    place = str(installation.folder / "sluice.db")
+    assert installation.json("usage", "verify") == {"ok": True, "store": place, "faults": []}
     with installation.store() as db:
         wrong = f'UPDATE "usage_records" SET "cost_nanos" = 1 WHERE "id" = \'{calls[1].id}\''
         db.execute_sql(wrong)
@@ -215,7 +216,7 @@ def test_wrong_sums_are_told_and_made_anew(installation, calls):
     assert [fault["id"] for fault in said["faults"]] == [None]
     assert installation.json("usage", "rebuild-rollups") == {"days": 1}
     assert installation.ok("usage", "rebuild-rollups") == "the sums of 1 days are made anew\n"
-    assert installation.ok("usage", "verify") == "every cost is right\n"
+    assert "is right\n" in installation.ok("usage", "verify")
 
 
 def test_prune_removes_old_days_and_keeps_their_sums(installation):
@@ -229,7 +230,7 @@ def test_prune_removes_old_days_and_keeps_their_sums(installation):
     assert said["before"].count("-") == 2
     assert ids(export(installation)) == [young.id]
     assert sum(row["calls"] for row in installation.json("usage", "stats", "--by=day")) == 4
-    assert installation.ok("usage", "verify") == "every cost is right\n"
+    assert "is right\n" in installation.ok("usage", "verify")
     assert installation.ok("usage", "prune", "--older-than=1d").startswith("removed what began")
     assert export(installation) == []
     with installation.store() as db:
