@@ -45,6 +45,7 @@ COMMANDS: Mapping[str, str] = {
     "status": "show a running gateway and the state of its channels, or the settings",
     "client-config": "print the settings for a client program",
     "completion": "print the script by which a shell completes commands",
+    "nodes": "show every node of the store: version, clock, readiness, journal",
     "version": "print the version",
 }
 HIDDEN = ("worker", "hub", "docs")

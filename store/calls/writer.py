@@ -29,7 +29,7 @@ from store.db.database import (
     require_writable,
     transaction,
 )
-from store.db.nodes import note_seen
+from store.db.nodes import Process, note_seen
 from store.money import leases
 from store.money.leases import Answer, Order, Verdict
 from store.values.errors import ReadOnly, StoreError, StoreUnavailable
@@ -65,7 +65,7 @@ class Hooks:
     read the database; `tell` is called in every round and writes what the loop has for other
     workers. `reached` hears up to which moment (of time.monotonic_ns) the store has all that this
     process wrote to its journal, `finished` which journals it has whole, `lost` the records of
-    calls that dead processes had not ended.
+    calls that dead processes had not ended. `describe`: what the process says of itself.
     """
 
     applied: Callable[[dict[str, int], dict[str, int]], None]
@@ -78,6 +78,7 @@ class Hooks:
     reached: Callable[[int], None] = lambda at_ns: None
     finished: Callable[[str], None] = lambda journal_id: None
     lost: Callable[[list[UsageRecord]], None] = lambda records: None
+    describe: Callable[[], Process | None] = lambda: None
 
 
 @dataclass(eq=False, slots=True)
@@ -256,7 +257,7 @@ class Writer:
         now = time.monotonic()
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + HEARTBEAT_INTERVAL_S
-            note_seen(self._db, self._node)
+            note_seen(self._db, self._node, self._own.id, self._hooks.describe())
         self._show_held()
         self._isolated(self._keep_status, "the status of channels cannot be written")
 

@@ -17,6 +17,7 @@ from decimal import ROUND_CEILING, Decimal
 
 import pytest
 
+from conf.version import VERSION
 from tests.support import leash
 from tests.support.gateway import HOST, ROOT, Gateway
 from tests.support.ports import free_port
@@ -143,6 +144,15 @@ def running(tmp_path_factory):
 
 
 # ---- keys ----------------------------------------------------------------------------------------
+
+
+def test_the_node_is_shown_as_it_says_itself(running):
+    """Its first words are those of its first second; ten seconds later it says more."""
+    gateway = running.gateway
+    [shown] = json.loads(gateway.run("nodes", "--json"))
+    assert (shown["state"], shown["version"]) == ("ready", VERSION)
+    assert shown["clock_behind_ms"] == 0 and shown["backlog_bytes"] >= 0
+    assert shown["node"] == json.loads(gateway.run("status", "--json"))["node"]
 
 
 def test_a_new_key(running):
