@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = {
     "quickstart": "create a gateway with a first key and run it",
     "serve": "run the gateway",
     "demo": "run the demo upstream, which answers with made-up text",
+    "config": "change a setting in gateway.toml",
     "check": "check the configuration, without network or database",
     "doctor": "look for what is wrong: machine, store, channels, proxy in front",
     "migrate": "show or upgrade the database schema",
@@ -44,6 +45,7 @@ COMMANDS: Mapping[str, str] = {
     "status": "show a running gateway and the state of its channels, or the settings",
     "client-config": "print the settings for a client program",
     "completion": "print the script by which a shell completes commands",
+    "nodes": "show every node of the store: version, clock, readiness, journal",
     "version": "print the version",
 }
 HIDDEN = ("worker", "hub", "docs")

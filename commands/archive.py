@@ -6,7 +6,9 @@ import tarfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from conf.configuration import FILE_NAME, SECRETS_NAME
 from store.values.errors import Refused
@@ -23,6 +25,15 @@ MODE = 0o600
 _KNOWN = {MANIFEST, FILE_NAME, SECRETS_NAME, SQLITE_FILE, SQL_FILE, PARKED, NODE}
 _IN_JOURNAL = (".log", ".lock")
 _MANIFEST_BYTES = 1 << 20
+
+
+class _Manifest(msgspec.Struct):
+    """The fields of a manifest that `restore` reads."""
+
+    store: Literal["mysql", "sqlite"]
+    version: str
+    migrations: list[str]
+    ended_at: str
 
 
 def encoded(manifest: Mapping[str, Any]) -> bytes:
@@ -50,14 +61,16 @@ def manifest_of(archive: tarfile.TarFile, shown: Path) -> Mapping[str, Any]:
     try:
         member = archive.getmember(MANIFEST)
         file = archive.extractfile(member)
-        found = json.loads(file.read(_MANIFEST_BYTES) if file else b"")
-        number = found["format"]
-    except (tarfile.TarError, KeyError, ValueError, TypeError):
+        manifest = json.loads(file.read(_MANIFEST_BYTES) if file else b"")
+        number = manifest["format"]
+        if number == FORMAT:
+            msgspec.convert(manifest, _Manifest)
+    except (tarfile.TarError, KeyError, ValueError, TypeError, msgspec.ValidationError):
         raise Refused([f"{shown} is no backup of a gateway, or not whole"]) from None
     if number != FORMAT:
-        raise Refused([f"{shown} was made by another version (format {number})"])
-    manifest: Mapping[str, Any] = found
-    return manifest
+        raise Refused([f"{shown} was made by another version (format {number!r:.40})"])
+    checked: Mapping[str, Any] = manifest
+    return checked
 
 
 def extract(archive: tarfile.TarFile, folder: Path) -> None:

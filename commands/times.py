@@ -1,11 +1,15 @@
-"""Times as people type them: 90m, 24h, 7d; 2026-11-21; RFC 3339. Imported by commands only."""
+"""Times as people type them: 90m, 24h, 7d; yesterday; 2026-11-21; RFC 3339. Imported by commands
+only."""
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
-from store.values.times import duration_s, moment_ms
+from store.values.times import WORDS, duration_s, moment_ms, word_ms
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Duration(click.ParamType[int]):
@@ -26,15 +30,24 @@ class Moment(click.ParamType[int]):
     name = "time"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        now_ms = time.time_ns() // 1_000_000
         ago_s = duration_s(str(value))
         if ago_s is not None:
-            return max(0, time.time_ns() // 1_000_000 - ago_s * 1000)
-        at_ms = moment_ms(str(value))
+            return max(0, now_ms - ago_s * 1000)
+        at_ms = word_ms(str(value), now_ms)
+        if at_ms is None:
+            at_ms = moment_ms(str(value))
         if at_ms is None:
             self.fail(
                 f"{value!r} is not a time; write 2026-11-21T14:00:00Z, the day 2026-11-21 (UTC),"
-                " or how long ago: 24h, 7d",
+                f" how long ago: 24h, 7d, or the begin of {', '.join(WORDS)}",
                 param,
                 ctx,
             )
         return at_ms
+
+
+def since_option(verb: F) -> F:
+    """--since, given to the command as `since_ms: int | None`, for verbs that verify."""
+    text = "Only what began since: a time, a day, how long ago (24h), or the begin of yesterday …"
+    return click.option("--since", "since_ms", type=Moment(), help=text)(verb)

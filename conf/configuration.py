@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from conf.settings import ANY_ADDRESS, SECTIONS, SETTINGS, Settings, from_plain
+from conf.toml_edits import with_value
 from conf.toml_lines import KeyPath, key_lines
 from conf.values import absolute, checked, from_text, is_loopback
 
@@ -80,15 +81,23 @@ def find_config(option: Path | None, environ: Mapping[str, str]) -> Path:
     )
 
 
-def load(path: Path | None, overrides: Sequence[str], environ: Mapping[str, str]) -> Loaded:
-    """Gather and check all values. `path` None: no file, relative paths start here.
+def load(
+    path: Path | None,
+    overrides: Sequence[str],
+    environ: Mapping[str, str],
+    text: str | None = None,
+) -> Loaded:
+    """Gather and check all values. `path` None: no file, relative paths start here. `text`: what
+    the file is going to hold, instead of what it holds.
 
     `overrides` are texts "section.key=value" of --set. Raises ConfigError with every fault.
     """
     found = _Values()
     if path is not None:
         _refuse_sample(path)
-        found.read_file(path)
+        text = found.text_of(path) if text is None else text
+    if path is not None and text is not None:
+        found.read_text(path, text)
     found.read_environment(environ)
     found.read_overrides(overrides)
     found.check_ports()
@@ -123,6 +132,24 @@ def _refuse_sample(path: Path) -> None:
         )
 
 
+def with_setting(path: Path, name: str, value: str) -> str:
+    """The text of the file with `name` (section.key) set to a value, given as to --set; not written
+    yet. Raises ConfigError: the file cannot be read or changed, or would not be in order then."""
+    _refuse_sample(path)
+    given = _Values()
+    given.take_text(name, name, value)
+    text = given.text_of(path)
+    if text is None or given.faults:
+        raise ConfigError(given.faults)
+    section, _, key = name.partition(".")
+    try:
+        changed = with_value(text, section, key, given.values[name])
+    except ValueError as error:
+        raise ConfigError([f"{path}: {error}"]) from None
+    load(path, (), {}, changed)
+    return changed
+
+
 def parse_overrides(overrides: Sequence[str]) -> dict[str, object]:
     """{section.key: value} of --set texts alone. Raises ConfigError with every fault."""
     found = _Values()
@@ -140,10 +167,8 @@ class _Values:
         self.origins: dict[str, str] = {}
         self.faults: list[str] = []
 
-    def read_file(self, path: Path) -> None:
-        text = self._text_of(path)
-        if text is None:
-            return
+    def read_text(self, path: Path, text: str) -> None:
+        """Take what a file holds."""
         try:
             document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -161,14 +186,14 @@ class _Values:
             section, separator, key = variable.removeprefix(ENVIRONMENT_PREFIX).partition("__")
             if variable.startswith(ENVIRONMENT_PREFIX) and separator:
                 name = f"{section}.{key}".lower()
-                self._take_text(name, f"environment {variable}", environ[variable])
+                self.take_text(name, f"environment {variable}", environ[variable])
 
     def read_overrides(self, overrides: Sequence[str]) -> None:
         for override in overrides:
             name, separator, text = override.partition("=")
             name = name.strip()
             if separator:
-                self._take_text(name, f"--set {name}", text.strip())
+                self.take_text(name, f"--set {name}", text.strip())
             else:
                 self.faults.append(f"--set {name}: section.key=value expected")
 
@@ -234,7 +259,8 @@ class _Values:
         rows = [SETTINGS[name] for name in (f"{one}.{key}", f"{other}.{key}") if name in SETTINGS]
         return [self.values.get(row.name, row.default) for row in rows]
 
-    def _text_of(self, path: Path) -> str | None:
+    def text_of(self, path: Path) -> str | None:
+        """What a file holds; None, and a fault more, when that cannot be read."""
         try:
             with open(path, "rb") as file:
                 raw = file.read(MAX_FILE_BYTES + 1)
@@ -261,7 +287,8 @@ class _Values:
                 name = f"{section}.{key}"
                 self._take(name, f"{path}:{line}", raw)
 
-    def _take_text(self, name: str, place: str, text: str) -> None:
+    def take_text(self, name: str, place: str, text: str) -> None:
+        """Take a value as --set and the environment give it; `place` says where it is from."""
         row = SETTINGS.get(name)
         self._take(name, place, text if row is None else from_text(row, text))
 

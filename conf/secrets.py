@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from conf.configuration import SECRETS_VARIABLE, ConfigError, Loaded
+from conf.toml_edits import replace_file
 
 SECRET_BYTES = 32
 PLACEHOLDER_BYTES = 8  # different ones: 32 random bytes never have so few
@@ -73,34 +74,17 @@ def fresh() -> str:
 def create(path: Path) -> None:
     """Make a new file with mode 0600; FileExistsError when there is one already."""
     made = msgspec.convert({name: [fresh()] for name in KINDS.values()}, Secrets)
-    _write(path, made, os.O_EXCL)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(descriptor, MODE)  # the caller's umask may have removed bits
+        file.write(_text(made))
+        file.flush()
+        os.fsync(descriptor)
 
 
 def replace(path: Path, secrets: Secrets) -> None:
     """Put secrets as `read` gives them into the file, in one step; its owner and mode stay."""
-    path = path.resolve()  # a link stays one
-    there = path.stat()
-    beside = path.with_name(f".{path.name}.new")
-    beside.unlink(missing_ok=True)
-    _write(beside, secrets, os.O_EXCL, (there.st_uid, there.st_gid))
-    beside.chmod(stat.S_IMODE(there.st_mode))
-    beside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _write(path: Path, secrets: Secrets, flags: int, owner: tuple[int, int] | None = None) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flags, MODE)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        os.fchmod(descriptor, MODE)  # the caller's umask may have removed bits
-        if owner is not None and owner != (os.geteuid(), os.getegid()):
-            os.fchown(descriptor, *owner)
-        file.write(_text(secrets))
-        file.flush()
-        os.fsync(descriptor)
+    replace_file(path, _text(secrets))
 
 
 def _text(secrets: Secrets) -> str:

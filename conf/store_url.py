@@ -20,6 +20,7 @@ _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}", re.ASCII)
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
 MAX_HOST_CHARS = 253
 MAX_PORT = 65535
+MYSQL_PORT = 3306
 MAX_DATABASE_CHARS = 64  # of MariaDB and MySQL
 
 
@@ -35,6 +36,16 @@ def checked(value: str) -> str:
         _check_mysql(value.removeprefix(MYSQL))
         return value
     raise ValueError(FORM)
+
+
+def place(url: str) -> str:
+    """Where the store of a checked address is, for people: its file, or host, port and database
+    without user and password, as store/db/database.py names it."""
+    if url.startswith(SQLITE):
+        return url.removeprefix(SQLITE)
+    parts = urllib.parse.urlsplit(url)
+    name = urllib.parse.unquote(parts.path.removeprefix("/"))
+    return f"{parts.hostname}:{parts.port or MYSQL_PORT}/{name}"
 
 
 def is_host(text: str) -> bool:

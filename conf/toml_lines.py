@@ -22,7 +22,12 @@ def key_lines(text: str) -> dict[KeyPath, int]:
     A key of an inline table has the line where its statement begins; keys inside arrays of tables
     share one path, and the first line wins.
     """
-    lines: dict[KeyPath, int] = {}
+    return {path: first for path, (first, _) in key_spans(text).items()}
+
+
+def key_spans(text: str) -> dict[KeyPath, tuple[int, int]]:
+    """As `key_lines`: the first and the last line of the statement of every key and table."""
+    spans: dict[KeyPath, tuple[int, int]] = {}
     table: KeyPath = ()
     for number, statement, document in _statements(text):
         paths = list(_paths(document))
@@ -32,8 +37,8 @@ def key_lines(text: str) -> dict[KeyPath, int]:
         else:
             prefix = table
         for path in paths:
-            lines.setdefault(prefix + path, number)
-    return lines
+            spans.setdefault(prefix + path, (number, number + statement.count("\n")))
+    return spans
 
 
 def entry_lines(text: str) -> dict[EntryPath, int]:

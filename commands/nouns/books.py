@@ -8,26 +8,35 @@ from commands.output import FAILED, data_options, print_json
 from commands.progress import progress
 from commands.store_access import opened_store
 from commands.subcommands import Noun
+from commands.times import since_option
+from store.db.database import place
 from store.money.books import verify as verify_books
 from store.money.lease_upkeep import release_node as release
 from store.upkeep.lease import BOOKS_VERIFY, note_done
+from store.values.ids import day_at
 from store.values.pricing import format_money
 
 command = Noun("books", help="Verify the books; release a lost node.", no_args_is_help=True)
 
 
 @command.command()
+@since_option
 @data_options
-def verify(config: Path | None, as_json: bool) -> int:
-    """Verify all wallets, leases and daily charges; exit code 1 if anything differs."""
+def verify(config: Path | None, as_json: bool, since_ms: int | None) -> int:
+    """Verify all wallets, leases and daily charges; exit code 1 if anything differs.
+
+    With --since the charges of the days (UTC) from then on; wallets and leases always whole.
+    """
+    since_day = 0 if since_ms is None else day_at(since_ms)
     with opened_store(config) as access, progress(as_json) as line:
-        faults = verify_books(access.db, lambda day: line.tell(f"verifying {day}"))
+        faults = verify_books(access.db, lambda day: line.tell(f"verifying {day}"), since_day)
         if not faults:
             note_done(access.db, BOOKS_VERIFY)
+        store = place(access.db)
     if as_json:
-        print_json({"ok": not faults, "faults": faults})
+        print_json({"ok": not faults, "store": store, "faults": faults})
     else:
-        click.echo("\n".join(faults) or "the books are right")
+        click.echo("\n".join(faults) or f"the books of {store} are right")
     return FAILED if faults else 0
 
 

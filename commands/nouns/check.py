@@ -14,6 +14,7 @@ from commands.output import (
 )
 from conf import secrets
 from conf.configuration import ConfigError, Loaded
+from conf.store_url import place
 from handlers.operations.shown_settings import mask, rows
 
 
@@ -38,11 +39,14 @@ def command(
         if as_json:
             print_json({"ok": False, "faults": list(map(mask, error.faults))})
         raise
+    store = place(loaded.settings.store.url)
     shown = rows(loaded.settings, loaded.origins)
     if as_json:
-        print_json({"ok": True, "config": str(loaded.path), "faults": [], "settings": shown})
+        told = {"ok": True, "config": str(loaded.path), "store": store, "faults": []}
+        print_json({**told, "settings": shown})
         return
     click.echo(f"{loaded.path}: in order")
+    click.echo(f"store: {store} (not asked whether it answers)")
     if settings:
         print_table(shown, ("name", "value", "origin") if origin else ("name", "value"))
 

@@ -15,7 +15,9 @@ from commands.output import configuration, data_options, print_json, print_table
 from commands.process import node
 from commands.progress import progress
 from conf import store_url
-from conf.configuration import which
+from conf.configuration import Loaded, which, with_setting
+from conf.toml_edits import replace_file
+from conf.values import absolute
 from store.copies import transfer
 from store.db import migrate
 from store.db.database import discard, open_database
@@ -75,29 +77,54 @@ def up(config: Path | None, as_json: bool) -> None:
 
 @command.command()
 @click.argument("url")
+@click.option("--switch", is_flag=True, help="At the end write URL into gateway.toml as store.url.")
 @data_options
-def copy(url: str, config: Path | None, as_json: bool) -> None:
+def copy(url: str, switch: bool, config: Path | None, as_json: bool) -> None:
     """Copy the whole store into another database, as from SQLite to MariaDB or back.
 
     Stop all gateways first. The schema at URL is made; it must hold nothing else. What an
     interrupted copy has left there is replaced when it is run again. At the end rows are counted
-    and books and records verified. Then set store.url and start the gateways.
+    and books and records verified. Then set store.url (--switch does) and start the gateways.
     """
     try:
         store_url.checked(url)
     except ValueError as error:
         raise Refused([f"URL: {error}"]) from None
+    url = str(absolute("store.url", url, Path.cwd()))
+    loaded = configuration(config)
+    path = loaded.path
+    if switch:
+        _check_switch(loaded, url)
     with _stopped(config), _database(config) as source, _progress(as_json) as report:
         target = open_database(url, read_timeout_s=READ_TIMEOUT_S)
         try:
             counts = transfer.copy(source, target, report)
         finally:
             discard(target)
+    if switch and path is not None:
+        replace_file(path, with_setting(path, "store.url", url))
+    place = store_url.place(url)
     if as_json:
-        print_json({"rows": counts})
+        print_json({"rows": counts, "store": place, "switched": switch})
+        return
+    click.echo(f"{sum(counts.values())} rows of {len(counts)} tables copied to {place}, verified")
+    if switch:
+        click.echo(f"store.url of {path} names it; run on every other node, then start them all:")
     else:
-        click.echo(f"{sum(counts.values())} rows of {len(counts)} tables copied and verified")
-        click.echo("now set store.url in gateway.toml of all nodes, and start them")
+        click.echo(
+            f"{loaded.path} still names the store before; run on all nodes, then start them:"
+        )
+    click.echo("  ./sluice config set store.url URL")
+
+
+def _check_switch(loaded: Loaded, url: str) -> None:
+    """Refuse, before anything is copied, a switch that could not be written or would not count."""
+    origin = loaded.origins["store.url"]
+    if loaded.path is not None:
+        with_setting(loaded.path, "store.url", url)
+        if origin == "default" or origin.startswith(str(loaded.path)):
+            return
+    raise Refused([f"store.url comes from {origin}: set it there, without --switch"])
 
 
 @contextmanager

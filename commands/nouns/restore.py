@@ -13,11 +13,12 @@ import peewee
 
 from commands import archive
 from commands.archive import JOURNAL
-from commands.output import FAILED, json_option, note, print_fields, print_json
+from commands.output import FAILED, json_option, note, print_fields, print_json, printable
+from commands.process.node import MAX_NAME_CHARS
 from commands.store_access import FULL_SCAN_TIMEOUT_S, actor
 from conf import store_url
 from conf.configuration import FILE_NAME, SECRETS_NAME
-from conf.toml_lines import key_lines
+from conf.toml_edits import with_value
 from store.calls.journal_files import SEGMENT_BYTES
 from store.copies import restored, snapshot
 from store.db import migrate
@@ -42,7 +43,9 @@ def command(file: Path, folder: Path, url: str, as_json: bool) -> int:
     """Restore the backup FILE into DIR, which must be empty or not there.
 
     Applies the journals of the backup, then verifies books and records; exit code 1 if anything
-    differs. gateway.toml in DIR names the restored store and journal. No gateway is started.
+    differs. gateway.toml in DIR names the restored store and journal. No gateway is started. No
+    program that FILE names is run, but its settings, users and keys are in force afterwards:
+    restore only what you trust as much.
     """
     if folder.exists() and any(folder.iterdir()):
         raise Refused([f"{folder} is not empty: restore only into an empty place"])
@@ -96,8 +99,9 @@ def _check(manifest: Mapping[str, Any], url: str, file: Path) -> None:
         except ValueError as error:
             raise Refused([f"--store: {error}"]) from None
     if newer := set(manifest["migrations"]) - {migration.name for migration in ALL}:
-        names = ", ".join(sorted(newer))
-        raise Refused([f"{file} is of version {manifest['version']}, newer than this one: {names}"])
+        names = printable(", ".join(sorted(newer)))
+        version = printable(manifest["version"])
+        raise Refused([f"{file} is of version {version}, newer than this one: {names}"])
 
 
 def _whole(folder: Path, manifest: Mapping[str, Any], url: str) -> tuple[dict[str, Any], list[str]]:
@@ -124,10 +128,11 @@ def _made_whole(
     if text.exists():
         snapshot.load(db, text)
         text.unlink()
+    restored.refuse_programs(db)
     (folder / archive.MANIFEST).unlink()
     applied = migrate.up(db)
     node = folder / archive.NODE
-    name = node.read_text(encoding="utf-8").strip() if node.exists() else "restored"
+    name = _node_name(node) if node.exists() else "restored"
     journals = restored.apply_journals(db, folder / JOURNAL, name)
     restored.give_up(db, restored.unfinished(db), actor())
     told = {
@@ -138,18 +143,18 @@ def _made_whole(
     return told, restored.faults(db)
 
 
+def _node_name(path: Path) -> str:
+    """The name of the node whose backup it is, as far as it can be one."""
+    with path.open("rb") as file:
+        return printable(file.read(MAX_NAME_CHARS).decode("utf-8", "replace").strip())
+
+
 def _point_here(path: Path, url: str) -> None:
     """Make a gateway.toml name the store and the journal beside it, whatever it named before."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    for section, key, value in (("store", "url", url), ("journal", "dir", JOURNAL)):
-        lines, found = text.split("\n"), key_lines(text)
-        setting = f'{key} = "{value}"'
-        if (number := found.get((section, key))) is not None:
-            lines[number - 1] = setting
-        elif (number := found.get((section,))) is not None:
-            lines.insert(number, setting)
-        else:
-            lines += [f"[{section}]", setting, ""]
-        text = "\n".join(lines)
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        text = with_value(with_value(text, "store", "url", url), "journal", "dir", JOURNAL)
+    except ValueError as error:
+        raise Refused([f"{path.name} of the backup: {error}"]) from None
     path.write_text(text, encoding="utf-8")
     path.chmod(archive.MODE)

@@ -25,13 +25,14 @@ from commands.process.node import NAME_FILE
 from commands.store_access import opened_store
 from conf.configuration import Loaded, which
 from conf.settings import to_plain
+from conf.store_url import place
 from handlers.operations import shown_settings
 from store.channels.status import AVAILABLE, Status, by_name, of_channels, of_models, to_public
 from store.db.database import database_ms
 from store.upkeep import lease
 from store.values.errors import StoreError
 
-_NODE = ("node", "pid", "ready", "reason", "draining")
+_NODE = ("node", "store", "pid", "ready", "reason", "draining")
 _WORKERS = ("pid", "slot", "ready", "streams", "calls", "connections", "store", "open_breakers")
 _STATES = ("name", "model", "state", "since", "reason", "calls_5m", "success_5m", "last_error")
 PARKED_HINT = "journal.dir/parked.ndjson says what and why; move it away when that is settled"
@@ -67,6 +68,7 @@ def command(
         return
     found = ask_status(loaded)
     _warn_of_another_gateway(loaded, found["node"])
+    _warn_of_another_store(loaded, found.get("store"))
     channels, models = _states(config)
     found["probe"] = to_plain(loaded.settings)["probe"]
     found["upkeep"] = _upkeep(config) if channels is not None else None
@@ -94,6 +96,16 @@ def _warn_of_another_gateway(loaded: Loaded, node: str) -> None:
         note(
             f"warning: the gateway at {port} (ops.port) is {node}, that of this configuration is"
             f" {own} (journal.dir); {which(loaded.path)}"
+        )
+
+
+def _warn_of_another_store(loaded: Loaded, running: object) -> None:
+    """Warn when the file has been changed since the gateway read it."""
+    store = place(loaded.settings.store.url)
+    if running not in (store, None):  # None: a gateway of the version before does not say it
+        note(
+            f"warning: the gateway uses the store {running}, the configuration names {store}, from"
+            f" which the channels below are: reload the gateway; {which(loaded.path)}"
         )
 
 

@@ -1,5 +1,6 @@
 """`usage`: the records of calls: the newest, a live tail, all of them, their sums, their check."""
 
+import functools
 import sys
 import time
 from collections import deque
@@ -19,14 +20,16 @@ from commands.progress import Line, progress
 from commands.store_access import FULL_SCAN_TIMEOUT_S, opened_store
 from commands.subcommands import Noun
 from commands.tables import room
+from commands.times import since_option
 from store.calls import rollups
 from store.calls.usage_queries import OVERLAP_MS, PAGE_ROWS, Filters, Row, export_rows, follow
 from store.calls.usage_queries import tail as newest_rows
 from store.calls.usage_queries import verify as verify_costs
 from store.calls.usage_stats import CLASSES, DIMENSIONS, ROWS_MAX, SORTS, Order
 from store.calls.usage_stats import stats as sums_of
-from store.db.database import database_ms
-from store.values.usage_record import csv_header, csv_line, to_public
+from store.db.database import database_ms, place
+from store.values.ids import day_at
+from store.values.usage_record import csv_header, csv_line, csv_row, to_public
 
 DEFAULT_TAIL_RECORDS = 20
 MAX_TAIL_RECORDS = 10_000
@@ -149,11 +152,20 @@ def export(config: Path | None, as_json: bool, form: str, **filters: Any) -> Non
 )
 @click.option("--sort", type=click.Choice(SORTS), help="Sort by this sum, greatest first.")
 @click.option("--top", type=click.IntRange(1, ROWS_MAX), help="Show only the first rows.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("text", "csv")),
+    default="text",
+    show_default=True,
+    help="A table with a line of totals, or CSV.",
+)
 @filter_options
 @data_options
 def stats(
     config: Path | None,
     as_json: bool,
+    form: str,
     by: list[str],
     sort: str | None,
     top: int | None,
@@ -163,38 +175,48 @@ def stats(
 
     Sums by status, by user, key or group together with channel, or over times that are not whole
     hours are computed from the records: that takes longer and covers only days that were not
-    pruned.
+    pruned. The totals are those of all such calls, also with --top; CSV and JSON have none.
     """
     with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
         wanted = filters_of(access.db, filters)
         rows = sums_of(access.db, by, wanted, Order(sort, top))
+        totals = sums_of(access.db, (), wanted) if form == "text" and not as_json else []
     if as_json:
         print_json(rows)
         return
-    columns = [*by, "calls", *CLASSES, "tokens", "cost"]
+    if form == "csv":
+        columns = [*by, "calls", *CLASSES, *rollups.SUMS[1:-1], "cost"]
+        lines = [csv_row(columns), *(csv_row(row[name] for name in columns) for row in rows)]
+        sys.stdout.buffer.write("".join(lines).encode())
+        return
+    if len(rows) > 1 or top is not None:
+        rows += [{by[0]: "total", **row} for row in totals]
     for row in rows:
         row["tokens"] = f"{_read_tokens(row)}/{_written_tokens(row)}"
-    print_table(rows, columns)
+    print_table(rows, [*by, "calls", *CLASSES, "tokens", "cost"])
 
 
 @command.command()
+@since_option
 @data_options
-def verify(config: Path | None, as_json: bool) -> int:
+def verify(config: Path | None, as_json: bool, since_ms: int | None) -> int:
     """Recompute every cost from its record; exit code 1 and the ids of those that differ.
 
-    Also checks the sums behind `usage stats`; `usage rebuild-rollups` repairs them.
+    Also checks the sums behind `usage stats`, with --since those of the days (UTC) from then on;
+    `usage rebuild-rollups` repairs them.
     """
     faults = []
     with opened_store(config, FULL_SCAN_TIMEOUT_S) as access, progress(as_json) as line:
-        for call_id, fault in _faults(access.db, line):
+        for call_id, fault in _faults(access.db, line, since_ms):
             faults.append({"id": call_id, "fault": fault})
             line.clear()
             if not as_json:
                 click.echo(f"{call_id}: {fault}" if call_id else fault)
+        store = place(access.db)
     if as_json:
-        print_json({"ok": not faults, "faults": faults})
+        print_json({"ok": not faults, "store": store, "faults": faults})
     elif not faults:
-        click.echo("every cost is right")
+        click.echo(f"every cost of {store} is right")
     return FAILED if faults else 0
 
 
@@ -206,15 +228,22 @@ def _counted(rows: Iterable[Row], line: Line) -> Iterator[Row]:
         yield row
 
 
-def _faults(db: peewee.Database, line: Line) -> Iterator[tuple[str | None, str]]:
+def _faults(
+    db: peewee.Database, line: Line, since_ms: int | None
+) -> Iterator[tuple[str | None, str]]:
     """Ids and what is wrong; None: not a record but a sum."""
     right = True
-    for call_id, fault in verify_costs(db, lambda count: line.tell(f"verifying: {count} records")):
+    report = functools.partial(_tell_count, line)
+    for call_id, fault in verify_costs(db, report, since_ms):
         right = False
         yield call_id, fault
     if right:  # a wrong record makes many sums wrong
-        for fault in rollups.verify(db):
+        for fault in rollups.verify(db, day_at(since_ms or 0)):
             yield None, fault
+
+
+def _tell_count(line: Line, count: int) -> None:
+    line.tell(f"verifying: {count} records")
 
 
 def _follow(db: peewee.Database, filters: Filters, limit: int, write: Write) -> None:

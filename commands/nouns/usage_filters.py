@@ -48,7 +48,10 @@ ERROR_CODES = tuple(sorted({*CODES.values(), *_CODES_OF_OUTCOMES}))
 def filter_options(verb: F) -> F:
     """The options of FILTERS, --since and --until, given to the command as keywords."""
     verb = click.option("--until", type=Moment(), help="Calls started before.")(verb)
-    since = "Calls started since: a time, a day, or how long ago (24h)."
+    since = (
+        "Calls started since: a time, a day, how long ago (24h), or the begin of today, yesterday,"
+        " this-month, last-month (UTC)."
+    )
     verb = click.option("--since", type=Moment(), help=since)(verb)
     for name, (kind, text) in reversed(list(FILTERS.items())):
         verb = click.option("--" + name.replace("_", "-"), type=kind, help=text)(verb)

@@ -2,18 +2,19 @@
 
 import functools
 import itertools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from commands.output import data_options, print_json
+from commands.output import FAILED, data_options, note, print_json
 from commands.progress import Line, progress
 from commands.store_access import FULL_SCAN_TIMEOUT_S, actor, opened_store
 from commands.times import Duration
 from store.calls import rollups
 from store.db import audit, partitions
-from store.db.database import database_ms, transaction
+from store.db.database import database_ms, place, transaction
 from store.values.ids import day_at
 
 
@@ -25,16 +26,32 @@ from store.values.ids import day_at
     required=True,
     help="Remove records of days that ended longer ago than this, like 90d.",
 )
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@click.option("--yes", is_flag=True, help="Remove without asking.")
 @data_options
-def prune(config: Path | None, as_json: bool, age_s: int) -> None:
+def prune(config: Path | None, as_json: bool, age_s: int, dry_run: bool, yes: bool) -> int | None:
     """Remove the records of old days (UTC); sums, ledger and balances stay.
 
-    Safe while gateways run. MySQL drops each day's partition; SQLite deletes in small batches and
-    reuses the space for new records.
+    Asks on a terminal. Safe while gateways run. MySQL drops each day's partition; SQLite deletes in
+    small batches and reuses the space for new records.
     """
+    asking = not yes and sys.stdin.isatty() and sys.stderr.isatty()
     with opened_store(config, FULL_SCAN_TIMEOUT_S) as access:
         before = day_at(max(0, database_ms(access.db) - age_s * 1000))
         text = f"{before // 10_000}-{before // 100 % 100:02d}-{before % 100:02d}"
+        if dry_run:
+            count = partitions.count_before(access.db, before)
+            if as_json:
+                print_json({"before": text, "records": count, "dry_run": True})
+            else:
+                click.echo(f"would remove what began before {text}: {count} records")
+            return None
+        if asking:
+            count = partitions.count_before(access.db, before)
+            question = f"Remove what began before {text}, {count} records, from {place(access.db)}?"
+            if not click.confirm(question, err=True, default=False):
+                note("nothing is removed")
+                return FAILED
         act = audit.Act(actor(), "prune", "usage", text)
         transaction(access.db, functools.partial(audit.write, access.db, act))
         with progress(as_json) as line:
@@ -42,11 +59,12 @@ def prune(config: Path | None, as_json: bool, age_s: int) -> None:
     if as_json:
         counts = {"partitions": removed.partitions, "records": removed.records}
         print_json({"before": text, **counts})
-        return
+        return None
     click.echo(
         f"removed what began before {text}: {removed.partitions} partitions dropped,"
         f" {removed.records} records deleted"
     )
+    return None
 
 
 def _telling_pause(line: Line) -> Callable[[], None]:

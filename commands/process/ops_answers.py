@@ -22,6 +22,7 @@ from commands.process.ops.guard import Guard
 from commands.process.ops.server import Answer, Routes, Text
 from conf import metrics as names
 from conf.configuration import Loaded
+from conf.store_url import place
 from conf.values import is_loopback
 from conf.version import VERSION
 
@@ -136,6 +137,7 @@ class OpsAnswers:
         reason = self.not_ready_because()
         return HTTPStatus.OK, {
             "node": gateway.node,
+            "store": place(gateway.loaded.settings.store.url),
             "pid": os.getpid(),
             "ready": reason is None,
             "reason": reason or "",

@@ -36,6 +36,7 @@ from commands.process.worker_state import StateWriter
 from conf import secrets
 from conf.configuration import ConfigError
 from conf.settings import Settings, from_plain
+from conf.version import VERSION
 from handlers.entries.routes import Router
 from handlers.http.base import Deadlines, Site
 from handlers.http.server import RelayServer
@@ -67,6 +68,7 @@ from store.catalog.refresh import Refresh
 from store.catalog.wrong_paths import Notices
 from store.db.changes import KEYS, Changes
 from store.db.database import open_database
+from store.db.nodes import Process
 from store.money.funds import Funds
 from store.money.leases import Order
 from store.upkeep import lease
@@ -270,6 +272,7 @@ class Worker:
             reached=functools.partial(self._fresh.reached, self._journal.id),
             finished=self._fresh.finished,
             lost=functools.partial(on_loop, self._metrics.lost),
+            describe=self._describe,
         )
         return Writer(self._db, self._journal, self._orders.node, hooks)
 
@@ -402,6 +405,12 @@ class Worker:
         """Calls that still run at channels which are given no more: disabled, draining, removed."""
         counts = self._relay.live.running_at(self._left) if self._left else {}
         return dict(islice(counts.items(), MAX_ENDING))
+
+    def _describe(self) -> Process:
+        """What the store is told of this process; in the writer's thread."""
+        # At its first round the writer has not been up: that it says so, means that it is.
+        why = self._not_ready_because() if self._writer.was_up else ""
+        return Process(VERSION, self._journal.backlog_bytes, why)
 
     def _not_ready_because(self) -> str:
         if self._server.draining:

@@ -11,7 +11,19 @@ from store.admin.document import Entry, Report, label, parse_entry, resolver
 from store.admin.kinds import KINDS
 from store.admin.objects import Stored
 from store.values.errors import Refused
-from store.values.fields import HeaderMap, ModelMap, OptionMap, PriceTable
+from store.values.fields import (
+    HeaderMap,
+    Instant,
+    ModelMap,
+    OptionMap,
+    PriceChanges,
+    PriceTable,
+)
+
+FROM = "from"
+"""Of `model set`: since when the prices beside it hold."""
+_PRICE = "price"
+_CHANGES = "price_changes"
 
 
 def entry_of_edits(
@@ -20,10 +32,13 @@ def entry_of_edits(
     """An entry with the fields that the edits give; Refused with all faults.
 
     `stored`: the object they change, whose identity the entry takes; None for a new one, then
-    the edits hold the identity. `price.input=2` and `models.PUBLIC=UPSTREAM` reach inside.
+    the edits hold the identity. `price.input=2` and `models.PUBLIC=UPSTREAM` reach inside; with
+    `from=TIME` the prices that are given hold from then on, the others stay as they are then.
     """
     raw: dict[str, Any] = {}
     faults: list[str] = []
+    if kind == "model" and stored is not None and FROM in edits:
+        edits, raw = _price_from(edits, stored)
     for name, text in edits.items():
         if stored is not None and name in KINDS[kind].identity:
             faults.append(f"{name} cannot be changed: it is the identity of a {kind}")
@@ -41,6 +56,29 @@ def entry_of_edits(
     if faults or entry is None:
         raise Refused(faults)
     return entry
+
+
+def _price_from(edits: Mapping[str, str], stored: Stored) -> tuple[dict[str, str], dict[str, Any]]:
+    """The edits without `from` and prices, and these as `price_changes` of a document. Refused."""
+    where, inner = label("model", stored.identity), f"{_PRICE}."
+    given = {name[len(inner) :]: text for name, text in edits.items() if name.startswith(inner)}
+    if not given:
+        raise Refused([f"{where}: from: goes with the prices that change then: price.input=2 …"])
+    try:
+        from_ms = Instant().parse(edits[FROM])
+    except ValueError as error:
+        raise Refused([f"{where}: from: {error}"]) from None
+    changes = dict(stored.fields[_CHANGES])
+    before = [prices for at_ms, prices in changes.items() if at_ms <= from_ms]
+    in_force = before[-1] if before else stored.fields[_PRICE]
+    prices: dict[str, str | None] = dict(PriceTable().plain(in_force))
+    prices |= {name: text or None for name, text in given.items()}
+    changes.pop(from_ms, None)
+    shown = PriceChanges().plain(changes.items())
+    rest = {
+        name: text for name, text in edits.items() if name != FROM and not name.startswith(inner)
+    }
+    return rest, {_CHANGES: [*shown, {"from": edits[FROM], **prices}]}
 
 
 def with_identity(kind: str, name: str, edits: Mapping[str, str]) -> dict[str, str]:

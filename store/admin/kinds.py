@@ -31,6 +31,7 @@ from store.values.fields import (
     Number,
     Optional,
     OptionMap,
+    PriceChanges,
     PriceTable,
 )
 from store.values.pricing import format_money, format_multiplier, parse_money, parse_multiplier
@@ -121,6 +122,14 @@ KINDS: Mapping[str, Kind] = {
                 'Per million tokens, `call` for each call. `"0"` is free. `input` and `output` are'
                 " needed; `cache_read`, `cache_write` default to `input`, `cache_write_1h` to"
                 " `cache_write`, `reasoning` to `output`, `call` to 0.",
+            ),
+            "price_changes": Field(
+                PriceChanges(),
+                "Prices that hold from a time on, by the store's clock; each whole, with `from`."
+                " One whose time has come is the `price`, in place of what `price` says. What is"
+                " given replaces all that are to come; `model set NAME price.input=3 from=TIME`"
+                " adds one.",
+                [],
             ),
             **_ENABLED,
         },

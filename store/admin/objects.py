@@ -14,7 +14,7 @@ from store.admin.document import Identity
 from store.admin.kinds import DEFAULT_GROUP, KINDS
 from store.catalog import keys
 from store.catalog.keys_aside import forget_keys
-from store.db.database import database_ms, first_row, insert_rows, select_rows
+from store.db.database import database_ms, insert_rows, select_rows
 from store.db.tables.catalog import Channel, ChannelKey, Group, Model, Price
 from store.db.tables.fields import Row
 from store.db.tables.hub import ApiToken, OneTimeCodes, OpenIdLink, Session
@@ -58,7 +58,17 @@ COLUMNS: Mapping[str, str] = {
 }
 """Fields whose column has another name; those not listed and not special: the same name."""
 SPECIAL = frozenset(
-    {"price", "keys", "balance", "secret", "group", "enabled", "extra_headers", "proxy"}
+    {
+        "price",
+        "price_changes",
+        "keys",
+        "balance",
+        "secret",
+        "group",
+        "enabled",
+        "extra_headers",
+        "proxy",
+    }
 )
 """Fields that live in other tables, or that are translated."""
 
@@ -196,9 +206,15 @@ class _Extras:
     ) -> None:
         self.names = {row["id"]: row["name"] for kind in NAMED for row in rows.get(kind, ())}
         self.prices: dict[str, dict[str, int]] = {}
+        self.price_changes: dict[str, list[tuple[int, dict[str, int]]]] = {}
+        at_ms = database_ms(db)
         for row in _rows(db, Price, Price.effective_ms, of=(Price.model_id, ids)):
             given = {name: row[name] for name in PRICE_NAMES if row[name] is not None}
-            self.prices[row["model_id"]] = given
+            model_id, from_ms = row["model_id"], row["effective_ms"]
+            if from_ms <= at_ms or model_id not in self.prices:
+                self.prices[model_id] = given
+            else:
+                self.price_changes.setdefault(model_id, []).append((from_ms, given))
         self.sealed_keys: dict[str, list[str]] = {}
         for row in _rows(db, ChannelKey, ChannelKey.position, of=(ChannelKey.channel_id, ids)):
             self.sealed_keys.setdefault(row["channel_id"], []).append(row["cipher"])
@@ -210,6 +226,7 @@ class _Extras:
 _READ: Mapping[str, Callable[[Mapping[str, Any], _Extras], Any]] = {
     "enabled": lambda row, _: row["enabled"] if "enabled" in row else not row["disabled"],
     "price": lambda row, extras: extras.prices.get(row["id"], {}),
+    "price_changes": lambda row, extras: extras.price_changes.get(row["id"], []),
     "keys": lambda row, extras: extras.sealed_keys.get(row["id"], []),
     "extra_headers": lambda row, _: {
         name: Sealed(token) for name, token in (row["extra_headers"] or {}).items()
@@ -316,6 +333,8 @@ class Writer:
         return columns
 
     def _write_extras(self, object_id: str, fields: Mapping[str, Any], *, new: bool) -> None:
+        if "price_changes" in fields:
+            self._write_price_changes(object_id, fields["price_changes"])
         if "price" in fields:
             self._add_price(object_id, fields["price"])
         if "keys" in fields:
@@ -325,11 +344,28 @@ class Writer:
             write(self.db, object_id, fields["secret"], self.sealing.peppers)
 
     def _add_price(self, model_id: str, price: Mapping[str, int]) -> None:
+        from_ms, there = database_ms(self.db), self._price_times(model_id)
+        while from_ms in there:  # two changes can fall into one millisecond
+            from_ms += 1
+        self._insert_price(model_id, from_ms, price)
+
+    def _write_price_changes(
+        self, model_id: str, changes: Sequence[tuple[int, Mapping[str, int]]]
+    ) -> None:
+        """Replace the prices that do not hold yet; those that do are never changed."""
+        to_come = (Price.model_id == model_id) & (Price.effective_ms > database_ms(self.db))
+        Price.delete().where(to_come).execute(self.db)
+        there = self._price_times(model_id)
+        for from_ms, price in changes:
+            if from_ms not in there:
+                self._insert_price(model_id, from_ms, price)
+
+    def _price_times(self, model_id: str) -> set[int]:
         own = Price.select(Price.effective_ms).where(Price.model_id == model_id)
-        last = first_row(self.db, own.order_by(Price.effective_ms.desc()))
-        # Never the time of an older row: two changes can fall into one millisecond.
-        effective_ms = max(database_ms(self.db), last[0] + 1 if last else 0)
-        row = {"model_id": model_id, "effective_ms": effective_ms, "call": 0, **price}
+        return {from_ms for (from_ms,) in select_rows(self.db, own)}
+
+    def _insert_price(self, model_id: str, from_ms: int, price: Mapping[str, int]) -> None:
+        row = {"model_id": model_id, "effective_ms": from_ms, "call": 0, **price}
         Price.insert(row).execute(self.db)
 
     def _write_channel_keys(self, channel_id: str, upstream_keys: list[str]) -> None:

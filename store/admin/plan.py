@@ -14,6 +14,7 @@ from store.values.errors import Refused
 from store.values.fields import MAX_INSTANT_MS
 from store.values.key_secrets import digests, make_secret
 from store.values.passwords import FAULTS, fault_of
+from store.values.pricing import PRICE_NAMES
 from store.values.texts import nearest
 
 CREATE = "create"
@@ -74,11 +75,12 @@ def make_plan(
     """The steps from the state to what the document says, removals first; Refused with all faults.
 
     `prune`: what the document does not name goes, except revoked keys of users that stay. `at_ms`:
-    now, when new subscriptions start that do not say when.
+    now, when new subscriptions start that do not say when, and which prices hold.
     """
     faults: list[str] = []
     steps = _removals(state, document) if prune else []
     for entry in document:
+        entry = _in_force(entry, at_ms)
         step = _step(state[entry.kind].get(entry.identity), entry, sealing, faults)
         if step is not None:
             steps.append(step)
@@ -116,6 +118,19 @@ def judge(state: State, steps: list[Step], upstreams: Upstreams, faults: list[st
         if step.kind == "channel":
             _judge_vendor(step, final[step.kind, step.identity], upstreams.vendors, faults)
             _judge_options(step, upstreams, faults)
+
+
+def _in_force(entry: Entry, at_ms: int) -> Entry:
+    """The entry with the price that its changes have led to by now; those to come stay changes: a
+    document may be applied again when their time has come."""
+    changes = entry.fields.get("price_changes", ())
+    past = [prices for from_ms, prices in changes if from_ms <= at_ms]
+    if not past:
+        return entry
+    fields = {**entry.fields, "price_changes": list(changes[len(past) :])}
+    # Whole: what it does not give has its default, whatever the price was.
+    fields["price"] = {name: past[-1].get(name) for name in PRICE_NAMES}
+    return replace(entry, fields=fields)
 
 
 def _removals(state: State, document: Document) -> list[Step]:

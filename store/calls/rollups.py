@@ -201,13 +201,14 @@ def _insert(db: peewee.Database, table: Any, when: tuple[int, ...], found: "_Fou
         executemany(db, _upsert(table, is_mysql(db)), rows)
 
 
-def verify(db: peewee.Database) -> Iterator[str]:
-    """What differs between roll-ups and the records of each day that has not been pruned.
+def verify(db: peewee.Database, since_day: int = 0) -> Iterator[str]:
+    """What differs between roll-ups and the records of each day, from `since_day` (yyyymmdd) on,
+    that has not been pruned.
 
     A sentence each, at most FAULTS_PER_DAY a day and roll-up. Each day is read in one snapshot,
     so a running gateway does not disturb it. Memory: the sums of one day.
     """
-    day: int | None = pruned_before(db) - 1
+    day: int | None = max(pruned_before(db), since_day) - 1
     while day is not None and (day := next_day(db, day)) is not None:
         yield from snapshot_read(db, functools.partial(_day_faults, db, day))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 import peewee
 
-from store.calls.booking import Batch, account_charges, apply_batch, apply_records
+from store.calls.booking import Batch, OffsetMoved, account_charges, apply_batch, apply_records
 from store.calls.journal_reader import Closed, Damage, JournalReader
 from store.calls.stored_responses import note_stored
 from store.channels import breakers
@@ -93,7 +93,16 @@ class JournalSource:
                 return bool(closed.lines)
             self.pending = closed
         batch = self.pending
-        self._landed(batch, self._book(batch))
+        try:
+            left = self._book(batch)
+        except OffsetMoved:
+            # A COMMIT whose answer was lost has ended after `resolve` looked; else it raises.
+            self.resolve()
+            if self.committed != batch.offset:
+                raise
+            log.info("journal %s: the batch of an unknown outcome is in the store", self.id)
+        else:
+            self._landed(batch, left)
         return batch.lines >= BATCH_RECORDS
 
     def finish(self) -> None:

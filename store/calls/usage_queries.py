@@ -243,11 +243,13 @@ def _in_order(db: peewee.Database, filters: Filters, columns: Sequence[str]) -> 
 
 
 def verify(
-    db: peewee.Database, report: Callable[[int], None] = lambda _: None
+    db: peewee.Database,
+    report: Callable[[int], None] = lambda _: None,
+    since_ms: int | None = None,
 ) -> Iterator[tuple[str, str]]:
     """The id of each record whose cost is not what its own fields give, and why. `report` is told
-    how many records were read."""
-    for number, row in enumerate(_in_order(db, Filters(), _MONEY_COLUMNS)):
+    how many records were read; `since_ms`: only of calls that began since."""
+    for number, row in enumerate(_in_order(db, Filters(since_ms=since_ms), _MONEY_COLUMNS)):
         if number % PAGE_ROWS == 0:
             report(number)
         if fault := fault_of(row):

@@ -26,12 +26,13 @@ from store.db.database import (
     code_text,
     database_ms,
     discard,
+    require_writable,
     transaction,
 )
-from store.db.nodes import note_seen
+from store.db.nodes import Process, note_seen
 from store.money import leases
 from store.money.leases import Answer, Order, Verdict
-from store.values.errors import StoreError, StoreUnavailable
+from store.values.errors import ReadOnly, StoreError, StoreUnavailable
 from store.values.usage_record import UsageRecord
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class Hooks:
     read the database; `tell` is called in every round and writes what the loop has for other
     workers. `reached` hears up to which moment (of time.monotonic_ns) the store has all that this
     process wrote to its journal, `finished` which journals it has whole, `lost` the records of
-    calls that dead processes had not ended.
+    calls that dead processes had not ended. `describe`: what the process says of itself.
     """
 
     applied: Callable[[dict[str, int], dict[str, int]], None]
@@ -77,6 +78,7 @@ class Hooks:
     reached: Callable[[int], None] = lambda at_ns: None
     finished: Callable[[str], None] = lambda journal_id: None
     lost: Callable[[list[UsageRecord]], None] = lambda records: None
+    describe: Callable[[], Process | None] = lambda: None
 
 
 @dataclass(eq=False, slots=True)
@@ -198,7 +200,8 @@ class Writer:
                 self._poll_at = 0.0
                 self.note_unavailable(str(error))
             self.state, self._failing = DOWN, True
-            discard(self._db)
+            if not isinstance(error, ReadOnly):  # its session is read from, and ends by itself
+                discard(self._db)
             self._refuse_orders()
             self._retry_s = min(RETRY_MAX_S, self._retry_s * 2)
             return self._retry_s
@@ -248,13 +251,15 @@ class Writer:
         self._target = moment, self._journal.written_offset
 
     def _poll(self) -> None:
+        # First, and also from a server that takes no writes: what was disabled stays disabled.
+        self._isolated(self._take_news, "changes of the store cannot be read")
+        require_writable(self._db)
         now = time.monotonic()
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + HEARTBEAT_INTERVAL_S
-            note_seen(self._db, self._node)
+            note_seen(self._db, self._node, self._own.id, self._hooks.describe())
         self._show_held()
         self._isolated(self._keep_status, "the status of channels cannot be written")
-        self._isolated(self._take_news, "changes of the store cannot be read")
 
     def _isolated(self, work: Callable[[], None], failure: str) -> None:
         """Do work whose failure must not stop the booking of closed calls."""

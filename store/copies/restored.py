@@ -10,9 +10,35 @@ from store.calls.adoption import find_orphans
 from store.calls.source import JournalSource
 from store.channels import breakers
 from store.db import audit
-from store.db.database import select_rows, transaction
+from store.db.database import execute, is_mysql, select_rows, snapshot_read, transaction
 from store.db.tables.usage import JournalRow
 from store.money import books, leases
+from store.values.errors import Refused
+
+SHOWN_PROGRAMS = 5
+
+
+# What runs by itself in a database; no migration makes any.
+_SQLITE_PROGRAMS = "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view')"
+_MYSQL_PROGRAMS = """
+SELECT 'trigger', trigger_name FROM information_schema.triggers WHERE trigger_schema = DATABASE()
+UNION ALL
+SELECT 'view', table_name FROM information_schema.views WHERE table_schema = DATABASE()
+UNION ALL
+SELECT 'routine', routine_name FROM information_schema.routines WHERE routine_schema = DATABASE()
+UNION ALL
+SELECT 'event', event_name FROM information_schema.events WHERE event_schema = DATABASE()
+"""
+
+
+def refuse_programs(db: peewee.Database) -> None:
+    """Refused: a store that came from elsewhere holds triggers, views, routines or events, which
+    would run with the rights of every gateway and command that uses it."""
+    text = _MYSQL_PROGRAMS if is_mysql(db) else _SQLITE_PROGRAMS
+    rows = snapshot_read(db, lambda: execute(db, text).fetchall())
+    if rows:
+        names = ", ".join(f"{kind} {name!r}" for kind, name in rows[:SHOWN_PROGRAMS])
+        raise Refused([f"the store of the backup holds {names}: no gateway makes these"])
 
 
 def apply_journals(db: peewee.Database, folder: Path, node: str) -> int:

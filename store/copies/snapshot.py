@@ -6,6 +6,7 @@ the dump program that comes with them, in one transaction. The moment is that of
 
 import contextlib
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -27,8 +28,16 @@ DUMP_OPTIONS = (
     "--hex-blob",
     "--no-tablespaces",
     "--skip-add-drop-table",  # loaded by mistake into a store that is used, it changes nothing
+    "--skip-add-locks",  # its LOCK TABLES needs a right that a store's user lacks
+    "--skip-triggers",
     "--default-character-set=utf8mb4",
 )
+# The text is a stranger's until proven otherwise: none of the client's own commands in it counts
+# (`\\!` runs a program, `tee` and `source` open files), nor may it read files of this machine.
+LOAD_OPTIONS = ("--binary-mode", "--local-infile=0", "--default-character-set=utf8mb4")
+# What a client's help says when it can be kept from running programs, and the option that does so.
+CONFINEMENTS = {"--sandbox": "--sandbox", "--system-command": "--skip-system-command"}
+HELP_TIMEOUT_S = 10
 SHOWN_CHARS = 500
 _NEEDED = ("host", "port", "user", "password")
 
@@ -45,12 +54,38 @@ def copy_to(db: peewee.Database, target: Path) -> None:
 
 
 def load(db: peewee.Database, source: Path) -> None:
-    """Bring the SQL text of a copy into a MySQL database without tables. Errors: `copy_to`."""
+    """Bring the SQL text of a copy into a MySQL database without tables.
+
+    The client runs no program and opens no file that the text names. Errors: those of `copy_to`;
+    Refused, too: there are tables, or no client can be confined like that.
+    """
     if db.get_tables():
         raise Refused([f"{place(db)} has tables already: restore into an empty database"])
-    client = _program(CLIENTS, f"load {source.name} of the backup into {place(db)} elsewhere")
+    client, confinement = _confined_client(db, source)
     with _login(db) as login, source.open("rb") as text:
-        _run([client, login, "--default-character-set=utf8mb4", str(db.database)], stdin=text)
+        _run([client, login, confinement, *LOAD_OPTIONS, "--", str(db.database)], stdin=text)
+
+
+def _confined_client(db: peewee.Database, source: Path) -> tuple[str, str]:
+    """A client that can be kept from running programs, and the option for it."""
+    first = _program(CLIENTS, f"load {source.name} of the backup into {place(db)} elsewhere")
+    for client in filter(None, map(shutil.which, CLIENTS)):
+        text = subprocess.run(
+            [client, "--no-defaults", "--help"],
+            capture_output=True,
+            check=False,
+            timeout=HELP_TIMEOUT_S,
+        ).stdout.decode("utf-8", "replace")
+        for word, option in CONFINEMENTS.items():
+            if re.search(rf"^\s*{word}\b", text, re.MULTILINE):
+                return client, option
+    raise Refused(
+        [
+            f"{first} would run programs that a backup names (its option --sandbox is missing):"
+            " install a client of MariaDB 10.5.25, 10.6.18, 10.11.8, 11.4.2 or later"
+            " (Debian: apt-get install mariadb-client), or of MySQL 8.0.40 or later"
+        ]
+    )
 
 
 def _copy_sqlite(path: str, target: Path) -> None:
@@ -69,7 +104,7 @@ def _dump(db: peewee.Database, target: Path) -> None:
     options = " ".join(DUMP_OPTIONS)
     dumper = _program(DUMPERS, f"run mariadb-dump {options} {db.database} where there is one")
     with _login(db) as login:
-        _run([dumper, login, *DUMP_OPTIONS, f"--result-file={target}", str(db.database)])
+        _run([dumper, login, *DUMP_OPTIONS, f"--result-file={target}", "--", str(db.database)])
     os.chmod(target, 0o600)
 
 

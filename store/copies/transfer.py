@@ -29,11 +29,10 @@ from store.db.database import (
     snapshot_read,
     transaction,
 )
-from store.db.nodes import last_seen
+from store.db.nodes import NODE_ALIVE_MS, last_seen
 from store.db.tables.fields import Row
 from store.db.tables.system import UpkeepRow, Version
 from store.db.tables.usage import UsageRow
-from store.money.lease_upkeep import NODE_ALIVE_MS
 from store.values.errors import Refused, StoreError
 
 BATCH_ROWS = 1000

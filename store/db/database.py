@@ -7,12 +7,15 @@ this module.
 """
 
 import functools
+import math
 import os
 import random
 import sqlite3
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, TypeVar
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
@@ -21,7 +24,7 @@ import peewee
 import pymysql.constants.CLIENT
 import pymysql.err
 
-from store.values.errors import Conflict, OutcomeUnknown, StoreError, StoreUnavailable
+from store.values.errors import Conflict, OutcomeUnknown, ReadOnly, StoreError, StoreUnavailable
 from store.values.ids import now_ms
 
 Result = TypeVar("Result")
@@ -35,6 +38,10 @@ TRANSACTION_ATTEMPTS = 8
 TRANSACTION_RETRY_S = 15.0
 RETRY_BASE_S = 0.005
 RETRY_CAP_S = 0.25
+SESSION_MAX_S = 300.0
+"""Of a MySQL session, before its next transaction: another one resolves the name anew."""
+READ_ONLY_CHECK_S = 5.0
+"""Of a session with a server that takes no writes."""
 MYSQL_PORT = 3306
 CLOCKS_AGREE_MS = 200  # what the way to the database and a busy machine make of equal clocks
 SQLITE_VARIABLES = 999  # of one statement: what every SQLite takes
@@ -45,11 +52,14 @@ DRIVER_ERRORS = (peewee.PeeweeException, sqlite3.Error, pymysql.err.MySQLError)
 MYSQL_DUPLICATE = 1062
 # 1020: a row changed under a snapshot (MariaDB), to be answered like a deadlock.
 MYSQL_RETRY = frozenset({1020, 1205, 1213})
+# The server takes no writes: read_only, innodb_read_only, transaction_read_only.
+MYSQL_READ_ONLY = frozenset({1290, 1836, 1792})
 # 0 is PyMySQL's "connection already closed"; 1927 and 4031: killed by the server.
 MYSQL_LOST = frozenset({0, 1047, 1053, 1180, 1927, 2006, 2013, 2014, 2055, 4031})
 MYSQL_AWAY = frozenset(
-    {1020, 1021, 1040, 1041, 1042, 1043, 1044, 1045, 1049, 1129, 1130, 1146, 1203, 1205, 1213, 1290}
-    | {1054, 1114, 1226, 1317, 1792, 1836, 2002, 2003, 2005, 2026, 3024, 1969, 3100, 3101}
+    {1020, 1021, 1040, 1041, 1042, 1043, 1044, 1045, 1049, 1129, 1130, 1146, 1203, 1205, 1213}
+    | {1054, 1114, 1226, 1317, 2002, 2003, 2005, 2026, 3024, 1969, 3100, 3101}
+    | MYSQL_READ_ONLY
 )
 SQLITE_RETRY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 SQLITE_AWAY = SQLITE_RETRY | {
@@ -84,6 +94,12 @@ _MYSQL_SESSION = (
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_S}",
 )
+# Names of MariaDB and MySQL, old and new. A user who may write all the same is not refused by the
+# server, and would write where nobody looks any more.
+_MYSQL_READ_ONLY = (
+    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only',"
+    " 'innodb_read_only', 'tx_read_only', 'transaction_read_only') AND Value NOT IN ('OFF', '0')"
+)
 
 
 class _Counting:
@@ -109,16 +125,79 @@ class _Sqlite(_Counting, peewee.SqliteDatabase):
         return super()._connect()  # type: ignore[misc]
 
 
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """A thread's session with a MySQL server. `epoch`: how often sessions had been given up when
+    it was opened."""
+
+    opened_at: float
+    epoch: int
+    read_only: bool
+
+
+class _Own(threading.local):
+    """What each thread knows of its session."""
+
+    session: _Session | None = None
+
+
 class _MySql(_Counting, peewee.MySQLDatabase):
+    """Sessions end by their age, and all of them when one server refuses a write: after a planned
+    switchover the name leads elsewhere, and nobody may go on reading from the old server.
+
+    `is_patient`: those of a command that waits long for one answer live as long as it does, since
+    what alters a table prepares that in its session.
+    """
+
+    is_patient = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._epoch = 0
+        self._own = _Own()
+        super().__init__(*args, **options)
+
+    def renew(self) -> None:
+        """Close this thread's session when it is to end; not inside a transaction."""
+        session = self._own.session
+        if session is None or self.is_closed():
+            return
+        limit_s = READ_ONLY_CHECK_S if session.read_only else SESSION_MAX_S
+        if self.is_patient:
+            limit_s = math.inf
+        if session.epoch != self._epoch or time.monotonic() - session.opened_at >= limit_s:
+            discard(self)
+
+    def require_writable(self) -> None:
+        """Raise ReadOnly when the server of this thread's session takes no writes; the driver's
+        errors when there is none."""
+        self.connect(reuse_if_open=True)
+        session = self._own.session
+        if session is not None and session.read_only:
+            cure = f"make it writable, or let {self.connect_params['host']} lead to one that is"
+            raise ReadOnly(f"{place(self)}: the server is read-only; {cure}")
+
+    def give_up_sessions(self) -> None:
+        """A server has refused a write: every thread's session ends before its next transaction."""
+        session = self._own.session
+        if session is not None and session.epoch == self._epoch:  # else another thread has said so
+            self._epoch += 1
+
     def _connect(self) -> Any:
+        epoch = self._epoch  # before the name is resolved
         connection = super()._connect()  # type: ignore[misc]
         try:
             with connection.cursor() as cursor:
                 for statement in _MYSQL_SESSION:
                     cursor.execute(statement)
+                # In a transaction: a proxy that splits reads from writes asks the writer then.
+                connection.begin()
+                cursor.execute(_MYSQL_READ_ONLY)
+                read_only = bool(cursor.fetchall())
+                connection.rollback()
         except pymysql.err.MySQLError:
             connection.close()
             raise
+        self._own.session = _Session(time.monotonic(), epoch, read_only)
         return connection
 
 
@@ -152,7 +231,7 @@ def _open_mysql(url: str, read_timeout_s: float) -> _MySql:
     name = unquote(parts.path.removeprefix("/"))
     if not parts.hostname or not name or "/" in name or parts.query or parts.fragment:
         raise ValueError("store.url must look like mysql://user:password@host:port/database")
-    return _MySql(
+    db = _MySql(
         name,
         host=parts.hostname,
         port=parts.port or MYSQL_PORT,
@@ -167,6 +246,8 @@ def _open_mysql(url: str, read_timeout_s: float) -> _MySql:
         # rowcount of an UPDATE = rows found, as SQLite counts, not rows altered.
         client_flag=pymysql.constants.CLIENT.FOUND_ROWS,
     )
+    db.is_patient = read_timeout_s > READ_TIMEOUT_S
+    return db
 
 
 def is_mysql(db: peewee.Database) -> bool:
@@ -276,7 +357,8 @@ def transaction(db: peewee.Database, work: Callable[[], Result]) -> Result:
 
     The whole of `work` is run again after a deadlock, a lock time-out or a busy SQLite file, so
     it must have no effect outside the database. Inside a running transaction it joins that one.
-    StoreUnavailable: nothing happened. OutcomeUnknown: the connection was lost in COMMIT.
+    StoreUnavailable: nothing happened (ReadOnly: the server takes no writes). OutcomeUnknown: the
+    connection was lost in COMMIT.
     Errors of `work` itself roll back and pass.
     """
     # SQLite: IMMEDIATE takes the write lock at once; a read lock that is upgraded later fails
@@ -312,6 +394,17 @@ def first_row(db: peewee.Database, query: Any) -> tuple[Any, ...] | None:
     return next(iter(select_rows(db, query.limit(1))), None)
 
 
+def require_writable(db: peewee.Database) -> None:
+    """Raise ReadOnly when the server is known to take no writes; it is asked again every
+    READ_ONLY_CHECK_S. Else errors of connecting, as StoreUnavailable. Not in a transaction."""
+    if isinstance(db, _MySql):
+        try:
+            db.renew()
+            db.require_writable()
+        except DRIVER_ERRORS as error:
+            raise classify(error, where=place(db)) from error
+
+
 def _run(db: peewee.Database, work: Callable[[], Result], mode: str | None) -> Result:
     if db.in_transaction():
         return work()
@@ -336,12 +429,16 @@ class _Attempt:
     def __init__(self, db: peewee.Database, mode: str | None) -> None:
         self.db = db
         self.mode = mode
+        if isinstance(db, _MySql):
+            db.renew()
         self.reused = not db.is_closed()
         self.begun = False
         self.committing = False
 
     def run(self, work: Callable[[], Result]) -> Result:
         try:
+            if self.mode is None and isinstance(self.db, _MySql):
+                self.db.require_writable()
             with self.db.atomic(*([self.mode] if self.mode else [])):
                 self.begun = True
                 result = work()
@@ -350,11 +447,14 @@ class _Attempt:
             first = _before_rollback(error)
             if first is not error or _is_lost(error):
                 discard(self.db)
+            elif isinstance(self.db, _MySql) and _code(error) in MYSQL_READ_ONLY:
+                self.db.give_up_sessions()
             raise first from None
         return result
 
     def may_repeat(self, error: BaseException) -> bool:
-        if _code(error) in (MYSQL_RETRY if is_mysql(self.db) else SQLITE_RETRY):
+        # A write that was refused: by now the name may lead to the server that takes it.
+        if _code(error) in (MYSQL_RETRY | MYSQL_READ_ONLY if is_mysql(self.db) else SQLITE_RETRY):
             return True
         # A kept connection that the server closed while it was idle: nothing was begun on it.
         return self.reused and not self.begun and _is_lost(error)

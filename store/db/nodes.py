@@ -1,19 +1,97 @@
-"""The nodes of a store: when each was last seen, by the database's clock. For writers and for
-`books`."""
+"""The nodes of a store: when each was last seen, by the database's clock, and what its processes
+say of themselves. For writers and for commands."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import peewee
 
-from store.db.database import database_ms, insert_rows, select_rows, transaction
+from store.db.database import database_ms, insert_rows, select_rows, snapshot_read, transaction
 from store.db.tables.system import Node
+from store.db.tables.usage import JournalRow
+from store.values.ids import now_ms
+
+NODE_ALIVE_MS = 60_000
+"""A node of which nothing has been heard for so long is away."""
+_TEXT_CHARS = 128
 
 
-def note_seen(db: peewee.Database, node: str) -> None:
-    """Note that a process of the node is alive."""
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What a process of a node says of itself. `not_ready`: why it takes no calls, "" when it does;
+    `backlog_bytes`: of its journal, not yet in the store."""
+
+    version: str
+    backlog_bytes: int
+    not_ready: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node as its processes told the store. `lead_ms`: how far the database's clock is ahead of
+    the node's; None, and no versions, where only gateways of an earlier version have run."""
+
+    name: str
+    seen_ms: int
+    alive: bool
+    versions: Sequence[str]
+    lead_ms: int | None
+    processes: int
+    ready: int
+    not_ready: Sequence[str]
+    backlog_bytes: int
+
+
+def note_seen(
+    db: peewee.Database, node: str, journal_id: str = "", process: Process | None = None
+) -> None:
+    """Note that a process of the node is alive, and what it says of itself."""
 
     def work() -> None:
-        insert_rows(db, Node, [{"name": node, "seen_ms": database_ms(db)}], replace=["seen_ms"])
+        at_ms = database_ms(db)
+        insert_rows(db, Node, [{"name": node, "seen_ms": at_ms}], replace=["seen_ms"])
+        if process is not None:
+            JournalRow.update(
+                seen_ms=at_ms,
+                lead_ms=at_ms - now_ms(),
+                version=process.version,
+                backlog_bytes=process.backlog_bytes,
+                not_ready=process.not_ready[:_TEXT_CHARS],
+            ).where(JournalRow.id == journal_id).execute(db)
 
     transaction(db, work)
+
+
+def states(db: peewee.Database) -> list[NodeState]:
+    """Every node that has ever served from the store, by name; processes that ended in order do not
+    count, those that did not are `backlog_bytes` of records to adopt. Raises StoreUnavailable."""
+
+    def read() -> list[NodeState]:
+        alive_ms = database_ms(db) - NODE_ALIVE_MS
+        query = JournalRow.select().where(JournalRow.finished_ms.is_null())
+        rows: dict[str, list[JournalRow]] = {}
+        for row in query.order_by(JournalRow.id).bind(db):
+            rows.setdefault(row.node, []).append(row)
+        seen = sorted(last_seen(db).items())
+        return [_state(name, at_ms, alive_ms, rows.get(name, [])) for name, at_ms in seen]
+
+    return snapshot_read(db, read)
+
+
+def _state(name: str, seen_ms: int, alive_ms: int, rows: Sequence[JournalRow]) -> NodeState:
+    running = [row for row in rows if row.seen_ms is not None and row.seen_ms >= alive_ms]
+    leads = [int(row.lead_ms or 0) for row in running]
+    return NodeState(
+        name=name,
+        seen_ms=seen_ms,
+        alive=seen_ms >= alive_ms,
+        versions=sorted({row.version or "" for row in running}),
+        lead_ms=max(leads, key=abs, default=None),
+        processes=len(running),
+        ready=sum(not row.not_ready for row in running),
+        not_ready=sorted({row.not_ready for row in running if row.not_ready}),
+        backlog_bytes=sum(row.backlog_bytes or 0 for row in rows),
+    )
 
 
 def last_seen(db: peewee.Database) -> dict[str, int]:

@@ -126,6 +126,12 @@ def short_pause() -> None:
     time.sleep(DELETE_PAUSE_S)
 
 
+def count_before(db: peewee.Database, before: int) -> int:
+    """How many records `prune` would remove. Errors: StoreUnavailable."""
+    query = UsageRow.select(peewee.fn.COUNT(UsageRow.id)).where(UsageRow.day < before)
+    return int((first_row(db, query) or (0,))[0])
+
+
 def prune(db: peewee.Database, before: int, pause: Callable[[], None] = short_pause) -> Pruned:
     """Remove the records of all UTC days before one (yyyymmdd); roll-ups and ledger stay.
 

@@ -20,20 +20,23 @@ PAGE_ROWS = 1000
 FAULTS_MAX = 1000
 
 
-def verify(db: peewee.Database, report: Callable[[int], None] = lambda _: None) -> list[str]:
+def verify(
+    db: peewee.Database, report: Callable[[int], None] = lambda _: None, since_day: int = 0
+) -> list[str]:
     """What is wrong with the books, one sentence each, at most FAULTS_MAX; empty: nothing.
 
     Every lease has an owner. Every wallet: sum of its ledger lines = balance. Every UTC day that
     was not pruned: the charges line of each user = the sum of what those records took from the
     wallet. All is read in one snapshot, so a running gateway does not disturb it. Memory: the users
-    of one day. `report` is told each day (yyyymmdd) before it is read.
+    of one day. `report` is told each day (yyyymmdd) before it is read; days before `since_day` are
+    not.
     """
 
     def read() -> list[str]:
         faults = lease_faults(db, database_ms(db)) + _wallet_faults(db)
         totals = _ledger_days(db)
         # Of a pruned day only what came late is there.
-        day: int | None = pruned_before(db) - 1
+        day: int | None = max(pruned_before(db), since_day) - 1
         while day is not None and len(faults) < FAULTS_MAX:
             day = next_day(db, day)
             if day is not None:

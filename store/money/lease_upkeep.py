@@ -8,7 +8,7 @@ from peewee import JOIN, fn
 
 from store.db import audit
 from store.db.database import database_ms, select_rows, transaction
-from store.db.nodes import last_seen
+from store.db.nodes import NODE_ALIVE_MS, last_seen
 from store.db.tables.money import Lease
 from store.db.tables.system import Node
 from store.db.tables.usage import JournalRow
@@ -18,7 +18,6 @@ from store.values.usage_record import rfc3339
 
 FAULTS_MAX = 1000
 NODE_SILENT_MS = 600_000
-NODE_ALIVE_MS = 60_000
 
 
 def faults(db: peewee.Database, at_ms: int) -> list[str]:

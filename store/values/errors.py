@@ -16,6 +16,10 @@ class StoreUnavailable(StoreError):
     """The database cannot be reached or used now; nothing of the transaction has happened."""
 
 
+class ReadOnly(StoreUnavailable):
+    """The database's server takes no writes now, so none was sent; reads go on."""
+
+
 class OutcomeUnknown(StoreUnavailable):
     """The connection ended during COMMIT: the transaction may or may not have happened."""
 

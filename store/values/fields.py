@@ -22,6 +22,7 @@ MAX_DECIMAL_EXPONENT = 30
 MAX_LIST_LENGTH = 10_000
 MAX_EXTRA_HEADERS = 32
 MAX_OPTIONS = 32
+MAX_PRICE_CHANGES = 100
 MAX_INSTANT_MS = 253_402_300_799_999
 """The end of the year 9999, beyond which times cannot be written."""
 
@@ -357,6 +358,51 @@ class Instant(FieldType):
         moment = _EPOCH + datetime.timedelta(milliseconds=value)
         precision = "milliseconds" if value % 1000 else "seconds"
         return moment.isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, slots=True)
+class PriceChanges(FieldType):
+    """Whole prices and the moments from which they hold: (ms, prices in nanos), earliest first."""
+
+    @property
+    def form(self) -> str:
+        return "a list of tables, each a `from` (a time) and prices as in `price`"
+
+    def parse(self, value: object) -> list[tuple[int, dict[str, int]]]:
+        if not isinstance(value, list):
+            raise ValueError("must be a list of tables")
+        if len(value) > MAX_PRICE_CHANGES:
+            raise ValueError(f"has more than {MAX_PRICE_CHANGES} elements")
+        changes: dict[int, dict[str, int]] = {}
+        for index, table in enumerate(value, 1):
+            try:
+                at_ms, prices = self._change(table)
+            except ValueError as error:
+                raise ValueError(f"element {index} {error}") from None
+            if at_ms in changes:
+                raise ValueError(f"element {index} has the same `from` as another one")
+            changes[at_ms] = prices
+        return sorted(changes.items())
+
+    def _change(self, table: object) -> tuple[int, dict[str, int]]:
+        if not isinstance(table, dict) or "from" not in table:
+            raise ValueError("must be a table with `from` and prices")
+        try:
+            at_ms = Instant().parse(table["from"])
+        except ValueError as error:
+            raise ValueError(f"from: {error}") from None
+        given = PriceTable().parse({name: one for name, one in table.items() if name != "from"})
+        for name in ("input", "output"):
+            if name not in given:
+                raise ValueError(f"{name} is missing")
+        return at_ms, {"call": 0, **{n: nanos for n, nanos in given.items() if nanos is not None}}
+
+    def plain(self, value: Any) -> list[dict[str, str]]:
+        instant, table = Instant(), PriceTable()
+        return [{"from": instant.plain(at_ms), **table.plain(prices)} for at_ms, prices in value]
+
+    def from_text(self, text: str) -> object:
+        return text if text.strip() else []
 
 
 NAME = Text(texts.name, f"a name of 1 to {texts.MAX_NAME_CHARS} printable characters")

@@ -1,9 +1,10 @@
-"""Times as people type them: 90m, 24h, 7d; 2026-11-21; RFC 3339. Pure."""
+"""Times as people type them: 90m, 24h, 7d; yesterday; 2026-11-21; RFC 3339. Pure."""
 
 import datetime
 import re
 
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+WORDS = ("today", "yesterday", "this-month", "last-month")
 MAX_DURATION_S = 36_500 * UNITS_S["d"]
 
 _DURATION = re.compile(r"([0-9]{1,12})([smhd])", re.ASCII)
@@ -16,6 +17,21 @@ def duration_s(text: str) -> int | None:
     match = _DURATION.fullmatch(text)
     seconds = int(match[1]) * UNITS_S[match[2]] if match else None
     return seconds if seconds is not None and seconds <= MAX_DURATION_S else None
+
+
+def word_ms(text: str, now_ms: int) -> int | None:
+    """When the period of one of WORDS begins, in milliseconds, UTC; None: it is none of them."""
+    if text not in WORDS:
+        return None
+    now = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
+    day = datetime.datetime.combine(now.date(), datetime.time(), datetime.UTC)
+    if text == "yesterday":
+        day -= datetime.timedelta(1)
+    elif text != "today":
+        day = day.replace(day=1)
+        if text == "last-month":
+            day = (day - datetime.timedelta(1)).replace(day=1)
+    return round(day.timestamp() * 1000)
 
 
 def moment_ms(text: str) -> int | None:

@@ -6,6 +6,7 @@ import click
 import pytest
 
 from commands.times import Duration, Moment, duration_s
+from store.values.times import moment_ms, word_ms
 
 
 @pytest.mark.parametrize(
@@ -41,8 +42,32 @@ def test_so_long_ago():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "yesterday", "2026-13-01", "2026-11-21T14:00:00", "1969-12-31", "1795000000"]
+    "text", ["", "tomorrow", "2026-13-01", "2026-11-21T14:00:00", "1969-12-31", "1795000000"]
 )
 def test_no_moments(text):
     with pytest.raises(click.BadParameter, match="2026-11-21T14"):
         Moment().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("word", "begin"),
+    [
+        ("today", "2027-01-01"),
+        ("yesterday", "2026-12-31"),
+        ("this-month", "2027-01-01"),
+        ("last-month", "2026-12-01"),
+        ("tomorrow", None),
+    ],
+)
+def test_the_begin_of_a_period_is_that_of_its_first_day(word, begin):
+    new_year_ms = moment_ms("2027-01-01T00:00:00Z")
+    for now_ms in (new_year_ms, new_year_ms + 86_399_999):
+        assert word_ms(word, now_ms) == (None if begin is None else moment_ms(begin))
+
+
+def test_words_are_taken_where_times_are():
+    today_ms = Moment().convert("today", None, None)
+    assert today_ms % 86_400_000 == 0
+    assert Moment().convert("yesterday", None, None) == today_ms - 86_400_000
+    with pytest.raises(click.BadParameter, match="this-month"):
+        Moment().convert("next-month", None, None)

@@ -5,6 +5,7 @@ everything has been used before it is changed, so that no worker is helped by no
 """
 
 import contextlib
+import datetime
 import http.client
 import json
 import re
@@ -17,6 +18,7 @@ from decimal import ROUND_CEILING, Decimal
 
 import pytest
 
+from conf.version import VERSION
 from tests.support import leash
 from tests.support.gateway import HOST, ROOT, Gateway
 from tests.support.ports import free_port
@@ -29,6 +31,7 @@ PATH = "/v1/chat/completions"
 PRICE = {"input": "1.00", "output": "4.00"}
 OVERLAP_S = 2
 RECORDED_WITHIN_S = 1
+LATER_S = 15  # a busy machine makes a command and a call in this time
 
 
 class Running:
@@ -143,6 +146,15 @@ def running(tmp_path_factory):
 
 
 # ---- keys ----------------------------------------------------------------------------------------
+
+
+def test_the_node_is_shown_as_it_says_itself(running):
+    """Its first words are those of its first second; ten seconds later it says more."""
+    gateway = running.gateway
+    [shown] = json.loads(gateway.run("nodes", "--json"))
+    assert (shown["state"], shown["version"]) == ("ready", VERSION)
+    assert shown["clock_behind_ms"] == 0 and shown["backlog_bytes"] >= 0
+    assert shown["node"] == json.loads(gateway.run("status", "--json"))["node"]
 
 
 def test_a_new_key(running):
@@ -287,6 +299,20 @@ def test_a_price(running):
     assert after["prices"]["output"] == "0.123456789"
     assert Decimal(after["cost"]) == cost_of(after, {"input": "3", "output": "0.123456789"})
     assert running.gateway.usage(request_id=before["id"]) == [before]
+
+
+def test_a_price_from_a_time_on(running):
+    """Every worker goes by the time, and not by hearing of it."""
+    _, secret = running.key("later")
+    at = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=LATER_S)
+    at = at.replace(microsecond=0)
+    running.run("model", "set", "tea", "price.input=7", f"from={at:%Y-%m-%dT%H:%M:%SZ}")
+    before = running.record_of_call(secret, model="tea")
+    assert before["prices"]["input"] == "1"
+    time.sleep(max(0.0, (at - datetime.datetime.now(datetime.UTC)).total_seconds()))
+    after = {name: "7" if price == "1" else price for name, price in before["prices"].items()}
+    running.check_recorded(after, "prices", secret, model="tea")
+    assert json.loads(running.run("model", "show", "tea", "--json"))["price_changes"] == []
 
 
 def test_a_multiplier(running):

@@ -18,6 +18,7 @@ from store.values.fields import (
     Number,
     Optional,
     OptionMap,
+    PriceChanges,
     PriceTable,
 )
 from store.values.pricing import PRICE_NAMES
@@ -95,6 +96,8 @@ def _of_type(kind: FieldType) -> Schema:
         return {"type": "array", "items": _of_type(kind.item)}
     if isinstance(kind, PriceTable):
         return _object({name: {"type": ["string", "null"]} for name in PRICE_NAMES})
+    if isinstance(kind, PriceChanges):
+        return {"type": "array", "items": _object({"from": dict(_TIME), **_PRICES})}
     if isinstance(kind, OptionMap):
         return {"type": "object", "additionalProperties": True}
     if isinstance(kind, (ModelMap, HeaderMap)):

@@ -20,7 +20,8 @@ class Model(Row):
 
 
 class Price(Row):
-    """Prices of a model from a moment on; rows are added, never changed. None: the default."""
+    """Prices of a model from a moment on, which may be to come; rows that hold, or have held, are
+    never changed. None: the default."""
 
     model_id = CharField(ID)
     effective_ms = BigIntegerField()

@@ -192,13 +192,19 @@ for _rollup in (UsageByKey, UsageByChannel, UsageByDay, UsageByUser, UsageByGrou
 
 
 class JournalRow(Row):
-    """How far a process's journal has been applied."""
+    """How far a process's journal has been applied, and what the process says of itself; None: it
+    has not said so, or `finished_ms` says that it ended in order."""
 
     id = CharField(ID, primary_key=True)
     node = CharField(NAME)
     offset = BigIntegerField()
     opened_ms = BigIntegerField()
     finished_ms = BigIntegerField(null=True)
+    seen_ms = BigIntegerField(null=True)
+    version = CharField(MARK, null=True)
+    lead_ms = BigIntegerField(null=True)
+    backlog_bytes = BigIntegerField(null=True)
+    not_ready = CharField(NAME, null=True)
 
     class Meta:
         table_name = "journals"

@@ -2,10 +2,13 @@
 
 import json
 
+from tests.commands.conftest import record
+
 
 def test_right_books(filled):
-    assert filled.ok("books", "verify") == "the books are right\n"
-    assert filled.json("books", "verify") == {"ok": True, "faults": []}
+    place = filled.folder / "sluice.db"
+    assert filled.ok("books", "verify") == f"the books of {place} are right\n"
+    assert filled.json("books", "verify") == {"ok": True, "store": str(place), "faults": []}
 
 
 def test_a_wrong_balance_is_told_and_ends_with_1(filled):
@@ -23,9 +26,24 @@ def test_a_lost_node_is_released(filled):
     assert ended.code == 1 and "web-9" in ended.err
     with filled.store() as db:
         db.execute_sql("INSERT INTO \"nodes\" VALUES ('web-1', 1)")
-        db.execute_sql("INSERT INTO \"journals\" VALUES ('J', 'web-1', 0, 1, NULL)")
+        db.execute_sql(
+            'INSERT INTO "journals" ("id", "node", "offset", "opened_ms")'
+            " VALUES ('J', 'web-1', 0, 1)"
+        )
         db.execute_sql("INSERT INTO \"leases\" VALUES ('A', 'J', 1500000000, 0, 0)")
     said = filled.json("books", "release-node", "web-1")
     assert said == {"node": "web-1", "leases": 1, "amount": "1.5"}
     again = filled.ok("books", "release-node", "web-1")
     assert again == "released 0 leases of web-1, together 0\n"
+
+
+def test_days_before_a_day_are_left_out_when_told_so(filled):
+    with filled.store() as db:
+        ((user_id,),) = db.execute_sql('SELECT "id" FROM "users"').fetchall()
+    filled.write_records(record(1, user_id=user_id))  # charged, and in no ledger
+    assert "20261118" in filled.run("books", "verify").out
+    assert filled.run("books", "verify", "--since", "2026-11-18").code == 1
+    filled.ok("books", "verify", "--since", "2026-11-19")
+    with filled.store() as db:
+        db.execute_sql('UPDATE "wallets" SET "balance" = "balance" + 1')
+    assert "alice" in filled.run("books", "verify", "--since", "2026-11-19").out

@@ -188,3 +188,12 @@ def test_the_store_is_away_and_the_gateway_runs(filled, ops, tmp_path):
     assert ended.code == 0 and "the store" in ended.err
     assert said["node"] == "web-1" and said["channels"] is said["groups"] is None
     assert "web-1" in filled.ok("status")
+
+
+def test_a_gateway_that_uses_another_store_is_told(installation, ops):
+    own = str(installation.folder / "sluice.db")
+    for running, warned in ((own, False), ("db.internal:3306/sluice", True)):
+        ops.answer = json.dumps({**NODE, "store": running}).encode()
+        ended = installation.run("status")
+        assert ended.code == 0 and f"store                  {running}" in ended.out
+        assert (f"uses the store {running}, the configuration names {own}" in ended.err) == warned

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,9 @@ import pytest
 from commands.nouns import usage as usage_command
 from store.db.audit import entries
 from store.values.ids import now_ms, ulid
-from store.values.usage_record import FIELDS
+from store.values.usage_record import FIELDS, rfc3339
 from tests.commands.conftest import BEGIN_MS, record
+from tests.support import terminal
 
 ROOT = Path(__file__).resolve().parents[3]
 WAIT_S = 15
@@ -89,7 +91,7 @@ def test_times_bound_the_export(installation, calls):
     assert ids(export(installation, "--since", since)) == ids(calls[2:])
     assert ids(export(installation, "--until", since)) == ids(calls[:2])
     assert export(installation, "--until", "2026-11-18") == []
-    assert "2026-11-21" in installation.misused("usage", "export", "--since", "yesterday")
+    assert "2026-11-21" in installation.misused("usage", "export", "--since", "tomorrow")
 
 
 def test_csv_is_safe_and_whole(installation, calls):
@@ -140,8 +142,9 @@ def test_a_reader_that_has_enough_ends_an_export_quietly(installation):
 
 
 def test_verify_recomputes_every_cost(installation, calls):
-    assert installation.ok("usage", "verify") == "every cost is right\n"
-    assert installation.json("usage", "verify") == {"ok": True, "faults": []}
+    assert "is right\n" in installation.ok("usage", "verify")
+    place = str(installation.folder / "sluice.db")
+    assert installation.json("usage", "verify") == {"ok": True, "store": place, "faults": []}
     with installation.store() as db:
         wrong = f'UPDATE "usage_records" SET "cost_nanos" = 1 WHERE "id" = \'{calls[1].id}\''
         db.execute_sql(wrong)
@@ -175,6 +178,40 @@ def test_stats_sum_up_calls(installation, calls):
     assert installation.json("usage", "stats", "--until", "2026-11-18") == []
 
 
+def test_stats_end_with_totals_of_all_such_calls(installation, calls):
+    _, *lines, total = installation.ok("usage", "stats", "--by=user,model").splitlines()
+    assert total.split()[:3] == ["total", "-", "6"]
+    costs = [Decimal(line.split()[-1]) for line in lines]
+    assert len(costs) == 3 and sum(costs) == Decimal(total.split()[-1])
+    _, first, total = installation.ok("usage", "stats", "--by=user", "--top=1").splitlines()
+    assert (first.split()[1], total.split()[:2]) == ("5", ["total", "6"])
+    assert (
+        len(installation.ok("usage", "stats", "--by=user", "--until=2026-11-18").splitlines()) == 1
+    )
+
+
+def test_stats_as_csv(installation, calls):
+    text = installation.ok("usage", "stats", "--by=user", "--format=csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [{name: str(value) for name, value in row.items()} for row in rows] == [
+        {name: str(value) for name, value in row.items()}
+        for row in installation.json("usage", "stats", "--by=user")
+    ]
+    installation.misused("usage", "stats", "--format", "pdf")
+
+
+def test_stats_of_yesterday_and_of_this_month(installation):
+    today_ms = now_ms() // DAY_MS * DAY_MS
+    for number, at_ms in enumerate((today_ms, today_ms - 1, today_ms - DAY_MS - 1)):
+        installation.write_records(record(number, id=ulid(at_ms, bytes([number] * 10))))
+    since = ("--since", "yesterday", "--until", "today")
+    [row] = installation.json("usage", "stats", "--by=day", *since)
+    assert row["calls"] == 1 and row["day"] == rfc3339(today_ms - 1)[:10]
+    month = installation.json("usage", "stats", "--by=day", "--since=this-month")
+    assert {row["day"][:7] for row in month} == {rfc3339(today_ms)[:7]}
+    assert "this-month" in installation.misused("usage", "stats", "--since", "next-month")
+
+
 def test_stats_by_error_code(installation, calls):
     rows = installation.json("usage", "stats", "--by", "error_code")
     assert [(row["error_code"], row["calls"]) for row in rows] == [
@@ -184,6 +221,18 @@ def test_stats_by_error_code(installation, calls):
     only = ("--error-code", "insufficient_quota")
     [row] = installation.json("usage", "stats", "--by", "user", *only)
     assert (row["user"], row["calls"]) == ("alice", 1)
+
+
+def test_verify_from_a_day_on(installation, calls):
+    with installation.store() as db:
+        db.execute_sql('UPDATE "usage_records" SET "cost_nanos" = 1')
+    assert installation.run("usage", "verify", "--since", "2026-11-18").code == 1
+    place = installation.folder / "sluice.db"
+    said = installation.ok("usage", "verify", "--since", "2026-11-19")
+    assert said == f"every cost of {place} is right\n"
+    with installation.store() as db:
+        db.execute_sql('UPDATE "usage_by_key" SET "calls" = 77 WHERE "user" = \'bob\'')
+    assert installation.run("usage", "verify", "--since", "2026-11-19").code == 0
 
 
 def test_stats_show_what_cost_most_first(installation, calls):
@@ -215,7 +264,7 @@ def test_wrong_sums_are_told_and_made_anew(installation, calls):
     assert [fault["id"] for fault in said["faults"]] == [None]
     assert installation.json("usage", "rebuild-rollups") == {"days": 1}
     assert installation.ok("usage", "rebuild-rollups") == "the sums of 1 days are made anew\n"
-    assert installation.ok("usage", "verify") == "every cost is right\n"
+    assert "is right\n" in installation.ok("usage", "verify")
 
 
 def test_prune_removes_old_days_and_keeps_their_sums(installation):
@@ -224,17 +273,34 @@ def test_prune_removes_old_days_and_keeps_their_sums(installation):
     young = record(9, id=ulid(today_ms - 20 * DAY_MS, bytes(10)))
     installation.write_records(*old, young)
     assert installation.json("usage", "prune", "--older-than", "200d")["records"] == 0
+    shown = installation.json("usage", "prune", "--older-than", "90d", "--dry-run")
+    text = installation.ok("usage", "prune", "--older-than", "90d", "--dry-run")
+    assert text == f"would remove what began before {shown['before']}: 3 records\n"
+    assert shown["records"] == 3 and len(export(installation)) == 4
     said = installation.json("usage", "prune", "--older-than", "90d")
     assert (said["partitions"], said["records"]) == (0, 3)
     assert said["before"].count("-") == 2
     assert ids(export(installation)) == [young.id]
     assert sum(row["calls"] for row in installation.json("usage", "stats", "--by=day")) == 4
-    assert installation.ok("usage", "verify") == "every cost is right\n"
+    assert "is right\n" in installation.ok("usage", "verify")
     assert installation.ok("usage", "prune", "--older-than=1d").startswith("removed what began")
     assert export(installation) == []
     with installation.store() as db:
         acts = [(entry["action"], entry["kind"]) for entry in entries(db, 9)]
         assert acts == [("prune", "usage")] * 3
+
+
+@pytest.mark.parametrize(
+    ("typed", "flags", "left"), [("n\n", [], 1), ("y\n", [], 0), ("", ["--yes"], 0)]
+)
+def test_prune_asks_on_a_terminal(installation, typed, flags, left):
+    old = record(1, id=ulid(now_ms() - 100 * DAY_MS, bytes(10)))
+    installation.write_records(old)
+    args = ["usage", "prune", "--older-than", "90d", *flags, "--config", str(installation.config)]
+    code, shown = terminal.run(args, typed)
+    assert code == left and len(export(installation)) == left
+    assert ("1 records, from" in shown) == (not flags)
+    assert ("nothing is removed" in shown) == bool(left)
 
 
 @pytest.mark.parametrize("age", [(), ("--older-than", "soon"), ("--older-than", "-1d")])

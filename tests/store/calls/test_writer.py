@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import json
+import logging
 import os
 import random
 import signal
@@ -704,6 +705,61 @@ def test_a_lost_reply_to_commit_books_once(database, desks, alice, monkeypatch):
 
     asyncio.run(main(desks()))
     assert_books_are_right(database)
+
+
+def test_a_commit_that_ends_after_the_offset_was_read_books_once(
+    database, desks, alice, monkeypatch, caplog
+):
+    """Its answer is lost; the server is at it when the writer asks, and done before the repeat."""
+    real, late = source_module.transaction, []
+
+    def transact(db, work):
+        if work.__qualname__.startswith("JournalSource._transact"):
+            if not late:
+                late.append(work)
+                raise OutcomeUnknown("lost before")
+            if len(late) == 1:
+                real(db, late[0])
+                late.append(work)
+        return real(db, work)
+
+    monkeypatch.setattr(source_module, "transaction", transact)
+    caplog.set_level(logging.INFO)
+    desk = desks()
+    for _ in range(3):
+        desk.call(alice)
+    desk.start()
+    wait_for(lambda: desk.writer.state == UP and len(late) == 2)
+    desk.call(alice)
+    wait_for(lambda: len(rows(database)) == 4)
+    assert balance(database, alice) == -2_000 * 4
+    assert_books_are_right(database)
+    told = [entry for entry in caplog.records if "unknown outcome" in entry.getMessage()]
+    assert [entry.levelname for entry in told] == ["INFO"]
+    assert not [entry for entry in caplog.records if entry.exc_info]
+
+
+def test_a_server_that_takes_no_writes_is_read_from_and_not_written_to(
+    database, desks, outage, alice, monkeypatch, caplog
+):
+    """Also as root, whom the server would not refuse."""
+    if outage.proxy is None:
+        pytest.skip("SQLite has no such setting")
+    monkeypatch.setattr(database_module, "READ_ONLY_CHECK_S", 0.05)
+    monkeypatch.setattr(database_module, "SESSION_MAX_S", 0.05)
+    desk = desks().start()
+    wait_for(lambda: desk.writer.state == UP)
+    execute(database, "SET GLOBAL read_only = 1")
+    try:
+        wait_for(lambda: desk.writer.state == DOWN and "is read-only" in desk.writer.trouble)
+        desk.call(alice)
+        polls = desk.polls
+        wait_for(lambda: desk.polls >= polls + 2)
+        assert desk.writer.state == DOWN and rows(database) == []
+    finally:
+        execute(database, "SET GLOBAL read_only = 0")
+    wait_for(lambda: desk.writer.state == UP and len(rows(database)) == 1)
+    assert not [entry for entry in caplog.records if entry.exc_info]
 
 
 def test_a_lost_reply_to_an_order_lends_once(database, desks, alice, monkeypatch):

@@ -28,7 +28,6 @@ from store.values.usage_record import rfc3339
 
 OPS_CONNECT_S = 1.0
 OPS_ANSWER_S = 2.0
-NODE_AWAY_MS = 60_000
 TIMED_OUT = 599  # what Tornado's client calls it
 _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 _WORKER = (
@@ -137,7 +136,7 @@ def _store(db: peewee.Database) -> dict[str, Any]:
         "pending_migrations": migrate.pending(db),
         "records_since": None if oldest is None else rfc3339(day_begin_ms(oldest)),
         "nodes": [
-            {"name": name, "seen_at": rfc3339(ms), "here": at_ms - ms < NODE_AWAY_MS}
+            {"name": name, "seen_at": rfc3339(ms), "here": at_ms - ms < nodes.NODE_ALIVE_MS}
             for name, ms in sorted(seen.items())
         ],
     }

@@ -24,6 +24,7 @@ from store.values.fields import (
     ModelMap,
     Optional,
     OptionMap,
+    PriceChanges,
     PriceTable,
 )
 from store.values.pricing import PRICE_NAMES
@@ -90,7 +91,7 @@ def items(kind: str, given: Given) -> list[Item]:
             _item(kind, name, Field(type_, ""), given) for name, type_ in spec.identity.items()
         ]
     for name, one in spec.fields.items():
-        if not (one.once and given.stored is not None):
+        if not ((one.once and given.stored is not None) or isinstance(one.type, PriceChanges)):
             found.append(_item(kind, name, one, given))
     return found
 
@@ -101,8 +102,8 @@ def values(kind: str, typed: Typed, *, new: bool) -> dict[str, Any]:
     if new:
         found = {name: (typed.get(name) or [""])[0].strip() for name in spec.identity}
     for name, one in spec.fields.items():
-        if not new and one.once:
-            continue
+        if (not new and one.once) or isinstance(one.type, PriceChanges):
+            continue  # no form has prices to come: the JSON API and commands do
         sent = [text for text in typed.get(name, ()) if text.strip()]
         value = _value(name, one, typed, sent, new=new)
         if value is not _LEFT_OUT:

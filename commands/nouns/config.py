@@ -1,0 +1,43 @@
+"""`config`: changes gateway.toml. What is in force is shown by `check` and `status --settings`."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from commands.output import configuration, data_options, note, print_json
+from commands.subcommands import Noun
+from conf.configuration import MAX_FILE_BYTES, find_config, with_setting
+from conf.toml_edits import replace_file
+from handlers.operations import shown_settings
+
+command = Noun("config", help="Change the configuration file.", no_args_is_help=True)
+
+
+@command.command("set")
+@click.argument("name", metavar="SECTION.KEY")
+@click.argument("value")
+@data_options
+def set_value(name: str, value: str, config: Path | None, as_json: bool) -> None:
+    """Write a setting into gateway.toml; its comments and all other lines stay.
+
+    VALUE is given without quotes, as to --set; - reads it from stdin, so that no list of processes
+    shows a password. Nothing is written unless the whole file is in order with it. A running
+    gateway takes it when it is reloaded; hosts, ports, workers and journal.dir need a restart.
+    """
+    path = find_config(config, os.environ)
+    if value == "-":
+        value = sys.stdin.read(MAX_FILE_BYTES).strip()
+    replace_file(path, with_setting(path, name, value))
+    loaded = configuration(path)
+    row = next(
+        row for row in shown_settings.rows(loaded.settings, loaded.origins) if row["name"] == name
+    )
+    told = {"name": name, "value": row["value"], "origin": row["origin"], "config": str(path)}
+    if as_json:
+        print_json(told)
+    else:
+        click.echo(f"{name} is written to {path}")
+    if not str(row["origin"]).startswith(str(path)):
+        note(f"warning: {row['origin']} sets {name}, too, and takes precedence over the file")

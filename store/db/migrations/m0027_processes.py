@@ -1,0 +1,20 @@
+"""What each process of a node says of itself, beside its journal: `sluice nodes`.
+
+Gateways of the version before go on working: of theirs nothing is known.
+"""
+
+from store.db.migrations.ddl import MYSQL, SQLITE, Migration, add_columns
+
+COLUMNS = [
+    ("seen_ms", "BIGINT NULL"),
+    ("version", "VARCHAR(64) NULL"),
+    ("lead_ms", "BIGINT NULL"),
+    ("backlog_bytes", "BIGINT NULL"),
+    ("not_ready", "VARCHAR(128) NULL"),
+]
+
+MIGRATION = Migration(
+    name="0027_processes",
+    sqlite=add_columns(SQLITE, "journals", COLUMNS),
+    mysql=add_columns(MYSQL, "journals", COLUMNS),
+)

@@ -1,0 +1,130 @@
+"""Prices that hold from a time on: edited, exported, applied again, and in force when it comes."""
+
+import pytest
+
+from store.admin import objects
+from store.admin.export import export, show, to_toml
+from store.admin.listing import price_history
+from store.catalog.catalog import load_snapshot
+from store.db.database import database_ms
+from store.values.errors import Refused
+from store.values.fields import Instant, PriceChanges
+
+MODEL = "gpt-4.1"
+FIRST, SECOND = "2098-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
+FIRST_MS, SECOND_MS = map(Instant().parse, (FIRST, SECOND))
+CHANGES = f"""
+[[model]]
+name = "{MODEL}"
+price = {{ input = "2.00", output = "8.00" }}
+price_changes = [
+  {{ from = "{FIRST}", input = "3", output = "9" }},
+  {{ from = "{SECOND}", input = "4", output = "10", cache_read = "1" }},
+]
+"""
+
+
+@pytest.fixture
+def at(monkeypatch):
+    """at(ms): what the database's clock says to edits from now on."""
+
+    def stop(ms):
+        monkeypatch.setattr(objects, "database_ms", lambda db: ms)
+        monkeypatch.setattr("store.admin.apply.database_ms", lambda db: ms)
+
+    return stop
+
+
+def prices_at(database, cipher, ms):
+    prices = load_snapshot(database, cipher).models[MODEL].prices_at(ms)
+    return prices.input // 10**9, prices.output // 10**9
+
+
+def shown(database):
+    model = show(database, "model", MODEL)
+    return model["price"]["input"], [
+        (change["from"], change["input"], change["output"]) for change in model["price_changes"]
+    ]
+
+
+def test_a_price_to_come_holds_from_its_time_on(database, editor, applied, cipher):
+    editor.set_fields("model", MODEL, {"price.input": "3", "from": SECOND})
+    assert shown(database) == ("2", [(SECOND, "3", "8")])
+    assert prices_at(database, cipher, database_ms(database)) == (2, 8)
+    assert prices_at(database, cipher, SECOND_MS - 1000) == (2, 8)
+    assert prices_at(database, cipher, SECOND_MS + 1000) == (3, 8)
+    editor.set_fields("model", MODEL, {"price.output": "9", "from": FIRST})
+    assert shown(database) == ("2", [(FIRST, "2", "9"), (SECOND, "3", "8")])
+    editor.set_fields("model", MODEL, {"price.output": "11", "from": SECOND})
+    assert shown(database) == ("2", [(FIRST, "2", "9"), (SECOND, "3", "11")])
+
+
+def test_a_price_of_now_does_not_wait_behind_one_to_come(database, editor, applied, cipher):
+    editor.set_fields("model", MODEL, {"price.input": "3", "from": SECOND})
+    editor.set_fields("model", MODEL, {"price.input": "2.5"})
+    assert shown(database) == ("2.5", [(SECOND, "3", "8")])
+    assert prices_at(database, cipher, SECOND_MS + 1000) == (3, 8)
+    assert [row["input"] for row in price_history(database, MODEL)] == ["3", "2.5", "2"]
+    editor.set_fields("model", MODEL, {"price_changes": ""})
+    assert shown(database) == ("2.5", [])
+    assert prices_at(database, cipher, SECOND_MS + 1000)[1] == 8
+
+
+def test_a_document_says_all_that_is_to_come(database, editor, applied, read):
+    assert [change.action for change in editor.apply(read(CHANGES)).changes] == ["update"]
+    assert shown(database) == ("2", [(FIRST, "3", "9"), (SECOND, "4", "10")])
+    assert editor.apply(read(CHANGES)).changes == []
+    written = to_toml(export(database))
+    assert f'from = "{SECOND}"' in written and editor.apply(read(written)).changes == []
+    editor.apply(read(CHANGES.split("price_changes")[0]))
+    assert len(shown(database)[1]) == 2, "what is not given stays"
+
+
+def test_a_document_is_applied_again_when_the_time_has_come(
+    database, editor, applied, read, cipher, at
+):
+    editor.apply(read(CHANGES))
+    at(FIRST_MS + 5000)
+    assert editor.apply(read(CHANGES)).changes == [], "the price is that of the change"
+    assert shown(database) == ("3", [(SECOND, "4", "10")])
+    at(SECOND_MS + 5000)
+    assert editor.apply(read(CHANGES)).changes == []
+    assert shown(database) == ("4", [])
+    assert len(price_history(database, MODEL)) == 3
+
+
+def test_a_new_model_with_prices_to_come(database, editor, applied, read, at):
+    editor.apply(read(CHANGES.replace(MODEL, "new")))
+    assert len(show(database, "model", "new")["price_changes"]) == 2
+    at(FIRST_MS + 5000)
+    editor.apply(read(CHANGES.replace(MODEL, "newer")))
+    model = show(database, "model", "newer")
+    assert model["price"]["input"] == "3" and len(model["price_changes"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("edits", "fault"),
+    [
+        ({"from": SECOND}, "from: goes with the prices that change then"),
+        ({"from": "tomorrow", "price.input": "3"}, 'from: must be a time like "2027'),
+        ({"from": SECOND, "price.inptu": "3"}, 'did you mean "input"'),
+        ({"price_changes": "x"}, "price_changes: must be a list of tables"),
+    ],
+)
+def test_what_cannot_be_scheduled_is_refused(editor, applied, edits, fault):
+    with pytest.raises(Refused, match=fault):
+        editor.set_fields("model", MODEL, edits)
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ([{"input": "1", "output": "1"}], "element 1 must be a table with `from`"),
+        ([{"from": SECOND, "input": "1"}], "element 1 output is missing"),
+        ([{"from": SECOND, "input": "1", "output": "1"}] * 2, "the same `from`"),
+        ([{}] * 101, "more than 100"),
+    ],
+)
+def test_tables_that_say_no_change(value, fault):
+    with pytest.raises(ValueError, match=fault):
+        PriceChanges().parse(value)

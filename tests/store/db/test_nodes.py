@@ -1,0 +1,41 @@
+"""What the nodes of a store say of themselves."""
+
+from store.db import nodes
+from store.db.database import execute, transaction
+from store.db.nodes import Process, note_seen, states
+
+
+def journal(db, journal_id, node, finished_ms=None):
+    insert = 'INSERT INTO "journals" ("id", "node", "offset", "opened_ms", "finished_ms")'
+    values = (journal_id, node, finished_ms)
+    transaction(db, lambda: execute(db, f"{insert} VALUES (?, ?, 0, 1, ?)", values))
+
+
+def test_every_node_with_what_its_processes_say(database):
+    for name in "ab":
+        journal(database, name, "web-1")
+    journal(database, "c", "web-1", finished_ms=5)
+    journal(database, "d", "web-2")
+    note_seen(database, "web-1", "a", Process("2.0", 70, ""))
+    note_seen(database, "web-1", "b", Process("1.9", 30, "draining"))
+    note_seen(database, "web-1", "c", Process("1.0", 900, "ended"))
+    note_seen(database, "web-2")
+    one, two = states(database)
+    assert (one.name, one.alive, one.versions) == ("web-1", True, ["1.9", "2.0"])
+    assert (one.processes, one.ready, one.not_ready) == (2, 1, ["draining"])
+    assert one.backlog_bytes == 100 and abs(one.lead_ms) < 60_000
+    assert (two.name, two.alive, two.processes, two.lead_ms) == ("web-2", True, 0, None)
+
+
+def test_a_process_that_was_killed_is_not_counted_but_its_journal_is(database, monkeypatch):
+    journal(database, "a", "web-1")
+    note_seen(database, "web-1", "a", Process("2.0", 70, ""))
+    monkeypatch.setattr(nodes, "NODE_ALIVE_MS", -60_000)
+    [one] = states(database)
+    assert not one.alive and one.processes == one.ready == 0 and one.backlog_bytes == 70
+
+
+def test_a_long_reason_is_cut(database):
+    journal(database, "a", "web-1")
+    note_seen(database, "web-1", "a", Process("2.0", 0, "x" * 500))
+    assert states(database)[0].not_ready == ["x" * 128]
