@@ -171,6 +171,16 @@ class StoreSettings(_Section, frozen=True):
     url: Annotated[str, _text("sqlite:///FILE or mysql://user:password@host:port/database.")] = (
         "sqlite:///sluice.db"
     )
+    keys_in_memory: Annotated[
+        int,
+        _number(
+            1000,
+            1000000,
+            "keys",
+            "API keys a worker holds in memory, the most recently used; read at start. While the"
+            " database is away these are served.",
+        ),
+    ] = 50000
 
     def __repr__(self) -> str:
         return "StoreSettings(…)"  # the address may contain a password

@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -64,6 +65,7 @@ from store.catalog.key_cache import KeyCache
 from store.catalog.keys import KeyEntry, find_key
 from store.catalog.keys_aside import KeyAside, News
 from store.catalog.pepper_moves import PepperMoves
+from store.catalog.recent_keys import recent_keys
 from store.catalog.refresh import Refresh
 from store.catalog.wrong_paths import Notices
 from store.db.changes import KEYS, Changes
@@ -75,7 +77,7 @@ from store.upkeep import lease
 from store.upkeep.retention import Keep
 from store.upkeep.thread import Upkeep
 from store.values.cipher import Cipher
-from store.values.errors import StoreError
+from store.values.errors import StoreError, StoreUnavailable
 from store.values.ids import now_ms
 
 log = logging.getLogger("sluice.worker")
@@ -214,7 +216,12 @@ class Worker:
     def _make_relay(self, keys: secrets.Secrets) -> Relay:
         return Relay(
             settings=self._settings,
-            keys=KeyCache(self._load_key, self._threads, keys.peppers),
+            keys=KeyCache(
+                self._load_key,
+                self._threads,
+                keys.peppers,
+                limit=self._settings.store.keys_in_memory,
+            ),
             funds=Funds(self._order),
             journal=self._journal,
             client=UpstreamClient(
@@ -259,6 +266,23 @@ class Worker:
             self._refresh.poll(self._db)
         return found
 
+    def _fill_keys(self) -> None:
+        """Read the keys that are likely to be used next into memory; in a thread of its own."""
+        keys, db, count = self._relay.keys, self._db, 0
+        try:
+            generation = keys.generation
+            for portion in recent_keys(db, self._settings.store.keys_in_memory):
+                # What they may need of the catalog comes first, as with a single key.
+                self._refresh.poll(db)
+                self._loop.add_callback(keys.fill, portion, generation)
+                generation = keys.generation
+                count += len(portion)
+            log.info("keys read into memory: %d", count)
+        except StoreUnavailable as error:
+            log.warning("not all keys were read into memory, the others are when used: %s", error)
+        finally:
+            db.close()
+
     def _make_writer(self) -> Writer:
         funds, on_loop = self._relay.funds, self._loop.add_callback
         hooks = Hooks(
@@ -301,7 +325,9 @@ class Worker:
         self._relay.health.keys.take(snapshot, time.monotonic(), snapshot.read_ms)
         for fault in snapshot.faults:
             log.error("%s", fault)
-        self._catalog_seen = True
+        if not self._catalog_seen:
+            self._catalog_seen = True
+            threading.Thread(target=self._fill_keys, name="keys", daemon=True).start()
         self._write_state()
 
     def _compare_channels(self, snapshot: Snapshot) -> None:

@@ -13,7 +13,7 @@ from adapters.family import Answer, Envelope
 from adapters.family.codec import Asked
 from adapters.faults import Condition, Fault
 from adapters.ir.request import Request
-from adapters.json.structure import Steps, T
+from adapters.json.structure import Steps, T, at_once
 from adapters.registry import CODECS, PAIRINGS
 from adapters.translate import Translation
 from adapters.upstream_errors.read import read_upstream_error, retry_after_s
@@ -34,7 +34,7 @@ from handlers.relay.routing.plan import NOTHING, Candidate, Tried, Wanted
 from handlers.relay.routing.selector import Selector
 from handlers.relay.routing.suspects import refusal_of
 from handlers.relay.translation.translations import Translations
-from handlers.relay.turns import LARGE_BYTES, at_once, in_turns
+from handlers.relay.turns import LARGE_BYTES, in_turns
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError
 from handlers.relay.upstream.errors import (
     fault_of,
@@ -420,7 +420,7 @@ async def _read_answer(call: Call, attempt: Attempt, body: bytes) -> Answer:
     """A whole answer of the upstream. Raises Fault when it is none."""
     assert call.peek is not None
     pairing, names = attempt.pairing, (call.peek.model, attempt.upstream_model or "")
-    if len(body) > LARGE_BYTES:
+    if len(body) > pairing.at_once_bytes:
         steps = pairing.read_large_answer(body, *names, call.operation)
         answer = await in_turns(steps, call)
     else:

@@ -13,6 +13,7 @@ from random import random
 from adapters.family import Envelope
 from adapters.family.rate_headers import RateLevel
 from adapters.faults import Condition, Fault
+from adapters.json.structure import at_once
 from adapters.registry import CODECS
 from adapters.request_estimate import estimate_request
 from conf.metrics import RATE_LIMITED
@@ -33,7 +34,7 @@ from handlers.relay.routing.plan import Planner
 from handlers.relay.routing.selector import Selector
 from handlers.relay.stored.responses import StoredResponses
 from handlers.relay.translation.translations import Translations
-from handlers.relay.turns import LARGE_BYTES, at_once, in_turns
+from handlers.relay.turns import LARGE_BYTES, in_turns
 from handlers.relay.upstream.client import UpstreamClient
 from handlers.telemetry.calls import Telemetry
 from store.calls.journal import Journal

@@ -9,10 +9,10 @@ from adapters.family.codec import Asked
 from adapters.faults import Condition, Fault
 from adapters.ir.parts import Reasoning, Text, Turn
 from adapters.ir.request import Ask, Request
+from adapters.json.structure import at_once
 from adapters.registry import TRANSLATORS
 from handlers.relay.routing.plan import Candidate, Wanted
 from handlers.relay.translation.translations import Translations
-from handlers.relay.turns import at_once
 from tests.handlers.relay.calls import CHANNEL
 from tests.handlers.relay.toy import TRANSLATIONS
 
