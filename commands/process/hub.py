@@ -132,9 +132,9 @@ async def _serve(site: Site, orders: Orders, logs: LogThread) -> None:
 
 
 async def _say_alive(state: StateWriter) -> None:
-    """Tells the supervisor that the loop turns; it replaces a Hub that has not said so for long."""
+    """Tell the supervisor that the loop turns; it replaces a Hub that has not said so for long."""
     while True:
-        state.write({"ready": True})
+        state.beat()
         await asyncio.sleep(ALIVE_EVERY_S)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from commands.process import node
-from commands.process.child import Slot, Worker
+from commands.process.child import SILENT_LOOKS, Slot, Worker
 from commands.process.log_lines import LEVELS, Log
 from commands.process.metrics.exposition import CONTENT_TYPE, Sample, Totals, percentile_ms, text_of
 from commands.process.ops.guard import Guard
@@ -58,7 +58,7 @@ class OpsAnswers:
     def routes(self) -> Routes:
         """(method, path) -> answer."""
         return {
-            ("GET", "/livez"): lambda body: (HTTPStatus.OK, {"live": True}),
+            ("GET", "/livez"): self._livez,
             ("GET", "/readyz"): self._readyz,
             ("GET", "/status"): self._status,
             ("GET", "/metrics"): self._metrics,
@@ -84,7 +84,16 @@ class OpsAnswers:
         if ok:
             self._reloaded_at = time.time()
 
-    # ---- readiness -------------------------------------------------------------------------------
+    # ---- liveness, readiness ---------------------------------------------------------------------
+
+    def _livez(self, body: bytes) -> Answer:
+        """A drain takes its time, and slots are then left without a worker."""
+        self._gateway.read_states(time.monotonic())
+        hang = all(slot.silence.hangs for slot in self._gateway.slots)
+        if hang and not self._gateway.draining:
+            reason = f"no worker has accepted connections for {SILENT_LOOKS} s"
+            return HTTPStatus.SERVICE_UNAVAILABLE, {"live": False, "reason": reason}
+        return HTTPStatus.OK, {"live": True}
 
     def not_ready_because(self) -> str | None:
         """None: calls are taken."""
@@ -93,7 +102,7 @@ class OpsAnswers:
         now = time.monotonic()
         self._gateway.read_states(now)
         running = [slot.worker for slot in self._gateway.slots if slot.worker]
-        reasons = [worker.not_ready_because(now) for worker in running]
+        reasons = [worker.not_ready_because() for worker in running]
         if None in reasons:
             return None
         return f"no worker is ready: {reasons[0] if reasons else 'none runs'}"
@@ -122,7 +131,7 @@ class OpsAnswers:
                 "pid": worker.pid,
                 "slot": worker.slot,
                 "leaving": worker.leaving,
-                "why": worker.not_ready_because(now) or "",
+                "why": worker.not_ready_because() or "",
                 "uptime_s": int(now - worker.started_at),
             }
             for worker in gateway.workers()
@@ -175,7 +184,7 @@ class OpsAnswers:
     def _own(self) -> Iterator[Sample]:
         now, gateway = time.monotonic(), self._gateway
         gateway.read_states(now)
-        ready = [one for one in gateway.workers() if one.not_ready_because(now) is None]
+        ready = [one for one in gateway.workers() if one.not_ready_because() is None]
         yield names.RESTARTS, (), self.restarts
         yield names.WORKERS_READY, (), len(ready)
         yield names.RELOAD_OK, (), int(self._reload_ok)

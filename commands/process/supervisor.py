@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from commands.process import listeners, node
-from commands.process.child import Companion, Slot, Worker
+from commands.process.child import CLOSE_LOOKS, Companion, Silence, Slot, Worker
 from commands.process.log_lines import Log
 from commands.process.logs.sink import sink_of
 from commands.process.node import PortTaken, StartError
@@ -31,7 +31,8 @@ APP = str(Path(__file__).resolve().parents[2] / "app.py")
 
 DRAIN_MARGIN_S = 15.0  # for the workers' own ending of calls, before the supervisor uses force
 TICK_S = 1.0
-CHANGE_TICK_S = 0.1  # while workers start or drain
+CHANGE_TICK_S = 0.1  # while workers start or drain, or a socket is closed
+OPEN_AGAIN_S = 5.0  # after a socket could not be opened
 CONFIG_REFUSED = 3
 SHARED_MEMORY = ("limits", "responses")  # files that all workers of the node map
 
@@ -175,9 +176,11 @@ class Supervisor:
             if worker.exit_code is not None:
                 self._reap(worker, now)
             else:
+                self._end_hung(worker)
                 worker.enforce(now)
         if not self.draining:
             for slot in self.slots:
+                self._shut_or_open(slot, now)
                 if slot.worker is None and now >= slot.start_at:
                     slot.worker = self._new_worker(slot)
                     slot.start_at = now + TICK_S  # the next try when it could not be started
@@ -187,17 +190,51 @@ class Supervisor:
             self._ops.sweep(now)
 
     def read_states(self, now: float) -> None:
+        accepting = set()
         for worker in list(self.workers()):
-            worker.read_state(now)
+            if worker.read_state(now):
+                accepting.add(worker.slot)
             self._ever_ready = self._ever_ready or worker.was_ready
             slot = self.slots[worker.slot]
             if slot.successor is worker and worker.was_ready:
                 self._succeed(slot, worker)
+        for slot in self.slots:
+            slot.silence.look(now, beaten=slot.number in accepting)
+
+    def _end_hung(self, worker: Worker) -> None:
+        """Kill one whose loop stands still: SIGTERM needs a loop that turns."""
+        if worker.silence.hangs:
+            silent_s = worker.silence.looks
+            self.log.error("worker hangs", slot=worker.slot, worker=worker.pid, silent_s=silent_s)
+            worker.silence = Silence()
+            worker.kill()
+
+    def _shut_or_open(self, slot: Slot, now: float) -> None:
+        """Refuse the connections of a slot on which nobody accepts them: a client or a proxy then
+        goes on to the next node, or the kernel to the next slot."""
+        silence = slot.silence
+        if not slot.closed and silence.looks >= CLOSE_LOOKS:
+            listeners.shut(slot.listener)
+            slot.closed = True
+            self.log.warning("slot closed: no worker accepts its connections", slot=slot.number)
+        elif slot.closed and silence.looks == 0 and now >= slot.open_at:
+            try:
+                listeners.reopen(slot.listener)
+            except OSError as error:
+                slot.open_at = now + OPEN_AGAIN_S
+                reason = error.strerror or str(error)
+                self.log.error("slot cannot be opened", slot=slot.number, error=reason)
+                return
+            slot.closed = False
+            self.log.info("slot opened: a worker accepts its connections", slot=slot.number)
 
     def _wait_s(self, now: float) -> float:
         if self.draining or not all(worker.was_ready for worker in self.workers()):
             return CHANGE_TICK_S
+        if any(slot.closed for slot in self.slots):
+            return CHANGE_TICK_S
         due = [slot.start_at for slot in self.slots if slot.worker is None]
+        due += [slot.silence.next_look for slot in self.slots]
         return max(0.0, min([TICK_S, *(at - now for at in due)]))
 
     def _new_worker(self, slot: Slot) -> Worker | None:

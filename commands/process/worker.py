@@ -189,7 +189,9 @@ class Worker:
         self._relay = self._make_relay(keys)
         self._logs = logs
         self._log_from(settings.log.level)
-        self._metrics = WorkerMetrics(self._telemetry.metrics, self._relay, self._journal)
+        self._metrics = WorkerMetrics(
+            self._telemetry.metrics, self._relay, self._journal, self._state.beat
+        )
         self._open_breakers = OpenBreakers(self._relay.health)
         self._prober = Prober(
             settings, self._relay.client, self._relay.health, self._loop.add_callback

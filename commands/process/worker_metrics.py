@@ -6,7 +6,7 @@ Wires the parts of a worker to its metrics; `publish` is called once a second.
 import importlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from peewee import Database
 
@@ -51,13 +51,16 @@ def _spans(endpoint: str, node: str) -> SpanThread | None:
 class WorkerMetrics:
     """The metrics and spans of a worker beside the metrics of its calls."""
 
-    def __init__(self, metrics: Metrics, relay: Relay, journal: Journal) -> None:
+    def __init__(
+        self, metrics: Metrics, relay: Relay, journal: Journal, beat: Callable[[], None]
+    ) -> None:
         self._metrics = metrics
         self._relay = relay
         self._journal = journal
         self._channels = ChannelGauges(relay.health, self._show, self._hide)
         self.spans: SpanThread | None = None
-        self._lag = LoopLag(lambda us: metrics.observe(names.LOOP_LAG, us))
+        self._beat = beat
+        self._lag = LoopLag(self._turned)
 
     def start(self, endpoint: str, node: str) -> None:
         """On the loop; with an endpoint calls become spans."""
@@ -77,6 +80,10 @@ class WorkerMetrics:
         """The catalogue has changed: which models are configured, which channels there are."""
         self._metrics.models = snapshot.models
         self._channels.take_snapshot(snapshot, time.monotonic())
+
+    def _turned(self, late_us: int) -> None:
+        self._beat()
+        self._metrics.observe(names.LOOP_LAG, late_us)
 
     def lost(self, records: list[UsageRecord]) -> None:
         """Calls that a dead process had not ended, found in its journal."""

@@ -4,6 +4,7 @@ One sweep a second instead of a timer for each connection: a timer costs a reque
 """
 
 import asyncio
+import errno
 import logging
 import math
 import socket
@@ -24,6 +25,7 @@ log = logging.getLogger("sluice.http")
 
 DRAIN_IDLE_S = 2  # while draining an idle connection is closed so long after its last byte
 ACCEPT_BATCH = 128  # connections taken in one loop turn
+CLOSED_PAUSE_S = 0.1  # until a listening socket that the supervisor has closed is tried again
 
 
 class Router(Protocol):
@@ -103,6 +105,9 @@ class RelayServer:
             stuck = connection.drop_stuck(now_s, keep_s)
             if not stuck and now_s > self._patience_ends_s(connection):
                 connection.close()
+        self._resume()
+
+    def _resume(self) -> None:
         while self._resting and not self.draining:
             self.listen_on(self._resting.pop())
 
@@ -141,8 +146,12 @@ class RelayServer:
         except (BlockingIOError, ConnectionAbortedError):
             return False
         except OSError as error:
-            # Out of descriptors: the socket stays readable, so it pauses until the next sweep.
-            log.error("cannot accept a connection: %s", error)
+            if error.errno == errno.EINVAL:
+                # This loop was silent, so the supervisor has closed the socket; it opens it again.
+                self._loop.call_later(CLOSED_PAUSE_S, self._resume)
+            else:
+                # Out of descriptors: the socket stays readable, so it pauses until the next sweep.
+                log.error("cannot accept a connection: %s", error)
             if not self.draining:
                 self._loop.remove_reader(listener)
                 self._listeners.remove(listener)

@@ -12,9 +12,11 @@ from unittest.mock import patch
 
 import pytest
 
+from commands.process import listeners
 from handlers.http.connection import LINGER_S, LONG_LINGER_S
-from handlers.http.server import DRAIN_IDLE_S
+from handlers.http.server import CLOSED_PAUSE_S, DRAIN_IDLE_S
 from tests.support.client import encode_head
+from tests.support.ports import free_port
 from tests.support.served import HOST, Echo, Peer, acting, bound, held, serving, turns, until
 
 # ---- accepting -----------------------------------------------------------------------------------
@@ -98,6 +100,17 @@ async def test_out_of_descriptors_it_rests_until_the_next_sweep(starved):
         assert (await peer.answer()).status == 200
         told = served.errors.take()
         assert len(told) == 2 and all("cannot accept" in line for line in told)
+
+
+async def test_a_socket_that_the_supervisor_has_closed_is_taken_up_again():
+    (listener,) = listeners.bind("server", HOST, free_port())
+    async with serving(listener=listener) as served:
+        listeners.shut(listener)
+        await asyncio.sleep(3 * CLOSED_PAUSE_S)
+        assert not served.errors.take()
+        listeners.reopen(listener)
+        peer = await served.peer(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await peer.answer()).status == 200
 
 
 async def test_real_want_of_descriptors():
