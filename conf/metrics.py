@@ -149,7 +149,9 @@ UPKEEP_AT = _gauge(
     "upkeep_timestamp_seconds", "", "When the last upkeep of the store ended, on whatever node."
 )
 UPKEEP_OK = _gauge("upkeep_success", "", "1 when the last upkeep of the store did all it should.")
-BUILD_INFO = _gauge("build_info", "version python", "1, with the version as labels.")
+BUILD_INFO = _gauge(
+    "build_info", "version python revision", "1, with version and revision as labels."
+)
 
 _OF_WORKERS = (
     *(REQUESTS, DURATION, FIRST_TOKEN, PER_TOKEN, OVERHEAD, TOKENS, COST),

@@ -68,7 +68,8 @@ def test_the_unit_runs_what_is_installed(unit, install):
     text = "\n".join(install)
     assert f"useradd --system --home-dir {STATE} --shell /usr/sbin/nologin {USER}\n" in text
     assert f"install -d -m {unit['StateDirectoryMode']} -o {USER} -g {USER} {STATE}\n" in text
-    assert f"make -C {CODE} venv\n" in text
+    assert f"new={CODE}-$(date +%Y%m%d-%H%M%S)\n" in text
+    assert "make -C $new venv\n" in text and f"ln -s $new {CODE}\n" in text
     assert f"runuser -u {USER} -- {CODE}/sluice init {STATE}\n" in text
     assert f"cp {CODE}/conf/systemd/sluice.service /etc/systemd/system/\n" in text
 
@@ -76,7 +77,7 @@ def test_the_unit_runs_what_is_installed(unit, install):
 def test_all_that_the_service_needs_is_copied(install, tmp_path):
     [line] = [line for line in install if line.startswith("cp -r")]
     assert {*PACKAGES, "app.py", "sluice", "Makefile"} <= set(line.split())
-    there = line.replace(CODE, str(tmp_path))
+    there = line.replace("$new", str(tmp_path))
     subprocess.run(["sh", "-ec", there], cwd=ROOT, check=True)
     done = subprocess.run(
         [sys.executable, str(tmp_path / "app.py"), "init", str(tmp_path / "state")],

@@ -31,7 +31,7 @@ from store.db.database import database_ms
 from store.upkeep import lease
 from store.values.errors import StoreError
 
-_NODE = ("node", "pid", "ready", "reason", "draining")
+_NODE = ("node", "version", "revision", "pid", "ready", "reason", "draining")
 _WORKERS = ("pid", "slot", "ready", "streams", "calls", "connections", "store", "open_breakers")
 _STATES = ("name", "model", "state", "since", "reason", "calls_5m", "success_5m", "last_error")
 PARKED_HINT = "journal.dir/parked.ndjson says what and why; move it away when that is settled"

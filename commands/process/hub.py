@@ -28,7 +28,7 @@ from commands.process.worker_state import StateWriter
 from conf import secrets
 from conf.configuration import ConfigError
 from conf.settings import Settings, from_plain
-from conf.version import VERSION
+from conf.version import CODE_CHANGED, VERSION, build_id
 from handlers.hub.app import MAX_BODY_BYTES, make_app
 from handlers.hub.web.site import Site
 from handlers.logs import LogThread
@@ -51,6 +51,7 @@ class Orders(msgspec.Struct):
     """What the supervisor tells the Hub."""
 
     settings: dict[str, dict[str, object]]
+    build: str
     secrets_path: str
     listen_fd: int
     state_fd: int
@@ -74,6 +75,9 @@ def main(args: Sequence[str]) -> int:
     logs = LogThread(FORMS[settings.log.format], sink_of(settings.log.file), redact)
     logs.start(settings.log.level)
     try:
+        if orders.build != build_id():
+            log.error(CODE_CHANGED)
+            return REFUSED_EXIT
         site = _site(settings, secrets.load(Path(orders.secrets_path)), orders.origins)
         asyncio.run(_serve(site, orders, logs))
     except ConfigError as error:

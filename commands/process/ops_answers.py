@@ -31,6 +31,7 @@ class Gateway(Protocol):
     loaded: Loaded
     draining: bool
     node: str
+    revision: str
     log: Log
 
     @property
@@ -139,6 +140,8 @@ class OpsAnswers:
         reason = self.not_ready_because()
         return HTTPStatus.OK, {
             "node": gateway.node,
+            "version": VERSION,
+            "revision": gateway.revision,
             "pid": os.getpid(),
             "ready": reason is None,
             "reason": reason or "",
@@ -191,7 +194,7 @@ class OpsAnswers:
         yield names.RELOAD_AT, (), self._reloaded_at
         yield names.DRAINING, (), int(gateway.draining or self._out_of_rotation)
         yield from _upkeep(worker.state.get("upkeep") for worker in gateway.workers())
-        yield names.BUILD_INFO, (VERSION, platform.python_version()), 1
+        yield names.BUILD_INFO, (VERSION, platform.python_version(), gateway.revision), 1
 
 
 def _upkeep(seen: Iterable[object]) -> Iterator[Sample]:

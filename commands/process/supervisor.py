@@ -23,15 +23,19 @@ from commands.process.node import PortTaken, StartError
 from commands.process.ops.server import OpsServer
 from commands.process.ops_answers import OpsAnswers
 from commands.process.service.notifier import Notifier
-from conf import secrets
+from conf import secrets, version
 from conf.configuration import ConfigError, Loaded, find_config, load
 from conf.settings import to_plain
 
+# A path through a symbolic link leads to the next version once an upgrade has moved the link. The
+# last part of the interpreter's stays: it is a link out of the virtual environment.
 APP = str(Path(__file__).resolve().parents[2] / "app.py")
+PYTHON = str(Path(sys.executable).parent.resolve() / Path(sys.executable).name)
 
 DRAIN_MARGIN_S = 15.0  # for the workers' own ending of calls, before the supervisor uses force
 TICK_S = 1.0
 CHANGE_TICK_S = 0.1  # while workers start or drain, or a socket is closed
+CHANGED_AGAIN_S = 30.0  # until changed code is looked at again: it may be changed back
 OPEN_AGAIN_S = 5.0  # after a socket could not be opened
 CONFIG_REFUSED = 3
 SHARED_MEMORY = ("limits", "responses")  # files that all workers of the node map
@@ -78,6 +82,8 @@ class Supervisor:
         self._ops: OpsServer | None = None
         self.node = ""
         self._shared: dict[str, int] = {}
+        self._build = version.build_id()
+        self.revision = version.revision(self._build)
 
     def run(self, started: Callable[[], None] | None = None) -> int:
         """Until a signal ends it: 0 after a drain, 1 when it had to be forced. StartError.
@@ -127,6 +133,7 @@ class Supervisor:
             "gateway started",
             node=self.node,
             pid=os.getpid(),
+            revision=self.revision,
             relay=f"{settings.server.host}:{settings.server.port}",
             workers=workers,
         )
@@ -182,8 +189,7 @@ class Supervisor:
             for slot in self.slots:
                 self._shut_or_open(slot, now)
                 if slot.worker is None and now >= slot.start_at:
-                    slot.worker = self._new_worker(slot)
-                    slot.start_at = now + TICK_S  # the next try when it could not be started
+                    self._fill(slot, now)
         for companion in self._companions:
             companion.tend(now, self._companion_died)
         if self._ops:
@@ -237,6 +243,25 @@ class Supervisor:
         due += [slot.silence.next_look for slot in self.slots]
         return max(0.0, min([TICK_S, *(at - now for at in due)]))
 
+    def _fill(self, slot: Slot, now: float) -> None:
+        """Start a worker, unless it would be of other code than this process. Without any worker
+        the gateway ends, and a service manager starts it with the code that is there."""
+        if not self._code_changed():
+            slot.worker = self._new_worker(slot)
+            slot.start_at = now + TICK_S  # the next try when it could not be started
+            return
+        self.log.error(f"worker not started: {version.CODE_CHANGED}", slot=slot.number)
+        slot.start_at = now + CHANGED_AGAIN_S
+        if not any(self.workers()):
+            self._failed = True
+            self._drain(version.CODE_CHANGED)
+
+    def _code_changed(self) -> bool:
+        try:
+            return version.build_id() != self._build
+        except OSError:  # a file has gone
+            return True
+
     def _new_worker(self, slot: Slot) -> Worker | None:
         start = {**self._orders(), "node": self.node}
         try:
@@ -254,6 +279,7 @@ class Supervisor:
         settings["log"]["level"] = self.log.level  # it may have been changed since the start
         return {
             "settings": settings,
+            "build": self._build,
             "secrets_path": str(self.loaded.secrets_path),
             "origins": dict(self.loaded.origins),
         }
@@ -319,6 +345,10 @@ class Supervisor:
     def _on_reload(self) -> None:
         """Replace the workers, each by one with the new settings; a bad file changes nothing."""
         if self.draining or self._reload is None:
+            return
+        if self._code_changed():
+            self._answers.reloaded(ok=False)
+            self.log.error(f"reload refused: {version.CODE_CHANGED}")
             return
         try:
             fresh = self._reload()
@@ -393,7 +423,7 @@ def main(args: Sequence[str]) -> int:
         return 2
     companions = []
     if options.demo_port:
-        command = [sys.executable, APP, "demo", "--port", options.demo_port, "--watch-stdin"]
+        command = [PYTHON, APP, "demo", "--port", options.demo_port, "--watch-stdin"]
         companions.append(Companion("demo vendor", command))
     try:
         path = find_config(Path(options.config) if options.config else None, os.environ)
@@ -405,9 +435,9 @@ def main(args: Sequence[str]) -> int:
         secrets.of(loaded)
         supervisor = Supervisor(
             loaded,
-            [sys.executable, APP, "worker"],
+            [PYTHON, APP, "worker"],
             companions=companions,
-            hub_command=[sys.executable, APP, "hub"],
+            hub_command=[PYTHON, APP, "hub"],
             reload=read,
         )
         supervisor.log.take_uncaught()

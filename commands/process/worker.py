@@ -36,6 +36,7 @@ from commands.process.worker_state import StateWriter
 from conf import secrets
 from conf.configuration import ConfigError
 from conf.settings import Settings, from_plain
+from conf.version import CODE_CHANGED, build_id
 from handlers.entries.routes import Router
 from handlers.http.base import Deadlines, Site
 from handlers.http.server import RelayServer
@@ -95,6 +96,7 @@ class Orders(msgspec.Struct):
     """What the supervisor tells a worker first."""
 
     settings: dict[str, dict[str, object]]
+    build: str
     secrets_path: str
     slot: int
     listen_fd: int
@@ -124,6 +126,9 @@ def main(args: Sequence[str]) -> int:
     logs = LogThread(FORMS[settings.log.format], sink_of(settings.log.file), redact)
     logs.start(settings.log.level)
     try:
+        if orders.build != build_id():  # since the supervisor has looked
+            log.error(CODE_CHANGED)
+            return REFUSED_EXIT
         keys = secrets.load(Path(orders.secrets_path))
         found = store_check.check(settings, first=orders.slot == 0)
         if found is not None and found.refusal:
