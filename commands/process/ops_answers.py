@@ -150,8 +150,15 @@ class OpsAnswers:
             "streams": sum(_count(worker, "streams") for worker in workers),
             "calls": sum(_count(worker, "calls") for worker in workers),
             **self._measured(),
+            "clock_lead_s": self._clock_lead_s(),
             "workers": workers,
         }
+
+    def _clock_lead_s(self) -> float | None:
+        """How far the node's clock is ahead of the database's, as the oldest worker has seen; None
+        before a worker has reached the store."""
+        states = (worker.state.get("clock_lead_ms") for worker in self._gateway.workers())
+        return next((lead / 1000 for lead in states if isinstance(lead, int)), None)
 
     def _measured(self) -> dict[str, object]:
         """Percentiles over all workers, since the node was started."""
@@ -193,6 +200,8 @@ class OpsAnswers:
         yield names.RELOAD_OK, (), int(self._reload_ok)
         yield names.RELOAD_AT, (), self._reloaded_at
         yield names.DRAINING, (), int(gateway.draining or self._out_of_rotation)
+        if (lead_s := self._clock_lead_s()) is not None:
+            yield names.CLOCK_LEAD, (), lead_s
         yield from _upkeep(worker.state.get("upkeep") for worker in gateway.workers())
         yield names.BUILD_INFO, (VERSION, platform.python_version(), gateway.revision), 1
 

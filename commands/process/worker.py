@@ -31,6 +31,7 @@ from commands.process.logs.redaction import redact
 from commands.process.logs.sink import sink_of
 from commands.process.memory import MemoryPolicy
 from commands.process.metrics.words import WordTable
+from commands.process.node_clock import NodeClock
 from commands.process.worker_metrics import WorkerMetrics
 from commands.process.worker_state import StateWriter
 from conf import secrets
@@ -210,6 +211,7 @@ class Worker:
         self._server = RelayServer(self._site, Router(self._site))
         self._writer = self._make_writer()
         self._upkeep = self._make_upkeep()
+        self._clock = NodeClock()
         self._memory = MemoryPolicy(lambda: self._relay.live.streams)
         self._drained: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._draining_task: asyncio.Task[None] | None = None
@@ -289,6 +291,7 @@ class Worker:
         """Once a second, in the writer's thread."""
         self._refresh.poll(db)
         self._prober.rota.look(db)
+        self._clock.look(db)
         self._pepper_moves.write(db)
 
     def _tell(self, db: peewee.Database) -> None:
@@ -401,6 +404,7 @@ class Worker:
                 "draining": self._server.draining,
                 "upkeep": self._upkeep.seen and lease.to_public(self._upkeep.seen),
                 "secrets": self._secrets_mark,
+                "clock_lead_ms": self._clock.lead_ms,
             }
         )
 
