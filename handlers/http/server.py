@@ -19,6 +19,7 @@ from handlers.http.base import Site
 from handlers.http.connection import LINGER_S, LONG_LINGERS_MAX, ClientConnection, Header
 from handlers.http.request import Request
 from handlers.http.run import HandlerRun
+from handlers.relay.upstream.parked import connections_most
 from store.values.ids import new_ulid
 
 log = logging.getLogger("sluice.http")
@@ -50,6 +51,7 @@ class RelayServer:
         self._resting: list[socket.socket] = []
         self._accepting: set[asyncio.Task[object]] = set()
         self._drain_s = 0
+        self._connections_most = connections_most()
         self.date = formatdate(usegmt=True)
         # Not 0: connections before the first sweep have not waited since the clock's start.
         self.now_s = int(self._loop.time())
@@ -141,6 +143,13 @@ class RelayServer:
                 return
 
     def _accept_one(self, listener: socket.socket) -> bool:
+        if self.connections >= self._connections_most and not self.draining:
+            log.error(
+                "cannot accept a connection: %d are open, all that the limit of descriptors allows",
+                self.connections,
+            )
+            self._rest(listener)
+            return False
         try:
             accepted, _ = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
@@ -153,9 +162,7 @@ class RelayServer:
                 # Out of descriptors: the socket stays readable, so it pauses until the next sweep.
                 log.error("cannot accept a connection: %s", error)
             if not self.draining:
-                self._loop.remove_reader(listener)
-                self._listeners.remove(listener)
-                self._resting.append(listener)
+                self._rest(listener)
             return False
         accepted.setblocking(False)
         buffer_bytes = self._site.settings.server.stream_buffer_bytes
@@ -167,6 +174,11 @@ class RelayServer:
         self._accepting.add(task)
         task.add_done_callback(self._accepted)
         return True
+
+    def _rest(self, listener: socket.socket) -> None:
+        self._loop.remove_reader(listener)
+        self._listeners.remove(listener)
+        self._resting.append(listener)
 
     def _accepted(self, task: "asyncio.Task[object]") -> None:
         self._accepting.discard(task)
