@@ -11,12 +11,13 @@ VERSION = "0.1.0"
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("adapters", "app.py", "commands", "conf", "demo", "handlers", "store")
+SAMPLES = str(ROOT / "conf")  # beside modules; an operator may edit them
 CODE_CHANGED = "code changed, restart"
 DIGITS = 12
 
 
 def build_id() -> str:
-    """Return a digest of the names and contents of the installed files, read anew: 12 digits.
+    """Return a digest of names and contents of the installed code, read anew: 12 digits.
 
     It is the same for the same files wherever they lie. Takes 20 ms. Raises OSError.
     """
@@ -37,14 +38,16 @@ def revision(build: str = "") -> str:
 
 
 def _files(paths: list[Path]) -> list[str]:
+    """The files below, without samples and what an editor hides."""
     files = []
     stack = [str(path) for path in paths]
     while stack:
         path = stack.pop()
-        if not os.path.isdir(path):
+        if os.path.isdir(path):
+            if not path.endswith("__pycache__"):
+                stack += [entry.path for entry in os.scandir(path) if entry.name[0] != "."]
+        elif path.endswith(".py") or not path.startswith(SAMPLES):
             files.append(path)
-        elif not path.endswith("__pycache__"):
-            stack += [entry.path for entry in os.scandir(path)]
     return files
 
 

@@ -147,6 +147,7 @@ class Worker(Child):
         self.leaving = False
         self.forced = False
         self.silence = Silence(START_LOOKS - SILENT_LOOKS)
+        self.hung = False  # it was killed for it
         self._stop_at: float | None = None
         self._kill_at: float | None = None
         self._reader = StateReader()

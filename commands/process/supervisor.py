@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from commands.process import listeners, node
-from commands.process.child import CLOSE_LOOKS, Companion, Silence, Slot, Worker
+from commands.process.child import CLOSE_LOOKS, Companion, Slot, Worker
 from commands.process.log_lines import Log
 from commands.process.logs.sink import sink_of
 from commands.process.node import PortTaken, StartError
@@ -209,10 +209,10 @@ class Supervisor:
 
     def _end_hung(self, worker: Worker) -> None:
         """Kill one whose loop stands still: SIGTERM needs a loop that turns."""
-        if worker.silence.hangs:
+        if worker.silence.hangs and not worker.hung:
+            worker.hung = True
             silent_s = worker.silence.looks
             self.log.error("worker hangs", slot=worker.slot, worker=worker.pid, silent_s=silent_s)
-            worker.silence = Silence()
             worker.kill()
 
     def _shut_or_open(self, slot: Slot, now: float) -> None:

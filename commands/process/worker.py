@@ -37,7 +37,7 @@ from commands.process.worker_state import StateWriter
 from conf import secrets
 from conf.configuration import ConfigError
 from conf.settings import Settings, from_plain
-from conf.version import CODE_CHANGED, build_id
+from conf.version import CODE_CHANGED, build_id, revision
 from handlers.entries.routes import Router
 from handlers.http.base import Deadlines, Site
 from handlers.http.server import RelayServer
@@ -69,6 +69,7 @@ from store.catalog.refresh import Refresh
 from store.catalog.wrong_paths import Notices
 from store.db.changes import KEYS, Changes
 from store.db.database import open_database
+from store.db.nodes import note_revision
 from store.money.funds import Funds
 from store.money.leases import Order
 from store.upkeep import lease
@@ -212,6 +213,7 @@ class Worker:
         self._writer = self._make_writer()
         self._upkeep = self._make_upkeep()
         self._clock = NodeClock()
+        self._revision_noted = False
         self._memory = MemoryPolicy(lambda: self._relay.live.streams)
         self._drained: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._draining_task: asyncio.Task[None] | None = None
@@ -292,6 +294,9 @@ class Worker:
         self._refresh.poll(db)
         self._prober.rota.look(db)
         self._clock.look(db)
+        if not self._revision_noted:  # the writer has noted the node before it calls this
+            note_revision(db, self._orders.node, revision(self._orders.build))
+            self._revision_noted = True
         self._pepper_moves.write(db)
 
     def _tell(self, db: peewee.Database) -> None:

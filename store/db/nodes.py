@@ -1,5 +1,5 @@
-"""The nodes of a store: when each was last seen, by the database's clock. For writers and for
-`books`."""
+"""The nodes of a store: when each was last seen, by the database's clock, and the revision of its
+code. For writers, for `books` and for the Hub."""
 
 import peewee
 
@@ -19,3 +19,15 @@ def note_seen(db: peewee.Database, node: str) -> None:
 def last_seen(db: peewee.Database) -> dict[str, int]:
     """Node name -> when it was last seen, in ms; in the caller's transaction."""
     return dict(select_rows(db, Node.select(Node.name, Node.seen_ms)))
+
+
+def note_revision(db: peewee.Database, node: str, revision: str) -> None:
+    """Note the revision of a node that was seen. Idempotent. Errors: `transaction`."""
+    query = Node.update(revision=revision).where(Node.name == node)
+    transaction(db, lambda: query.execute(db))
+
+
+def revisions(db: peewee.Database) -> dict[str, str | None]:
+    """Node name -> its revision, None for a node of a version that did not name it; in the
+    caller's transaction."""
+    return dict(select_rows(db, Node.select(Node.name, Node.revision)))

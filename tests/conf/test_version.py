@@ -40,6 +40,9 @@ def git(folder: Path, *args: str) -> str:
 def test_copies_have_one_build_id_until_a_file_differs(installed):
     one, two = installed("one"), installed("two")
     assert revision_in(one) == revision_in(two) == f"build-{version.build_id()}"
+    (two / "conf/nginx.conf").write_text("as the operator wants it")
+    (two / "handlers/.routes.py.swp").write_text("open in an editor")
+    assert revision_in(one) == revision_in(two)
     (two / "handlers/hub/static/more.txt").write_text("more")
     assert revision_in(one) != revision_in(two)
 

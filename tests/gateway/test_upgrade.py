@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from store.db.database import discard, open_database
+from store.db.nodes import revisions
 from tests.support import leash
 from tests.support.client import exchange, wait_until
 from tests.support.dialects import CHAT, ask, credentials, path_of
@@ -45,6 +47,7 @@ class Machine:
     def __init__(self, place: Path, gateway) -> None:
         self.gateway, self.place = gateway, place
         self.code = place / "opt/sluice"
+        self.store = open_database(f"sqlite:///{gateway.folder}/sluice.db")
         self._numbers = itertools.count(1)
         self.release = place / "release"
         self.release.mkdir(parents=True)
@@ -112,8 +115,10 @@ class Machine:
         return json.loads(self.gateway.call("GET", "/status", port=self.gateway.ops_port)[2])
 
     def revision(self) -> str:
-        """That of the gateway that runs."""
-        return self.status()["revision"]
+        """That of the gateway that runs, which the store has, too."""
+        running = self.status()["revision"]
+        assert wait_until(lambda: list(revisions(self.store).values()) == [running], PATIENCE_S)
+        return running
 
     def pids(self) -> list[int]:
         """The workers that are ready."""
@@ -124,10 +129,12 @@ class Machine:
 def machine(tmp_path):
     with ScriptedUpstream() as vendor:
         gateway = gateway_before(vendor, tmp_path / "state", {"server.workers": 1})
+        installed = Machine(tmp_path, gateway)
         try:
-            yield Machine(tmp_path, gateway)
+            yield installed
         finally:
             gateway.close()
+            discard(installed.store)
 
 
 class Load:
@@ -167,7 +174,7 @@ def test_two_upgrades_and_two_rollbacks_under_load(machine):
     gateway = machine.gateway
     upgrade, rollback = recipe(UPGRADE), recipe(ROLLBACK)
     machine.start()
-    revisions = [machine.revision()]
+    versions = [machine.revision()]
     with Load(gateway) as load:
         for _ in range(2):
             machine.edit_release()
@@ -179,14 +186,14 @@ def test_two_upgrades_and_two_rollbacks_under_load(machine):
             assert wait_until(lambda b=before: gateway.worker_pids() not in ([], [b]), PATIENCE_S)
             assert wait_until(gateway.ready, PATIENCE_S)
             assert machine.folder_of(gateway.worker_pids()[0]) == old
-            assert machine.revision() == revisions[-1]
+            assert machine.revision() == versions[-1]
             machine.restart()
-            revisions.append(machine.revision())
-        assert len(set(revisions)) == 3
+            versions.append(machine.revision())
+        assert len(set(versions)) == 3
         for _ in range(2):
             machine.follow(rollback)
             machine.restart()
-            assert machine.revision() == revisions[1], "not the version before the last upgrade"
+            assert machine.revision() == versions[1], "not the version before the last upgrade"
         calls = len(load.ids)
         assert wait_until(lambda: len(load.ids) > calls + 5, PATIENCE_S)
     cut = [answer for answer in load.faults if answer.status == 200]

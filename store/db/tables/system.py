@@ -28,10 +28,11 @@ class Change(Row):
 
 
 class Node(Row):
-    """When a process of a node was last seen."""
+    """When a process of a node was last seen, and the revision of its code (conf/version.py)."""
 
     name = CharField(NAME, primary_key=True)
     seen_ms = BigIntegerField()
+    revision = CharField(MARK, null=True)
 
     class Meta:
         table_name = "nodes"

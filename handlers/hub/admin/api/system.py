@@ -127,6 +127,7 @@ def _hour(hour: Hour) -> dict[str, Any]:
 def _store(db: peewee.Database) -> dict[str, Any]:
     began = time.perf_counter()
     seen = nodes.last_seen(db)
+    revisions = nodes.revisions(db)
     took_ms = round(1000 * (time.perf_counter() - began), 1)
     at_ms = database_ms(db)
     oldest = next_day(db, 0)
@@ -137,7 +138,12 @@ def _store(db: peewee.Database) -> dict[str, Any]:
         "pending_migrations": migrate.pending(db),
         "records_since": None if oldest is None else rfc3339(day_begin_ms(oldest)),
         "nodes": [
-            {"name": name, "seen_at": rfc3339(ms), "here": at_ms - ms < NODE_AWAY_MS}
+            {
+                "name": name,
+                "revision": revisions.get(name),
+                "seen_at": rfc3339(ms),
+                "here": at_ms - ms < NODE_AWAY_MS,
+            }
             for name, ms in sorted(seen.items())
         ],
     }
