@@ -225,7 +225,8 @@ class Slot:
         self.worker: Worker | None = None
         self.successor: Worker | None = None  # after a reload, until it is ready
         self.start_at = 0.0
-        self.silence = Silence()
+        # What comes while the first worker starts waits in the socket's queue and is served.
+        self.silence = Silence(START_LOOKS - SILENT_LOOKS)
         self.closed = False
         self.open_at = 0.0  # the next try, when it could not be opened
         self._back_off = BackOff()
@@ -233,6 +234,7 @@ class Slot:
     def died(self, worker: Worker, now: float) -> float:
         """Its worker ended unexpectedly: seconds until the next one starts."""
         delay_s = self._back_off.died(now - worker.started_at)
+        self.silence.looks = max(0, self.silence.looks)
         self.worker = None
         self.start_at = now + delay_s
         return delay_s

@@ -215,7 +215,7 @@ def test_code_that_is_changed_in_place_runs_under_no_old_supervisor(machine):
         file.write("# changed\n")
     gateway.process.send_signal(signal.SIGHUP)
     assert wait_until(lambda: "reload refused: code changed, restart" in gateway.log(), PATIENCE_S)
-    closed = gateway.log().count("slot closed")  # at the start perhaps, on a slow machine
+    closed = gateway.log().count("slot closed")
     os.kill(first, signal.SIGKILL)
     not_started = "worker not started: code changed, restart"
     assert wait_until(lambda: not_started in gateway.log(), PATIENCE_S)
