@@ -32,12 +32,13 @@ from commands.process.logs.redaction import redact
 from commands.process.logs.sink import sink_of
 from commands.process.memory import MemoryPolicy
 from commands.process.metrics.words import WordTable
+from commands.process.node_clock import NodeClock
 from commands.process.worker_metrics import WorkerMetrics
 from commands.process.worker_state import StateWriter
 from conf import secrets
 from conf.configuration import ConfigError
 from conf.settings import Settings, from_plain
-from conf.version import VERSION
+from conf.version import CODE_CHANGED, VERSION, build_id, revision
 from handlers.entries.routes import Router
 from handlers.http.base import Deadlines, Site
 from handlers.http.server import RelayServer
@@ -99,6 +100,7 @@ class Orders(msgspec.Struct):
     """What the supervisor tells a worker first."""
 
     settings: dict[str, dict[str, object]]
+    build: str
     secrets_path: str
     slot: int
     listen_fd: int
@@ -128,6 +130,9 @@ def main(args: Sequence[str]) -> int:
     logs = LogThread(FORMS[settings.log.format], sink_of(settings.log.file), redact)
     logs.start(settings.log.level)
     try:
+        if orders.build != build_id():  # since the supervisor has looked
+            log.error(CODE_CHANGED)
+            return REFUSED_EXIT
         keys = secrets.load(Path(orders.secrets_path))
         found = store_check.check(settings, first=orders.slot == 0)
         if found is not None and found.refusal:
@@ -193,7 +198,9 @@ class Worker:
         self._relay = self._make_relay(keys)
         self._logs = logs
         self._log_from(settings.log.level)
-        self._metrics = WorkerMetrics(self._telemetry.metrics, self._relay, self._journal)
+        self._metrics = WorkerMetrics(
+            self._telemetry.metrics, self._relay, self._journal, self._state.beat
+        )
         self._open_breakers = OpenBreakers(self._relay.health)
         self._prober = Prober(
             settings, self._relay.client, self._relay.health, self._loop.add_callback
@@ -207,6 +214,8 @@ class Worker:
         self._server = RelayServer(self._site, Router(self._site))
         self._writer = self._make_writer()
         self._upkeep = self._make_upkeep()
+        self._clock = NodeClock()
+        self._version = f"{VERSION} {revision(orders.build)}"
         self._memory = MemoryPolicy(lambda: self._relay.live.streams)
         self._drained: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._draining_task: asyncio.Task[None] | None = None
@@ -309,6 +318,7 @@ class Worker:
         """Once a second, in the writer's thread."""
         self._refresh.poll(db)
         self._prober.rota.look(db)
+        self._clock.look(db)
         self._pepper_moves.write(db)
 
     def _tell(self, db: peewee.Database) -> None:
@@ -424,6 +434,7 @@ class Worker:
                 "upkeep": self._upkeep.seen and lease.to_public(self._upkeep.seen),
                 "last_done": dict(self._upkeep.last_done),
                 "secrets": self._secrets_mark,
+                "clock_lead_ms": self._clock.lead_ms,
             }
         )
 
@@ -436,7 +447,7 @@ class Worker:
         """What the store is told of this process; in the writer's thread."""
         # At its first round the writer has not been up: that it says so, means that it is.
         why = self._not_ready_because() if self._writer.was_up else ""
-        return Process(VERSION, self._journal.backlog_bytes, why)
+        return Process(self._version, self._journal.backlog_bytes, why)
 
     def _not_ready_because(self) -> str:
         if self._server.draining:
