@@ -67,8 +67,8 @@ goes through the client in the place where its family keeps such things: `encryp
 `signature`, `thoughtSignature`; for chat completions in extra fields of the message that clients
 send back if they keep what they do not know. It is wrapped: `gw1.`, the upstream's family, a mark
 of channel and upstream key, the value, and a signature of the gateway's (`translation_secrets` of
-secrets.toml). When it comes back, it is unwrapped for the channel and key that made it. For any
-other it is removed together with the thought, and thinking goes on without; so a conversation may
+secrets.toml) that holds for one user. When this user sends it back, it is unwrapped for the channel
+and key that made it. For any other it is removed together with the thought, and thinking goes on without; so a conversation may
 change its channel at any time. When an upstream refuses its own state, the call is repeated once
 without any.
 

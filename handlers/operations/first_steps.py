@@ -200,4 +200,4 @@ def _apply(
         raise Refused(faults)
     # Of its own: it remembers the passwords that it has hashed.
     fresh = Sealing(sealing.cipher, sealing.peppers)
-    return editor(db, fresh, actor).apply(entries)
+    return editor(db, fresh, actor, remote=True).apply(entries)

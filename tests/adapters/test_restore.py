@@ -13,7 +13,7 @@ from adapters.ir.request import Tool
 from adapters.opaque import Origin, unwrap
 from adapters.restore import Restorer, free_text
 
-ORIGIN = Origin("messages", "mark", b"k" * 32)
+ORIGIN = Origin("messages", "mark", b"k" * 32, "user")
 PATCH = Tool("custom", "apply_patch")
 SPACED = Tool("function", "get.weather:now", namespace="weather")
 
