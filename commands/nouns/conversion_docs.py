@@ -68,9 +68,9 @@ goes through the client in the place where its family keeps such things: `encryp
 send back if they keep what they do not know. It is wrapped: `gw1.`, the upstream's family, a mark
 of channel and upstream key, the value, and a signature of the gateway's (`translation_secrets` of
 secrets.toml) that holds for one user. When this user sends it back, it is unwrapped for the channel
-and key that made it. For any other it is removed together with the thought, and thinking goes on without; so a conversation may
-change its channel at any time. When an upstream refuses its own state, the call is repeated once
-without any.
+and key that made it. For any other it is removed together with the thought, and thinking goes on
+without; so a conversation may change its channel at any time. When an upstream refuses its own
+state, the call is repeated once without any.
 
 **Ids of tool calls** reach the client as the upstream made them. An id with characters that a
 family does not have is sent as `gw_` and its base64url form, which is undone on the way back; where

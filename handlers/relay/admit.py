@@ -56,7 +56,7 @@ def client_address(peer: str, forwarded: str | None, trusted: Sequence[Network])
     The first address from the right of X-Forwarded-For that is not a trusted proxy; an unreadable
     one ends the search, since anybody may have written it.
     """
-    if not trusted or forwarded is None or not _within(peer, trusted):
+    if not trusted or forwarded is None or not within(peer, trusted):
         return peer
     found = peer
     for part in reversed(forwarded.split(",")[-_FORWARDED_MAX:]):
@@ -66,12 +66,13 @@ def client_address(peer: str, forwarded: str | None, trusted: Sequence[Network])
         except ValueError:
             return found
         found = candidate
-        if not _within(candidate, trusted):
+        if not within(candidate, trusted):
             return found
     return found
 
 
-def _within(address: str, networks: Sequence[Network]) -> bool:
+def within(address: str, networks: Sequence[Network]) -> bool:
+    """Whether an address is in one of some networks; a text that is none is not."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -127,7 +128,7 @@ def check_key(key: KeyEntry, client_ip: str, now_ms: int) -> None:
     for until_ms in (key.expires_ms, key.valid_until_ms):
         if until_ms is not None and until_ms <= now_ms:
             raise Fault(Condition.KEY_EXPIRED)
-    if key.networks and not _within(client_ip, key.networks):
+    if key.networks and not within(client_ip, key.networks):
         raise Fault(Condition.IP_NOT_ALLOWED)
 
 
