@@ -11,9 +11,9 @@ from store.admin.document import Document, Entry, Identity, label
 from store.admin.kinds import DEFAULT_GROUP, KINDS, REQUIRED
 from store.admin.objects import Sealing, State, Stored
 from store.values.errors import Refused
-from store.values.fields import MAX_INSTANT_MS
 from store.values.key_secrets import digests, make_secret
 from store.values.texts import nearest
+from store.values.times import MAX_INSTANT_MS
 
 CREATE = "create"
 UPDATE = "update"
