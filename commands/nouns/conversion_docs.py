@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from adapters.family.codec import UpstreamCodec, Verdict
+from adapters.family.codec import Asking, UpstreamCodec, Verdict
 from adapters.family.traits import Traits
 from adapters.ir.request import Feature
 from adapters.models import TABLE
@@ -54,6 +54,21 @@ Texts, function tools, their calls and results, and the token bound are carried 
 below list the rest that is not always carried, for each client's family before each upstream's.
 The last column says for which models another verdict holds; its names are those of the [table of
 models](#what-models-can-take).
+"""
+
+_FIELDS = """\
+## Every field of a request
+
+The fields of the request types of the official SDKs (openai 3.57, anthropic 2.14, google-genai
+3.6), and what becomes of each at an upstream of another family whose model has the usual traits. A
+field that says several things (`response_format`, `service_tier`, `thinking`) is judged by the
+tables above. A field that is in no list is dropped and noted.
+
+Refused is what a client would take for granted in an answer that is made without it: tokens that
+are forbidden or forced, checks of the vendor, the region or account it works in, an answer that
+goes on just where the last message ends. Noted is what no vendor promises (`seed`), what changes
+the style alone (penalties, `verbosity`), what costs time or money (caches, tiers), and tools of the
+vendor's own that the model may use and need not.
 """
 
 _STATE = """\
@@ -127,7 +142,7 @@ def page() -> str:
         for upstream, codecs in CODECS.items():
             if client != upstream:
                 lines += _pair(client, upstream, codecs.upstream)
-    lines += [_STATE, *_models(), _MATRIX, *_matrix()]
+    lines += [_FIELDS, *_fields(), _STATE, *_models(), _MATRIX, *_matrix()]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -180,6 +195,23 @@ def _written(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _fields() -> Iterator[str]:
+    for client, codecs in CODECS.items():
+        others = [name for name in FAMILY_NAMES if name != client]
+        yield f"### Fields of {TITLES[client]}\n"
+        yield f"| field | {' | '.join(TITLES[upstream] for upstream in others)} |"
+        yield "|---" * (len(others) + 1) + "|"
+        for name, feature in sorted(codecs.client.fields.items()):
+            cells = [_verdict(CODECS[upstream].upstream, feature) for upstream in others]
+            yield f"| `{name}` | {' | '.join(cells)} |"
+        yield ""
+
+
+def _verdict(codec: UpstreamCodec, feature: Asking) -> str:
+    usual = {**codec.verdicts, **codec.verdicts_of(Traits())}
+    return _VERDICTS[usual[feature]] if feature else _VERDICTS["map"]
 
 
 def _models() -> Iterator[str]:

@@ -93,7 +93,7 @@ def test_commands_move_channels_as_ever(db, sealing, channel, tmp_path):
     assert len(editor(db, sealing, "operator").apply(parse(document, {}, tmp_path)).changes) == 1
 
 
-def test_paths_are_not_taken_and_tell_nothing(api, channel, tmp_path):
+def test_paths_are_not_taken_and_tell_nothing(api, boss, channel, tmp_path):
     ca_file = str(Authority(tmp_path).ca_file)
     os.mkfifo(tmp_path / "fifo")
     paths = [ca_file, str(tmp_path / "fifo"), str(tmp_path / "none"), "/proc/self/fd/0", ["/x"]]
@@ -102,6 +102,8 @@ def test_paths_are_not_taken_and_tell_nothing(api, channel, tmp_path):
     body = CHANNEL | {"name": "other", "ca_file": ca_file}
     assert api.refused("POST", "/api/admin/channels", body)[:2] == (400, "ca_file")
     channel(ca_file=ca_file)
+    assert f'value="{ca_file}"' in boss.get("/admin/channels/main/edit").text
+    assert ca_file not in boss.get("/admin/channels?new&like=main").text
     os.unlink(ca_file)
     assert api.call("PATCH", PLACE, {"ca_file": ca_file, "priority": 3}).status == 200
 
