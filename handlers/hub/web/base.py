@@ -149,7 +149,7 @@ def _is_sound(value: object) -> bool:
     a character, UTF-8 cannot."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, RecursionError):
         return False
     return True
 
@@ -269,7 +269,7 @@ class Api(HubHandler):
             raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "a JSON object expected")
         for name, value in said.items():
             if not _is_sound(name) or not _is_sound(value):
-                told = "texts must be valid Unicode: no half of a surrogate pair"
+                told = "texts must be whole Unicode characters, not nested too deeply"
                 raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told, name)
         return said
 
