@@ -201,7 +201,7 @@ class JournalSettings(_Section, frozen=True):
             1,
             1000000,
             "records",
-            "Further refused calls of a key share one record a minute, with their number.",
+            "Further refused calls of a key share one record and one log line a minute.",
         ),
     ] = 600
     keep_days: Annotated[

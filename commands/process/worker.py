@@ -405,7 +405,8 @@ class Worker:
         self._site.bodies.sweep(now_s)
         self._relay.live.sweep(now_s)
         self._relay.limits.sweep()
-        self._journal.sweep()
+        for count, record in self._journal.sweep():
+            self._telemetry.refused_without_line(count, record)
         self._relay.funds.sweep()
         self._open_breakers.look(self._relay.snapshot)
         self._telemetry.flush()

@@ -183,6 +183,7 @@ class Attempts:
             call.wanted,
             candidate,
             _asked(call),
+            user_id=call.key.user_id,
             max_output_tokens=call.model.max_output_tokens,
             count=call.operation.job == "count",
             without=without,

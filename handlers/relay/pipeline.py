@@ -207,10 +207,10 @@ class Relay:
             self.records.note_stored(call, call.delivery.upstream_id)
         elif call.method == "DELETE" and ending.outcome == "ok":
             call.stored = self.stored.forget(call.key.user_id, call.target or "")
-        record = self.records.close(call, ending, settle.Bill(counts, cost, charges))
+        record, kept = self.records.close(call, ending, settle.Bill(counts, cost, charges))
         if call.own_ns < 0:
             call.own_ns += time.monotonic_ns()
-        self.telemetry.call_ended(record, call.own_ns // 1000, call.arrival.trace)
+        self.telemetry.call_ended(record, call.own_ns // 1000, call.arrival.trace, line=kept)
 
     def _count_refused(self, limit: str) -> None:
         self.telemetry.metrics.count(RATE_LIMITED, limit)

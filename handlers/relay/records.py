@@ -76,14 +76,14 @@ class Records:
         self.stored.note(call.key.user_id, call.stored)
         return True
 
-    def close(self, call: Call, ending: Ending, bill: Bill) -> UsageRecord:
-        """The usage record of a call that is over, which the journal has now."""
+    def close(self, call: Call, ending: Ending, bill: Bill) -> tuple[UsageRecord, bool]:
+        """The usage record of a call that is over, and whether the journal has it now: of the many
+        refused calls of a key in a minute another record tells."""
         record = record_of(call, ending, bill, self.node, now_ms())
         if call.opened:
             self.journal.close_call(record)
-        else:
-            self.journal.refused(record)
-        return record
+            return record, True
+        return record, self.journal.refused(record)
 
 
 def _sent(call: Call) -> Sent:

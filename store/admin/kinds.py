@@ -62,7 +62,7 @@ class Field:
 
     A default of None that the type does not take is replaced by plan.py when the entry is made;
     `missing` says by what, or what None means. `once`: only read when the entry is made, and shown
-    by no list or export.
+    by no list or export. `local`: the path of a file of this machine, which commands alone set.
     """
 
     type: FieldType
@@ -71,6 +71,7 @@ class Field:
     missing: str = "not set"
     secret: bool = False
     once: bool = False
+    local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,11 @@ KINDS: Mapping[str, Kind] = {
                 Optional(PROXY), "Proxy for its requests.", None, "directly", secret=True
             ),
             "ca_file": Field(
-                Optional(CA_FILE), "The only certificates it trusts.", None, "the system's"
+                Optional(CA_FILE),
+                "The only certificates it trusts; at most 1 MiB, set by commands only.",
+                None,
+                "the system's",
+                local=True,
             ),
             "translate": Field(Boolean(), "false: only calls of its own family.", True),
             "options": Field(

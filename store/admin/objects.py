@@ -257,12 +257,14 @@ def _identity(kind: str, row: dict[str, Any], extras: _Extras) -> Identity:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Writes objects in one transaction; `ids` finds what they refer to, `actor` is who asks."""
+    """Writes objects in one transaction; `ids` finds what they refer to, `actor` is who asks,
+    `remote`: over HTTP."""
 
     db: peewee.Database
     sealing: Sealing
     ids: dict[tuple[str, Identity], str]
     actor: str
+    remote: bool = False
 
     def insert(self, kind: str, identity: Identity, fields: Mapping[str, Any]) -> str:
         """Make an object with these fields (all of them); its id."""
@@ -328,6 +330,7 @@ class Writer:
             columns["extra_headers"] = seal_headers(self.sealing.cipher, fields["extra_headers"])
         if "proxy" in fields:
             columns["proxy"] = seal_proxy(self.sealing.cipher, fields["proxy"])
+            columns["proxy_guarded"] = self.remote and fields["proxy"] is not None
         if "group" in fields:
             columns["group_id"] = self.ids["group", (fields["group"],)]
         return columns

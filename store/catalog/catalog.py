@@ -75,10 +75,12 @@ class Model:
 @dataclass(frozen=True, slots=True)
 class Route:
     """How an upstream is reached if not directly: by a proxy (its URL, with the login), with the
-    certificates of a file instead of the system's; None: the default."""
+    certificates of a file instead of the system's; None: the default. `guarded`: the proxy is at no
+    private address where `upstream.allow_private` is false."""
 
     proxy: str | None = field(default=None, repr=False)
     ca_file: str | None = None
+    guarded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,12 +367,13 @@ def _channels(
 def _channel(row: dict[str, Any], sealed: Sequence[tuple[str, str]], cipher: Cipher) -> Channel:
     """A channel of its row and its (sealed key, fingerprint)s. Raises Unreadable."""
     proxy, ca_file = open_proxy(cipher, row.pop("proxy")), row.pop("ca_file")
+    guarded = bool(row.pop("proxy_guarded"))
     row["groups"] = frozenset(row["groups"])
     row["options"] = row["options"] or {}
     row["extra_headers"] = open_headers(cipher, row["extra_headers"] or {})
     return Channel(
         **row,
-        route=Route(proxy, ca_file) if proxy or ca_file else None,
+        route=Route(proxy, ca_file, guarded) if proxy or ca_file else None,
         keys=tuple(cipher.decrypt(token) for token, _ in sealed),
         fingerprints=tuple(fingerprint for _, fingerprint in sealed),
     )

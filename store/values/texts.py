@@ -13,11 +13,13 @@ from collections.abc import Iterable
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from store.values.key_secrets import check_given
+from store.values.local_files import read_regular
 from store.values.passwords import MAX_PASSWORD_BYTES
 
 MAX_NAME_CHARS = 128
 MAX_UPSTREAM_NAME_CHARS = 256
 MAX_URL_CHARS = 1024
+MAX_CA_FILE_BYTES = 1024 * 1024
 
 _MODEL_NAME = re.compile(r"[A-Za-z0-9._:/@-]{1,128}", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]{1,4096}", re.ASCII)
@@ -196,10 +198,10 @@ def ca_file(value: str) -> str:
     """The absolute path of a file with certificates in PEM, which is looked at."""
     if not value.startswith("/") or len(value) > MAX_URL_CHARS or not value.isprintable():
         raise ValueError("must be an absolute path like /etc/ssl/private-ca.pem")
+    # Comments between certificates may be of any characters; the certificates are ASCII.
+    text = read_regular(value, MAX_CA_FILE_BYTES).decode("ascii", "replace").replace("\ufffd", "?")
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(value)
-    except ssl.SSLError:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+    except (ssl.SSLError, ValueError):
         raise ValueError(f"the file {value} holds no certificates in PEM") from None
-    except OSError as error:
-        raise ValueError(f"the file {value} cannot be read: {error.strerror}") from None
     return value

@@ -359,6 +359,10 @@ def _csv_cell(value: Any) -> Any:
     return csv_text(value) if isinstance(value, str) else value
 
 
+# Full-width signs, which some spreadsheets read as the plain ones, are among them.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
 def csv_text(text: str) -> str:
     """A text that people choose as a cell of CSV: no formula that a spreadsheet would run."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text

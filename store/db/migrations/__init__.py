@@ -26,6 +26,7 @@ from store.db.migrations import (
     m0018_upkeep,
     m0019_trace_id,
     m0020_usage_by_user,
+    m0026_guarded_proxy,
     m0027_processes,
 )
 from store.db.migrations.ddl import Migration
@@ -51,5 +52,6 @@ ALL: tuple[Migration, ...] = (
     m0018_upkeep.MIGRATION,
     m0019_trace_id.MIGRATION,
     m0020_usage_by_user.MIGRATION,
+    m0026_guarded_proxy.MIGRATION,
     m0027_processes.MIGRATION,
 )

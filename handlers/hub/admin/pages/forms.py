@@ -91,8 +91,11 @@ def items(kind: str, given: Given) -> list[Item]:
             _item(kind, name, Field(type_, ""), given) for name, type_ in spec.identity.items()
         ]
     for name, one in spec.fields.items():
-        if not ((one.once and given.stored is not None) or isinstance(one.type, PriceChanges)):
-            found.append(_item(kind, name, one, given))
+        if (one.once and given.stored is not None) or isinstance(one.type, PriceChanges):
+            continue
+        if one.local and not (given.stored or {}).get(name):
+            continue  # commands alone set it; here it can be taken away
+        found.append(_item(kind, name, one, given))
     return found
 
 
