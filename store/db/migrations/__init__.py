@@ -26,6 +26,7 @@ from store.db.migrations import (
     m0018_upkeep,
     m0019_trace_id,
     m0020_usage_by_user,
+    m0025_shared_ids,
 )
 from store.db.migrations.ddl import Migration
 
@@ -50,4 +51,5 @@ ALL: tuple[Migration, ...] = (
     m0018_upkeep.MIGRATION,
     m0019_trace_id.MIGRATION,
     m0020_usage_by_user.MIGRATION,
+    m0025_shared_ids.MIGRATION,
 )

@@ -56,7 +56,8 @@ class Channel(Limited):
     """One upstream account; `models` maps public to upstream names.
 
     `extra_headers`: names to sealed values; `proxy`: a URL whose login is sealed. `options`: what
-    its models can take, where that is not what is known of them.
+    its models can take, where that is not what is known of them. `shared_ids`: ids, or beginnings
+    of ids with a `*`, that all its users may name.
     """
 
     id = CharField(ID, primary_key=True)
@@ -78,6 +79,7 @@ class Channel(Limited):
     draining = Flag(default=False)
     translate = Flag(default=True)
     options = Json(null=True)
+    shared_ids = Json(null=True)
 
     class Meta:
         table_name = "channels"
