@@ -11,13 +11,13 @@ from adapters.ir.parts import Part, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps
 from adapters.responses.codec.client.response_object import (
-    THOUGHT_ID,
     blank_response,
     ending,
     refusal_text,
     text_part,
     usage_object,
 )
+from adapters.responses.kept import THOUGHT_ID
 
 
 def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> bytes:
