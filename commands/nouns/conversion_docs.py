@@ -108,7 +108,9 @@ reasoning) and shown with the containment rules of the client's family; the cost
 upstream's numbers. **Errors**, also inside a stream, have the shape of the client's family.
 
 **Stored state** does not cross: `previous_response_id`, conversations, background and files that
-were uploaded to a vendor are refused by channels of other families.
+were uploaded to a vendor are refused by channels of other families. `thread` of messages needs a
+channel that keeps threads: else the refusal says `thread_unsupported_request`, and SDKs send the
+whole conversation.
 """
 
 _MODELS = """\

@@ -19,6 +19,7 @@ from store.values.fields import (
     PASSWORD,
     PROXY,
     SECRET,
+    SHARED_ID,
     UPSTREAM_KEY,
     Boolean,
     Choice,
@@ -193,6 +194,12 @@ KINDS: Mapping[str, Kind] = {
                 OptionMap(),
                 "What its models can take, where that is not what is known of them (channels.md).",
                 {},
+            ),
+            "shared_ids": Field(
+                ListOf(SHARED_ID),
+                "What its account keeps and all users of its groups may name: prompts, files,"
+                " vector stores and the like (channels.md).",
+                [],
             ),
             **_ENABLED,
             "draining": Field(Boolean(), "true: no new calls; running ones go on.", False),

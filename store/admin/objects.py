@@ -232,6 +232,7 @@ _READ: Mapping[str, Callable[[Mapping[str, Any], _Extras], Any]] = {
         name: Sealed(token) for name, token in (row["extra_headers"] or {}).items()
     },
     "options": lambda row, _: row["options"] or {},
+    "shared_ids": lambda row, _: row["shared_ids"] or [],
     # Only users made by older versions have none.
     "groups": lambda row, _: [DEFAULT_GROUP] if row["groups"] is None else row["groups"],
     "secret": lambda row, extras: frozenset(extras.digests.get(row["id"], ())),

@@ -154,10 +154,12 @@ class Journal:
         """
         self._mark(MarkLine(call_id, self._clock_ms(), output_tokens, relayed, sent, holds))
 
-    def hand_out(self, call_id: str, user_id: str, output_tokens: int, sent: Sent) -> None:
+    def hand_out(
+        self, call_id: str, user_id: str, output_tokens: int, sent: Sent, *, relayed: bool = True
+    ) -> None:
         """A mark whose `sent.stored` the user is about to learn: the writer takes it into the store
         now, not when the call has ended. Skipped as `mark` is."""
-        self._mark(HandedLine(call_id, self._clock_ms(), output_tokens, True, sent, user_id))
+        self._mark(HandedLine(call_id, self._clock_ms(), output_tokens, relayed, sent, user_id))
 
     def _mark(self, line: MarkLine | HandedLine) -> None:
         offset = self._open.get(line.id)

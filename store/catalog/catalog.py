@@ -91,7 +91,8 @@ class Channel:
     tell one from another. Limits of 0: none; `key_rpm` and its like are of each upstream key.
     `extra_headers`: name in lower case -> value, sent with each request. `translate`: it takes
     calls of the families in `losses`, too, each with how much is lost. `options`: what its models
-    can take, where that is not what is known of them.
+    can take, where that is not what is known of them. `shared_ids`: what its account keeps and all
+    its users may name: ids, or beginnings of ids with a `*`.
     """
 
     id: str
@@ -118,6 +119,7 @@ class Channel:
     draining: bool = False
     translate: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
+    shared_ids: tuple[str, ...] = ()
     losses: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -140,6 +142,13 @@ class Channel:
         by weight."""
         lost = 0 if self.family == family else 1 + self.losses.get(family, 0)
         return lost, -self.priority
+
+    def shares(self, kept_id: str) -> bool:
+        """Whether all its users may name something that its account keeps."""
+        return any(
+            kept_id.startswith(one[:-1]) if one.endswith("*") else kept_id == one
+            for one in self.shared_ids
+        )
 
     @property
     def takes_calls(self) -> bool:
@@ -370,6 +379,7 @@ def _channel(row: dict[str, Any], sealed: Sequence[tuple[str, str]], cipher: Cip
     guarded = bool(row.pop("proxy_guarded"))
     row["groups"] = frozenset(row["groups"])
     row["options"] = row["options"] or {}
+    row["shared_ids"] = tuple(row["shared_ids"] or ())
     row["extra_headers"] = open_headers(cipher, row["extra_headers"] or {})
     return Channel(
         **row,

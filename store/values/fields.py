@@ -414,6 +414,9 @@ PASSWORD = Text(
     " character, not in conf/common_passwords.txt",
 )
 SECRET = Text(texts.given_secret, "16 to 200 of A-Z a-z 0-9 . _ -")
+SHARED_ID = Text(
+    texts.shared_id, 'an id, or the beginning of ids with `*` behind it, like `"vs_*"`'
+)
 NETWORK = Text(texts.network, 'an address or a network like `"10.0.0.0/8"`')
 BASE_URL = Text(texts.base_url, 'a URL like `"https://api.example.com"`, without a version path')
 PROXY = Text(texts.proxy, 'a URL like `"http://proxy.example:3128"`')

@@ -26,6 +26,7 @@ _HEADER_VALUE = re.compile(r"[\x21-\x7e]{1,4096}", re.ASCII)
 _VERSION_END = re.compile(r"/v\d+(?:alpha|beta)?\d*$", re.ASCII)
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,128}", re.ASCII)
 _HEADER_TEXT = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]{0,4094}[\x21-\x7e])?", re.ASCII)
+_SHARED_ID = re.compile(r"[\x21-\x29\x2b\x2d-\x7e]{1,255}\*?|\*", re.ASCII)
 PROXY_SCHEMES = ("http", "https", "socks5")
 # Headers of framing and routing, those that the relay needs to read the answer, and credentials,
 # which belong into `keys`.
@@ -121,6 +122,15 @@ def password(value: str) -> str:
 def given_secret(value: str) -> str:
     """A secret of a key that its owner has already."""
     check_given(value)
+    return value
+
+
+def shared_id(value: str) -> str:
+    """An id, or the beginning of ids with `*` behind it."""
+    if not _SHARED_ID.fullmatch(value):
+        raise ValueError(
+            "must have 1 to 256 visible ASCII characters, no comma, and a * only at its end"
+        )
     return value
 
 

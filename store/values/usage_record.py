@@ -64,12 +64,14 @@ class AttemptRecord(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class StoredAt(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where the response is that a call has had stored: channel and fingerprint of its upstream
-    key. No channel: the call has had it deleted. `mark` stands for its id."""
+    """Where something is that a call has had stored: channel and fingerprint of its upstream key.
+    No channel: the call has had it deleted. `mark` stands for its id, `more` for the ids of what
+    else is there."""
 
     mark: str
     channel_id: str = ""
     fingerprint: str = ""
+    more: tuple[str, ...] = ()
 
 
 class CallFacts(msgspec.Struct, array_like=True, gc=False):

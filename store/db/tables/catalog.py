@@ -58,7 +58,8 @@ class Channel(Limited):
 
     `extra_headers`: names to sealed values; `proxy`: a URL whose login is sealed;
     `proxy_guarded`: it was set over HTTP. `options`: what its models can take, where that is not
-    what is known of them.
+    what is known of them. `shared_ids`: ids, or beginnings of ids with a `*`, that all its users
+    may name.
     """
 
     id = CharField(ID, primary_key=True)
@@ -81,6 +82,7 @@ class Channel(Limited):
     draining = Flag(default=False)
     translate = Flag(default=True)
     options = Json(null=True)
+    shared_ids = Json(null=True)
 
     class Meta:
         table_name = "channels"

@@ -35,6 +35,7 @@ FURTHER: Mapping[str, frozenset[str]] = {
     "channel": frozenset(
         {"rpm", "tpm", "concurrency", "key_rpm", "key_tpm", "key_concurrency", "translate"}
         | {"extra_headers", "proxy", "ca_file", "options", "draining"}
+        | {"shared_ids"}
     ),
 }
 """Fields that are seldom needed: they stand behind "More" in a form."""

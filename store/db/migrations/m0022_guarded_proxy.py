@@ -9,7 +9,7 @@ from store.db.migrations.ddl import MYSQL, SQLITE, Migration, add_columns
 COLUMNS = [("proxy_guarded", "SMALLINT NOT NULL DEFAULT 0")]
 
 MIGRATION = Migration(
-    name="0026_guarded_proxy",
+    name="0022_guarded_proxy",
     sqlite=add_columns(SQLITE, "channels", COLUMNS),
     mysql=add_columns(MYSQL, "channels", COLUMNS),
 )
