@@ -8,8 +8,8 @@ import pytest
 from adapters.family.traits import Traits
 from adapters.faults import Condition
 from adapters.json.jsonio import top_level
+from adapters.json.structure import at_once
 from adapters.registry import CODECS, TRANSLATORS
-from handlers.relay.turns import at_once
 
 TURN = {"role": "user", "content": "x"}
 ASSISTANT = {"role": "assistant", "content": "{"}
