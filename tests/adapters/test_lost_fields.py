@@ -21,7 +21,6 @@ BODIES = {
 }
 BLOCKING = [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_LOW_AND_ABOVE"}]
 LOST = [
-    ("chat_completions", {"logit_bias": {"50256": -100}}, "logit_bias"),
     ("chat_completions", {"moderation": {"policy": {}}}, "moderation"),
     ("responses", {"moderation": {"policy": {}}}, "moderation"),
     ("responses", {"access_programs": {"bio": True}}, "access_programs"),
@@ -39,7 +38,10 @@ LOST = [
     ),
 ]
 KEPT = [
-    ("chat_completions", {"logit_bias": {"50256": 0}, "seed": 1, "prediction": {"content": "x"}}),
+    (
+        "chat_completions",
+        {"logit_bias": {"50256": -100}, "seed": 1, "prediction": {"content": "x"}},
+    ),
     ("messages", {"fallbacks": "default", "diagnostics": {"previous_message_id": None}}),
     ("generate_content", {"safetySettings": [{"threshold": "BLOCK_NONE"}]}),
     ("generate_content", {"generationConfig": {"audioTimestamp": False, "temperature": 0}}),

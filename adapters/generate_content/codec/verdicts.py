@@ -14,7 +14,8 @@ VERDICTS: dict[Feature, Verdict] = {
     "seed": "map",
     "frequency_penalty": "map",
     "presence_penalty": "map",
-    "logit_bias": "refuse",  # what is forbidden or forced would not be
+    # token ids of one vendor's tokenizer, which mean nothing to others
+    "logit_bias": "note",
     "stop": "map",
     "n": "map",
     "logprobs": "map",

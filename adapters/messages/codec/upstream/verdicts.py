@@ -16,7 +16,8 @@ VERDICTS: dict[Feature, Verdict] = {
     "seed": "note",
     "frequency_penalty": "note",
     "presence_penalty": "note",
-    "logit_bias": "refuse",  # what is forbidden or forced would not be
+    # token ids of one vendor's tokenizer, which mean nothing to others
+    "logit_bias": "note",
     "stop": "map",
     "n": "refuse",
     "logprobs": "refuse",
