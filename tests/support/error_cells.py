@@ -189,7 +189,8 @@ WAYS: dict[str, dict[str, Way]] = {
                           headers={"Content-Encoding": "br"})),
     "E18": everywhere(Way("The wallet balance is used up. Add balance in the API Hub.",
                           key="poor")),
-    "E19": everywhere(Way(r"re:The subscription quota is used up until 20\d\d-\d\d-01\.",
+    "E19": everywhere(Way(r"re:The subscription quota does not cover this call until 20\d\d-\d\d-01"
+                          r": 0\.000000001 USD is left, and it needs at least 0\.\d+ USD\.",
                           key="subscriber")),
     "E20": everywhere(Way("Rate limit reached: 1 concurrent call. Try again in 3s.", key="busy")),
     "E21": {
@@ -223,7 +224,7 @@ WAYS: dict[str, dict[str, Way]] = {
         RESPONSES: _wrong("previous_response_id", "resp_x", "The id 'resp_x' is not known here.",
                           "previous_response_id"),
         GENERATE: _wrong("cachedContent", "cachedContents/x",
-                         "The id 'cachedContents/x' is not known here."),
+                         "cachedContent: The id 'cachedContents/x' is not known here."),
     },
     "E36": everywhere(Way("The body did not arrive in time.", content=b'{"model"',
                           headers={"Content-Length": "1000"})),
