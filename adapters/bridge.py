@@ -96,6 +96,11 @@ class Bridge(Protocol):
         """Whether something of our own (heartbeat, error event) may be written now."""
         ...  # pragma: no cover
 
+    def watch(self, on_made: Callable[[list[str]], None], *, stored: bool) -> None:
+        """Have ``on_made`` called with the ids, besides the answer's own, that the next bytes hand
+        out of what the vendor keeps; ``stored``: it keeps the answer itself, with its items."""
+        ...  # pragma: no cover
+
     def feed(self, chunk: bytes) -> bytes:
         """Take a piece of the upstream's stream; return what its next EVENTS_AT_ONCE events say.
         While ``busy`` the piece must be empty."""
@@ -167,6 +172,10 @@ class NativeBridge:
     def at_boundary(self) -> bool:
         """See ``Bridge``."""
         return not self._splitter.oversized
+
+    def watch(self, on_made: Callable[[list[str]], None], *, stored: bool) -> None:
+        """See ``Bridge``."""
+        self._tap.on_made, self._tap.stored = on_made, stored
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """See ``Bridge``."""

@@ -6,7 +6,7 @@ registry; the relay sees a pairing and a bridge.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -277,6 +277,9 @@ class TranslatedBridge:
     upstream_id = property(attrgetter("_tap.upstream_id"))
     end_seen = property(attrgetter("ended"))
     at_boundary = True  # frames are written whole
+
+    def watch(self, on_made: Callable[[list[str]], None], *, stored: bool) -> None:
+        """See ``Bridge``: the client of another family is told none of the vendor's ids."""
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """See ``Bridge``."""

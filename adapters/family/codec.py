@@ -7,7 +7,7 @@ out, answers in). Sans-io; no codec knows another family. Imported by the famili
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from adapters.family.traits import Traits
@@ -21,6 +21,8 @@ from adapters.json.structure import Steps, T
 # What becomes of something that a request asks for: "map": it is carried; "note": left out and
 # named in ``x-sluice-dropped``; "refuse": without it the answer would be wrong (UNSUPPORTED).
 Verdict = Literal["map", "note", "refuse"]
+# What a field of a request asks for; "": what all families have.
+Asking = Feature | Literal[""]
 
 
 # Events that one event of the wire may stand for: they are made and written in one go.
@@ -188,6 +190,8 @@ class ClientCodec:
     # refused some; the same bytes when there is none (fields, the model's name at the upstream).
     # None: the family's own wire has none
     without_reasoning: Callable[[Spans, str], bytes] | None = None
+    # every field of a request that the family's clients know
+    fields: Mapping[str, Asking] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

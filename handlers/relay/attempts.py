@@ -8,6 +8,7 @@ or streamed. Nothing here settles the call or writes its last bytes (pipeline).
 import asyncio
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from adapters.family import Answer, Envelope
 from adapters.family.codec import Asked
@@ -183,6 +184,7 @@ class Attempts:
             call.wanted,
             candidate,
             _asked(call),
+            user_id=call.key.user_id,
             max_output_tokens=call.model.max_output_tokens,
             count=call.operation.job == "count",
             without=without,
@@ -297,6 +299,9 @@ class Attempts:
     def _whole(self, call: Call, attempt: Attempt, exchange: Exchange, answer: Answer) -> Ending:
         """An answer that was read whole is accepted."""
         self._bind(call, attempt)
+        pairing = attempt.pairing
+        if not pairing.translated and (made := pairing.upstream.made_ids(answer.body, call.kept)):
+            self.records.note_made(call, made)
         delivery = call.delivery
         delivery.relayed = delivery.whole = True
         delivery.usage, delivery.reported = answer.usage, answer.reported
@@ -320,6 +325,7 @@ class Attempts:
             call.operation,
             self.settings.upstream.max_event_bytes,
         )
+        bridge.watch(partial(self.records.note_made, call), stored=call.kept)
         headers = tuple(_headers(call, attempt, exchange).items())
         ended = pump.attach(exchange, bridge, headers)
         if call.own_ns < 0:  # from here on it is the upstream's time, and the client's

@@ -14,7 +14,7 @@ from adapters.json.structure import at_once
 from adapters.opaque import Origin, unwrap
 from adapters.restore import Restorer, free_text
 
-ORIGIN = Origin("messages", "mark", b"k" * 32)
+ORIGIN = Origin("messages", "mark", b"k" * 32, "user")
 PATCH = Tool("custom", "apply_patch")
 SPACED = Tool("function", "get.weather:now", namespace="weather")
 

@@ -26,7 +26,7 @@ from tests.handlers.relay.toy import CLIENT, END, SAY, TRANSLATIONS, piece
 
 TRANSLATOR = TRANSLATIONS["toy", "chat_completions"]
 ASKED = Asked("m", "CALL", 1, 11, include_usage=True)
-ORIGIN = Origin("chat_completions", "mark", b"k" * 32)
+ORIGIN = Origin("chat_completions", "mark", b"k" * 32, "user")
 TARGET = Target("demo", "up", Traits())
 REQUEST = Request("toy", False, (Turn("user", (Text("Who?"),)),))
 MAX_EVENT_BYTES = 4096

@@ -10,6 +10,7 @@ from typing import Any
 
 from adapters.chat_completions.codec.decode_tools import decode_choice, decode_tools
 from adapters.chat_completions.codec.decode_turns import decode_turns
+from adapters.chat_completions.codec.fields import FIELDS
 from adapters.chat_completions.codec.reading import (
     integer,
     needed,
@@ -54,13 +55,6 @@ _READ = frozenset(
 )
 # What every request has; many have nothing else.
 _FRAME = frozenset({"model", "stream", "stream_options", "max_tokens", "max_completion_tokens"})
-# Fields that the hub does not carry: what they ask for.
-_ASKED: dict[str, Feature] = {
-    "audio": "output_modalities",
-    "prediction": "prediction",
-    "prompt_cache_options": "cache_key",
-    "prompt_cache_retention": "cache_key",
-}
 
 
 def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
@@ -71,7 +65,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
         if name in _READ and name != "messages"
     }
     asks = [
-        Ask(_ASKED.get(name, "other"), name)
+        Ask(FIELDS.get(name) or "other", name)
         for name in spans.places
         if name not in _READ and spans.raw(name) not in (b"null", b"{}", b"[]", b"false")
     ]

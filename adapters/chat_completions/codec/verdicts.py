@@ -53,15 +53,18 @@ VERDICTS: Mapping[Feature, Verdict] = {
     "cache_key": "note",
     "cached_content": "refuse",
     "safety_settings": "note",
+    "moderation": "refuse",
     "truncation": "note",
     "context_management": "note",
     "include": "note",
     "citations": "note",
     "system_turn": "map",
     "prefill": "note",  # it is sent, but seldom continued
+    "continued": "refuse",  # beginning and answer would not fit together
     "stored_state": "refuse",
     "background": "refuse",
     "container": "refuse",
+    "vendor_terms": "refuse",
     "other": "note",
 }
 

@@ -16,6 +16,7 @@ VERDICTS: dict[Feature, Verdict] = {
     "seed": "note",
     "frequency_penalty": "note",
     "presence_penalty": "note",
+    # token ids of one vendor's tokenizer, which mean nothing to others
     "logit_bias": "note",
     "stop": "map",
     "n": "refuse",
@@ -52,15 +53,18 @@ VERDICTS: dict[Feature, Verdict] = {
     "cache_key": "note",
     "cached_content": "refuse",
     "safety_settings": "note",
+    "moderation": "refuse",
     "truncation": "note",
     "context_management": "note",
     "include": "note",
     "citations": "note",
     "system_turn": "map",
     "prefill": "map",
+    "continued": "map",
     "stored_state": "refuse",
     "background": "refuse",
     "container": "refuse",
+    "vendor_terms": "refuse",
     "other": "note",
 }
 

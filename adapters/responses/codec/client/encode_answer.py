@@ -12,13 +12,13 @@ from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps
 from adapters.json.structure import VALUES_AT_ONCE, Steps
 from adapters.responses.codec.client.response_object import (
-    THOUGHT_ID,
     blank_response,
     ending,
     refusal_text,
     text_part,
     usage_object,
 )
+from adapters.responses.kept import THOUGHT_ID
 
 
 def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> Steps[bytes]:

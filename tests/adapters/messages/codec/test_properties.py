@@ -29,7 +29,7 @@ from tests.adapters.messages.codec.calls import ASKED, WIRE, events_of, result, 
 
 # A translation of the family to itself, which the registry does not have: streams must be equal.
 SELF = Translator(FAMILIES["messages"], CODECS.client, CODECS.upstream)
-ORIGIN = Origin("messages", "mark", b"k" * 32)
+ORIGIN = Origin("messages", "mark", b"k" * 32, "user")
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(str.strip)
 NAMES = st.from_regex(r"[a-zA-Z0-9_-]{1,12}", fullmatch=True)

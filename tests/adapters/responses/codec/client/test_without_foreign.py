@@ -13,7 +13,7 @@ from adapters.responses.codec import CODECS
 from adapters.responses.codec.client.without_foreign import without_reasoning
 from tests.adapters.responses.codec.calls import ASKED, USAGE, frames, written
 
-WRAPPED = wrap("state", Origin("messages", "mark", b"secret"))
+WRAPPED = wrap("state", Origin("messages", "mark", b"secret", "user"))
 
 
 def body(*items, model="m", **fields):

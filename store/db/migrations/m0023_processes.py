@@ -1,4 +1,4 @@
-"""What each process of a node says of itself, beside its journal: `sluice nodes`.
+"""State that each process of a node reports beside its journal: `sluice nodes`.
 
 Gateways of the version before go on working: of theirs nothing is known.
 """
@@ -14,7 +14,7 @@ COLUMNS = [
 ]
 
 MIGRATION = Migration(
-    name="0027_processes",
+    name="0023_processes",
     sqlite=add_columns(SQLITE, "journals", COLUMNS),
     mysql=add_columns(MYSQL, "journals", COLUMNS),
 )
