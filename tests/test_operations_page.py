@@ -23,7 +23,7 @@ from typing import NamedTuple
 import pytest
 
 from conf.configuration import load
-from conf.settings import SETTINGS
+from conf.settings import SETTINGS, Settings
 from store.db.database import discard, execute, open_database
 from store.db.nodes import NODE_ALIVE_MS
 from tests.support import leash
@@ -85,7 +85,7 @@ def blocks() -> list[Block]:
             found.append(Block(section, before, kind, example, text))
             example = ""
         elif text.startswith("## "):
-            section = text.removeprefix("## ")
+            section, before = text.removeprefix("## "), ""
         elif mark := EXAMPLE.fullmatch(text.strip()):
             example = mark[1]
         else:
@@ -97,7 +97,8 @@ def blocks() -> list[Block]:
 class Machine:
     """A folder that stands for a machine on which the gateway is installed.
 
-    `texts`: what a reader puts in for a pattern of the page."""
+    `texts`: what a reader puts in for a pattern of the page.
+    """
 
     def __init__(self, folder: Path, texts: dict[str, Callable[[], str]]) -> None:
         self.folder = folder
@@ -112,9 +113,8 @@ class Machine:
         self.here = str(folder / "opt/sluice")
         self.log = folder / "serve.log"
         self.service: subprocess.Popen[bytes] | None = None
-        self.trials: list[
-            subprocess.Popen[bytes]
-        ] = []  # gateways beside it, until the section ends
+        # Gateways beside it, until the section ends or the page says Ctrl-C.
+        self.trials: list[subprocess.Popen[bytes]] = []
         self.shown = ""
         for name in ("opt/sluice", "var/lib", "var/log/sluice", "etc/logrotate.d"):
             (folder / name).mkdir(parents=True)
@@ -195,6 +195,7 @@ class Machine:
 
     def systemctl(self, verb: str) -> None:
         """As systemd does by the unit of the gateway."""
+        assert verb in ("start", "stop", "restart", "reload"), verb
         if verb == "reload":
             before = self.workers()
             self.service.send_signal(signal.SIGHUP)
@@ -211,9 +212,12 @@ class Machine:
         )
         return {worker["pid"] for worker in status["workers"] if not worker["why"]}
 
+    def settings(self) -> Settings:
+        return load(self.state / "gateway.toml", (), {}).settings
+
     def let_a_minute_pass(self) -> None:
         """A node that has ended does not count as one that runs any more."""
-        db = open_database(load(self.state / "gateway.toml", (), {}).settings.store.url)
+        db = open_database(self.settings().store.url)
         execute(db, f'UPDATE "nodes" SET "seen_ms" = "seen_ms" - {NODE_ALIVE_MS}')
         discard(db)
 
@@ -229,6 +233,22 @@ class Machine:
         for process in filter(None, [self.service, *self.trials]):
             process.kill()
             process.wait(PATIENCE_S)
+
+
+# What holds after a section, beside that all of its commands have ended well.
+OUTCOMES: dict[str, Callable[[Machine], bool]] = {
+    "MariaDB": lambda machine: machine.settings().store.url.startswith("mysql:"),
+    "Change settings, restart, upgrade": lambda machine: (
+        machine.settings().server.drain_timeout_s == 120
+    ),
+    "Restore": lambda machine: (machine.state.parent / "sluice-old/sluice.db").exists(),
+    "Move from SQLite to MariaDB": lambda machine: machine.settings().store.url.startswith(
+        "mysql:"
+    ),
+    "Metrics, logs, traces": lambda machine: wait_until(
+        (machine.folder / "var/log/sluice/gateway.log").exists, PATIENCE_S
+    ),
+}
 
 
 def ready(port: int) -> bool:
@@ -361,6 +381,8 @@ def test_every_block_works_in_the_order_of_the_page(tmp_path, mariadb):
                         a_call(main, key())
                 machine.end_trials()
                 machine.let_a_minute_pass()
+                if section in OUTCOMES:
+                    assert OUTCOMES[section](machine), section
         finally:
             for machine in machines:
                 machine.close()
