@@ -28,7 +28,6 @@ LOST = [
     ("messages", {"billing_policy": {"bill_to": "user_profile"}}, "billing_policy"),
     ("messages", {"compaction": {"type": "auto"}}, "compaction"),
     ("messages", {"thread": {"type": "create"}}, "thread"),
-    ("messages", {"messages": [TURN, ASSISTANT]}, "messages[1]"),
     ("generate_content", {"safetySettings": BLOCKING}, "safetySettings"),
     ("generate_content", {"modelArmorConfig": {"a": "b"}}, "modelArmorConfig"),
     (
@@ -38,6 +37,7 @@ LOST = [
     ),
 ]
 KEPT = [
+    ("messages", {"messages": [TURN, ASSISTANT]}),
     (
         "chat_completions",
         {"logit_bias": {"50256": -100}, "seed": 1, "prediction": {"content": "x"}},

@@ -60,7 +60,6 @@ VERDICTS: Mapping[Feature, Verdict] = {
     "citations": "note",
     "system_turn": "map",
     "prefill": "note",  # it is sent, but seldom continued
-    "continued": "refuse",  # beginning and answer would not fit together
     "stored_state": "refuse",
     "background": "refuse",
     "container": "refuse",

@@ -58,7 +58,6 @@ VERDICTS: dict[Feature, Verdict] = {
     "citations": "note",
     "system_turn": "map",
     "prefill": "note",
-    "continued": "refuse",
     "stored_state": "refuse",
     "background": "refuse",
     "container": "refuse",

@@ -60,7 +60,6 @@ VERDICTS: dict[Feature, Verdict] = {
     "citations": "note",
     "system_turn": "map",
     "prefill": "map",
-    "continued": "map",
     "stored_state": "refuse",
     "background": "refuse",
     "container": "refuse",

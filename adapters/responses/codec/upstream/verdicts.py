@@ -63,7 +63,6 @@ VERDICTS: dict[Feature, Verdict] = {
     "citations": "note",
     "system_turn": "map",
     "prefill": "note",  # it stays an answer of the assistant: whether the model goes on is its own
-    "continued": "refuse",
     "stored_state": "refuse",
     "background": "refuse",
     "container": "refuse",
