@@ -82,7 +82,7 @@ def sluice_commands(text: str) -> Iterator[list[str]]:
             part.append(found.pop(0))
         found = found[1:]
         for place, word in enumerate(part):
-            if word in ("./sluice", "/opt/sluice/sluice"):
+            if word in ("./sluice", "/opt/sluice/sluice", "$new/sluice"):
                 yield part[place + 1 :]
 
 
@@ -198,19 +198,3 @@ def test_the_commands_about_money_after_make_run(tmp_path):
     script = runnable(list(blocks(ROOT / "docs/money.md")))
     assert script.count("./sluice") > 10
     shell(script, tmp_path, {})
-
-
-def test_the_commands_about_operations_in_a_gateway_that_serves_something(tmp_path):
-    home = {"HOME": str(tmp_path), "SLUICE_CONFIG": str(tmp_path / "gateway.toml")}
-    prepare(tmp_path, ())
-    save_document(tmp_path)
-    lines = [
-        line
-        for line in blocks(ROOT / "docs/operations.md")
-        if words(line.text)[0] in ("./sluice", "export")
-        and words(line.text)[1] not in ("status", "doctor")  # they look at what is not here
-        and "PASSWORD" not in line.text
-    ]
-    script = runnable(lines)
-    assert script.count("./sluice") > 10
-    shell(script, tmp_path, home)

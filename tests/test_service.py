@@ -88,6 +88,10 @@ def test_all_that_the_service_needs_is_copied(install, tmp_path):
         env={"PATH": os.environ["PATH"]},
     )
     assert done.returncode == 0, done.stderr
+    made = subprocess.run(
+        ["make", "-n", "-C", tmp_path, "venv"], check=True, capture_output=True, text=True
+    )
+    assert not made.stderr, "the Makefile reads files of a checkout only"
 
 
 def test_its_times_outlast_a_drain(unit):

@@ -128,6 +128,7 @@ class Writer:
         self._fold_at = time.monotonic() + FOLD_FIRST_S
         self._retry_s = RETRY_FIRST_S
         self._stop_at: float | None = None
+        self._needs_store = True  # to stop: there is something that it does not have
         self._drained = False
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -165,11 +166,12 @@ class Writer:
         """
         self._journal.finish()
         nothing = not self.was_up and not self._journal.written_offset
-        self._stop_at = time.monotonic() + (0 if nothing else timeout_s)
+        self._needs_store = not nothing
+        self._stop_at = time.monotonic() + timeout_s
         self._wake.set()
         self._thread.join(IDLE_STOP_S if nothing else timeout_s)
         self._journal.close(remove=self._drained or nothing)
-        if nothing:
+        if nothing and not self._drained:
             self._hooks.finished(self._journal.id)  # nobody will find it to adopt it
         return self._drained or nothing
 
@@ -184,7 +186,11 @@ class Writer:
         discard(self._db)
 
     def _is_late(self) -> bool:
-        return self._stop_at is not None and time.monotonic() >= self._stop_at
+        if self._stop_at is None:
+            return False
+        # A first round that has reached the store meanwhile made a row of the journal: it is ended.
+        idle = not self._needs_store and not self.was_up
+        return idle or time.monotonic() >= self._stop_at
 
     def _guarded_round(self) -> float:
         """One round of work, whatever happens in it; how long to wait before the next."""

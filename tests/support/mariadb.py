@@ -25,7 +25,7 @@ class MariaDb:
     """A private server: its port, and fresh databases on it. `options` go to mariadbd."""
 
     def __init__(self, *options):
-        self._server = _program()
+        self.program = _program()
         # Not below pytest's own folder: the user mysql may not look into that.
         self._folder = tempfile.mkdtemp(prefix="sluice-mariadb-")
         leash.drop(self._folder)
@@ -43,7 +43,7 @@ class MariaDb:
 
     def _command_line(self, as_user, options):
         return [
-            self._server,
+            self.program,
             "--no-defaults",
             *as_user,
             f"--datadir={self._folder}/data",

@@ -34,6 +34,7 @@ from store.db import database as database_module
 from store.db.database import discard, execute, open_database, snapshot_read, transaction
 from store.db.migrate import up
 from store.db.nodes import last_seen
+from store.db.tables.usage import JournalRow
 from store.money import lease_state
 from store.money.accounts import payment_of
 from store.money.books import verify as verify_books
@@ -536,6 +537,27 @@ def test_a_process_that_never_had_the_store_leaves_nothing_to_wait_for(
     assert finished == [desk.journal.id]
     assert not list((tmp_path / "journal").glob(f"{desk.journal.id}*"))
     discard(desk.db)
+
+
+def test_a_process_that_ends_in_its_first_round_leaves_no_row_of_a_journal_behind(
+    database, desks, monkeypatch
+):
+    """As one that a reload has started and a restart ends at once."""
+    desk, begun, go_on = desks(), threading.Event(), threading.Event()
+    poll = desk.writer._poll
+
+    def late():
+        begun.set()
+        assert go_on.wait(10)
+        poll()
+
+    monkeypatch.setattr(desk.writer, "_poll", late)
+    monkeypatch.setattr(writer_module, "IDLE_STOP_S", 10)
+    desk.start()
+    assert begun.wait(10)
+    threading.Timer(0.1, go_on.set).start()
+    assert desk.stop()
+    assert JournalRow.select().where(JournalRow.finished_ms.is_null()).bind(database).count() == 0
 
 
 def test_stopping_while_the_store_is_away_leaves_the_journal_for_adoption(
