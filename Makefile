@@ -10,9 +10,10 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
 # A stamp is named after the contents of its requirements: a changed file makes it missing.
-hash = $(firstword $(shell cksum < $(1)))
+hash = $(firstword $(shell cat $(1) 2>/dev/null | cksum))
 RUN_STAMP := .venv/.run-$(call hash,requirements.txt)
 TEST_STAMP := .venv/.test-$(call hash,requirements-dev.txt)
+CODE := adapters app.py commands conf demo handlers store
 PIP := -m pip install --quiet --disable-pip-version-check --require-hashes -r
 INSTALL := .venv/bin/python $(PIP)
 CLIENT_INSTALL := bin/python $(PIP)
@@ -38,7 +39,10 @@ help: ## list the targets
 	@echo '  PORT=n is the port of make run; T=tests/store/money/test_wallet.py::test_name picks tests;'
 	@echo '  JOBS=n is the number of processes that run all tests.'
 
-venv: $(RUN_STAMP) ## make .venv with what the gateway needs
+# Compiled here, since a service's user may not write beside the code: else each start compiles all of it.
+venv: $(RUN_STAMP) ## make .venv with what the gateway needs, and compile the code
+	@$(call say,compiling the code)
+	@.venv/bin/python -m compileall -q -j 0 $(CODE) .venv/lib
 
 run: $(RUN_STAMP) ## make a gateway in ./run with a first key, and run it
 	@exec .venv/bin/python app.py quickstart $(if $(PORT),--port $(PORT))
@@ -77,7 +81,7 @@ pictures: $(TEST_STAMP) services ## take the pictures of the Hub's pages, for do
 # Built from a copy, so that nothing is left here; without network, by the pinned setuptools.
 dist: $(TEST_STAMP) ## build a wheel into dist/, whose `sluice` runs without this folder
 	@rm -rf $(DIST)/.build && mkdir -p $(DIST)/.build
-	@cp -r adapters app.py commands conf demo handlers pyproject.toml requirements.in store $(DIST)/.build
+	@cp -r $(CODE) pyproject.toml requirements.in $(DIST)/.build
 	@find $(DIST)/.build -name __pycache__ -prune -exec rm -rf {} +
 	@.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-index \
 		--no-build-isolation --wheel-dir $(DIST) $(DIST)/.build

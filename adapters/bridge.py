@@ -16,13 +16,14 @@ from adapters.family import Answer, Family, Operation, Peek, UpstreamSide, Vendo
 from adapters.family.tap import Tap
 from adapters.faults import Condition, Fault
 from adapters.framing.array import FIRST_OBJECT, JsonArraySplitter
-from adapters.framing.sse import EventSplitter, RawPiece, event_fields
+from adapters.framing.sse import EventSplitter, IdlePiece, RawPiece, event_fields
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans
 from adapters.json.structure import Steps
-from adapters.large_answers import read_large
+from adapters.large_answers import LARGE_BYTES, read_large
 
 PREAMBLE_LIMIT_BYTES = 4096  # comments and blank lines held before the first data event
+EVENTS_AT_ONCE = 256  # that one ``feed`` reads
 
 _CR, _LF = 13, 10
 _DATA_LINE = re.compile(rb"(?:\A|[\r\n])(?:\xef\xbb\xbf)?data:")
@@ -36,6 +37,7 @@ class Bridge(Protocol):
     ``ended`` is true everything is ignored.
     """
 
+    busy: bool  # more than EVENTS_AT_ONCE were fed: ``feed(b"")`` reads the next of them
     ended: bool  # the terminal marker was seen, or ``fault`` is set
     aligned: bool  # the next byte begins an event of an accepted stream that has not ended
 
@@ -94,8 +96,14 @@ class Bridge(Protocol):
         """Whether something of our own (heartbeat, error event) may be written now."""
         ...  # pragma: no cover
 
+    def watch(self, on_made: Callable[[list[str]], None], *, stored: bool) -> None:
+        """Have ``on_made`` called with the ids, besides the answer's own, that the next bytes hand
+        out of what the vendor keeps; ``stored``: it keeps the answer itself, with its items."""
+        ...  # pragma: no cover
+
     def feed(self, chunk: bytes) -> bytes:
-        """Take a piece of the upstream's stream; return all that is complete in it."""
+        """Take a piece of the upstream's stream; return what its next EVENTS_AT_ONCE events say.
+        While ``busy`` the piece must be empty."""
         ...  # pragma: no cover
 
     def feed_repeat(self, chunk: bytes) -> bytes | None:
@@ -118,11 +126,13 @@ class NativeBridge:
 
     __slots__ = (
         "_held",
+        "_left",
         "_max_event_bytes",
         "_of_events",
         "_splitter",
         "_tap",
         "aligned",
+        "busy",
         "ended",
         "feed_repeat",
     )
@@ -137,7 +147,8 @@ class NativeBridge:
         )
         self._max_event_bytes = max_event_bytes
         self._held = b""
-        self.aligned = False
+        self._left: list[bytes] = []  # events that were fed and are not read yet
+        self.aligned = self.busy = False
         self.ended = False
         # the tap's own method: one call less for each event
         self.feed_repeat: Callable[[bytes], bytes | None] = tap.feed_repeat
@@ -161,6 +172,10 @@ class NativeBridge:
     def at_boundary(self) -> bool:
         """See ``Bridge``."""
         return not self._splitter.oversized
+
+    def watch(self, on_made: Callable[[list[str]], None], *, stored: bool) -> None:
+        """See ``Bridge``."""
+        self._tap.on_made, self._tap.stored = on_made, stored
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """See ``Bridge``."""
@@ -212,15 +227,19 @@ class NativeBridge:
     def _feed_any(self, chunk: bytes) -> bytes:
         sent: list[bytes] = []
         tap = self._tap
-        for event in self._splitter.feed(chunk):
-            if tap.accepted and type(event) is not RawPiece:
+        events = self._left if self.busy else self._splitter.feed(chunk)
+        if self.busy or len(events) > EVENTS_AT_ONCE:
+            events, self._left = events[:EVENTS_AT_ONCE], events[EVENTS_AT_ONCE:]
+            self.busy = bool(self._left)
+        for event in events:
+            if tap.accepted and type(event) is bytes:
                 sent.append(tap.feed(event) or b"")
             else:
                 sent.append(self._pass(event))
             if tap.ended:
-                break
-        self.ended = tap.ended
-        self.aligned = self._of_events and tap.accepted and not self.ended and self._splitter.empty
+                self.ended, self.busy, self.aligned = True, False, False
+                return b"".join(sent)
+        self.aligned = self._of_events and tap.accepted and not self.busy and self._splitter.empty
         return b"".join(sent)
 
     def _pass(self, event: bytes) -> bytes:
@@ -231,7 +250,7 @@ class NativeBridge:
                 self._accept_unread(event)
             passed: bytes | None = event
         else:
-            passed = tap.feed(event)
+            passed = event if type(event) is IdlePiece else tap.feed(event)
         if tap.accepted:
             held, self._held = self._held, b""
             return held + (passed or b"")
@@ -277,6 +296,7 @@ class Pairing:
     translated: bool = False
     dropped: tuple[str, ...] = ()  # paths of the client's body that are not carried
     sealed: bool = False  # the request has opaque state, without which it may be sent again
+    at_once_bytes: int = LARGE_BYTES  # of an answer; a larger one is for ``read_large_answer``
 
     def read_large_answer(
         self, body: bytes, public: str, upstream_model: str, operation: Operation

@@ -14,6 +14,7 @@ from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Span, Spans, replace, spans_of_upstream, utf8_steps
 from adapters.json.structure import Field, Steps, fields_of
 
+LARGE_BYTES = 512 << 10  # of an answer; smaller ones are decoded whole, within 25 ms
 LONG_FIELD_BYTES = 65_536
 SHORT_BYTES = 262_144  # of the fields that are not long
 

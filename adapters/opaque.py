@@ -1,8 +1,9 @@
 """State that only its maker understands, on its way through a client of another family.
 
 Signatures and encrypted reasoning are wrapped with where they come from, so that they go back to
-the same upstream key of the same channel and nowhere else. The wrapper is signed: a client could
-otherwise have one account's state sent to another. Pure; imported by what joins two families.
+the same upstream key of the same channel and nowhere else, for the user alone whose call made
+them. The wrapper is signed: a client could otherwise have one account's state sent to another, or
+use what it has seen of another user's. Pure; imported by what joins two families.
 """
 
 import base64
@@ -19,7 +20,8 @@ _MAC_BYTES = 12
 
 
 class Origin(Struct, frozen=True, gc=False):
-    """Who makes opaque state: family, channel with upstream key, and the secret that signs it.
+    """Who makes opaque state: family, channel with upstream key, and the secret that signs it;
+    ``user`` is the id of whom it is made for, which is signed, too, and not shown.
 
     ``mark`` stands for channel and key: ``[A-Za-z0-9_-]+``, no secret. What ``older`` secrets have
     signed is still taken.
@@ -28,6 +30,7 @@ class Origin(Struct, frozen=True, gc=False):
     family: str
     mark: str
     secret: bytes
+    user: str
     older: tuple[bytes, ...] = ()
 
 
@@ -35,7 +38,7 @@ def wrap(value: str, origin: Origin) -> str:
     """``value`` with its origin, in ASCII without blanks or quotes."""
     # An upstream may send halves of characters, which UTF-8 does not have.
     head = f"{PREFIX}{origin.family}.{origin.mark}.{_text(value.encode(errors='replace'))}"
-    return f"{head}.{_mac(head, origin.secret)}"
+    return f"{head}.{_mac(head, origin.user, origin.secret)}"
 
 
 def unwrap(text: str, origin: Origin) -> str | None:
@@ -45,7 +48,9 @@ def unwrap(text: str, origin: Origin) -> str | None:
         return None
     head = text[: found.end(3)]
     secrets = (origin.secret, *origin.older)
-    if not any(hmac.compare_digest(_mac(head, secret), found[4]) for secret in secrets):
+    if not any(
+        hmac.compare_digest(_mac(head, origin.user, secret), found[4]) for secret in secrets
+    ):
         return None
     return base64.urlsafe_b64decode(found[3] + "=" * (-len(found[3]) % 4)).decode()
 
@@ -56,8 +61,8 @@ def mark_of(channel_id: str, fingerprint: str) -> str:
     return _text(hashlib.sha256(f"{channel_id}/{fingerprint}".encode()).digest()[:_MAC_BYTES])
 
 
-def _mac(head: str, secret: bytes) -> str:
-    return _text(hmac.digest(secret, head.encode(), hashlib.sha256)[:_MAC_BYTES])
+def _mac(head: str, user: str, secret: bytes) -> str:
+    return _text(hmac.digest(secret, f"{user}\n{head}".encode(), hashlib.sha256)[:_MAC_BYTES])
 
 
 def _text(data: bytes) -> str:

@@ -73,7 +73,7 @@ VENDORS: dict[str, Vendor] = {
     vendor.name: vendor
     for vendor in (
         Vendor("openai", _OPENAI, "bearer", forward_openai_headers=True),
-        Vendor("anthropic", frozenset({_MESSAGES}), "x-api-key"),
+        Vendor("anthropic", frozenset({_MESSAGES}), "x-api-key", threads=True),
         Vendor("gemini", frozenset({_GENERATE}), "x-goog-api-key"),
         Vendor("azure-openai", _OPENAI, "api-key", _under("/openai", _OPENAI), counts=False),
         Vendor(
@@ -93,6 +93,6 @@ VENDORS: dict[str, Vendor] = {
         Vendor("groq", _OPENAI, "bearer", _under("/openai", _OPENAI), counts=False),
         Vendor("ollama", _OPENAI | {_MESSAGES}, "bearer", counts=False),
         Vendor("openai-compatible", _OPENAI, "bearer", counts=False),
-        Vendor("demo", frozenset(FAMILY_NAMES), "bearer"),
+        Vendor("demo", frozenset(FAMILY_NAMES), "bearer", threads=True),
     )
 }

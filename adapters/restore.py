@@ -24,6 +24,7 @@ from adapters.ir.answer import (
 )
 from adapters.ir.parts import Part, Reasoning, Refusal, Text, ToolCall
 from adapters.json.jsonio import loads_or_none
+from adapters.json.structure import VALUES_AT_ONCE, Steps
 from adapters.opaque import Origin, wrap
 
 
@@ -41,11 +42,13 @@ class Restorer:
         self._stopped: dict[int, str] = {}  # choices that a stop sequence has ended
         self._choices: dict[int, int] = {}  # of slots
 
-    def choice(self, choice: Choice) -> Choice:
-        """One choice of a whole answer."""
+    def choice(self, choice: Choice) -> Steps[Choice]:
+        """One choice of a whole answer, in steps."""
         parts: list[Part] = []
         stopped = None
-        for part in map(self._part, choice.parts):
+        for place, part in enumerate(map(self._part, choice.parts)):
+            if not place % VALUES_AT_ONCE:
+                yield False
             if isinstance(part, Text) and self._encoded.cut:
                 cutter = _Cutter(self._encoded.cut)
                 text = cutter.feed(part.text) + cutter.close()

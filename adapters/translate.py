@@ -6,14 +6,14 @@ registry; the relay sees a pairing and a bridge.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
 from msgspec.structs import replace
 
-from adapters.bridge import PREAMBLE_LIMIT_BYTES
+from adapters.bridge import EVENTS_AT_ONCE, PREAMBLE_LIMIT_BYTES
 from adapters.family import Answer, Family, Operation, Peek, UpstreamSide, Vendor
 from adapters.family.codec import (
     Asked,
@@ -24,21 +24,23 @@ from adapters.family.codec import (
     Target,
     UpstreamCodec,
     Verdict,
+    few,
 )
 from adapters.family.tap import Tap
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
-from adapters.framing.sse import EventSplitter, RawPiece, event_fields
+from adapters.framing.sse import EventSplitter, IdlePiece, RawPiece, event_fields
 from adapters.ir.answer import Choice, Delta, Event, Finished
 from adapters.ir.request import Feature, Request
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans, loads_or_none
-from adapters.json.structure import Steps
-from adapters.large_answers import read_large
+from adapters.json.structure import Steps, at_once, has_more_values
+from adapters.large_answers import LARGE_BYTES, read_large
 from adapters.opaque import Origin
 from adapters.opaque_parts import is_sealed, restored, unsealed
 from adapters.restore import Restorer
 
+MAX_ANSWER_VALUES = 2_000_000  # of one that is decoded, which cannot be interrupted
 MAX_DROPPED = 32  # fields that are named to the client and in the record
 MAX_DROPPED_CHARS = 96  # of each
 
@@ -115,6 +117,7 @@ class Translation:
     """One attempt of a call at an upstream of another family (see ``bridge.Pairing``)."""
 
     translated = True
+    at_once_bytes = 32_768  # of an answer: some µs for each of its parts, which may be small
     __slots__ = (
         "_asked", "_body", "_encoded", "_origin", "_translator", "dropped", "sealed", "upstream",
     )  # fmt: skip
@@ -167,30 +170,37 @@ class Translation:
             decode_count = translator.to_upstream.decode_count
             assert decode_count is not None
             return replace(answer, body=translator.from_client.encode_count(decode_count(body)))
-        return self._encode(answer, self._decode(body))
+        return at_once(self._translated(answer, body))
 
     def read_large_answer(
         self, body: bytes, public: str, upstream_model: str, operation: Operation
     ) -> Steps[Answer]:
         """``read_answer`` of a large body, in steps."""
-        answer = yield from read_large(body, partial(self._read, upstream_model, operation))
+        if operation.job == "count":
+            return self.read_answer(body, public, upstream_model, operation)
+        read = partial(self._read, upstream_model, operation)
+        if len(body) <= LARGE_BYTES:
+            answer = read(body)
+        elif (yield from has_more_values(body, MAX_ANSWER_VALUES)):
+            raise Fault(Condition.UPSTREAM_INVALID)
+        else:
+            answer = yield from read_large(body, read)
         yield True
-        choices = self._decode(body)
-        yield True
-        return self._encode(answer, choices)
+        return (yield from self._translated(answer, body))
 
     def _read(self, upstream_model: str, operation: Operation, body: bytes) -> Answer:
         """What the upstream's own side reads of an answer: errors, usage, id."""
         theirs = self.operation(operation, False)
         return self.upstream.read_answer(body, upstream_model, upstream_model, theirs)
 
-    def _decode(self, body: bytes) -> tuple[Choice, ...]:
+    def _translated(self, answer: Answer, body: bytes) -> Steps[Answer]:
         restorer = Restorer(self._encoded, self._origin)
-        return tuple(map(restorer.choice, self._translator.to_upstream.decode_answer(body)))
-
-    def _encode(self, answer: Answer, choices: tuple[Choice, ...]) -> Answer:
+        choices: list[Choice] = []
+        for choice in (yield from self._translator.to_upstream.decode_answer(body)):
+            choices.append((yield from restorer.choice(choice)))
         usage = answer.usage or Usage(self._asked.input_tokens, answer.output_units)
-        said = self._translator.from_client.encode_answer(choices, usage, self._asked)
+        encode = self._translator.from_client.encode_answer
+        said = yield from encode(tuple(choices), usage, self._asked)
         return replace(answer, body=said)
 
     def open_bridge(
@@ -224,12 +234,14 @@ class TranslatedBridge:
         "_decoder",
         "_encoder",
         "_finishes",
+        "_left",
         "_repeating",
         "_restorer",
         "_splitter",
         "_tap",
         "_unaccepted_bytes",
         "aligned",
+        "busy",
         "ended",
     )
 
@@ -250,7 +262,8 @@ class TranslatedBridge:
         self._finishes: dict[int, Finished] = {}  # by choice
         self._unaccepted_bytes = 0  # that came before the answer was accepted
         self._repeating = False  # the last event was a Delta that the tap's template fits
-        self.aligned = False
+        self._left: list[bytes] = []  # events that were fed and are not read yet
+        self.aligned = self.busy = False
         self.ended = False
 
     accepted = property(attrgetter("_tap.accepted"))
@@ -264,6 +277,9 @@ class TranslatedBridge:
     upstream_id = property(attrgetter("_tap.upstream_id"))
     end_seen = property(attrgetter("ended"))
     at_boundary = True  # frames are written whole
+
+    def watch(self, on_made: Callable[[list[str]], None], *, stored: bool) -> None:
+        """See ``Bridge``: the client of another family is told none of the vendor's ids."""
 
     def encode_fault(self, fault: Fault, request_id: str) -> bytes:
         """See ``Bridge``."""
@@ -282,13 +298,18 @@ class TranslatedBridge:
         if self.ended:
             return b""
         sent: list[bytes] = []
-        for event in self._splitter.feed(chunk):
+        events = self._left if self.busy else self._splitter.feed(chunk)
+        if self.busy or len(events) > EVENTS_AT_ONCE:
+            events, self._left = events[:EVENTS_AT_ONCE], events[EVENTS_AT_ONCE:]
+            self.busy = bool(self._left)
+        for event in events:
             if type(event) is RawPiece:  # larger than what is read: it cannot be translated
                 self._fail(Fault(Condition.UPSTREAM_INVALID))
                 break
             if self._pass(event, sent):
                 break
-        self.aligned = self._tap.accepted and not self.ended and self._splitter.empty
+        self.busy = self.busy and not self.ended
+        self.aligned = self._tap.accepted and self._splitter.empty and not (self.busy or self.ended)
         return b"".join(sent)
 
     def close(self) -> bytes:
@@ -320,20 +341,21 @@ class TranslatedBridge:
         """Show an event to the tap, then write what it says; whether it was the last."""
         tap, encoder = self._tap, self._encoder
         self._repeating = False
+        if type(event) is IdlePiece:
+            self._count_unaccepted(event)
+            return False
         tap.feed(event)
         if tap.fault is not None:
             self.ended = True
             return True
         if not tap.accepted:
-            self._unaccepted_bytes += len(event)
-            if self._unaccepted_bytes > PREAMBLE_LIMIT_BYTES:
-                raise Fault(Condition.UPSTREAM_INVALID)
+            self._count_unaccepted(event)
         elif not encoder.started:
             sent.append(encoder.begin())
         name, data = event_fields(event)
         said = loads_or_none(data) if data else None
         if isinstance(said, dict):
-            written = self._write(self._decoder.read(name, said), sent)
+            written = self._write(few(self._decoder.read(name, said)), sent)
             # The next chunk may be this event with another text, if the tap's template fits this.
             if len(written) == 1:
                 only = written[0]
@@ -346,6 +368,12 @@ class TranslatedBridge:
         if tap.ended:
             self._end(sent)
         return self.ended
+
+    def _count_unaccepted(self, event: bytes) -> None:
+        if not self._tap.accepted:
+            self._unaccepted_bytes += len(event)
+            if self._unaccepted_bytes > PREAMBLE_LIMIT_BYTES:
+                raise Fault(Condition.UPSTREAM_INVALID)
 
     def _write(self, events: list[Event], sent: list[bytes]) -> list[Event]:
         written = self._restorer.events(events)

@@ -179,7 +179,14 @@ UPKEEP_AT = _gauge(
     "upkeep_timestamp_seconds", "", "When the last upkeep of the store ended, on whatever node."
 )
 UPKEEP_OK = _gauge("upkeep_success", "", "1 when the last upkeep of the store did all it should.")
-BUILD_INFO = _gauge("build_info", "version python", "1, with the version as labels.")
+CLOCK_LEAD = _gauge(
+    "clock_lead_seconds",
+    "",
+    "How far the node's clock is ahead of the database's; below 0: behind. 0 with SQLite.",
+)
+BUILD_INFO = _gauge(
+    "build_info", "version python revision", "1, with version and revision as labels."
+)
 
 SIGN_INS = _counter(
     "hub_sign_ins",
@@ -197,7 +204,7 @@ _OF_WORKERS = (
 )
 _OF_SUPERVISOR = (
     *(RESTARTS, WORKERS_READY, RELOAD_OK, RELOAD_AT, DRAINING, HUB_UP, RECORDS_PARKED),
-    *(BACKUP_AGE, BOOKS_VERIFY_AGE, UPKEEP_AT, UPKEEP_OK, BUILD_INFO),
+    *(BACKUP_AGE, BOOKS_VERIFY_AGE, UPKEEP_AT, UPKEEP_OK, CLOCK_LEAD, BUILD_INFO),
 )
 CALLS_ENDED = Metric(
     "calls_ended",

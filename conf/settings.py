@@ -137,9 +137,10 @@ class RoutingSettings(_Section, frozen=True):
     unknown_responses: Annotated[
         Literal["refuse", "pass"],
         Meta(
-            description="What happens to the id of a stored response that was not given out here,"
-            " such as one from before this gateway: refuse answers 404; pass sends it on when the"
-            " group has one channel of the family, so whoever knows an id can read it."
+            description="What happens to the id of something that an upstream account keeps, such"
+            " as a response or a file, that was not given out here and that no channel shares:"
+            " refuse answers 404; pass sends it on (of a response, a conversation, cached content:"
+            " when the group has one channel of the family), so whoever knows an id can read it."
         ),
     ] = "refuse"
 
@@ -171,6 +172,16 @@ class StoreSettings(_Section, frozen=True):
     url: Annotated[str, _text("sqlite:///FILE or mysql://user:password@host:port/database.")] = (
         "sqlite:///sluice.db"
     )
+    keys_in_memory: Annotated[
+        int,
+        _number(
+            1000,
+            1000000,
+            "keys",
+            "API keys a worker holds in memory, the most recently used; read at start. While the"
+            " database is away these are served.",
+        ),
+    ] = 50000
 
     def __repr__(self) -> str:
         return "StoreSettings(…)"  # the address may contain a password
@@ -191,7 +202,7 @@ class JournalSettings(_Section, frozen=True):
             1,
             1000000,
             "records",
-            "Further refused calls of a key share one record a minute, with their number.",
+            "Further refused calls of a key share one record and one log line a minute.",
         ),
     ] = 600
     keep_days: Annotated[

@@ -13,7 +13,7 @@ import click
 import pytest
 
 import app
-from commands.nouns.version import VERSION
+from commands.nouns.version import VERSION, revision
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -42,7 +42,7 @@ def test_every_command_explains_itself(name):
 
 def test_version():
     got = run("version")
-    assert (got.returncode, got.stdout) == (0, f"sluice {VERSION}\n")
+    assert (got.returncode, got.stdout) == (0, f"sluice {VERSION} ({revision()})\n")
     assert run("--version").stdout == got.stdout
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == VERSION

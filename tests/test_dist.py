@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from conf.version import build_id
 from tests.support import leash
 from tests.support.client import wait_until
 from tests.support.ports import free_port
@@ -56,6 +57,7 @@ def run(program, folder, *args):
 def test_its_commands_run_anywhere(program, tmp_path):
     said = json.loads(run(program, tmp_path, "version", "--json"))
     assert said["version"] in program.parents[2].joinpath("built").glob("*.whl").__next__().name
+    assert said["revision"] == f"build-{build_id()}"  # that of the same files anywhere
     assert "back up store and journals" in run(program, tmp_path, "--help")
     assert "Usage: sluice migrate copy" in run(program, tmp_path, "migrate", "copy", "--help")
 

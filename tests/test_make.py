@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from conf.version import CODE
+
 ROOT = Path(__file__).resolve().parents[1]
 SLOW = ("pip install", "-m venv", "-m pytest", "apt-get -y")
 
@@ -32,6 +34,11 @@ def test_a_line_for_each_step_that_takes_its_time(dry_run, target):
     for number in slow:
         told = lines[number].partition("apt-get -y")[0] + lines[number - 1]
         assert "echo 'make: " in told, lines[number]
+
+
+def test_the_code_is_compiled_with_the_environment(dry_run):
+    (line,) = [line for line in dry_run("venv") if "compileall" in line]
+    assert set(CODE) | {".venv/lib"} <= set(line.split())
 
 
 def test_ci_runs_what_must_pass(dry_run):

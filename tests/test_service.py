@@ -3,6 +3,7 @@
 import configparser
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -68,7 +69,8 @@ def test_the_unit_runs_what_is_installed(unit, install):
     text = "\n".join(install)
     assert f"useradd --system --home-dir {STATE} --shell /usr/sbin/nologin {USER}\n" in text
     assert f"install -d -m {unit['StateDirectoryMode']} -o {USER} -g {USER} {STATE}\n" in text
-    assert f"make -C {CODE} venv\n" in text
+    assert f"new={CODE}-$(date +%Y%m%d-%H%M%S)\n" in text
+    assert "make -C $new venv\n" in text and f"ln -s $new {CODE}\n" in text
     assert f"runuser -u {USER} -- {CODE}/sluice init {STATE}\n" in text
     assert f"cp {CODE}/conf/systemd/sluice.service /etc/systemd/system/\n" in text
 
@@ -76,7 +78,7 @@ def test_the_unit_runs_what_is_installed(unit, install):
 def test_all_that_the_service_needs_is_copied(install, tmp_path):
     [line] = [line for line in install if line.startswith("cp -r")]
     assert {*PACKAGES, "app.py", "sluice", "Makefile"} <= set(line.split())
-    there = line.replace(CODE, str(tmp_path))
+    there = line.replace("$new", str(tmp_path))
     subprocess.run(["sh", "-ec", there], cwd=ROOT, check=True)
     done = subprocess.run(
         [sys.executable, str(tmp_path / "app.py"), "init", str(tmp_path / "state")],
@@ -100,13 +102,18 @@ def test_it_says_what_is_true_of_env():
     assert "read by `./sluice apply`" in text and "never reads it" in text
 
 
-@pytest.mark.parametrize("unit_file", [UNIT, TEMPLATE], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "unit_file",
+    [UNIT, TEMPLATE, *sorted(UNIT.parent.glob("sluice-*"))],
+    ids=lambda path: path.name,
+)
 def test_systemd_takes_it(tmp_path, unit_file):
     verify = shutil.which("systemd-analyze")
     if verify is None:
         pytest.skip("systemd-analyze is not installed")
     path = tmp_path / unit_file.name.replace("@.", "@8010.")
-    path.write_text(unit_file.read_text().replace(f"{CODE}/.venv/bin/python", sys.executable))
+    text = unit_file.read_text().replace(f"{CODE}/.venv/bin/python", sys.executable)
+    path.write_text(text.replace(f"{CODE}/sluice", str(ROOT / "sluice")))
     done = subprocess.run([verify, "verify", path], check=False, capture_output=True, text=True)
     ours = [line for line in done.stderr.splitlines() if "sluice" in line]
     assert not ours, done.stderr
@@ -129,6 +136,39 @@ def test_the_template_is_the_unit_but_for_the_node():
     }
     (start,) = [line for line in more if line.startswith("ExecStart=")]
     assert start.endswith(" --set server.port=%i --set journal.dir=journal-%i")
+
+
+def run_as_unit(name, folder):
+    """The commands of a unit of one run, as root makes its folders; the text that they print."""
+    text = (UNIT.parent / f"sluice-{name}.service").read_text()
+    printed = ""
+    for line in re.findall("^ExecStart(?:Pre|Post)?=[+]?(.*)$", text, re.M):
+        line = line.replace("$$", "$").replace("%%", "%").replace(" -o sluice -g sluice", "")
+        line = line.replace(f"{CODE}/sluice", str(ROOT / "sluice"))
+        for place in (STATE, "/var/backups/sluice"):
+            line = line.replace(place, str(folder / place.strip("/")))
+        done = subprocess.run(
+            shlex.split(line), check=False, cwd=folder / STATE[1:], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        printed += done.stdout
+    return printed
+
+
+def test_the_nightly_units_do_their_work(tmp_path):
+    subprocess.run([ROOT / "sluice", "init", tmp_path / STATE[1:]], check=True, capture_output=True)
+    (tmp_path / STATE[1:] / "journal-8010").mkdir()
+    backups = tmp_path / "var/backups/sluice"
+    backups.mkdir(parents=True)
+    for day in range(10, 22):
+        (backups / f"2020-01-{day}.tar").touch()
+        os.utime(backups / f"2020-01-{day}.tar", (day, day))
+    run_as_unit("backup", tmp_path)
+    names = sorted(path.name for path in backups.iterdir())
+    assert len(names) == 10 and names[0] == "2020-01-13.tar"
+    assert (backups / names[-1]).stat().st_size > 0
+    run_as_unit("verify", tmp_path)
+    run_as_unit("prune", tmp_path)
 
 
 def test_it_watches_what_the_gateway_says(unit):

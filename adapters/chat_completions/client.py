@@ -2,6 +2,7 @@
 
 from adapters.chat_completions import request
 from adapters.chat_completions.fault import encode_fault
+from adapters.chat_completions.kept import KEPT
 from adapters.chat_completions.operations import GENERATE
 from adapters.family import ClientSide
 from adapters.family.fields import model_name
@@ -20,4 +21,5 @@ CLIENT = ClientSide(
     model_list=lists.model_list,
     model_entry=lists.model_entry,
     rate_lines=openai_rate_lines,
+    kept=KEPT,
 )

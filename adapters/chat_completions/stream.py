@@ -40,6 +40,7 @@ class _Delta(Struct, gc=False):
     reasoning: Any = None
     refusal: Any = None
     function_call: Any = None
+    audio: Any = None
 
 
 class _Choice(Struct, gc=False):
@@ -141,7 +142,7 @@ class ChatTap(Tap):
         delta = choice.delta
         if choice.finish_reason or choice.index or delta is None or choice.usage is not None:
             return False
-        if not (delta.reasoning is delta.refusal is delta.function_call is None):
+        if not (delta.reasoning is delta.refusal is delta.function_call is delta.audio is None):
             return False
         if delta.content:
             self._weight += output_weight(delta.content)
@@ -182,7 +183,10 @@ class ChatTap(Tap):
             self._read_usage(usage)
 
     def _read_choice(self, choice: dict[str, Any]) -> None:
-        self._weight += weight_of_message(choice.get("delta"))
+        delta = choice.get("delta")
+        self._weight += weight_of_message(delta)
+        if isinstance(delta, dict) and isinstance(delta.get("audio"), dict):
+            self._hand_out(delta["audio"].get("id"))
         index = choice.get("index")
         if not isinstance(index, int):
             index = 0

@@ -1,6 +1,7 @@
 """The upstreams' side of the chat completions family. Imported by this folder's ``__init__``."""
 
 from adapters.chat_completions import reply, request
+from adapters.chat_completions.kept import made_ids
 from adapters.chat_completions.operations import GENERATE
 from adapters.chat_completions.stream import ChatTap
 from adapters.family import Operation, UpstreamSide
@@ -24,5 +25,6 @@ UPSTREAM = UpstreamSide(
     read_answer=reply.read,
     stream_tap=_stream_tap,
     read_models=by_id,
+    made_ids=made_ids,
     reasoning_beyond_bound=True,
 )

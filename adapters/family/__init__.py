@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from adapters.family.kept import NOTHING_KEPT, KeptFields
 from adapters.family.rate_headers import RateLines
 from adapters.family.tap import Tap
 from adapters.faults import Fault
@@ -32,6 +33,7 @@ class Vendor:
     prefixes: Mapping[str, str] = field(default_factory=dict)
     counts: bool = True  # false: has no endpoints that count tokens
     forward_openai_headers: bool = False  # OpenAI-Organization, -Project, -Beta of the client
+    threads: bool = False  # true: keeps conversations of the messages family (`thread`)
     stream_options: bool = True  # false: refuses the field, so usage is not asked for
 
 
@@ -56,21 +58,6 @@ class Operation(Struct, frozen=True, gc=False):
     framing: Literal["sse", "json_array"] = "sse"
 
 
-class StoredRef(Struct, frozen=True, gc=False):
-    """What a request builds on that some upstream account has stored: the field and its id.
-
-    `response`: an answer, so that the gateway may know which account has made it.
-    """
-
-    param: str
-    id: str
-    response: bool = False
-
-
-def nothing_stored(spans: Spans) -> None:
-    """Of a family without a field that names something stored."""
-
-
 class Peek(Struct, frozen=True, gc=False):
     """The few fields of a request that the gateway reads."""
 
@@ -79,7 +66,7 @@ class Peek(Struct, frozen=True, gc=False):
     max_output_tokens: int | None  # None: the client set no bound; 0 is none
     choices: int  # answers asked for, each is billed
     include_usage: bool  # whether the client's stream is to show usage
-    stored: bool = False  # the vendor is to keep the answer, for later calls that name its id
+    stored: bool = False  # the vendor is to keep the answer for later calls that name its id
 
 
 class Envelope(Struct, frozen=True, gc=False):
@@ -141,10 +128,13 @@ class ClientSide:
     model_list: Callable[[Sequence[ModelEntry], Mapping[str, str]], bytes]
     model_entry: Callable[[ModelEntry], bytes]  # the body that shows one model
     rate_lines: RateLines  # makes the headers that tell the caller of its own limits
-    # what the request builds on that only one upstream account knows; INVALID_FIELD for a wrong
-    # type
-    stored_ref: Callable[[Spans], StoredRef | None] = nothing_stored
+    kept: KeptFields = NOTHING_KEPT  # how requests name what upstream accounts keep
     answer_headers: frozenset[str] = frozenset()
+
+
+def nothing_made(body: bytes, stored: bool) -> list[str]:
+    """Of a family whose answers hand out nothing that can be named later."""
+    return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +162,9 @@ class UpstreamSide:
     stream_tap: Callable[[str, str, bool, Operation], Tap]
     # the names of the models that can answer, in a page of the vendor's list; UPSTREAM_INVALID
     read_models: Callable[[bytes], list[str]]
+    # the ids, besides its own, that a whole answer hands out of what the vendor keeps (body,
+    # whether the vendor keeps the answer itself); those of a stream are told by its tap
+    made_ids: Callable[[bytes, bool], list[str]] = nothing_made
     models_query: str = ""  # asks for as many of them as a page may have
     # some vendors do not count reasoning towards the bound that a client sets
     reasoning_beyond_bound: bool = False

@@ -7,20 +7,34 @@ out, answers in). Sans-io; no codec knows another family. Imported by the famili
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from adapters.family.traits import Traits
-from adapters.faults import Fault, wrong_value
+from adapters.faults import Condition, Fault, wrong_value
 from adapters.ir.answer import Choice, Closed, Delta, Event, Opened, SlotKind
 from adapters.ir.request import Feature, Request, Tool
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans, Struct
-from adapters.json.structure import Steps
+from adapters.json.structure import Steps, T
 
 # What becomes of something that a request asks for: "map": it is carried; "note": left out and
 # named in ``x-sluice-dropped``; "refuse": without it the answer would be wrong (UNSUPPORTED).
 Verdict = Literal["map", "note", "refuse"]
+# What a field of a request asks for; "": what all families have.
+Asking = Feature | Literal[""]
+
+
+# Events that one event of the wire may stand for: they are made and written in one go.
+MAX_EVENTS_AT_ONCE = 8192
+
+
+def few(values: list[T]) -> list[T]:
+    """The same list. Raises Fault UPSTREAM_INVALID when one event of a stream must not have as
+    many."""
+    if len(values) > MAX_EVENTS_AT_ONCE:
+        raise Fault(Condition.UPSTREAM_INVALID)
+    return values
 
 
 class Target(Struct, frozen=True):
@@ -103,7 +117,8 @@ class StreamDecoder(ABC):
 
     @abstractmethod
     def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
-        """The events that an event of the wire stands for: its name, if any, and its data."""
+        """The events that an event of the wire stands for: its name, if any, and its data. Raises
+        Fault UPSTREAM_INVALID when they are more than can be made at once."""
 
     def may_skip(self, event: Delta) -> bool:
         """Whether events that differ from this one's in the text alone may pass without being
@@ -161,8 +176,8 @@ class ClientCodec:
     # the whole request, in steps, a yield after each turn (fields, stream, target of the path);
     # raises Fault INVALID_FIELD, FIELD_MISSING with the path in ``param``
     decode_request: Callable[[Spans, bool, str | None], Steps[Request]]
-    # a whole answer
-    encode_answer: Callable[[tuple[Choice, ...], Usage, Asked], bytes]
+    # a whole answer, in steps
+    encode_answer: Callable[[tuple[Choice, ...], Usage, Asked], Steps[bytes]]
     open_encoder: Callable[[Asked], StreamEncoder]
     encode_count: Callable[[int], bytes]  # the answer to a request to count tokens
     # a client's body for an upstream of its own family, without what translated answers have left
@@ -175,6 +190,8 @@ class ClientCodec:
     # refused some; the same bytes when there is none (fields, the model's name at the upstream).
     # None: the family's own wire has none
     without_reasoning: Callable[[Spans, str], bytes] | None = None
+    # every field of a request that the family's clients know
+    fields: Mapping[str, Asking] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +205,9 @@ class UpstreamCodec:
     # the body, in steps, a yield after each turn (request, target, whether it is a count);
     # raises Fault UNSUPPORTED, INVALID_FIELD with the client's path in ``param``
     encode_request: Callable[[Request, Target, bool], Steps[Encoded]]
-    # the choices of a whole answer that ``UpstreamSide.read_answer`` has accepted; raises Fault
-    # UPSTREAM_INVALID
-    decode_answer: Callable[[bytes], tuple[Choice, ...]]
+    # the choices of a whole answer that ``UpstreamSide.read_answer`` has accepted, in steps; raises
+    # Fault UPSTREAM_INVALID
+    decode_answer: Callable[[bytes], Steps[tuple[Choice, ...]]]
     open_decoder: Callable[[], StreamDecoder]
     # the tokens that the upstream has counted, of a body that ``read_answer`` has accepted; None:
     # the family has no such endpoint

@@ -5,6 +5,7 @@ for the type.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Literal
 
 from adapters.family.estimate import tokens_of_weight
@@ -31,7 +32,9 @@ class Tap(ABC):
         "ended",
         "fault",
         "finished",
+        "on_made",
         "started",
+        "stored",
         "upstream_id",
     )
 
@@ -46,6 +49,9 @@ class Tap(ABC):
         # the vendor's error event, or an unreadable one; it was not passed on
         self.fault: Fault | None = None
         self.upstream_id: str | None = None
+        # told the ids of an event, besides the answer's own, of what the vendor keeps
+        self.on_made: Callable[[list[str]], None] | None = None
+        self.stored = False  # the vendor keeps the answer itself
 
     @property
     @abstractmethod
@@ -111,6 +117,12 @@ class Tap(ABC):
     @abstractmethod
     def _read_event(self, name: str | None, said: dict[str, Any], event: bytes) -> bytes | None:
         """Read an event by its name and its decoded data; return what to send of it."""
+
+    def _hand_out(self, *ids: object) -> None:
+        """Tell of ids that an event hands out; what is no text is none."""
+        made = [one for one in ids if isinstance(one, str) and one]
+        if made and self.on_made is not None:
+            self.on_made(made)
 
     def _failed(self, fault: Fault) -> bytes | None:
         self.fault = fault

@@ -5,7 +5,7 @@ wording. Not here: bodies and statuses (a family's ``fault.py``) and the reading
 (``adapters.upstream_errors``). Standard library only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Literal
 
@@ -215,7 +215,8 @@ class Fault(Exception):
     what its account can pay; and ``quota_used``: because its account has nothing left. ``told``:
     what the upstream said, or how it could not be reached, cleaned; for operators alone, never for
     a caller. ``quoted``: those are the upstream's words, which may repeat the request's.
-    ``permanent``: the same request fails whenever it is repeated.
+    ``permanent``: the same request fails whenever it is repeated. ``details``: what clients of the
+    messages family read besides, as its ``error_code``.
     """
 
     def __init__(
@@ -228,6 +229,7 @@ class Fault(Exception):
         model: str | None = None,
         allow: str | None = None,
         detail: str | None = None,
+        details: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(condition, message)
         self.condition = condition
@@ -237,6 +239,7 @@ class Fault(Exception):
         self.model = model
         self.allow = allow
         self.detail = detail
+        self.details = details
         self.key_refused = False
         self.quota_used = False
         self.told: str | None = None

@@ -7,7 +7,7 @@ valid JSON is for its reader to say. Imported by the bridge and by families that
 
 import re
 
-from adapters.framing.sse import RawPiece
+from adapters.framing.sse import RawPiece, read_or_raw
 
 # How a piece begins that holds the first element, when that is an object.
 FIRST_OBJECT = re.compile(rb"\A[ \t\r\n\xef\xbb\xbf]*\[[ \t\r\n]*\{")
@@ -92,7 +92,7 @@ class JsonArraySplitter:
         if self._tail:
             end = bytes(self._tail) + end
             self._tail.clear()
-        return end if len(end) <= self._max_event_bytes else RawPiece(end)
+        return read_or_raw(end, self._max_event_bytes)
 
     def _ends(self, chunk: bytes) -> list[int]:
         """The offsets in ``chunk`` behind which a piece ends."""

@@ -4,6 +4,7 @@ from adapters.family import ClientSide
 from adapters.family.rate_headers import no_rate_lines
 from adapters.generate_content import lists, request
 from adapters.generate_content.fault import encode_fault
+from adapters.generate_content.kept import KEPT
 from adapters.generate_content.operations import COUNT, GENERATE, STREAM, STREAM_ARRAY
 
 
@@ -23,7 +24,7 @@ CLIENT = ClientSide(
     conversation=request.conversation,
     model_name=request.model_name,
     peek=request.peek,
-    stored_ref=request.stored_ref,
+    kept=KEPT,
     encode_fault=encode_fault,
     keep_alive=_keep_alive,
     model_list=lists.page,

@@ -88,6 +88,8 @@ def _message(fault: Fault) -> str:
     """The family's own wording where it has one; a message that was given stands otherwise."""
     if fault.given_message is not None:
         return fault.given_message
+    if fault.condition is Condition.ID_NOT_FOUND and fault.param:
+        return f"{fault.param}: {fault.message}"
     if fault.condition is Condition.MISSING_KEY:
         return (
             "No API key was sent. Use the header 'x-goog-api-key: <API_KEY>' "

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from adapters.family import Operation, Peek, StoredRef, Vendor
+from adapters.family import Operation, Peek, Vendor
 from adapters.family.conversation import given_name, opening, text_field
 from adapters.family.fields import count, required_array
 from adapters.faults import Condition, Fault, wrong_type, wrong_value
@@ -59,22 +59,6 @@ def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
         choices=_count(config, "candidateCount") or 1,
         include_usage=True,  # streams of the family always show it
     )
-
-
-def stored_ref(spans: Spans) -> StoredRef | None:
-    """The cached content that the request builds on, which one account has; None when it stands
-    alone. Raises Fault INVALID_FIELD for a wrong type."""
-    counted = _object(spans, _COUNTED)
-    for fields in (spans,) if counted is None else (spans, counted):
-        for name in fields.places:
-            if name.rpartition(".")[2] not in (_CACHED, _snake(_CACHED)):
-                continue
-            value = fields.value(name)
-            if value is not None and not isinstance(value, str):
-                raise wrong_type(name, "expected a string")
-            if value:
-                return StoredRef(name, value)
-    return None
 
 
 def conversation(spans: Spans) -> bytes:
@@ -163,8 +147,7 @@ def _count(config: Spans | None, name: str) -> int | None:
     """A whole number of the configuration, in either spelling; None when null or absent."""
     if config is None:
         return None
-    spellings = (name, _snake(name))
-    found = (path for path in config.places if path.partition(".")[2] in spellings)
+    found = (path for path in config.places if path.partition(".")[2] in spellings(name))
     return next((count(config, path) for path in found), None)
 
 
@@ -187,6 +170,11 @@ def _twice(param: str) -> Fault:
         param=param,
         detail="the field comes twice",
     )
+
+
+def spellings(name: str) -> tuple[str, str]:
+    """A field's name as proto JSON may have it: maxOutputTokens and max_output_tokens."""
+    return name, _snake(name)
 
 
 @lru_cache(maxsize=64)  # asked for the same few fields of the family

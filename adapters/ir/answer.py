@@ -20,6 +20,10 @@ Finish = Literal[
 SlotKind = Literal["text", "reasoning", "call", "refusal"]
 
 
+MAX_LOGPROBS = 65_536  # of an answer; more tokens than any that is not a stream
+MAX_CITATIONS = 1000  # of a text
+
+
 class Logprob(Struct, frozen=True):
     """A token of the text and how probable it was (natural logarithm), with its alternatives."""
 

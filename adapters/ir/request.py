@@ -25,8 +25,9 @@ Feature = Literal[
     "forced_hosted_tool", "hosted_history", "strict_tool",
     # around the call
     "end_user", "metadata", "tier", "speed", "cache_mark", "cache_key", "cached_content",
-    "safety_settings", "truncation", "context_management", "include", "citations",
-    "system_turn", "prefill", "stored_state", "background", "container",
+    "safety_settings", "moderation", "truncation", "context_management", "include", "citations",
+    "system_turn", "prefill", "continued", "stored_state", "background", "container",
+    "vendor_terms",
     # a field that the gateway has no word for
     "other",
 ]  # fmt: skip

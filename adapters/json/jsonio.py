@@ -50,6 +50,19 @@ _BETWEEN_ELEMENTS = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
 _CONTROL_TO_BLANK = bytes(32 if i < 32 else i for i in range(256))
 
 
+class _Doubled(Exception):
+    """Ends the decoding of an object that has a key twice."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Doubled(next(name for name in names if names.count(name) > 1))
+    return fields
+
+
+_decode_unique = json.JSONDecoder(object_pairs_hook=_unique, parse_int=float).decode
 _decode_any = msgspec.json.Decoder().decode
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_elements = msgspec.json.Decoder(list[Raw]).decode
@@ -150,6 +163,21 @@ def loads(data: bytes) -> Any:
         raise Fault(Condition.INVALID_FIELD, message) from None
     except DECODE_ERRORS as error:
         _refuse(data, error)
+
+
+def loads_unique(data: bytes, path: str) -> Any:
+    """Decode a value inside of what ``top_level`` has read, numbers as floats. Raises Fault
+    INVALID_FIELD, with the value's ``path``, when an object in it has a key twice: of such a field
+    vendors differ in which one they obey."""
+    try:
+        return _decode_unique(data.decode())
+    except _Doubled as error:
+        param = f"{path}.{str(error)[:MAX_NAME_CHARS]}"
+        message = f"The field '{param}' comes twice."
+        detail = "the field comes twice"
+        raise Fault(Condition.INVALID_FIELD, message, param=param, detail=detail) from None
+    except RecursionError:
+        raise Fault(Condition.INVALID_JSON, "The body is nested too deeply.") from None
 
 
 def loads_loose(data: bytes) -> Any:

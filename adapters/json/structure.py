@@ -18,6 +18,7 @@ T = TypeVar("T")
 # where it yields True they must, for what follows cannot be cut and takes long.
 Steps = Generator[bool, None, T]
 
+VALUES_AT_ONCE = 128  # that are made or written between two yields, some µs each
 SLICE_BYTES = 32_768  # about 5 ms of the slowest text
 MAX_FIELDS = 1000  # at the top; each may cost a slow look at its slice
 
@@ -31,6 +32,16 @@ _NO_BRACKETS = bytes(i for i in range(256) if i not in b"[]{}")
 _DEPTH_STEPS = bytes(1 if i in b"[{" else 255 for i in range(256))  # as signed bytes
 _BLANKS = b" \t\r\n"
 _BLANKS_BEFORE = re.compile(rb"[ \t\r\n]*+")
+
+
+def at_once(steps: Steps[T]) -> T:
+    """The result of ``steps`` of what is not large."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as ended:
+        result: T = ended.value
+    return result
 
 
 class Field:

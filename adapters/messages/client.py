@@ -5,6 +5,7 @@ from adapters.family.fields import model_name
 from adapters.family.rate_headers import anthropic_rate_lines
 from adapters.messages import lists, request
 from adapters.messages.fault import encode_fault
+from adapters.messages.kept import KEPT
 from adapters.messages.operations import COUNT, GENERATE
 
 
@@ -24,4 +25,5 @@ CLIENT = ClientSide(
     model_list=lists.page,
     model_entry=lists.entry,
     rate_lines=anthropic_rate_lines,
+    kept=KEPT,
 )

@@ -82,6 +82,8 @@ def _body(fault: Fault, kind: str, request_id: str) -> bytes:
     error: dict[str, object] = {"type": kind, "message": _message(fault)}
     if fault.condition is Condition.CONTENT_ENCODING:
         error["details"] = {"error_code": "request_body_encoding_unsupported"}
+    elif fault.details is not None:
+        error["details"] = fault.details
     return dumps({"type": "error", "error": error, "request_id": request_id})
 
 
@@ -93,6 +95,8 @@ def _message(fault: Fault) -> str:
         return f"{path}: field required"
     if condition is Condition.INVALID_FIELD and fault.detail:
         return f"{path}: {fault.detail}"
+    if condition is Condition.ID_NOT_FOUND and path and fault.detail:
+        return f"{path}: {fault.message}"
     if fault.given_message is not None:
         return fault.given_message
     if condition is Condition.MISSING_KEY:

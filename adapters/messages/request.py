@@ -14,6 +14,8 @@ from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Spans
 
 KNOWN_VERSIONS = ("2023-06-01", "2026-10-21")  # oldest first
+# Fields with which a later request may name the message that answers this one.
+_KEEPING = frozenset({"thread", "diagnostics"})
 _VERSION_OF_NO_HEADER = KNOWN_VERSIONS[0]
 
 
@@ -37,6 +39,7 @@ def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
         max_output_tokens=bound or None,
         choices=1,
         include_usage=True,  # streams of the family always show it
+        stored=not _KEEPING.isdisjoint(spans.places),
     )
 
 

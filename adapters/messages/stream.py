@@ -130,8 +130,9 @@ class MessagesTap(Tap):
         elif kind == "message_delta":
             self._merge(said.get("usage"))
             delta = said.get("delta")
-            if isinstance(delta, dict) and delta.get("stop_reason"):
-                self.finished = True
+            if isinstance(delta, dict):
+                self._hand_out_container(delta)
+                self.finished = self.finished or bool(delta.get("stop_reason"))
         elif kind == "message_stop":
             if not self.started:
                 return self._failed(Fault(Condition.UPSTREAM_INVALID))  # an answer of nothing
@@ -145,8 +146,14 @@ class MessagesTap(Tap):
             return event
         if isinstance(message.get("id"), str):
             self.upstream_id = message["id"]
+        self._hand_out_container(message)
         self._merge(message.get("usage"))
         return self._renamed(event) if self._renaming else event
+
+    def _hand_out_container(self, holder: dict[str, Any]) -> None:
+        container = holder.get("container")
+        if isinstance(container, dict):
+            self._hand_out(container.get("id"))
 
     def _merge(self, usage: object) -> None:
         if isinstance(usage, dict):

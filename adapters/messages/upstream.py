@@ -4,6 +4,7 @@ from adapters.family import Operation, UpstreamSide
 from adapters.family.fields import path, rename_model
 from adapters.family.listed import by_id
 from adapters.messages import reply, request
+from adapters.messages.kept import made_ids
 from adapters.messages.lists import MAX_PAGE
 from adapters.messages.operations import COUNT, GENERATE, LIST_MODELS
 from adapters.messages.stream import MessagesTap
@@ -29,5 +30,6 @@ UPSTREAM = UpstreamSide(
     read_answer=reply.read,
     stream_tap=_stream_tap,
     read_models=by_id,
+    made_ids=made_ids,
     models_query=f"?limit={MAX_PAGE}",
 )

@@ -6,6 +6,7 @@ from adapters.family.rate_headers import openai_rate_lines
 from adapters.openai import lists
 from adapters.responses import request
 from adapters.responses.fault import encode_fault
+from adapters.responses.kept import KEPT
 from adapters.responses.operations import OPERATIONS
 
 CLIENT = ClientSide(
@@ -15,7 +16,7 @@ CLIENT = ClientSide(
     conversation=request.conversation,
     model_name=model_name,
     peek=request.peek,
-    stored_ref=request.stored_ref,
+    kept=KEPT,
     encode_fault=encode_fault,
     keep_alive=lists.keep_alive,
     model_list=lists.model_list,

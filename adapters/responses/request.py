@@ -4,7 +4,7 @@ The body passes as the client sent it but for the model's name; items, tools and
 not read here are the vendor's to judge. Imported by this folder's ``client``.
 """
 
-from adapters.family import Operation, Peek, StoredRef
+from adapters.family import Operation, Peek
 from adapters.family.conversation import given_name, object_field, opening, text_field
 from adapters.family.fields import count, flag, model_name
 from adapters.faults import Condition, Fault, wrong_type
@@ -46,24 +46,6 @@ def _peek_other(spans: Spans) -> Peek:
         choices=1,
         include_usage=True,  # streams of the family always show it
     )
-
-
-def stored_ref(spans: Spans) -> StoredRef | None:
-    """The earlier response or the conversation that the request continues; None when it stands
-    alone. Raises Fault INVALID_FIELD for a wrong type."""
-    previous = spans.value("previous_response_id")
-    if previous is not None and not isinstance(previous, str):
-        raise wrong_type("previous_response_id", "expected a string")
-    if previous:
-        return StoredRef("previous_response_id", previous, response=True)
-    conversation = spans.value("conversation")
-    if isinstance(conversation, dict):
-        conversation = conversation.get("id")
-        if not isinstance(conversation, str):
-            raise wrong_type("conversation.id", "expected a string")
-    if conversation is not None and not isinstance(conversation, str):
-        raise wrong_type("conversation", "expected a string or an object")
-    return StoredRef("conversation", conversation) if conversation else None
 
 
 def conversation(spans: Spans) -> bytes:

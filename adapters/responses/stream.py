@@ -21,6 +21,7 @@ from adapters.json.jsonio import (
     loads_loose,
 )
 from adapters.responses.fault import encode_stream_fault
+from adapters.responses.kept import made_by_event
 from adapters.responses.reply import read_failure, read_usage, weight_of_item
 
 # Of the first response object, kept for the event that says that it failed. It repeats the
@@ -153,6 +154,7 @@ class ResponsesTap(Tap):
     def _read(self, kind: str | None, said: dict[str, Any], event: bytes) -> bytes | None:
         response = said.get("response")
         passed: bytes | None = event
+        self._hand_out(*made_by_event(said, self.stored))
         if isinstance(response, dict):
             self._read_response(response, event)
             passed = self._renamed(event) if self._renaming else event

@@ -6,6 +6,7 @@ from adapters.family.headers import openai_lines
 from adapters.family.listed import by_id
 from adapters.openai.lists import LIST_MODELS
 from adapters.responses import reply, request
+from adapters.responses.kept import made_ids
 from adapters.responses.operations import OPERATIONS
 from adapters.responses.stream import ResponsesTap
 
@@ -26,4 +27,5 @@ UPSTREAM = UpstreamSide(
     read_answer=reply.read,
     stream_tap=_stream_tap,
     read_models=by_id,
+    made_ids=made_ids,
 )

@@ -72,6 +72,7 @@ _OPAQUE = re.compile(r"signature|encrypted[ _]content|thoughtsignature|thought_s
 _BETA = re.compile(r"anthropic-beta|beta header|beta (?:value|flag|feature)")
 _QUOTES = "'\"`"
 _QUOTE = re.compile(rf"(?<!\w)[{_QUOTES}]")  # one that opens, no apostrophe
+_UNKNOWN_THREAD = "thread_not_found"
 _UNKNOWN_ID = "previous_response_not_found"
 # A page for people may stand behind other text or inside of JSON, too.
 _PAGE = re.compile(r"<(?:!doctype|html|head|body)\b", re.IGNORECASE)
@@ -273,6 +274,9 @@ def _condition_of(status: int, said: Said) -> Condition:
     """The condition of an error status, with the words of its body."""
     if status < 400:
         return Condition.UPSTREAM_INVALID  # a redirect is never followed with credentials
+    if said.thread is not None and status < 500:
+        unknown = said.thread["error_code"] == _UNKNOWN_THREAD
+        return Condition.ID_NOT_FOUND if unknown else Condition.UPSTREAM_REFUSED
     if status in {403, 404} and _UNSEEN.search(said.words):
         return Condition.ID_NOT_FOUND
     if status in _KEY_STATUSES or status in _MISCONFIGURED_STATUSES:
@@ -345,7 +349,7 @@ def _fault(condition: Condition, said: Said, secrets: Sequence[str], status: int
     """The Fault of a condition, with the vendor's words where the client may read them."""
     shown = "" if _PAGE.search(said.message) else said.message
     cleaned = clean_message(shown, secrets)
-    fault = Fault(condition)
+    fault = Fault(condition, details=said.thread)
     if condition is Condition.UPSTREAM_REFUSED and cleaned:
         fault.message = f"The upstream refused the request: {cleaned}"
     elif condition is Condition.ID_NOT_FOUND and cleaned:

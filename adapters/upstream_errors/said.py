@@ -16,6 +16,9 @@ MAX_ERROR_BYTES = 65536  # of an error body; what is longer is a page for people
 
 _PARAM = re.compile(r"[a-z_][a-z0-9_.\[\]]{0,99}", re.ASCII | re.IGNORECASE)
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s", re.ASCII)
+_THREAD_CODE = re.compile(r"thread_[a-z_]{1,50}", re.ASCII)
+_FEATURE = re.compile(r"[a-z_]{1,50}", re.ASCII)
+MAX_FEATURES = 16  # that a thread does not support
 _RETRY_INFO = "google.rpc.RetryInfo"  # the end of the type's URL in a list of details
 
 
@@ -31,6 +34,7 @@ class Said:
     wait_s: int | None = None  # seconds, 1 to 60, until a repeat may help
     code: str = ""  # its error code as written, else the word nearest to one
     page: bool = False  # it is a page for people
+    thread: dict[str, object] | None = None  # why a thread cannot go on, for clients that replay it
 
 
 def bounded_s(seconds: float) -> int:
@@ -95,7 +99,19 @@ def read_error(error: object) -> Said:
         names += (entry.get("reason"), entry.get("error_code"))
     said = _said(message, names, status)
     wait_s = _retry_delay_s(details)
-    return replace(said, param=_param_of(places[0]), wait_s=wait_s, code=code)
+    thread = next(filter(None, map(_thread, details)), None)
+    return replace(said, param=_param_of(places[0]), wait_s=wait_s, code=code, thread=thread)
+
+
+def _thread(details: dict[str, Any]) -> dict[str, object] | None:
+    """The error code about a thread, with the features that it does not support."""
+    code, features = details.get("error_code"), details.get("unsupported")
+    if not isinstance(code, str) or _THREAD_CODE.fullmatch(code) is None:
+        return None
+    if not isinstance(features, list):
+        return {"error_code": code}
+    named = [one for one in features if isinstance(one, str) and _FEATURE.fullmatch(one)]
+    return {"error_code": code, "unsupported": named[:MAX_FEATURES]}
 
 
 def _details(details: object) -> list[dict[str, Any]]:

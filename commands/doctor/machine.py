@@ -20,7 +20,7 @@ DISK_FAILED_BYTES = 256 * MIB
 DISK_WARNED_BYTES = 2048 * MIB
 FILES_FAILED = 1024
 FILES_WARNED = 8192
-FILES_OF_STREAM = 2
+FILES_OF_STREAM = 3  # a client, its upstream, and one that is kept
 BACKLOG_WARNED_BYTES = 64 * MIB
 
 _OPEN_FILES = re.compile(r"^Max open files\s+(\S+)\s+(\S+)", re.MULTILINE)

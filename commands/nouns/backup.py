@@ -19,7 +19,7 @@ from commands.output import data_options, note, print_fields, print_json
 from commands.process.node import NAME_FILE, PARKED_NAME
 from commands.store_access import FULL_SCAN_TIMEOUT_S, Access, opened_store
 from conf.configuration import FILE_NAME, SECRETS_NAME
-from conf.version import VERSION
+from conf.version import VERSION, revision
 from store.copies import restored, snapshot
 from store.copies.journals import HeldJournals
 from store.db import migrate
@@ -133,6 +133,7 @@ def _add_store(
     return {
         "format": archive.FORMAT,
         "version": VERSION,
+        "revision": revision(),
         "store": "mysql" if is_mysql(db) else "sqlite",
         "begun_at": rfc3339(begun_ms),
         "ended_at": rfc3339(ended_ms),

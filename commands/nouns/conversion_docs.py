@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from adapters.family.codec import UpstreamCodec, Verdict
+from adapters.family.codec import Asking, UpstreamCodec, Verdict
 from adapters.family.traits import Traits
 from adapters.ir.request import Feature
 from adapters.models import TABLE
@@ -60,6 +60,21 @@ take them, the gateway looks for each in all text of the answer. More are 400, c
 with the field.
 """
 
+_FIELDS = """\
+## Every field of a request
+
+The fields of the request types of the official SDKs (openai 3.57, anthropic 2.14, google-genai
+3.6), and what becomes of each at an upstream of another family whose model has the usual traits. A
+field that says several things (`response_format`, `service_tier`, `thinking`) is judged by the
+tables above. A field that is in no list is dropped and noted.
+
+Refused is what a client would take for granted in an answer that is made without it: tokens that
+are forbidden or forced, checks of the vendor, the region or account it works in, an answer that
+goes on just where the last message ends. Noted is what no vendor promises (`seed`), what changes
+the style alone (penalties, `verbosity`), what costs time or money (caches, tiers), and tools of the
+vendor's own that the model may use and need not.
+"""
+
 _STATE = """\
 ## How state travels
 
@@ -71,10 +86,10 @@ goes through the client in the place where its family keeps such things: `encryp
 `signature`, `thoughtSignature`; for chat completions in extra fields of the message that clients
 send back if they keep what they do not know. It is wrapped: `gw1.`, the upstream's family, a mark
 of channel and upstream key, the value, and a signature of the gateway's (`translation_secrets` of
-secrets.toml). When it comes back, it is unwrapped for the channel and key that made it. For any
-other it is removed together with the thought, and thinking goes on without; so a conversation may
-change its channel at any time. When an upstream refuses its own state, the call is repeated once
-without any.
+secrets.toml) that holds for one user. When this user sends it back, it is unwrapped for the channel
+and key that made it. For any other it is removed together with the thought, and thinking goes on
+without; so a conversation may change its channel at any time. When an upstream refuses its own
+state, the call is repeated once without any.
 
 **Ids of tool calls** reach the client as the upstream made them. An id with characters that a
 family does not have is sent as `gw_` and its base64url form, which is undone on the way back; where
@@ -93,7 +108,9 @@ reasoning) and shown with the containment rules of the client's family; the cost
 upstream's numbers. **Errors**, also inside a stream, have the shape of the client's family.
 
 **Stored state** does not cross: `previous_response_id`, conversations, background and files that
-were uploaded to a vendor are refused by channels of other families.
+were uploaded to a vendor are refused by channels of other families. `thread` of messages needs a
+channel that keeps threads: else the refusal says `thread_unsupported_request`, and SDKs send the
+whole conversation.
 """
 
 _MODELS = """\
@@ -131,7 +148,7 @@ def page() -> str:
         for upstream, codecs in CODECS.items():
             if client != upstream:
                 lines += _pair(client, upstream, codecs.upstream)
-    lines += [_STATE, *_models(), _MATRIX, *_matrix()]
+    lines += [_FIELDS, *_fields(), _STATE, *_models(), _MATRIX, *_matrix()]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -184,6 +201,23 @@ def _written(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _fields() -> Iterator[str]:
+    for client, codecs in CODECS.items():
+        others = [name for name in FAMILY_NAMES if name != client]
+        yield f"### Fields of {TITLES[client]}\n"
+        yield f"| field | {' | '.join(TITLES[upstream] for upstream in others)} |"
+        yield "|---" * (len(others) + 1) + "|"
+        for name, feature in sorted(codecs.client.fields.items()):
+            cells = [_verdict(CODECS[upstream].upstream, feature) for upstream in others]
+            yield f"| `{name}` | {' | '.join(cells)} |"
+        yield ""
+
+
+def _verdict(codec: UpstreamCodec, feature: Asking) -> str:
+    usual = {**codec.verdicts, **codec.verdicts_of(Traits())}
+    return _VERDICTS[usual[feature]] if feature else _VERDICTS["map"]
 
 
 def _models() -> Iterator[str]:

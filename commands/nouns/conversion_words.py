@@ -71,7 +71,8 @@ FEATURES: Mapping[Feature, Named] = {
         "",
     ),
     "output_modalities": Named(
-        "an answer that is no text", "`modalities`, `audio`", "", "", "`responseModalities`"
+        "an answer that is no plain text",
+        *("`modalities`, `audio`", "", "`compaction`", "`responseModalities`, `speechConfig` …"),
     ),
     "prediction": Named("a predicted answer", "`prediction`", "", "", ""),
     "image_data": Named(
@@ -140,7 +141,13 @@ FEATURES: Mapping[Feature, Named] = {
     ),
     "cache_key": Named("key of the cache", "`prompt_cache_key`", "`prompt_cache_key`", "", ""),
     "cached_content": Named("a cache made before", "", "", "", "`cachedContent`"),
-    "safety_settings": Named("thresholds of safety", "", "", "", "`safetySettings`"),
+    "safety_settings": Named(
+        "thresholds of safety that block nothing", "", "", "", "`safetySettings` BLOCK_NONE, OFF"
+    ),
+    "moderation": Named(
+        "checks of input and answer by the vendor",
+        *("`moderation`", "`moderation`", "", "`safetySettings`, `modelArmorConfig`"),
+    ),
     "truncation": Named("cutting a history that is too long", "", "`truncation`", "", ""),
     "context_management": Named(
         "shortening of the history", "", "`context_management`", "`context_management`", ""
@@ -153,15 +160,22 @@ FEATURES: Mapping[Feature, Named] = {
     ),
     "prefill": Named(
         "an answer to be continued",
-        *("last message of the assistant", "last message of the assistant"),
-        *("last message of the assistant", ""),
+        *("last message of the assistant", "last message of the assistant", "", ""),
+    ),
+    "continued": Named(
+        "an answer to be continued just where it ends",
+        *("", "", "last message of the assistant", ""),
     ),
     "stored_state": Named(
-        "what was stored before",
-        *("`audio.id`", "`previous_response_id` …", "", "`continuationToken`"),
+        "what the vendor stores",
+        *("`audio.id`", "`previous_response_id` …", "`thread`", "`continuationToken` …"),
     ),
     "background": Named("an answer made in the background", "", "`background`", "", ""),
     "container": Named("a container of the vendor", "", "", "`container`", ""),
+    "vendor_terms": Named(
+        "in which region, in which program and on whose account the vendor works",
+        *("", "`access_programs`", "`inference_geo`, `billing_policy` …", ""),
+    ),
     "other": Named(
         *("fields the gateway does not know", "any other", "any other", "any other", "any other")
     ),

@@ -14,6 +14,7 @@ from store.db import migrate
 from store.db.database import discard, open_database
 from store.hub import first_run
 
+FOLDER_MODE = 0o700  # for the secrets, and records of calls in the database and the journal
 FILE_MODE = 0o600  # store.url may hold a password
 
 
@@ -69,7 +70,7 @@ def left_as_it_is(path: Path, overrides: tuple[str, ...]) -> list[str]:
 def prepare(folder: Path, overrides: tuple[str, ...]) -> list[str]:
     """Make what is missing; what was done, a line each. ConfigError before anything is written."""
     load(None, overrides, os.environ)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     done = [_settings_file(folder / FILE_NAME, overrides)]
     loaded = load(folder / FILE_NAME, (), os.environ)
     fresh_secrets = not loaded.secrets_path.exists()

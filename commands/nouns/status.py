@@ -34,7 +34,7 @@ from store.db.database import database_ms
 from store.upkeep import lease
 from store.values.errors import StoreError
 
-_NODE = ("node", "store", "pid", "ready", "reason", "draining")
+_NODE = ("node", "version", "revision", "store", "pid", "ready", "reason", "draining")
 _WORKERS = ("pid", "slot", "ready", "streams", "calls", "connections", "store", "open_breakers")
 _STATES = ("name", "model", "state", "since", "reason", "calls_5m", "success_5m", "last_error")
 PARKED_HINT = "journal.dir/parked.ndjson says what and why; move it away when that is settled"
@@ -155,6 +155,13 @@ def _told(upkeep: dict[str, Any] | None) -> str | None:
     return f"{upkeep['ended_at']}, removed {removed or 'nothing'}; next {upkeep['next_at']}"
 
 
+def _clock(lead_s: float | None) -> str | None:
+    """The node's clock against the database's; None: not known yet."""
+    if not lead_s:
+        return lead_s if lead_s is None else "agrees with the database's"
+    return f"{abs(lead_s):.1f} s {'ahead of' if lead_s > 0 else 'behind'} the database's"
+
+
 def _named(statuses: Sequence[Status] | None) -> list[dict[str, Any]] | None:
     return None if statuses is None else by_name(statuses)
 
@@ -171,6 +178,7 @@ def _print_node(found: dict[str, Any]) -> None:
         "journal_backlog_bytes": found["journal_backlog_bytes"],
         "probes": f"every {interval_s} s without traffic" if interval_s else "off",
         "upkeep": _told(found["upkeep"]),
+        "clock": _clock(found.get("clock_lead_s")),
     }
     print_fields({**node, **running, **upkeep})
     if found.get("parked"):

@@ -5,14 +5,16 @@ import platform
 import click
 
 from commands.output import data_options, print_json
-from conf.version import VERSION
+from conf.version import VERSION, revision
 
 
 @click.command()
 @data_options
 def command(config: object, as_json: bool) -> None:
-    """Print the version."""
+    """Print the version and the revision: commit of a checkout, digest of the installed files."""
     if as_json:
-        print_json({"version": VERSION, "python": platform.python_version()})
+        print_json(
+            {"version": VERSION, "revision": revision(), "python": platform.python_version()}
+        )
     else:
-        click.echo(f"sluice {VERSION}")
+        click.echo(f"sluice {VERSION} ({revision()})")

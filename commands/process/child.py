@@ -1,7 +1,8 @@
 """One child process of the supervisor: started by exec, spoken to over pipes, ended for sure.
 
 Standard library only. The child's standard input stays open for its life: end of file there means
-that the supervisor died, however that happened. A worker says how it is in shared memory.
+that the supervisor died, however that happened. A worker says how it is in shared memory, and its
+event loop counts there; so does the Hub's. A loop that does not count any more hangs (ADR 0034).
 """
 
 import json
@@ -16,7 +17,6 @@ from commands.process.metrics.words import WordReader
 from commands.process.worker_state import StateReader
 
 STOP_S = 2.5  # from "stop" to SIGKILL: all is over within 3 s
-STATE_STALE_S = 5.0  # workers write theirs every second
 
 EARLY_DEATH_S = 5.0
 FIRST_BACK_OFF_S = 0.5
@@ -24,7 +24,8 @@ MAX_BACK_OFF_S = 30.0
 
 COMPANION_END_S = 0.4
 LOOK_EVERY_S = 1.0
-SILENT_LOOKS = 20  # without a new state until a companion counts as hanging
+CLOSE_LOOKS = 2  # without a beat until a slot's socket is closed
+SILENT_LOOKS = 15  # without a beat until a process counts as hanging
 START_LOOKS = 60  # the same from its start
 DOWN_LOOKS = 3  # without a new state until it is shown as down
 
@@ -45,6 +46,31 @@ class BackOff:
         delay_s = self._next_s
         self._next_s = min(2 * delay_s, MAX_BACK_OFF_S)
         return delay_s
+
+
+class Silence:
+    """How many looks in a row have found no beat of an event loop.
+
+    Looks are counted, not seconds: while a machine sleeps, nobody beats and nobody looks.
+    """
+
+    def __init__(self, allowance: int = 0) -> None:
+        self.looks = -allowance
+        self.next_look = 0.0
+
+    def look(self, now: float, *, beaten: bool) -> None:
+        """Note a beat at once, and its absence LOOK_EVERY_S after the last beat or look."""
+        if beaten:
+            self.looks = 0
+        elif now >= self.next_look:
+            self.looks += 1
+        else:
+            return
+        self.next_look = now + LOOK_EVERY_S
+
+    @property
+    def hangs(self) -> bool:
+        return self.looks >= SILENT_LOOKS
 
 
 class Child:
@@ -121,7 +147,8 @@ class Worker(Child):
         self.was_ready = False
         self.leaving = False
         self.forced = False
-        self._written_at = 0.0
+        self.silence = Silence(START_LOOKS - SILENT_LOOKS)
+        self.hung = False  # it was killed for it
         self._stop_at: float | None = None
         self._kill_at: float | None = None
         self._reader = StateReader()
@@ -145,20 +172,22 @@ class Worker(Child):
         self._reader.close()
         self.counts.close()
 
-    def read_state(self, now: float) -> None:
-        """Take what it has written since the last time."""
+    def read_state(self, now: float) -> bool:
+        """Take what it has written since the last time; True when its loop takes connections."""
+        beaten = self._reader.beaten()
+        self.silence.look(now, beaten=beaten)
         state = self._reader.read()
         if state is not None:
             self.state = state
-            self._written_at = now
             self.was_ready = self.was_ready or state.get("ready") is True
+        return beaten and not self.leaving
 
-    def not_ready_because(self, now: float) -> str | None:
+    def not_ready_because(self) -> str | None:
         """None: it takes calls."""
         if not self.state:
             return "starting"
-        if now - self._written_at > STATE_STALE_S:
-            return f"no report for {now - self._written_at:.0f} s"
+        if self.silence.looks >= CLOSE_LOOKS:
+            return f"its loop has been silent for {self.silence.looks} s"
         if self.state.get("ready") is True:
             return None
         return str(self.state.get("why") or "not ready")
@@ -185,7 +214,11 @@ class Worker(Child):
 
 
 class Slot:
-    """A socket that outlives its workers, the worker on it, and when to start the next."""
+    """A socket that outlives its workers, the worker on it, and when to start the next.
+
+    `silence` is that of all workers on the socket, one after the other. A closed socket refuses
+    connections and keeps its descriptors, so a worker that hung goes on with it.
+    """
 
     def __init__(self, number: int, listener: socket.socket) -> None:
         self.number = number
@@ -193,11 +226,16 @@ class Slot:
         self.worker: Worker | None = None
         self.successor: Worker | None = None  # after a reload, until it is ready
         self.start_at = 0.0
+        # What comes while the first worker starts waits in the socket's queue and is served.
+        self.silence = Silence(START_LOOKS - SILENT_LOOKS)
+        self.closed = False
+        self.open_at = 0.0  # the next try, when it could not be opened
         self._back_off = BackOff()
 
     def died(self, worker: Worker, now: float) -> float:
         """Its worker ended unexpectedly: seconds until the next one starts."""
         delay_s = self._back_off.died(now - worker.started_at)
+        self.silence.looks = max(0, self.silence.looks)
         self.worker = None
         self.start_at = now + delay_s
         return delay_s
@@ -206,9 +244,8 @@ class Slot:
 class Companion:
     """A child that is kept alive beside the workers: the demo vendor, the Hub.
 
-    `orders` is told to it first; its listening socket, if it has one, outlives it. One with a
-    socket writes a state each second; when it has written none for SILENT_LOOKS it is killed, and
-    so replaced.
+    `orders` is told to it first; its listening socket, if it has one, outlives it. The loop of one
+    with a socket beats each second; when it has not for SILENT_LOOKS it is killed, and so replaced.
     """
 
     def __init__(
@@ -228,9 +265,8 @@ class Companion:
         self._start_at = 0.0
         self._reader: StateReader | None = None
         self.counts: WordReader | None = None  # of one with a socket
-        self._silent_looks = 0
         self._answered = False  # since its start
-        self._next_look = 0.0
+        self._silence = Silence()
 
     def tell(self, message: Mapping[str, object]) -> None:
         """Send a line to a companion that takes orders."""
@@ -240,7 +276,7 @@ class Companion:
     @property
     def is_up(self) -> bool:
         """Whether one with a socket runs and its loop turns."""
-        return self._child is not None and self._answered and self._silent_looks < DOWN_LOOKS
+        return self._child is not None and self._answered and self._silence.looks < DOWN_LOOKS
 
     def tend(
         self, now: float, died: Callable[[str, int], None], counted: Callable[[WordReader], None]
@@ -266,17 +302,13 @@ class Companion:
                 self._start_at = now + MAX_BACK_OFF_S
 
     def _look(self, now: float) -> None:
-        """Kill one that lives and says nothing. Looks are counted, not seconds: when the machine
-        has slept, neither of the two had any."""
-        if self._child is None or self._reader is None or now < self._next_look:
+        """Kill one that lives and hangs."""
+        if self._child is None or self._reader is None:
             return
-        self._next_look = now + LOOK_EVERY_S
-        if self._reader.read() is not None:
-            self._silent_looks = 0
-            self._answered = True
-            return
-        self._silent_looks += 1
-        if self._silent_looks >= SILENT_LOOKS:
+        beaten = self._reader.beaten()
+        self._answered = self._answered or beaten
+        self._silence.look(now, beaten=beaten)
+        if self._silence.hangs:
             self._child.kill()
 
     def _close_readers(self) -> None:
@@ -299,7 +331,7 @@ class Companion:
         else:
             self._close_readers()
             self._reader, self.counts = StateReader(), WordReader()
-            self._silent_looks = SILENT_LOOKS - START_LOOKS
+            self._silence = Silence(START_LOOKS - SILENT_LOOKS)
             self._answered = False
             names = ("listen_fd", "state_fd", "metrics_fd")
             listener = self._listener.fileno()

@@ -31,7 +31,7 @@ from conf import secrets
 from conf.configuration import ConfigError
 from conf.metrics import SIGN_INS
 from conf.settings import Settings, from_plain
-from conf.version import VERSION
+from conf.version import CODE_CHANGED, VERSION, build_id
 from handlers.hub.app import make_app
 from handlers.hub.http.server import HubServer
 from handlers.hub.web.sign_ins import SignIns
@@ -57,6 +57,7 @@ class Orders(msgspec.Struct):
     """What the supervisor tells the Hub."""
 
     settings: dict[str, dict[str, object]]
+    build: str
     secrets_path: str
     listen_fd: int
     state_fd: int
@@ -81,6 +82,9 @@ def main(args: Sequence[str]) -> int:
     logs = LogThread(FORMS[settings.log.format], sink_of(settings.log.file), redact)
     logs.start(settings.log.level)
     try:
+        if orders.build != build_id():
+            log.error(CODE_CHANGED)
+            return REFUSED_EXIT
         site = _site(settings, secrets.load(Path(orders.secrets_path)), orders)
         asyncio.run(_serve(site, orders, logs))
     except ConfigError as error:
@@ -144,7 +148,7 @@ async def _tend(server: HubServer, state: StateWriter) -> None:
     """Closes connections whose time is over, and tells the supervisor that the loop turns: it
     replaces a Hub that has not said so for long."""
     while True:
-        state.write({"ready": True})
+        state.beat()
         server.sweep(int(asyncio.get_running_loop().time()))
         server.site.sign_ins.sweep(time.monotonic())
         await asyncio.sleep(ALIVE_EVERY_S)

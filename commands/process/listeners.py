@@ -3,6 +3,9 @@
 One SO_REUSEPORT socket for each worker slot spreads connections evenly, but alone it would let a
 second gateway share the port unseen. So the first socket is bound without the option, which the
 kernel refuses when anybody else has the port, and is given it afterwards for the others to join.
+
+A socket is closed to clients by shutdown(2), which holds for the descriptors of all processes: a
+hung worker cannot close its own. The socket stays bound, and listen(2) opens it for all again.
 """
 
 import errno
@@ -65,6 +68,20 @@ def _reason(section: str, host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EACCES:
         return f"{section}.port {port}: this user may not use it (ports below 1024 are reserved)"
     return f"{section}.host {host}, {section}.port {port}: {error.strerror}"
+
+
+def shut(listener: socket.socket) -> None:
+    """Refuse connections, those in the queue included; `reopen` takes them again."""
+    try:
+        listener.shutdown(socket.SHUT_RDWR)
+    except OSError as error:
+        if error.errno != errno.ENOTCONN:  # it is shut
+            raise
+
+
+def reopen(listener: socket.socket) -> None:
+    """Listen again after `shut`. Raises OSError when another program listens there by now."""
+    listener.listen(BACKLOG_CONNECTIONS)
 
 
 def close_all(sockets: Sequence[socket.socket]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from commands.process import node
-from commands.process.child import Slot, Worker
+from commands.process.child import SILENT_LOOKS, Slot, Worker
 from commands.process.log_lines import LEVELS, Log
 from commands.process.metrics.exposition import CONTENT_TYPE, Sample, Totals, percentile_ms, text_of
 from commands.process.metrics.words import WordReader
@@ -33,6 +33,7 @@ class Gateway(Protocol):
     loaded: Loaded
     draining: bool
     node: str
+    revision: str
     log: Log
 
     @property
@@ -65,7 +66,7 @@ class OpsAnswers:
     def routes(self) -> Routes:
         """(method, path) -> answer."""
         return {
-            ("GET", "/livez"): lambda body: (HTTPStatus.OK, {"live": True}),
+            ("GET", "/livez"): self._livez,
             ("GET", "/readyz"): self._readyz,
             ("GET", "/status"): self._status,
             ("GET", "/metrics"): self._metrics,
@@ -91,7 +92,16 @@ class OpsAnswers:
         if ok:
             self._reloaded_at = time.time()
 
-    # ---- readiness -------------------------------------------------------------------------------
+    # ---- liveness, readiness ---------------------------------------------------------------------
+
+    def _livez(self, body: bytes) -> Answer:
+        """A drain takes its time, and slots are then left without a worker."""
+        self._gateway.read_states(time.monotonic())
+        hang = all(slot.silence.hangs for slot in self._gateway.slots)
+        if hang and not self._gateway.draining:
+            reason = f"no worker has accepted connections for {SILENT_LOOKS} s"
+            return HTTPStatus.SERVICE_UNAVAILABLE, {"live": False, "reason": reason}
+        return HTTPStatus.OK, {"live": True}
 
     def not_ready_because(self) -> str | None:
         """None: calls are taken."""
@@ -100,7 +110,7 @@ class OpsAnswers:
         now = time.monotonic()
         self._gateway.read_states(now)
         running = [slot.worker for slot in self._gateway.slots if slot.worker]
-        reasons = [worker.not_ready_because(now) for worker in running]
+        reasons = [worker.not_ready_because() for worker in running]
         if None in reasons:
             return None
         return f"no worker is ready: {reasons[0] if reasons else 'none runs'}"
@@ -129,7 +139,7 @@ class OpsAnswers:
                 "pid": worker.pid,
                 "slot": worker.slot,
                 "leaving": worker.leaving,
-                "why": worker.not_ready_because(now) or "",
+                "why": worker.not_ready_because() or "",
                 "uptime_s": int(now - worker.started_at),
             }
             for worker in gateway.workers()
@@ -138,6 +148,8 @@ class OpsAnswers:
         return HTTPStatus.OK, {
             "node": gateway.node,
             "store": place(gateway.loaded.settings.store.url),
+            "version": VERSION,
+            "revision": gateway.revision,
             "pid": os.getpid(),
             "ready": reason is None,
             "reason": reason or "",
@@ -146,8 +158,15 @@ class OpsAnswers:
             "streams": sum(_count(worker, "streams") for worker in workers),
             "calls": sum(_count(worker, "calls") for worker in workers),
             **self._measured(),
+            "clock_lead_s": self._clock_lead_s(),
             "workers": workers,
         }
+
+    def _clock_lead_s(self) -> float | None:
+        """How far the node's clock is ahead of the database's, as the oldest worker has seen; None
+        before a worker has reached the store."""
+        states = (worker.state.get("clock_lead_ms") for worker in self._gateway.workers())
+        return next((lead / 1000 for lead in states if isinstance(lead, int)), None)
 
     def _measured(self) -> dict[str, object]:
         """Percentiles over all workers, since the node was started."""
@@ -183,7 +202,7 @@ class OpsAnswers:
     def _own(self) -> Iterator[Sample]:
         now, gateway = time.monotonic(), self._gateway
         gateway.read_states(now)
-        ready = [one for one in gateway.workers() if one.not_ready_because(now) is None]
+        ready = [one for one in gateway.workers() if one.not_ready_because() is None]
         yield names.RESTARTS, (), self.restarts
         yield names.WORKERS_READY, (), len(ready)
         yield names.RELOAD_OK, (), int(self._reload_ok)
@@ -193,8 +212,10 @@ class OpsAnswers:
             yield names.HUB_UP, (), int(gateway.hub_is_up)
         yield names.RECORDS_PARKED, (), node.parked_in(Path(gateway.loaded.settings.journal.dir))
         yield from _last_done(worker.state.get("last_done") for worker in gateway.workers())
+        if (lead_s := self._clock_lead_s()) is not None:
+            yield names.CLOCK_LEAD, (), lead_s
         yield from _upkeep(worker.state.get("upkeep") for worker in gateway.workers())
-        yield names.BUILD_INFO, (VERSION, platform.python_version()), 1
+        yield names.BUILD_INFO, (VERSION, platform.python_version(), gateway.revision), 1
 
 
 def _last_done(seen: Iterable[object]) -> Iterator[Sample]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from commands.process import listeners, node
-from commands.process.child import Companion, Slot, Worker
+from commands.process.child import CLOSE_LOOKS, Companion, Slot, Worker
 from commands.process.log_lines import Log
 from commands.process.logs.sink import sink_of
 from commands.process.metrics.words import WordReader
@@ -24,15 +24,20 @@ from commands.process.node import PortTaken, StartError
 from commands.process.ops.server import OpsServer
 from commands.process.ops_answers import OpsAnswers
 from commands.process.service.notifier import Notifier
-from conf import secrets
+from conf import secrets, version
 from conf.configuration import ConfigError, Loaded, find_config, load
 from conf.settings import to_plain
 
+# A path through a symbolic link leads to the next version once an upgrade has moved the link. The
+# last part of the interpreter's stays: it is a link out of the virtual environment.
 APP = str(Path(__file__).resolve().parents[2] / "app.py")
+PYTHON = str(Path(sys.executable).parent.resolve() / Path(sys.executable).name)
 
 DRAIN_MARGIN_S = 15.0  # for the workers' own ending of calls, before the supervisor uses force
 TICK_S = 1.0
-CHANGE_TICK_S = 0.1  # while workers start or drain
+CHANGE_TICK_S = 0.1  # while workers start or drain, or a socket is closed
+CHANGED_AGAIN_S = 30.0  # until changed code is looked at again: it may be changed back
+OPEN_AGAIN_S = 5.0  # after a socket could not be opened
 CONFIG_REFUSED = 3
 SHARED_MEMORY = ("limits", "responses")  # files that all workers of the node map
 
@@ -78,6 +83,8 @@ class Supervisor:
         self._ops: OpsServer | None = None
         self.node = ""
         self._shared: dict[str, int] = {}
+        self._build = version.build_id()
+        self.revision = version.revision(self._build)
 
     @property
     def hub_is_up(self) -> bool | None:
@@ -133,6 +140,7 @@ class Supervisor:
             "gateway started",
             node=self.node,
             pid=os.getpid(),
+            revision=self.revision,
             relay=f"{settings.server.host}:{settings.server.port}",
             workers=workers,
         )
@@ -187,30 +195,84 @@ class Supervisor:
             if worker.exit_code is not None:
                 self._reap(worker, now)
             else:
+                self._end_hung(worker)
                 worker.enforce(now)
         if not self.draining:
             for slot in self.slots:
+                self._shut_or_open(slot, now)
                 if slot.worker is None and now >= slot.start_at:
-                    slot.worker = self._new_worker(slot)
-                    slot.start_at = now + TICK_S  # the next try when it could not be started
+                    self._fill(slot, now)
         for companion in self._companions:
             companion.tend(now, self._companion_died, self._answers.counted)
         if self._ops:
             self._ops.sweep(now)
 
     def read_states(self, now: float) -> None:
+        accepting = set()
         for worker in list(self.workers()):
-            worker.read_state(now)
+            if worker.read_state(now):
+                accepting.add(worker.slot)
             self._ever_ready = self._ever_ready or worker.was_ready
             slot = self.slots[worker.slot]
             if slot.successor is worker and worker.was_ready:
                 self._succeed(slot, worker)
+        for slot in self.slots:
+            slot.silence.look(now, beaten=slot.number in accepting)
+
+    def _end_hung(self, worker: Worker) -> None:
+        """Kill one whose loop stands still: SIGTERM needs a loop that turns."""
+        if worker.silence.hangs and not worker.hung:
+            worker.hung = True
+            silent_s = worker.silence.looks
+            self.log.error("worker hangs", slot=worker.slot, worker=worker.pid, silent_s=silent_s)
+            worker.kill()
+
+    def _shut_or_open(self, slot: Slot, now: float) -> None:
+        """Refuse the connections of a slot on which nobody accepts them: a client or a proxy then
+        goes on to the next node, or the kernel to the next slot."""
+        silence = slot.silence
+        if not slot.closed and silence.looks >= CLOSE_LOOKS:
+            listeners.shut(slot.listener)
+            slot.closed = True
+            self.log.warning("slot closed: no worker accepts its connections", slot=slot.number)
+        elif slot.closed and silence.looks == 0 and now >= slot.open_at:
+            try:
+                listeners.reopen(slot.listener)
+            except OSError as error:
+                slot.open_at = now + OPEN_AGAIN_S
+                reason = error.strerror or str(error)
+                self.log.error("slot cannot be opened", slot=slot.number, error=reason)
+                return
+            slot.closed = False
+            self.log.info("slot opened: a worker accepts its connections", slot=slot.number)
 
     def _wait_s(self, now: float) -> float:
         if self.draining or not all(worker.was_ready for worker in self.workers()):
             return CHANGE_TICK_S
+        if any(slot.closed for slot in self.slots):
+            return CHANGE_TICK_S
         due = [slot.start_at for slot in self.slots if slot.worker is None]
+        due += [slot.silence.next_look for slot in self.slots]
         return max(0.0, min([TICK_S, *(at - now for at in due)]))
+
+    def _fill(self, slot: Slot, now: float) -> None:
+        """Start a worker, unless it would be of other code than this process. Without any worker
+        the gateway ends, and a service manager starts it with the code that is there."""
+        if not self._code_changed():
+            slot.worker = self._new_worker(slot)
+            slot.start_at = now + TICK_S  # the next try when it could not be started
+            return
+        self.log.error(f"worker not started: {version.CODE_CHANGED}", slot=slot.number)
+        slot.start_at = now + CHANGED_AGAIN_S
+        if not any(self.workers()):
+            self._failed = True
+            self._drain(version.CODE_CHANGED)
+
+    def _code_changed(self) -> bool:
+        try:
+            return version.build_id() != self._build
+        except OSError:  # a file has gone
+            return True
 
     def _new_worker(self, slot: Slot) -> Worker | None:
         start = {**self._orders(), "node": self.node}
@@ -229,6 +291,7 @@ class Supervisor:
         settings["log"]["level"] = self.log.level  # it may have been changed since the start
         return {
             "settings": settings,
+            "build": self._build,
             "secrets_path": str(self.loaded.secrets_path),
             "origins": dict(self.loaded.origins),
         }
@@ -294,6 +357,10 @@ class Supervisor:
     def _on_reload(self) -> None:
         """Replace the workers, each by one with the new settings; a bad file changes nothing."""
         if self.draining or self._reload is None:
+            return
+        if self._code_changed():
+            self._answers.reloaded(ok=False)
+            self.log.error(f"reload refused: {version.CODE_CHANGED}")
             return
         try:
             fresh = self._reload()
@@ -368,7 +435,7 @@ def main(args: Sequence[str]) -> int:
         return 2
     companions = []
     if options.demo_port:
-        command = [sys.executable, APP, "demo", "--port", options.demo_port, "--watch-stdin"]
+        command = [PYTHON, APP, "demo", "--port", options.demo_port, "--watch-stdin"]
         companions.append(Companion("demo vendor", command))
     try:
         path = find_config(Path(options.config) if options.config else None, os.environ)
@@ -380,9 +447,9 @@ def main(args: Sequence[str]) -> int:
         secrets.of(loaded)
         supervisor = Supervisor(
             loaded,
-            [sys.executable, APP, "worker"],
+            [PYTHON, APP, "worker"],
             companions=companions,
-            hub_command=[sys.executable, APP, "hub"],
+            hub_command=[PYTHON, APP, "hub"],
             reload=read,
         )
         supervisor.log.take_uncaught()

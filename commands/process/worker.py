@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,12 +32,13 @@ from commands.process.logs.redaction import redact
 from commands.process.logs.sink import sink_of
 from commands.process.memory import MemoryPolicy
 from commands.process.metrics.words import WordTable
+from commands.process.node_clock import NodeClock
 from commands.process.worker_metrics import WorkerMetrics
 from commands.process.worker_state import StateWriter
 from conf import secrets
 from conf.configuration import ConfigError
 from conf.settings import Settings, from_plain
-from conf.version import VERSION
+from conf.version import CODE_CHANGED, VERSION, build_id, revision
 from handlers.entries.routes import Router
 from handlers.http.base import Deadlines, Site
 from handlers.http.server import RelayServer
@@ -64,6 +66,7 @@ from store.catalog.key_cache import KeyCache
 from store.catalog.keys import KeyEntry, find_key
 from store.catalog.keys_aside import KeyAside, News
 from store.catalog.pepper_moves import PepperMoves
+from store.catalog.recent_keys import recent_keys
 from store.catalog.refresh import Refresh
 from store.catalog.wrong_paths import Notices
 from store.db.changes import KEYS, Changes
@@ -75,7 +78,7 @@ from store.upkeep import lease
 from store.upkeep.retention import Keep
 from store.upkeep.thread import Upkeep
 from store.values.cipher import Cipher
-from store.values.errors import StoreError
+from store.values.errors import StoreError, StoreUnavailable
 from store.values.ids import now_ms
 
 log = logging.getLogger("sluice.worker")
@@ -97,6 +100,7 @@ class Orders(msgspec.Struct):
     """What the supervisor tells a worker first."""
 
     settings: dict[str, dict[str, object]]
+    build: str
     secrets_path: str
     slot: int
     listen_fd: int
@@ -126,6 +130,9 @@ def main(args: Sequence[str]) -> int:
     logs = LogThread(FORMS[settings.log.format], sink_of(settings.log.file), redact)
     logs.start(settings.log.level)
     try:
+        if orders.build != build_id():  # since the supervisor has looked
+            log.error(CODE_CHANGED)
+            return REFUSED_EXIT
         keys = secrets.load(Path(orders.secrets_path))
         found = store_check.check(settings, first=orders.slot == 0)
         if found is not None and found.refusal:
@@ -191,7 +198,9 @@ class Worker:
         self._relay = self._make_relay(keys)
         self._logs = logs
         self._log_from(settings.log.level)
-        self._metrics = WorkerMetrics(self._telemetry.metrics, self._relay, self._journal)
+        self._metrics = WorkerMetrics(
+            self._telemetry.metrics, self._relay, self._journal, self._state.beat
+        )
         self._open_breakers = OpenBreakers(self._relay.health)
         self._prober = Prober(
             settings, self._relay.client, self._relay.health, self._loop.add_callback
@@ -205,6 +214,8 @@ class Worker:
         self._server = RelayServer(self._site, Router(self._site))
         self._writer = self._make_writer()
         self._upkeep = self._make_upkeep()
+        self._clock = NodeClock()
+        self._version = f"{VERSION} {revision(orders.build)}"
         self._memory = MemoryPolicy(lambda: self._relay.live.streams)
         self._drained: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._draining_task: asyncio.Task[None] | None = None
@@ -214,7 +225,12 @@ class Worker:
     def _make_relay(self, keys: secrets.Secrets) -> Relay:
         return Relay(
             settings=self._settings,
-            keys=KeyCache(self._load_key, self._threads, keys.peppers),
+            keys=KeyCache(
+                self._load_key,
+                self._threads,
+                keys.peppers,
+                limit=self._settings.store.keys_in_memory,
+            ),
             funds=Funds(self._order),
             journal=self._journal,
             client=UpstreamClient(
@@ -259,6 +275,23 @@ class Worker:
             self._refresh.poll(self._db)
         return found
 
+    def _fill_keys(self) -> None:
+        """Read the keys that are likely to be used next into memory; in a thread of its own."""
+        keys, db, count = self._relay.keys, self._db, 0
+        try:
+            generation = keys.generation
+            for portion in recent_keys(db, self._settings.store.keys_in_memory):
+                # What they may need of the catalog comes first, as with a single key.
+                self._refresh.poll(db)
+                self._loop.add_callback(keys.fill, portion, generation)
+                generation = keys.generation
+                count += len(portion)
+            log.info("keys read into memory: %d", count)
+        except StoreUnavailable as error:
+            log.warning("not all keys were read into memory, the others are when used: %s", error)
+        finally:
+            db.close()
+
     def _make_writer(self) -> Writer:
         funds, on_loop = self._relay.funds, self._loop.add_callback
         hooks = Hooks(
@@ -285,6 +318,7 @@ class Worker:
         """Once a second, in the writer's thread."""
         self._refresh.poll(db)
         self._prober.rota.look(db)
+        self._clock.look(db)
         self._pepper_moves.write(db)
 
     def _tell(self, db: peewee.Database) -> None:
@@ -301,7 +335,9 @@ class Worker:
         self._relay.health.keys.take(snapshot, time.monotonic(), snapshot.read_ms)
         for fault in snapshot.faults:
             log.error("%s", fault)
-        self._catalog_seen = True
+        if not self._catalog_seen:
+            self._catalog_seen = True
+            threading.Thread(target=self._fill_keys, name="keys", daemon=True).start()
         self._write_state()
 
     def _compare_channels(self, snapshot: Snapshot) -> None:
@@ -369,7 +405,8 @@ class Worker:
         self._site.bodies.sweep(now_s)
         self._relay.live.sweep(now_s)
         self._relay.limits.sweep()
-        self._journal.sweep()
+        for count, record in self._journal.sweep():
+            self._telemetry.refused_without_line(count, record)
         self._relay.funds.sweep()
         self._open_breakers.look(self._relay.snapshot)
         self._telemetry.flush()
@@ -398,6 +435,7 @@ class Worker:
                 "upkeep": self._upkeep.seen and lease.to_public(self._upkeep.seen),
                 "last_done": dict(self._upkeep.last_done),
                 "secrets": self._secrets_mark,
+                "clock_lead_ms": self._clock.lead_ms,
             }
         )
 
@@ -410,7 +448,7 @@ class Worker:
         """What the store is told of this process; in the writer's thread."""
         # At its first round the writer has not been up: that it says so, means that it is.
         why = self._not_ready_because() if self._writer.was_up else ""
-        return Process(VERSION, self._journal.backlog_bytes, why)
+        return Process(self._version, self._journal.backlog_bytes, why)
 
     def _not_ready_because(self) -> str:
         if self._server.draining:

@@ -7,7 +7,7 @@ import importlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from peewee import Database
 
@@ -52,14 +52,17 @@ def _spans(endpoint: str, node: str) -> SpanThread | None:
 class WorkerMetrics:
     """The metrics and spans of a worker beside the metrics of its calls."""
 
-    def __init__(self, metrics: Metrics, relay: Relay, journal: Journal) -> None:
+    def __init__(
+        self, metrics: Metrics, relay: Relay, journal: Journal, beat: Callable[[], None]
+    ) -> None:
         self._metrics = metrics
         self._relay = relay
         self._journal = journal
         self._channels = ChannelGauges(relay.health, self._show, self._hide)
         self._suspended: Counter[str] = Counter()  # upstream keys, by the channel's name
         self.spans: SpanThread | None = None
-        self._lag = LoopLag(lambda us: metrics.observe(names.LOOP_LAG, us))
+        self._beat = beat
+        self._lag = LoopLag(self._turned)
 
     def start(self, endpoint: str, node: str) -> None:
         """On the loop; with an endpoint calls become spans."""
@@ -88,6 +91,10 @@ class WorkerMetrics:
         for name in suspended.keys() | self._suspended.keys():
             self._metrics.set(names.KEYS_SUSPENDED, name, value=suspended[name])
         self._suspended = suspended
+
+    def _turned(self, late_us: int) -> None:
+        self._beat()
+        self._metrics.observe(names.LOOP_LAG, late_us)
 
     def lost(self, records: list[UsageRecord]) -> None:
         """Calls that a dead process had not ended, found in its journal."""

@@ -1,8 +1,9 @@
 """What a worker says of itself once a second, in memory that it shares with the supervisor.
 
 One memory file for each worker: the supervisor makes it and keeps it, the worker alone writes it,
-and it grows with what it holds (ADR 0018). A checksum tells a state that is half written.
-Standard library only.
+and it grows with what it holds (ADR 0018). A checksum tells a state that is half written. Before
+the state stands a counter that the worker's event loop increments, its heartbeat (ADR 0034). The
+Hub writes the counter alone. Standard library only.
 """
 
 import binascii
@@ -13,9 +14,11 @@ from collections.abc import Mapping
 
 READ_TRIES = 3
 
+_BEATS = struct.Struct("<Q")
+STATE_AT = _BEATS.size
 _HEAD = struct.Struct("<QQ")  # number of the state, length of its JSON; the checksum follows
 _CHECK = struct.Struct("<I")  # CRC-32 of head and JSON
-_JSON_AT = _HEAD.size + _CHECK.size
+_JSON_AT = _HEAD.size + _CHECK.size  # from the start of the state
 
 
 class StateWriter:
@@ -24,6 +27,12 @@ class StateWriter:
     def __init__(self, descriptor: int) -> None:
         self._file = descriptor
         self._number = 0
+        self._beats = 0
+
+    def beat(self) -> None:
+        """Count one more turn of the loop. Raises OSError when there is no memory left."""
+        self._beats += 1
+        os.pwrite(self._file, _BEATS.pack(self._beats), 0)
 
     def write(self, state: Mapping[str, object]) -> None:
         """Replace the state. Raises OSError when there is no memory left."""
@@ -31,7 +40,7 @@ class StateWriter:
         document = json.dumps(state).encode()
         head = _HEAD.pack(self._number, len(document))
         check = _CHECK.pack(binascii.crc32(document, binascii.crc32(head)))
-        os.pwrite(self._file, head + check + document, 0)
+        os.pwrite(self._file, head + check + document, STATE_AT)
 
 
 class StateReader:
@@ -40,12 +49,21 @@ class StateReader:
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("sluice-worker", os.MFD_CLOEXEC)
         self._number = 0
+        self._beats = bytes(_BEATS.size)
+
+    def beaten(self) -> bool:
+        """Return True when the loop has counted since the last time."""
+        beats = os.pread(self.descriptor, _BEATS.size, 0)
+        if len(beats) < _BEATS.size or beats == self._beats:
+            return False
+        self._beats = beats
+        return True
 
     def read(self) -> Mapping[str, object] | None:
         """The state when there is a newer one than last time; None: there is none, or it is just
         being written."""
         for _ in range(READ_TRIES):
-            data = os.pread(self.descriptor, os.fstat(self.descriptor).st_size, 0)
+            data = os.pread(self.descriptor, os.fstat(self.descriptor).st_size, STATE_AT)
             if len(data) < _JSON_AT:
                 return None
             number, length = _HEAD.unpack_from(data)

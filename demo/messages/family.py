@@ -9,10 +9,12 @@ import json
 import re
 import secrets
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from demo.messages.blocks import sign_thought
 from demo.messages.request import VERSIONS, read_request
+from demo.messages.threads import Threads
 from demo.script.directives import Script
 from demo.script.family import (
     BAD_KEY_PREFIX,
@@ -65,6 +67,9 @@ class Messages:
     name = "messages"
     garbage = b'event: content_block_delta\ndata: {"type":"content_block_delta","ind\n\n'
 
+    def __init__(self) -> None:
+        self._threads = Threads()
+
     def find(self, path: str, headers: Mapping[str, str]) -> Route | None:
         if path in ("/v1/messages", "/v1/messages/count_tokens"):
             return Route("count" if path.endswith("count_tokens") else "generate", "POST")
@@ -97,7 +102,8 @@ class Messages:
 
     def read(self, route: Route, headers: Mapping[str, str], body: dict[str, Any]) -> Ask:
         version = headers["anthropic-version"]
-        return read_request(body, version, counting=route.task == "count")
+        body = self._threads.resumed(body)
+        return replace(read_request(body, version, counting=route.task == "count"), body=body)
 
     def lookup(self, route: Route, query: Mapping[str, str]) -> dict[str, Any]:
         if route.task == "models":
@@ -110,15 +116,11 @@ class Messages:
         return {"input_tokens": ask.input_tokens}
 
     def plain(self, ask: Ask, said: Said, script: Script) -> dict[str, Any]:
-        content: list[dict[str, Any]] = []
-        if said.thoughts:
-            content.append(_thinking(ask, said))
-        if said.pieces:
-            content.append({"type": "text", "text": "".join(said.pieces)})
-        for call in said.calls:
-            content.append({**_tool_use(call), "input": json.loads(call.arguments)})
+        content = _content(ask, said)
+        base = _base(ask)
+        self._threads.keep(ask, base["id"], content)
         answer = {
-            **_base(ask),
+            **base,
             "content": content,
             "stop_reason": FINISH_REASONS[said.finish],
             "stop_sequence": said.stop_sequence,
@@ -150,6 +152,7 @@ class Messages:
             end["usage"] = _output_usage(said.counts)
         for _ in range(2 if script.usage == "repeated" else 1):
             yield encode_event(end)
+        self._threads.keep(ask, message["id"], _content(ask, said))
         if not script.no_done:
             yield encode_event({"type": "message_stop"})
 
@@ -159,10 +162,12 @@ class Messages:
             "missing": "Field required",
             "type": f"Input should be {refusal.problem}",
         }.get(refusal.kind, refusal.problem)
-        error = {
+        error: dict[str, Any] = {
             "type": refusal.error_type or ERROR_TYPES.get(refusal.status, _usual(refusal.status)),
             "message": f"{where}: {problem}" if where else problem,
         }
+        if refusal.code is not None and refusal.code.startswith("thread_"):
+            error["details"] = {"error_code": refusal.code}
         return {"type": "error", "error": error, "request_id": request_id}
 
     def error_event(self, refusal: Refusal, request_id: str) -> bytes:
@@ -218,6 +223,18 @@ def _model_page(query: Mapping[str, str]) -> dict[str, Any]:
 def _base(ask: Ask) -> dict[str, Any]:
     name = f"msg_{secrets.token_hex(12)}"
     return {"id": name, "type": "message", "role": "assistant", "model": ask.model}
+
+
+def _content(ask: Ask, said: Said) -> list[dict[str, Any]]:
+    """The blocks of a whole answer."""
+    content: list[dict[str, Any]] = []
+    if said.thoughts:
+        content.append(_thinking(ask, said))
+    if said.pieces:
+        content.append({"type": "text", "text": "".join(said.pieces)})
+    for call in said.calls:
+        content.append({**_tool_use(call), "input": json.loads(call.arguments)})
+    return content
 
 
 def _thinking(ask: Ask, said: Said) -> dict[str, Any]:

@@ -4,9 +4,11 @@ One sweep a second instead of a timer for each connection: a timer costs a reque
 """
 
 import asyncio
+import errno
 import logging
 import math
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from email.utils import formatdate
 from typing import Protocol
@@ -23,12 +25,14 @@ from handlers.http.connection import (
     Header,
 )
 from handlers.http.request import Request
+from handlers.relay.upstream.parked import connections_most
 from store.values.ids import new_ulid
 
 log = logging.getLogger("sluice.http")
 
 DRAIN_IDLE_S = 2  # while draining an idle connection is closed so long after its last byte
 ACCEPT_BATCH = 128  # connections taken in one loop turn
+CLOSED_PAUSE_S = 0.1  # until a listening socket that the supervisor has closed is tried again
 
 
 class Router(Protocol):
@@ -47,9 +51,14 @@ class Configured(Protocol):
 
 class Server:
     """Serves connections of listening sockets that somebody else has bound; `delegate` finds who
-    takes a request."""
+    takes a request. Beyond `connections_max` new ones wait in the socket's queue."""
 
-    def __init__(self, settings: ServerSettings, delegate: Callable[[Request], Delegate]) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        delegate: Callable[[Request], Delegate],
+        connections_max: int = sys.maxsize,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self.delegate = delegate
@@ -59,6 +68,7 @@ class Server:
         self._resting: list[socket.socket] = []
         self._accepting: set[asyncio.Task[object]] = set()
         self._drain_s = 0
+        self._connections_max = connections_max
         self.date = formatdate(usegmt=True)
         # Not 0: connections before the first sweep have not waited since the clock's start.
         self.now_s = int(self._loop.time())
@@ -113,6 +123,9 @@ class Server:
             stuck = connection.drop_stuck(now_s, keep_s)
             if not stuck and now_s > self._patience_ends_s(connection):
                 connection.close()
+        self._resume()
+
+    def _resume(self) -> None:
         while self._resting and not self.draining:
             self.listen_on(self._resting.pop())
 
@@ -146,23 +159,37 @@ class Server:
                 return
 
     def _accept_one(self, listener: socket.socket) -> bool:
+        if self.connections >= self._connections_max and not self.draining:
+            log.error(
+                "cannot accept a connection: %d are open, all that the limit of descriptors allows",
+                self.connections,
+            )
+            self._rest(listener)
+            return False
         try:
             accepted, _ = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return False
         except OSError as error:
-            # Out of descriptors: the socket stays readable, so it pauses until the next sweep.
-            log.error("cannot accept a connection: %s", error)
+            if error.errno == errno.EINVAL:
+                # This loop was silent, so the supervisor has closed the socket; it opens it again.
+                self._loop.call_later(CLOSED_PAUSE_S, self._resume)
+            else:
+                # Out of descriptors: the socket stays readable, so it pauses until the next sweep.
+                log.error("cannot accept a connection: %s", error)
             if not self.draining:
-                self._loop.remove_reader(listener)
-                self._listeners.remove(listener)
-                self._resting.append(listener)
+                self._rest(listener)
             return False
         accepted.setblocking(False)
         task = self._loop.create_task(self._loop.connect_accepted_socket(self.connect, accepted))
         self._accepting.add(task)
         task.add_done_callback(self._accepted)
         return True
+
+    def _rest(self, listener: socket.socket) -> None:
+        self._loop.remove_reader(listener)
+        self._listeners.remove(listener)
+        self._resting.append(listener)
 
     def _accepted(self, task: "asyncio.Task[object]") -> None:
         self._accepting.discard(task)
@@ -174,7 +201,7 @@ class RelayServer(Server):
     """Serves the routes of `router` at the relay port."""
 
     def __init__(self, site: Configured, router: Router) -> None:
-        super().__init__(site.settings.server, router.delegate)
+        super().__init__(site.settings.server, router.delegate, connections_most())
         self._router = router
 
     def malformed(

@@ -16,8 +16,13 @@ _UPSTREAMS = Upstreams(
 
 
 def editor(
-    db: peewee.Database, sealing: Sealing, actor: str, environ: Mapping[str, str] | None = None
+    db: peewee.Database,
+    sealing: Sealing,
+    actor: str,
+    environ: Mapping[str, str] | None = None,
+    *,
+    remote: bool = False,
 ) -> Editor:
     """What makes changes in the name of `actor`, as the audit log names it; `environ`: where
-    values env:NAME of single edits are read from."""
-    return Editor(db, sealing, _UPSTREAMS, actor, environ)
+    values env:NAME of single edits are read from; `remote`: the actor asks over HTTP."""
+    return Editor(db, sealing, _UPSTREAMS, actor, environ, remote=remote)

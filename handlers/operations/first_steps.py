@@ -215,4 +215,4 @@ def _entries(document: Mapping[str, Any]) -> Document:
 
 def _editor(db: peewee.Database, sealing: Sealing, actor: str) -> Editor:
     # Its own Sealing, which remembers the passwords that it has hashed.
-    return editor(db, Sealing(sealing.cipher, sealing.peppers), actor)
+    return editor(db, Sealing(sealing.cipher, sealing.peppers), actor, remote=True)

@@ -1,15 +1,15 @@
 """Admission: credential, key, entry point, model, bounds of the cost. From memory.
 
 The order of the checks is promised to callers: credential, key, entry point, then (with the body)
-JSON, model, fields. The only waits are for a key nobody has used lately and for the place of a
-stored response.
+JSON, model, fields. The only wait is for a key that nobody has used lately; what a request names of
+what upstream accounts keep is checked behind this (admit_kept).
 """
 
 import re
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
-from adapters.family import Family, Peek, StoredRef
+from adapters.family import Family, Peek
 from adapters.family.estimate import (
     body_weight,
     input_bound_steps,
@@ -17,21 +17,19 @@ from adapters.family.estimate import (
     tokens_of_weight,
     weight_steps,
 )
+from adapters.family.kept import KeptRef
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Spans, top_level, top_level_steps
-from adapters.json.structure import Steps
+from adapters.json.structure import Steps, at_once
 from adapters.registry import CODECS, FAMILIES, TRANSLATORS, VENDORS
 from handlers.relay.call import Call
-from handlers.relay.faults import from_store
 from handlers.relay.limits.limits import Demand
-from handlers.relay.stored.responses import StoredResponses
 from store.catalog.catalog import Channel, Group, Snapshot
 from store.catalog.key_cache import KeyCache
 from store.catalog.keys import KeyEntry
 from store.values.errors import StoreUnavailable
 from store.values.key_secrets import SECRET_PREFIX
 from store.values.pricing import bound_nanos
-from store.values.usage_record import StoredAt
 
 Network = IPv4Network | IPv6Network
 
@@ -39,11 +37,6 @@ _FORWARDED_MAX = 64  # addresses of X-Forwarded-For that are looked at, from the
 DEFAULT_OUTPUT_BOUND_TOKENS = 8192  # when neither the client nor the model says a bound
 MODEL_NAME_MAX_CHARS = 128  # of a name in a record
 _TOO_MUCH = "The bounds of this request (max_tokens, n) are beyond any amount of money."
-_STORED_ELSEWHERE = (
-    "'{}' names something that another upstream keeps; this model cannot see it: send the"
-    " conversation itself."
-)
-_ID_SHOWN_MAX = 80
 _KEY_SHAPE = re.compile(r"[\w.-]{16,200}", re.ASCII)  # of others nothing is shown
 _KEY_SHOWN_CHARS = 4
 _SEARCHED_BYTES = 1 << 20  # of a large body at a time: a millisecond
@@ -72,7 +65,7 @@ def client_address(peer: str, forwarded: str | None, trusted: Sequence[Network])
 
 
 def is_within(address: str, networks: Sequence[Network]) -> bool:
-    """Whether an address is of these networks."""
+    """Whether an address is in one of some networks; a text that is none is not."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -143,7 +136,12 @@ def check_entry(snapshot: Snapshot, key: KeyEntry, family: Family) -> Group:
 def read_body(call: Call, body: bytes) -> None:
     """JSON, model and fields of the body into the call. Raises Fault of the client's mistakes."""
     _read_fields(call, body, top_level(body))
-    _refer(call, body)
+    _check_job(call)
+    call.body = body
+    assert call.spans is not None
+    kept = call.family.client.kept
+    if kept.may_name(call.spans):
+        call.kept_refs = at_once(kept.refs(call.spans))
     codecs = CODECS.get(call.family.name)
     # Not `in`, which raises and drops an exception for each bytes it is asked about.
     call.has_foreign = codecs is not None and body.find(codecs.client.foreign_mark) >= 0
@@ -157,7 +155,11 @@ def large_body_steps(call: Call, body: bytes) -> Steps[None]:
     yield True
     _read_fields(call, body, spans)
     yield True
-    _refer(call, body)
+    _check_job(call)
+    call.body = body
+    kept = call.family.client.kept
+    if (yield from kept.may_name_steps(spans)):
+        call.kept_refs = yield from kept.refs(spans)
     if (codecs := CODECS.get(call.family.name)) is not None:
         call.has_foreign = yield from _contains(body, codecs.client.foreign_mark)
     bound = yield from input_bound_steps(body)
@@ -188,16 +190,12 @@ def _read_fields(call: Call, body: bytes, spans: Spans) -> None:
     check_model(call, peek.model)
 
 
-def _refer(call: Call, body: bytes) -> None:
-    """What the body refers to, and whether the channels can do what is asked. Raises Fault
-    INVALID_FIELD, UNKNOWN_PATH."""
-    assert call.spans is not None
-    call.stored_ref = call.family.client.stored_ref(call.spans)
+def _check_job(call: Call) -> None:
+    """Leaves the channels that can do what is asked. Raises Fault UNKNOWN_PATH."""
     if call.operation.job == "count":
         check_counting(call)
     elif call.operation.job == "compact":
         check_native(call)
-    call.body = body
 
 
 def read_stored(call: Call) -> None:
@@ -205,66 +203,7 @@ def read_stored(call: Call) -> None:
     assert call.target is not None
     call.stream = "stream=true" in call.query[1:].split("&")
     call.peek = Peek("", call.stream, None, 1, include_usage=True)
-    call.stored_ref = StoredRef("id", call.target, response=True)
-
-
-def makers(call: Call) -> list[Channel]:
-    """The channels, also disabled ones, that can have made what a call finds stored."""
-    group, family = call.key.group, call.family.name
-    channels = call.snapshot.channels
-    return [one for one in channels if one.family == family and group in one.groups]
-
-
-async def admit_stored(call: Call, stored: StoredResponses) -> None:
-    """Leaves a call that builds on something stored the channel and key that know it.
-
-    Raises Fault ID_NOT_FOUND when it is another user's or not known here, NO_CHANNEL when its
-    channel is disabled, UNAVAILABLE when only the store could tell and is away or has yet to be
-    told.
-    """
-    ref, place = call.stored_ref, None
-    assert ref is not None
-    if ref.response and makers(call):
-        try:
-            place = await stored.find(call.key.user_id, ref.id)
-        except StoreUnavailable as error:
-            raise from_store(error) from None
-    check_stored(call, ref, place, only_known=ref.response and stored.refuse)
-
-
-def check_stored(
-    call: Call, ref: StoredRef, place: StoredAt | None, *, only_known: bool = False
-) -> None:
-    """Leaves the one channel, with one upstream key, that knows what is stored, wherever that is
-    known; else, unless `only_known`, the only channel there is.
-
-    Raises Fault ID_NOT_FOUND when it is not known and there are more or none, or the channel is
-    gone or does not serve this call; UNSUPPORTED when all channels of the model speak other
-    families; NO_CHANNEL when it is disabled.
-    """
-    detail = ref.id[:_ID_SHOWN_MAX]
-    unknown = Fault(Condition.ID_NOT_FOUND, param=ref.param, detail=detail)
-    snapshot, family = call.snapshot, call.family.name
-    foreign = bool(call.candidates) and all(one.family != family for one in call.candidates)
-    not_here = Fault(Condition.UNSUPPORTED, _STORED_ELSEWHERE.format(ref.param), param=ref.param)
-    if place is None:
-        if foreign:
-            raise unknown if ref.response else not_here
-        native = snapshot.native(call.key.group, family)
-        if only_known or len(native) != 1:
-            raise unknown
-        call.candidates = native
-        return
-    channel = snapshot.channel(place.channel_id)
-    if channel is None or channel not in makers(call):
-        raise unknown
-    if foreign:
-        raise not_here
-    if not channel.enabled:
-        raise Fault(Condition.NO_CHANNEL, model=call.model_name)
-    if not call.operation.stored and channel not in call.candidates:
-        raise unknown
-    call.candidates = snapshot.pinned(channel, place.fingerprint)
+    call.kept_refs = (KeptRef("answer", "id", call.target, alone=True),)
 
 
 def counts(family: str, channel: Channel) -> bool:

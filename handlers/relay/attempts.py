@@ -8,12 +8,13 @@ or streamed. Nothing here settles the call or writes its last bytes (pipeline).
 import asyncio
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from adapters.family import Answer, Envelope
 from adapters.family.codec import Asked
 from adapters.faults import Condition, Fault
 from adapters.ir.request import Request
-from adapters.json.structure import Steps, T
+from adapters.json.structure import Steps, T, at_once
 from adapters.registry import CODECS, PAIRINGS
 from adapters.translate import Translation
 from adapters.upstream_errors.read import read_upstream_error, retry_after_s
@@ -34,7 +35,7 @@ from handlers.relay.routing.plan import NOTHING, Candidate, Tried, Wanted
 from handlers.relay.routing.selector import Selector
 from handlers.relay.routing.suspects import refusal_of
 from handlers.relay.translation.translations import Translations
-from handlers.relay.turns import LARGE_BYTES, at_once, in_turns
+from handlers.relay.turns import LARGE_BYTES, in_turns
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError
 from handlers.relay.upstream.errors import (
     fault_of,
@@ -183,6 +184,7 @@ class Attempts:
             call.wanted,
             candidate,
             _asked(call),
+            user_id=call.key.user_id,
             max_output_tokens=call.model.max_output_tokens,
             count=call.operation.job == "count",
             without=without,
@@ -297,6 +299,9 @@ class Attempts:
     def _whole(self, call: Call, attempt: Attempt, exchange: Exchange, answer: Answer) -> Ending:
         """An answer that was read whole is accepted."""
         self._bind(call, attempt)
+        pairing = attempt.pairing
+        if not pairing.translated and (made := pairing.upstream.made_ids(answer.body, call.kept)):
+            self.records.note_made(call, made)
         delivery = call.delivery
         delivery.relayed = delivery.whole = True
         delivery.usage, delivery.reported = answer.usage, answer.reported
@@ -320,6 +325,7 @@ class Attempts:
             call.operation,
             self.settings.upstream.max_event_bytes,
         )
+        bridge.watch(partial(self.records.note_made, call), stored=call.kept)
         headers = tuple(_headers(call, attempt, exchange).items())
         ended = pump.attach(exchange, bridge, headers)
         if call.own_ns < 0:  # from here on it is the upstream's time, and the client's
@@ -420,7 +426,7 @@ async def _read_answer(call: Call, attempt: Attempt, body: bytes) -> Answer:
     """A whole answer of the upstream. Raises Fault when it is none."""
     assert call.peek is not None
     pairing, names = attempt.pairing, (call.peek.model, attempt.upstream_model or "")
-    if len(body) > LARGE_BYTES:
+    if len(body) > pairing.at_once_bytes:
         steps = pairing.read_large_answer(body, *names, call.operation)
         answer = await in_turns(steps, call)
     else:

@@ -13,11 +13,13 @@ from random import random
 from adapters.family import Envelope
 from adapters.family.rate_headers import RateLevel
 from adapters.faults import Condition, Fault
+from adapters.json.structure import at_once
 from adapters.registry import CODECS
 from adapters.request_estimate import estimate_request
 from conf.metrics import RATE_LIMITED
 from conf.settings import Settings
 from handlers.relay import admit, settle
+from handlers.relay.admit_kept import admit_kept
 from handlers.relay.attempts import Attempts
 from handlers.relay.call import Attempt, Call, Ending, Interrupt, interrupted
 from handlers.relay.downstream import Downstream
@@ -33,7 +35,7 @@ from handlers.relay.routing.plan import Planner
 from handlers.relay.routing.selector import Selector
 from handlers.relay.stored.responses import StoredResponses
 from handlers.relay.translation.translations import Translations
-from handlers.relay.turns import LARGE_BYTES, at_once, in_turns
+from handlers.relay.turns import LARGE_BYTES, in_turns
 from handlers.relay.upstream.client import UpstreamClient
 from handlers.telemetry.calls import Telemetry
 from store.calls.journal import Journal
@@ -108,8 +110,8 @@ class Relay:
             else:
                 await in_turns(admit.large_body_steps(call, body), call)
             levels = self._limit(call, downstream)
-            if call.stored_ref is not None:
-                await admit.admit_stored(call, self.stored)
+            if call.kept_refs:
+                await admit_kept(call, self.stored)
                 call.check()
             if call.estimated:
                 ending = await self._count(call)
@@ -206,10 +208,10 @@ class Relay:
             self.records.note_stored(call, call.delivery.upstream_id)
         elif call.method == "DELETE" and ending.outcome == "ok":
             call.stored = self.stored.forget(call.key.user_id, call.target or "")
-        record = self.records.close(call, ending, settle.Bill(counts, cost, charges))
+        record, kept = self.records.close(call, ending, settle.Bill(counts, cost, charges))
         if call.own_ns < 0:
             call.own_ns += time.monotonic_ns()
-        self.telemetry.call_ended(record, call.own_ns // 1000, call.arrival.trace)
+        self.telemetry.call_ended(record, call.own_ns // 1000, call.arrival.trace, line=kept)
 
     def _count_refused(self, limit: str) -> None:
         self.telemetry.metrics.count(RATE_LIMITED, limit)

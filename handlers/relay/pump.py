@@ -135,9 +135,10 @@ class StreamPump:
 
     def _data(self, chunk: bytes) -> bool:
         """A piece of the upstream's body; False: the client's buffer is full."""
-        bridge = self._bridge
-        assert bridge is not None
+        bridge, exchange = self._bridge, self._exchange
+        assert bridge is not None and exchange is not None
         room = self._pass(bridge, bridge.feed(chunk))
+        exchange.unread = bridge.busy
         self._flowing = room and bridge.aligned and self._downstream.head_sent
         return room
 

@@ -3,10 +3,13 @@
 Belongs here: the lines of a call and its usage record. Not here: what it costs (settle).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from adapters.json.jsonio import dumps
-from handlers.relay.call import Call, Ending
+from handlers.relay.call import Attempt, Call, Ending
 from handlers.relay.faults import from_store
 from handlers.relay.settle import Bill, text_tokens
 from handlers.relay.stored.responses import StoredResponses
@@ -18,6 +21,8 @@ from store.values.ids import now_ms
 from store.values.usage_record import CallFacts, StoredAt, UsageRecord
 
 UPSTREAM_ID_MAX = 128
+MAX_MADE_IDS = 1000  # that one answer hands out besides its own; nobody can use further ones
+IDS_PER_LINE = 64  # of the journal: half of what a line may hold
 
 # outcomes whose error_code is the outcome word itself
 _WORDS = frozenset({"client_gone", "upstream_truncated", "drained"})
@@ -67,23 +72,52 @@ class Records:
     def note_stored(self, call: Call, response_id: str | None) -> bool:
         """The vendor keeps the answer under this id, which the client is about to read; whether
         that is new. Idempotent."""
-        attempt = call.attempt
-        if call.stored is not None or not response_id or attempt is None:
+        if call.stored is not None or not response_id or call.attempt is None:
             return False
-        channel, key = attempt.candidate.channel, attempt.candidate.key
-        fingerprint = channel.fingerprints[key] if channel.fingerprints else ""
-        call.stored = StoredAt(mark_of(response_id), channel.id, fingerprint)
+        call.stored = _stored_at(call.attempt, mark_of(response_id))
         self.stored.note(call.key.user_id, call.stored)
         return True
 
-    def close(self, call: Call, ending: Ending, bill: Bill) -> UsageRecord:
-        """The usage record of a call that is over, which the journal has now."""
+    def note_made(self, call: Call, ids: Iterable[str]) -> None:
+        """The vendor keeps things under these ids, besides the answer, which the client is about to
+        read. Idempotent."""
+        attempt, made, new = call.attempt, call.made_marks, []
+        assert attempt is not None
+        for one in ids:
+            mark = mark_of(one)
+            if mark in made or attempt.candidate.channel.shares(one) or len(made) >= MAX_MADE_IDS:
+                continue
+            made.add(mark)
+            new.append(mark)
+            self.stored.note(call.key.user_id, _stored_at(attempt, mark))
+        bridge = attempt.bridge
+        so_far = text_tokens(call, bridge.output_units) if bridge is not None else 0
+        for start in range(0, len(new), IDS_PER_LINE):
+            first, *more = new[start : start + IDS_PER_LINE]
+            sent = replace(_sent(call), stored=_stored_at(attempt, first, tuple(more)))
+            self.journal.hand_out(
+                call.arrival.call_id,
+                call.key.user_id,
+                so_far,
+                sent,
+                relayed=bridge is not None,
+            )
+
+    def close(self, call: Call, ending: Ending, bill: Bill) -> tuple[UsageRecord, bool]:
+        """The usage record of a call that is over, and whether the journal has it now: of the many
+        refused calls of a key in a minute another record tells."""
         record = record_of(call, ending, bill, self.node, now_ms())
         if call.opened:
             self.journal.close_call(record)
-        else:
-            self.journal.refused(record)
-        return record
+            return record, True
+        return record, self.journal.refused(record)
+
+
+def _stored_at(attempt: Attempt, mark: str, more: tuple[str, ...] = ()) -> StoredAt:
+    """The place of an attempt: its channel and upstream key."""
+    channel, key = attempt.candidate.channel, attempt.candidate.key
+    fingerprint = channel.fingerprints[key] if channel.fingerprints else ""
+    return StoredAt(mark, channel.id, fingerprint, more)
 
 
 def _sent(call: Call) -> Sent:

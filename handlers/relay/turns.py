@@ -9,18 +9,8 @@ import time
 from adapters.json.structure import Steps, T
 from handlers.relay.call import Call
 
-LARGE_BYTES = 512 << 10  # of a body or an answer; smaller ones are read at once, within 25 ms
+LARGE_BYTES = 512 << 10  # of a body; smaller ones are read at once, within 25 ms
 SLICE_S = 0.005
-
-
-def at_once(steps: Steps[T]) -> T:
-    """The result of `steps` of what is not large."""
-    try:
-        while True:
-            next(steps)
-    except StopIteration as ended:
-        result: T = ended.value
-    return result
 
 
 async def in_turns(steps: Steps[T], call: Call) -> T:

@@ -77,12 +77,20 @@ class Telemetry:
     _lines: list[bytes] = field(default_factory=list)
     _unrecorded: int = 0  # of this second
 
-    def call_ended(self, record: UsageRecord, own_us: int = 0, trace: Trace | None = None) -> None:
-        """Count a settled call, hand over its spans, and add its line to the next write."""
+    def call_ended(
+        self,
+        record: UsageRecord,
+        own_us: int = 0,
+        trace: Trace | None = None,
+        *,
+        line: bool = True,
+    ) -> None:
+        """Count a settled call, hand over its spans, and add its line, if it is to have one, to the
+        next write."""
         model = self.metrics.call_ended(record, own_us)
         if trace is not None and trace.span_id and self.spans is not None:
             self.spans.put(record, trace)
-        if self.write is not None:
+        if line and self.write is not None:
             self._ended.append((record, model))
             if len(self._ended) >= ENDED_MAX:
                 self._make_lines()
@@ -119,6 +127,12 @@ class Telemetry:
             client_ip=one.client_ip,
         )
         self._lines.append(_json_line(line) if self.text is None else self._text_line(line, at_ms))
+
+    def refused_without_line(self, count: int, record: UsageRecord) -> None:
+        """Say how many refused calls of a key in a past minute have no line; `record`: the last."""
+        call = record.call
+        told = "%d more calls of key %s (%s) were refused in the minute before; the last: %s"
+        log.info(told, count, call.key_id, call.user, record.error_code)
 
     def flush(self) -> None:
         """Hand the collected lines to the log; called once a second."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import peewee
 
+from store.admin.channel_moves import refuse_moves
 from store.admin.document import Document, Entry, Identity, label
 from store.admin.field_edits import entry_of_edits, with_identity
 from store.admin.kinds import plain
@@ -64,7 +65,8 @@ class Editor:
     """Makes changes in the name of an actor.
 
     `upstreams` says what channels can be; `environ` serves the env:
-    values of single edits, whose file: values are read from the current folder.
+    values of single edits, whose file: values are read from the current folder. `remote`: the actor
+    asks over HTTP and must not learn what this machine holds.
     """
 
     def __init__(
@@ -74,12 +76,15 @@ class Editor:
         upstreams: Upstreams,
         actor: str,
         environ: Mapping[str, str] | None = None,
+        *,
+        remote: bool = False,
     ) -> None:
         self._db = db
         self._sealing = sealing
         self._upstreams = upstreams
         self._actor = actor
         self._environ = environ or {}
+        self._remote = remote
 
     def apply(
         self,
@@ -229,8 +234,18 @@ class Editor:
 
     def _plan(self, state: State, document: Document, *, prune: bool = False) -> list[Step]:
         at_ms = database_ms(self._db)
-        steps = make_plan(state, document, self._sealing, self._upstreams, at_ms=at_ms, prune=prune)
+        steps = make_plan(
+            state,
+            document,
+            self._sealing,
+            self._upstreams,
+            at_ms=at_ms,
+            prune=prune,
+            remote=self._remote,
+        )
         self._refuse_names_of_others(steps)
+        if self._remote:
+            refuse_moves(steps)
         return steps
 
     def _refuse_names_of_others(self, steps: list[Step]) -> None:
@@ -268,7 +283,7 @@ class Editor:
             for kind, objects in state.items()
             for identity, stored in objects.items()
         }
-        writer = Writer(self._db, self._sealing, ids, self._actor)
+        writer = Writer(self._db, self._sealing, ids, self._actor, self._remote)
         refs: dict[str, list[str]] = {changes.CATALOG: [], changes.KEYS: []}
         made = []
         for step in steps:

@@ -15,6 +15,7 @@ from typing import Any
 
 from store.admin.kinds import KINDS
 from store.values.errors import Refused
+from store.values.local_files import read_regular
 from store.values.texts import nearest
 
 ENV_PREFIX = "env:"
@@ -238,13 +239,6 @@ def _resolve(value: object, environ: Mapping[str, str], folder: Path) -> object:
 
 def _file_value(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_VALUE_BYTES + 1)
-    except OSError as error:
-        raise ValueError(f"the file {path} cannot be read: {error.strerror}") from None
-    if len(content) > MAX_FILE_VALUE_BYTES:
-        raise ValueError(f"the file {path} has more than {MAX_FILE_VALUE_BYTES} bytes")
-    try:
-        return content.decode().rstrip("\r\n")
+        return read_regular(path, MAX_FILE_VALUE_BYTES).decode().rstrip("\r\n")
     except UnicodeDecodeError:
         raise ValueError(f"the file {path} is not UTF-8") from None

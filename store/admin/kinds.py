@@ -19,6 +19,7 @@ from store.values.fields import (
     PASSWORD,
     PROXY,
     SECRET,
+    SHARED_ID,
     UPSTREAM_KEY,
     Boolean,
     Choice,
@@ -62,7 +63,7 @@ class Field:
 
     A default of None that the type does not take is replaced by plan.py when the entry is made;
     `missing` says by what, or what None means. `once`: only read when the entry is made, and shown
-    by no list or export.
+    by no list or export. `local`: the path of a file of this machine, which commands alone set.
     """
 
     type: FieldType
@@ -71,6 +72,7 @@ class Field:
     missing: str = "not set"
     secret: bool = False
     once: bool = False
+    local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +183,23 @@ KINDS: Mapping[str, Kind] = {
                 Optional(PROXY), "Proxy for its requests.", None, "directly", secret=True
             ),
             "ca_file": Field(
-                Optional(CA_FILE), "The only certificates it trusts.", None, "the system's"
+                Optional(CA_FILE),
+                "The only certificates it trusts; at most 1 MiB, set by commands only.",
+                None,
+                "the system's",
+                local=True,
             ),
             "translate": Field(Boolean(), "false: only calls of its own family.", True),
             "options": Field(
                 OptionMap(),
                 "What its models can take, where that is not what is known of them (channels.md).",
                 {},
+            ),
+            "shared_ids": Field(
+                ListOf(SHARED_ID),
+                "What its account keeps and all users of its groups may name: prompts, files,"
+                " vector stores and the like (channels.md).",
+                [],
             ),
             **_ENABLED,
             "draining": Field(Boolean(), "true: no new calls; running ones go on.", False),

@@ -232,6 +232,7 @@ _READ: Mapping[str, Callable[[Mapping[str, Any], _Extras], Any]] = {
         name: Sealed(token) for name, token in (row["extra_headers"] or {}).items()
     },
     "options": lambda row, _: row["options"] or {},
+    "shared_ids": lambda row, _: row["shared_ids"] or [],
     # Only users made by older versions have none.
     "groups": lambda row, _: [DEFAULT_GROUP] if row["groups"] is None else row["groups"],
     "secret": lambda row, extras: frozenset(extras.digests.get(row["id"], ())),
@@ -257,12 +258,14 @@ def _identity(kind: str, row: dict[str, Any], extras: _Extras) -> Identity:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Writes objects in one transaction; `ids` finds what they refer to, `actor` is who asks."""
+    """Writes objects in one transaction; `ids` finds what they refer to, `actor` is who asks,
+    `remote`: over HTTP."""
 
     db: peewee.Database
     sealing: Sealing
     ids: dict[tuple[str, Identity], str]
     actor: str
+    remote: bool = False
 
     def insert(self, kind: str, identity: Identity, fields: Mapping[str, Any]) -> str:
         """Make an object with these fields (all of them); its id."""
@@ -328,6 +331,7 @@ class Writer:
             columns["extra_headers"] = seal_headers(self.sealing.cipher, fields["extra_headers"])
         if "proxy" in fields:
             columns["proxy"] = seal_proxy(self.sealing.cipher, fields["proxy"])
+            columns["proxy_guarded"] = self.remote and fields["proxy"] is not None
         if "group" in fields:
             columns["group_id"] = self.ids["group", (fields["group"],)]
         return columns

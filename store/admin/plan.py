@@ -11,11 +11,11 @@ from store.admin.document import Document, Entry, Identity, label
 from store.admin.kinds import DEFAULT_GROUP, KINDS, REQUIRED
 from store.admin.objects import Sealing, State, Stored
 from store.values.errors import Refused
-from store.values.fields import MAX_INSTANT_MS
 from store.values.key_secrets import digests, make_secret
 from store.values.passwords import FAULTS, fault_of
 from store.values.pricing import PRICE_NAMES
 from store.values.texts import nearest
+from store.values.times import MAX_INSTANT_MS
 
 CREATE = "create"
 UPDATE = "update"
@@ -71,17 +71,20 @@ def make_plan(
     *,
     at_ms: int,
     prune: bool = False,
+    remote: bool = False,
 ) -> list[Step]:
     """The steps from the state to what the document says, removals first; Refused with all faults.
 
     `prune`: what the document does not name goes, except revoked keys of users that stay. `at_ms`:
-    now, when new subscriptions start that do not say when, and which prices hold.
+    now, when new subscriptions start that do not say when, and which prices hold. `remote`: for
+    somebody who asks over HTTP; else a proxy that such a one has set is written anew even when it
+    is the same.
     """
     faults: list[str] = []
     steps = _removals(state, document) if prune else []
     for entry in document:
         entry = _in_force(entry, at_ms)
-        step = _step(state[entry.kind].get(entry.identity), entry, sealing, faults)
+        step = _step(state[entry.kind].get(entry.identity), entry, sealing, faults, remote=remote)
         if step is not None:
             steps.append(step)
     final = final_fields(state, steps)
@@ -143,7 +146,9 @@ def _removals(state: State, document: Document) -> list[Step]:
     ]
 
 
-def _step(stored: Stored | None, entry: Entry, sealing: Sealing, faults: list[str]) -> Step | None:
+def _step(
+    stored: Stored | None, entry: Entry, sealing: Sealing, faults: list[str], *, remote: bool
+) -> Step | None:
     if stored is None:
         return _creation(entry, sealing, faults)
     if stored.revoked:
@@ -158,6 +163,7 @@ def _step(stored: Stored | None, entry: Entry, sealing: Sealing, faults: list[st
         name: value
         for name, value in given.items()
         if not sealing.same(name, stored.fields[name], value)
+        or (name == "proxy" and stored.row.get("proxy_guarded") and not remote)
     }
     if not changed:
         return None

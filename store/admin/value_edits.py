@@ -1,8 +1,8 @@
 """Single edits given as values, as a JSON body or a form gives them, as an entry of the document.
 
-The values are those of the document's section, but env: and file: are not read: whoever edits from
-afar may not see what this machine holds. Faults know the field they are about. Only apply.py needs
-it. Pure.
+The values are those of the document's section, but env: and file: are not read, and no path is
+opened: whoever edits from afar may not see what this machine holds. Faults know the field they are
+about. Only apply.py needs it. Pure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,6 +38,12 @@ def entry_of_values(kind: str, values: Mapping[str, object], stored: Stored | No
         if name in spec.fields and spec.fields[name].secret and _is_masked(value):
             faults.append(f"{_place(name)}{MASK} stands for what is not shown; leave {name} out")
             del raw[name]
+    for name in [one for one in raw if one in spec.fields and spec.fields[one].local]:
+        there = stored.fields[name] if stored is not None else None
+        if raw[name] not in (None, there):
+            faults.append(f"{_place(name)}{name}: paths of files are set by commands only")
+        if raw[name] is not None:
+            del raw[name]  # what stays is not opened either
     report = Report(faults, f"{kind} without a name", _place)
     entry = parse_entry(kind, raw, report, _literal)
     if faults or entry is None:

@@ -6,10 +6,12 @@ Pure. For apply.py.
 from store.admin.document import Document
 from store.admin.plan import Final
 
+EVERYTHING = "*"
+
 
 def warnings_of(final: Final, document: Document) -> list[str]:
-    """A sentence for each group and model without a channel, and each channel without keys, that
-    the document names; `final` is what the store holds in the end."""
+    """A sentence for each group and model without a channel, and each channel without keys or with
+    everything shared, that the document names; `final` is what the store holds in the end."""
     channels = [fields for (kind, _), fields in final.items() if kind == "channel"]
     grouped = {group for fields in channels for group in fields["groups"]}
     served = {model for fields in channels for model in fields["models"]}
@@ -29,5 +31,10 @@ def warnings_of(final: Final, document: Document) -> list[str]:
             found.append(
                 f"{entry.where()}: it has no keys: calls go out without a credential, which is"
                 " right only for a server that asks for none"
+            )
+        if entry.kind == "channel" and EVERYTHING in fields["shared_ids"]:
+            found.append(
+                f"{entry.where()}: its shared_ids are all ids: every user of its groups can use"
+                " whatever its account keeps"
             )
     return found

@@ -154,10 +154,12 @@ class Journal:
         """
         self._mark(MarkLine(call_id, self._clock_ms(), output_tokens, relayed, sent, holds))
 
-    def hand_out(self, call_id: str, user_id: str, output_tokens: int, sent: Sent) -> None:
+    def hand_out(
+        self, call_id: str, user_id: str, output_tokens: int, sent: Sent, *, relayed: bool = True
+    ) -> None:
         """A mark whose `sent.stored` the user is about to learn: the writer takes it into the store
         now, not when the call has ended. Skipped as `mark` is."""
-        self._mark(HandedLine(call_id, self._clock_ms(), output_tokens, True, sent, user_id))
+        self._mark(HandedLine(call_id, self._clock_ms(), output_tokens, relayed, sent, user_id))
 
     def _mark(self, line: MarkLine | HandedLine) -> None:
         offset = self._open.get(line.id)
@@ -185,20 +187,25 @@ class Journal:
         self.records += 1
         self._open.pop(record.id, None)
 
-    def refused(self, record: UsageRecord) -> None:
-        """Write down a call that was refused before it was opened.
+    def refused(self, record: UsageRecord) -> bool:
+        """Write down a call that was refused before it was opened; False: it has no record of its
+        own.
 
         Beyond `refused_per_minute` of one key, or without room, it is only counted, and one
         record a minute stands for all of them. Never raises.
         """
-        if self._refusals.passes(record, self._clock_ms()):
-            self._close_refused([(1, record)])
-        else:
+        if not self._refusals.passes(record, self._clock_ms()):
             self._refusals.hold(1, record)
+            return False
+        self._close_refused([(1, record)])
+        return True
 
-    def sweep(self) -> None:
-        """Write the records that stand for a past minute's refusals; to be called each second."""
-        self._close_refused(self._refusals.take(self._clock_ms()))
+    def sweep(self) -> list[tuple[int, UsageRecord]]:
+        """Write the records that stand for a past minute's refusals, and return each with how many
+        it stands for; to be called each second."""
+        held = self._refusals.take(self._clock_ms())
+        self._close_refused(held)
+        return held
 
     def finish(self) -> None:
         """End writing: counted refusals become records, everything is synced. Idempotent."""

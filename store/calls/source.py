@@ -124,16 +124,15 @@ class JournalSource:
         return 0, False
 
     def _book(self, closed: Closed) -> dict[str, int]:
-        old, ended = self.committed or 0, {record.id for record in closed.records}
-        handed = [line for line in closed.handed if line.id not in ended]
+        old = self.committed or 0
         try:
-            return self._transact(Batch(self.id, old, closed.offset, closed.records, handed))
+            return self._transact(Batch(self.id, old, closed.offset, closed.records, closed.handed))
         except _UNBOOKABLE as error:
             if not _blames_record(error):
                 raise
             log.error("journal %s: a batch cannot be booked as it is: %s", self.id, error)
         bookable = self._bookable(closed.records)
-        return self._transact(Batch(self.id, old, closed.offset, bookable, handed))
+        return self._transact(Batch(self.id, old, closed.offset, bookable, closed.handed))
 
     def _transact(self, batch: Batch) -> dict[str, int]:
         def work() -> dict[str, int]:

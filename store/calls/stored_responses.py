@@ -1,12 +1,14 @@
-"""Responses that vendors keep: which channel and upstream key have made them, and for whom.
+"""What vendors keep: which channel and upstream key have made it, and for whom.
 
-A row is written with the usage record of its call, in the same transaction; that of a stream as
-soon as its client knows the id. It goes after as long as vendors keep a response. Of the id only a
-digest is kept. SQL is raw: the writer runs it for each batch, and a call looks its response up.
+Responses with their items, messages of threads, containers, conversations. A row is written with
+the usage record of its call, in the same transaction; that of a stream, and of what an answer hands
+out besides its own id, as soon as its client knows the id. It goes after as long as vendors keep a
+response. Of the id only a digest is kept. SQL is raw: the writer runs it for each batch, and a call
+looks up all that it names at once.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -39,13 +41,12 @@ _ON_PUT = {
     ' "fingerprint" = excluded."fingerprint", "expires_ms" = excluded."expires_ms"',
 }
 _DROP = 'DELETE FROM "stored_responses" WHERE "mark" = ? AND "user_id" = ?'
-_FIND = """SELECT "channel_id", "fingerprint" FROM "stored_responses"
-  WHERE "mark" = ? AND "user_id" = ? AND "expires_ms" > ?"""
+_FIND = """SELECT "mark", "user_id", "channel_id", "fingerprint" FROM "stored_responses"
+  WHERE "mark" IN (%s) AND "expires_ms" > ?"""
 _ELSEWHERE = """SELECT MAX(o."seen_ms" < n."seen_ms" - ?) FROM "nodes" n JOIN "nodes" o
   ON o."name" <> n."name" AND o."seen_ms" > n."seen_ms" - ?
   WHERE n."name" = ? AND EXISTS
   (SELECT 1 FROM "journals" j WHERE j."node" = o."name" AND j."finished_ms" IS NULL)"""
-_ANYBODYS = 'SELECT 1 FROM "stored_responses" WHERE "mark" = ? AND "expires_ms" > ? LIMIT 1'
 _EXPIRE = {
     True: 'DELETE FROM "stored_responses" WHERE "expires_ms" <= ? ORDER BY "expires_ms" LIMIT ?',
     False: """DELETE FROM "stored_responses" WHERE rowid IN (SELECT rowid FROM "stored_responses"
@@ -54,12 +55,12 @@ _EXPIRE = {
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
-    """What the store says of an id. `place` is where the response is; with no channel, when it is
-    another user's; None: unknown. Then `elsewhere`: whether other nodes may soon report it, or are
-    overdue.
+    """What the store says of ids. `places`: where each is, by its mark; with no channel, when it is
+    another user's; what is not there is unknown. Then `elsewhere`: whether other nodes may soon
+    report it, or are overdue.
     """
 
-    place: StoredAt | None
+    places: dict[str, StoredAt]
     elsewhere: Literal["none", "soon", "overdue"] = "none"
 
 
@@ -76,7 +77,8 @@ def note_stored(
     last: dict[tuple[str, str], tuple[StoredAt, int]] = {}
     for line in handed:
         if line.sent.stored is not None:
-            last[line.sent.stored.mark, line.user_id] = line.sent.stored, line.at_ms + KEPT_MS
+            for mark in (line.sent.stored.mark, *line.sent.stored.more):
+                last[mark, line.user_id] = line.sent.stored, line.at_ms + KEPT_MS
     for record in records:
         if (stored := record.stored) is not None:
             call = record.call
@@ -95,20 +97,28 @@ def note_stored(
         executemany(db, _DROP, drop)
 
 
-def find_stored(db: peewee.Database, node: str, user_id: str, mark: str, at_ms: int) -> Found:
-    """Where a user's response is, for a process of `node`. Blocking. Raises StoreUnavailable."""
-    digest = bytes.fromhex(mark)
+def find_stored(
+    db: peewee.Database, node: str, user_id: str, marks: Sequence[str], at_ms: int
+) -> Found:
+    """Where things of a user are, for a process of `node`; at least one mark, and no more than a
+    statement takes (adapters.family.kept.MAX_REFS). Blocking. Raises StoreUnavailable."""
+    query = _FIND % ", ".join("?" * len(marks))
+    values = (*map(bytes.fromhex, marks), at_ms)
 
     def read() -> Found:
-        row = execute(db, _FIND, (digest, user_id, at_ms)).fetchone()
-        if row is not None:
-            return Found(StoredAt(mark, row[0], row[1]))
-        if execute(db, _ANYBODYS, (digest, at_ms)).fetchone() is not None:
-            return Found(StoredAt(mark))
+        places: dict[str, StoredAt] = {}
+        for digest, owner, channel_id, fingerprint in execute(db, query, values).fetchall():
+            mark = bytes(digest).hex()
+            if owner == user_id:
+                places[mark] = StoredAt(mark, channel_id, fingerprint)
+            else:
+                places.setdefault(mark, StoredAt(mark))
+        if len(places) == len(set(marks)):
+            return Found(places)
         (overdue,) = execute(db, _ELSEWHERE, (LAGGING_MS, GONE_MS, node)).fetchone()
         if overdue is None:
-            return Found(None)
-        return Found(None, "overdue" if overdue else "soon")
+            return Found(places)
+        return Found(places, "overdue" if overdue else "soon")
 
     return snapshot_read(db, read)
 

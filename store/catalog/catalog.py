@@ -75,10 +75,12 @@ class Model:
 @dataclass(frozen=True, slots=True)
 class Route:
     """How an upstream is reached if not directly: by a proxy (its URL, with the login), with the
-    certificates of a file instead of the system's; None: the default."""
+    certificates of a file instead of the system's; None: the default. `guarded`: the proxy is at no
+    private address where `upstream.allow_private` is false."""
 
     proxy: str | None = field(default=None, repr=False)
     ca_file: str | None = None
+    guarded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ class Channel:
     tell one from another. Limits of 0: none; `key_rpm` and its like are of each upstream key.
     `extra_headers`: name in lower case -> value, sent with each request. `translate`: it takes
     calls of the families in `losses`, too, each with how much is lost. `options`: what its models
-    can take, where that is not what is known of them.
+    can take, where that is not what is known of them. `shared_ids`: what its account keeps and all
+    its users may name: ids, or beginnings of ids with a `*`.
     """
 
     id: str
@@ -116,6 +119,7 @@ class Channel:
     draining: bool = False
     translate: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
+    shared_ids: tuple[str, ...] = ()
     losses: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -138,6 +142,13 @@ class Channel:
         by weight."""
         lost = 0 if self.family == family else 1 + self.losses.get(family, 0)
         return lost, -self.priority
+
+    def shares(self, kept_id: str) -> bool:
+        """Whether all its users may name something that its account keeps."""
+        return any(
+            kept_id.startswith(one[:-1]) if one.endswith("*") else kept_id == one
+            for one in self.shared_ids
+        )
 
     @property
     def takes_calls(self) -> bool:
@@ -365,12 +376,14 @@ def _channels(
 def _channel(row: dict[str, Any], sealed: Sequence[tuple[str, str]], cipher: Cipher) -> Channel:
     """A channel of its row and its (sealed key, fingerprint)s. Raises Unreadable."""
     proxy, ca_file = open_proxy(cipher, row.pop("proxy")), row.pop("ca_file")
+    guarded = bool(row.pop("proxy_guarded"))
     row["groups"] = frozenset(row["groups"])
     row["options"] = row["options"] or {}
+    row["shared_ids"] = tuple(row["shared_ids"] or ())
     row["extra_headers"] = open_headers(cipher, row["extra_headers"] or {})
     return Channel(
         **row,
-        route=Route(proxy, ca_file) if proxy or ca_file else None,
+        route=Route(proxy, ca_file, guarded) if proxy or ca_file else None,
         keys=tuple(cipher.decrypt(token) for token, _ in sealed),
         fingerprints=tuple(fingerprint for _, fingerprint in sealed),
     )

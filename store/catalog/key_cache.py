@@ -2,9 +2,10 @@
 
 Belongs to one event loop. A cached key costs one hash and one dictionary look-up, by a mark: a
 keyed hash that is worthless outside this process (the store's own digest is slower, for look-ups
-there only). Unknown keys are cached for a second and apart from the others, so that guesses evict
-no customer. While the store is away cached keys stay valid, even when a change to one was noticed
-but could not be read. No database access here: `load` is given.
+there, and for the first use of a key that was read at start). Unknown keys are cached for a second
+and apart from the others, so that guesses evict no customer. While the store is away cached keys
+stay valid, even when a change to one was noticed but could not be read. No database access here:
+`load` is given.
 """
 
 import asyncio
@@ -22,11 +23,11 @@ from store.values.errors import StoreUnavailable
 from store.values.ids import now_ms
 from store.values.key_secrets import GIVEN_SECRET, checksum_ok, digests
 
-KNOWN_LIMIT = 100_000
+KNOWN_LIMIT = 50_000
 UNKNOWN_LIMIT = 10_000
 UNKNOWN_FOR_MS = 1_000
 FLIGHTS_LIMIT = 1_000
-LOAD_WAIT_S = 5.0
+LOAD_WAIT_S = 0.8  # a call with an unknown key is answered within a second
 STALE_WAIT_S = 0.5
 STALE_RETRY_MS = 1_000
 
@@ -65,11 +66,13 @@ class KeyCache:
         self._marking.update(b"\0")  # takes the key in, once for all
         self._clock = clock
         self._limit = limit
+        # By mark, those that are not used yet by digest; the least recently used first.
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._unused: set[bytes] = set()  # digests among them
         self._unknown: OrderedDict[bytes, int] = OrderedDict()
         self._by_ref: dict[str, set[bytes]] = {}
         self._flights: dict[bytes, asyncio.Task[KeyEntry | None]] = {}
-        self._generation = 0
+        self.generation = 0  # of what `load` reads: counts the changes
 
     def peek(self, secret: str) -> KeyEntry | Miss | None:
         """What is known without waiting: the key, None for no such key, or MISS."""
@@ -95,12 +98,24 @@ class KeyCache:
             known.retry_at_ms = self._clock() + STALE_RETRY_MS
             return self._in_time(known.entry)
 
+    def fill(self, keys: Sequence[tuple[bytes, KeyEntry]], generation: int) -> bool:
+        """Take keys with their digests, those used last first, as they were read in a generation;
+        False when there is no room for more. They give way before all that were used here."""
+        for digest, entry in keys:
+            if len(self._known) >= self._limit:
+                return False
+            if digest not in self._known:
+                self._keep(digest, _Known(entry, stale=generation != self.generation))
+                self._known.move_to_end(digest, last=False)
+                self._unused.add(digest)
+        return True
+
     def apply_changes(self, changes: Changes) -> None:
         """Take in what the change log says; on the loop. An incomplete log makes all stale."""
         refs = {change.ref for change in changes.changes if change.kind == KEYS}
         if changes.complete and not refs:
             return
-        self._generation += 1
+        self.generation += 1
         self._unknown.clear()
         if not changes.complete:
             for known in self._known.values():
@@ -129,7 +144,21 @@ class KeyCache:
         since_ms = self._unknown.get(mark)
         if since_ms is not None and 0 <= self._clock() - since_ms < UNKNOWN_FOR_MS:
             return None
+        if self._unused and self._use(mark, digests(secret, self._peppers)):
+            return self._peek(secret, mark)
         return MISS
+
+    def _use(self, mark: bytes, wanted: list[bytes]) -> bool:
+        """Whether a key that was read at start has one of these digests: from now on it is found by
+        its mark. One under an older pepper is looked up, too, which moves it to the newest."""
+        for digest in wanted:
+            if digest in self._unused:
+                known = self._known[digest]
+                self._forget(digest)
+                known.stale = known.stale or digest != wanted[0]
+                self._keep(mark, known)
+                return True
+        return False
 
     def _in_time(self, entry: KeyEntry | None) -> KeyEntry | None:
         """The entry, unless its secret was rotated away and its overlap is over."""
@@ -152,15 +181,16 @@ class KeyCache:
             flight.exception()
 
     async def _fly(self, mark: bytes, wanted: list[bytes]) -> KeyEntry | None:
-        generation = self._generation
+        generation = self.generation
         loop = asyncio.get_running_loop()
         entry = await loop.run_in_executor(self._executor, self._load, wanted)
         # A change that was applied meanwhile may be newer than what was read: do not keep it.
-        if generation == self._generation:
-            self._remember(mark, entry)
+        if generation == self.generation:
+            self._remember(mark, wanted, entry)
         return entry
 
-    def _remember(self, mark: bytes, entry: KeyEntry | None) -> None:
+    def _remember(self, mark: bytes, wanted: list[bytes], entry: KeyEntry | None) -> None:
+        """Keep what was found by these digests."""
         self._forget(mark)
         if entry is None:
             self._unknown[mark] = self._clock()
@@ -168,16 +198,22 @@ class KeyCache:
             if len(self._unknown) > UNKNOWN_LIMIT:
                 self._unknown.popitem(last=False)
             return
-        self._known[mark] = _Known(entry)
-        for ref in (entry.id, entry.user_id):
-            self._by_ref.setdefault(ref, set()).add(mark)
+        for digest in wanted:
+            self._forget(digest)
+        self._keep(mark, _Known(entry))
         if len(self._known) > self._limit:
             self._forget(next(iter(self._known)))
+
+    def _keep(self, mark: bytes, known: _Known) -> None:
+        self._known[mark] = known
+        for ref in (known.entry.id, known.entry.user_id):
+            self._by_ref.setdefault(ref, set()).add(mark)
 
     def _forget(self, mark: bytes) -> None:
         known = self._known.pop(mark, None)
         if known is None:
             return
+        self._unused.discard(mark)
         for ref in (known.entry.id, known.entry.user_id):
             marks = self._by_ref[ref]
             marks.discard(mark)

@@ -17,15 +17,13 @@ from store.values import texts
 from store.values.passwords import MIN_PASSWORD_CHARS
 from store.values.pricing import PRICE_NAMES, format_money, parse_price
 from store.values.texts import nearest
+from store.values.times import MAX_INSTANT_MS
 
 MAX_DECIMAL_EXPONENT = 30
 MAX_LIST_LENGTH = 10_000
 MAX_EXTRA_HEADERS = 32
 MAX_OPTIONS = 32
 MAX_PRICE_CHANGES = 100
-MAX_INSTANT_MS = 253_402_300_799_999
-"""The end of the year 9999, beyond which times cannot be written."""
-
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _RFC_3339 = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
@@ -416,6 +414,9 @@ PASSWORD = Text(
     " character, not in conf/common_passwords.txt",
 )
 SECRET = Text(texts.given_secret, "16 to 200 of A-Z a-z 0-9 . _ -")
+SHARED_ID = Text(
+    texts.shared_id, 'an id, or the beginning of ids with `*` behind it, like `"vs_*"`'
+)
 NETWORK = Text(texts.network, 'an address or a network like `"10.0.0.0/8"`')
 BASE_URL = Text(texts.base_url, 'a URL like `"https://api.example.com"`, without a version path')
 PROXY = Text(texts.proxy, 'a URL like `"http://proxy.example:3128"`')

@@ -13,17 +13,20 @@ from collections.abc import Iterable
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from store.values.key_secrets import check_given
+from store.values.local_files import read_regular
 from store.values.passwords import MAX_PASSWORD_BYTES
 
 MAX_NAME_CHARS = 128
 MAX_UPSTREAM_NAME_CHARS = 256
 MAX_URL_CHARS = 1024
+MAX_CA_FILE_BYTES = 1024 * 1024
 
 _MODEL_NAME = re.compile(r"[A-Za-z0-9._:/@-]{1,128}", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]{1,4096}", re.ASCII)
 _VERSION_END = re.compile(r"/v\d+(?:alpha|beta)?\d*$", re.ASCII)
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,128}", re.ASCII)
 _HEADER_TEXT = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]{0,4094}[\x21-\x7e])?", re.ASCII)
+_SHARED_ID = re.compile(r"[\x21-\x29\x2b\x2d-\x7e]{1,255}\*?|\*", re.ASCII)
 PROXY_SCHEMES = ("http", "https", "socks5")
 # Headers of framing and routing, those that the relay needs to read the answer, and credentials,
 # which belong into `keys`.
@@ -122,6 +125,15 @@ def given_secret(value: str) -> str:
     return value
 
 
+def shared_id(value: str) -> str:
+    """An id, or the beginning of ids with `*` behind it."""
+    if not _SHARED_ID.fullmatch(value):
+        raise ValueError(
+            "must have 1 to 256 visible ASCII characters, no comma, and a * only at its end"
+        )
+    return value
+
+
 def network(value: str) -> str:
     """An address or a network, in its canonical form."""
     try:
@@ -196,10 +208,10 @@ def ca_file(value: str) -> str:
     """The absolute path of a file with certificates in PEM, which is looked at."""
     if not value.startswith("/") or len(value) > MAX_URL_CHARS or not value.isprintable():
         raise ValueError("must be an absolute path like /etc/ssl/private-ca.pem")
+    # Comments between certificates may be of any characters; the certificates are ASCII.
+    text = read_regular(value, MAX_CA_FILE_BYTES).decode("ascii", "replace").replace("\ufffd", "?")
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(value)
-    except ssl.SSLError:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+    except (ssl.SSLError, ValueError):
         raise ValueError(f"the file {value} holds no certificates in PEM") from None
-    except OSError as error:
-        raise ValueError(f"the file {value} cannot be read: {error.strerror}") from None
     return value

@@ -6,6 +6,8 @@ import re
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 WORDS = ("today", "yesterday", "this-month", "last-month")
 MAX_DURATION_S = 36_500 * UNITS_S["d"]
+MAX_INSTANT_MS = 253_402_300_799_999
+"""The end of the year 9999, beyond which times cannot be written."""
 
 _DURATION = re.compile(r"([0-9]{1,12})([smhd])", re.ASCII)
 _ZONED = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
@@ -47,4 +49,4 @@ def moment_ms(text: str) -> int | None:
         at_ms = round(moment.timestamp() * 1000)
     except ValueError:
         return None
-    return at_ms if at_ms >= 0 else None
+    return at_ms if 0 <= at_ms <= MAX_INSTANT_MS else None

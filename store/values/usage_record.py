@@ -64,12 +64,14 @@ class AttemptRecord(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class StoredAt(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where the response is that a call has had stored: channel and fingerprint of its upstream
-    key. No channel: the call has had it deleted. `mark` stands for its id."""
+    """Where something is that a call has had stored: channel and fingerprint of its upstream key.
+    No channel: the call has had it deleted. `mark` stands for its id, `more` for the ids of what
+    else is there."""
 
     mark: str
     channel_id: str = ""
     fingerprint: str = ""
+    more: tuple[str, ...] = ()
 
 
 class CallFacts(msgspec.Struct, array_like=True, gc=False):
@@ -359,6 +361,10 @@ def _csv_cell(value: Any) -> Any:
     return csv_text(value) if isinstance(value, str) else value
 
 
+# Full-width signs, which some spreadsheets read as the plain ones, are among them.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
 def csv_text(text: str) -> str:
     """A text that people choose as a cell of CSV: no formula that a spreadsheet would run."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text

@@ -2,10 +2,11 @@
 
 import pytest
 
-from adapters.bridge import PREAMBLE_LIMIT_BYTES
+from adapters.bridge import EVENTS_AT_ONCE, PREAMBLE_LIMIT_BYTES
 from adapters.family import Operation
 from adapters.faults import Condition
 from adapters.framing.sse import EventSplitter
+from adapters.generate_content.operations import STREAM_ARRAY
 from adapters.registry import FAMILIES, PAIRINGS
 
 CHUNK = b'data: {"id":"c1","model":"up","choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
@@ -194,3 +195,35 @@ def test_the_same_family_asks_the_upstream_what_the_client_asked():
     for (name, _), pairing in PAIRINGS.items():
         for operation in FAMILIES[name].client.operations.values():
             assert pairing.operation(operation, True) is operation
+
+
+@pytest.mark.parametrize("name", ["chat_completions", "generate_content"])
+def test_so_many_events_are_read_at_once_and_the_others_are_asked_for(name):
+    """Of events, and of the elements of an array; what comes out is the same."""
+    if name == "chat_completions":
+        stream, events = chat_stream(), [CHUNK] * (2 * EVENTS_AT_ONCE + 1)
+    else:
+        array = PAIRINGS[name, name]
+        stream = array.open_bridge("up", "up", False, STREAM_ARRAY, 65536)
+        element = b'{"candidates":[{"content":{"parts":[{"text":"x"}]}}]}'
+        events = [b"[" + element, *[b"," + element] * (2 * EVENTS_AT_ONCE)]
+    assert stream.feed(b"".join(events)) == b"".join(events[:EVENTS_AT_ONCE])
+    assert stream.busy and not stream.aligned
+    assert stream.feed(b"") == b"".join(events[EVENTS_AT_ONCE : 2 * EVENTS_AT_ONCE])
+    assert stream.busy
+    assert stream.feed(b"") == events[-1]
+    assert not stream.busy and stream.aligned is (name == "chat_completions")
+
+
+def test_nothing_is_read_behind_an_end_among_many_events():
+    stream = chat_stream()
+    before = [CHUNK] * 3
+    assert stream.feed(b"".join([*before, DONE, *[CHUNK] * 1000])) == b"".join([*before, DONE])
+    assert stream.ended and not stream.busy and stream.feed(b"") == b""
+
+
+def test_a_run_of_comments_and_blank_lines_counts_as_one_event():
+    stream = chat_stream()
+    stream.feed(CHUNK)
+    run = b": wait\n\n\n" * 5000
+    assert stream.feed(run + CHUNK) == run + CHUNK and not stream.busy and stream.aligned

@@ -256,7 +256,7 @@ def serving(client, upstream):
     """One attempt of a call that both families know."""
     request = decoded(client, REQUESTS[client])
     target = Target("demo", "up", Traits(openai_extras=True))
-    origin = Origin(upstream, "mark", b"secret")
+    origin = Origin(upstream, "mark", b"secret", "user")
     return done(TRANSLATORS[client, upstream].begin(request, target, ASKED, origin, count=False))
 
 

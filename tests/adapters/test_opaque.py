@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from adapters.opaque import PREFIX, Origin, mark_of, unwrap, wrap
 
-ORIGIN = Origin("messages", mark_of("channel-1", "f1"), b"k" * 32)
+ORIGIN = Origin("messages", mark_of("channel-1", "f1"), b"k" * 32, "user")
 
 
 def test_what_was_wrapped_comes_back():
@@ -25,10 +25,11 @@ def test_halves_of_characters_harm_nothing():
 @pytest.mark.parametrize(
     "other",
     [
-        Origin("responses", ORIGIN.mark, ORIGIN.secret),
-        Origin("messages", mark_of("channel-2", "f1"), ORIGIN.secret),
-        Origin("messages", mark_of("channel-1", "f2"), ORIGIN.secret),
-        Origin("messages", ORIGIN.mark, b"z" * 32),
+        Origin("responses", ORIGIN.mark, ORIGIN.secret, "user"),
+        Origin("messages", mark_of("channel-2", "f1"), ORIGIN.secret, "user"),
+        Origin("messages", mark_of("channel-1", "f2"), ORIGIN.secret, "user"),
+        Origin("messages", ORIGIN.mark, b"z" * 32, "user"),
+        Origin("messages", ORIGIN.mark, ORIGIN.secret, "other user"),
     ],
 )
 def test_another_origin_has_no_use_for_it(other):
@@ -37,7 +38,7 @@ def test_another_origin_has_no_use_for_it(other):
 
 def test_an_older_secret_is_taken_and_does_not_sign():
     before = wrap("s3cret", ORIGIN)
-    now = Origin(ORIGIN.family, ORIGIN.mark, b"n" * 32, (b"m" * 32, ORIGIN.secret))
+    now = Origin(ORIGIN.family, ORIGIN.mark, b"n" * 32, "user", (b"m" * 32, ORIGIN.secret))
     assert unwrap(before, now) == "s3cret"
     assert wrap("s3cret", now) != before and unwrap(wrap("s3cret", now), ORIGIN) is None
 

@@ -5,8 +5,8 @@ from adapters.ir.request import Request
 from adapters.opaque import Origin, wrap
 from adapters.opaque_parts import is_sealed, restored, unsealed
 
-ORIGIN = Origin("messages", "mark", b"k" * 32)
-OTHER = Origin("responses", "mark", b"k" * 32)
+ORIGIN = Origin("messages", "mark", b"k" * 32, "user")
+OTHER = Origin("responses", "mark", b"k" * 32, "user")
 
 
 def request(*parts, role="assistant"):

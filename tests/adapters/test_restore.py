@@ -10,10 +10,11 @@ from adapters.family.codec import Encoded
 from adapters.ir.answer import Choice, Closed, Delta, Finished, Logprob, Opened, Sealed
 from adapters.ir.parts import Reasoning, Refusal, Text, ToolCall
 from adapters.ir.request import Tool
+from adapters.json.structure import at_once
 from adapters.opaque import Origin, unwrap
 from adapters.restore import Restorer, free_text
 
-ORIGIN = Origin("messages", "mark", b"k" * 32)
+ORIGIN = Origin("messages", "mark", b"k" * 32, "user")
 PATCH = Tool("custom", "apply_patch")
 SPACED = Tool("function", "get.weather:now", namespace="weather")
 
@@ -23,7 +24,7 @@ def encoded(**fields):
 
 
 def whole(choice, **fields):
-    return Restorer(encoded(**fields), ORIGIN).choice(choice)
+    return at_once(Restorer(encoded(**fields), ORIGIN).choice(choice))
 
 
 def streamed(events, **fields):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from adapters.bridge import PREAMBLE_LIMIT_BYTES
-from adapters.family.codec import Asked, Target
+from adapters.family.codec import MAX_EVENTS_AT_ONCE, Asked, Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Delta, Finished
@@ -26,7 +26,7 @@ from tests.handlers.relay.toy import CLIENT, END, SAY, TRANSLATIONS, piece
 
 TRANSLATOR = TRANSLATIONS["toy", "chat_completions"]
 ASKED = Asked("m", "CALL", 1, 11, include_usage=True)
-ORIGIN = Origin("chat_completions", "mark", b"k" * 32)
+ORIGIN = Origin("chat_completions", "mark", b"k" * 32, "user")
 TARGET = Target("demo", "up", Traits())
 REQUEST = Request("toy", False, (Turn("user", (Text("Who?"),)),))
 MAX_EVENT_BYTES = 4096
@@ -158,6 +158,25 @@ def test_an_error_inside_an_answer_is_one():
 
 
 # ---- streams -------------------------------------------------------------------------------------
+
+
+def test_so_many_events_are_translated_at_once_and_the_others_are_asked_for():
+    events, whole = [delta(content=str(number)) for number in range(600)], bridge()
+    cut = bridge()
+    sent = [cut.feed(b"".join(events) + delta(finish="stop"))]
+    while cut.busy:
+        assert not cut.aligned
+        sent.append(cut.feed(b""))
+    assert len(sent) == 3
+    assert b"".join(sent) == b"".join(map(whole.feed, [*events, delta(finish="stop")]))
+
+
+def test_an_event_that_would_become_too_many_ends_the_stream():
+    calls = [{"index": 0, "function": {"arguments": "x"}}] * (MAX_EVENTS_AT_ONCE + 1)
+    stream = bridge()
+    stream.feed(delta(content="x"))
+    assert stream.feed(delta(tool_calls=calls)) == b""
+    assert stream.fault.condition is Condition.UPSTREAM_INVALID and stream.ended
 
 
 def test_a_stream_event_by_event():

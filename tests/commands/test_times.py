@@ -42,7 +42,16 @@ def test_so_long_ago():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "tomorrow", "2026-13-01", "2026-11-21T14:00:00", "1969-12-31", "1795000000"]
+    "text",
+    [
+        "",
+        "tomorrow",
+        "2026-13-01",
+        "2026-11-21T14:00:00",
+        "1969-12-31",
+        "1795000000",
+        "9999-12-31T23:59:59-23:59",
+    ],
 )
 def test_no_moments(text):
     with pytest.raises(click.BadParameter, match="2026-11-21T14"):

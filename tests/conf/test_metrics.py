@@ -54,7 +54,7 @@ INTERFACE = {
     "sluice_config_reload_success": "",
     "sluice_config_reload_timestamp_seconds": "",
     "sluice_draining": "",
-    "sluice_build_info": "version python",
+    "sluice_build_info": "version python revision",
 }
 
 

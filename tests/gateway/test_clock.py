@@ -160,6 +160,22 @@ def test_a_living_node_is_heard_of_whatever_its_clock_says(two_nodes):
         first.run("books", "verify")
 
 
+def test_a_clock_that_is_minutes_off_is_a_warning_at_the_start(two_nodes):
+    first, second, clock = two_nodes
+    assert "this node's clock is" not in first.log() + second.log()
+    assert second.stop() == 0
+    clock.set_by(MINUTES_S)
+    second.start()
+    words = f"this node's clock is {MINUTES_S} s ahead of the database's"
+    assert wait_until(lambda: words in second.log(), 15)
+    for node, lead_s in ((first, 0), (second, MINUTES_S)):
+        _, _, text = node.call("GET", "/metrics", port=node.ops_port)
+        (line,) = [one for one in text.splitlines() if one.startswith(b"sluice_clock_lead_seconds")]
+        assert abs(float(line.split()[1]) - lead_s) < 2
+        _, _, status = node.call("GET", "/status", port=node.ops_port)
+        assert abs(json.loads(status)["clock_lead_s"] - lead_s) < 2
+
+
 def query(gateway, text):
     """What MariaDB answers."""
     parts = urlsplit(gateway.settings["store.url"])

@@ -36,13 +36,24 @@ CATCH_UP_WITHIN_S = 100  # ten times what is promised
 START_PATIENCE_S = 60  # a server that takes connections and says nothing holds up the start
 SERVED_WITHIN_S = 20
 IN_A_ROW = 20
-NEW_SECRET = "sk-test-never-used-before-0123456789"
+UNKNOWN_SECRET = "sk-test-of-nobody-at-all-0123456789"
+UNKNOWN_WITHIN_S = 1.0  # promised; a busy machine may take longer
+MACHINE_S = 1.0
+IDLE_SECRET = "sk-test-never-used-before-0123456789"
+DISABLED_SECRET = "sk-test-of-the-disabled-key-0123456789"
 POOR_SECRET = "sk-test-of-the-poor-0123456789"
 POOR_CALLS_MAX = 200  # the money is used up long before
 MORE = {
     "user": [{"name": "poor", "balance": "0.05"}],
     "key": [
-        {"user": "owner", "name": "new", "group": "all", "secret": NEW_SECRET},
+        {"user": "owner", "name": "idle", "group": "all", "secret": IDLE_SECRET},
+        {
+            "user": "owner",
+            "name": "disabled",
+            "group": "all",
+            "secret": DISABLED_SECRET,
+            "enabled": False,
+        },
         {"user": "poor", "name": "main", "group": "all", "secret": POOR_SECRET},
     ],
 }
@@ -117,7 +128,7 @@ def test_calls_are_served_while_mariadb_is_away_and_booked_when_it_is_back(
         with broken(node.database, how):
             time.sleep(0.3)
             if how != "read-only":
-                check_refused_in_all_dialects(gateway.port, "E38", NEW_SECRET)
+                check_refused_in_all_dialects(gateway.port, "E38", UNKNOWN_SECRET)
             if how == "killed" or seconds > SHORT_S:  # a frozen server makes each call wait
                 # Nobody knows whether the rest of the money has been spent elsewhere.
                 check_refusal(spend_until_refused(gateway, how.replace("-", "")), CHAT, "E38")
@@ -137,6 +148,26 @@ def test_calls_are_served_while_mariadb_is_away_and_booked_when_it_is_back(
     assert gateway.log().count("the store is unavailable") >= 3
     node.check(load)
     assert 0 <= balance(gateway, "poor") < Decimal("0.05")
+
+
+def test_keys_are_in_memory_before_they_are_used(node):
+    """Those of customers who call for the first time since the start while MariaDB is frozen."""
+    gateway = node.gateway
+    gateway.start()
+    for _ in range(8):  # so that each worker has some of the wallet
+        gateway.call("POST", path_of(CHAT, MODEL), ask(CHAT, MODEL), credentials(CHAT))
+    assert wait_until(lambda: gateway.log().count("keys read into memory") == 2, 20)
+    with broken(node.database, "frozen"):
+        for _ in range(4):
+            path, headers = path_of(CHAT, MODEL), credentials(CHAT, IDLE_SECRET)
+            began_s = time.monotonic()
+            assert gateway.call("POST", path, ask(CHAT, MODEL), headers)[0] == 200
+            assert time.monotonic() < began_s + MACHINE_S
+        check_refused_in_all_dialects(gateway.port, "E04", DISABLED_SECRET)
+        began_s = time.monotonic()
+        check_refused_in_all_dialects(gateway.port, "E38", UNKNOWN_SECRET)
+        assert time.monotonic() < began_s + UNKNOWN_WITHIN_S + MACHINE_S
+    node.check()
 
 
 @pytest.mark.parametrize("how", ["killed", pytest.param("frozen", marks=pytest.mark.long)])

@@ -364,7 +364,7 @@ def test_a_stored_stream_is_relayed_and_free(gateway, raw, vendor):
 CONTINUED = [
     ("previous_response_id", {"previous_response_id": UNKNOWN}),
     ("conversation", {"conversation": "conv_0000000000000000"}),
-    ("conversation", {"conversation": {"id": "conv_0000000000000000"}}),
+    ("conversation.id", {"conversation": {"id": "conv_0000000000000000"}}),
 ]
 
 

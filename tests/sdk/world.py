@@ -4,7 +4,8 @@ Model names mean the same in all families: for each there is a channel of every 
 another name upstream, so that every answer shows whether the public one comes back. A test that
 makes its channel fail takes a model of its own (`World.frail`), so that tests do not meet what a
 gateway remembers of a failing channel. The key `solo` has one channel of each family: the only
-kind of group whose stored responses can be found again.
+kind of group whose stored responses can be found again. The key `abroad` has channels of chat
+completions alone.
 """
 
 import contextlib
@@ -75,10 +76,12 @@ def _channels(family: str, upstream_url: str) -> list[dict[str, Any]]:
             **fields,
         }
 
+    abroad = [channel("abroad", {"tea": ALIAS}, groups=["abroad"])]
     closed = f"http://127.0.0.1:{free_port()}"
     return [
         channel("main", {**{name: name for name in (*OPEN_MODELS, "off")}, "tea": ALIAS}),
         channel("solo", {"tea": ALIAS}, groups=["solo"]),
+        *(abroad if family == "chat_completions" else ()),
         channel("idle", {"idle": "idle"}, enabled=False),
         channel("elsewhere", {"elsewhere": "elsewhere"}, groups=["others"]),
         channel("closed", {"closed": "up", "closed-too": "up"}, base_url=closed),
@@ -96,6 +99,7 @@ def _document(upstream_url: str) -> dict[str, Any]:
         {"name": "expired", "expires_at": LONG_AGO},
         {"name": "far", "networks": ["203.0.113.0/24"]},
         {"name": "solo", "group": "solo"},
+        {"name": "abroad", "group": "abroad"},
         *({"name": name, "group": name} for name in LACKS.values()),
         {"name": "poor", "user": "poor"},
         {"name": "subscriber", "user": "subscriber"},
@@ -110,6 +114,7 @@ def _document(upstream_url: str) -> dict[str, Any]:
             {"name": "default", "translate": False},
             {"name": "others"},
             {"name": "solo"},
+            {"name": "abroad"},
             *(
                 {"name": name, "entries": [family for family in FAMILIES if family != lacks]}
                 for lacks, name in LACKS.items()

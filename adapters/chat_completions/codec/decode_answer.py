@@ -9,9 +9,10 @@ from typing import Any
 
 from adapters.family.reply import loads_answer
 from adapters.faults import Condition, Fault
-from adapters.ir.answer import Choice, Finish, Logprob
+from adapters.ir.answer import MAX_CITATIONS, MAX_LOGPROBS, Choice, Finish, Logprob
 from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
 from adapters.json.jsonio import compact
+from adapters.json.structure import VALUES_AT_ONCE, Steps
 
 MAX_CHOICES = 128  # which the family has; indexes above it are not believed
 _MAX_TOP_LOGPROBS = 20
@@ -27,15 +28,19 @@ _FINISHES: dict[str, Finish] = {
 }
 
 
-def decode_answer(body: bytes) -> tuple[Choice, ...]:
-    """The choices in their order (see ``family.codec.UpstreamCodec``)."""
+def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
+    """The choices in their order, in steps (see ``family.codec.UpstreamCodec``)."""
     said = loads_answer(body)
     choices = said.get("choices") if isinstance(said, dict) else None
-    found = [one for one in choices if isinstance(one, dict)] if isinstance(choices, list) else []
+    listed = choices[:MAX_CHOICES] if isinstance(choices, list) else []
+    found = [one for one in listed if isinstance(one, dict)]
     if not found:
         raise Fault(Condition.UPSTREAM_INVALID)
     found.sort(key=index_of)
-    return tuple(map(_choice, found))
+    decoded: list[Choice] = []
+    for choice in found:
+        decoded.append((yield from _choice(choice)))
+    return tuple(decoded)
 
 
 def index_of(choice: dict[str, Any]) -> int:
@@ -92,7 +97,7 @@ def citations_of(message: dict[str, Any]) -> tuple[Citation, ...]:
     """The web pages that a message or delta refers to."""
     annotations = message.get("annotations")
     found = []
-    for annotation in annotations if isinstance(annotations, list) else ():
+    for annotation in annotations[:MAX_CITATIONS] if isinstance(annotations, list) else ():
         said = annotation.get("url_citation") if isinstance(annotation, dict) else None
         if isinstance(said, dict) and isinstance(said.get("url"), str):
             title = said.get("title")
@@ -112,7 +117,7 @@ def logprobs_of(choice: dict[str, Any]) -> tuple[Logprob, ...]:
     logprobs = choice.get("logprobs")
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     found = []
-    for one in content if isinstance(content, list) else ():
+    for one in content[:MAX_LOGPROBS] if isinstance(content, list) else ():
         said = one.get("top_logprobs") if isinstance(one, dict) else None
         tops = said[:_MAX_TOP_LOGPROBS] if isinstance(said, list) else []
         top = tuple(filter(None, map(_logprob, tops)))
@@ -121,10 +126,15 @@ def logprobs_of(choice: dict[str, Any]) -> tuple[Logprob, ...]:
     return tuple(found)
 
 
-def _choice(choice: dict[str, Any]) -> Choice:
+def _choice(choice: dict[str, Any]) -> Steps[Choice]:
     message = choice.get("message")
-    parts = tuple(_parts(message)) if isinstance(message, dict) else ()
-    return Choice(parts, finish_of(choice.get("finish_reason")), logprobs=logprobs_of(choice))
+    parts: list[Part] = []
+    for part in _parts(message) if isinstance(message, dict) else ():
+        if not len(parts) % VALUES_AT_ONCE:
+            yield False
+        parts.append(part)
+    finish = finish_of(choice.get("finish_reason"))
+    return Choice(tuple(parts), finish, logprobs=logprobs_of(choice))
 
 
 def _parts(message: dict[str, Any]) -> Iterator[Part]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from adapters.chat_completions.codec.decode_tools import decode_choice, decode_tools
 from adapters.chat_completions.codec.decode_turns import decode_turns
+from adapters.chat_completions.codec.fields import FIELDS
 from adapters.chat_completions.codec.reading import (
     integer,
     needed,
@@ -54,13 +55,6 @@ _READ = frozenset(
 )
 # What every request has; many have nothing else.
 _FRAME = frozenset({"model", "stream", "stream_options", "max_tokens", "max_completion_tokens"})
-# Fields that the hub does not carry: what they ask for.
-_ASKED: dict[str, Feature] = {
-    "audio": "output_modalities",
-    "prediction": "prediction",
-    "prompt_cache_options": "cache_key",
-    "prompt_cache_retention": "cache_key",
-}
 
 
 def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
@@ -71,7 +65,7 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
         if name in _READ and name != "messages"
     }
     asks = [
-        Ask(_ASKED.get(name, "other"), name)
+        Ask(FIELDS.get(name) or "other", name)
         for name in spans.places
         if name not in _READ and spans.raw(name) not in (b"null", b"{}", b"[]", b"false")
     ]
@@ -125,6 +119,10 @@ def _settings(fields: dict[str, Any], asks: list[Ask]) -> dict[str, Any]:
     }
 
 
+def _has_bias(value: object) -> bool:
+    return isinstance(value, dict) and any(value.values())
+
+
 def _is_one(value: object) -> bool:
     return value == 1
 
@@ -137,7 +135,7 @@ _PLAIN: dict[str, tuple[Feature, Callable[[object], bool]]] = {
     "seed": ("seed", lambda value: False),
     "frequency_penalty": ("frequency_penalty", lambda value: not value),
     "presence_penalty": ("presence_penalty", lambda value: not value),
-    "logit_bias": ("logit_bias", lambda value: not value),
+    "logit_bias": ("logit_bias", lambda value: not _has_bias(value)),
     "stop": ("stop", lambda value: not value),
     "n": ("n", _is_one),
     "verbosity": ("verbosity", lambda value: value == "medium"),

@@ -17,7 +17,7 @@ from adapters.chat_completions.codec.decode_answer import (
     text_of,
     thought_of,
 )
-from adapters.family.codec import StreamDecoder
+from adapters.family.codec import StreamDecoder, few
 from adapters.ir.answer import Cited, Delta, Event, Finished, Sealed, SlotKind
 
 _MARKS = re.compile(r'["\\{}\[\]]')
@@ -99,7 +99,7 @@ class ChatDecoder(StreamDecoder):
         if plain is not None:
             return [plain]
         events: list[Event] = []
-        for one in choices if isinstance(choices, list) else ():
+        for one in few(choices) if isinstance(choices, list) else ():
             if isinstance(one, dict):
                 index = index_of(one)
                 choice = self._choices.get(index)
@@ -163,7 +163,7 @@ class ChatDecoder(StreamDecoder):
         if delta.get("annotations"):
             self._cite(choice, delta, events)
         calls = delta.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
+        for call in few(calls) if isinstance(calls, list) else ():
             if isinstance(call, dict):
                 self._read_call(choice, call, events)
         function = delta.get("function_call")

@@ -19,6 +19,7 @@ from adapters.ir.answer import Choice, Finish, Logprob
 from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps
+from adapters.json.structure import VALUES_AT_ONCE, Steps
 
 ID_PREFIX = "chatcmpl-"
 
@@ -35,16 +36,19 @@ _FINISH_REASONS: dict[Finish, str] = {
 }
 
 
-def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> bytes:
-    """The whole answer (see ``family.codec.ClientCodec``); raises Fault UPSTREAM_FAILED when the
-    model failed before it said anything."""
+def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> Steps[bytes]:
+    """The whole answer, in steps (see ``family.codec.ClientCodec``); raises Fault UPSTREAM_FAILED
+    when the model failed before it said anything."""
+    said: list[dict[str, Any]] = []
+    for index, choice in enumerate(choices):
+        said.append((yield from _choice(choice, index, asked)))
     return dumps(
         {
             "id": ID_PREFIX + asked.id,
             "object": "chat.completion",
             "created": asked.created_s,
             "model": asked.model,
-            "choices": [_choice(choice, index, asked) for index, choice in enumerate(choices)],
+            "choices": said,
             "usage": usage_of(usage),
         }
     )
@@ -125,15 +129,16 @@ def call_ids(given: str, taken: set[str], asked: Asked) -> str:
     return call_id
 
 
-def _choice(choice: Choice, index: int, asked: Asked) -> dict[str, Any]:
+def _choice(choice: Choice, index: int, asked: Asked) -> Steps[dict[str, Any]]:
     if choice.finish == "error" and not choice.parts:
         raise model_failed()
     thoughts = [part for part in choice.parts if isinstance(part, Reasoning)]
     reasoning, places = joined_text(thoughts)
+    yield False
     texts = [part for part in choice.parts if isinstance(part, Text)]
     refusal = "".join(part.text for part in choice.parts if isinstance(part, Refusal))
     where = {id(part): place for part, place in zip(thoughts, places, strict=True)}
-    calls, left = _calls(choice, where, asked)
+    calls, left = yield from _calls(choice, where, asked)
     message: dict[str, Any] = {
         "role": "assistant",
         "content": "".join(text.text for text in texts),
@@ -161,13 +166,15 @@ def _choice(choice: Choice, index: int, asked: Asked) -> dict[str, Any]:
 
 def _calls(
     choice: Choice, where: dict[int, tuple[int, int]], asked: Asked
-) -> tuple[list[dict[str, Any]], list[str]]:
+) -> Steps[tuple[list[dict[str, Any]], list[str]]]:
     """The calls, each with the opaque pieces since the last one, and the pieces behind all."""
     calls: list[dict[str, Any]] = []
     waiting: list[str] = []
     taken: set[str] = set()
     spoken = False
-    for part in choice.parts:
+    for place, part in enumerate(choice.parts):
+        if not place % VALUES_AT_ONCE:
+            yield False
         spoken = spoken or isinstance(part, Text)
         if isinstance(part, Reasoning) and part.opaque:
             waiting.append(piece(part.opaque, where[id(part)], summary=part.summary, late=spoken))

@@ -53,21 +53,24 @@ VERDICTS: Mapping[Feature, Verdict] = {
     "cache_key": "note",
     "cached_content": "refuse",
     "safety_settings": "note",
+    "moderation": "refuse",
     "truncation": "note",
     "context_management": "note",
     "include": "note",
     "citations": "note",
     "system_turn": "map",
     "prefill": "note",  # it is sent, but seldom continued
+    "continued": "refuse",  # beginning and answer would not fit together
     "stored_state": "refuse",
     "background": "refuse",
     "container": "refuse",
+    "vendor_terms": "refuse",
     "other": "note",
 }
 
 # What models without ``sampling`` refuse.
 _SAMPLING: tuple[Feature, ...] = (
-    *("temperature", "top_p", "frequency_penalty", "presence_penalty", "logit_bias"),
+    *("temperature", "top_p", "frequency_penalty", "presence_penalty"),
 )
 
 
@@ -77,7 +80,7 @@ def verdicts_of(traits: Traits) -> Mapping[Feature, Verdict]:
     if not traits.sampling:
         special |= dict.fromkeys(_SAMPLING, "note")
     if not (traits.sampling and traits.logprobs):
-        special |= {"logprobs": "refuse", "logit_bias": "note"}
+        special |= {"logprobs": "refuse", "logit_bias": "refuse"}
     if not traits.choices:
         special["n"] = "refuse"
     if not traits.images:

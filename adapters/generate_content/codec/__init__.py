@@ -11,6 +11,7 @@ from adapters.generate_content.codec.decode_stream import ChunkDecoder
 from adapters.generate_content.codec.encode_answer import encode_answer, encode_count
 from adapters.generate_content.codec.encode_request import encode_request
 from adapters.generate_content.codec.encode_stream import ChunkEncoder
+from adapters.generate_content.codec.fields import FIELDS
 from adapters.generate_content.codec.foreign import MARK, without_foreign, without_reasoning
 from adapters.generate_content.codec.verdicts import VERDICTS, verdicts_of
 
@@ -22,6 +23,7 @@ CLIENT = ClientCodec(
     without_foreign=without_foreign,
     without_reasoning=without_reasoning,
     foreign_mark=MARK,
+    fields=FIELDS,
 )
 
 UPSTREAM = UpstreamCodec(

@@ -17,16 +17,22 @@ from adapters.ir.answer import (
 from adapters.ir.parts import Citation, Part, Reasoning, Text, ToolCall
 from adapters.ir.usage import token_count
 from adapters.json.jsonio import loads_or_none
+from adapters.json.structure import VALUES_AT_ONCE, Steps
 
 
-def decode_answer(body: bytes) -> tuple[Choice, ...]:
-    """The candidates (see ``UpstreamCodec``); of a prompt that was blocked one without parts."""
+def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
+    """The candidates, in steps (see ``UpstreamCodec``); of a prompt that was blocked one without
+    parts."""
     said = loads_or_none(body)
     if not isinstance(said, dict):
         raise Fault(Condition.UPSTREAM_INVALID)
     decoder = ChunkDecoder(whole=True)
     choices = _Choices()
-    for event in (*decoder.read(None, said), *decoder.end()):
+    for place, event in enumerate(decoder.events(said)):
+        if not place % VALUES_AT_ONCE:
+            yield False
+        choices.take(event)
+    for event in decoder.end():
         choices.take(event)
     return choices.all()
 

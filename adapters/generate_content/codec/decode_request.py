@@ -11,6 +11,7 @@ from adapters.family.codec import stop_sequences
 from adapters.faults import wrong_type, wrong_value
 from adapters.generate_content.codec.decode_tools import decode_choice, decode_tools
 from adapters.generate_content.codec.decode_turns import TurnReader, decode_texts
+from adapters.generate_content.codec.fields import BODY_FIELDS, CONFIG_FIELDS
 from adapters.generate_content.codec.wire.fields import Fields, snake
 from adapters.generate_content.codec.wire.schema import to_json_schema
 from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking
@@ -23,30 +24,12 @@ _COUNTED = "generateContentRequest"
 _CONTENTS = "contents"
 # What is read by hand; the model stands in the path.
 _READ = frozenset({"model", "systemInstruction", "tools", "toolConfig", "generationConfig"})
-# Fields that only some upstreams have a place for, and what they ask for.
-_ASKED: dict[str, Feature] = {
-    "safetySettings": "safety_settings",
-    "labels": "metadata",
-    "cachedContent": "cached_content",
-    "serviceTier": "tier",
-    "continuationToken": "stored_state",
-}
+# Thresholds that block nothing more than a vendor does by itself.
+_UNBLOCKED = (None, "BLOCK_NONE", "OFF", "HARM_BLOCK_THRESHOLD_UNSPECIFIED")
 _TIERS: dict[str, Literal["default", "flex", "priority"]] = {
     "STANDARD": "default",
     "FLEX": "flex",
     "PRIORITY": "priority",
-}
-_ASKED_OF_CONFIG: dict[str, Feature] = {
-    "temperature": "temperature",
-    "topP": "top_p",
-    "topK": "top_k",
-    "seed": "seed",
-    "presencePenalty": "presence_penalty",
-    "frequencyPenalty": "frequency_penalty",
-    "stopSequences": "stop",
-    "thinkingConfig": "reasoning",
-    "mediaResolution": "image_detail",
-    "responseFormat": "output_modalities",
 }
 _READ_OF_CONFIG = frozenset({
     "maxOutputTokens", "candidateCount", "responseLogprobs", "logprobs", "responseMimeType",
@@ -137,19 +120,32 @@ def _elements(text: bytes, path: str) -> Iterator[Any]:
 
 def _asks_of_body(body: Fields) -> list[Ask]:
     asks = [
-        Ask(_ASKED.get(name, "other"), body.at(name))
+        Ask(_asked_for(body, name), body.at(name))
         for name in body
-        if name not in _READ and (name not in _ASKED or body.value(name) not in ("", [], {}))
+        if name not in _READ and not (name in BODY_FIELDS and body.value(name) in ("", [], {}))
     ]
     tier = body.text("serviceTier").upper().removeprefix("SERVICE_TIER_")
     return [ask for ask in asks if ask.feature != "tier" or tier not in ("", "UNSPECIFIED")]
 
 
+def _asked_for(body: Fields, name: str) -> Feature:
+    """What a field asks for; safety settings that block nothing may be left out."""
+    if name == "safetySettings":
+        settings = body.value(name)
+        if isinstance(settings, list) and all(
+            isinstance(one, dict) and one.get("threshold") in _UNBLOCKED for one in settings
+        ):
+            return "safety_settings"
+    return BODY_FIELDS.get(name) or "other"
+
+
 def _asks_of_config(config: Fields, n: int, logprobs: int | None) -> list[Ask]:
     asks = [
-        Ask(_ASKED_OF_CONFIG.get(name, "other"), config.at(name))
+        Ask(CONFIG_FIELDS.get(name) or "other", config.at(name))
         for name in config
-        if name not in _READ_OF_CONFIG and config.value(name) not in ([], {})
+        if name not in _READ_OF_CONFIG
+        and config.value(name) not in ([], {})
+        and config.value(name) is not False
     ]
     if n > 1:
         asks.append(Ask("n", config.at("candidateCount")))

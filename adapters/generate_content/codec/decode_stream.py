@@ -8,11 +8,14 @@ types of the official SDK. Imported by this folder's ``__init__`` and ``decode_a
 import hashlib
 import secrets
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
-from adapters.family.codec import StreamDecoder
+from adapters.family.codec import MAX_EVENTS_AT_ONCE, StreamDecoder
 from adapters.generate_content.codec.wire.opaque_state import Place, sealed
 from adapters.ir.answer import (
+    MAX_CITATIONS,
+    MAX_LOGPROBS,
     Cited,
     Delta,
     Event,
@@ -25,7 +28,6 @@ from adapters.ir.answer import (
 from adapters.ir.parts import Citation
 from adapters.json.jsonio import compact
 
-MAX_SOURCES = 1000  # of a text
 MAX_CHOICES = 128  # more than any vendor gives; their state is kept
 
 _FINISHES: dict[str, Finish] = {
@@ -76,19 +78,21 @@ class ChunkDecoder(StreamDecoder):
 
     def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
         """See ``StreamDecoder``."""
+        return list(islice(self.events(said), MAX_EVENTS_AT_ONCE + 1))
+
+    def events(self, said: dict[str, Any]) -> Iterator[Event]:
+        """The events that a chunk stands for."""
         if not self._id_prefix:
             self._id_prefix = _prefix(said.get("responseId"))
-        events: list[Event] = []
         for raw in _dicts(said.get("candidates")):
             index = raw.get("index")
             index = index if type(index) is int and 0 <= index < MAX_CHOICES else 0
             candidate = self._candidates.setdefault(index, _Candidate())
             if not candidate.finished:
-                events += self._read_candidate(candidate, index, raw)
+                yield from self._read_candidate(candidate, index, raw)
         feedback = said.get("promptFeedback")
         if isinstance(feedback, dict) and feedback.get("blockReason"):
             self._blocked = str(feedback["blockReason"])
-        return events
 
     def end(self) -> list[Event]:
         """See ``StreamDecoder``. A prompt that was blocked has no candidates."""
@@ -197,7 +201,7 @@ class ChunkDecoder(StreamDecoder):
             *_grounding(raw.pop("groundingMetadata", None)),
             *_citations(raw.pop("citationMetadata", None)),
         ):
-            if len(candidate.cited) == MAX_SOURCES:
+            if len(candidate.cited) == MAX_CITATIONS:
                 return
             known = start is not None and end is not None and (candidate.ascii or said)
             places = (_character(said, start), _character(said, end)) if known else (None, None)
@@ -242,8 +246,9 @@ def _arguments(args: object) -> str:
 def _logprobs(result: object) -> tuple[Logprob, ...]:
     if not isinstance(result, dict):
         return ()
-    chosen = _dicts(result.get("chosenCandidates"))
-    tops = [_dicts(each.get("candidates")) for each in _dicts(result.get("topCandidates"))]
+    chosen = _dicts(result.get("chosenCandidates"))[:MAX_LOGPROBS]
+    listed = _dicts(result.get("topCandidates"))[:MAX_LOGPROBS]
+    tops = [_dicts(each.get("candidates")) for each in listed]
     tops += [[]] * (len(chosen) - len(tops))
     return tuple(
         Logprob(one.token, one.logprob, tuple(map(_logprob, top)))

@@ -10,6 +10,7 @@ from adapters.ir.answer import Choice, Finish, Logprob
 from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps
+from adapters.json.structure import VALUES_AT_ONCE, Steps
 
 _REASONS: dict[Finish, str] = {
     "stop": "STOP",
@@ -25,10 +26,13 @@ _REASONS: dict[Finish, str] = {
 _CUT: tuple[Finish, ...] = ("length", "context_full")
 
 
-def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> bytes:
-    """The body of an answer (see ``ClientCodec``)."""
+def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> Steps[bytes]:
+    """The body of an answer, in steps (see ``ClientCodec``)."""
+    candidates: list[dict[str, Any]] = []
+    for index, choice in enumerate(choices):
+        candidates.append((yield from _candidate(choice, index)))
     return dumps({
-        "candidates": [_candidate(choice, index) for index, choice in enumerate(choices)],
+        "candidates": candidates,
         "usageMetadata": usage_fields(usage),
         **base_fields(asked),
     })  # fmt: skip
@@ -107,9 +111,10 @@ def _logprob(logprob: Logprob) -> dict[str, Any]:
     return {"token": logprob.token, "logProbability": logprob.logprob}
 
 
-def _candidate(choice: Choice, index: int) -> dict[str, Any]:
+def _candidate(choice: Choice, index: int) -> Steps[dict[str, Any]]:
+    parts = yield from _parts(choice)
     return {
-        "content": content(_parts(choice)),
+        "content": content(parts),
         **finish_fields(choice.finish, choice.detail),
         "index": index,
         **grounding_fields(_sources(choice.parts)),
@@ -117,12 +122,14 @@ def _candidate(choice: Choice, index: int) -> dict[str, Any]:
     }
 
 
-def _parts(choice: Choice) -> list[dict[str, Any]]:
+def _parts(choice: Choice) -> Steps[list[dict[str, Any]]]:
     """The parts of an answer. Opaque state goes with the next call, else with the text before the
     next thought."""
     parts: list[dict[str, Any]] = []
     pending = ""
-    for part in choice.parts:
+    for place, part in enumerate(choice.parts):
+        if not place % VALUES_AT_ONCE:
+            yield False
         if isinstance(part, Reasoning):
             if pending:
                 _seal_text(parts, pending)

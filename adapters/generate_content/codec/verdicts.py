@@ -14,7 +14,7 @@ VERDICTS: dict[Feature, Verdict] = {
     "seed": "map",
     "frequency_penalty": "map",
     "presence_penalty": "map",
-    "logit_bias": "note",
+    "logit_bias": "refuse",  # what is forbidden or forced would not be
     "stop": "map",
     "n": "map",
     "logprobs": "map",
@@ -50,15 +50,18 @@ VERDICTS: dict[Feature, Verdict] = {
     "cache_key": "note",
     "cached_content": "refuse",
     "safety_settings": "note",
+    "moderation": "refuse",
     "truncation": "note",
     "context_management": "note",
     "include": "note",
     "citations": "note",
     "system_turn": "map",
     "prefill": "note",
+    "continued": "refuse",
     "stored_state": "refuse",
     "background": "refuse",
     "container": "refuse",
+    "vendor_terms": "refuse",
     "other": "note",
 }
 

@@ -8,6 +8,7 @@ from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
 from adapters.messages.codec.client.decode_request import decode_request
 from adapters.messages.codec.client.encode_answer import encode_answer, encode_count
 from adapters.messages.codec.client.encode_stream import MessagesEncoder
+from adapters.messages.codec.client.fields import FIELDS
 from adapters.messages.codec.client.foreign import without_foreign, without_reasoning
 from adapters.messages.codec.upstream.decode_answer import decode_answer, decode_count
 from adapters.messages.codec.upstream.decode_stream import MessagesDecoder
@@ -21,6 +22,7 @@ CLIENT = ClientCodec(
     encode_count=encode_count,
     without_foreign=without_foreign,
     without_reasoning=without_reasoning,
+    fields=FIELDS,
 )
 
 UPSTREAM = UpstreamCodec(

@@ -72,8 +72,8 @@ class OpsServer:
         except OSError:
             return  # the client has gone again, or there are no descriptors left
         if len(self._open) >= MAX_CONNECTIONS:
-            peer.close()
-            return
+            # The newest is served: whoever sends nothing keeps nobody from asking.
+            self._drop(min(self._open, key=lambda one: (bool(one.reply), one.deadline)))
         peer.setblocking(False)
         connection = _Connection(peer, time.monotonic() + CONNECTION_S)
         self._open.add(connection)

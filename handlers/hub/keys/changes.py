@@ -48,7 +48,7 @@ def make(db: peewee.Database, owner: Owner, values: Mapping[str, object]) -> Mad
         told = f"you have {MAX_KEYS} keys; revoke one that you do not need"
         raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told)
     try:
-        outcome = editor(db, owner.sealing, owner.me.user).make(
+        outcome = editor(db, owner.sealing, owner.me.user, remote=True).make(
             "key", {**values, "user": owner.me.user}
         )
     except Conflict:
@@ -68,7 +68,7 @@ def change(db: peewee.Database, owner: Owner, key_id: str, values: Mapping[str, 
         raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told, "secret")
     if "group" in values and values["group"] != key.group:
         _check_group(db, owner.me, values["group"])
-    editor(db, owner.sealing, owner.me.user).change("key", key_id, values)
+    editor(db, owner.sealing, owner.me.user, remote=True).change("key", key_id, values)
     return own_keys.show(db, owner.me.user_id, key_id, now_ms())
 
 

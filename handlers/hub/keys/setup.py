@@ -16,11 +16,14 @@ from handlers.hub.web.base import Api, Failure, HubHandler, Page
 from handlers.hub.web.outcomes import OF_MONEY, reason
 from handlers.operations.base_url_check import Check, check
 from handlers.operations.client_setup import ALL
+from handlers.relay.admit import is_within
 from store.calls.usage_queries import Filters, history
+from store.catalog.keys import find_key
 from store.channels.status import AVAILABLE, DOWN, of_models
 from store.hub import own_keys
 from store.hub.key_groups import key_groups
 from store.hub.own_keys import OwnKey
+from store.values import key_secrets
 from store.values.ids import now_ms
 from store.values.key_secrets import GIVEN_SECRET
 from store.values.pricing import format_money
@@ -84,6 +87,7 @@ async def test(handler: HubHandler, client: str, model: str, secret: str) -> Tes
         raise Failure(HTTPStatus.TOO_MANY_REQUESTS, "too_many", told, wait_s=RETRY_AFTER_S)
     _running.add(me.user_id)
     try:
+        await handler.store(_check_networks, handler, secret)
         asked = Asked(ALL[client].family, model, secret)
         answered = await relay_call.call(handler.site.settings.server, asked)
         call = {"client": client, "status": answered.status, "request_id": answered.request_id}
@@ -92,6 +96,16 @@ async def test(handler: HubHandler, client: str, model: str, secret: str) -> Tes
     finally:
         _running.discard(me.user_id)
     return Tested(client, model, answered, record)
+
+
+def _check_networks(db: peewee.Database, handler: HubHandler, secret: str) -> None:
+    """Raises Failure for a key that may not be used from where the person is: the relay sees the
+    Hub's address instead."""
+    peppers = handler.site.sealing.peppers
+    key = find_key(db, key_secrets.digests(secret, peppers))
+    if key is not None and key.networks and not is_within(handler.address, key.networks):
+        told = f"the key may not be used from {handler.address}: its networks do not have it"
+        raise Failure(HTTPStatus.FORBIDDEN, "forbidden", told, "secret")
 
 
 async def _record(

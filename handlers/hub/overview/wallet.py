@@ -181,7 +181,7 @@ class LowBalance(Wallet):
 def set_order(db: peewee.Database, me: SignedIn, sealing: Sealing, order: object) -> None:
     """Who pays first for the calls of a user, in that user's own name. Raises Refused: there is no
     such order."""
-    editor(db, sealing, me.user).change("user", me.user, {"order": order})
+    editor(db, sealing, me.user, remote=True).change("user", me.user, {"order": order})
 
 
 class Order(Wallet):

@@ -19,6 +19,7 @@ from store.calls.usage_queries import Filters
 from store.db.database import first_row, select_rows
 from store.db.tables.usage import UsageByKey
 from store.db.tables.users import ApiKey
+from store.hub.membership import groups_of
 from store.hub.sessions import SignedIn
 from store.values.errors import NotFound
 from store.values.ids import DAY_MS, HOUR_MS
@@ -108,7 +109,9 @@ def _values(name: str, texts: list[str]) -> list[str]:
 def _require(db: peewee.Database, me: SignedIn, name: str, value: str) -> None:
     """Refuses what does not exist; a model and an endpoint are any text."""
     try:
-        if name in ("user", "group", "channel"):
+        if name == "group" and not me.admin:
+            _require_seen(db, me, value)
+        elif name in ("user", "group", "channel"):
             usage_names.require(db, name, value)
     except NotFound as error:
         # Names that are near are other people's.
@@ -117,6 +120,16 @@ def _require(db: peewee.Database, me: SignedIn, name: str, value: str) -> None:
     if known is not None and value not in known:
         hint = nearest(value, known) or f"; there are: {', '.join(known)}"
         raise refused(name, f'there is no {name} "{value}"{hint}')
+
+
+def _require_seen(db: peewee.Database, me: SignedIn, group: str) -> None:
+    """NotFound unless a member may use the group or has called by it: of others it learns not even
+    that they are there."""
+    called = (UsageByKey.user == me.user) & (UsageByKey.group == group)
+    if group not in groups_of(db, me.user_id, admin=False) and not first_row(
+        db, UsageByKey.select(UsageByKey.day).where(called)
+    ):
+        raise NotFound(f'there is no group "{group}"')
 
 
 def _key_ids(

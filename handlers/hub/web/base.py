@@ -229,6 +229,16 @@ class Failure(HTTPError):
         self.problems: dict[str, str] = {}  # what is wrong with each field, if more is known
 
 
+def _is_sound(value: object) -> bool:
+    """Whether all texts in a value of JSON can be stored, logged and shown: JSON can write half of
+    a character, UTF-8 cannot."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
 class Page(HubHandler):
     """A page for people; `public` ones need no session, `admin` ones an administrator's."""
 
@@ -359,6 +369,10 @@ class Api(HubHandler):
             said = None
         if not isinstance(said, dict):
             raise Failure(HTTPStatus.BAD_REQUEST, "invalid", "a JSON object expected")
+        for name, value in said.items():
+            if not _is_sound(name) or not _is_sound(value):
+                told = "texts must be whole Unicode characters, not nested too deeply"
+                raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told, name)
         return said
 
     def answer(self, value: object, status: int = HTTPStatus.OK) -> None:

@@ -26,6 +26,8 @@ from store.catalog.catalog import Channel
 PROMPT = "Reply with the word ready."
 MAX_TOKENS = 64
 PATIENCE_S = 60
+MAX_ANSWER_BYTES = 262_144  # to PROMPT; it is read at one go
+MAX_LIST_BYTES = 4 << 20  # of models, some kilobytes each
 HTML_ANSWER = "an HTML page instead of an answer"
 HTML_TOLD = f"{HTML_ANSWER}: base_url may lead to a web site"
 _HTML_BEGINS = (b"<!doctype html", b"<html")
@@ -175,7 +177,7 @@ def _list_request(
         connect_timeout_s=limits.connect_timeout_s,
         first_byte_timeout_s=min(limits.first_byte_timeout_s, PATIENCE_S),
         idle_timeout_s=min(limits.idle_timeout_s, PATIENCE_S),
-        max_answer_bytes=limits.max_answer_bytes,
+        max_answer_bytes=min(limits.max_answer_bytes, MAX_LIST_BYTES),
         stream=False,
         route=channel.route,
     )
@@ -197,7 +199,7 @@ def _request(target: Target, limits: UpstreamSettings) -> UpstreamRequest:
         connect_timeout_s=limits.connect_timeout_s,
         first_byte_timeout_s=min(limits.first_byte_timeout_s, PATIENCE_S),
         idle_timeout_s=min(limits.idle_timeout_s, PATIENCE_S),
-        max_answer_bytes=limits.max_answer_bytes,
+        max_answer_bytes=min(limits.max_answer_bytes, MAX_ANSWER_BYTES),
         stream=target.stream,
         route=channel.route,
     )
@@ -238,6 +240,7 @@ async def _read_stream(target: Target, exchange: Exchange, limits: UpstreamSetti
 
     def take(chunk: bytes) -> bool:
         bridge.feed(chunk)
+        exchange.unread = bridge.busy
         if bridge.ended:
             end(None)  # nothing is awaited after the terminal marker
         return True

@@ -1,6 +1,6 @@
-"""Stored responses: who continues or reads one goes to the channel and upstream key that made it.
+"""What vendors keep: who continues or reads it goes to the channel and upstream key that made it.
 
-Only their user finds them, as soon as the client can read their id. This worker's own are in its
+Only its user finds it, as soon as the client can read its id. This worker's own are in its
 memory, those of the node's other workers in the memory that they share (fresh.py); all others are
 looked up in the store, which has what the writers have applied. Imported by admission and records.
 """
@@ -8,7 +8,7 @@ looked up in the store, which has what the writers have applied. Imported by adm
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager
 
@@ -18,13 +18,13 @@ from store.values.errors import StoreUnavailable
 from store.values.usage_record import StoredAt
 
 MAX_KNOWN = 20_000  # some 8 MB; the others are in the store
-LOOK_UP_S = 1.5  # for one id, queueing included; a writer that is not busy needs 0.2 s
+LOOK_UP_S = 1.5  # for all ids of a call, queueing included; a writer that is not busy needs 0.2 s
 LOOK_TWICE_S = 0.2  # for an older response, when another user got the same id lately
 PAUSES_S = (0.1, 0.2, 0.4, 0.7)  # between the queries of a look-up
 LOOK_UPS_PER_USER = 8  # at one time, so that one user's junk ids delay nobody else
 WAITING_PER_USER_MAX = 100  # look-ups queued behind those; further calls are refused
 
-Look = Callable[[str, str, int], Found]
+Look = Callable[[str, Sequence[str], int], Found]
 
 
 class StoredResponses:
@@ -63,33 +63,52 @@ class StoredResponses:
         self._fresh.drop(user_id, mark)
         return StoredAt(mark)
 
-    async def find(self, user_id: str, response_id: str) -> StoredAt | None:
-        """Where a user's response is; with no channel, when it is another user's; None: nobody has
-        been given the id. Raises StoreUnavailable when only the store could tell, and is away or
-        has yet to be told."""
-        mark = mark_of(response_id)
+    async def find(self, user_id: str, ids: Sequence[str]) -> list[StoredAt | None]:
+        """Where things of a user are, in the order of their ids: with no channel, what is another
+        user's; None: nobody has been given the id. One look-up for those that are not in memory.
+        Raises StoreUnavailable when only the store could tell, and is away or has yet to be told.
+        """
+        marks = [mark_of(one) for one in ids]
+        places = {mark: self._in_memory(user_id, mark) for mark in marks}
+        missing = [mark for mark, place in places.items() if place is None or not place.channel_id]
+        if not missing:
+            return [places[mark] for mark in marks]
+        # Vendors may give an id twice: the store knows whether this user has an older one of it.
+        owned = all(places[mark] is not None for mark in missing)
+        pauses_s, within_s = ((), LOOK_TWICE_S) if owned else (PAUSES_S, LOOK_UP_S)
+        # A task: asyncio.timeout needs one, and handlers run without.
+        look_up = asyncio.create_task(
+            self._look_up(user_id, missing, [m for m in missing if places[m]], pauses_s, within_s)
+        )
+        try:
+            found = await look_up
+        except StoreUnavailable:
+            if not owned:
+                raise
+            found = {}
+        return [found.get(mark) or places[mark] for mark in marks]
+
+    def _in_memory(self, user_id: str, mark: str) -> StoredAt | None:
+        """What `find` says of an id, as far as this node's memory knows."""
         owners = (*self._known.get(mark, ()), *self._fresh.find(mark))
         for owner, place in owners:
             if owner == user_id:
                 return place
-        # Vendors may give an id twice: the store knows whether this user has an older one of it.
-        pauses_s, within_s = ((), LOOK_TWICE_S) if owners else (PAUSES_S, LOOK_UP_S)
-        # A task: asyncio.timeout needs one, and handlers run without.
-        look_up = asyncio.create_task(self._look_up(user_id, mark, pauses_s, within_s))
-        try:
-            found = await look_up
-        except StoreUnavailable:
-            if not owners:
-                raise
-            found = None
-        return StoredAt(mark) if found is None and owners else found
+        return StoredAt(mark) if owners else None
 
     async def _look_up(
-        self, user_id: str, mark: str, pauses_s: tuple[float, ...], within_s: float
-    ) -> StoredAt | None:
-        """What the store knows; None: nobody has been given the id. Raises StoreUnavailable."""
+        self,
+        user_id: str,
+        marks: Sequence[str],
+        owned: Sequence[str],
+        pauses_s: tuple[float, ...],
+        within_s: float,
+    ) -> dict[str, StoredAt]:
+        """What the store knows, by mark; nobody has been given those that are not there. `owned`:
+        memory knows them under other users. Raises StoreUnavailable."""
         came_ns = time.monotonic_ns()
         certain = False
+        places: dict[str, StoredAt] = {}
         try:
             async with asyncio.timeout(within_s), self._turn(user_id) as asked:
                 for pause_s in (0.0, *pauses_s):
@@ -97,21 +116,23 @@ class StoredResponses:
                         await asyncio.sleep(pause_s)
                     # Before the store is read: an id that it lacks then was handed out later.
                     settled = self._fresh.settled_ns() >= came_ns
-                    question = (user_id, mark, self._clock_ms())
+                    question = (user_id, marks, self._clock_ms())
                     asked.append(self._executor.submit(self._look, *question))
                     found = await asyncio.wrap_future(asked[-1])
-                    if found.place is not None:
-                        if found.place.channel_id:
-                            self._remember(user_id, found.place)
-                        return found.place
+                    places = found.places
+                    for place in places.values():
+                        if place.channel_id:
+                            self._remember(user_id, place)
+                    if all(mark in places or mark in owned for mark in marks):
+                        return places
                     certain = settled and found.elsewhere != "overdue"
                     if certain and found.elsewhere == "none":
-                        return None
+                        return places
         except TimeoutError:
             pass
         if not certain:
-            raise StoreUnavailable("the store cannot say yet who was given a response's id")
-        return None
+            raise StoreUnavailable("the store cannot say yet who was given an id")
+        return places
 
     @asynccontextmanager
     async def _turn(self, user_id: str) -> AsyncIterator[list[Future[Found]]]:

@@ -78,12 +78,13 @@ class Translations:
         candidate: Candidate,
         asked: Asked,
         *,
+        user_id: str,
         max_output_tokens: int | None,
         count: bool = False,
         without: str = "",
     ) -> Steps[Translation]:
-        """The translation for a candidate, in steps; without what its upstream has refused:
-        "reasoning", "stream_options". Raises Fault UNSUPPORTED, INVALID_FIELD,
+        """The translation for a candidate and a user, in steps; without what its upstream has
+        refused: "reasoning", "stream_options". Raises Fault UNSUPPORTED, INVALID_FIELD,
         CHANNEL_MISCONFIGURED."""
         channel = candidate.channel
         vendor: Vendor = VENDORS[channel.vendor]
@@ -98,17 +99,18 @@ class Translations:
             request,
             target,
             asked,
-            self._origin(candidate),
+            self._origin(candidate, user_id),
             count=count,
             without_reasoning=without == "reasoning",
         )
 
-    def _origin(self, candidate: Candidate) -> Origin:
-        """Who makes the opaque state of a candidate's answers: state belongs to an account."""
+    def _origin(self, candidate: Candidate, user_id: str) -> Origin:
+        """Who makes the opaque state of a candidate's answers, and for whom: state belongs to an
+        account and a user."""
         channel = candidate.channel
         fingerprint = channel.fingerprints[candidate.key] if channel.fingerprints else ""
         mark = mark_of(channel.id, fingerprint)
-        return Origin(channel.family, mark, self._secret, self._older)
+        return Origin(channel.family, mark, self._secret, user_id, self._older)
 
 
 def _traits(channel: Channel, model: str) -> Traits:

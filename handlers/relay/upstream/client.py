@@ -134,7 +134,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
     def initialize(self, allow_private: bool = True) -> None:  # type: ignore[override]
         self._allow_private = allow_private
         self.loop: asyncio.AbstractEventLoop = cast(BaseAsyncIOLoop, IOLoop.current()).asyncio_loop
-        self.tick = 0
+        self.tick = self.turn = 0
         self.dirty: deque[Exchange] = deque()
         self.hold_back: int = pycurl.WRITEFUNC_PAUSE
         self._closing = False
@@ -344,6 +344,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
 
     def _drain(self) -> None:
         """Sockets are ready: libcurl's turn for each, then ours for all."""
+        self.turn += 1
         running = -1
         try:
             for fd, events in self._epoll.poll(0, SOCKETS_PER_TURN):

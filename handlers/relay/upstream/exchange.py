@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from io import BytesIO
-from itertools import islice
 from typing import Any, Protocol
 
 from handlers.relay.upstream.request import (
@@ -31,8 +30,10 @@ PassOn = Callable[[bytes], bool]  # False: it took nothing
 OnEnd = Callable[[UpstreamError | None], None]
 
 STREAM_BUFFER_BYTES = 262_144  # of one exchange in Python; then libcurl stops reading its socket
+TURN_BYTES = 65_536  # of a stream that its sink gets in one turn of the loop, unpacked
+LOOK_PIECES = 128  # that are passed on between two looks at the turn: in one at most twice as many
 HEAD_MAX_BYTES = 65_536
-UNPACKED_PIECES_PER_TURN = 64  # of 64 KiB: some 5 ms
+UNPACKED_PIECES_PER_TURN = 64  # of a whole answer, 64 KiB each: some 5 ms
 DISCARD_MAX_BYTES = 65_536  # behind a terminal marker; more is not an end but a flood
 
 
@@ -41,6 +42,7 @@ class Engine(Protocol):
 
     loop: asyncio.AbstractEventLoop
     tick: int  # seconds, counted coarsely
+    turn: int  # of the loop, those in which sockets were read
     dirty: deque[Exchange]  # those that took something in libcurl's present turn
     hold_back: int  # `Exchange.write` returns it to be given the same piece again later
 
@@ -58,14 +60,18 @@ class Exchange:
     Anything else: when the body is complete, in `body`. It gives the moment, of time.monotonic_ns;
     it raises UpstreamError; `cancel` cancels it. From then on `status`, `content_type`, `header`
     and `first_byte_ms` say what is known. Sinks and end callbacks must not raise.
+
+    A sink gets at most TURN_BYTES in a turn of the loop, the rest in the next ones. While it has
+    not worked off what it was given it sets `unread`, and gets b"" in the next turn.
     """
 
-    __slots__ = ("_blocked", "_buffer", "_discarding", "_ended", "_engine", "_error", "_head",
-                 "_idle_s", "_in_dirty", "_limit_bytes", "_max_answer_bytes", "_on_end", "_packed",
-                 "_pass_on", "_paused", "_sink", "_size", "_started_at", "_stream_type",
-                 "_stream_wanted", "_tick", "_timeout_kind", "_timeout_s", "_unpacked_bytes",
-                 "_unpacker", "body", "content_type", "first_byte_ms", "handle", "head",
-                 "head_lines", "repeated", "source", "status", "streaming")  # fmt: skip
+    __slots__ = ("_blocked", "_buffer", "_direct", "_discarding", "_ended", "_engine", "_error",
+                 "_head", "_idle_s", "_in_dirty", "_later", "_limit_bytes", "_looked_turn",
+                 "_max_answer_bytes", "_on_end", "_pass_on", "_paused", "_sink", "_size",
+                 "_started_at", "_stream_type", "_stream_wanted", "_swept", "_tick",
+                 "_timeout_kind", "_timeout_s", "_unlooked", "_unpacker", "body", "content_type",
+                 "first_byte_ms", "handle", "head", "head_lines", "repeated", "source", "status",
+                 "streaming", "unread")  # fmt: skip
 
     def __init__(self, engine: Engine, handle: Any, request: UpstreamRequest) -> None:
         self.head: asyncio.Future[int] = engine.loop.create_future()
@@ -91,8 +97,6 @@ class Exchange:
         self._idle_s = request.idle_timeout_s
         self._head: AnswerHead | None = None
         self._unpacker: Unpacker | None = None
-        self._packed: deque[bytes] = deque()  # of an answer that is read whole
-        self._unpacked_bytes = 0  # what that makes so far
         self._buffer: list[bytes] = []
         self._size = 0
         # Until the head is read the smaller bound holds for both kinds of answers.
@@ -105,6 +109,12 @@ class Exchange:
         self._error: UpstreamError | None = None
         self._sink: Sink | None = None
         self._pass_on: PassOn | None = None
+        self._direct: PassOn | None = None  # the same, while nothing is to come before its piece
+        self._unlooked = LOOK_PIECES  # that it may take until the next look at the turn
+        self._swept = LOOK_PIECES  # the same at the last sweep
+        self._looked_turn = -1
+        self._later = False  # the sink has had its share of this turn
+        self.unread = False
         self._on_end: OnEnd | None = None
 
     @property
@@ -167,7 +177,7 @@ class Exchange:
 
     def cancel(self) -> None:
         """End now, in any phase: an unfinished connection is closed, no callback comes any more."""
-        self._sink = self._pass_on = self._on_end = None
+        self._sink = self._pass_on = self._direct = self._on_end = None
         self._buffer.clear()
         if not self.head.done():
             self.head.cancel()
@@ -176,7 +186,7 @@ class Exchange:
     def finish_within(self, seconds: float) -> None:
         """The answer is whole, only its formal end is missing: throw away what comes, give the
         connection back if the end comes in time, else drop it. No callback comes any more."""
-        self._sink = self._pass_on = self._on_end = None
+        self._sink = self._pass_on = self._direct = self._on_end = None
         self._buffer.clear()
         self._size = 0
         self._blocked = False
@@ -207,9 +217,12 @@ class Exchange:
 
     def write(self, data: bytes) -> int | None:
         """WRITEFUNCTION. At the limit libcurl keeps the piece and stops reading its socket."""
-        if self._pass_on is not None and not self._size and self._pass_on(data):
-            self._tick = self._engine.tick
+        if self._direct is not None and self._direct(data):
+            self._unlooked = left = self._unlooked - 1
+            if not left:
+                self._look_at_turn()
             return None
+        self._direct = None
         if not self._in_dirty:
             self._in_dirty = True
             self._engine.dirty.append(self)
@@ -236,8 +249,6 @@ class Exchange:
             self._deliver()
         elif self._paused:
             self._fail_too_large()
-        elif self._unpacker is not None:
-            self._unpack_whole(self._unpacker)
 
     def complete(self, error: UpstreamError | None) -> None:
         """libcurl is done with it and the handle released; what it gave was flushed before."""
@@ -254,13 +265,13 @@ class Exchange:
         """Our own verdict: stop the transfer and end."""
         self._engine.release(self)
         self._buffer.clear()
-        self._packed.clear()
         self._end(UpstreamError(kind, detail))
 
     def sweep(self, tick: int) -> None:
         """Once a second: the deadlines. A stream that waits for its client is not idle."""
-        if self._blocked or (self._paused and self.streaming):
-            self._tick = tick
+        waits = self._blocked or self._later or (self._paused and self.streaming)
+        if waits or self._unlooked != self._swept:  # a piece was passed on
+            self._tick, self._swept = tick, self._unlooked
         elif self._head is None and self.head_lines:
             raw = self.raw_head
             if len(raw) > HEAD_MAX_BYTES:
@@ -316,8 +327,6 @@ class Exchange:
         if self._size > self._limit_bytes:
             self._fail_too_large()
             return
-        if self._unpacker is not None:
-            self._unpack_whole(self._unpacker)
         if self._paused:
             self._unpause()
 
@@ -325,84 +334,100 @@ class Exchange:
         self._timeout_kind = "timeout_idle"
         self._timeout_s = self._idle_s
 
-    def _deliver(self) -> None:
-        """Give the sink what there is while it has room; then let more come, or end."""
+    def _look_at_turn(self) -> None:
+        """What is passed on is no more bounded by libcurl's turn than by the vendor's chunks."""
+        engine = self._engine
+        self._unlooked, self._tick = LOOK_PIECES, engine.tick
+        if engine.turn == self._looked_turn:
+            self._go_on_later()
+        self._looked_turn = engine.turn
+
+    def _deliver(self, *, again: bool = False) -> None:
+        """Give the sink its share of this turn while it has room; then let more come, or end.
+
+        `again`: it had some in the turn before. Then it gets no more in this one, whatever libcurl
+        has.
+        """
         sink = self._sink
-        if sink is None or self._blocked:
+        if sink is None or self._blocked or self._later:
             return
-        buffer = self._buffer
-        room = True
-        if self._unpacker is not None:
-            room = self._deliver_unpacked(sink, self._unpacker)
-        elif buffer:
-            data = buffer[0] if len(buffer) == 1 else b"".join(buffer)
-            buffer.clear()
-            self._size = 0
-            room = sink(data)
-        if self._sink is None:  # the sink has cancelled, or it was failed in between
-            return
+        room, given, buffer = True, False, self._buffer
+        if self.unread or buffer or self._unpacker is not None:
+            if self._size <= TURN_BYTES and self._unpacker is None and not self.unread:
+                data = buffer[0] if len(buffer) == 1 else b"".join(buffer)
+                buffer.clear()
+                self._size = 0
+            else:
+                try:
+                    data = b"" if self.unread else self._share()
+                except UpstreamError as error:
+                    self._unpacker = None
+                    self.fail(error.kind, error.detail)
+                    return
+            if data or self.unread:
+                self.unread, given = False, True
+                room = sink(data)
+                if self._sink is None:  # the sink has cancelled, or it was failed in between
+                    return
         if not room:
             self._blocked = True
             if not self._paused:
                 self._paused = True
                 self._engine.set_reading(self, False)
+        elif (
+            self.unread
+            or buffer
+            or (given and (again or self._paused))
+            or (self._unpacker is not None and self._unpacker.more)
+        ):
+            self._go_on_later()
         elif self._ended:
-            on_end = self._on_end
-            self._sink = self._on_end = None
-            if on_end is not None:
-                on_end(self._error)
+            self._end_stream()
         elif self._paused:
+            self._go_on_later()  # with what libcurl holds, and gives now
             self._unpause()
+        else:
+            self._direct = self._pass_on
 
-    def _deliver_unpacked(self, sink: Sink, unpacker: Unpacker) -> bool:
-        try:
-            unpacker.feed(self._take())
-            for piece in unpacker.pieces():
-                if not sink(piece):
-                    return False
-                if self._sink is None:
-                    return True
-            if self._ended and self._error is None:
-                unpacker.close()
-        except UpstreamError as error:
-            self._unpacker = None
-            self.fail(error.kind, error.detail)
-        return True
+    def _share(self) -> bytes:
+        """The next bytes for the sink, at most TURN_BYTES."""
+        unpacker = self._unpacker
+        if unpacker is not None:
+            if not unpacker.more:
+                unpacker.feed(self._take())
+            return unpacker.piece() if unpacker.more else b""
+        data = self._take()
+        if len(data) > TURN_BYTES:
+            self._buffer.append(data[TURN_BYTES:])
+            self._size = len(data) - TURN_BYTES
+            data = data[:TURN_BYTES]
+        return data
 
-    def _unpack_whole(self, unpacker: Unpacker) -> None:
-        """Count as it comes what it unpacks to; only a whole answer of allowed size is unpacked to
-        be kept: one that is larger shall never take the memory."""
-        packed = self._take()
-        self._packed.append(packed)
-        size = self._unpacked_bytes
-        try:
-            unpacker.feed(packed)
-            for piece in unpacker.pieces():
-                size += len(piece)
-                if size > self._max_answer_bytes:
-                    self._fail_too_large()
-                    return
-        except UpstreamError as error:
-            self.fail(error.kind, error.detail)
-        self._unpacked_bytes = size
+    def _go_on_later(self) -> None:
+        self._direct, self._later = None, True
+        self._engine.loop.call_soon(self._go_on)
 
-    def _unpack_on(self, pieces: Iterator[bytes], whole: BytesIO) -> None:
-        """So much at a time that the loop is not held."""
-        if self.head.done():  # cancelled
-            return
-        count = 0
-        for piece in islice(pieces, UNPACKED_PIECES_PER_TURN):
-            whole.write(piece)
-            count += 1
-        if count == UNPACKED_PIECES_PER_TURN:
-            self._engine.loop.call_soon(self._unpack_on, pieces, whole)
-            return
-        self.body = whole.getvalue()
-        self.head.set_result(time.monotonic_ns())
+    def _go_on(self) -> None:
+        self._later = False
+        self._deliver(again=True)
+        self._engine.flush_dirty()
+
+    def _end_stream(self) -> None:
+        """The sink has all that came."""
+        if self._unpacker is not None and self._error is None:
+            try:
+                self._unpacker.close()
+            except UpstreamError as error:
+                self._error = error
+        on_end = self._on_end
+        self._sink = self._pass_on = self._direct = self._on_end = None
+        if on_end is not None:
+            on_end(self._error)
 
     def _take(self) -> bytes:
-        data = b"".join(self._buffer)
-        self._buffer.clear()
+        buffer = self._buffer
+        data = buffer[0] if len(buffer) == 1 else b"".join(buffer)
+        buffer.clear()
         self._size = 0
         return data
 
@@ -411,7 +436,11 @@ class Exchange:
         self._engine.set_reading(self, True)  # may call `write` at once
 
     def _fail_too_large(self) -> None:
-        self.fail("too_large", f"more than {self._max_answer_bytes} bytes")
+        error = self._too_large()
+        self.fail(error.kind, error.detail)
+
+    def _too_large(self) -> UpstreamError:
+        return UpstreamError("too_large", f"more than {self._max_answer_bytes} bytes")
 
     def _end(self, error: UpstreamError | None) -> None:
         """Nothing more comes from upstream; the sink may still have to take the rest."""
@@ -428,20 +457,43 @@ class Exchange:
             self.head.exception()  # marks it as seen: that nobody waits any more is no fault
 
     def _end_whole(self) -> None:
-        parts = self._buffer
         if self._unpacker is not None:
-            try:
-                self._unpacker.close()
-            except UpstreamError as error:
-                self._end(error)
-                return
-            whole = BytesIO()
-            if self._unpacked_bytes:  # all of its memory at once: none is copied while it grows
-                whole.seek(self._unpacked_bytes - 1)
-                whole.write(b"\0")
-                whole.seek(0)
-            self._unpack_on(self._unpacker.again(self._packed), whole)
+            self._unpack_on(self._unpacked(self._unpacker))
             return
-        self.body = parts[0] if len(parts) == 1 else b"".join(parts)
-        parts.clear()
+        self.body = self._take()
         self.head.set_result(time.monotonic_ns())
+
+    def _unpack_on(self, steps: Iterator[None]) -> None:
+        """So much at a time that the loop is not held."""
+        if self.head.done():  # cancelled
+            return
+        try:
+            for _ in range(UNPACKED_PIECES_PER_TURN):
+                next(steps)
+        except StopIteration:
+            self.head.set_result(time.monotonic_ns())
+        except UpstreamError as error:
+            self._end(error)
+        else:
+            self._engine.loop.call_soon(self._unpack_on, steps)
+
+    def _unpacked(self, unpacker: Unpacker) -> Iterator[None]:
+        """Steps that make the whole answer, a piece each. They count first: one that is larger than
+        allowed shall never take the memory."""
+        size = 0
+        for piece in unpacker.whole(self._buffer):
+            size += len(piece)
+            if size > self._max_answer_bytes:
+                raise self._too_large()
+            yield
+        whole = BytesIO()
+        if size:  # all of its memory at once: none is copied while it grows
+            whole.seek(size - 1)
+            whole.write(b"\0")
+            whole.seek(0)
+        packed = deque(self._buffer)
+        self._buffer.clear()
+        for piece in unpacker.whole(packed.popleft() for _ in range(len(packed))):
+            whole.write(piece)
+            yield
+        self.body = whole.getvalue()

@@ -177,9 +177,9 @@ class Handle:
             if ca_dir is not None and route.ca_file is None:
                 setopt(pycurl.PROXY_CAPATH, ca_dir)
         if not allow_private:
-            # The proxy itself may be private; what it resolves cannot be seen from here.
-            public = names_public(url)
-            setopt(pycurl.OPENSOCKETFUNCTION, _open_socket if public else _open_none)
+            # A proxy of the operator may be private; what it resolves cannot be seen from here.
+            to_proxy = _open_public_socket if route.guarded else _open_socket
+            setopt(pycurl.OPENSOCKETFUNCTION, to_proxy if names_public(url) else _open_none)
 
     def watch(self, fd: int) -> None:
         """The handle has a new connection; `ready` polls it."""

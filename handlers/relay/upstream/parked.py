@@ -15,6 +15,8 @@ from __future__ import annotations
 import array
 import fcntl
 import logging
+import resource
+import sys
 import termios
 from collections import deque
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from time import monotonic
 
 from handlers.relay.upstream.handle import Handle, Place, shown
 
+RESERVED_DESCRIPTORS = 64  # of a worker, for store, journal, log and name servers
 CONNECTIONS_MAX = 1_000  # idle ones, looked at once a second
 HANDLES_MAX = 256  # kept without a connection
 IDLE_S = 118  # libcurl's own limit, which it applies at the next use only
@@ -36,6 +39,15 @@ TELL_EVERY_S = 60
 TLS_NOTICE_BYTES = 31  # of a TLS close_notify
 
 log = logging.getLogger("sluice.relay")
+
+
+def connections_most() -> int:
+    """Return a third of the process's descriptors that are not reserved: so many connections may
+    clients have, and so many each their running calls and what is kept to upstreams."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max(1, (limit - RESERVED_DESCRIPTORS) // 3)
 
 
 @dataclass(slots=True)
@@ -58,6 +70,7 @@ class ParkedHandles:
         self._suspected: dict[Place, _Suspicion] = {}
         self._caught: dict[Place, float] = {}  # until when
         self._tick = 0  # seconds, counted by `sweep`
+        self._most = connections_most()
         self.surplus = 0  # connections closed for bytes that belong to no call
 
     @property
@@ -150,7 +163,7 @@ class ParkedHandles:
     def sweep(self) -> None:
         """Once a second: closes what has been idle for too long, or is too much."""
         self._tick += 1
-        excess = self.connections - CONNECTIONS_MAX
+        excess = self.connections - min(CONNECTIONS_MAX, self._most)
         for home in self._homes.values():
             while home and (excess > 0 or self._tick - home[0].parked_tick > IDLE_S):
                 self._end(home.popleft())

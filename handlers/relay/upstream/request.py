@@ -8,8 +8,7 @@ here: sockets, the loop, pycurl. Other folders import the types from client.py.
 from __future__ import annotations
 
 import zlib
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from io import BytesIO
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -221,9 +220,9 @@ def _beginning_of_field(name: str) -> bytes:
 class Unpacker:
     """Undoes the content-encoding that was not asked for, a bounded piece at a time.
 
-    `feed` takes packed bytes, `pieces` gives what they unpack to, never more than
-    UNPACKED_PIECE_BYTES at once; it may be left and called again, nothing is lost. All methods
-    raise UpstreamError("protocol") for bytes that are not what the encoding says.
+    `feed` takes packed bytes; while there is `more`, `piece` gives the next of what they unpack to,
+    at most UNPACKED_PIECE_BYTES, the last one maybe empty. All methods raise
+    UpstreamError("protocol") for bytes that are not what the encoding says.
     """
 
     def __init__(self, encoding: str) -> None:
@@ -234,36 +233,39 @@ class Unpacker:
         self._machine = zlib.decompressobj(self._bits)
         self._packed = b""
         self._begun = False
+        self.more = False
 
     def feed(self, packed: bytes) -> None:
-        if not self._begun and packed:
+        if not packed:
+            return
+        if not self._begun:
             self._begun = True
             # "deflate" is zlib by the standard and raw deflate in many servers.
             if self._bits == _WINDOW_BITS["deflate"] and packed[0] & 15 != _ZLIB_METHOD_DEFLATE:
                 self._machine = zlib.decompressobj(_RAW_DEFLATE_BITS)
         self._packed = self._packed + packed if self._packed else packed
+        self.more = True
 
-    def pieces(self) -> Iterator[bytes]:
-        while True:
-            try:
-                piece = self._machine.decompress(self._packed, UNPACKED_PIECE_BYTES)
-            except zlib.error as error:
-                raise UpstreamError("protocol", f"the answer does not unpack: {error}") from error
-            self._packed = self._machine.unconsumed_tail
-            if self._machine.unused_data:
-                raise UpstreamError("protocol", "bytes behind the end of the packed answer")
-            if piece:
-                yield piece
-            # A full piece may have left output inside zlib although all input was taken.
-            if not self._packed and len(piece) < UNPACKED_PIECE_BYTES:
-                return
+    def piece(self) -> bytes:
+        try:
+            piece = self._machine.decompress(self._packed, UNPACKED_PIECE_BYTES)
+        except zlib.error as error:
+            raise UpstreamError("protocol", f"the answer does not unpack: {error}") from error
+        self._packed = self._machine.unconsumed_tail
+        if self._machine.unused_data:
+            raise UpstreamError("protocol", "bytes behind the end of the packed answer")
+        # A full piece may have left output inside zlib although all input was taken.
+        self.more = bool(self._packed) or len(piece) == UNPACKED_PIECE_BYTES
+        return piece
 
-    def again(self, packed: deque[bytes]) -> Iterator[bytes]:
-        """The pieces of what was fed before, once more from its beginning; takes `packed` away."""
+    def whole(self, packed: Iterable[bytes]) -> Iterator[bytes]:
+        """The pieces of a whole answer, by an unpacker of its own; also as `close` raises."""
         fresh = Unpacker(self._encoding)
-        while packed:
-            fresh.feed(packed.popleft())
-            yield from fresh.pieces()
+        for part in packed:
+            fresh.feed(part)
+            while fresh.more:
+                yield fresh.piece()
+        fresh.close()
 
     def close(self) -> None:
         """The body has ended; UpstreamError("truncated") when that was too early."""

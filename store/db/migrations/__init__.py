@@ -26,7 +26,9 @@ from store.db.migrations import (
     m0018_upkeep,
     m0019_trace_id,
     m0020_usage_by_user,
-    m0027_processes,
+    m0021_shared_ids,
+    m0022_guarded_proxy,
+    m0023_processes,
 )
 from store.db.migrations.ddl import Migration
 
@@ -51,5 +53,7 @@ ALL: tuple[Migration, ...] = (
     m0018_upkeep.MIGRATION,
     m0019_trace_id.MIGRATION,
     m0020_usage_by_user.MIGRATION,
-    m0027_processes.MIGRATION,
+    m0021_shared_ids.MIGRATION,
+    m0022_guarded_proxy.MIGRATION,
+    m0023_processes.MIGRATION,
 )

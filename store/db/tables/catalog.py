@@ -56,8 +56,10 @@ class Group(Limited):
 class Channel(Limited):
     """One upstream account; `models` maps public to upstream names.
 
-    `extra_headers`: names to sealed values; `proxy`: a URL whose login is sealed. `options`: what
-    its models can take, where that is not what is known of them.
+    `extra_headers`: names to sealed values; `proxy`: a URL whose login is sealed;
+    `proxy_guarded`: it was set over HTTP. `options`: what its models can take, where that is not
+    what is known of them. `shared_ids`: ids, or beginnings of ids with a `*`, that all its users
+    may name.
     """
 
     id = CharField(ID, primary_key=True)
@@ -75,10 +77,12 @@ class Channel(Limited):
     enabled = Flag(default=True)
     extra_headers = Json(null=True)
     proxy = TextField(null=True)
+    proxy_guarded = Flag(default=False)
     ca_file = TextField(null=True)
     draining = Flag(default=False)
     translate = Flag(default=True)
     options = Json(null=True)
+    shared_ids = Json(null=True)
 
     class Meta:
         table_name = "channels"

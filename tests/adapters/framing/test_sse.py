@@ -5,7 +5,22 @@ import random
 
 import pytest
 
-from adapters.framing.sse import EventSplitter, RawPiece, data_lines, event_fields, place_in_event
+from adapters.framing.sse import (
+    MAX_EVENT_ITEMS,
+    EventSplitter,
+    IdlePiece,
+    RawPiece,
+    data_lines,
+    event_fields,
+    place_in_event,
+)
+
+
+def joined(pieces):
+    """The pieces with those that hold no event, and follow each other, in one."""
+    runs = itertools.groupby(pieces, key=lambda piece: type(piece) is IdlePiece)
+    return [piece for idle, run in runs for piece in ([b"".join(run)] if idle else run)]
+
 
 ENDS = [b"\n", b"\r\n", b"\r"]
 
@@ -39,7 +54,8 @@ def test_mixed_line_ends_keep_every_byte():
             pieces, splitter = split([data[:at], data[at:]], limit)
             assert b"".join(pieces) + splitter.rest == data
         whole = split([data])[0]
-        assert whole == split([bytes([byte]) for byte in data])[0] or b"\r" in data
+        bytewise = split([bytes([byte]) for byte in data])[0]
+        assert joined(whole) == joined(bytewise) or b"\r" in data
 
 
 def test_crlf_is_never_half_a_blank_line():
@@ -62,6 +78,27 @@ def test_a_stream_of_crs_waits_for_nothing():
 def test_blank_lines_are_events_of_their_own_at_once():
     assert split([b"\n", b"\r\n", b"\r"])[0] == [b"\n", b"\r\n", b"\r"]
     assert split([b"data: a\n\n\ndata: b\n\n"])[0] == [b"data: a\n\n", b"\n", b"data: b\n\n"]
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("idle", [b"@", b": c@@", b":@: d@@", b"@@: c@@@:@@"])
+def test_what_stands_between_events_is_one_piece(end, idle):
+    idle, event = idle.replace(b"@", end), b"data: a" + end * 2
+    pieces, splitter = split([idle * 1000 + event * 2 + idle * 1000 + b": of this" + end + event])
+    assert pieces == [idle * 1000, event, event, idle * 1000, b": of this" + end + event]
+    assert [type(piece) is IdlePiece for piece in pieces] == [True, False, False, True, False]
+    assert splitter.empty
+
+
+@pytest.mark.parametrize(("more", "kind"), [(0, bytes), (1, RawPiece)])
+@pytest.mark.parametrize("item", [b"data: a\n", b"{}"])
+def test_an_event_of_too_many_items_is_not_read(item, more, kind):
+    lines = item.count(b"\n")  # the blank line is one, too
+    event = item * (MAX_EVENT_ITEMS + more - lines) + b"\n" * (2 - lines)
+    for size in (1 << 16, 1 << 20):
+        chunks = [event[at : at + size] for at in range(0, len(event), size)]
+        pieces, splitter = split(chunks, limit=1 << 20)
+        assert pieces == [event] and type(pieces[0]) is kind and splitter.empty
 
 
 @pytest.mark.parametrize("end", ENDS)

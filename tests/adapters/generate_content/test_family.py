@@ -258,7 +258,7 @@ def survives(action, *args) -> None:
 
 def edit(body: bytes, operation) -> None:
     spans = top_level(body)
-    FAMILY.client.stored_ref(spans)
+    list(FAMILY.client.kept.refs(spans))
     peek = FAMILY.client.peek(spans, operation, "m")
     FAMILY.upstream.edit_request(spans, peek, operation, "other", VENDORS["gemini"])
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adapters.family import StoredRef, Vendor
+from adapters.family import Vendor
 from adapters.faults import Condition, Fault
 from adapters.generate_content import FAMILY
 from adapters.json.jsonio import top_level
@@ -112,22 +112,6 @@ def test_counting_takes_a_whole_request():
         with pytest.raises(Fault) as caught:
             peek(COUNT, **{"contents": ..., **fields})
         assert caught.value.param == param
-
-
-def stored_ref(**fields):
-    return FAMILY.client.stored_ref(top_level(json.dumps({"contents": TURN, **fields}).encode()))
-
-
-@pytest.mark.parametrize("name", ["cachedContent", "cached_content"])
-def test_cached_content_is_stored_in_one_account(name):
-    assert stored_ref(**{name: "cachedContents/1"}) == StoredRef(name, "cachedContents/1")
-    inner = stored_ref(generateContentRequest={"x": 1, name: "cachedContents/1"})
-    assert inner == StoredRef(f"generateContentRequest.{name}", "cachedContents/1")
-    for nothing in ({}, {name: None}, {name: ""}, {"labels": {name: "x"}}):
-        assert stored_ref(**nothing) is None
-    with pytest.raises(Fault) as caught:
-        stored_ref(**{name: 7})
-    assert (caught.value.condition, caught.value.param) == (Condition.INVALID_FIELD, name)
 
 
 def test_the_path_names_the_model():

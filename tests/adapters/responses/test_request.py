@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adapters.family import Operation, StoredRef
+from adapters.family import Operation
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import Spans, top_level
 from adapters.registry import VENDORS
@@ -90,43 +90,6 @@ def test_counts_and_compactions_know_no_stream_and_no_bound(operation):
     assert (read.model, read.stream, read.max_output_tokens, read.choices) == ("m", False, None, 1)
     assert refusal(peek, operation, model="") == ("E10", "model")
     assert refusal(peek, operation, input=7) == ("E12", "input")
-
-
-@pytest.mark.parametrize(
-    ("fields", "found"),
-    [
-        ({}, None),
-        ({"previous_response_id": None, "conversation": None}, None),
-        ({"previous_response_id": "", "conversation": ""}, None),
-        (
-            {"previous_response_id": "resp_1"},
-            StoredRef("previous_response_id", "resp_1", response=True),
-        ),
-        ({"conversation": "conv_1"}, StoredRef("conversation", "conv_1")),
-        ({"conversation": {"id": "conv_1", "x": 1}}, StoredRef("conversation", "conv_1")),
-        (
-            {"conversation": "conv_1", "previous_response_id": "resp_1"},
-            StoredRef("previous_response_id", "resp_1", response=True),
-        ),
-        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, None),
-    ],
-)
-def test_what_a_request_continues(fields, found):
-    assert FAMILY.client.stored_ref(spans_of(**fields)) == found
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"previous_response_id": 7}, "previous_response_id"),
-        ({"previous_response_id": ["resp_1"]}, "previous_response_id"),
-        ({"conversation": 7}, "conversation"),
-        ({"conversation": {}}, "conversation.id"),
-        ({"conversation": {"id": 7}}, "conversation.id"),
-    ],
-)
-def test_a_reference_that_cannot_be_meant(fields, param):
-    assert refusal(FAMILY.client.stored_ref, spans_of(**fields)) == ("E12", param)
 
 
 def test_only_the_models_value_is_edited():

@@ -535,3 +535,34 @@ def test_operators_are_told_the_words_of_an_error_inside_an_answer_too():
     fault.told = "with key-of-ours inside"
     fault.mask(["key-of-ours"])
     assert fault.told == "with *** inside"
+
+
+@pytest.mark.parametrize(
+    ("status", "details", "condition", "told"),
+    [
+        (404, {"error_code": "thread_not_found"}, "E35", {"error_code": "thread_not_found"}),
+        (
+            400,
+            {
+                "error_code": "thread_unsupported_request",
+                "unsupported": ["thinking", "sk-key 1", 7],
+            },
+            "E22",
+            {"error_code": "thread_unsupported_request", "unsupported": ["thinking"]},
+        ),
+        (
+            409,
+            {"error_code": "thread_continue_in_flight", "secret": "x"},
+            "E22",
+            {"error_code": "thread_continue_in_flight"},
+        ),
+        (404, {"error_code": "model_gone"}, "E24", None),
+        (500, {"error_code": "thread_not_found"}, "E26", {"error_code": "thread_not_found"}),
+    ],
+)
+def test_why_a_thread_cannot_go_on_gets_through(status, details, condition, told):
+    error = {"type": "invalid_request_error", "message": "m", "details": details}
+    body = json.dumps({"type": "error", "error": error}).encode()
+    read = read_upstream_error(status, {}, body)
+    assert (read.fault.condition.value, read.fault.details) == (condition, told)
+    assert read.fail_over == (condition in ("E24", "E26"))

@@ -37,6 +37,7 @@ def test_it_makes_files_and_schema(run, tmp_path):
         "log.level=debug",
     )
     assert (code, err) == (0, "")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert out.count("made") == 3
     document = tomllib.loads((folder / "gateway.toml").read_text())
     assert document["server"] == {"port": 8100}

@@ -69,6 +69,19 @@ def test_passwords_are_masked(installation, monkeypatch):
         assert "s3cret" not in out and "db.example" in out
 
 
+@pytest.mark.parametrize(
+    ("lead_s", "line"),
+    [
+        (0, "agrees with the database's"),
+        (312.04, "312.0 s ahead of the database's"),
+        (-61.5, "61.5 s behind the database's"),
+    ],
+)
+def test_the_clock_is_a_line(installation, ops, lead_s, line):
+    ops.answer = json.dumps({**NODE, "clock_lead_s": lead_s}).encode()
+    assert line in installation.ok("status")
+
+
 def test_a_stranger_at_the_ops_port_is_told(installation, ops):
     ended = installation.run("status", "--json")
     assert ended.code == 0 and json.loads(ended.out)["node"] == "web-1"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from commands.process.child import CLOSE_LOOKS, SILENT_LOOKS
 from commands.process.node import PARKED_NAME
 from commands.process.supervisor import SECOND_SIGNAL_S
 from conf import secrets
@@ -20,6 +21,7 @@ from tests.support.ports import free_port
 
 SCRIPTS = Path(__file__).parent / "scripts"
 ROOT = Path(__file__).resolve().parents[3]
+HUNG_S = 10  # for what takes the supervisor two or three looks
 
 
 def until(condition, timeout_s=5.0):
@@ -376,6 +378,63 @@ def test_without_reports_it_is_not_ready(start):
     until(lambda: gateway.lines("worker started"))
     status, said = gateway.ops("/readyz")
     assert (status, said["reason"]) == (503, "no worker is ready: starting")
+
+
+def stopped(pids: list[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+
+
+def test_the_socket_of_a_hung_slot_is_closed_alone_and_opened_when_its_worker_goes_on(start):
+    gateway = start("good", server__workers=2)
+    first, second = until(gateway.all_ready)
+    stopped([first])
+    until(lambda: gateway.lines("slot closed: no worker accepts its connections"), HUNG_S)
+    assert {gateway.answering_pid() for _ in range(40)} == {second}
+    assert gateway.ops("/livez")[0] == gateway.ops("/readyz")[0] == 200
+    os.kill(first, signal.SIGCONT)
+    until(lambda: gateway.lines("slot opened: a worker accepts its connections"), HUNG_S)
+    until(lambda: {gateway.answering_pid() for _ in range(40)} == {first, second}, HUNG_S)
+    assert not gateway.lines("worker hangs")
+
+
+def test_a_node_whose_workers_hang_closes_its_port_and_replaces_them(start):
+    gateway = start("good", server__workers=2)
+    hung = until(gateway.all_ready)
+    stopped(hung)
+    until(lambda: refused("127.0.0.1", gateway.port), HUNG_S)
+    status, answer = gateway.ops("/readyz")
+    assert status == 503 and "its loop has been silent for" in answer["reason"]
+    assert gateway.ops("/livez")[0] == 200
+    until(lambda: gateway.ops("/livez")[0] == 503, SILENT_LOOKS + HUNG_S)
+    until(lambda: len(gateway.lines("worker hangs")) == 2, HUNG_S)
+    pids = until(gateway.all_ready, HUNG_S)
+    assert not set(pids) & set(hung) and not any(map(alive, hung))
+    until(lambda: {gateway.answering_pid() for _ in range(20)} == set(pids), HUNG_S)
+    assert gateway.ops("/livez")[0] == 200
+    assert {line["signal"] for line in gateway.lines("worker died")} == {"SIGKILL"}
+
+
+def test_a_machine_that_was_suspended_kills_nobody(start):
+    gateway = start("good", server__workers=2)
+    pids = until(gateway.all_ready)
+    everybody = [gateway.process.pid, *pids]
+    stopped(everybody)
+    time.sleep(SILENT_LOOKS + 2)
+    for pid in everybody:
+        os.kill(pid, signal.SIGCONT)
+    time.sleep(CLOSE_LOOKS + 1)
+    assert gateway.all_ready() == pids
+    assert not gateway.lines("worker hangs") and not gateway.lines("worker died")
+    assert gateway.ops("/livez")[0] == 200
+
+
+def test_a_slot_without_a_worker_is_closed(start):
+    gateway = start("dies")
+    until(lambda: gateway.lines("slot closed: no worker accepts its connections"), HUNG_S)
+    assert refused("127.0.0.1", gateway.port)
+    gateway.signal(signal.SIGTERM)
+    assert gateway.wait(HUNG_S) == 0
 
 
 def test_ops_port_can_be_switched_off(start):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commands.process.worker_state import StateReader, StateWriter
+from commands.process.worker_state import STATE_AT, StateReader, StateWriter
 from tests.support import leash
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,6 +39,19 @@ def test_what_is_written_is_read_once(reader):
     assert reader.read() == {"ready": False}
 
 
+def test_beats_and_states_are_apart(reader):
+    assert not reader.beaten()
+    writer = StateWriter(reader.descriptor)
+    writer.write({"ready": True})
+    assert not reader.beaten()
+    writer.beat()
+    writer.beat()
+    assert reader.beaten() and not reader.beaten()
+    assert reader.read() == {"ready": True}
+    writer.beat()
+    assert reader.beaten() and reader.read() is None
+
+
 def test_the_state_of_500_draining_channels_fits(reader):
     ending = {f"{number:03d} {'語' * 124}": number for number in range(500)}
     StateWriter(reader.descriptor).write({"ready": True, "ending": ending})
@@ -53,11 +66,11 @@ def test_a_state_that_is_half_written_is_not_read(reader, cut):
     writer = StateWriter(other.descriptor)
     writer.write({"streams": 2})
     writer.write({"streams": 3, "why": "longer"})
-    whole = os.pread(other.descriptor, 1000, 0)
+    whole = os.pread(other.descriptor, 1000, STATE_AT)
     other.close()
-    os.pwrite(reader.descriptor, whole[:cut], 0)
+    os.pwrite(reader.descriptor, whole[:cut], STATE_AT)
     assert reader.read() is None
-    os.pwrite(reader.descriptor, whole, 0)
+    os.pwrite(reader.descriptor, whole, STATE_AT)
     assert reader.read() == {"streams": 3, "why": "longer"}
 
 

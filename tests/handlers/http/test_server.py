@@ -12,9 +12,12 @@ from unittest.mock import patch
 
 import pytest
 
+from commands.process import listeners
 from handlers.http.connection import LINGER_S, LONG_LINGER_S
-from handlers.http.server import DRAIN_IDLE_S
+from handlers.http.server import CLOSED_PAUSE_S, DRAIN_IDLE_S
+from handlers.relay.upstream.parked import RESERVED_DESCRIPTORS, connections_most
 from tests.support.client import encode_head
+from tests.support.ports import free_port
 from tests.support.served import HOST, Echo, Peer, acting, bound, held, serving, turns, until
 
 # ---- accepting -----------------------------------------------------------------------------------
@@ -100,6 +103,17 @@ async def test_out_of_descriptors_it_rests_until_the_next_sweep(starved):
         assert len(told) == 2 and all("cannot accept" in line for line in told)
 
 
+async def test_a_socket_that_the_supervisor_has_closed_is_taken_up_again():
+    (listener,) = listeners.bind("server", HOST, free_port())
+    async with serving(listener=listener) as served:
+        listeners.shut(listener)
+        await asyncio.sleep(3 * CLOSED_PAUSE_S)
+        assert not served.errors.take()
+        listeners.reopen(listener)
+        peer = await served.peer(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await peer.answer()).status == 200
+
+
 async def test_real_want_of_descriptors():
     async with serving() as served:
         peers = [Peer() for _ in range(3)]
@@ -119,6 +133,24 @@ async def test_real_want_of_descriptors():
         await served.pass_s(1)
         for peer in peers:
             assert (await peer.answer()).status == 200
+
+
+async def test_some_descriptors_are_kept_for_store_and_journal():
+    with patch("resource.getrlimit", lambda _: (RESERVED_DESCRIPTORS + 9, 4096)):
+        most = connections_most()
+        async with serving() as served:
+            peers = [await served.peer() for _ in range(most + 2)]
+            await until(lambda: served.errors.records)
+            await served.pass_s(1)
+            await until(lambda: served.server.connections == most == 3)
+            await served.pass_s(1)
+            assert served.server.connections == most
+            assert all("the limit of descriptors allows" in line for line in served.errors.take())
+            peers[0].close()
+            await until(lambda: served.server.connections == most - 1)
+            await served.pass_s(1)
+            await until(lambda: served.server.connections == most)
+            served.errors.take()
 
 
 async def test_a_connection_that_fails_at_its_start_is_logged(monkeypatch):

@@ -54,8 +54,9 @@ class Stored:
 
     refuse = True
 
-    async def find(self, user_id, response_id):
-        return {"resp_mine": StoredAt("x", "id-own"), "resp_other": StoredAt("x")}.get(response_id)
+    async def find(self, user_id, ids):
+        known = {"resp_mine": StoredAt("x", "id-own"), "resp_other": StoredAt("x")}
+        return [known.get(one) for one in ids]
 
     def note(self, *args):
         raise AssertionError("a translated answer is not stored")

@@ -79,6 +79,7 @@ def decode_request(spans, stream, target):
 
 
 def encode_answer(choices, usage, asked):
+    yield False
     text = "".join(part.text for one in choices for part in one.parts if isinstance(part, Text))
     return dumps({"said": text, "used": usage.input_tokens, "model": asked.model})
 
@@ -150,6 +151,7 @@ def encode_request(request, target, count):
 
 
 def decode_answer(body):
+    yield False
     return tuple(
         Choice((Text(choice["message"]["content"]),)) for choice in json.loads(body)["choices"]
     )

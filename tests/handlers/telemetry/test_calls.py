@@ -118,6 +118,16 @@ def test_a_name_of_the_caller_cannot_make_a_line_or_a_field(name, json_lines):
         assert word.isprintable() and (word.startswith('"') or " " not in word)
 
 
+def test_refused_calls_without_a_record_of_their_own_have_no_line(caplog):
+    told, written = made()
+    told.call_ended(record(outcome="refused"), line=False)
+    told.flush()
+    assert written == []
+    caplog.set_level("INFO")
+    told.refused_without_line(7, record(outcome="refused", error_code="model_not_found"))
+    assert "7 more calls of key key-id (alice)" in caplog.text and "model_not_found" in caplog.text
+
+
 def test_lines_are_gathered_until_the_flush():
     told, written = made()
     told.flush()

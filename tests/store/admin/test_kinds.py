@@ -33,3 +33,12 @@ def test_a_plan_gives_something():
     assert quota.parse("0.000000001") == 1
     with pytest.raises(ValueError, match="more than 0"):
         quota.parse("0.00")
+
+
+def test_shared_ids_are_ids_or_beginnings_of_ids():
+    shared = KINDS["channel"].fields["shared_ids"].type
+    kept = ["vs_*", "file-abc", "cachedContents/*", "*"]
+    assert shared.parse(kept) == kept
+    for wrong in ("", "a b", "a,b", "a*b", "**", "é", "x" * 257):
+        with pytest.raises(ValueError, match="visible ASCII"):
+            shared.parse([wrong])

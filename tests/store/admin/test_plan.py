@@ -7,9 +7,9 @@ from store.admin.kinds import KINDS
 from store.admin.objects import Stored
 from store.admin.plan import Upstreams, make_plan
 from store.values.errors import Refused
-from store.values.fields import MAX_INSTANT_MS
 from store.values.key_secrets import checksum_ok, digests
 from store.values.passwords import hash_password, verify_password
+from store.values.times import MAX_INSTANT_MS
 
 VENDORS = {"openai": frozenset({"chat_completions", "responses"}), "demo": frozenset({"messages"})}
 PRICE = {"input": 1, "output": 2, "call": 0}

@@ -337,14 +337,15 @@ def test_a_write_cut_short_is_completed(journal, monkeypatch):
 
 
 def test_a_flood_of_refusals_shares_one_record_a_minute(journal, clock):
-    for number in range(10):
-        journal.refused(refused(message=f"refusal {number}"))
-    journal.refused(refused(key_id=USER))
-    journal.sweep()
+    own = [journal.refused(refused(message=f"refusal {number}")) for number in range(10)]
+    assert own == [True] * 3 + [False] * 7
+    assert journal.refused(refused(key_id=USER))
+    assert journal.sweep() == []
     assert len(records(journal)) == 4
     clock.ms += 60_000
-    journal.sweep()
-    journal.sweep()
+    [(count, last)] = journal.sweep()
+    assert (count, last.error_message) == (7, "refusal 9")
+    assert journal.sweep() == []
     written = records(journal)
     assert len(written) == 5
     assert "refusal 9" in written[-1].error_message

@@ -39,7 +39,7 @@ def note(db, *records):
 
 
 def find(db, user_id=ANN, mark=MARK, at_ms=MADE_MS):
-    return find_stored(db, "web-1", user_id, mark, at_ms).place
+    return find_stored(db, "web-1", user_id, [mark], at_ms).places.get(mark)
 
 
 def count(db):
@@ -120,6 +120,11 @@ def test_what_a_running_call_has_handed_out_is_known_before_its_record(database)
     assert (find(database), find(database, BOB)) == (stored, StoredAt(MARK))
     note(database, record(stored))
     assert count(database) == 1
+    further = StoredAt(mark_of("msg_1"), "A", "1", (mark_of("fc_1"), mark_of("rs_1")))
+    transaction(database, lambda: note_stored(database, (), [handed(further)]))
+    for mark in (further.mark, *further.more):
+        assert find(database, mark=mark) == StoredAt(mark, "A", "1")
+        assert find(database, BOB, mark) == StoredAt(mark)
     lines = [handed(stored), handed(None)]
     transaction(database, lambda: note_stored(database, [record(StoredAt(MARK))], lines))
     assert find(database) is None  # deleted in the same batch
@@ -150,9 +155,9 @@ def test_other_nodes_may_have_to_tell_of_it(database, behind_ms, open_journal, t
         execute(database, insert, (new_ulid(), "web-2", 1))
 
     transaction(database, work)
-    found = find_stored(database, "web-1", ANN, MARK, MADE_MS)
-    assert (found.place, found.elsewhere) == (None, told)
-    assert find_stored(database, "web-3", ANN, MARK, MADE_MS).elsewhere == "none"
+    found = find_stored(database, "web-1", ANN, [MARK], MADE_MS)
+    assert (found.places, found.elsewhere) == ({}, told)
+    assert find_stored(database, "web-3", ANN, [MARK], MADE_MS).elsewhere == "none"
 
 
 def test_a_lost_call_leaves_what_its_mark_says():

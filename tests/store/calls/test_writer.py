@@ -605,7 +605,8 @@ def test_the_dead_leave_where_their_responses_are_stored(database, desks, alice)
 
 
 def place_of(db, user_id, name):
-    return find_stored(db, "web-1", user_id, mark_of(name), 1).place
+    mark = mark_of(name)
+    return find_stored(db, "web-1", user_id, [mark], 1).places.get(mark)
 
 
 def test_what_a_running_call_has_handed_out_is_in_the_store(database, desks, alice):

@@ -290,6 +290,70 @@ async def test_the_least_used_keys_give_way(store, clock, executor):
     assert cache.peek(secrets[0]) is MISS
 
 
+def read_at_start(*secrets, pepper=PEPPERS[0], **fields):
+    """Keys k0, k1, … as `fill` takes them, the one used last first."""
+    keys = [(secret, entry(f"k{n}", **fields)) for n, secret in enumerate(secrets)]
+    return [(digest(secret, pepper), key) for secret, key in keys]
+
+
+async def test_keys_that_were_read_at_start_need_no_store(cache, store):
+    store.away = True
+    assert cache.fill(read_at_start(SECRET, OTHER, disabled=True), cache.generation)
+    for _ in range(2):
+        assert cache.peek(OTHER) == entry("k1", disabled=True)
+    assert await cache.get(SECRET) == entry("k0", disabled=True)
+    assert store.calls == []
+    cache.apply_changes(changed("k0"))
+    assert cache.peek(SECRET) is MISS
+    assert cache.peek(OTHER) == entry("k1", disabled=True)
+    assert await cache.get(SECRET) == entry("k0", disabled=True)
+
+
+@pytest.mark.parametrize("change", [changed("k0"), changed("u1"), changed(complete=False)])
+@pytest.mark.parametrize("before", [False, True])
+async def test_a_change_of_a_key_that_was_read_at_start_is_taken_in(cache, store, change, before):
+    """Also one that comes while they are read."""
+    generation = cache.generation
+    if before:
+        cache.apply_changes(change)
+    cache.fill(read_at_start(SECRET), generation)
+    if not before:
+        cache.apply_changes(change)
+    store.put(SECRET, entry("k0", revoked=True))
+    assert cache.peek(SECRET) is MISS
+    assert (await cache.get(SECRET)).revoked
+    assert cache.peek(SECRET).revoked
+
+
+async def test_a_key_under_an_older_pepper_is_looked_up_when_it_is_used(cache, store):
+    """So that its digest moves to the newest; while the store is away it is served."""
+    cache.fill(read_at_start(SECRET, OTHER, pepper=PEPPERS[1]), cache.generation)
+    store.put(SECRET, entry("k0"), PEPPERS[1])
+    assert await cache.get(SECRET) == entry("k0")
+    assert len(store.calls) == 1
+    store.away = True
+    assert await cache.get(OTHER) == entry("k1")
+
+
+async def test_keys_that_were_read_at_start_give_way_first(store, clock, executor):
+    cache = KeyCache(store.load, executor, PEPPERS, clock, limit=4)
+    secrets = [f"sk-client-000000000{n}" for n in range(6)]
+    store.put(SECRET, entry())
+    await cache.get(SECRET)
+    assert cache.fill(read_at_start(*secrets[:2]), cache.generation)
+    assert not cache.fill(read_at_start(*secrets[2:]), cache.generation)
+    store.put(OTHER, entry())
+    await cache.get(OTHER)
+    assert cache.peek(secrets[2]) is MISS  # of those that found room the one used longest ago
+    assert [cache.peek(known).id for known in (SECRET, OTHER, *secrets[:2])] == [
+        *("k1", "k1", "k0", "k1"),
+    ]
+    assert not cache._unused and len(cache._known) == 4
+    cache.fill(read_at_start(SECRET), cache.generation)
+    await cache.get(SECRET)
+    assert len(cache._known) == 4
+
+
 async def test_guesses_push_no_known_key_out(cache, store, monkeypatch):
     monkeypatch.setattr(key_cache, "UNKNOWN_LIMIT", 5)
     store.put(SECRET, entry())

@@ -259,7 +259,7 @@ def test_csv_has_the_public_fields():
     assert (cells["stream"], cells["ttft_ms"], cells["channel"]) == ("false", "", "")
 
 
-@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r"])
+@pytest.mark.parametrize("first", [*"=+-@\t\r\n", "\uff1d", "\uff0b", "\uff0d", "\uff20"])
 def test_no_cell_is_a_formula(first):
     record = full_record()
     record.call.user_agent = f'{first}cmd("a,b")\n'

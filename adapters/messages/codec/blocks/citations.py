@@ -3,6 +3,7 @@ have no word in other families. Imported by the codec."""
 
 from typing import Any
 
+from adapters.ir.answer import MAX_CITATIONS
 from adapters.ir.parts import Citation
 
 # Stands where a vendor's signature or index would: no vendor of this family has made what it is on.
@@ -16,7 +17,8 @@ def decode_citations(value: object) -> tuple[Citation, ...]:
     """Those of a text block that are on the web."""
     if not isinstance(value, list):
         return ()
-    return tuple(found for each in value if (found := decode_citation(each)) is not None)
+    read = map(decode_citation, value[:MAX_CITATIONS])
+    return tuple(citation for citation in read if citation is not None)
 
 
 def decode_citation(value: object) -> Citation | None:

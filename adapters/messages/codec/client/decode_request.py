@@ -14,6 +14,7 @@ from adapters.json.structure import Steps
 from adapters.messages.codec.client import reading
 from adapters.messages.codec.client.decode_tools import decode_choice, decode_tools
 from adapters.messages.codec.client.decode_turns import decode_system, turn_steps
+from adapters.messages.codec.client.fields import FIELDS
 
 _EFFORTS: dict[str, Effort] = {
     "low": "low",
@@ -31,13 +32,6 @@ _READ = frozenset(
 )
 # What every request has; many have nothing else.
 _FRAME = frozenset({"model", "max_tokens", "system", "stream"})
-# Fields that are named and not carried, by what they ask for; others are "other".
-_ASKED: dict[str, Feature] = {
-    "cache_control": "cache_mark",
-    "container": "container",
-    "context_management": "context_management",
-    "mcp_servers": "hosted_tool",
-}
 
 
 def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
@@ -178,7 +172,7 @@ def _thinking(fields: dict[str, Any], effort: Effort | None, asks: list[Ask]) ->
 def _other_asks(spans: Spans) -> list[Ask]:
     """Fields that are not read, in their order."""
     return [
-        Ask(_ASKED.get(name, "other"), name)
+        Ask(FIELDS.get(name) or "other", name)
         for name in spans.places
         if name not in _READ and spans.raw(name) not in (b"null", b"[]", b"{}")
     ]

@@ -12,6 +12,7 @@ from adapters.ir.answer import Choice, Finish, Finished
 from adapters.ir.parts import Part, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps
+from adapters.json.structure import VALUES_AT_ONCE, Steps
 from adapters.messages.codec.blocks.arguments import arguments_of
 from adapters.messages.codec.blocks.call_ids import fit_id
 from adapters.messages.codec.blocks.citations import UNSIGNED, encode_citation
@@ -29,10 +30,16 @@ STOP_REASONS: dict[Finish, str] = {
 }
 
 
-def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> bytes:
-    """A whole answer; raises Fault UPSTREAM_FAILED when the model has failed and said nothing."""
+def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> Steps[bytes]:
+    """A whole answer, in steps; raises Fault UPSTREAM_FAILED when the model has failed and said
+    nothing."""
     choice = choices[0] if choices else Choice(())
-    content = [block for part in choice.parts if (block := _block(part)) is not None]
+    content: list[dict[str, Any]] = []
+    for place, part in enumerate(choice.parts):
+        if not place % VALUES_AT_ONCE:
+            yield False
+        if (block := _block(part)) is not None:
+            content.append(block)
     if len(content) > 1 and content[-1].get("thinking") == "" and content[-2]["type"] == "text":
         del content[-1]  # a bare signature: clients look for the answer in the last block
     if choice.finish == "error" and not content:

@@ -9,6 +9,7 @@ from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice, Finish
 from adapters.ir.parts import Part, Reasoning, Refusal, Text, ToolCall
 from adapters.json.jsonio import compact
+from adapters.json.structure import VALUES_AT_ONCE, Steps
 from adapters.messages.codec.blocks.citations import decode_citations
 from adapters.messages.codec.upstream.thoughts import sealed_data, sealed_thought
 
@@ -25,13 +26,18 @@ FINISHES: dict[str, Finish] = {
 _REFUSED = "The model declined to answer."
 
 
-def decode_answer(body: bytes) -> tuple[Choice, ...]:
-    """The one choice of a message."""
+def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
+    """The one choice of a message, in steps."""
     message = loads_answer(body)
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list):
         raise Fault(Condition.UPSTREAM_INVALID)
-    parts = [part for block in content if (part := _part(block)) is not None]
+    parts: list[Part] = []
+    for place, block in enumerate(content):
+        if not place % VALUES_AT_ONCE:
+            yield False
+        if (part := _part(block)) is not None:
+            parts.append(part)
     finish, detail = finish_of(message.get("stop_reason"), message.get("stop_details"))
     if finish == "refusal":
         parts.append(Refusal(detail))

@@ -16,7 +16,7 @@ VERDICTS: dict[Feature, Verdict] = {
     "seed": "note",
     "frequency_penalty": "note",
     "presence_penalty": "note",
-    "logit_bias": "note",
+    "logit_bias": "refuse",  # what is forbidden or forced would not be
     "stop": "map",
     "n": "refuse",
     "logprobs": "refuse",
@@ -52,15 +52,18 @@ VERDICTS: dict[Feature, Verdict] = {
     "cache_key": "note",
     "cached_content": "refuse",
     "safety_settings": "note",
+    "moderation": "refuse",
     "truncation": "note",
     "context_management": "note",
     "include": "note",
     "citations": "note",
     "system_turn": "map",
     "prefill": "map",
+    "continued": "map",
     "stored_state": "refuse",
     "background": "refuse",
     "container": "refuse",
+    "vendor_terms": "refuse",
     "other": "note",
 }
 

@@ -15,6 +15,7 @@ from adapters.json.structure import Steps
 from adapters.responses.codec.client.decode_content import optional_string, string
 from adapters.responses.codec.client.decode_items import Conversation
 from adapters.responses.codec.client.decode_tools import decode_choice, decode_tools
+from adapters.responses.codec.client.fields import FIELDS
 
 _EFFORTS: dict[str, Effort] = {
     "none": "off",
@@ -40,12 +41,6 @@ _READ = frozenset(
         *("prompt_cache_key", "service_tier", "truncation", "background"),
     }
 )
-_FEATURES: dict[str, Feature] = {
-    "previous_response_id": "stored_state",
-    "conversation": "stored_state",
-    "prompt": "stored_state",
-    "context_management": "context_management",
-}
 
 
 def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
@@ -244,7 +239,7 @@ def _all_asks(spans: Spans, asks: list[Ask]) -> tuple[Ask, ...]:
     asks += [Ask("other", f"reasoning.{name}") for name in _unread(spans, "reasoning")]
     for name in spans.places:
         if name not in _READ and spans.raw(name) not in _NOTHING:
-            asks.append(Ask(_FEATURES.get(name, "other"), name))
+            asks.append(Ask(FIELDS.get(name) or "other", name))
     return tuple(dict.fromkeys(asks))
 
 

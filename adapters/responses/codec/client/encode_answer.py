@@ -10,20 +10,21 @@ from adapters.ir.answer import Choice
 from adapters.ir.parts import Part, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps
+from adapters.json.structure import VALUES_AT_ONCE, Steps
 from adapters.responses.codec.client.response_object import (
-    THOUGHT_ID,
     blank_response,
     ending,
     refusal_text,
     text_part,
     usage_object,
 )
+from adapters.responses.kept import THOUGHT_ID
 
 
-def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> bytes:
-    """A whole answer (see ``family.codec.ClientCodec``); the family has one choice."""
+def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> Steps[bytes]:
+    """A whole answer, in steps (see ``family.codec.ClientCodec``); the family has one choice."""
     choice = choices[0] if choices else Choice(())
-    output = _output(choice, asked)
+    output = yield from _output(choice, asked)
     closing = ending(choice.finish, bool(output))
     if output and output[-1]["type"] == "message" and closing["status"] == "incomplete":
         output[-1]["status"] = "incomplete"  # the answer was cut in it
@@ -41,13 +42,15 @@ def encode_count(tokens: int) -> bytes:
     return dumps({"object": "response.input_tokens", "input_tokens": tokens})
 
 
-def _output(choice: Choice, asked: Asked) -> list[dict[str, Any]]:
+def _output(choice: Choice, asked: Asked) -> Steps[list[dict[str, Any]]]:
     output: list[dict[str, Any]] = []
     message: list[dict[str, Any]] | None = None  # the content of the message that is last
     logprobs: Choice | None = choice  # they are those of the first text
     refused = any(isinstance(part, Refusal) for part in choice.parts)
     last = refusal_text(choice.finish, choice.detail, refused)
-    for part in (*choice.parts, *([Refusal(last)] if last else [])):
+    for place, part in enumerate((*choice.parts, *([Refusal(last)] if last else []))):
+        if not place % VALUES_AT_ONCE:
+            yield False
         if not isinstance(part, Text | Refusal):
             message = None
             item = _item(part, f"{asked.id}_{len(output)}")

@@ -13,9 +13,6 @@ from adapters.ir.parts import Citation
 from adapters.ir.usage import Usage
 from adapters.responses.annotations import annotation
 
-# Ids of the thoughts of translated answers begin so: no vendor of this family knows them, and those
-# that have nothing encrypted must be found in a client's history, too.
-THOUGHT_ID = "rs_gw1."
 # What a refusal says when the vendor has no words for it.
 REFUSED = "The model declined to answer."
 _INCOMPLETE = {

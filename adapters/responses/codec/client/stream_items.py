@@ -11,7 +11,8 @@ from adapters.ir.answer import Logprob, Opened
 from adapters.ir.parts import Citation
 from adapters.json.jsonio import dumps
 from adapters.responses.annotations import annotation
-from adapters.responses.codec.client.response_object import THOUGHT_ID, logprobs_of
+from adapters.responses.codec.client.response_object import logprobs_of
+from adapters.responses.kept import THOUGHT_ID
 
 
 class Frames:

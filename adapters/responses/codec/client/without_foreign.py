@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from adapters.json.jsonio import Span, Spans, dumps, elements, loads_or_none, replace
-from adapters.responses.codec.client.response_object import THOUGHT_ID
+from adapters.responses.kept import THOUGHT_ID
 
 # A wrapper as ``adapters.opaque`` writes it, in whatever item it stands.
 _WRAPPED = re.compile(r"gw1\.[a-z_]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]{16}")

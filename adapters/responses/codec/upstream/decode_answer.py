@@ -5,18 +5,23 @@ from adapters.ir.answer import Choice, Finish, Logprob
 from adapters.ir.parts import Part, Refusal, ToolCall
 from adapters.ir.usage import token_count
 from adapters.json.jsonio import loads_or_none
+from adapters.json.structure import VALUES_AT_ONCE, Steps
 from adapters.responses.codec.upstream.read_items import dicts, finish_of, parts_of, read_logprobs
 
 
-def decode_answer(body: bytes) -> tuple[Choice, ...]:
-    """The one choice of a response (see ``family.codec.UpstreamCodec``)."""
+def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
+    """The one choice of a response, in steps (see ``family.codec.UpstreamCodec``)."""
     response = loads_or_none(body)
     if not isinstance(response, dict) or not isinstance(response.get("output"), list):
         raise Fault(Condition.UPSTREAM_INVALID)
     parts: list[Part] = []
     logprobs: list[Logprob] = []
     for item in dicts(response["output"]):
-        parts += parts_of(item)
+        yield False
+        for part_of_item in parts_of(item):
+            if not len(parts) % VALUES_AT_ONCE:
+                yield False
+            parts.append(part_of_item)
         if item.get("type") == "message":
             for part in dicts(item.get("content")):
                 logprobs += read_logprobs(part.get("logprobs"))

@@ -7,7 +7,7 @@ Of text nothing is kept but whether some of it came. Imported by this folder's `
 
 from typing import Any
 
-from adapters.family.codec import StreamDecoder
+from adapters.family.codec import StreamDecoder, few
 from adapters.ir.answer import Cited, Delta, Event, Finished, Sealed, SlotKind
 from adapters.responses.annotations import read_citation
 from adapters.responses.codec.upstream.read_items import (
@@ -195,7 +195,7 @@ class ResponsesDecoder(StreamDecoder):
         events: list[Event] = []
         kind = text_field(whole, "type")
         if kind == "message":
-            for number, part in enumerate(dicts(whole.get("content"))):
+            for number, part in enumerate(few(dicts(whole.get("content")))):
                 events += self._part_done(item, part, {"content_index": number})
         elif kind in CALLS:
             opened, slot = self._open_call(item, whole)
@@ -226,7 +226,7 @@ class ResponsesDecoder(StreamDecoder):
         if not isinstance(response, dict):
             response = {"status": kind.removeprefix("response.")}
         events: list[Event] = []
-        for index, whole in enumerate(dicts(response.get("output"))):
+        for index, whole in enumerate(few(dicts(response.get("output")))):
             item = self._missing(index, text_field(whole, "id"))
             if item is not None:
                 events += self._item_done(item, whole)

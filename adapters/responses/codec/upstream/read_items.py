@@ -3,9 +3,10 @@
 Imported by ``decode_answer`` and ``decode_stream``.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from adapters.ir.answer import Finish, Logprob
+from adapters.ir.answer import MAX_CITATIONS, MAX_LOGPROBS, Finish, Logprob
 from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
 from adapters.json.jsonio import compact
 from adapters.responses.annotations import read_citation
@@ -18,7 +19,7 @@ CALLS = {
 _REASONS: dict[str, Finish] = {"max_output_tokens": "length", "content_filter": "filter"}
 
 
-def parts_of(item: dict[str, Any]) -> list[Part]:
+def parts_of(item: dict[str, Any]) -> Iterable[Part]:
     """The parts that an item stands for; none of what no other family has a word for."""
     kind = text_field(item, "type")
     if kind == "message":
@@ -31,21 +32,19 @@ def parts_of(item: dict[str, Any]) -> list[Part]:
     return []
 
 
-def message_parts(item: dict[str, Any]) -> list[Part]:
+def message_parts(item: dict[str, Any]) -> Iterator[Part]:
     """Texts and refusals of a message that say something."""
-    parts: list[Part] = []
     for part in dicts(item.get("content")):
         refusal, text = part.get("refusal"), part.get("text")
         if part.get("type") == "refusal" and isinstance(refusal, str) and refusal:
-            parts.append(Refusal(refusal))
+            yield Refusal(refusal)
         elif isinstance(text, str) and text:
-            parts.append(Text(text, citations=citations_of(part)))
-    return parts
+            yield Text(text, citations=citations_of(part))
 
 
 def citations_of(part: dict[str, Any]) -> tuple[Citation, ...]:
     """The sources of a text."""
-    found = map(read_citation, dicts(part.get("annotations")))
+    found = map(read_citation, dicts(part.get("annotations"))[:MAX_CITATIONS])
     return tuple(one for one in found if one is not None)
 
 
@@ -73,7 +72,7 @@ def read_reasoning(item: dict[str, Any]) -> Reasoning:
 def read_logprobs(said: object) -> tuple[Logprob, ...]:
     """Tokens with their probabilities, those that can be read."""
     found = []
-    for one in dicts(said):
+    for one in dicts(said)[:MAX_LOGPROBS]:
         token = _logprob(one)
         if token is not None:
             top = [_logprob(other) for other in dicts(one.get("top_logprobs"))]

@@ -19,7 +19,7 @@ VERDICTS: dict[Feature, Verdict] = {
     "seed": "note",
     "frequency_penalty": "note",
     "presence_penalty": "note",
-    "logit_bias": "note",
+    "logit_bias": "refuse",  # what is forbidden or forced would not be
     "stop": "map",  # the gateway cuts the text
     "n": "refuse",
     "logprobs": "map",
@@ -55,15 +55,18 @@ VERDICTS: dict[Feature, Verdict] = {
     "cache_key": "map",
     "cached_content": "refuse",
     "safety_settings": "note",
+    "moderation": "refuse",
     "truncation": "note",
     "context_management": "note",
     "include": "note",
     "citations": "note",
     "system_turn": "map",
     "prefill": "note",  # it stays an answer of the assistant: whether the model goes on is its own
+    "continued": "refuse",
     "stored_state": "refuse",
     "background": "refuse",
     "container": "refuse",
+    "vendor_terms": "refuse",
     "other": "note",
 }
 

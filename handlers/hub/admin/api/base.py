@@ -55,7 +55,7 @@ async def edit(
     def work(db: peewee.Database) -> Outcome:
         # Its own each time: it remembers the passwords that it has hashed.
         sealing = Sealing(known.cipher, known.peppers)
-        return change(edits.editor(db, sealing, actor))
+        return change(edits.editor(db, sealing, actor, remote=True))
 
     return await (handler.hashing(work) if hashes else handler.store(work))
 

@@ -79,9 +79,12 @@ async def end_sessions(handler: HubHandler, name: str) -> Ended:
 
 
 def _spare_oneself(handler: HubHandler, name: str, values: Mapping[str, Any]) -> None:
-    """Nobody locks oneself out: another administrator can."""
+    """Nobody locks oneself out: another administrator can. The own password needs the old one."""
     if name != actor_of(handler):
         return
+    if "password" in values:
+        told = "change your own under Account, with the old one"
+        raise Failure(HTTPStatus.BAD_REQUEST, "invalid", told, "password")
     for field, needed in (("enabled", True), ("role", "admin")):
         if values.get(field, needed) != needed:
             told = "you would lock yourself out; another administrator can do it"

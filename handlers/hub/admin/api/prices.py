@@ -19,7 +19,9 @@ async def take(
     actor, sealing = actor_of(handler), handler.site.sealing
 
     def work(db: peewee.Database) -> list[PriceChange]:
-        return price_list.take(db, edits.editor(db, sealing, actor), rows, dry_run=dry_run)
+        return price_list.take(
+            db, edits.editor(db, sealing, actor, remote=True), rows, dry_run=dry_run
+        )
 
     return await handler.store(work)
 

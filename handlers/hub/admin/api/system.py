@@ -21,7 +21,7 @@ from handlers.hub.web.site import Site
 from handlers.operations import shown_settings
 from store.calls.usage_stats import CLASSES
 from store.db import audit, migrate, nodes
-from store.db.database import database_ms, is_mysql, place
+from store.db.database import is_mysql, place
 from store.db.partitions import next_day
 from store.values.ids import day_begin_ms
 from store.values.usage_record import rfc3339
@@ -125,9 +125,8 @@ def _hour(hour: Hour) -> dict[str, Any]:
 
 def _store(db: peewee.Database) -> dict[str, Any]:
     began = time.perf_counter()
-    seen = nodes.last_seen(db)
+    states = nodes.states(db)
     took_ms = round(1000 * (time.perf_counter() - began), 1)
-    at_ms = database_ms(db)
     oldest = next_day(db, 0)
     return {
         "kind": "mysql" if is_mysql(db) else "sqlite",
@@ -136,8 +135,13 @@ def _store(db: peewee.Database) -> dict[str, Any]:
         "pending_migrations": migrate.pending(db),
         "records_since": None if oldest is None else rfc3339(day_begin_ms(oldest)),
         "nodes": [
-            {"name": name, "seen_at": rfc3339(ms), "here": at_ms - ms < nodes.NODE_ALIVE_MS}
-            for name, ms in sorted(seen.items())
+            {
+                "name": node.name,
+                "versions": list(node.versions),
+                "seen_at": rfc3339(node.seen_ms),
+                "here": node.alive,
+            }
+            for node in states
         ],
     }
 

@@ -31,7 +31,7 @@ class Money:
 def money_of(given: Mapping[str, Any]) -> Money:
     """What a body or a form asks for; a minus takes money from the wallet. Raises Failure."""
     kind, amount = given.get("kind") or "credit", str(given.get("amount", "")).strip()
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise _bad("kind", "kind must be credit or debit")
     if amount.startswith("-") and kind == "credit":
         kind, amount = "debit", amount.removeprefix("-")

@@ -17,7 +17,7 @@ from store.admin.listing import Paging
 from store.values.fields import Instant
 
 FILTERS = ("state", "vendor", "group")
-_NOT_COPIED = ("draining",)  # and what is secret, which no form shows
+_NOT_COPIED = ("draining", "ca_file")  # and what is secret, which no form shows
 MAX_TESTS = 24  # of one press; each is a real call
 
 SHAPES = {"available": "ok", "degraded": "warn", "down": "bad", "disabled": "idle"}

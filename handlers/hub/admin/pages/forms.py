@@ -35,6 +35,7 @@ FURTHER: Mapping[str, frozenset[str]] = {
     "channel": frozenset(
         {"rpm", "tpm", "concurrency", "key_rpm", "key_tpm", "key_concurrency", "translate"}
         | {"extra_headers", "proxy", "ca_file", "options", "draining"}
+        | {"shared_ids"}
     ),
 }
 """Fields that are seldom needed: they stand behind "More" in a form."""
@@ -91,8 +92,11 @@ def items(kind: str, given: Given) -> list[Item]:
             _item(kind, name, Field(type_, ""), given) for name, type_ in spec.identity.items()
         ]
     for name, one in spec.fields.items():
-        if not ((one.once and given.stored is not None) or isinstance(one.type, PriceChanges)):
-            found.append(_item(kind, name, one, given))
+        if (one.once and given.stored is not None) or isinstance(one.type, PriceChanges):
+            continue
+        if one.local and not (given.stored or {}).get(name):
+            continue  # commands alone set it; here it can be taken away
+        found.append(_item(kind, name, one, given))
     return found
 
 

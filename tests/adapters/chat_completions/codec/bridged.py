@@ -20,7 +20,7 @@ def begun(asked=ASKED, **fields) -> Translation:
     """What serves one attempt of a request with these fields."""
     request = decoded(stream=True, **fields)
     target = Target("openai", "up", Traits())
-    origin = Origin("chat_completions", "mark", b"secret")
+    origin = Origin("chat_completions", "mark", b"secret", "user")
     return result(TRANSLATOR.begin(request, target, asked, origin, count=False))
 
 

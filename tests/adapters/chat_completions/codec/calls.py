@@ -12,6 +12,7 @@ from adapters.ir.answer import Choice, Event
 from adapters.ir.request import Request
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps, top_level
+from adapters.json.structure import at_once
 
 WIRE = Path(__file__).parents[3] / "wire" / "chat_completions"
 ASKED = Asked("public", "Ab1", 1795000000, 10, True)
@@ -53,7 +54,7 @@ def request(*turns, **fields) -> Request:
 
 def answered(*choices: Choice, usage: Usage = USAGE) -> dict:
     """A whole answer for a client."""
-    return json.loads(CODECS.client.encode_answer(choices, usage, ASKED))
+    return json.loads(at_once(CODECS.client.encode_answer(choices, usage, ASKED)))
 
 
 def message(*parts, **fields) -> dict:

@@ -8,9 +8,14 @@ from adapters.chat_completions.codec import CODECS
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice, Logprob
 from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
+from adapters.json.structure import at_once
 from tests.adapters.chat_completions.codec.calls import WIRE
 
-decode = CODECS.upstream.decode_answer
+
+def decode(body):
+    return at_once(CODECS.upstream.decode_answer(body))
+
+
 TEA = "Tea is ready: three cups, one pot — enjoy."
 
 

@@ -19,7 +19,7 @@ STREAMS = {path.stem: path.read_bytes() for path in sorted(WIRE.glob("*.sse"))}
 STREAM = FAMILIES[FAMILY].client.operations["stream"]
 ARRAY = FAMILIES[FAMILY].client.operations["stream_array"]
 TRANSLATOR = Translator(FAMILIES[FAMILY], CODECS.client, CODECS.upstream)
-ORIGIN = Origin(FAMILY, "mark", b"secret")
+ORIGIN = Origin(FAMILY, "mark", b"secret", "user")
 MAX_EVENT_BYTES = 1 << 20
 
 

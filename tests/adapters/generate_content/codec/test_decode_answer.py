@@ -8,15 +8,18 @@ from adapters.faults import Condition, Fault
 from adapters.generate_content.codec import UPSTREAM
 from adapters.ir.answer import Choice, Logprob
 from adapters.ir.parts import Citation, Reasoning, Text, ToolCall
+from adapters.json.structure import at_once
 from tests.adapters.generate_content.codec.bridged import WIRE
 
 
 def sample(name):
-    return UPSTREAM.decode_answer((WIRE / f"{name}.json").read_bytes())
+    return at_once(UPSTREAM.decode_answer((WIRE / f"{name}.json").read_bytes()))
 
 
 def choices(*candidates, **more):
-    return UPSTREAM.decode_answer(json.dumps({"candidates": list(candidates), **more}).encode())
+    return at_once(
+        UPSTREAM.decode_answer(json.dumps({"candidates": list(candidates), **more}).encode())
+    )
 
 
 def test_a_text():
@@ -87,7 +90,7 @@ def test_an_answer_without_anything_is_one_empty_choice():
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b"{", b"\xff"])
 def test_what_is_no_answer_is_the_upstreams_fault(body):
-    for decode in (UPSTREAM.decode_answer, UPSTREAM.decode_count):
+    for decode in (lambda body: at_once(UPSTREAM.decode_answer(body)), UPSTREAM.decode_count):
         with pytest.raises(Fault) as caught:
             decode(body)
         assert caught.value.condition is Condition.UPSTREAM_INVALID

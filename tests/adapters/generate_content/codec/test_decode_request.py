@@ -494,10 +494,16 @@ def test_the_form_of_the_text(config, wanted, asked):
     assert [feature for feature, _ in features(request)] == ([asked] if asked else [])
 
 
+MODERATED = ("moderation", "safetySettings")
+
+
 @pytest.mark.parametrize(
     ("fields", "asked"),
     [
         ({"safety_settings": [{"category": "x"}]}, ("safety_settings", "safetySettings")),
+        ({"safetySettings": [{"threshold": "OFF"}]}, ("safety_settings", "safetySettings")),
+        ({"safetySettings": [{"threshold": "BLOCK_LOW_AND_ABOVE"}]}, MODERATED),
+        ({"safetySettings": [{"threshold": 1}]}, MODERATED),
         ({"labels": {"a": "b"}}, ("metadata", "labels")),
         ({"cached_content": "cachedContents/a"}, ("cached_content", "cachedContent")),
         ({"continuationToken": "t"}, ("stored_state", "continuationToken")),
@@ -505,7 +511,7 @@ def test_the_form_of_the_text(config, wanted, asked):
         ({"unheardOf": 1}, ("other", "unheardOf")),
         (
             {"generationConfig": {"speechConfig": {"a": 1}}},
-            ("other", "generationConfig.speechConfig"),
+            ("output_modalities", "generationConfig.speechConfig"),
         ),
         (
             {"generationConfig": {"responseModalities": ["TEXT", "image"]}},

@@ -9,13 +9,14 @@ from adapters.generate_content.codec import CLIENT
 from adapters.ir.answer import Choice, Logprob
 from adapters.ir.parts import Citation, Hosted, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
+from adapters.json.structure import at_once
 from tests.adapters.generate_content.codec.calls import ASKED
 
 USAGE = Usage(200, 90, 2000, 300, 100, 60)
 
 
 def answer(*choices, usage=USAGE):
-    return json.loads(CLIENT.encode_answer(choices, usage, ASKED))
+    return json.loads(at_once(CLIENT.encode_answer(choices, usage, ASKED)))
 
 
 def parts(*parts, finish="stop"):

@@ -11,7 +11,7 @@ from adapters.generate_content.codec.wire.opaque_state import BYPASS
 from adapters.json.jsonio import top_level
 from adapters.opaque import PREFIX, Origin, wrap
 
-WRAPPED = wrap("value", Origin("messages", "mark", b"secret"))
+WRAPPED = wrap("value", Origin("messages", "mark", b"secret", "user"))
 OURS = base64.b64encode(WRAPPED.encode()).decode()
 NATIVE = base64.b64encode(b"a vendor's own").decode()
 CALL = {"functionCall": {"name": "f", "args": {"x": 1.0}}}

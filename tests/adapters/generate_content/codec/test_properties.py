@@ -15,6 +15,7 @@ from adapters.ir.answer import Choice, Closed, Delta, Event, Finished, Opened, S
 from adapters.ir.parts import Media, Part, Reasoning, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
 from adapters.ir.usage import Usage
+from adapters.json.structure import at_once
 from tests.adapters.generate_content.codec.bridged import STREAMS, bridged, chunks_of
 from tests.adapters.generate_content.codec.calls import ASKED, decoded, encoded
 
@@ -212,7 +213,10 @@ answer_parts = st.lists(
 @given(st.lists(answer_parts, min_size=1, max_size=3))
 def test_whole_answers_come_back_through_the_wire(listed):
     choices = tuple(Choice(merged(parts)) for parts in listed)
-    assert UPSTREAM.decode_answer(CLIENT.encode_answer(choices, USAGE, ASKED)) == choices
+    assert (
+        at_once(UPSTREAM.decode_answer(at_once(CLIENT.encode_answer(choices, USAGE, ASKED))))
+        == choices
+    )
 
 
 def merged(parts: list[Part]) -> tuple[Part, ...]:
@@ -284,7 +288,7 @@ def test_signatures_come_back_to_the_vendor_where_they_were():
         {"functionCall": {"name": "g", "args": {}, "id": "y"}},
     ]
     body = json.dumps({"candidates": [{"content": {"parts": said}, "finishReason": "STOP"}]})
-    (choice,) = CODECS.upstream.decode_answer(body.encode())
+    (choice,) = at_once(CODECS.upstream.decode_answer(body.encode()))
     request = Request("x", False, (Turn("user", (Text("?"),)), Turn("assistant", choice.parts)))
     found = encoded(request)[0]["contents"][1]["parts"]
     assert found == [part for part in said if not part.get("thought")]

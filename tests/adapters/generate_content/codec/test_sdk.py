@@ -24,6 +24,7 @@ from adapters.ir.answer import (
 from adapters.ir.parts import Citation, Reasoning, Text, ToolCall
 from adapters.ir.request import Output, Thinking
 from adapters.ir.usage import Usage
+from adapters.json.structure import at_once
 from tests.adapters.generate_content.codec.bridged import STREAMS, bridged
 from tests.adapters.generate_content.codec.calls import ASKED, decoded
 
@@ -119,7 +120,7 @@ def test_a_whole_answer():
         Text("Tea."),
         ToolCall("x", "f", '{"a": [1]}'),
     )
-    body = CLIENT.encode_answer((Choice(parts, "tools"),), USAGE, ASKED)
+    body = at_once(CLIENT.encode_answer((Choice(parts, "tools"),), USAGE, ASKED))
     answer = Server(body, "application/json").ask()
     assert answer.function_calls[0].args == {"a": [1]}
     assert answer.candidates[0].content.parts[2].thought_signature == OPAQUE.encode()
@@ -142,7 +143,7 @@ def test_a_request_that_cannot_be_carried():
 
 
 def test_what_the_sdk_sends_is_read():
-    answer = CLIENT.encode_answer((Choice((Text("Tea."),)),), USAGE, ASKED)
+    answer = at_once(CLIENT.encode_answer((Choice((Text("Tea."),)),), USAGE, ASKED))
     server = Server(answer, "application/json")
     declared = types.FunctionDeclaration(
         name="f",

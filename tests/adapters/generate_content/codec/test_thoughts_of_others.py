@@ -37,7 +37,7 @@ def begun(client, upstream, body):
     translator = TRANSLATORS[client, upstream]
     whole = body if client == FAMILY else {"model": "m", **body}
     request = done(translator.decode(top_level(json.dumps(whole).encode()), False, "m"))
-    origin = Origin(upstream, "mark", b"secret")
+    origin = Origin(upstream, "mark", b"secret", "user")
     return done(translator.begin(request, aim, ASKED, origin, count=False))
 
 

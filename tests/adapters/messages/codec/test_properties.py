@@ -17,6 +17,7 @@ from adapters.ir.answer import Closed, Delta, Finished, Opened, Sealed
 from adapters.ir.parts import Media, Reasoning, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import dumps, top_level
+from adapters.json.structure import at_once
 from adapters.messages.codec import CODECS
 from adapters.messages.codec.upstream.thoughts import sealed_thought, thought_of
 from adapters.opaque import Origin
@@ -28,7 +29,7 @@ from tests.adapters.messages.codec.calls import ASKED, WIRE, events_of, result, 
 
 # A translation of the family to itself, which the registry does not have: streams must be equal.
 SELF = Translator(FAMILIES["messages"], CODECS.client, CODECS.upstream)
-ORIGIN = Origin("messages", "mark", b"k" * 32)
+ORIGIN = Origin("messages", "mark", b"k" * 32, "user")
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(str.strip)
 NAMES = st.from_regex(r"[a-zA-Z0-9_-]{1,12}", fullmatch=True)
@@ -323,7 +324,7 @@ def test_hostile_streams_end_in_a_fault_or_an_end(name):
 def test_any_answer_is_read_or_a_fault(value):
     for body in ({"content": value}, {"content": [value]}, value):
         try:
-            CODECS.upstream.decode_answer(dumps(body))
+            at_once(CODECS.upstream.decode_answer(dumps(body)))
         except Fault:
             pass
     CODECS.upstream.open_decoder().read(None, {"type": "content_block_start", "index": value})

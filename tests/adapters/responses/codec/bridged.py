@@ -21,7 +21,7 @@ BEGUN = result(
         decoded(stream=True),
         Target("openai", "up", Traits()),
         ASKED,
-        Origin("responses", "mark", b"secret"),
+        Origin("responses", "mark", b"secret", "user"),
         count=False,
     )
 )

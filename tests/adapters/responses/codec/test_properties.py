@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from adapters.ir.answer import Choice, Closed, Delta, Finished, Opened, Sealed
 from adapters.ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
+from adapters.json.structure import at_once
 from adapters.responses.codec import CODECS
 from adapters.responses.codec.upstream.opaque import seal
 from tests.adapters.responses.codec.bridged import STREAMS, bridged
@@ -211,7 +212,7 @@ def test_a_stream_says_the_same_behind_both_sides(parts, cut):
     wanted = [placeless(part) for part in parts]
     assert parts_of(read(stream)) == wanted
     whole = json.dumps(json.loads(stream.decode().rsplit("data: ", 1)[1])["response"]).encode()
-    (choice,) = CODECS.upstream.decode_answer(whole)
+    (choice,) = at_once(CODECS.upstream.decode_answer(whole))
     assert [unsealed(part) for part in choice.parts] == wanted
 
 
@@ -219,8 +220,8 @@ def test_a_stream_says_the_same_behind_both_sides(parts, cut):
 @given(answer_parts)
 def test_an_answer_says_the_same_behind_both_sides(parts):
     parts = [placeless(part) for part in parts]
-    body = CODECS.client.encode_answer((Choice(tuple(parts)),), USAGE, ASKED)
-    (choice,) = CODECS.upstream.decode_answer(body)
+    body = at_once(CODECS.client.encode_answer((Choice(tuple(parts)),), USAGE, ASKED))
+    (choice,) = at_once(CODECS.upstream.decode_answer(body))
     assert [unsealed(part) for part in choice.parts] == parts
 
 

@@ -115,7 +115,7 @@ def test_money_is_exact_and_names_are_escaped(node):
 
 
 def test_what_the_supervisor_knows_is_printed_with_it(node):
-    own = [(BUILD_INFO, ("1.2", "3.11"), 1), (RESTARTS, (), 2)]
+    own = [(BUILD_INFO, ("1.2", "3.11", "build-1"), 1), (RESTARTS, (), 2)]
     scrape = node.print(own)
     assert scrape.one("sluice_build_info", version="1.2", python="3.11") == 1
     assert scrape.one("sluice_worker_restarts_total") == 2

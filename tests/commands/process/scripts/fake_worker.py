@@ -47,6 +47,7 @@ def serve(mode: str, start: dict) -> int:
     while draining_until is None or time.monotonic() < draining_until:
         if time.monotonic() >= next_report and mode != "no-reports":
             next_report = time.monotonic() + REPORT_S
+            state.beat()
             state.write({"ready": True, "why": "", "streams": 2, "calls": 3, "draining": False})
         for key, _ in selector.select(0.05):
             if key.fd == 0:

@@ -227,7 +227,7 @@ def test_an_upstream_that_gives_no_list_says_why(made, api, boss, answer, status
         assert told in said["error"] and UPSTREAM_KEY not in said["error"]
         text = boss.get("/admin/channels/main/models").text
         assert "No list" in text and told in text and "Try again" in text
-    nobody = {"base_url": f"http://{HOST}:{free_port()}"}
+    nobody = {"base_url": f"http://{HOST}:{free_port()}", "keys": [UPSTREAM_KEY]}
     assert api.call("PATCH", "/api/admin/channels/main", nobody).status == 200
     said = api.get("/api/admin/channels/main/upstream-models").json
     assert (said["ok"], said["status"]) == (False, None) and said["error"]

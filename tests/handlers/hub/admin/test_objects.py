@@ -203,6 +203,15 @@ def test_a_disabled_user_is_out_at_once(api, alice):
     assert alice.get("/account").status == 303
 
 
+def test_the_own_password_is_not_changed_without_the_old_one(api, boss, hub):
+    new = "a password of a thief"
+    status, field, told = api.refused("PATCH", "/api/admin/users/boss", {"password": new})
+    assert (status, field) == (400, "password") and "Account" in told
+    boss.get("/admin/users/boss")
+    assert boss.send("/admin/users/boss", [("password", new), ("role", "admin")]).status == 400
+    assert Browser(hub.port).signed_in("boss")
+
+
 @pytest.mark.parametrize("body", [{"enabled": False}, {"role": "member"}])
 def test_nobody_locks_oneself_out(api, body):
     assert api.refused("PATCH", "/api/admin/users/boss", body)[0] == 400

@@ -173,6 +173,17 @@ def test_what_is_not_called(alice, relay, body, field):
     assert relay.asked == []
 
 
+def test_a_key_is_not_used_from_elsewhere_than_its_networks(alice, relay):
+    made = {}
+    for name, network in (("here", "127.0.0.0/8"), ("elsewhere", "203.0.113.0/24")):
+        body = {"name": name, "networks": [network]}
+        made[name] = alice.api("POST", "/api/keys", body).json["secret"]
+    refused = ask(alice, secret=made["elsewhere"])
+    assert (refused.status, refused.json["error"]["field"]) == (403, "secret")
+    assert relay.asked == []
+    assert ask(alice, secret=made["here"]).status == 200
+
+
 def test_one_call_at_a_time(alice, relay, hub):
     relay.wait.clear()
     other = Asker(hub.port)

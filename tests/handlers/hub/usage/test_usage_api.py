@@ -85,6 +85,21 @@ def test_filters(alice, calls, query, found):
     assert ids(alice, f"/api/usage?{query}") == [calls[place] for place in found]
 
 
+def test_a_group_that_a_member_may_not_see_is_unknown(alice, boss, apply, db, calls):
+    apply({"group": [{"name": "hidden"}, {"name": "left"}]})
+    put(db, call(db, 9, group="left"))
+
+    def told(browser, group):
+        answer = browser.get(f"/api/usage?group={group}")
+        error = answer.json.get("error", {"field": "", "message": ""})
+        return answer.status, error["field"], error["message"].replace(group, "?")
+
+    assert (
+        told(alice, "hidden") == told(alice, "nowhere") == (400, "group", 'there is no group "?"')
+    )
+    assert told(alice, "left")[0] == told(alice, "default")[0] == told(boss, "hidden")[0] == 200
+
+
 @pytest.mark.parametrize(
     ("query", "field"),
     [

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from adapters.family import StoredRef
+from adapters.family.kept import KeptRef
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
-from handlers.relay.admit import admit_stored
+from handlers.relay.admit_kept import admit_kept
 from handlers.relay.call import Arrival, Attempt, Call
 from handlers.relay.records import Records
 from handlers.relay.routing.plan import Candidate
@@ -40,14 +40,14 @@ def channel(name, keys=("k",), **more):
 TWO = (channel("a"), channel("b", "xyz"))
 
 
-def call_of(channels=TWO, user="ann", response=True, operation="stored"):
+def call_of(channels=TWO, user="ann", kind="answer", operation="stored"):
     key = KeyEntry("k", "n", user, user, "all", False, False, None, None, (), "plan_first", None)
     call = Call(
         arrival=Arrival("", 0, "", None, None), family=FAMILY, key=key, client_headers={},
         operation=FAMILY.client.operations[operation],
         snapshot=Snapshot(1, {}, {}, tuple(channels)),
     )  # fmt: skip
-    call.stored_ref = StoredRef("id", ID, response=response)
+    call.kept_refs = (KeptRef(kind, "id", ID, alone=True),)
     if operation == "generate":
         call.candidates = tuple(one for one in channels if "m" in one.models and one.enabled)
     return call
@@ -65,16 +65,17 @@ class Store:
         self.rows[user, mark_of(ID)] = StoredAt(mark_of(ID), channel_id, fingerprint)
         return self
 
-    def look(self, user_id, mark, at_ms):
+    def look(self, user_id, marks, at_ms):
         self.asked, self.thread = self.asked + 1, threading.current_thread()
         if self.error is not None:
             raise self.error
-        if self.asked > self.late:
-            if (user_id, mark) in self.rows:
-                return Found(self.rows[user_id, mark])
-            if any(one == mark for _, one in self.rows):
-                return Found(StoredAt(mark))
-        return Found(None, self.elsewhere)
+        places = {}
+        for owner, mark in self.rows if self.asked > self.late else ():
+            if mark in marks and owner == user_id:
+                places[mark] = self.rows[owner, mark]
+            elif mark in marks:
+                places.setdefault(mark, StoredAt(mark))
+        return Found(places, self.elsewhere)
 
 
 class Settled:
@@ -101,7 +102,7 @@ def places_of(store, threads, fresh=None, refuse=True):
 async def told(places, call):
     """What a call may ask: (channel's name, keys), or the fault's condition."""
     try:
-        await admit_stored(call, places)
+        await admit_kept(call, places)
     except Fault as fault:
         return fault.condition
     (one,) = call.candidates
@@ -158,12 +159,46 @@ def test_the_only_channel_is_asked_for_what_nobody_was_given_if_that_is_set():
     assert found(Store(), call_of(TWO), refuse=False) is Condition.ID_NOT_FOUND
 
 
-@pytest.mark.parametrize(("channels", "told"), [(TWO, Condition.ID_NOT_FOUND), (TWO[:1], "a")])
-def test_what_no_call_has_made_is_not_looked_up(channels, told):
+def test_what_no_call_has_made_is_not_looked_up():
     store = Store(error=StoreUnavailable("away"))
-    answer = found(store, call_of(channels, response=False))
-    assert answer == (told if told is Condition.ID_NOT_FOUND else ("a", ("k",)))
+    for channels, told_if_passed in ((TWO, Condition.ID_NOT_FOUND), (TWO[:1], ("a", ("k",)))):
+        calls = [call_of(channels, kind="given", operation="generate") for _ in range(2)]
+        assert found(store, calls[0]) is Condition.ID_NOT_FOUND
+        assert found(store, calls[1], refuse=False) == told_if_passed
     assert store.asked == 0
+
+
+SHARING = channel("b", "xyz", shared_ids=("vs_1", "resp_*", "cntr_*"))
+
+
+@pytest.mark.parametrize(
+    ("refs", "told"),
+    [
+        ((("given", "vs_1"),), ("b", ("x", "y", "z"))),
+        ((("given", "resp_new"), ("given", "vs_1")), ("b", ("x", "y", "z"))),
+        ((("given", "vs_12"),), Condition.ID_NOT_FOUND),
+        ((("given", "vs_1"), ("given", "vs_2")), Condition.ID_NOT_FOUND),
+        ((("either", "cntr_1"),), ("b", ("x", "y", "z"))),
+        ((("either", ID),), ("b", ("x", "y", "z"))),
+        ((("answer", ID),), ("b", ("y",))),  # what answers have made is never shared
+        ((("answer", "resp_new"),), Condition.ID_NOT_FOUND),
+        ((("answer", ID), ("given", "vs_1")), ("b", ("y",))),
+        ((("answer", ID), ("given", "vs_2")), Condition.ID_NOT_FOUND),
+    ],
+)
+def test_what_a_channel_shares_may_be_named(refs, told):
+    call = call_of((channel("a"), SHARING), operation="generate")
+    call.kept_refs = tuple(KeptRef(kind, "x", kept_id) for kind, kept_id in refs)
+    assert found(Store().put("id-b", "mark-y"), call) == told
+
+
+def test_what_two_accounts_keep_cannot_be_used_together():
+    store = Store().put("id-b", "mark-y")
+    store.rows["ann", mark_of("resp_2")] = StoredAt(mark_of("resp_2"), "id-b", "mark-x")
+    call = call_of()
+    call.kept_refs = tuple(KeptRef("answer", "x", one) for one in (ID, ID, "resp_2"))
+    assert found(store, call) is Condition.ID_NOT_FOUND
+    assert store.asked == 1  # for all of its ids
 
 
 @pytest.mark.parametrize("refuse", [True, False])
@@ -228,16 +263,16 @@ class Held:
         self.free, self.lock = threading.Event(), threading.Lock()
         self.running = self.most = 0
 
-    def look(self, user_id, mark, at_ms):
-        if user_id != "ann":
-            return Found(StoredAt(mark, "id-a", "mark-k"))  # each has one of this id
+    def look(self, user_id, marks, at_ms):
+        if user_id != "ann":  # each has one of this id
+            return Found({mark: StoredAt(mark, "id-a", "mark-k") for mark in marks})
         with self.lock:
             self.running += 1
             self.most = max(self.most, self.running)
         self.free.wait()
         with self.lock:
             self.running -= 1
-        return Found(None)
+        return Found({})
 
 
 def test_look_ups_of_one_user_hold_nobody_else_up(monkeypatch):

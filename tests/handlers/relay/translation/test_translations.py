@@ -9,10 +9,11 @@ from adapters.family.codec import Asked
 from adapters.faults import Condition, Fault
 from adapters.ir.parts import Reasoning, Text, Turn
 from adapters.ir.request import Ask, Request
+from adapters.json.structure import at_once
+from adapters.opaque import unwrap, wrap
 from adapters.registry import TRANSLATORS
 from handlers.relay.routing.plan import Candidate, Wanted
 from handlers.relay.translation.translations import Translations
-from handlers.relay.turns import at_once
 from tests.handlers.relay.calls import CHANNEL
 from tests.handlers.relay.toy import TRANSLATIONS
 
@@ -39,6 +40,7 @@ def request(*features, turns=(HI,)):
 
 
 def begun(translations, candidate, asked=None, **fields):
+    fields.setdefault("user_id", "u")
     steps = translations.begin(
         asked or request(), Wanted(BOTH, "toy", "m"), candidate, ASKED,
         max_output_tokens=None, **fields,
@@ -70,6 +72,13 @@ def test_the_same_selection_is_the_same_object(translations):
         translations.without(wanted, {"chat", str(n)}, Fault(Condition.UNSUPPORTED))
     assert len(translations._remembered) <= 256
     assert translations.narrowed(request("n"), wanted).channels == (MESSAGES,)
+
+
+def test_state_goes_back_for_the_same_user_alone(translations):
+    first = begun(translations, Candidate(CHAT, 0), user_id="alice")._origin
+    other = begun(translations, Candidate(CHAT, 0), user_id="carol")._origin
+    assert unwrap(wrap("state", first), first) == "state"
+    assert unwrap(wrap("state", first), other) is None
 
 
 def test_state_goes_back_to_the_same_upstream_key_alone(translations):

@@ -8,7 +8,13 @@ import zlib
 import pytest
 
 from handlers.relay.upstream.client import UpstreamError
-from handlers.relay.upstream.exchange import DISCARD_MAX_BYTES, STREAM_BUFFER_BYTES
+from handlers.relay.upstream.exchange import (
+    DISCARD_MAX_BYTES,
+    LOOK_PIECES,
+    STREAM_BUFFER_BYTES,
+    TURN_BYTES,
+)
+from handlers.relay.upstream.request import Unpacker
 
 KERNEL_BUFFERS_BYTES = 8 << 20  # what loopback sockets may hold of a stream nobody reads
 EVENT = b"data: {}\n\n"
@@ -80,7 +86,6 @@ async def test_nothing_comes_while_the_sink_is_full(open_stream, collect):
     exchange.resume()
     await asyncio.sleep(0.1)
     assert len(sink.parts) == 2
-    assert held_bytes(exchange) == 0
     exchange.cancel()
 
 
@@ -224,6 +229,137 @@ async def test_finish_within_ends_a_flood(open_stream, collect):
     exchange.finish_within(1)
     await asyncio.wait_for(gone.wait(), 5)
     assert sent[0] < KERNEL_BUFFERS_BYTES + DISCARD_MAX_BYTES
+
+
+# What is done in one turn of the loop
+
+
+class Turns:
+    """Adds up by turns of the loop."""
+
+    def __init__(self):
+        self.sums = [0]
+        self._task = asyncio.create_task(self._count())
+
+    @classmethod
+    async def begin(cls):
+        turns = cls()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return turns
+
+    async def _count(self):
+        while True:
+            await asyncio.sleep(0)
+            self.sums.append(0)
+
+    def add(self, amount):
+        self.sums[-1] += amount
+
+    def end(self):
+        self._task.cancel()
+        return self.sums
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "identity"])
+@pytest.mark.parametrize("slow", [False, True])
+async def test_a_stream_has_its_share_of_a_turn(open_stream, encoding, slow):
+    """However much of it is here, and whether the sink is full in between or not."""
+    data = bytes(8 << 20)
+
+    async def script(peer, head, body):
+        await peer.begin_stream(f"Content-Encoding: {encoding}")
+        await peer.chunk(PACKED[encoding](data))
+        await peer.end_stream()
+
+    exchange, _ = await open_stream(script)
+    turns, ended = await Turns.begin(), asyncio.get_running_loop().create_future()
+
+    def sink(piece):
+        turns.add(len(piece))
+        if slow:
+            asyncio.get_running_loop().call_soon(exchange.resume)
+        return not slow
+
+    exchange.pipe(sink, ended.set_result)
+    assert await ended is None
+    shares = turns.end()
+    assert sum(shares) == len(data)
+    assert max(shares) <= TURN_BYTES
+
+
+async def test_a_sink_that_has_not_read_all_goes_on_in_the_next_turn(open_stream, collect):
+    async def script(peer, head, body):
+        await peer.begin_stream()
+        await peer.chunk(EVENT * 20_000)
+        await peer.end_stream()
+
+    exchange, _ = await open_stream(script)
+    turns, given, ended = await Turns.begin(), [], asyncio.get_running_loop().create_future()
+
+    def sink(piece):
+        turns.add(1)
+        given.append(piece)
+        exchange.unread = len(given) % 5 > 0
+        return len(given) % 3 > 0 or not asyncio.get_running_loop().call_soon(exchange.resume)
+
+    exchange.pipe(sink, ended.set_result, lambda data: 1 / 0)
+    assert await ended is None
+    assert max(turns.end()) == 1
+    assert b"".join(given) == EVENT * 20_000
+    assert all(given[place] == b"" for place in range(len(given)) if place % 5)
+    assert not exchange.unread
+
+
+async def test_nothing_is_unpacked_once_the_call_is_over(open_stream, monkeypatch):
+    async def script(peer, head, body):
+        await peer.begin_stream("Content-Encoding: gzip")
+        await peer.chunk(gzip.compress(bytes(64 << 20)))
+        await peer.end_stream()
+
+    for end in ("cancel", "finish"):
+        exchange, _ = await open_stream(script)
+        given, over = [], asyncio.Event()
+
+        def sink(piece, given=given, over=over):
+            given.append(piece)
+            if len(given) == 3:
+                over.set()
+            return True
+
+        exchange.pipe(sink, lambda error: 1 / 0)
+        await over.wait()
+        exchange.cancel() if end == "cancel" else exchange.finish_within(1)
+        before = len(given)
+        monkeypatch.setattr(Unpacker, "piece", lambda self: 1 / 0)
+        await asyncio.sleep(0.05)
+        monkeypatch.undo()
+        assert len(given) == before < 6
+
+
+async def test_what_is_passed_on_is_bounded_in_a_turn(open_stream):
+    """A vendor with many tiny chunks in one segment."""
+    chunk = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
+
+    async def script(peer, head, body):
+        await peer.begin_stream()
+        await peer.chunk(EVENT)
+        await asyncio.sleep(0.02)
+        await peer.send(chunk * 30_000 + b"0\r\n\r\n")
+
+    exchange, _ = await open_stream(script)
+    turns, got, ended = await Turns.begin(), [], asyncio.get_running_loop().create_future()
+
+    def take(piece):
+        turns.add(1)
+        got.append(piece)
+        return True
+
+    exchange.pipe(take, ended.set_result, take)
+    assert await ended is None
+    assert b"".join(got) == EVENT * 30_001
+    counts = turns.end()
+    assert LOOK_PIECES < max(counts) <= 2 * LOOK_PIECES
 
 
 # Bounds of whole answers
@@ -414,6 +550,7 @@ async def test_bombs_take_no_memory(client, serve, request_to):
         for start in range(0, len(bomb), 10_000):
             await peer.send(bomb[start : start + 10_000])
             await asyncio.sleep(0.001)
+        peer.closing = True
 
     upstream = await serve(script)
     request = request_to(upstream.url, max_answer_bytes=64 * MEGABYTE)

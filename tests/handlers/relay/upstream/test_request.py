@@ -61,6 +61,11 @@ def test_fields_of_an_answer_head():
     assert head.get("as") is None
 
 
+def pieces(unpacker):
+    while unpacker.more:
+        yield unpacker.piece()
+
+
 @pytest.mark.parametrize("step", [1, 7, 1000, 10**9])
 def test_unpacker_takes_any_split(step):
     data = bytes(range(256)) * 2000
@@ -69,21 +74,24 @@ def test_unpacker_takes_any_split(step):
     parts = []
     for begin in range(0, len(packed), step):
         unpacker.feed(packed[begin : begin + step])
-        parts.extend(unpacker.pieces())
+        parts.extend(pieces(unpacker))
     unpacker.close()
     assert b"".join(parts) == data
     assert max(map(len, parts)) <= UNPACKED_PIECE_BYTES
 
 
 def test_unpacker_may_be_left_at_any_piece():
-    data = bytes(1 << 20)
+    data, packed = bytes(1 << 20), zlib.compress(bytes(1 << 20))
     unpacker = Unpacker("deflate")
-    unpacker.feed(zlib.compress(data))
-    parts = []
-    while piece := next(unpacker.pieces(), None):
-        parts.append(piece)
+    unpacker.feed(packed[:-9])
+    parts = [unpacker.piece()]
+    unpacker.feed(packed[-9:])
+    parts += pieces(unpacker)
     unpacker.close()
     assert b"".join(parts) == data
+    assert b"".join(unpacker.whole([packed[:50], packed[50:]])) == data
+    with pytest.raises(UpstreamError, match="too early"):
+        list(unpacker.whole([packed[:50]]))
 
 
 def test_unpacker_tells_the_two_deflates_apart():
@@ -93,14 +101,14 @@ def test_unpacker_tells_the_two_deflates_apart():
         unpacker.feed(b"")
         for byte in packed:
             unpacker.feed(bytes([byte]))
-        assert b"".join(unpacker.pieces()) == b"text" * 9
+        assert b"".join(pieces(unpacker)) == b"text" * 9
         unpacker.close()
 
 
 def test_nothing_packed_is_nothing():
     unpacker = Unpacker("gzip")
     unpacker.feed(b"")
-    assert list(unpacker.pieces()) == []
+    assert not unpacker.more
     unpacker.close()
 
 

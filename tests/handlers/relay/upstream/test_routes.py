@@ -250,3 +250,17 @@ async def test_a_private_proxy_may_lead_to_the_internet_alone(
         assert (await failure(client.start(request_to(url, route=route)))).kind == "connect"
     assert len(proxy.asked) == len(upstream.requests) == 1
     client.close()
+
+
+async def test_a_guarded_proxy_is_at_no_private_address(serve, request_to, proxy_to):
+    upstream = await serve(echo)
+    proxy = proxy_to(upstream)
+    route = Route(f"http://localhost:{proxy.port}", guarded=True)
+    for allow_private in (False, True):
+        client = UpstreamClient(force_instance=True, allow_private=allow_private)
+        exchange = client.start(request_to(named(upstream), route=route))
+        if allow_private:
+            await exchange.head
+        else:
+            assert (await failure(exchange)).kind == "connect"
+    assert proxy.connections == 1

@@ -4,6 +4,7 @@ import json
 
 from adapters.ir.answer import Choice, Closed, Delta, Finished, Opened, Sealed
 from adapters.ir.parts import Reasoning, Text, ToolCall
+from adapters.json.structure import at_once
 from adapters.messages.codec import CODECS
 from tests.adapters.messages.codec.calls import ASKED, USAGE, written
 
@@ -53,7 +54,7 @@ def test_a_signature_before_the_text():
 
 def test_in_a_whole_answer():
     def kinds(*parts):
-        body = CODECS.client.encode_answer((Choice(parts),), USAGE, ASKED)
+        body = at_once(CODECS.client.encode_answer((Choice(parts),), USAGE, ASKED))
         return [block["type"] for block in json.loads(body)["content"]]
 
     text, seal = Text("Tea."), Reasoning("", opaque="sig")

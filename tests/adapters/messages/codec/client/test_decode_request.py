@@ -103,7 +103,7 @@ def test_what_is_not_carried_is_named():
         ("container", "container"),
         ("hosted_tool", "mcp_servers"),
         ("cache_mark", "cache_control"),
-        ("other", "inference_geo"),
+        ("vendor_terms", "inference_geo"),
     ]
 
 

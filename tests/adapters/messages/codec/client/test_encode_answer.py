@@ -9,6 +9,7 @@ from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice
 from adapters.ir.parts import Citation, Media, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
+from adapters.json.structure import at_once
 from adapters.messages.codec import CODECS
 from adapters.messages.codec.blocks.citations import UNSIGNED
 from tests.adapters.messages.codec.calls import ASKED, USAGE
@@ -16,7 +17,7 @@ from tests.adapters.messages.codec.calls import ASKED, USAGE
 
 def answer(*parts, usage=USAGE, **fields):
     choices = (Choice(parts, **fields),)
-    said = json.loads(CODECS.client.encode_answer(choices, usage, ASKED))
+    said = json.loads(at_once(CODECS.client.encode_answer(choices, usage, ASKED)))
     Message.model_validate(said, strict=True)
     return said
 
@@ -103,7 +104,7 @@ def test_stop_sequences_and_refusals():
 
 def test_an_answer_of_nothing():
     assert answer()["content"] == []
-    assert json.loads(CODECS.client.encode_answer((), Usage(), ASKED))["content"] == []
+    assert json.loads(at_once(CODECS.client.encode_answer((), Usage(), ASKED)))["content"] == []
     with pytest.raises(Fault) as caught:
         answer(finish="error")
     assert caught.value.condition is Condition.UPSTREAM_FAILED

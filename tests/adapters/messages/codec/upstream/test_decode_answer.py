@@ -7,18 +7,19 @@ import pytest
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice
 from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
+from adapters.json.structure import at_once
 from adapters.messages.codec import CODECS
 from adapters.messages.codec.upstream.thoughts import sealed_data, sealed_thought
 from tests.adapters.messages.codec.calls import WIRE
 
 
 def choice(**fields):
-    return CODECS.upstream.decode_answer(json.dumps({"content": [], **fields}).encode())[0]
+    return at_once(CODECS.upstream.decode_answer(json.dumps({"content": [], **fields}).encode()))[0]
 
 
 def test_the_samples():
     def sample(name):
-        return CODECS.upstream.decode_answer((WIRE / f"{name}.json").read_bytes())
+        return at_once(CODECS.upstream.decode_answer((WIRE / f"{name}.json").read_bytes()))
 
     said = "Tea is ready: three cups, one pot — enjoy."
     assert sample("text") == (Choice((Text(said),)),)
@@ -110,7 +111,7 @@ def test_odd_blocks_are_read_as_far_as_they_go():
 )
 def test_what_is_no_answer(body):
     with pytest.raises(Fault) as caught:
-        CODECS.upstream.decode_answer(body)
+        at_once(CODECS.upstream.decode_answer(body))
     assert caught.value.condition is Condition.UPSTREAM_INVALID
 
 

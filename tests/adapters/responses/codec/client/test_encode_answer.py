@@ -8,13 +8,14 @@ from openai.types.responses import Response
 from adapters.ir.answer import Choice, Logprob
 from adapters.ir.parts import Citation, Media, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
+from adapters.json.structure import at_once
 from adapters.responses.codec import CODECS
 from adapters.responses.codec.client.response_object import REFUSED
 from tests.adapters.responses.codec.calls import ASKED, USAGE
 
 
 def answer(*parts, usage=USAGE, **fields):
-    said = CODECS.client.encode_answer((Choice(parts, **fields),), usage, ASKED)
+    said = at_once(CODECS.client.encode_answer((Choice(parts, **fields),), usage, ASKED))
     Response.model_validate_json(said, strict=True)
     return json.loads(said)
 
@@ -115,7 +116,7 @@ def test_a_refusal_is_said_in_some_words():
 
 def test_what_says_nothing_is_left_out():
     assert answer(Text(""), Reasoning(""))["output"] == []
-    assert json.loads(CODECS.client.encode_answer((), USAGE, ASKED))["output"] == []
+    assert json.loads(at_once(CODECS.client.encode_answer((), USAGE, ASKED)))["output"] == []
 
 
 def test_counts():

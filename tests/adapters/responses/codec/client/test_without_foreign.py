@@ -7,12 +7,13 @@ import pytest
 from adapters.ir.answer import Choice, Closed, Delta, Opened
 from adapters.ir.parts import Reasoning
 from adapters.json.jsonio import dumps, top_level
+from adapters.json.structure import at_once
 from adapters.opaque import Origin, wrap
 from adapters.responses.codec import CODECS
 from adapters.responses.codec.client.without_foreign import without_reasoning
 from tests.adapters.responses.codec.calls import ASKED, USAGE, frames, written
 
-WRAPPED = wrap("state", Origin("messages", "mark", b"secret"))
+WRAPPED = wrap("state", Origin("messages", "mark", b"secret", "user"))
 
 
 def body(*items, model="m", **fields):
@@ -37,7 +38,7 @@ def test_only_foreign_thoughts_go():
 
 
 def test_thoughts_of_translated_answers_go_also_without_state():
-    answered = CODECS.client.encode_answer((Choice((Reasoning("Hm."),)),), USAGE, ASKED)
+    answered = at_once(CODECS.client.encode_answer((Choice((Reasoning("Hm."),)),), USAGE, ASKED))
     (ours,) = json.loads(answered)["output"]
     (streamed,) = frames(written([Opened(0, "reasoning"), Delta(0, "Hm."), Closed(0)]))[-1][
         "response"

@@ -8,10 +8,14 @@ from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice, Logprob
 from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
 from adapters.json.jsonio import dumps
+from adapters.json.structure import at_once
 from adapters.responses.codec import CODECS
 
 WIRE = pathlib.Path(__file__).parents[4] / "wire" / "responses"
-decode = CODECS.upstream.decode_answer
+
+
+def decode(body):
+    return at_once(CODECS.upstream.decode_answer(body))
 
 
 def sample(name):

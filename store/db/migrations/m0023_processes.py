@@ -14,7 +14,7 @@ COLUMNS = [
 ]
 
 MIGRATION = Migration(
-    name="0027_processes",
+    name="0023_processes",
     sqlite=add_columns(SQLITE, "journals", COLUMNS),
     mysql=add_columns(MYSQL, "journals", COLUMNS),
 )

@@ -1,0 +1,172 @@
+"""Things that upstream accounts keep, as requests name them: responses, files, containers.
+
+A channel's account is shared by many users, so what a request opens of it must be checked. Here:
+what is found (``KeptRef``) and how a request is searched without decoding it (``KeptFields``); each
+family names its own fields. Only fields by which a vendor opens something count, not those that
+repeat in the history what an answer said; arguments and schemas of tools are not read. Imported by
+the families and the relay.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from adapters.faults import Condition, Fault
+from adapters.json.jsonio import Spans, Struct, elements, loads_unique
+from adapters.json.structure import Steps
+
+MAX_REFS = 1000  # ids that one request may name
+SEARCHED_BYTES = 1 << 20  # of a large body at a time: a millisecond
+MAX_NAME_BYTES = 64  # of a field that is looked for, with quotes, and of an escape in it
+
+Kind = Literal["answer", "either", "given", "thread"]
+
+
+class KeptRef(Struct, frozen=True, gc=False):
+    """What a request names of what an upstream account keeps: the path of the field and the id.
+
+    ``kind``: "answer": made by an answer, its user's alone; "either": made by an answer or outside
+    of the gateway; "given": made outside; "thread": no id, the upstream is asked to keep the
+    conversation. ``alone``: an id that nobody here knows may go to the only channel there is.
+    ``details``: of the fault that refuses it, for clients that act on them.
+    """
+
+    kind: Kind
+    param: str
+    id: str
+    alone: bool = False
+    details: Mapping[str, object] | None = None
+
+
+class RefList:
+    """Gathers what a request names, each id once."""
+
+    def __init__(self) -> None:
+        self._refs: dict[tuple[Kind, str], KeptRef] = {}
+
+    def add(self, kind: Kind, param: str, value: object, **more: Any) -> None:
+        """Add an id; what is no text, or empty, is the vendor's to judge. Raises Fault
+        INVALID_FIELD for more than MAX_REFS."""
+        if not isinstance(value, str) or not value:
+            return
+        self._refs.setdefault((kind, value), KeptRef(kind, param, value, **more))
+        if len(self._refs) > MAX_REFS:
+            detail = f"the request names more than {MAX_REFS} kept things"
+            raise Fault(Condition.INVALID_FIELD, f"{detail}.", param=param, detail=detail)
+
+    def add_all(self, kind: Kind, param: str, values: object) -> None:
+        """Add the ids of a list."""
+        for index, value in enumerate(values if isinstance(values, list) else ()):
+            self.add(kind, f"{param}[{index}]", value)
+
+    def need_thread(self, param: str, details: Mapping[str, object]) -> None:
+        """Add that the upstream is asked to keep the conversation."""
+        self._refs["thread", ""] = KeptRef("thread", param, "", details=details)
+
+    @property
+    def all(self) -> tuple[KeptRef, ...]:
+        """What was added, in its order."""
+        return tuple(self._refs.values())
+
+
+class Marks:
+    """Names of fields, of which one stands in a text that names something."""
+
+    def __init__(self, *names: str) -> None:
+        inner = "|".join(map(re.escape, names))
+        self._plain = re.compile(rf'"(?:{inner})"'.encode())
+        # Letters can be written otherwise only by escapes that begin with \\u00.
+        self._escaped = re.compile(rf'"(?:(?:{inner})"|[A-Za-z_]*+\\u00)'.encode())
+
+    def stand_in(self, text: bytes, start: int, end: int) -> bool:
+        """Whether one stands there, or a name with an escape."""
+        pattern = self._plain if text.find(b"\\", start, end) < 0 else self._escaped
+        return pattern.search(text, start, end) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFields:
+    """How requests of a family name what accounts keep.
+
+    ``fields``: top-level fields that may name something whenever they are there. ``marks``: by
+    top-level field, names of which one stands in it when it names something. ``read`` adds what the
+    request names, in steps; raises Fault INVALID_FIELD for wrong types and keys that come twice.
+    """
+
+    fields: frozenset[str]
+    marks: tuple[tuple[str, Marks], ...]
+    read: Callable[[Spans, RefList], Steps[None]]
+
+    def may_name(self, spans: Spans) -> bool:
+        """Whether a request may name something; nothing of it is decoded."""
+        places = spans.places
+        if not self.fields.isdisjoint(places):
+            return True
+        for name, marks in self.marks:
+            place = places.get(name)
+            if place is not None and marks.stand_in(spans.body, place.start, place.end):
+                return True
+        return False
+
+    def may_name_steps(self, spans: Spans) -> Steps[bool]:
+        """``may_name`` of a large request, in steps."""
+        if not self.fields.isdisjoint(spans.places):
+            return True
+        for name, marks in self.marks:
+            if (place := spans.places.get(name)) is None:
+                continue
+            for at in range(place.start, place.end, SEARCHED_BYTES):
+                end = min(at + SEARCHED_BYTES + MAX_NAME_BYTES, place.end)
+                if marks.stand_in(spans.body, at, end):
+                    return True
+                yield False
+        return False
+
+    def refs(self, spans: Spans) -> Steps[tuple[KeptRef, ...]]:
+        """What a request names that may name something, in steps."""
+        refs = RefList()
+        yield from self.read(spans, refs)
+        return refs.all
+
+
+def _nothing(spans: Spans, refs: RefList) -> Steps[None]:
+    yield from ()
+
+
+NOTHING_KEPT = KeptFields(frozenset(), (), _nothing)
+"""Of a family whose requests name nothing."""
+
+
+def field_value(spans: Spans, name: str) -> Any:
+    """The decoded value of a top-level field; None when it is absent. Raises Fault INVALID_FIELD
+    when an object in it has a key twice."""
+    text = spans.raw(name)
+    return None if text is None else loads_unique(text, name)
+
+
+def marked_elements(
+    spans: Spans, name: str, marks: Marks, each: Callable[[str, Any], None]
+) -> Steps[None]:
+    """Call ``each`` with path and value of those elements of a top-level array in which a mark
+    stands, in steps. Raises Fault INVALID_FIELD when an object in one has a key twice."""
+    text = spans.raw(name)
+    if text is None or not text.startswith(b"["):
+        return
+    found = elements(text)
+    yield False
+    for index, element in enumerate(found or ()):
+        inner = bytes(element)
+        if marks.stand_in(inner, 0, len(inner)):
+            path = f"{name}[{index}]"
+            each(path, loads_unique(inner, path))
+            yield False
+
+
+def objects(value: object, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a list with their paths; of an object, that alone."""
+    if isinstance(value, dict):
+        yield path, value
+    for index, one in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(one, dict):
+            yield f"{path}[{index}]", one

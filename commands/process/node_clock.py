@@ -1,0 +1,46 @@
+"""This node's clock against the database's, for log, metrics and `status`.
+
+Ids, days and windows go by the node's clock, what machines compare with each other by the
+database's (ADR 0016). Part of the worker; called in its writer's thread.
+"""
+
+import logging
+import time
+
+import peewee
+
+from store.db.database import lead_ms
+
+log = logging.getLogger("sluice.worker")
+
+LOOK_EVERY_S = 60.0
+WARN_MS = 60_000
+
+
+class NodeClock:
+    """`lead_ms`: how far the node's clock is ahead of the database's; None before a look."""
+
+    def __init__(self) -> None:
+        self.lead_ms: int | None = None
+        self._next_look = 0.0
+        self._wrong = False
+
+    def look(self, db: peewee.Database) -> None:
+        """Ask once a minute; log when the clock is a minute off, and when it is right again.
+        Raises StoreUnavailable."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self.lead_ms = -lead_ms(db)
+        self._next_look = now + LOOK_EVERY_S
+        wrong = abs(self.lead_ms) >= WARN_MS
+        if wrong and not self._wrong:
+            log.warning(
+                "this node's clock is %.0f s %s the database's; synchronise both by NTP:"
+                " ids, days and windows go by the node's clock",
+                abs(self.lead_ms) / 1000,
+                "ahead of" if self.lead_ms > 0 else "behind",
+            )
+        elif self._wrong and not wrong:
+            log.warning("this node's clock agrees with the database's again")
+        self._wrong = wrong
