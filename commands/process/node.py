@@ -86,8 +86,8 @@ def name_of(folder: Path) -> str:
 
 
 def written_name(folder: Path) -> str:
-    """The name of the node whose journal folder it is; "": none has started on it, or the folder is
-    somebody else's."""
+    """Return the name of the node whose journal folder it is; "": none has started on it, or the
+    folder is somebody else's."""
     try:
         return (folder / NAME_FILE).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
@@ -95,14 +95,17 @@ def written_name(folder: Path) -> str:
 
 
 def holder_of(folder: Path) -> int | None:
-    """The first process of the gateway that runs on the folder; None: none that is seen from here.
-    In a container those of others are not seen."""
+    """Return the first process of the gateway that runs on the folder; None: there is none, or it
+    is not seen from here, since it is in another container."""
+    path = folder / LOCK_NAME
     try:
-        with open(folder / LOCK_NAME, "rb") as lock:
-            pid = int(lock.read(MAX_LOCK_BYTES).split()[0])
-        return pid if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes() else None
+        pid = int(path.read_bytes()[:MAX_LOCK_BYTES].split()[0])
+        inode = path.stat().st_ino
+        locks = Path("/proc/locks").read_text(encoding="ascii")
     except (OSError, ValueError, IndexError):
         return None
+    # Asked, not tried: a lock that is taken to try it would keep a gateway from starting.
+    return pid if re.search(rf" FLOCK .* {pid} \S+:{inode} ", locks) else None
 
 
 def tell_places(folder: Path, ops: Mapping[str, object], secrets: Path) -> None:
