@@ -20,7 +20,7 @@ _MAC_BYTES = 12
 
 
 class Origin(Struct, frozen=True, gc=False):
-    """Who makes opaque state: family, channel with upstream key, and the secret that signs it;
+    """Maker of opaque state: family, channel with upstream key, and the secret that signs it;
     ``user`` is the id of whom it is made for, which is signed, too, and not shown.
 
     ``mark`` stands for channel and key: ``[A-Za-z0-9_-]+``, no secret. What ``older`` secrets have

@@ -201,7 +201,7 @@ class _Cutter:
 
 
 class _Partial:
-    """How many of the last characters begin a stop sequence, as Knuth, Morris and Pratt find it:
+    """Number of last characters that begin a stop sequence, as Knuth, Morris and Pratt find it:
     each character is looked at a bounded number of times, whatever text and sequence repeat."""
 
     __slots__ = ("_matched", "_shorter", "text")

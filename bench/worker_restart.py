@@ -1,4 +1,4 @@
-"""How soon a node with one worker answers again when that worker is killed, beside busy loops.
+"""Time until a node with one worker answers again after a kill of that worker, beside busy loops.
 
     python -m bench.worker_restart --rounds 10 --busy 2
 

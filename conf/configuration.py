@@ -260,7 +260,7 @@ class _Values:
         return [self.values.get(row.name, row.default) for row in rows]
 
     def text_of(self, path: Path) -> str | None:
-        """What a file holds; None, and a fault more, when that cannot be read."""
+        """Return what a file holds; None, and a fault more, when that cannot be read."""
         try:
             with open(path, "rb") as file:
                 raw = file.read(MAX_FILE_BYTES + 1)

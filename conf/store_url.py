@@ -39,8 +39,8 @@ def checked(value: str) -> str:
 
 
 def place(url: str) -> str:
-    """Where the store of a checked address is, for people: its file, or host, port and database
-    without user and password, as store/db/database.py names it."""
+    """Return where the store of a checked address is, for people: its file, or host, port and
+    database without user and password, as store/db/database.py names it."""
     if url.startswith(SQLITE):
         return url.removeprefix(SQLITE)
     parts = urllib.parse.urlsplit(url)

@@ -1,4 +1,4 @@
-"""What requests and answers of the chat completions family name of what an account keeps: files,
+"""Ids in requests and answers of chat completions that stand for what an account keeps: files,
 spoken answers, voices of its own. Imported by this folder's ``client`` and ``upstream``."""
 
 from typing import Any

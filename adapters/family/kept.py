@@ -24,7 +24,7 @@ Kind = Literal["answer", "either", "given", "thread"]
 
 
 class KeptRef(Struct, frozen=True, gc=False):
-    """What a request names of what an upstream account keeps: the path of the field and the id.
+    """Reference of a request to what an upstream account keeps: the path of the field and the id.
 
     ``kind``: "answer": made by an answer, its user's alone; "either": made by an answer or outside
     of the gateway; "given": made outside; "thread": no id, the upstream is asked to keep the
@@ -66,7 +66,7 @@ class RefList:
 
     @property
     def all(self) -> tuple[KeptRef, ...]:
-        """What was added, in its order."""
+        """Return what was added, in its order."""
         return tuple(self._refs.values())
 
 
@@ -80,14 +80,14 @@ class Marks:
         self._escaped = re.compile(rf'"(?:(?:{inner})"|[A-Za-z_]*+\\u00)'.encode())
 
     def stand_in(self, text: bytes, start: int, end: int) -> bool:
-        """Whether one stands there, or a name with an escape."""
+        """Return whether one stands there, or a name with an escape."""
         pattern = self._plain if text.find(b"\\", start, end) < 0 else self._escaped
         return pattern.search(text, start, end) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class KeptFields:
-    """How requests of a family name what accounts keep.
+    """Fields by which requests of a family refer to what accounts keep.
 
     ``fields``: top-level fields that may name something whenever they are there. ``marks``: by
     top-level field, names of which one stands in it when it names something. ``read`` adds what the
@@ -99,7 +99,7 @@ class KeptFields:
     read: Callable[[Spans, RefList], Steps[None]]
 
     def may_name(self, spans: Spans) -> bool:
-        """Whether a request may name something; nothing of it is decoded."""
+        """Return whether a request may name something; nothing of it is decoded."""
         places = spans.places
         if not self.fields.isdisjoint(places):
             return True
@@ -124,7 +124,7 @@ class KeptFields:
         return False
 
     def refs(self, spans: Spans) -> Steps[tuple[KeptRef, ...]]:
-        """What a request names that may name something, in steps."""
+        """Return what a request names that may name something, in steps."""
         refs = RefList()
         yield from self.read(spans, refs)
         return refs.all

@@ -1,4 +1,4 @@
-"""What requests of the generate-content family name of what an account keeps: cached contents,
+"""Names in requests of generate-content that stand for what an account keeps: cached contents,
 files, stores of documents. Imported by this folder's ``client``."""
 
 from collections.abc import Iterator

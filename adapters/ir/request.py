@@ -26,7 +26,7 @@ Feature = Literal[
     # around the call
     "end_user", "metadata", "tier", "speed", "cache_mark", "cache_key", "cached_content",
     "safety_settings", "moderation", "truncation", "context_management", "include", "citations",
-    "system_turn", "prefill", "continued", "stored_state", "background", "container",
+    "system_turn", "prefill", "stored_state", "background", "container",
     "vendor_terms",
     # a field that the gateway has no word for
     "other",

@@ -1,4 +1,4 @@
-"""What requests and answers of the messages family name of what an account keeps: messages of a
+"""Ids in requests and answers of messages that stand for what an account keeps: messages of a
 thread, containers, files, skills. Imported by this folder's ``client`` and ``upstream``."""
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What requests and answers of the responses family name of what an account keeps: responses and
+"""Ids in requests and answers of responses that stand for what an account keeps: responses and
 their items, conversations, containers, files, vector stores, prompts, skills. Imported by this
 folder's ``client``, ``upstream`` and ``codec``."""
 
@@ -144,7 +144,7 @@ def made_ids(body: bytes, stored: bool) -> list[str]:
 
 
 def made_by_event(said: dict[str, Any], stored: bool) -> Iterator[object]:
-    """What an event of a stream has where it hands out ids besides the response's own."""
+    """Return what an event of a stream has where it hands out ids besides the response's own."""
     for path, response in objects(said.get("response"), ""):
         for _, conversation in objects(response.get("conversation"), path):
             yield conversation.get("id")

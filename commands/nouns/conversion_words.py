@@ -160,11 +160,8 @@ FEATURES: Mapping[Feature, Named] = {
     ),
     "prefill": Named(
         "an answer to be continued",
-        *("last message of the assistant", "last message of the assistant", "", ""),
-    ),
-    "continued": Named(
-        "an answer to be continued just where it ends",
-        *("", "", "last message of the assistant", ""),
+        *("last message of the assistant", "last message of the assistant"),
+        *("last message of the assistant", ""),
     ),
     "stored_state": Named(
         "what the vendor stores",

@@ -40,8 +40,8 @@ def command(folder: Path, overrides: tuple[str, ...]) -> None:
 
 
 def _first_run(loaded: Loaded) -> list[str]:
-    """Where the first administrator gets a password, unless one can sign in; it opens when `serve`
-    runs."""
+    """Return where the first administrator gets a password, unless one can sign in; it opens when
+    `serve` runs."""
     db = open_database(loaded.settings.store.url)
     try:
         link = None if migrate.behind(db) else first_run.make_link(db)

@@ -49,7 +49,7 @@ class BackOff:
 
 
 class Silence:
-    """How many looks in a row have found no beat of an event loop.
+    """Looks in a row that found no beat of an event loop.
 
     Looks are counted, not seconds: while a machine sleeps, nobody beats and nobody looks.
     """
@@ -275,7 +275,7 @@ class Companion:
 
     @property
     def is_up(self) -> bool:
-        """Whether one with a socket runs and its loop turns."""
+        """Return whether one with a socket runs and its loop turns."""
         return self._child is not None and self._answered and self._silence.looks < DOWN_LOOKS
 
     def tend(

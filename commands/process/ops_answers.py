@@ -163,8 +163,8 @@ class OpsAnswers:
         }
 
     def _clock_lead_s(self) -> float | None:
-        """How far the node's clock is ahead of the database's, as the oldest worker has seen; None
-        before a worker has reached the store."""
+        """Return how far the node's clock is ahead of the database's, as the oldest worker has
+        seen; None before a worker has reached the store."""
         states = (worker.state.get("clock_lead_ms") for worker in self._gateway.workers())
         return next((lead / 1000 for lead in states if isinstance(lead, int)), None)
 
@@ -219,7 +219,7 @@ class OpsAnswers:
 
 
 def _last_done(seen: Iterable[object]) -> Iterator[Sample]:
-    """How long ago the jobs that operators start went well; nothing of those that never did.
+    """Return how long ago the jobs that operators start went well; nothing of those that never did.
 
     `seen` is store.upkeep.lease.last_done, which the workers put into their states.
     """

@@ -88,7 +88,7 @@ class Supervisor:
 
     @property
     def hub_is_up(self) -> bool | None:
-        """Whether the Hub answers; None: it is not enabled."""
+        """Return whether the Hub answers; None: it is not enabled."""
         return None if self._hub is None else self._hub.is_up
 
     def run(self, started: Callable[[], None] | None = None) -> int:
@@ -177,7 +177,7 @@ class Supervisor:
             companion.tell(message)
 
     def counts(self) -> Iterator[WordReader]:
-        """Where every running process counts."""
+        """Return where every running process counts."""
         yield from (worker.counts for worker in self.workers())
         yield from (one.counts for one in self._companions if one.counts is not None)
 

@@ -445,7 +445,7 @@ class Worker:
         return dict(islice(counts.items(), MAX_ENDING))
 
     def _describe(self) -> Process:
-        """What the store is told of this process; in the writer's thread."""
+        """Return what the store is told of this process; in the writer's thread."""
         # At its first round the writer has not been up: that it says so, means that it is.
         why = self._not_ready_because() if self._writer.was_up else ""
         return Process(self._version, self._journal.backlog_bytes, why)

@@ -17,7 +17,7 @@ CREATE_ONLY = ("system", "tools")  # are part of the thread, and not repeated
 
 
 class Threads:
-    """What the last messages of threads have behind them, the oldest dropped first."""
+    """History behind the last message of each thread, the oldest dropped first."""
 
     def __init__(self, count_max: int = THREADS_MAX) -> None:
         self._count_max = count_max

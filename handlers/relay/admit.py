@@ -65,7 +65,7 @@ def client_address(peer: str, forwarded: str | None, trusted: Sequence[Network])
 
 
 def is_within(address: str, networks: Sequence[Network]) -> bool:
-    """Whether an address is in one of some networks; a text that is none is not."""
+    """Return whether an address is in one of some networks; a text that is none is not."""
     try:
         parsed = ip_address(address)
     except ValueError:

@@ -79,7 +79,7 @@ def check_kept(call: Call, places: Places, *, refuse: bool) -> None:
 
 
 def _is_looked_up(call: Call, ref: KeptRef) -> bool:
-    """Whether an answer may have made it: not when it is shared by all users anyway."""
+    """Return whether an answer may have made it: not when it is shared by all users anyway."""
     if ref.kind == "either":
         return not any(channel.shares(ref.id) for channel in _native(call, call.candidates))
     return ref.kind == "answer"

@@ -87,7 +87,7 @@ def _quota_message(error: QuotaUsed, currency: str) -> str:
 
 
 def _lacking(error: NotCovered, currency: str) -> str:
-    """What is left and what is needed; the Hub's handlers.hub.web.outcomes finds both."""
+    """Return what is left and what is needed; the Hub's handlers.hub.web.outcomes finds both."""
     left, needed = (
         f"{format_money(nanos)} {currency}".rstrip()
         for nanos in (error.left_nanos, error.needed_nanos)

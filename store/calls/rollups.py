@@ -202,8 +202,8 @@ def _insert(db: peewee.Database, table: Any, when: tuple[int, ...], found: "_Fou
 
 
 def verify(db: peewee.Database, since_day: int = 0) -> Iterator[str]:
-    """What differs between roll-ups and the records of each day, from `since_day` (yyyymmdd) on,
-    that has not been pruned.
+    """Return what differs between roll-ups and the records of each day, from `since_day`
+    (yyyymmdd) on, that has not been pruned.
 
     A sentence each, at most FAULTS_PER_DAY a day and roll-up. Each day is read in one snapshot,
     so a running gateway does not disturb it. Memory: the sums of one day.

@@ -1,4 +1,4 @@
-"""What vendors keep: which channel and upstream key have made it, and for whom.
+"""Things that vendors keep: which channel and upstream key made each, and for whom.
 
 Responses with their items, messages of threads, containers, conversations. A row is written with
 the usage record of its call, in the same transaction; that of a stream, and of what an answer hands
@@ -55,9 +55,9 @@ _EXPIRE = {
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
-    """What the store says of ids. `places`: where each is, by its mark; with no channel, when it is
-    another user's; what is not there is unknown. Then `elsewhere`: whether other nodes may soon
-    report it, or are overdue.
+    """Answer of the store for some ids. `places`: where each is, by its mark; with no channel,
+    when it is another user's; what is not there is unknown. Then `elsewhere`: whether other nodes
+    may soon report it, or are overdue.
     """
 
     places: dict[str, StoredAt]
@@ -100,8 +100,8 @@ def note_stored(
 def find_stored(
     db: peewee.Database, node: str, user_id: str, marks: Sequence[str], at_ms: int
 ) -> Found:
-    """Where things of a user are, for a process of `node`; at least one mark, and no more than a
-    statement takes (adapters.family.kept.MAX_REFS). Blocking. Raises StoreUnavailable."""
+    """Return where things of a user are, for a process of `node`; at least one mark, and no more
+    than a statement takes (adapters.family.kept.MAX_REFS). Blocking. Raises StoreUnavailable."""
     query = _FIND % ", ".join("?" * len(marks))
     values = (*map(bytes.fromhex, marks), at_ms)
 

@@ -144,7 +144,7 @@ class Channel:
         return lost, -self.priority
 
     def shares(self, kept_id: str) -> bool:
-        """Whether all its users may name something that its account keeps."""
+        """Return whether all its users may name something that its account keeps."""
         return any(
             kept_id.startswith(one[:-1]) if one.endswith("*") else kept_id == one
             for one in self.shared_ids

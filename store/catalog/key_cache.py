@@ -149,8 +149,9 @@ class KeyCache:
         return MISS
 
     def _use(self, mark: bytes, wanted: list[bytes]) -> bool:
-        """Whether a key that was read at start has one of these digests: from now on it is found by
-        its mark. One under an older pepper is looked up, too, which moves it to the newest."""
+        """Return whether a key that was read at start has one of these digests: from now on it is
+        found by its mark. One under an older pepper is looked up, too, which moves it to the
+        newest."""
         for digest in wanted:
             if digest in self._unused:
                 known = self._known[digest]

@@ -136,7 +136,7 @@ class _Session:
 
 
 class _Own(threading.local):
-    """What each thread knows of its session."""
+    """Session of each thread."""
 
     session: _Session | None = None
 
@@ -384,7 +384,7 @@ def raw_rows(db: peewee.Database, query: Any) -> list[tuple[Any, ...]]:
 
 
 def has_words(column: Any, search: str) -> Any:
-    """Whether a column has a text in it, whatever its case."""
+    """Return whether a column has a text in it, whatever its case."""
     # Not coerced: to a column of JSON the text would be another.
     return peewee.fn.LOWER(column).coerce(False).contains(search.lower())
 

@@ -18,7 +18,7 @@ _TEXT_CHARS = 128
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What a process of a node says of itself. `version`: with the revision of its code
+    """State that a process of a node reports. `version`: with the revision of its code
     (conf/version.py), so that two installations of a version differ; `not_ready`: why it takes no
     calls, "" when it does; `backlog_bytes`: of its journal, not yet in the store."""
 

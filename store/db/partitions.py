@@ -127,7 +127,7 @@ def short_pause() -> None:
 
 
 def count_before(db: peewee.Database, before: int) -> int:
-    """How many records `prune` would remove. Errors: StoreUnavailable."""
+    """Return how many records `prune` would remove. Errors: StoreUnavailable."""
     query = UsageRow.select(peewee.fn.COUNT(UsageRow.id)).where(UsageRow.day < before)
     return int((first_row(db, query) or (0,))[0])
 

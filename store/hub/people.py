@@ -43,7 +43,7 @@ def check(db: peewee.Database, name: str, password: str) -> Person | None:
 
 
 def is_current(db: peewee.Database, user_id: str, mark: str) -> bool:
-    """Whether a user may still sign in and has the password of this mark."""
+    """Return whether a user may still sign in and has the password of this mark."""
     query = User.select(User.password_hash, User.disabled).where(User.id == user_id)
     row = first_row(db, query)
     return row is not None and not row[1] and mark_of(row[0]) == mark

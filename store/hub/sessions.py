@@ -28,8 +28,8 @@ ADDRESS_CHARS, AGENT_CHARS = 64, 255
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """Who asks: a session of a browser, which `session_id` names in lists, or a token of the JSON
-    API, then `session_id` is the token's."""
+    """Caller of the Hub: a session of a browser, which `session_id` names in lists, or a token of
+    the JSON API, then `session_id` is the token's."""
 
     session_id: str
     user_id: str
@@ -46,7 +46,7 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How many sessions and tokens of a user have ended."""
+    """Numbers of sessions and tokens of a user that have ended."""
 
     sessions: int
     tokens: int

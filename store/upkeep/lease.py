@@ -1,4 +1,4 @@
-"""Whose turn the upkeep is, and how its last run went: one row, by the database's clock; and when
+"""Lease of the upkeep and result of its last run: one row, by the database's clock; and when
 the jobs that operators start last went well.
 
 A run is due at a moment. Whoever is first then takes the lease and renews it while it works; when
@@ -136,7 +136,7 @@ def note_done(db: peewee.Database, job: str) -> None:
 
 
 def last_done(db: peewee.Database) -> dict[str, int]:
-    """When each job that operators start last went well, in ms by the database's clock; jobs that
-    never did are missing. Raises StoreUnavailable."""
+    """Return when each job that operators start last went well, in ms by the database's clock;
+    jobs that never did are missing. Raises StoreUnavailable."""
     query = Row.select(Row.name, Row.ended_ms).where(Row.name << (BACKUP, BOOKS_VERIFY))
     return dict(select_rows(db, query))

@@ -19,7 +19,7 @@ FAULTS: Mapping[str, str] = {
     "repeated": "must not be one character repeated",
     "common": "is among the first that are guessed; choose another",
 }
-"""What is wrong with a password, by the word that pages know it by."""
+"""Faults of a password, by the word that pages know them by."""
 
 _HASHER = argon2.PasswordHasher()
 

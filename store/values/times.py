@@ -22,7 +22,8 @@ def duration_s(text: str) -> int | None:
 
 
 def word_ms(text: str, now_ms: int) -> int | None:
-    """When the period of one of WORDS begins, in milliseconds, UTC; None: it is none of them."""
+    """Return when the period of one of WORDS begins, in milliseconds, UTC; None: it is none of
+    them."""
     if text not in WORDS:
         return None
     now = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)

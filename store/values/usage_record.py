@@ -64,7 +64,7 @@ class AttemptRecord(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class StoredAt(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where something is that a call has had stored: channel and fingerprint of its upstream key.
+    """Place of something that a call has had stored: channel and fingerprint of its upstream key.
     No channel: the call has had it deleted. `mark` stands for its id, `more` for the ids of what
     else is there."""
 

@@ -21,7 +21,6 @@ BODIES = {
 }
 BLOCKING = [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_LOW_AND_ABOVE"}]
 LOST = [
-    ("chat_completions", {"logit_bias": {"50256": -100}}, "logit_bias"),
     ("chat_completions", {"moderation": {"policy": {}}}, "moderation"),
     ("responses", {"moderation": {"policy": {}}}, "moderation"),
     ("responses", {"access_programs": {"bio": True}}, "access_programs"),
@@ -29,7 +28,6 @@ LOST = [
     ("messages", {"billing_policy": {"bill_to": "user_profile"}}, "billing_policy"),
     ("messages", {"compaction": {"type": "auto"}}, "compaction"),
     ("messages", {"thread": {"type": "create"}}, "thread"),
-    ("messages", {"messages": [TURN, ASSISTANT]}, "messages[1]"),
     ("generate_content", {"safetySettings": BLOCKING}, "safetySettings"),
     ("generate_content", {"modelArmorConfig": {"a": "b"}}, "modelArmorConfig"),
     (
@@ -39,7 +37,11 @@ LOST = [
     ),
 ]
 KEPT = [
-    ("chat_completions", {"logit_bias": {"50256": 0}, "seed": 1, "prediction": {"content": "x"}}),
+    ("messages", {"messages": [TURN, ASSISTANT]}),
+    (
+        "chat_completions",
+        {"logit_bias": {"50256": -100}, "seed": 1, "prediction": {"content": "x"}},
+    ),
     ("messages", {"fallbacks": "default", "diagnostics": {"previous_message_id": None}}),
     ("generate_content", {"safetySettings": [{"threshold": "BLOCK_NONE"}]}),
     ("generate_content", {"generationConfig": {"audioTimestamp": False, "temperature": 0}}),

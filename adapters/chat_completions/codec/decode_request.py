@@ -119,10 +119,6 @@ def _settings(fields: dict[str, Any], asks: list[Ask]) -> dict[str, Any]:
     }
 
 
-def _has_bias(value: object) -> bool:
-    return isinstance(value, dict) and any(value.values())
-
-
 def _is_one(value: object) -> bool:
     return value == 1
 
@@ -135,7 +131,7 @@ _PLAIN: dict[str, tuple[Feature, Callable[[object], bool]]] = {
     "seed": ("seed", lambda value: False),
     "frequency_penalty": ("frequency_penalty", lambda value: not value),
     "presence_penalty": ("presence_penalty", lambda value: not value),
-    "logit_bias": ("logit_bias", lambda value: not _has_bias(value)),
+    "logit_bias": ("logit_bias", lambda value: not value),
     "stop": ("stop", lambda value: not value),
     "n": ("n", _is_one),
     "verbosity": ("verbosity", lambda value: value == "medium"),

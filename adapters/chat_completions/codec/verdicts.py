@@ -60,7 +60,6 @@ VERDICTS: Mapping[Feature, Verdict] = {
     "citations": "note",
     "system_turn": "map",
     "prefill": "note",  # it is sent, but seldom continued
-    "continued": "refuse",  # beginning and answer would not fit together
     "stored_state": "refuse",
     "background": "refuse",
     "container": "refuse",
@@ -70,7 +69,7 @@ VERDICTS: Mapping[Feature, Verdict] = {
 
 # What models without ``sampling`` refuse.
 _SAMPLING: tuple[Feature, ...] = (
-    *("temperature", "top_p", "frequency_penalty", "presence_penalty"),
+    *("temperature", "top_p", "frequency_penalty", "presence_penalty", "logit_bias"),
 )
 
 
@@ -80,7 +79,7 @@ def verdicts_of(traits: Traits) -> Mapping[Feature, Verdict]:
     if not traits.sampling:
         special |= dict.fromkeys(_SAMPLING, "note")
     if not (traits.sampling and traits.logprobs):
-        special |= {"logprobs": "refuse", "logit_bias": "refuse"}
+        special |= {"logprobs": "refuse", "logit_bias": "note"}
     if not traits.choices:
         special["n"] = "refuse"
     if not traits.images:

@@ -129,7 +129,7 @@ def _asks_of_body(body: Fields) -> list[Ask]:
 
 
 def _asked_for(body: Fields, name: str) -> Feature:
-    """What a field asks for; safety settings that block nothing may be left out."""
+    """Return what a field asks for; safety settings that block nothing may be left out."""
     if name == "safetySettings":
         settings = body.value(name)
         if isinstance(settings, list) and all(

@@ -14,7 +14,8 @@ VERDICTS: dict[Feature, Verdict] = {
     "seed": "map",
     "frequency_penalty": "map",
     "presence_penalty": "map",
-    "logit_bias": "refuse",  # what is forbidden or forced would not be
+    # token ids of one vendor's tokenizer, which mean nothing to others
+    "logit_bias": "note",
     "stop": "map",
     "n": "map",
     "logprobs": "map",
@@ -57,7 +58,6 @@ VERDICTS: dict[Feature, Verdict] = {
     "citations": "note",
     "system_turn": "map",
     "prefill": "note",
-    "continued": "refuse",
     "stored_state": "refuse",
     "background": "refuse",
     "container": "refuse",

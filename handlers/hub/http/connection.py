@@ -80,7 +80,7 @@ class HubConnection(ClientConnection):
     # ---- for Tornado's handlers ------------------------------------------------------------------
 
     def set_close_callback(self, callback: Callable[[], None] | None) -> None:
-        """Who is to be called when the client has left."""
+        """Return who is to be called when the client has left."""
         self._on_close = callback
 
     def left(self) -> None:

@@ -79,7 +79,7 @@ class RequestServer(Protocol):
 
 
 class HubRequest:
-    """What a connection feeds."""
+    """A request of the Hub, fed by its connection."""
 
     def __init__(self, server: RequestServer, request: Request) -> None:
         self._server = server

@@ -52,7 +52,7 @@ class Tested:
 
     @property
     def of_money(self) -> bool:
-        """Whether the wallet says more than the channel status."""
+        """Return whether the wallet says more than the channel status."""
         return self.record is not None and self.record["error_code"] in OF_MONEY
 
     def plain(self) -> dict[str, Any]:

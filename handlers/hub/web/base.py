@@ -230,8 +230,8 @@ class Failure(HTTPError):
 
 
 def _is_sound(value: object) -> bool:
-    """Whether all texts in a value of JSON can be stored, logged and shown: JSON can write half of
-    a character, UTF-8 cannot."""
+    """Return whether all texts in a value of JSON can be stored, logged and shown: JSON can write
+    half of a character, UTF-8 cannot."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError):

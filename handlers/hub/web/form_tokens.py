@@ -27,7 +27,8 @@ def make(keys: Sequence[str], owner: str) -> str:
 
 
 def fits(keys: Sequence[str], owner: str, token: str) -> bool:
-    """Whether a token was made for this owner, by any of the keys; nobody owns an empty one."""
+    """Return whether a token was made for this owner, by any of the keys; nobody owns an empty
+    one."""
     if not owner or len(token) != MAX_CHARS or not token.isascii():
         return False
     salt, mac = token[:SALT_CHARS], token[SALT_CHARS:]

@@ -14,7 +14,7 @@ OWN_SITES = (SAME_ORIGIN, "none")  # of Sec-Fetch-Site; none: somebody has typed
 
 
 def is_served(host: str, path: str, public_url: str) -> bool:
-    """Whether a request with this Host is answered: any without a public URL, else its name,
+    """Return whether a request with this Host is answered: any without a public URL, else its name,
     loopback names, and addresses."""
     if not public_url or path == OPEN_PATH:
         return True
@@ -23,7 +23,7 @@ def is_served(host: str, path: str, public_url: str) -> bool:
 
 
 def is_foreign(origin: str | None, site: str | None, host: str, public_url: str) -> bool:
-    """Whether a change comes from a page of another site, by the headers Origin and
+    """Return whether a change comes from a page of another site, by the headers Origin and
     Sec-Fetch-Site. Behind a proxy that changes Host only the browser knows its own site."""
     if site is not None and site not in OWN_SITES:
         return True

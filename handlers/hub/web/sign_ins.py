@@ -1,4 +1,4 @@
-"""How sign-ins end: a count of each result, and lines of those that fail, no more than a person
+"""Results of sign-ins: a count of each result, and lines of those that fail, no more than a person
 reads.
 
 Names are in no line: people type their password into that field, too.

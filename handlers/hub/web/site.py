@@ -111,7 +111,7 @@ class Site:
         return self.settings.hub.public_url.startswith("https://")
 
     def trusts(self, peer: str) -> bool:
-        """Whether a peer is a proxy whose X-Forwarded-For is believed."""
+        """Return whether a peer is a proxy whose X-Forwarded-For is believed."""
         return bool(self.trusted) and is_within(peer, self.trusted)
 
     async def store(self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:

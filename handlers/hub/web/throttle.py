@@ -1,4 +1,4 @@
-"""How often somebody may try a password, or a code: by name and by network, in the memory of the
+"""Limits on tries of a password or a code: by name and by network, in the memory of the
 process."""
 
 import math

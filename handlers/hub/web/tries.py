@@ -25,7 +25,7 @@ async def judged(
     name: str,
     judge: Callable[[], Awaitable[Result | None]],
 ) -> Result | None:
-    """What `judge` makes of a try at the secret of `name`; None: it was wrong. Raises
+    """Return what `judge` makes of a try at the secret of `name`; None: it was wrong. Raises
     TooManyTries, and whatever `judge` raises, which is no wrong try."""
     address, at_s = handler.address, time.monotonic()
     if wait_s := tries.wait_s(name, address, at_s):

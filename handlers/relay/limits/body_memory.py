@@ -84,7 +84,7 @@ class BodyMemory:
 
 
 class BodyHold:
-    """What one body counts; it can be evicted until `finish`."""
+    """Bytes that one body counts; it can be evicted until `finish`."""
 
     __slots__ = ("_memory", "evict", "held_bytes", "key", "key_id", "user", "user_id")
 

@@ -1,4 +1,4 @@
-"""What vendors keep: who continues or reads it goes to the channel and upstream key that made it.
+"""Things that vendors keep: calls that name one go to the channel and upstream key that made it.
 
 Only its user finds it, as soon as the client can read its id. This worker's own are in its
 memory, those of the node's other workers in the memory that they share (fresh.py); all others are
@@ -64,8 +64,9 @@ class StoredResponses:
         return StoredAt(mark)
 
     async def find(self, user_id: str, ids: Sequence[str]) -> list[StoredAt | None]:
-        """Where things of a user are, in the order of their ids: with no channel, what is another
-        user's; None: nobody has been given the id. One look-up for those that are not in memory.
+        """Return where things of a user are, in the order of their ids: with no channel, what is
+        another user's; None: nobody has been given the id. One look-up for those that are not in
+        memory.
         Raises StoreUnavailable when only the store could tell, and is away or has yet to be told.
         """
         marks = [mark_of(one) for one in ids]
@@ -89,7 +90,7 @@ class StoredResponses:
         return [found.get(mark) or places[mark] for mark in marks]
 
     def _in_memory(self, user_id: str, mark: str) -> StoredAt | None:
-        """What `find` says of an id, as far as this node's memory knows."""
+        """Return what `find` says of an id, as far as this node's memory knows."""
         owners = (*self._known.get(mark, ()), *self._fresh.find(mark))
         for owner, place in owners:
             if owner == user_id:
@@ -104,8 +105,8 @@ class StoredResponses:
         pauses_s: tuple[float, ...],
         within_s: float,
     ) -> dict[str, StoredAt]:
-        """What the store knows, by mark; nobody has been given those that are not there. `owned`:
-        memory knows them under other users. Raises StoreUnavailable."""
+        """Return what the store knows, by mark; nobody has been given those that are not there.
+        `owned`: memory knows them under other users. Raises StoreUnavailable."""
         came_ns = time.monotonic_ns()
         certain = False
         places: dict[str, StoredAt] = {}

@@ -105,8 +105,8 @@ class Translations:
         )
 
     def _origin(self, candidate: Candidate, user_id: str) -> Origin:
-        """Who makes the opaque state of a candidate's answers, and for whom: state belongs to an
-        account and a user."""
+        """Return who makes the opaque state of a candidate's answers, and for whom: state belongs
+        to an account and a user."""
         channel = candidate.channel
         fingerprint = channel.fingerprints[candidate.key] if channel.fingerprints else ""
         mark = mark_of(channel.id, fingerprint)

@@ -335,7 +335,7 @@ class Exchange:
         self._timeout_s = self._idle_s
 
     def _look_at_turn(self) -> None:
-        """What is passed on is no more bounded by libcurl's turn than by the vendor's chunks."""
+        """Bound what is passed on in a turn, which neither libcurl nor the vendor's chunks do."""
         engine = self._engine
         self._unlooked, self._tick = LOOK_PIECES, engine.tick
         if engine.turn == self._looked_turn:

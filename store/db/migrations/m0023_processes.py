@@ -1,4 +1,4 @@
-"""What each process of a node says of itself, beside its journal: `sluice nodes`.
+"""State that each process of a node reports beside its journal: `sluice nodes`.
 
 Gateways of the version before go on working: of theirs nothing is known.
 """

@@ -192,8 +192,8 @@ for _rollup in (UsageByKey, UsageByChannel, UsageByDay, UsageByUser, UsageByGrou
 
 
 class JournalRow(Row):
-    """How far a process's journal has been applied, and what the process says of itself; None: it
-    has not said so, or `finished_ms` says that it ended in order."""
+    """Offset to which a process's journal is applied, and the state that the process reports; None:
+    it has not reported, or `finished_ms` says that it ended in order."""
 
     id = CharField(ID, primary_key=True)
     node = CharField(NAME)

@@ -38,7 +38,7 @@ def to_json_schema(dialect: object, path: str) -> dict[str, Any]:
 
 
 class Nodes:
-    """How many more nodes, and entries of them, the schemas of one request may have."""
+    """Nodes, and entries of them, that the schemas of one request may still have."""
 
     __slots__ = ("entries_left", "left")
 

@@ -63,7 +63,7 @@ def turn_steps(spans: Spans, asks: list[Ask]) -> Steps[tuple[tuple[Part, ...], t
             turns.append((role, parts))
         yield False
     if turns and turns[-1][0] == "assistant":
-        asks.append(Ask("continued", f"messages[{len(messages) - 1}]"))
+        asks.append(Ask("prefill", f"messages[{len(messages) - 1}]"))
     return tuple(leading), tuple(_turn(role, parts) for role, parts in turns)
 
 

@@ -16,7 +16,8 @@ VERDICTS: dict[Feature, Verdict] = {
     "seed": "note",
     "frequency_penalty": "note",
     "presence_penalty": "note",
-    "logit_bias": "refuse",  # what is forbidden or forced would not be
+    # token ids of one vendor's tokenizer, which mean nothing to others
+    "logit_bias": "note",
     "stop": "map",
     "n": "refuse",
     "logprobs": "refuse",
@@ -59,7 +60,6 @@ VERDICTS: dict[Feature, Verdict] = {
     "citations": "note",
     "system_turn": "map",
     "prefill": "map",
-    "continued": "map",
     "stored_state": "refuse",
     "background": "refuse",
     "container": "refuse",

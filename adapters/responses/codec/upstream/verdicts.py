@@ -19,7 +19,8 @@ VERDICTS: dict[Feature, Verdict] = {
     "seed": "note",
     "frequency_penalty": "note",
     "presence_penalty": "note",
-    "logit_bias": "refuse",  # what is forbidden or forced would not be
+    # token ids of one vendor's tokenizer, which mean nothing to others
+    "logit_bias": "note",
     "stop": "map",  # the gateway cuts the text
     "n": "refuse",
     "logprobs": "map",
@@ -62,7 +63,6 @@ VERDICTS: dict[Feature, Verdict] = {
     "citations": "note",
     "system_turn": "map",
     "prefill": "note",  # it stays an answer of the assistant: whether the model goes on is its own
-    "continued": "refuse",
     "stored_state": "refuse",
     "background": "refuse",
     "container": "refuse",

@@ -40,7 +40,7 @@ def _names(db: peewee.Database, kind: str) -> dict[str, list[str]]:
 
 
 def _open(db: peewee.Database, user: Mapping[str, Any]) -> int:
-    """How many sessions and tokens of a user are open."""
+    """Return how many sessions and tokens of a user are open."""
     living = [one for one in tokens.listed(db, user["name"]) if one.revoked_ms is None]
     return len(sessions.of_user(db, user["id"])) + len(living)
 

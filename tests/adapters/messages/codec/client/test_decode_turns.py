@@ -70,9 +70,7 @@ def test_neighbours_of_one_role_are_one_turn():
 
 
 def test_a_last_turn_of_the_assistant_is_to_be_continued():
-    assert features(decoded([user(text("a")), assistant(text("{"))])) == {
-        "continued": "messages[1]"
-    }
+    assert features(decoded([user(text("a")), assistant(text("{"))])) == {"prefill": "messages[1]"}
 
 
 def test_calls_and_results():
