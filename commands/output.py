@@ -50,6 +50,16 @@ def data_options(command: F) -> F:
     return config_option(json_option(command))
 
 
+def node_option(command: F) -> F:
+    """--node NAME, given to the command as `node: str | None`."""
+    return click.option(
+        "--node",
+        metavar="NAME",
+        help="Of several nodes of this machine that share the configuration file, the one that"
+        " `nodes` lists by this name.",
+    )(command)
+
+
 def set_option(command: F) -> F:
     """--set k=v, given to the command as `overrides: tuple[str, ...]`."""
     return click.option(

@@ -11,6 +11,7 @@ import pytest
 
 from conf.configuration import load
 from conf.settings import Settings
+from store.copies import snapshot
 from tests.support.packages import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,6 +59,23 @@ def test_the_image_has_what_is_pinned_and_nothing_else():
         assert (ROOT / path).exists(), path
 
 
+def test_the_image_has_the_programs_of_backup_and_restore():
+    install = r"apt-get install -y --no-install-recommends ([\w. +-]+?) &&"
+    (packages,) = re.findall(install, dict(instructions(DOCKERFILE))["RUN"])
+    query = ["dpkg-query", "-W", "-f", "${Depends}, ", *packages.split()]
+    if shutil.which("mariadb-dump") is None or shutil.which("dpkg-query") is None:
+        pytest.skip(f"needs a Debian that has {packages}")
+    depends = subprocess.run(query, check=True, capture_output=True, text=True).stdout
+    names = [name for name in re.findall(r"([\w.+-]+)[^,]*,", depends) if "perl" not in name]
+    files = subprocess.run(
+        ["dpkg-query", "-L", *packages.split(), *names], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    for programs in (snapshot.DUMPERS, snapshot.CLIENTS):
+        assert f"/usr/bin/{programs[0]}" in files
+    # Of Debian 12, as on the machine of the tests: later clients insist on TLS to the server.
+    assert re.findall(r"^FROM python:\S+-(\w+)", DOCKERFILE, re.M) == ["bookworm"] * 2
+
+
 def test_the_image_drains_and_is_looked_at():
     said = dict(instructions(DOCKERFILE))
     assert said["STOPSIGNAL"] == "SIGTERM" and json.loads(said["ENTRYPOINT"]) == ["sluice"]
@@ -92,6 +110,27 @@ def test_compose_fits_the_sample_of_nginx():
     assert relays == [DEFAULTS.server.port, second[0]]
     assert not set(second) & set(PORTS) and COMPOSE.count("network_mode: service:nginx") == 2
     assert "SLUICE_JOURNAL__DIR: journal-2" in COMPOSE
+
+
+def test_nodes_start_after_the_schema_is_made():
+    services = dict(re.findall(r"^  ([\w-]+):.*\n((?:(?:    .*)?\n)+)", COMPOSE, re.M))
+    assert "condition: service_healthy" in services["init"] and 'restart: "no"' in services["init"]
+    for node in ("node-1", "node-2"):
+        assert "init: { condition: service_completed_successfully }" in services[node]
+
+
+def test_the_init_step_of_compose_does_its_work_each_time(tmp_path, mariadb, monkeypatch):
+    command = json.loads(re.search(r"entrypoint: (\[.*\])", COMPOSE)[1])
+    monkeypatch.setenv("SLUICE_STORE__URL", mariadb.fresh_url())
+    monkeypatch.setenv("SLUICE_CONFIG", str(tmp_path / "state/gateway.toml"))
+    monkeypatch.setenv("PATH", str(ROOT), prepend=os.pathsep)
+    command = [part.replace("/var/lib/sluice", str(tmp_path / "state")) for part in command]
+    for expected in ("made", "there already"):
+        done = subprocess.run([*command, "serve"], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert f"gateway.toml: {expected}" in done.stdout
+    books = subprocess.run(["sluice", "books", "verify"], check=False, capture_output=True)
+    assert books.returncode == 0, books.stderr
 
 
 def test_docker_takes_the_compose_file(tmp_path):

@@ -161,7 +161,6 @@ def run_as_unit(name, folder):
 
 def test_the_nightly_units_do_their_work(tmp_path):
     subprocess.run([ROOT / "sluice", "init", tmp_path / STATE[1:]], check=True, capture_output=True)
-    (tmp_path / STATE[1:] / "journal-8010").mkdir()
     backups = tmp_path / "var/backups/sluice"
     backups.mkdir(parents=True)
     for day in range(10, 22):

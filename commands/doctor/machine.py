@@ -9,7 +9,7 @@ from pathlib import Path
 
 from commands.doctor.findings import Finding, failed, ok, skipped, warning
 from commands.ops_port import ask_status
-from commands.process.node import LOCK_NAME, MAX_LOCK_BYTES, parked_in
+from commands.process.node import holder_of, parked_in
 from conf import secrets
 from conf.configuration import ConfigError, Loaded
 from conf.store_url import SQLITE
@@ -105,12 +105,11 @@ def _open_files(journal: Path) -> Finding:
 
 def _limit_of_gateway(journal: Path) -> tuple[int | None, str]:
     """The limit of the process that holds the journal folder; None without one."""
+    pid = holder_of(journal)
     try:
-        with open(journal / LOCK_NAME, "rb") as lock:
-            pid = int(lock.read(MAX_LOCK_BYTES).split()[0])
         found = _OPEN_FILES.search(Path(f"/proc/{pid}/limits").read_text(encoding="ascii"))
         return (int(found[1]), f"process {pid}'s") if found else (None, "")
-    except (OSError, ValueError, IndexError):
+    except OSError:  # there is none, or it has ended just now
         return None, ""
 
 

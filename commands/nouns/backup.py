@@ -14,6 +14,7 @@ import click
 
 from commands import archive
 from commands.archive import JOURNAL
+from commands.nouns.local_nodes import nodes_of_store
 from commands.output import data_options, note, print_fields, print_json
 from commands.process.node import NAME_FILE, PARKED_NAME
 from commands.store_access import FULL_SCAN_TIMEOUT_S, Access, opened_store
@@ -36,7 +37,7 @@ from store.values.usage_record import rfc3339
     "more",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     multiple=True,
-    help="Journal folder of another node of this store on this machine. Repeatable.",
+    help="Journal folder of a node of this store that lies elsewhere. Repeatable.",
 )
 @data_options
 def command(
@@ -44,8 +45,9 @@ def command(
 ) -> None:
     """Back up store, journals and gateway.toml into FILE, a tar archive.
 
-    Gateways may run: every call recorded before the backup's end is in it, once. MariaDB is dumped
-    by mariadb-dump. Without secrets.toml the keys in a store are useless: keep a copy elsewhere, or
+    Gateways may run: every call recorded before the backup's end is in it, once, with the journals
+    of all nodes of this store whose folders lie beside journal.dir. MariaDB is dumped by
+    mariadb-dump. Without secrets.toml the keys in a store are useless: keep a copy elsewhere, or
     use --with-secrets and protect FILE. `restore FILE DIR` brings it back.
     """
     if file.exists():
@@ -72,7 +74,7 @@ def _write(
 ) -> dict[str, Any]:
     """Write the archive beside its place, then put it there; what it says of itself."""
     loaded = access.loaded
-    folders = [folder for folder in (Path(loaded.settings.journal.dir), *more) if folder.is_dir()]
+    folders = _folders(access, more)
     work = Path(tempfile.mkdtemp(prefix=".sluice-backup-", dir=file.absolute().parent))
     try:
         whole = work / "whole.tar"
@@ -99,6 +101,15 @@ def _write(
     return told
 
 
+def _folders(access: Access, more: tuple[Path, ...]) -> list[Path]:
+    """Journal folders to read, each once; first that of the node by whose name records of the
+    archive are booked when it is restored."""
+    own = Path(access.loaded.settings.journal.dir)
+    beside = [one.journal for one in nodes_of_store(access.loaded, access.db)]
+    folders = [folder.resolve() for folder in (own, *beside, *more) if folder.is_dir()]
+    return sorted(dict.fromkeys(folders), key=lambda folder: not (folder / NAME_FILE).is_file())
+
+
 def _add_store(
     access: Access, tar: tarfile.TarFile, work: Path, folders: list[Path]
 ) -> dict[str, Any]:
@@ -114,9 +125,8 @@ def _add_store(
             archive.add_bytes(tar, f"{JOURNAL}/{part}", data)
         running = restored.unfinished(db)
         missing = {one: node for one, node in running.items() if one not in journals.ids}
-    own = Path(access.loaded.settings.journal.dir)
-    if (own / NAME_FILE).is_file():
-        archive.add_file(tar, archive.NODE, own / NAME_FILE)
+    if folders and (folders[0] / NAME_FILE).is_file():
+        archive.add_file(tar, archive.NODE, folders[0] / NAME_FILE)
     parked = [folder / PARKED_NAME for folder in folders]
     if text := b"".join(path.read_bytes() for path in parked if path.is_file()):
         archive.add_bytes(tar, archive.PARKED, text)

@@ -10,7 +10,8 @@ import click
 
 from commands.doctor import channels, front, machine, store, urls
 from commands.doctor.findings import Finding, failed, ok, show
-from commands.output import FAILED, configuration, data_options, print_json
+from commands.nouns.local_nodes import of_node
+from commands.output import FAILED, configuration, data_options, node_option, print_json
 from commands.store_access import clients_base_url
 from conf import secrets
 from conf.configuration import ConfigError, Loaded
@@ -28,8 +29,16 @@ KEY_LINE_CHARS = 1024
     " stdin, so that no list of processes shows it.",
 )
 @click.option("--yes", is_flag=True, help="Call every channel without asking; vendors charge.")
+@node_option
 @data_options
-def command(url: str | None, key: str | None, yes: bool, config: Path | None, as_json: bool) -> int:
+def command(
+    url: str | None,
+    key: str | None,
+    yes: bool,
+    node: str | None,
+    config: Path | None,
+    as_json: bool,
+) -> int:
     """Look for what is wrong; exit code 1 when something fails.
 
     Looks at secrets, disks, descriptors, journal, store, schema and clock, calls every channel
@@ -39,7 +48,7 @@ def command(url: str | None, key: str | None, yes: bool, config: Path | None, as
     """
     if key == "-":
         key = sys.stdin.readline(KEY_LINE_CHARS).strip()
-    loaded = configuration(config)
+    loaded = of_node(configuration(config), node)
     findings = machine.look(loaded)
     findings += _addresses(loaded)
     findings += _store(loaded, None if as_json and not yes else yes)

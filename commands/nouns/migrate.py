@@ -5,12 +5,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
 import peewee
 
+from commands.nouns.local_nodes import local_nodes
 from commands.output import configuration, data_options, print_json, print_table
 from commands.process import node
 from commands.progress import progress
@@ -129,15 +130,16 @@ def _check_switch(loaded: Loaded, url: str) -> None:
 
 @contextmanager
 def _stopped(config: Path | None) -> Iterator[None]:
-    """No gateway of this configuration runs or starts meanwhile."""
-    try:
-        lock = node.claim(Path(configuration(config).settings.journal.dir))
-    except node.StartError as error:
-        raise Refused([str(error)]) from None
-    try:
+    """No gateway of this configuration runs or starts meanwhile, nor a node beside it."""
+    loaded = configuration(config)
+    folders = {Path(loaded.settings.journal.dir), *(one.journal for one in local_nodes(loaded))}
+    with ExitStack() as locks:
+        try:
+            for folder in sorted(folders):
+                locks.callback(os.close, node.claim(folder))
+        except node.StartError as error:
+            raise Refused([str(error)]) from None
         yield
-    finally:
-        os.close(lock)
 
 
 @contextmanager

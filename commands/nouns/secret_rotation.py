@@ -5,25 +5,30 @@ When all have taken it, it becomes the newest, and the old one stays beside it u
 it. Each step leaves a state from which the next run goes on.
 """
 
+import errno
 import os
 import signal
 import time
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import peewee
 
+from commands.nouns.local_nodes import LocalNode, as_node, nodes_of_store
 from commands.ops_port import ask_status
-from commands.process.node import LOCK_NAME, MAX_LOCK_BYTES
+from commands.process.node import written_places
 from conf import secrets
-from conf.configuration import Loaded
+from conf.configuration import SECRETS_VARIABLE, Loaded
 from store.db.database import database_ms, snapshot_read
 from store.db.nodes import last_seen
 from store.values.errors import Refused
 
 NODE_ALIVE_MS = 60_000
 """A node that was seen so lately runs: it says so every ten seconds."""
+_CANNOT_BE_REPLACED = {errno.EROFS, errno.EBUSY}
+"""A read-only mount; a file that is itself a mount."""
 TAKEN_WITHIN_S = 60
 POLL_S = 0.2
 
@@ -37,15 +42,24 @@ class Nodes:
     reloaded: bool
 
     def take(self) -> None:
-        """Reload this node's gateway, if one runs, and wait until it knows the file. Refused when
-        it does not, or when other nodes may not know it."""
-        self._require_others()
+        """Reload the gateways of this machine that read the file, and wait until they know it.
+        Refused when one does not, or when other nodes may not know it."""
         mark = secrets.of(self.loaded).mark
-        pid = self._pid()
-        if pid is None:
-            return
-        if self._has(mark):
-            return
+        here = {
+            one.name: (one.pid, as_node(self.loaded, one))
+            for one in nodes_of_store(self.loaded, self.db)
+            if one.pid and self._is_read_by(one)
+        }
+        self._require_others(here)
+        for pid, loaded in here.values():
+            if not self._has(loaded, mark):
+                self._reload(pid, loaded, mark)
+
+    def _is_read_by(self, one: LocalNode) -> bool:
+        _, path = written_places(one.journal)
+        return path is None or path.resolve() == self.loaded.secrets_path.resolve()
+
+    def _reload(self, pid: int, loaded: Loaded, mark: str) -> None:
         try:
             os.kill(pid, signal.SIGHUP)
         except PermissionError:
@@ -53,47 +67,34 @@ class Nodes:
                 [f"process {pid} cannot be reloaded by this user; reload it, then run this again"]
             ) from None
         deadline = time.monotonic() + TAKEN_WITHIN_S
-        while not self._has(mark):
+        while not self._has(loaded, mark):
             if time.monotonic() > deadline:
                 why = "see its log; run this again when it is mended"
                 raise Refused([f"process {pid} has not taken the new secrets; {why}"])
             time.sleep(POLL_S)
 
-    def _require_others(self) -> None:
-        own = self._own_name()
+    def _require_others(self, here: Container[str]) -> None:
         at_ms = database_ms(self.db)
         seen = snapshot_read(self.db, lambda: last_seen(self.db))
-        others = [name for name, ms in seen.items() if name != own and at_ms - ms < NODE_ALIVE_MS]
+        others = [
+            name for name, ms in seen.items() if name not in here and at_ms - ms < NODE_ALIVE_MS
+        ]
         if others and not self.reloaded:
+            names = ", ".join(sorted(others))
             raise Refused(
                 [
-                    f"other nodes run: {', '.join(sorted(others))}; copy {self.loaded.secrets_path}"
-                    " to them, reload each (SIGHUP), then run this again with --nodes-reloaded"
+                    f"other nodes run, or did a minute ago: {names}; copy"
+                    f" {self.loaded.secrets_path} to them, reload each (SIGHUP), then run this"
+                    " again with --nodes-reloaded"
                 ]
             )
 
-    def _own_name(self) -> str:
-        try:
-            path = Path(self.loaded.settings.journal.dir) / "node"
-            return path.read_text(encoding="utf-8").strip()
-        except OSError:
-            return ""
-
-    def _pid(self) -> int | None:
-        """The process that holds the journal folder; None: none runs here."""
-        try:
-            with open(Path(self.loaded.settings.journal.dir) / LOCK_NAME, "rb") as lock:
-                pid = int(lock.read(MAX_LOCK_BYTES).split()[0])
-            return pid if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes() else None
-        except (OSError, ValueError, IndexError):
-            return None
-
-    def _has(self, mark: str) -> bool:
+    def _has(self, loaded: Loaded, mark: str) -> bool:
         """Whether all workers that take calls have the secrets of the file."""
-        if not self.loaded.settings.ops.enabled and self.reloaded:
+        if not loaded.settings.ops.enabled and self.reloaded:
             return True
         try:
-            workers = ask_status(self.loaded)["workers"]
+            workers = ask_status(loaded)["workers"]
         except Refused as error:
             error.add_note("without the ops port: reload it yourself, then --nodes-reloaded")
             raise
@@ -103,13 +104,30 @@ class Nodes:
         )
 
 
+def _replace(path: Path, changed: secrets.Secrets) -> None:
+    """Write the file. Refused, with nothing changed, when it is mounted from elsewhere."""
+    try:
+        secrets.replace(path, changed)
+    except OSError as error:
+        if error.errno not in _CANNOT_BE_REPLACED:
+            raise
+        raise Refused(
+            [
+                f"{path}: {error.strerror}: the file cannot be replaced here. Copy it into a folder"
+                f" that can be written, name the copy by {SECRETS_VARIABLE}, run this again, and"
+                ' bring the copy to where the file comes from (docs/operations.md, "Secrets on a'
+                ' read-only mount"). Nothing has been changed'
+            ]
+        ) from None
+
+
 def add(loaded: Loaded, kind: str) -> bool:
     """Add a new secret as upcoming; False when a rotation is on its way already."""
     found = secrets.read(loaded.secrets_path)
     if kind in found.upcoming or len(getattr(found, secrets.KINDS[kind])) > 1:
         return False
     upcoming = {**found.upcoming, kind: secrets.fresh()}
-    secrets.replace(loaded.secrets_path, msgspec.structs.replace(found, upcoming=upcoming))
+    _replace(loaded.secrets_path, msgspec.structs.replace(found, upcoming=upcoming))
     return True
 
 
@@ -122,7 +140,7 @@ def promote(loaded: Loaded, kind: str) -> bool:
     upcoming = dict(found.upcoming)
     values = [upcoming.pop(kind), *getattr(found, name)]
     changed = msgspec.structs.replace(found, upcoming=upcoming, **{name: values})
-    secrets.replace(loaded.secrets_path, changed)
+    _replace(loaded.secrets_path, changed)
     return True
 
 
@@ -143,5 +161,5 @@ def remove_old(loaded: Loaded, kind: str) -> int:
     values = getattr(found, name)
     if len(values) > 1:
         changed = msgspec.structs.replace(found, **{name: values[:1]})
-        secrets.replace(loaded.secrets_path, changed)
+        _replace(loaded.secrets_path, changed)
     return len(values) - 1

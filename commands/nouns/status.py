@@ -11,10 +11,12 @@ from typing import Any
 import click
 
 from adapters.registry import LOSSES
+from commands.nouns.local_nodes import of_node
 from commands.ops_port import ask_status, set_log_level
 from commands.output import (
     configuration,
     data_options,
+    node_option,
     note,
     print_fields,
     print_json,
@@ -46,22 +48,31 @@ PARKED_HINT = "journal.dir/parked.ndjson says what and why; move it away when th
     type=click.Choice(LEVELS),
     help="Change the log level of the running gateway, until its next reload or restart.",
 )
+@node_option
 @data_options
 def command(
-    settings: bool, origin: bool, log_level: str | None, config: Path | None, as_json: bool
+    settings: bool,
+    origin: bool,
+    log_level: str | None,
+    node: str | None,
+    config: Path | None,
+    as_json: bool,
 ) -> None:
     """Show a running gateway and the state of its channels; exit code 1 when none runs.
 
-    Workers, streams and journal are those of the node whose ops port the configuration names;
-    the state of channels comes from the store and covers all nodes.
+    Workers, streams and journal are those of the node that --node names, else of the one whose
+    ops port the configuration names; the state of channels comes from the store and covers all.
     """
     if origin and not settings:
         raise click.UsageError("--origin goes with --settings")
+    if node and settings:
+        raise click.UsageError("--node goes without --settings")
     loaded = configuration(config)
     if settings:
         rows = shown_settings.rows(loaded.settings, loaded.origins if origin else None)
         print_table(rows, list(rows[0]), as_json)
         return
+    loaded = of_node(loaded, node)
     if log_level is not None:
         found = set_log_level(loaded, log_level)
         print_json(found) if as_json else print_fields(found)

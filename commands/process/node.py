@@ -5,8 +5,10 @@ however that ends.
 """
 
 import fcntl
+import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 LOCK_NAME = "serve.lock"
@@ -15,6 +17,8 @@ DRAINING = "draining"
 PARKED_NAME = "parked.ndjson"  # store/calls/writer.py writes it; nothing of store is imported here
 PARKED_COUNT_BYTES = 16 * 1024 * 1024
 NAME_FILE = "node"
+PLACES_FILE = "places.json"
+OPS_FIELDS = ("enabled", "host", "port")
 FOLDER_MODE = 0o700
 MAX_NAME_CHARS = 64
 
@@ -79,6 +83,53 @@ def name_of(folder: Path) -> str:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise StartError(f"journal.dir: {path}: {error}") from None
+
+
+def written_name(folder: Path) -> str:
+    """Return the name of the node whose journal folder it is; "": none has started on it, or the
+    folder is somebody else's."""
+    try:
+        return (folder / NAME_FILE).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def holder_of(folder: Path) -> int | None:
+    """Return the first process of the gateway that runs on the folder; None: there is none, or it
+    is not seen from here, since it is in another container."""
+    path = folder / LOCK_NAME
+    try:
+        pid = int(path.read_bytes()[:MAX_LOCK_BYTES].split()[0])
+        inode = path.stat().st_ino
+        locks = Path("/proc/locks").read_text(encoding="ascii")
+    except (OSError, ValueError, IndexError):
+        return None
+    # Asked, not tried: a lock that is taken to try it would keep a gateway from starting.
+    return pid if re.search(rf" FLOCK .* {pid} \S+:{inode} ", locks) else None
+
+
+def tell_places(folder: Path, ops: Mapping[str, object], secrets: Path) -> None:
+    """Leave the fields `enabled`, `host`, `port` of the ops port and the path of the secrets for
+    commands, to which --set and environment of the node are unknown. The folder has to be claimed.
+    """
+    path = folder / PLACES_FILE
+    fresh = path.with_suffix(".new")
+    places = {"ops": {name: ops[name] for name in OPS_FIELDS}, "secrets": str(secrets)}
+    try:
+        fresh.write_text(json.dumps(places), encoding="utf-8")
+        fresh.replace(path)
+    except OSError as error:
+        raise StartError(f"journal.dir: {path}: {error}") from None
+
+
+def written_places(folder: Path) -> tuple[dict[str, object], Path | None]:
+    """Return what `tell_places` left; empty and None where only gateways of an earlier version have
+    run, or power was lost while it was written."""
+    try:
+        places = json.loads((folder / PLACES_FILE).read_bytes())
+        return {name: places["ops"][name] for name in OPS_FIELDS}, Path(places["secrets"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return {}, None
 
 
 def parked_in(folder: Path) -> int:

@@ -133,6 +133,7 @@ class Supervisor:
             ops = listeners.bind("ops", settings.ops.host, settings.ops.port)[0]
             answers = self._answers
             self._ops = OpsServer(self._selector, ops, answers.routes(), answers.guard)
+        node.tell_places(folder, to_plain(settings)["ops"], self.loaded.secrets_path)
         _raise_descriptor_limit()
         self._watch_signals()
         self.log.info(

@@ -35,6 +35,7 @@ HEALTHY = {
     f"sluice_books_verify_age_seconds{{{NODE}}}": "0+60x200",
     f'sluice_channel_circuit_state{{{NODE},channel="c",model="m"}}': "0x200",
     f"sluice_records_parked{{{NODE}}}": "0x200",
+    f"sluice_clock_lead_seconds{{{NODE}}}": "59x200",
     f'sluice_requests_total{{{NODE},endpoint="/e",model="m",status="200"}}': "0+100x200",
 }
 OTHER = 'job="sluice",instance="b:9000"'
@@ -98,6 +99,8 @@ FIRING = {
         25,
     ),
     "SluiceReloadRefused": ({f"sluice_config_reload_success{{{NODE}}}": "0x200"}, 6),
+    # behind; the healthy one is ahead, by less than a minute
+    "SluiceClockWrong": ({f"sluice_clock_lead_seconds{{{NODE}}}": "-61x200"}, 3),
     "SluiceDraining": ({f"sluice_draining{{{NODE}}}": "1x200"}, 31),
     "SluiceUpkeepFails": ({f"sluice_upkeep_success{{{NODE}}}": "0x200"}, 61),
     "SluiceBackupOld": ({f"sluice_backup_age_seconds{{{NODE}}}": "180000x200"}, 61),

@@ -108,11 +108,17 @@ def small_disk(tmp_path):
 
 
 @pytest.fixture
-def read_only(small_disk):
-    """read_only(): from then on nothing can be written on the small disk."""
+def remount(small_disk):
+    """remount(flags) of the small disk: 0 or MS_RDONLY."""
 
-    def remount():
+    def change(flags):
         libc = ctypes.CDLL(None, use_errno=True)
-        assert libc.mount(b"none", bytes(small_disk), None, MS_REMOUNT | MS_RDONLY, None) == 0
+        assert libc.mount(b"none", bytes(small_disk), None, MS_REMOUNT | flags, None) == 0
 
-    return remount
+    return change
+
+
+@pytest.fixture
+def read_only(remount):
+    """read_only(): from then on nothing can be written on the small disk."""
+    return lambda: remount(MS_RDONLY)

@@ -13,8 +13,10 @@ import time
 import pytest
 
 from conf import secrets
+from conf.configuration import SECRETS_VARIABLE
 from store.values.cipher import Cipher
-from tests.support import leash
+from tests.gateway.conftest import MS_RDONLY
+from tests.support import commands, leash
 from tests.support.client import wait_until
 from tests.support.gateway import ROOT
 
@@ -137,3 +139,58 @@ def test_the_pepper_is_replaced_and_keys_move_when_they_are_used(gateway):
     gateway.stop()
     gateway.start()
     assert call(gateway, KEY) == call(gateway, made["secret"]) == 200
+
+
+@pytest.fixture
+def read_only_secrets(small_disk, remount):
+    """(path on a disk that is about to be read-only, function that puts a file there)."""
+    mounted = small_disk / "secrets.toml"
+
+    def bring(file):
+        remount(0)
+        mounted.write_bytes(file.read_bytes())
+        remount(MS_RDONLY)
+
+    return mounted, bring
+
+
+def test_secrets_on_a_read_only_mount(launch_own, vendor, read_only_secrets, monkeypatch, tmp_path):
+    """The recipe of docs/operations.md: a copy is changed, and brought to its source thrice."""
+    mounted, bring = read_only_secrets
+    monkeypatch.setenv(SECRETS_VARIABLE, str(mounted))
+    gateway = launch_own(document(vendor.url), {"server.workers": 2}, follow=False)
+    bring(mounted)
+    before = mounted.read_bytes()
+    said = refused(gateway, "rotate", "cipher")
+    assert "Read-only file system" in said and SECRETS_VARIABLE in said
+    assert status(gateway, "cipher")["upcoming"] is False and mounted.read_bytes() == before
+
+    copy = tmp_path / "secrets.toml"
+    copy.write_bytes(before)
+    copy.chmod(0o600)
+    monkeypatch.setenv(SECRETS_VARIABLE, str(copy))
+    name = (gateway.folder / "journal/node").read_text().strip()
+    calls = Calls(gateway)
+    assert f"{name}; copy {copy}" in refused(gateway, "rotate", "cipher")
+    for step in ("rotate", "remove-old", ""):
+        bring(copy)
+        mark = secrets.load(copy).mark
+        gateway.process.send_signal(signal.SIGHUP)
+        wait_until(lambda mark=mark: marks(gateway) == {mark}, 30)
+        if step:
+            gateway.run("secrets", step, "cipher", "--nodes-reloaded")
+    calls.close()
+    assert len(secrets.read(mounted).cipher_keys) == 1 and mounted.read_bytes() != before
+
+
+def refused(gateway, *args):
+    """What a command of `secrets` says that must fail."""
+    done = commands.run(["secrets", *args, "--config", str(gateway.config)])
+    assert done.returncode == 1, done.stderr
+    return done.stderr
+
+
+def marks(gateway):
+    """Of the secrets that the workers have which take calls."""
+    _, _, body = gateway.call("GET", "/status", port=gateway.ops_port)
+    return {one.get("secrets") for one in json.loads(body)["workers"] if not one["leaving"]}

@@ -93,6 +93,18 @@ def test_other_nodes_have_to_know_the_new_one_first(installation):
     assert len(lists(installation).cipher_keys) == 1
 
 
+def test_a_node_whose_process_is_not_seen_from_here_is_another_one(installation):
+    """As from a container of its own, which sees the journal folder of a node and no process."""
+    with installation.store() as db:
+        nodes.note_seen(db, "web-1")
+    folder = installation.folder / "journal"
+    folder.mkdir()
+    (folder / "node").write_text("web-1\n")
+    (folder / "serve.lock").write_text("1")
+    assert "web-1" in installation.refused("secrets", "rotate", "cipher")
+    assert status(installation)["cipher"]["upcoming"]
+
+
 def test_the_file_stays_private_and_everything_else_in_it(installation):
     path = installation.folder / "secrets.toml"
     before = lists(installation)
