@@ -34,6 +34,7 @@ TURN_BYTES = 65_536  # of a stream that its sink gets in one turn of the loop, u
 LOOK_PIECES = 128  # that are passed on between two looks at the turn: in one at most twice as many
 HEAD_MAX_BYTES = 65_536
 UNPACKED_PIECES_PER_TURN = 64  # of a whole answer, 64 KiB each: some 5 ms
+_DONE = object()
 DISCARD_MAX_BYTES = 65_536  # behind a terminal marker; more is not an end but a flood
 
 
@@ -65,13 +66,14 @@ class Exchange:
     not worked off what it was given it sets `unread`, and gets b"" in the next turn.
     """
 
-    __slots__ = ("_blocked", "_buffer", "_direct", "_discarding", "_ended", "_engine", "_error",
+    __slots__ = ("_blocked", "_buffer", "_counted_pieces", "_counting", "_direct", "_discarding",
+                 "_ended", "_engine", "_error",
                  "_head", "_idle_s", "_in_dirty", "_later", "_limit_bytes", "_looked_turn",
                  "_max_answer_bytes", "_on_end", "_pass_on", "_paused", "_sink", "_size",
                  "_started_at", "_stream_type", "_stream_wanted", "_swept", "_tick",
-                 "_timeout_kind", "_timeout_s", "_unlooked", "_unpacker", "body", "content_type",
-                 "first_byte_ms", "handle", "head", "head_lines", "repeated", "source", "status",
-                 "streaming", "unread")  # fmt: skip
+                 "_timeout_kind", "_timeout_s", "_unlooked", "_unpacked_bytes", "_unpacker", "body",
+                 "content_type", "first_byte_ms", "handle", "head", "head_lines", "repeated", "source",
+                 "status", "streaming", "unread")  # fmt: skip
 
     def __init__(self, engine: Engine, handle: Any, request: UpstreamRequest) -> None:
         self.head: asyncio.Future[int] = engine.loop.create_future()
@@ -97,6 +99,10 @@ class Exchange:
         self._idle_s = request.idle_timeout_s
         self._head: AnswerHead | None = None
         self._unpacker: Unpacker | None = None
+        # Of an answer that is read whole, which is counted before it is unpacked.
+        self._counting = False  # `_count_on` is due
+        self._counted_pieces = 0  # of the buffer
+        self._unpacked_bytes = 0  # what they make
         self._buffer: list[bytes] = []
         self._size = 0
         # Until the head is read the smaller bound holds for both kinds of answers.
@@ -249,6 +255,8 @@ class Exchange:
             self._deliver()
         elif self._paused:
             self._fail_too_large()
+        elif self._unpacker is not None:
+            self._count_later()
 
     def complete(self, error: UpstreamError | None) -> None:
         """libcurl is done with it and the handle released; what it gave was flushed before."""
@@ -327,6 +335,8 @@ class Exchange:
         if self._size > self._limit_bytes:
             self._fail_too_large()
             return
+        if self._unpacker is not None:
+            self._count_later()
         if self._paused:
             self._unpause()
 
@@ -458,37 +468,60 @@ class Exchange:
 
     def _end_whole(self) -> None:
         if self._unpacker is not None:
-            self._unpack_on(self._unpacked(self._unpacker))
+            self._count_later()
             return
         self.body = self._take()
         self.head.set_result(time.monotonic_ns())
+
+    def _count_later(self) -> None:
+        if not self._counting:
+            self._counting = True
+            self._engine.loop.call_soon(self._count_on)
+
+    def _count_on(self) -> None:
+        """Count what an answer unpacks to, as it comes and so much at a time that the loop is not
+        held: one that is larger than allowed shall never take the memory."""
+        self._counting = False
+        unpacker = self._unpacker
+        if unpacker is None or self.head.done():  # failed or cancelled
+            return
+        try:
+            unpacker.feed(b"".join(self._buffer[self._counted_pieces :]))
+            self._counted_pieces = len(self._buffer)
+            for _ in range(UNPACKED_PIECES_PER_TURN):
+                if not unpacker.more:
+                    break
+                self._unpacked_bytes += len(unpacker.piece())
+                if self._unpacked_bytes > self._max_answer_bytes:
+                    raise self._too_large()
+            if self._ended and not unpacker.more:
+                unpacker.close()
+        except UpstreamError as error:
+            if self._ended:
+                self._end(error)
+            else:
+                self.fail(error.kind, error.detail)
+            return
+        if unpacker.more:
+            self._count_later()
+        elif self._ended:
+            self._unpack_on(self._unpacked(unpacker))
 
     def _unpack_on(self, steps: Iterator[None]) -> None:
         """So much at a time that the loop is not held."""
         if self.head.done():  # cancelled
             return
-        try:
-            for _ in range(UNPACKED_PIECES_PER_TURN):
-                next(steps)
-        except StopIteration:
-            self.head.set_result(time.monotonic_ns())
-        except UpstreamError as error:
-            self._end(error)
-        else:
-            self._engine.loop.call_soon(self._unpack_on, steps)
+        for _ in range(UNPACKED_PIECES_PER_TURN):
+            if next(steps, _DONE) is _DONE:
+                self.head.set_result(time.monotonic_ns())
+                return
+        self._engine.loop.call_soon(self._unpack_on, steps)
 
     def _unpacked(self, unpacker: Unpacker) -> Iterator[None]:
-        """Steps that make the whole answer, a piece each. They count first: one that is larger than
-        allowed shall never take the memory."""
-        size = 0
-        for piece in unpacker.whole(self._buffer):
-            size += len(piece)
-            if size > self._max_answer_bytes:
-                raise self._too_large()
-            yield
+        """Steps that make the whole answer, which was counted, a piece each."""
         whole = BytesIO()
-        if size:  # all of its memory at once: none is copied while it grows
-            whole.seek(size - 1)
+        if self._unpacked_bytes:  # all of its memory at once: none is copied while it grows
+            whole.seek(self._unpacked_bytes - 1)
             whole.write(b"\0")
             whole.seek(0)
         packed = deque(self._buffer)
