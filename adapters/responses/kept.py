@@ -22,7 +22,7 @@ from adapters.json.structure import Steps
 THOUGHT_ID = "rs_gw1."
 _IN_INPUT = Marks("id", "file_id", "tools")
 _IN_TOOLS = Marks("vector_store_ids", "container", "environment", "file_id")
-_OF_CLIENT = frozenset({"function", "custom", "namespace"})
+_OF_CLIENT = ("function", "custom", "namespace")  # a tuple: any JSON may be looked for
 _PLAIN_FIELDS = frozenset({"type", "id", "status", "role"})  # of an item that says nothing
 _HANDED_OUT = (b'"container_id"', b'"conversation":')
 

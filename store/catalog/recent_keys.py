@@ -6,7 +6,7 @@ Of one day those with the most calls come first. Behind all that were used come 
 Imported by the worker.
 """
 
-import time
+import threading
 from collections.abc import Iterator
 from itertools import chain, islice
 
@@ -28,10 +28,10 @@ def recent_keys(db: peewee.Database, limit: int) -> Iterator[list[tuple[bytes, K
 
     Blocking: in threads only. Raises StoreUnavailable.
     """
-    ids = islice(_ids(db, limit), limit)
+    ids, pause = islice(_ids(db, limit), limit), threading.Event()
     while portion := list(islice(ids, PORTION)):
         yield keys_of(db, portion)
-        time.sleep(REST_S)
+        pause.wait(REST_S)
 
 
 def _ids(db: peewee.Database, limit: int) -> Iterator[str]:

@@ -152,9 +152,10 @@ def test_the_node_is_shown_as_it_says_itself(running):
     """Its first words are those of its first second; ten seconds later it says more."""
     gateway = running.gateway
     [shown] = json.loads(gateway.run("nodes", "--json"))
-    assert (shown["state"], shown["version"]) == ("ready", VERSION)
+    node = json.loads(gateway.run("status", "--json"))
+    assert (shown["state"], shown["node"]) == ("ready", node["node"])
+    assert shown["version"] == f"{VERSION} {node['revision']}"
     assert shown["clock_behind_ms"] == 0 and shown["backlog_bytes"] >= 0
-    assert shown["node"] == json.loads(gateway.run("status", "--json"))["node"]
 
 
 def test_a_new_key(running):

@@ -67,13 +67,12 @@ class Exchange:
     """
 
     __slots__ = ("_blocked", "_buffer", "_counted_pieces", "_counting", "_direct", "_discarding",
-                 "_ended", "_engine", "_error",
-                 "_head", "_idle_s", "_in_dirty", "_later", "_limit_bytes", "_looked_turn",
-                 "_max_answer_bytes", "_on_end", "_pass_on", "_paused", "_sink", "_size",
-                 "_started_at", "_stream_type", "_stream_wanted", "_swept", "_tick",
-                 "_timeout_kind", "_timeout_s", "_unlooked", "_unpacked_bytes", "_unpacker", "body",
-                 "content_type", "first_byte_ms", "handle", "head", "head_lines", "repeated", "source",
-                 "status", "streaming", "unread")  # fmt: skip
+                 "_ended", "_engine", "_error", "_head", "_idle_s", "_in_dirty", "_later",
+                 "_limit_bytes", "_looked_turn", "_max_answer_bytes", "_on_end", "_pass_on",
+                 "_paused", "_sink", "_size", "_started_at", "_stream_type", "_stream_wanted",
+                 "_swept", "_tick", "_timeout_kind", "_timeout_s", "_unlooked", "_unpacked_bytes",
+                 "_unpacker", "body", "content_type", "first_byte_ms", "handle", "head",
+                 "head_lines", "repeated", "source", "status", "streaming", "unread")  # fmt: skip
 
     def __init__(self, engine: Engine, handle: Any, request: UpstreamRequest) -> None:
         self.head: asyncio.Future[int] = engine.loop.create_future()

@@ -269,6 +269,7 @@ UNNAMED = [
     (RESPONSES, {"previous_response_id": None, "conversation": None, "prompt": None}),
     (RESPONSES, {"previous_response_id": "", "conversation": ""}),
     (RESPONSES, {"input": "file_id", "tools": []}),
+    (RESPONSES, {"tools": [{"type": [], "file_id": "f"}]}),
     # what the history repeats of an answer
     (RESPONSES, {"input": [{"type": "reasoning", "id": "rs_1", "encrypted_content": "x"}]}),
     (RESPONSES, {"input": [{"type": "message", "id": "msg_1", "content": "Hello."}]}),
