@@ -56,6 +56,7 @@ from handlers.relay.stored.fresh import shared_fresh
 from handlers.relay.stored.responses import StoredResponses
 from handlers.relay.translation.translations import Translations
 from handlers.relay.upstream.client import UpstreamClient
+from handlers.relay.upstream.parked import connections_most
 from handlers.telemetry.calls import Telemetry
 from handlers.telemetry.metrics import Metrics
 from store.calls.journal import Journal
@@ -211,7 +212,7 @@ class Worker:
         self._key_news = News(lambda: self._writer.state == DOWN)
         self._notices = Notices()
         self._site = self._make_site()
-        self._server = RelayServer(self._site, Router(self._site))
+        self._server = RelayServer(self._site, Router(self._site), connections_most())
         self._writer = self._make_writer()
         self._upkeep = self._make_upkeep()
         self._clock = NodeClock()

@@ -25,7 +25,6 @@ from handlers.http.connection import (
     Header,
 )
 from handlers.http.request import Request
-from handlers.relay.upstream.parked import connections_most
 from store.values.ids import new_ulid
 
 log = logging.getLogger("sluice.http")
@@ -200,8 +199,8 @@ class Server:
 class RelayServer(Server):
     """Serves the routes of `router` at the relay port."""
 
-    def __init__(self, site: Configured, router: Router) -> None:
-        super().__init__(site.settings.server, router.delegate, connections_most())
+    def __init__(self, site: Configured, router: Router, connections_max: int) -> None:
+        super().__init__(site.settings.server, router.delegate, connections_max)
         self._router = router
 
     def malformed(

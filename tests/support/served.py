@@ -14,6 +14,7 @@ from handlers.entries.routes import ROUTES, Router
 from handlers.http.base import Deadlines, Site
 from handlers.http.intake import BodyHandler
 from handlers.http.server import RelayServer
+from handlers.relay.upstream.parked import connections_most
 from handlers.telemetry.calls import Telemetry
 from tests.support.client import Answer, encode_head
 
@@ -92,7 +93,7 @@ async def serving(routes=None, trusted=(), relay=None, listener=None, **settings
     )
     errors = Errors()
     logging.getLogger().addHandler(errors)
-    server = RelayServer(site, Router(site))
+    server = RelayServer(site, Router(site), connections_most())
     listener = listener or bound()
     served = Served(site, server, listener.getsockname()[1], errors)
     try:
