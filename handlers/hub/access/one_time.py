@@ -4,9 +4,10 @@ RFC 6238 with what all authenticators know: SHA-1, six digits, thirty seconds.
 """
 
 import hmac
+import importlib
+from typing import Any
 
 import pyotp
-import segno
 
 PERIOD_S = 30
 DRIFT_PERIODS = 1  # how far the clock of a phone may be off, each way
@@ -36,6 +37,8 @@ def address(secret: str, user: str) -> str:
 
 def picture(text: str) -> str:
     """A text as a QR code, in SVG without style attributes: dark on white in each theme."""
+    # By name: its 1.7 MB are loaded when somebody sets codes up.
+    segno: Any = importlib.import_module("segno")
     code = segno.make(text, error="m", micro=False)
     svg: str = code.svg_inline(
         scale=QR_SCALE, dark="#12201e", light="#fff", svgclass="qr", lineclass=None
