@@ -51,14 +51,14 @@ def server():
 def documented_url(server):
     """A function from a database's name to its URL, for the user that docs/operations.md makes."""
     section = OPERATIONS.read_text().split("\n## MariaDB\n")[1].split("\n## ")[0]
-    statements = re.findall(r"^    ((?:CREATE|GRANT) .*);$", section, re.MULTILINE)
+    statements = re.findall(r"^((?:CREATE|GRANT) .*);$", section, re.MULTILINE)
     assert {text.split()[0] for text in statements} == {"CREATE", "GRANT"}
     for name in DATABASES:
         server.run(f"DROP DATABASE IF EXISTS {name}")
         for text in statements:
             text = text.replace("10.0.0.%", "%").replace("CREATE USER", "CREATE USER IF NOT EXISTS")
             text = re.sub(r"(DATABASE |ON )sluice\b", rf"\g<1>{name}", text)
-            server.run(text.replace("…", "secret"))
+            server.run(text.replace("PASSWORD", "secret"))
     return lambda name: f"mysql://sluice:secret@127.0.0.1:{server.port}/{name}"
 
 
