@@ -10,6 +10,7 @@ import re
 BOM = b"\xef\xbb\xbf"
 _CR, _LF = 13, 10
 _IDLE_BEGINS = b"\r\n:"
+_NO_EVENT = frozenset((b"", b"\r", b"\n", b":"))  # begins of blank lines and comments
 
 # Atomic groups: CR LF is one line end and must not be taken apart into a blank line.
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
@@ -105,8 +106,13 @@ class EventSplitter:
         if blank:
             # The way of nearly all vendors, ten times faster than the walk below.
             *events, rest = data.split(blank)
-            pieces += [event + blank for event in events]
-            return rest
+            for event in events:
+                if event[:1] in _NO_EVENT:
+                    break
+            else:
+                if not rest or rest[:1] not in _NO_EVENT:
+                    pieces += [event + blank for event in events]
+                    return rest
         while start < size:
             idle = _IDLE.match(data, start) if data[start] in _IDLE_BEGINS else None
             if idle is not None:
@@ -138,15 +144,12 @@ class EventSplitter:
 
 
 def _plain_blank_line(data: bytes) -> bytes:
-    """The blank line that ends each event of ``data``; empty when its lines end in several ways, or
-    when blank lines stand elsewhere, or comments before an event."""
+    """Return the blank line that ends each event of ``data``; empty when its lines end in several
+    ways."""
     line_end = b"\r\n" if _CR in data else b"\n"
     if line_end == b"\r\n" and not (data.count(b"\r") == data.count(b"\n") == data.count(line_end)):
         return b""
-    blank = line_end + line_end
-    if data.startswith(line_end) or blank + line_end in data:
-        return b""
-    return b"" if data.startswith(b":") or blank + b":" in data else blank
+    return line_end + line_end
 
 
 def _end_of_event(data: bytes | bytearray, scan_from: int) -> int:
