@@ -250,6 +250,8 @@ def test_a_killed_workers_slots_are_free(gateway):
         lost = serving.count(victim)
         assert 0 < lost < 30
         os.kill(victim, signal.SIGKILL)
+        assert wait_until(lambda: victim not in gateway.worker_pids(), 5)
+        assert wait_until(lambda: gateway.ready_workers() == 2, 20)
         assert wait_until(lambda: call(gateway, "killed").status == 200, 5)
         with running(gateway, "killed", lost + 5) as (again, refused):
             assert (len(again), len(refused)) == (lost, 5)

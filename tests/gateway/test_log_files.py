@@ -127,7 +127,7 @@ def test_the_level_reaches_all_processes_and_those_that_follow(node):
     assert wait_until(lambda: not hub_warns(), 10)
     assert not calls_are_logged()
     os.kill(node.worker_pids()[0], signal.SIGKILL)
-    assert wait_until(lambda: node.ready() and len(node.worker_pids()) == 2, 10)
+    assert wait_until(lambda: len(node.worker_pids()) == 2 == node.ready_workers(), 20)
     assert not calls_are_logged()
     assert level(node, "debug")["level"] == "debug"
     assert wait_until(calls_are_logged, 10)

@@ -50,7 +50,7 @@ def check_start(gateway, *words):
     assert time.monotonic() - began < ENDS_S
     assert PASSWORD not in gateway.log() and "Traceback" not in gateway.log()
     left = {path.name for path in (gateway.folder / "journal").iterdir()}
-    assert left == {"node", "serve.lock"}
+    assert left == {"node", "places.json", "serve.lock"}
 
 
 def test_a_refused_port_is_told_at_once_and_again(node):

@@ -111,6 +111,12 @@ class Gateway:
         except (OSError, http.client.HTTPException):
             return False
 
+    def ready_workers(self) -> int:
+        """Workers that take calls. While a slot has none its socket is closed, which resets those
+        who wait there."""
+        state = json.loads(self.call("GET", "/status", port=self.ops_port)[2])
+        return sum(not worker["why"] for worker in state["workers"])
+
     def stop(self, timeout_s: float = 20) -> int:
         """SIGTERM; the exit code."""
         assert self.process is not None
