@@ -399,7 +399,7 @@ def test_the_socket_of_a_hung_slot_is_closed_alone_and_opened_when_its_worker_go
 
 
 def test_a_node_whose_workers_hang_closes_its_port_and_replaces_them(start):
-    gateway = start("good", server__workers=2)
+    gateway = start("late", server__workers=2)  # so that it can be seen that none is there
     hung = until(gateway.all_ready)
     stopped(hung)
     until(lambda: refused("127.0.0.1", gateway.port), HUNG_S)

@@ -1,7 +1,8 @@
 """A worker for the tests of the supervisor: serves its pid, reports, obeys; `mode` says how well.
 
 Modes: good; dies (right after its start); refuses (exit 3); deaf (obeys nothing); slow-drain (a
-call of 1.5 s runs); notes (writes the start line to the file of argv[2] first); no-reports.
+call of 1.5 s runs); notes (writes the start line to the file of argv[2] first); no-reports;
+late (takes 3 s to start).
 """
 
 import json
@@ -18,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 from commands.process.worker_state import StateWriter
 
 REPORT_S = 0.2
+LATE_S = 3.0
 
 
 def main() -> int:
@@ -27,6 +29,8 @@ def main() -> int:
         return 7
     if mode == "refuses":
         return 3
+    if mode == "late":
+        time.sleep(LATE_S)
     if mode == "notes":
         with open(sys.argv[2], "w") as file:
             masked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
