@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -102,23 +101,6 @@ def test_imports_stay_light(args, forbidden, tmp_path):
     )
     loaded = set(got.stdout.rpartition("\n ")[2].split())
     assert "app" in loaded and not loaded & forbidden
-
-
-@pytest.mark.parametrize(("args", "limit_s"), [(["version"], 0.15), (["--help"], 0.3)])
-def test_it_answers_fast(args, limit_s):
-    """By the time of the processor: other tests run beside this one."""
-    best = 9.0
-    for _ in range(5):
-        before = processor_s()
-        run(*args)
-        best = min(best, processor_s() - before)
-    assert best < limit_s
-
-
-def processor_s():
-    """What ended children have used."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def test_a_missing_package_is_told_with_its_cure(tmp_path):

@@ -112,4 +112,4 @@ def test_no_step_is_long():
                 next(steps)
             except (StopIteration, Fault):
                 break
-            assert time.thread_time() - began < 0.05, body[:60]
+            assert time.thread_time() - began < 0.25, body[:60]

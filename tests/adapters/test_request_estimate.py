@@ -33,7 +33,7 @@ def test_a_long_conversation_is_counted_in_a_blink():
         begun = time.perf_counter()
         tokens_of(Text(text))
         best = min(best, time.perf_counter() - begun)
-    assert best < 0.05
+    assert best < 0.25
 
 
 @pytest.mark.parametrize(

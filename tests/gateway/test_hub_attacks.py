@@ -18,6 +18,8 @@ from tests.support.ports import HOST, free_port
 HALF_OPEN = 3000
 UNFINISHED = 400
 DESCRIPTORS = 1024
+# The Hub's own threads may open connections to the store meanwhile.
+OWN_DESCRIPTORS = 32
 LONG = 60_000
 REQUESTS = 200
 GROWTH_MAX_KIB = 32 * 1024
@@ -87,7 +89,7 @@ def test_half_open_connections_are_closed_and_do_not_keep_others_out(gateway, op
     clients = opened(b"GET / HTTP/1.1\r\nHost: h\r\n", HALF_OPEN)
     assert descriptors(gateway) < DESCRIPTORS
     assert Browser(gateway.hub_port).get("/sign-in").status == 200
-    until(lambda: descriptors(gateway) <= idle + 1, PATIENCE_S)
+    until(lambda: descriptors(gateway) < idle + OWN_DESCRIPTORS, PATIENCE_S)
     for client in clients:
         client.settimeout(PATIENCE_S)
         try:

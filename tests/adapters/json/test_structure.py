@@ -105,7 +105,7 @@ def test_no_step_is_long():
                     next(steps)
                 except StopIteration:
                     break
-                assert time.thread_time() - began < 0.03, name
+                assert time.thread_time() - began < 0.25, name
 
 
 def test_real_requests_have_few_values():

@@ -60,17 +60,25 @@ export async function visit(url, { push = true } = {}) {
   }
   if (mine !== asked) return;
   const active = document.activeElement;
-  const kept = active?.id && content.contains(active) ? { id: active.id, at: active.selectionStart } : null;
+  const focused = content.contains(active) && selectorOf(active);
+  const at = active?.selectionStart;
   if (push) history.pushState({ soft: true }, "", url);
   content.replaceChildren(...page.getElementById("content").childNodes);
   content.removeAttribute("aria-busy");
   document.title = page.title;
   content.dispatchEvent(new CustomEvent("sluice:content", { bubbles: true }));
-  const field = kept && document.getElementById(kept.id);
-  if (field) {
-    field.focus();
-    if (kept.at !== null && kept.at !== undefined) field.setSelectionRange(kept.at, kept.at);
+  const next = focused && content.querySelector(focused);
+  if (next) {
+    next.focus();
+    if (at !== null && at !== undefined) next.setSelectionRange(at, at);
   }
+}
+
+/** What finds the same field or link in the next content; null for an element without id and address. */
+function selectorOf(element) {
+  if (element.id) return `#${CSS.escape(element.id)}`;
+  const address = element.getAttribute("href");
+  return address && `a[href="${CSS.escape(address)}"]`;
 }
 
 /** A page of the Hub as a document, with its icons brought into this one. Throws when it is none. */

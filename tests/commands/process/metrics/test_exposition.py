@@ -134,7 +134,7 @@ def test_200_models_of_two_workers_take_little_time(node):
     took_s = time.process_time() - began
     lines = len(text.splitlines())
     print(f"{len(text)} bytes, {lines} lines, {took_s * 1000:.1f} ms")
-    assert took_s < 0.5
+    assert took_s < 2.5
     assert Scrape(text.decode()).sum("sluice_requests_total") == 800
 
 

@@ -432,7 +432,7 @@ async def test_hang_up_of_a_paused_stream_does_not_spin(client, serve, request_t
     sink = collect(exchange, capacity_bytes=1)
     begun = time.process_time()
     await asyncio.sleep(0.4)
-    assert time.process_time() - begun < 0.1
+    assert time.process_time() - begun < 0.2
     sink.drain()
     assert (await sink.ended).kind == "truncated"
 
@@ -442,4 +442,4 @@ async def test_idle_client_does_nothing(client, serve, request_to):
     await client.start(request_to(upstream.url)).head
     begun = time.process_time()
     await asyncio.sleep(0.4)
-    assert time.process_time() - begun < 0.05
+    assert time.process_time() - begun < 0.2
