@@ -52,7 +52,7 @@ COMMANDS: Mapping[str, str] = {
 HIDDEN = ("worker", "hub", "docs")
 PROCESSES = ("serve", "supervisor", "worker", "hub", "demo")
 
-_OWN = ("adapters", "commands", "conf", "demo", "handlers", "store")
+_OWN = ("adapters", "commands", "conf", "demo", "handlers", "operations", "store")
 _CURE = "run ./sluice, or: make venv && .venv/bin/python app.py"
 
 COMPLETE_VARIABLE = "_SLUICE_COMPLETE"  # set by the script of `completion`

@@ -1,6 +1,6 @@
 """The options of a channel: the traits of its models that an operator may set, and their values.
 
-For those who check them before they are stored (``handlers.operations.edits``); ``models`` reads
+For those who check them before they are stored (``operations.edits``); ``models`` reads
 them. Made from the shape of a trait, so that there is one list of them.
 """
 

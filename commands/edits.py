@@ -10,7 +10,7 @@ import click
 
 from commands.output import note, print_json
 from commands.store_access import Access, actor
-from handlers.operations import edits
+from operations import edits
 from store.admin.apply import Editor, Outcome
 from store.admin.objects import Sealing
 from store.values.cipher import Cipher

@@ -17,7 +17,7 @@ from commands.output import configuration, note
 from conf import secrets
 from conf.configuration import ConfigError, Loaded, which
 from conf.store_url import SQLITE
-from handlers.operations.client_settings import base_url
+from operations.client_settings import base_url
 from store.db import migrate
 from store.db.base_url import kept_base_url
 from store.db.database import READ_TIMEOUT_S, discard, open_database

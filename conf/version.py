@@ -10,7 +10,7 @@ from pathlib import Path
 VERSION = "0.1.0"
 
 ROOT = Path(__file__).resolve().parents[1]
-CODE = ("adapters", "app.py", "commands", "conf", "demo", "handlers", "store")
+CODE = ("adapters", "app.py", "commands", "conf", "demo", "handlers", "operations", "store")
 SAMPLES = str(ROOT / "conf")  # beside modules; an operator may edit them
 CODE_CHANGED = "code changed, restart"
 DIGITS = 12

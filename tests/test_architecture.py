@@ -82,8 +82,8 @@ ALLOWED = {
         "store.catalog.catalog",
     },
     # peewee: the type of an open store
-    "handlers.operations": {
-        *("handlers.operations", "handlers.relay.routing", "handlers.relay.limits"),
+    "operations": {
+        *("operations", "handlers.relay.routing", "handlers.relay.limits"),
         *("handlers.relay.upstream", "handlers.relay.admit", "handlers.relay.call"),
         *("handlers.relay.faults", "adapters", "store", "conf.settings", "peewee"),
     },
@@ -91,7 +91,7 @@ ALLOWED = {
     # peewee: the type of an open store
     "handlers.hub.web": {
         *("handlers.hub.web", "handlers.relay.admit", "store", "conf.settings", "tornado"),
-        *("handlers.operations.client_settings", "peewee", "msgspec"),
+        *("operations.client_settings", "peewee", "msgspec"),
     },
     "handlers.hub.http": {
         *("handlers.hub.http", "handlers.hub.web", "handlers.http.connection"),
@@ -100,7 +100,7 @@ ALLOWED = {
     },
     "handlers.hub.openapi": {"handlers.hub.openapi", "handlers.hub.web", "store"},
     "demo": {"demo"},
-    "commands": {"commands", "demo", "handlers", "adapters", "store", "conf", "app"}
+    "commands": {"commands", "demo", "handlers", "operations", "adapters", "store", "conf", "app"}
     | {"click", "msgspec", "peewee", "tornado", "uvloop"},
     "app": set(),
 }
@@ -117,7 +117,7 @@ for room in ("access", "admin", "keys", "overview", "usage"):
         *(
             f"handlers.hub.{room}",
             "handlers.hub.web",
-            "handlers.operations",
+            "operations",
             "handlers.relay.admit",
         ),
         *("adapters", "store", "conf.settings", "tornado", "peewee"),

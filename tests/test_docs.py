@@ -12,7 +12,6 @@ from adapters.options import OPTIONS
 from adapters.registry import FAMILY_NAMES
 from commands.nouns import docs
 from conf.settings import SETTINGS
-from handlers.operations import explain
 from handlers.relay.routing import (
     breaker,
     health,
@@ -22,6 +21,7 @@ from handlers.relay.routing import (
     start_times,
     suspects,
 )
+from operations import explain
 from store.admin.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]

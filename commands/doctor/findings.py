@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 from commands.output import coloured, printable
-from handlers.operations.shown_settings import mask
+from operations.shown_settings import mask
 
 State = Literal["ok", "warning", "failed", "skipped"]
 

@@ -13,7 +13,7 @@ from commands.nouns.kinds import noun
 from commands.output import data_options, print_json
 from commands.store_access import actor, opened_store
 from commands.subcommands import LazyVerb
-from handlers.operations.channel_list import with_status
+from operations.channel_list import with_status
 from store.admin.export import show
 from store.catalog.keys_aside import reinstate
 

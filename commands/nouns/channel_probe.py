@@ -8,7 +8,7 @@ import click
 
 from commands.output import FAILED, data_options, print_fields, print_json
 from commands.store_access import opened_store
-from handlers.operations import channel_test
+from operations import channel_test
 from store.values.cipher import Cipher
 
 

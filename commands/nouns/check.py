@@ -15,7 +15,7 @@ from commands.output import (
 from conf import secrets
 from conf.configuration import ConfigError, Loaded
 from conf.store_url import place
-from handlers.operations.shown_settings import mask, rows
+from operations.shown_settings import mask, rows
 
 
 @click.command()

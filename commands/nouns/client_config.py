@@ -6,7 +6,7 @@ import click
 
 from commands.output import configuration, data_options, print_json
 from commands.store_access import clients_base_url
-from handlers.operations.client_settings import CLIENTS
+from operations.client_settings import CLIENTS
 
 
 @click.command()

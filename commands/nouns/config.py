@@ -10,7 +10,7 @@ from commands.output import configuration, data_options, note, print_json
 from commands.subcommands import Noun
 from conf.configuration import MAX_FILE_BYTES, find_config, with_setting
 from conf.toml_edits import replace_file
-from handlers.operations import shown_settings
+from operations import shown_settings
 
 command = Noun("config", help="Change the configuration file.", no_args_is_help=True)
 

@@ -9,9 +9,9 @@ import click
 from adapters.registry import LOSSES
 from commands.output import data_options, print_json, print_table
 from commands.store_access import opened_store
-from handlers.operations import availability
-from handlers.operations.availability import Why
-from handlers.operations.explain import ChannelState, Explanation, explain
+from operations import availability
+from operations.availability import Why
+from operations.explain import ChannelState, Explanation, explain
 from store.admin.export import show
 from store.catalog.catalog import load_snapshot
 from store.catalog.keys import digests_of, find_key

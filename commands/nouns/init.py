@@ -9,7 +9,7 @@ from commands.output import note, set_option
 from conf import sample, secrets
 from conf.configuration import FILE_NAME, Loaded, load, parse_overrides
 from conf.settings import to_plain
-from handlers.operations.client_settings import hub_url
+from operations.client_settings import hub_url
 from store.db import migrate
 from store.db.database import discard, open_database
 from store.hub import first_run

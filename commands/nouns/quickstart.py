@@ -24,9 +24,9 @@ from commands.process.supervisor import APP
 from commands.store_access import actor
 from conf import secrets
 from conf.configuration import FILE_NAME, Loaded, load
-from handlers.operations.client_settings import CURLS, base_url
-from handlers.operations.edits import editor
-from handlers.operations.vendor_starts import (
+from operations.client_settings import CURLS, base_url
+from operations.edits import editor
+from operations.vendor_starts import (
     DEMO_MODELS,
     DEMO_PRICES,
     VENDOR_STARTS,

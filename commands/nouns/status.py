@@ -28,7 +28,7 @@ from commands.store_access import opened_store
 from conf.configuration import Loaded, which
 from conf.settings import to_plain
 from conf.store_url import place
-from handlers.operations import shown_settings
+from operations import shown_settings
 from store.channels.status import AVAILABLE, Status, by_name, of_channels, of_models, to_public
 from store.db.database import database_ms
 from store.upkeep import lease

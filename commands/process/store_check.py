@@ -15,7 +15,7 @@ import peewee
 from commands.process.log_lines import FORMS
 from conf.settings import Settings
 from conf.store_url import SQLITE
-from handlers.operations.client_settings import hub_url
+from operations.client_settings import hub_url
 from store.db import migrate
 from store.db.database import open_database
 from store.hub import first_run

@@ -44,7 +44,6 @@ from handlers.http.base import Deadlines, Site
 from handlers.http.server import RelayServer
 from handlers.http.wrong_paths import WrongPaths
 from handlers.logs import LogThread
-from handlers.operations.client_settings import base_url
 from handlers.relay.limits.limits import Limits, shared_cells
 from handlers.relay.live import LiveCalls
 from handlers.relay.pipeline import Relay
@@ -59,6 +58,7 @@ from handlers.relay.upstream.client import UpstreamClient
 from handlers.relay.upstream.parked import connections_most
 from handlers.telemetry.calls import Telemetry
 from handlers.telemetry.metrics import Metrics
+from operations.client_settings import base_url
 from store.calls.journal import Journal
 from store.calls.stored_responses import find_stored
 from store.calls.writer import DOWN, Hooks, Writer

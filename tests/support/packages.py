@@ -1,3 +1,3 @@
 """The packages of the code."""
 
-PACKAGES = ("adapters", "commands", "conf", "demo", "handlers", "store")
+PACKAGES = ("adapters", "commands", "conf", "demo", "handlers", "operations", "store")

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from handlers.hub.access.beginning import begin_session
 from handlers.hub.web.base import Failure, Page
-from handlers.operations import channel_test, first_steps
-from handlers.operations.client_settings import CURLS, base_url
+from operations import channel_test, first_steps
+from operations.client_settings import CURLS, base_url
 from store.db.base_url import keep_base_url
 from store.hub import first_run
 from store.money import wallet

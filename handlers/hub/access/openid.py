@@ -19,7 +19,7 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from conf.settings import HubSettings
 from handlers.hub.access.provider import BACK, Ask, ProviderError
-from handlers.operations.client_settings import hub_url
+from operations.client_settings import hub_url
 
 ALGORITHMS = ("RS256", "ES256")
 CONNECT_TIMEOUT_S = 5.0

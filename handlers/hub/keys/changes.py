@@ -11,7 +11,7 @@ from http import HTTPStatus
 import peewee
 
 from handlers.hub.web.base import Failure
-from handlers.operations.edits import editor
+from operations.edits import editor
 from store.admin.apply import MadeKey
 from store.admin.kinds import DEFAULT_GROUP, KINDS
 from store.admin.objects import Sealing

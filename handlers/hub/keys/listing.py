@@ -16,7 +16,7 @@ from handlers.hub.keys.shown import (
 )
 from handlers.hub.keys.usage import MEASURES, columns, measure, usage_of
 from handlers.hub.web.base import Page
-from handlers.operations.base_url_check import Diagnosis, diagnose
+from operations.base_url_check import Diagnosis, diagnose
 from store.catalog.wrong_paths import Noticed
 from store.hub import own_keys
 from store.hub.key_groups import key_groups

@@ -15,7 +15,7 @@ from tornado.httpclient import HTTPError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from conf.settings import ServerSettings
-from handlers.operations.client_settings import MESSAGES_VERSION, PROMPT, base_url
+from operations.client_settings import MESSAGES_VERSION, PROMPT, base_url
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_TEXT_CHARS = 2000

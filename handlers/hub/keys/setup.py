@@ -14,9 +14,9 @@ from handlers.hub.keys.shown import WORKING, state_of
 from handlers.hub.keys.snippets import Values, panels
 from handlers.hub.web.base import Api, Failure, HubHandler, Page
 from handlers.hub.web.outcomes import OF_MONEY, reason
-from handlers.operations.base_url_check import Check, check
-from handlers.operations.client_setup import ALL
 from handlers.relay.admit import is_within
+from operations.base_url_check import Check, check
+from operations.client_setup import ALL
 from store.calls.usage_queries import Filters, history
 from store.catalog.keys import find_key
 from store.channels.status import AVAILABLE, DOWN, of_models

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from handlers.operations.base_url_check import Diagnosis, diagnose
+from operations.base_url_check import Diagnosis, diagnose
 from store.catalog.wrong_paths import Noticed
 from store.hub.key_groups import KeyGroup
 from store.hub.own_keys import OwnKey

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from handlers.operations.base_url_check import KINDS, Kind
-from handlers.operations.client_setup import ALL, FILE, Client, setups
+from operations.base_url_check import KINDS, Kind
+from operations.client_setup import ALL, FILE, Client, setups
 
 Piece = tuple[str, str]
 """A class of the style sheet, "" for none, and a text."""

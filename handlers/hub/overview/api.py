@@ -20,8 +20,8 @@ from handlers.hub.overview.wallet import set_order
 from handlers.hub.web.base import Api, Failure
 from handlers.hub.web.parts import At
 from handlers.hub.web.sums import Sums
-from handlers.operations import availability
-from handlers.operations.availability import Availability
+from operations import availability
+from operations.availability import Availability
 from store.calls.usage_queries import Row
 from store.calls.usage_stats import CLASSES
 from store.channels import offers

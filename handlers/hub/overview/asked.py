@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import peewee
 
-from handlers.operations.availability import CALLABLE, IS_DOWN, Availability, Why
+from operations.availability import CALLABLE, IS_DOWN, Availability, Why
 from store.calls import usage_stats
 from store.calls.usage_queries import Filters, history
 from store.calls.usage_stats import Order

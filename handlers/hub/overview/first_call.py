@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import peewee
 
 from adapters.registry import LOSSES
-from handlers.operations.client_settings import CURLS
+from operations.client_settings import CURLS
 from store.channels import offers
 from store.channels.offers import Offer
 from store.channels.status import DISABLED, DOWN

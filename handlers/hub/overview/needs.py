@@ -11,8 +11,8 @@ from adapters.registry import LOSSES
 from handlers.hub.overview.asked import asked_for
 from handlers.hub.web.numbers import money
 from handlers.hub.web.parts import At
-from handlers.operations.availability import Availability
-from handlers.operations.base_url_check import diagnose
+from operations.availability import Availability
+from operations.base_url_check import diagnose
 from store.channels import offers
 from store.channels.status import DEGRADED, DOWN, Status
 from store.hub.membership import groups_of

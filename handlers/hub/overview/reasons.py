@@ -3,7 +3,7 @@
 from typing import Any
 
 from handlers.hub.web.parts import At
-from handlers.operations.availability import Why
+from operations.availability import Why
 from store.channels.figures import Figures
 from store.channels.status import (
     DEGRADED,

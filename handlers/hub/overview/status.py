@@ -16,7 +16,7 @@ from handlers.hub.overview.reasons import Reason, reasons_of
 from handlers.hub.web.base import Page
 from handlers.hub.web.numbers import UNKNOWN, money, seconds
 from handlers.hub.web.outcomes import code_word, upstreams_fault
-from handlers.operations.availability import Availability, Why
+from operations.availability import Availability, Why
 from store.catalog.catalog import Group
 from store.channels import offers
 from store.channels.entries import NATIVE

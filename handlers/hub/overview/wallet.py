@@ -21,7 +21,7 @@ from handlers.hub.overview.times import countdown, day_text, days_word
 from handlers.hub.web import exports
 from handlers.hub.web.base import Failure, Page
 from handlers.hub.web.parts import At, Column
-from handlers.operations.edits import editor
+from operations.edits import editor
 from store.admin.kinds import SPEND_ORDERS
 from store.admin.objects import Sealing
 from store.hub import low_balance

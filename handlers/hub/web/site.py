@@ -14,8 +14,8 @@ from conf.settings import Settings
 from handlers.hub.web.places import Places, party
 from handlers.hub.web.sign_ins import SignIns
 from handlers.hub.web.throttle import Throttle
-from handlers.operations.client_settings import base_url
 from handlers.relay.admit import is_within
+from operations.client_settings import base_url
 from store.admin.objects import Sealing
 from store.db.base_url import kept_base_url
 from store.hub import administrators, notices

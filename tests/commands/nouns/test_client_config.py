@@ -22,7 +22,7 @@ from google import genai
 from adapters.registry import FAMILY_NAMES
 from commands import output
 from commands.nouns import client_config
-from handlers.operations import client_settings
+from operations import client_settings
 from tests.support.client import data_of, events
 from tests.support.dialects import SECRET, is_error, is_terminal, text_of
 from tests.support.documents import channel, document

@@ -14,7 +14,7 @@ from conf.settings import Settings
 from handlers.hub.app import make_app
 from handlers.hub.http.server import HubServer
 from handlers.hub.web.site import Site
-from handlers.operations.edits import editor
+from operations.edits import editor
 from store.admin.document import parse
 from store.admin.objects import Sealing
 from store.db.database import discard, open_database

@@ -1,6 +1,6 @@
 """A store with groups, models, a channel and calls, for the tests of home, status and wallet."""
 
-from handlers.operations.edits import editor
+from operations.edits import editor
 from store.admin.document import parse
 from store.admin.objects import Sealing
 from store.calls.booking import apply_records

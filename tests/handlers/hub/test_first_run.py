@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from handlers.hub.web import site
-from handlers.operations.first_steps import DEMO_URL
+from operations.first_steps import DEMO_URL
 from store.admin.export import list_objects, show
 from store.db.audit import entries
 from store.db.database import select_rows

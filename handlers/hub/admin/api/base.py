@@ -9,7 +9,7 @@ from typing import Any
 import peewee
 
 from handlers.hub.web.base import Api, Failure, HubHandler
-from handlers.operations import edits
+from operations import edits
 from store.admin.apply import Editor, Outcome
 from store.admin.listing import Paging
 from store.admin.objects import Sealing

@@ -10,9 +10,9 @@ from typing import Any
 from handlers.hub.admin.api.base import MAX_ITEMS, AdminApi, actor_of, edit
 from handlers.hub.admin.api.objects import one
 from handlers.hub.web.base import Failure, HubHandler
-from handlers.operations import channel_test, upstream_models
-from handlers.operations.channel_test import Result
-from handlers.operations.upstream_models import Asked, Offer
+from operations import channel_test, upstream_models
+from operations.channel_test import Result
+from operations.upstream_models import Asked, Offer
 from store.admin import listing
 from store.admin.listing import Paging
 from store.catalog import keys_aside

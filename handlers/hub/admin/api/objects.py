@@ -8,7 +8,7 @@ import peewee
 
 from handlers.hub.admin.api.base import PLURALS, AdminApi, actor_of, edit, paging_of
 from handlers.hub.web.base import Failure, HubHandler
-from handlers.operations.channel_list import with_status
+from operations.channel_list import with_status
 from store.admin import listing
 from store.admin.listing import Paging, Part
 from store.db.database import database_ms

@@ -7,7 +7,7 @@ import peewee
 
 from handlers.hub.admin.api.base import AdminApi, actor_of
 from handlers.hub.web.base import Failure, HubHandler
-from handlers.operations import edits
+from operations import edits
 from store.admin import listing, price_list
 from store.admin.price_list import PriceChange, PriceRow
 

@@ -18,7 +18,7 @@ from handlers.hub.admin.api.base import AdminApi, actor_of
 from handlers.hub.admin.api.hours import Hour, last_hours
 from handlers.hub.web.base import Failure, HubHandler
 from handlers.hub.web.site import Site
-from handlers.operations import shown_settings
+from operations import shown_settings
 from store.calls.usage_stats import CLASSES
 from store.db import audit, migrate, nodes
 from store.db.database import is_mysql, place

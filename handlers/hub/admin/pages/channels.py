@@ -12,7 +12,7 @@ from handlers.hub.admin.api.base import MAX_ITEMS, paging_of
 from handlers.hub.admin.pages.base import place_of
 from handlers.hub.admin.pages.objects import Forms
 from handlers.hub.web.base import MAX_DIGITS, Failure
-from handlers.operations.channel_test import Result
+from operations.channel_test import Result
 from store.admin.listing import Paging
 from store.values.fields import Instant
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from handlers.operations import first_steps
-from handlers.operations.edits import editor
+from operations import first_steps
+from operations.edits import editor
 from store.admin.document import parse
 from store.admin.objects import Sealing
 from store.catalog.catalog import load_snapshot

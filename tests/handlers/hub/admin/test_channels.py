@@ -8,7 +8,7 @@ import time
 import pytest
 
 from handlers.hub.admin.api import channels
-from handlers.operations import channel_test
+from operations import channel_test
 from store.admin.export import show
 from tests.handlers.hub.admin.script import CHANNEL, MODEL, UPSTREAM_KEY
 from tests.support.ports import HOST, free_port

@@ -12,7 +12,7 @@ from typing import Any
 import peewee
 
 from conf.settings import UpstreamSettings
-from handlers.operations.channel_test import PROBE, first_key, upstream_client
+from operations.channel_test import PROBE, first_key, upstream_client
 from store.admin import listing
 from store.catalog.catalog import Channel
 from store.values.texts import MAX_UPSTREAM_NAME_CHARS

@@ -2,8 +2,8 @@
 
 import pytest
 
-from handlers.operations import availability
-from handlers.operations.availability import Availability
+from operations import availability
+from operations.availability import Availability
 from store.channels.offers import World
 from store.channels.serving import ServingChannel
 from store.channels.status import AVAILABLE, DISABLED, DOWN, Status

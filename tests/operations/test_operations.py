@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from conf.settings import UpstreamSettings
-from handlers.operations import channel_test
-from handlers.operations.edits import editor
-from handlers.operations.explain import explain
+from operations import channel_test
+from operations.edits import editor
+from operations.explain import explain
 from store.admin.document import parse
 from store.admin.objects import Sealing
 from store.catalog.catalog import load_snapshot

@@ -2,7 +2,7 @@
 
 import pytest
 
-from handlers.operations.base_url_check import check, diagnose
+from operations.base_url_check import check, diagnose
 
 BASE, HUB = "https://gate.example.com", "https://hub.example.com"
 OPENAI, MESSAGES, GENERATE, FULL = "openai", "messages", "generate_content", "full_messages"

@@ -3,7 +3,7 @@
 import pytest
 
 from conf.settings import ServerSettings
-from handlers.operations import client_settings
+from operations import client_settings
 
 
 @pytest.mark.parametrize(

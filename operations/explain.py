@@ -17,7 +17,6 @@ import peewee
 from adapters.family import Family, Operation, Peek
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES, FAMILY_NAMES, LOSSES
-from handlers.operations.availability import CALLABLE, Availability, Why
 from handlers.relay import admit, faults
 from handlers.relay.call import Arrival, Call
 from handlers.relay.limits.cells import private_cells
@@ -36,6 +35,7 @@ from handlers.relay.routing.plan import (
     not_candidates,
 )
 from handlers.relay.routing.selector import Selector
+from operations.availability import CALLABLE, Availability, Why
 from store.catalog.catalog import Channel, Snapshot
 from store.catalog.keys import KeyEntry
 from store.channels.breakers import all_open

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from handlers.operations.client_settings import CLIENTS, ClientSettings
+from operations.client_settings import CLIENTS, ClientSettings
 
 UNIX, POWERSHELL, CMD, FILE = "unix", "powershell", "cmd", "file"
 SYSTEMS = (UNIX, POWERSHELL, CMD)

@@ -12,8 +12,8 @@ from typing import Any
 import peewee
 
 from adapters.registry import FAMILIES, VENDORS
-from handlers.operations.edits import editor
-from handlers.operations.vendor_starts import DEMO_MODELS, DEMO_PRICES, VENDOR_STARTS
+from operations.edits import editor
+from operations.vendor_starts import DEMO_MODELS, DEMO_PRICES, VENDOR_STARTS
 from store.admin.apply import Editor, Outcome
 from store.admin.document import Document, read
 from store.admin.export import list_objects
