@@ -14,7 +14,7 @@ from typing import Any
 import peewee
 
 from conf.settings import UpstreamSettings
-from handlers.relay.upstream.target import Target
+from handlers.relay.upstream.addressing import Target
 from store.admin.listing import one
 from store.catalog.catalog import Channel, Snapshot, load_snapshot
 from store.values.cipher import Cipher

@@ -77,10 +77,6 @@ ALLOWED = {
         *("handlers.relay.routing", "handlers.relay.limits", "handlers.relay.upstream"),
         *("adapters", "store", "conf.settings", "msgspec"),
     },
-    "handlers.relay.translation": {
-        *("handlers.relay.translation", "handlers.relay.routing", "adapters", "msgspec"),
-        "store.catalog.catalog",
-    },
     # peewee: the type of an open store
     "operations": {
         *("operations", "handlers.relay.routing", "handlers.relay.limits"),

@@ -10,7 +10,7 @@ from adapters.registry import VENDORS
 from commands.doctor.findings import Finding, failed, ok, skipped
 from conf.settings import UpstreamSettings
 from handlers.relay.routing import probe
-from handlers.relay.upstream.target import Target
+from handlers.relay.upstream.addressing import Target
 from operations import channel_test
 from store.catalog.catalog import Channel, Snapshot, load_snapshot
 from store.values.cipher import Cipher

@@ -47,15 +47,15 @@ from handlers.logs import LogThread
 from handlers.relay.limits.limits import Limits, shared_cells
 from handlers.relay.live import LiveCalls
 from handlers.relay.pipeline import Relay
+from handlers.relay.recent_responses import shared_fresh
 from handlers.relay.routing.key_check import KeyChecks
 from handlers.relay.routing.open_breakers import OpenBreakers
 from handlers.relay.routing.prober import Prober
 from handlers.relay.routing.refused_keys import KeyNews
-from handlers.relay.stored.fresh import shared_fresh
-from handlers.relay.stored.responses import StoredResponses
-from handlers.relay.translation.translations import Translations
+from handlers.relay.stored_responses import StoredResponses
+from handlers.relay.translations import Translations
 from handlers.relay.upstream.client import UpstreamClient
-from handlers.relay.upstream.parked import connections_most
+from handlers.relay.upstream.idle_connections import connections_most
 from handlers.telemetry.calls import Telemetry
 from handlers.telemetry.metrics import Metrics
 from operations.client_settings import base_url

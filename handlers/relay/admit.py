@@ -2,7 +2,7 @@
 
 The order of the checks is promised to callers: credential, key, entry point, then (with the body)
 JSON, model, fields. The only wait is for a key that nobody has used lately; what a request names of
-what upstream accounts keep is checked behind this (admit_kept).
+what upstream accounts keep is checked behind this (admit_stored).
 """
 
 import re

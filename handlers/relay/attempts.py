@@ -34,8 +34,8 @@ from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import NOTHING, Candidate, Tried, Wanted
 from handlers.relay.routing.selector import Selector
 from handlers.relay.routing.suspects import refusal_of
-from handlers.relay.translation.translations import Translations
-from handlers.relay.turns import LARGE_BYTES, in_turns
+from handlers.relay.slices import LARGE_BYTES, in_turns
+from handlers.relay.translations import Translations
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError
 from handlers.relay.upstream.errors import (
     fault_of,

@@ -19,7 +19,7 @@ from adapters.request_estimate import estimate_request
 from conf.metrics import RATE_LIMITED
 from conf.settings import Settings
 from handlers.relay import admit, settle
-from handlers.relay.admit_kept import admit_kept
+from handlers.relay.admit_stored import admit_kept
 from handlers.relay.attempts import Attempts
 from handlers.relay.call import Attempt, Call, Ending, Interrupt, interrupted
 from handlers.relay.downstream import Downstream
@@ -33,9 +33,9 @@ from handlers.relay.routing.affinity import Affinity
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Planner
 from handlers.relay.routing.selector import Selector
-from handlers.relay.stored.responses import StoredResponses
-from handlers.relay.translation.translations import Translations
-from handlers.relay.turns import LARGE_BYTES, in_turns
+from handlers.relay.slices import LARGE_BYTES, in_turns
+from handlers.relay.stored_responses import StoredResponses
+from handlers.relay.translations import Translations
 from handlers.relay.upstream.client import UpstreamClient
 from handlers.telemetry.calls import Telemetry
 from store.calls.journal import Journal

@@ -12,7 +12,7 @@ from adapters.json.jsonio import dumps
 from handlers.relay.call import Attempt, Call, Ending
 from handlers.relay.faults import from_store
 from handlers.relay.settle import Bill, text_tokens
-from handlers.relay.stored.responses import StoredResponses
+from handlers.relay.stored_responses import StoredResponses
 from store.calls.journal import Journal
 from store.calls.journal_files import JournalFull
 from store.calls.journal_lines import OpenLine, Sent

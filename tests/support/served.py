@@ -14,7 +14,7 @@ from handlers.entries.routes import ROUTES, Router
 from handlers.http.base import Deadlines, Site
 from handlers.http.intake import BodyHandler
 from handlers.http.server import RelayServer
-from handlers.relay.upstream.parked import connections_most
+from handlers.relay.upstream.idle_connections import connections_most
 from handlers.telemetry.calls import Telemetry
 from tests.support.client import Answer, encode_head
 

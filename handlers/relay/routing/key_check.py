@@ -16,8 +16,8 @@ from conf.settings import UpstreamSettings
 from handlers.relay.routing import probe
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.suspects import Suspicion
+from handlers.relay.upstream.addressing import Target
 from handlers.relay.upstream.client import UpstreamClient
-from handlers.relay.upstream.target import Target
 
 log = logging.getLogger("sluice.health")
 

@@ -16,11 +16,10 @@ from adapters.json.jsonio import dumps, loads_loose, top_level
 from adapters.registry import FAMILIES, PAIRINGS, VENDORS
 from adapters.upstream_errors.read import read_embedded_error, read_upstream_error
 from conf.settings import UpstreamSettings
-from handlers.relay.upstream.addressing import headers_of, url_of
+from handlers.relay.upstream.addressing import Target, headers_of, url_of
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError, UpstreamRequest
 from handlers.relay.upstream.errors import fault_of, secrets_of, wait_headers
 from handlers.relay.upstream.request import ANSWERED
-from handlers.relay.upstream.target import Target
 from store.catalog.catalog import Channel
 
 PROMPT = "Reply with the word ready."

@@ -17,8 +17,8 @@ from handlers.relay.routing import probe
 from handlers.relay.routing.health import Health
 from handlers.relay.routing.plan import Planner, Wanted
 from handlers.relay.routing.suspects import refusal_of
+from handlers.relay.upstream.addressing import Target
 from handlers.relay.upstream.client import UpstreamClient
-from handlers.relay.upstream.target import Target
 from store.catalog.catalog import EMPTY, Channel, Snapshot
 from store.channels.probes import Pair, Rota
 from store.channels.status_sums import Probed

@@ -1,8 +1,13 @@
-"""Where a request to a channel goes, and with which header lines. Imported by the relay, probes."""
+"""Addresses and header lines of requests to channels, and the target of one of our own.
+
+Imported by the relay, the probes and the commands: it must not import the upstream client, which
+costs memory in processes that seldom make a request.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from adapters.family import Vendor
+from adapters.family import Family, Operation, Vendor
 from adapters.registry import FAMILIES, VENDORS
 from handlers.relay.upstream.request import with_extra_headers
 from store.catalog.catalog import Channel
@@ -21,3 +26,28 @@ def headers_of(channel: Channel, vendor: Vendor, key: str, client: Mapping[str, 
     lines = FAMILIES[channel.family].upstream.request_headers(client, vendor, key)
     extra = channel.extra_headers
     return with_extra_headers(lines, extra) if extra else lines
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is called: a model of a channel (its public name) with one of its keys ("": none)."""
+
+    channel: Channel
+    model: str
+    key: str
+    stream: bool
+
+    @property
+    def upstream_model(self) -> str:
+        """The model's name at the channel."""
+        return self.channel.models[self.model]
+
+    @property
+    def family(self) -> Family:
+        """What the channel speaks."""
+        return FAMILIES[self.channel.family]
+
+    @property
+    def operation(self) -> Operation:
+        """What of the family is called."""
+        return self.family.upstream.operations["stream" if self.stream else "generate"]

@@ -3,8 +3,8 @@
 Belongs here: one multi handle driven by a private epoll set, its options, sockets and timers, its
 errors, and the single resend of a request that was answered with another call's bytes. Does not
 belong here: what an exchange does with its bytes (exchange.py), handles and which of them is used
-next (handle.py, parked.py), retries, what an error means to a client (errors.py). Imported by the
-relay and by the command that composes it.
+next (handle.py, idle_connections.py), retries, what an error means to a client (errors.py).
+Imported by the relay and by the command that composes it.
 
 Facts behind the shape, each seen in a run with libcurl 8.23:
 
@@ -35,7 +35,7 @@ from tornado.platform.asyncio import BaseAsyncIOLoop
 
 from handlers.relay.upstream.exchange import HEAD_MAX_BYTES, Exchange
 from handlers.relay.upstream.handle import Handle, Place, origin_of
-from handlers.relay.upstream.parked import CONNECTIONS_MAX, RESTS, ParkedHandles
+from handlers.relay.upstream.idle_connections import CONNECTIONS_MAX, RESTS, ParkedHandles
 from handlers.relay.upstream.request import (
     AnswerHead,
     UpstreamError,

@@ -1,8 +1,8 @@
 """A handle of libcurl with the one connection it keeps, and what it is told about a request.
 
 Belongs here: options of libcurl's easy handles, routes, which addresses may be connected to. Does
-not belong here: when a handle runs (client.py), which one is used next (parked.py). Beside
-client.py the only file that knows pycurl.
+not belong here: when a handle runs (client.py), which one is used next (idle_connections.py).
+Beside client.py the only file that knows pycurl.
 
 Each handle has a pool of its own for its connection (a share of libcurl's), so that it is ours to
 choose which connection serves a request, and to close one: libcurl takes any it finds, and since

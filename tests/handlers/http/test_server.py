@@ -15,7 +15,7 @@ import pytest
 from commands.process import listeners
 from handlers.http.connection import LINGER_S, LONG_LINGER_S
 from handlers.http.server import CLOSED_PAUSE_S, DRAIN_IDLE_S
-from handlers.relay.upstream.parked import RESERVED_DESCRIPTORS, connections_most
+from handlers.relay.upstream.idle_connections import RESERVED_DESCRIPTORS, connections_most
 from tests.support.client import encode_head
 from tests.support.ports import free_port
 from tests.support.served import HOST, Echo, Peer, acting, bound, held, serving, turns, until

@@ -7,7 +7,7 @@ import pytest
 
 from conf.settings import UpstreamSettings
 from handlers.relay.routing import probe
-from handlers.relay.upstream.target import Target
+from handlers.relay.upstream.addressing import Target
 from store.catalog.catalog import Channel
 
 FIRST = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"ready"}}]}\n\n'

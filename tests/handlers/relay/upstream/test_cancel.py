@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from handlers.relay.upstream import parked as parked_module
+from handlers.relay.upstream import idle_connections as module
 from handlers.relay.upstream.client import Exchange, UpstreamClient, UpstreamError
 
 CLOSED_WITHIN_S = 0.5
@@ -181,8 +181,8 @@ async def test_handles_of_cancelled_exchanges_are_good(client, serve, request_to
 async def test_handles_are_kept_for_reuse_up_to_a_bound(
     monkeypatch, fast_seconds, client, serve, request_to
 ):
-    monkeypatch.setattr(parked_module, "HANDLES_MAX", 5)
-    monkeypatch.setattr(parked_module, "CONNECTIONS_MAX", 12)
+    monkeypatch.setattr(module, "HANDLES_MAX", 5)
+    monkeypatch.setattr(module, "CONNECTIONS_MAX", 12)
     upstream = await serve(echo)
     for _ in range(3):
         exchanges = [client.start(request_to(upstream.url)) for _ in range(20)]

@@ -6,9 +6,14 @@ import os
 
 import pytest
 
+from handlers.relay import recent_responses as module
 from handlers.relay.limits.cells import Unfit
-from handlers.relay.stored import fresh as module
-from handlers.relay.stored.fresh import WINDOW_ENTRIES, FreshResponses, private_fresh, shared_fresh
+from handlers.relay.recent_responses import (
+    WINDOW_ENTRIES,
+    FreshResponses,
+    private_fresh,
+    shared_fresh,
+)
 from store.calls.stored_responses import mark_of
 from store.values.ids import new_ulid
 from store.values.usage_record import StoredAt

@@ -1,8 +1,8 @@
 """Things that vendors keep: calls that name one go to the channel and upstream key that made it.
 
-Only its user finds it, as soon as the client can read its id. This worker's own are in its
-memory, those of the node's other workers in the memory that they share (fresh.py); all others are
-looked up in the store, which has what the writers have applied. Imported by admission and records.
+Only its user finds it, as soon as the client can read its id. This worker's own are in its memory,
+those of the node's other workers in the memory that they share (recent_responses.py); all others
+are looked up in the store, which has what the writers have applied. Imported by admission, records.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager
 
-from handlers.relay.stored.fresh import FreshResponses, Owned
+from handlers.relay.recent_responses import FreshResponses, Owned
 from store.calls.stored_responses import Found, mark_of
 from store.values.errors import StoreUnavailable
 from store.values.usage_record import StoredAt

@@ -10,7 +10,7 @@ from adapters.family.estimate import input_bound_steps, weight_steps
 from adapters.faults import Fault
 from adapters.json.jsonio import Spans, top_level_steps
 from handlers.relay.call import ClientGone
-from handlers.relay.turns import LARGE_BYTES, in_turns
+from handlers.relay.slices import LARGE_BYTES, in_turns
 from tests.adapters.json.odd_bodies import ODD_BODIES, odd_bodies
 from tests.support.served import acting, serving, turns
 

@@ -10,13 +10,13 @@ import pytest
 from adapters.family.kept import KeptRef
 from adapters.faults import Condition, Fault
 from adapters.registry import FAMILIES
-from handlers.relay.admit_kept import admit_kept
+from handlers.relay import stored_responses as module
+from handlers.relay.admit_stored import admit_kept
 from handlers.relay.call import Arrival, Attempt, Call
+from handlers.relay.recent_responses import private_fresh
 from handlers.relay.records import Records
 from handlers.relay.routing.plan import Candidate
-from handlers.relay.stored import responses as module
-from handlers.relay.stored.fresh import private_fresh
-from handlers.relay.stored.responses import LOOK_UPS_PER_USER, PAUSES_S, StoredResponses
+from handlers.relay.stored_responses import LOOK_UPS_PER_USER, PAUSES_S, StoredResponses
 from store.calls.stored_responses import Found, mark_of
 from store.catalog.catalog import Channel, Snapshot
 from store.catalog.keys import KeyEntry

@@ -13,7 +13,7 @@ from adapters.json.structure import at_once
 from adapters.opaque import unwrap, wrap
 from adapters.registry import TRANSLATORS
 from handlers.relay.routing.plan import Candidate, Wanted
-from handlers.relay.translation.translations import Translations
+from handlers.relay.translations import Translations
 from tests.handlers.relay.calls import CHANNEL
 from tests.handlers.relay.toy import TRANSLATIONS
 

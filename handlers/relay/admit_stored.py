@@ -12,7 +12,7 @@ from adapters.faults import Condition, Fault
 from adapters.registry import VENDORS
 from handlers.relay.call import Call
 from handlers.relay.faults import from_store
-from handlers.relay.stored.responses import StoredResponses
+from handlers.relay.stored_responses import StoredResponses
 from store.catalog.catalog import Channel
 from store.values.errors import StoreUnavailable
 from store.values.usage_record import StoredAt

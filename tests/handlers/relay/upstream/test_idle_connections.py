@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from handlers.relay.upstream import parked as parked_module
+from handlers.relay.upstream import idle_connections as module
 from handlers.relay.upstream.client import UpstreamError
 from store.catalog.catalog import Route
 from tests.support import surplus
@@ -160,7 +160,7 @@ async def test_what_tls_hides_costs_the_connection_and_not_the_call(
         mark = b"<%d>" % number
         assert await ask(upstream, mark, size) == mark
     # Then it is known well enough for one connection a call.
-    assert client.repeated == client.parked.surplus == parked_module.SUSPICIONS_MAX
+    assert client.repeated == client.parked.surplus == module.SUSPICIONS_MAX
     assert upstream.connections == 6
     told = [r.getMessage() for r in caplog.records if r.name == "sluice.relay"]
     assert len(told) == 2 and all("; the request was sent again" in line for line in told)
@@ -180,10 +180,10 @@ async def test_a_request_is_sent_again_once_only(ask, client, vendor):
 
 
 async def test_a_caught_vendor_is_trusted_again_after_a_while(monkeypatch, ask, client, vendor):
-    monkeypatch.setattr(parked_module, "DISTRUST_S", 0)
+    monkeypatch.setattr(module, "DISTRUST_S", 0)
     upstream = vendor(False, surplus.same_write_as_the_body, *[surplus.proper] * 50)
     await ask(upstream, b"<0>")
-    await asyncio.sleep(parked_module.REST_S)
+    await asyncio.sleep(module.REST_S)
     client.parked.sweep()
     for number in range(8):
         await ask(upstream, b"<%d>" % number)
@@ -217,9 +217,9 @@ async def test_only_new_connections_rest(ask, vendor):
         begun = time.monotonic()
         await ask(upstream, b"<%d>" % number)
         times_s.append(time.monotonic() - begun)
-    rested = [took >= parked_module.REST_S * 0.9 for took in times_s]
-    assert rested[1 : 1 + parked_module.RESTS] == [True] * parked_module.RESTS
-    assert min(times_s[1 + parked_module.RESTS :]) < parked_module.REST_S / 2
+    rested = [took >= module.REST_S * 0.9 for took in times_s]
+    assert rested[1 : 1 + module.RESTS] == [True] * module.RESTS
+    assert min(times_s[1 + module.RESTS :]) < module.REST_S / 2
 
 
 async def test_cancel_while_a_connection_rests(client, serve, request_to):
@@ -231,7 +231,7 @@ async def test_cancel_while_a_connection_rests(client, serve, request_to):
     exchange = client.start(request_to(upstream.url))
     exchange.cancel()
     assert exchange.head.cancelled() and client.parked.connections == 1
-    await asyncio.sleep(2 * parked_module.REST_S)
+    await asyncio.sleep(2 * module.REST_S)
     assert len(upstream.requests) == 1
     await client.start(request_to(upstream.url)).head
     assert (upstream.connections, len(upstream.requests)) == (1, 2)
@@ -263,7 +263,7 @@ async def test_methods_share_a_connection(client, serve, request_to):
 
 
 async def test_idle_connections_end(monkeypatch, fast_seconds, client, serve, request_to):
-    monkeypatch.setattr(parked_module, "IDLE_S", 3)
+    monkeypatch.setattr(module, "IDLE_S", 3)
 
     async def script(peer, head, body):
         await peer.answer(body)
