@@ -69,14 +69,14 @@ format: $(TEST_STAMP) ## format the code
 	.venv/bin/ruff check --fix .
 
 docs: $(RUN_STAMP) ## generate the made pages of docs/, and conf/gateway.toml
-	.venv/bin/python app.py docs
+	.venv/bin/python -m tools.docs
 
 matrix: $(TEST_STAMP) ## try any client before any upstream, and write what passes into docs/conversions.md
 	SLUICE_WRITE_MATRIX=1 .venv/bin/python -m pytest -q tests/translation
-	.venv/bin/python app.py docs
+	.venv/bin/python -m tools.docs
 
 pictures: $(TEST_STAMP) services ## take the pictures of the Hub's pages, for docs/hub.md
-	.venv/bin/python -m bench.hub_pictures --into docs/pictures --docs
+	.venv/bin/python -m tools.bench.hub_pictures --into docs/pictures --docs
 
 # Built from a copy, so that nothing is left here; without network, by the pinned setuptools.
 dist: $(TEST_STAMP) ## build a wheel into dist/, whose `sluice` runs without this folder

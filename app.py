@@ -49,7 +49,7 @@ COMMANDS: Mapping[str, str] = {
     "nodes": "show every node of the store: version, clock, readiness, journal",
     "version": "print the version",
 }
-HIDDEN = ("worker", "hub", "docs")
+HIDDEN = ("worker", "hub")
 PROCESSES = ("serve", "supervisor", "worker", "hub", "demo")
 
 _OWN = ("adapters", "commands", "conf", "demo", "handlers", "operations", "store")

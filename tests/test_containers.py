@@ -21,7 +21,7 @@ KUBERNETES = (ROOT / "conf/kubernetes/sluice.yaml").read_text()
 DEFAULTS = Settings()
 DRAIN_S = DEFAULTS.server.drain_timeout_s
 PORTS = [DEFAULTS.server.port, DEFAULTS.hub.port, DEFAULTS.ops.port]
-NOT_SHIPPED = {"bench", "tests"}
+NOT_SHIPPED = {"tests", "tools"}
 
 
 def instructions(text):

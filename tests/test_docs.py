@@ -10,7 +10,6 @@ import pytest
 from adapters import registry
 from adapters.options import OPTIONS
 from adapters.registry import FAMILY_NAMES
-from commands.nouns import docs
 from conf.settings import SETTINGS
 from handlers.relay.routing import (
     breaker,
@@ -23,6 +22,7 @@ from handlers.relay.routing import (
 )
 from operations import explain
 from store.admin.kinds import KINDS
+from tools.docs import __main__ as docs
 
 ROOT = Path(__file__).resolve().parents[1]
 

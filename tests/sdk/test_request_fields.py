@@ -13,7 +13,7 @@ from openai.types.responses import (
 )
 
 from adapters.registry import CODECS
-from commands.nouns import conversion_docs
+from tools.docs import conversions
 
 TYPES = {
     "chat_completions": [
@@ -60,7 +60,7 @@ def test_every_field_of_generate_content_has_a_verdict():
 
 @pytest.mark.parametrize("family", CODECS)
 def test_the_page_lists_every_field(family):
-    page = conversion_docs.page()
-    section = page.split(f"### Fields of {conversion_docs.TITLES[family]}\n")[1].split("\n#")[0]
+    page = conversions.page()
+    section = page.split(f"### Fields of {conversions.TITLES[family]}\n")[1].split("\n#")[0]
     fields = CODECS[family].client.fields
     assert [line.split("`")[1] for line in section.splitlines() if "`" in line] == sorted(fields)

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from commands.nouns import document_docs
 from store.admin.kinds import KINDS
 from tests.commands.conftest import UPSTREAM_KEY, Installation, document
 from tests.store.conftest import database_url  # noqa: F401
+from tools.docs.document import EXAMPLE
 
 
 @pytest.fixture
@@ -237,7 +237,7 @@ models = { "gpt-4.1" = "x" }
 
 def test_the_example_of_the_documentation_makes_what_it_says(installation, monkeypatch):
     path = installation.folder / "setup.toml"
-    path.write_text(document_docs.EXAMPLE)
+    path.write_text(EXAMPLE)
     (installation.folder / "second.key").write_text("sk-second\n")
     for name in ("OPENAI_API_KEY", "OPENAI_ORGANIZATION", "ALICE_PASSWORD"):
         monkeypatch.setenv(name, f"value-of-{name}")

@@ -1,7 +1,7 @@
 """Times queries of a large usage table made by bench.usage_records.
 
-    python -m bench.usage_size --store mysql://root@127.0.0.1:3306/bench
-    python -m bench.usage_size --store sqlite:////tmp/bench.db --drop-oldest-day
+    python -m tools.bench.usage_size --store mysql://root@127.0.0.1:3306/bench
+    python -m tools.bench.usage_size --store sqlite:////tmp/bench.db --drop-oldest-day
 
 Each figure is the slowest of several calls of the function behind a command, on a warm store.
 """

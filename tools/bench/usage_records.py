@@ -1,6 +1,6 @@
 """Makes usage records of many calls in an empty store, for the figures of usage at size.
 
-    python -m bench.usage_records --store mysql://root@127.0.0.1:3306/bench --rows 10000000
+    python -m tools.bench.usage_records --store mysql://root@127.0.0.1:3306/bench --rows 10000000
 
 The same seed makes the same records. Costs, wallets and the ledger's day lines are consistent, so
 that `usage verify` and `books verify` find no fault; the users themselves do not exist.

@@ -1,6 +1,6 @@
 """Times the verification of a store made by bench.usage_records, and the memory it takes.
 
-    python -m bench.verify_size --store sqlite:////tmp/bench.db
+    python -m tools.bench.verify_size --store sqlite:////tmp/bench.db
 
 First `usage verify` (every cost, then the roll-ups), then `books verify`.
 """

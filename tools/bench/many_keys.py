@@ -1,6 +1,6 @@
 """What a large catalog and many keys cost: start, memory, the first call of a key, a reload.
 
-    python -m bench.many_keys --folder /tmp/many --keys 100000
+    python -m tools.bench.many_keys --folder /tmp/many --keys 100000
 
 Makes a store of 200 channels, 200 models, 50 groups and many users with a wallet and a key each,
 starts a gateway of one worker in front of the scripted vendor, and makes one call with each of some

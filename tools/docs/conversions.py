@@ -16,7 +16,7 @@ from adapters.family.traits import Traits
 from adapters.ir.request import Feature
 from adapters.models import TABLE
 from adapters.registry import CODECS, FAMILY_NAMES
-from commands.nouns.conversion_words import CASES, FEATURES
+from tools.docs.conversion_words import CASES, FEATURES
 
 PAGE = "docs/conversions.md"
 RESULTS = Path(__file__).resolve().parents[2] / "tests/translation/table.json"

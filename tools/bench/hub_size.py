@@ -1,8 +1,8 @@
-"""Times all pages of the Hub on the store of bench.usage_records: as its busiest member, and as an
+"""Times all pages of the Hub on the store of usage_records.py: as its busiest member, and as an
 administrator.
 
-    python -m bench.hub_size --store mysql://root@127.0.0.1:3307/bench
-    python -m bench.hub_size --store mysql://root@127.0.0.1:3307/bench --only errors
+    python -m tools.bench.hub_size --store mysql://root@127.0.0.1:3307/bench
+    python -m tools.bench.hub_size --store mysql://root@127.0.0.1:3307/bench --only errors
 
 Makes what that store has not yet: its users, keys, models, channels and groups, and an audit log of
 AUDITED changes. Says which pages are slower than SLOW_MS at the 95th percentile, or larger than
@@ -17,8 +17,6 @@ from urllib.parse import quote
 import click
 import peewee
 
-from bench.hub_overview import serve, time_of, user_id
-from bench.usage_records import BATCH_ROWS, CHANNELS, MODELS, PRICES, USERS
 from conf.settings import Settings
 from handlers.hub.web.site import Site
 from store.admin.objects import Sealing
@@ -32,6 +30,8 @@ from store.hub import sessions
 from store.values.cipher import Cipher
 from store.values.ids import DAY_MS, HOUR_MS, first_ulid, new_ulid, now_ms, ulid
 from store.values.usage_record import rfc3339
+from tools.bench.hub_overview import serve, time_of, user_id
+from tools.bench.usage_records import BATCH_ROWS, CHANNELS, MODELS, PRICES, USERS
 
 SLOW_MS, LARGE_BYTES = 300, 150_000
 MEMBER, ADMIN = "user-0", "bench-admin"

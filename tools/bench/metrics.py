@@ -1,6 +1,6 @@
 """What counting costs a call, and what a scrape of many models costs the supervisor.
 
-    python -m bench.metrics
+    python -m tools.bench.metrics
 
 Compares words of shared memory with counting in the process's own memory, as a worker would that
 sends its counts over a pipe once a second. Minimum of five rounds, thread CPU.

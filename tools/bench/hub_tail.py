@@ -1,6 +1,6 @@
 """Times the live tail of usage with many viewers: when each sees a call, and the CPU that it takes.
 
-    python -m bench.hub_tail --viewers 100
+    python -m tools.bench.hub_tail --viewers 100
 
 Makes a SQLite store in a folder of its own, serves the Hub over it in this process, and books calls
 as the writer does while so many viewers look on, half of them at the calls of one key only.

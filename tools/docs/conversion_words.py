@@ -1,4 +1,4 @@
-"""What requests may ask for, in words, and what it is called in each family. For conversion_docs.
+"""What requests may ask for, in words, and what it is called in each family. For conversions.
 
 The features are those of adapters/ir/request.py; a family without a name for one cannot ask for it.
 """

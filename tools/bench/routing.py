@@ -1,6 +1,6 @@
 """Cost of limits, planning and circuit breakers for a call, thread CPU in us.
 
-    python -m bench.routing
+    python -m tools.bench.routing
 
 200 channels and 200 models, each model served by one channel, by three, or by all (the worst case);
 all healthy, or some circuits open; without limits, with those of the caller, with those of channel

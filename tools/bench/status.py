@@ -1,6 +1,6 @@
 """Times the status of channels: what a page or `channel list` asks for.
 
-    python -m bench.status --store sqlite:////tmp/bench.db --channels 200 --models 200 --each 20
+    python -m tools.bench.status --store sqlite:////tmp/bench.db --channels 200 --models 200
 
 Makes a store with so many channels that serve `each` models, and sums for each channel and group:
 of the last minute, of 24 hours, of 30 days, and running ones. Asks for the status, and for the sums

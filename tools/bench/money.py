@@ -1,6 +1,6 @@
 """Times what money and records add to a call: hold, settle, journal, writer. Thread CPU in us.
 
-    python -m bench.money --store sqlite:////tmp/bench.db
+    python -m tools.bench.money --store sqlite:////tmp/bench.db
 
 Each figure is the minimum of several rounds. The store is made when it is missing; one user's
 wallet has a warm lease, as in a worker under load.

@@ -8,14 +8,14 @@ from adapters.family.codec import Verdict
 from adapters.family.traits import Traits
 from adapters.ir.request import Feature
 from adapters.registry import CODECS, FAMILY_NAMES
-from commands.nouns import conversion_docs
-from commands.nouns.conversion_words import CASES, FEATURES
 from tests.translation.cases import CASES as TRIED
+from tools.docs import conversions
+from tools.docs.conversion_words import CASES, FEATURES
 
 
 @pytest.fixture(scope="module")
 def page():
-    return conversion_docs.page()
+    return conversions.page()
 
 
 def test_every_feature_and_every_case_has_words():
@@ -51,7 +51,7 @@ def test_what_a_model_changes_is_named(page):
 
 
 def test_the_table_of_models_has_every_vendor_and_prefix(page):
-    for vendor, _, prefix in conversion_docs.TABLE:
+    for vendor, _, prefix in conversions.TABLE:
         assert any(
             (vendor or "any") in line and (f"`{prefix}`" if prefix else "any name") in line
             for line in page.splitlines()
@@ -59,6 +59,6 @@ def test_the_table_of_models_has_every_vendor_and_prefix(page):
 
 
 def _section(page, client, upstream):
-    titles = conversion_docs.TITLES
+    titles = conversions.TITLES
     head = f"### {titles[client].capitalize()} → {titles[upstream]}\n"
     return page.split(head)[1].split("\n#")[0]

@@ -1,6 +1,6 @@
 """Time until a node with one worker answers again after a kill of that worker, beside busy loops.
 
-    python -m bench.worker_restart --rounds 10 --busy 2
+    python -m tools.bench.worker_restart --rounds 10 --busy 2
 
 The loops run from the kill to the first answer only. Code that is not compiled (`make venv`) is
 compiled at each start where its folder cannot be written, as under the unit.

@@ -1,9 +1,9 @@
 """Times home, channel status and wallet of a user over the Hub's port: what a browser waits for.
 
-    python -m bench.hub_overview --store sqlite:////tmp/bench.db --user user-1
-    python -m bench.hub_overview --store sqlite:////tmp/bench.db --user user-1 --path /usage
+    python -m tools.bench.hub_overview --store sqlite:////tmp/bench.db --user user-1
+    python -m tools.bench.hub_overview --store sqlite:////tmp/bench.db --user user-1 --path /usage
 
-The store is that of bench.status (200 channels and models) or of bench.usage_records (millions of
+The store is that of status.py (200 channels and models) or of usage_records.py (millions of
 calls); an administrator of the name is made when there is none. Prints for each page the median and
 the 95th percentile of the time gone by, the CPU of the process, and the size.
 """

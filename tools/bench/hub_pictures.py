@@ -1,8 +1,8 @@
 """Pictures of the Hub's pages, as docs/hub.md shows them: at three widths, light and dark.
 
-    python -m bench.hub_pictures --into docs/pictures
+    python -m tools.bench.hub_pictures --into docs/pictures
 
-Makes a gateway in a folder of its own with the store of bench.hub_sample and a scripted vendor, and
+Makes a gateway in a folder of its own with the store of hub_sample.py and a scripted vendor, and
 drives Debian's Chromium. `--only keys,usage` takes some of the pages.
 """
 
@@ -20,12 +20,12 @@ from typing import Any
 import click
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from bench import hub_sample
 from commands.process.node import FOLDER_MODE, NAME_FILE
 from tests.handlers.hub.browser import Browser as Plain
 from tests.support.gateway import Gateway
 from tests.support.ports import HOST, free_port
 from tests.support.upstream import ScriptedUpstream
+from tools.bench import hub_sample
 
 HEIGHTS = {1440: 960, 768: 1000, 360: 740}
 NODE = "gateway-1"

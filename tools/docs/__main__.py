@@ -1,4 +1,4 @@
-"""`docs` (hidden): writes the files that are made from the code. A test holds them up to date."""
+"""`make docs`: writes the files that are generated from the code. A test keeps them up to date."""
 
 import importlib
 import json
@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 import app
-from commands.nouns import conversion_docs, document_docs
 from conf import sample
 from conf.metrics import METRICS
 from conf.settings import SECTIONS, SETTINGS, Settings
 from conf.values import toml
 from handlers.hub.openapi import document as openapi
+from tools.docs import conversions, document
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,22 +56,21 @@ call went well. Dashboard: [conf/grafana.json](../conf/grafana.json); alerts:
 """
 
 
-@click.command(hidden=True)
-def command() -> None:
-    """Write the made pages of docs/, and conf/gateway.toml."""
+def main() -> None:
+    """Write the generated pages of docs/, and conf/gateway.toml."""
     for name, text in pages().items():
         (ROOT / name).write_text(text, encoding="utf-8")
-        click.echo(name)
+        print(name)
 
 
 def pages() -> Mapping[str, str]:
-    """The made files: path from the root, text."""
+    """Return the generated files: path from the root, text."""
     return {
         "docs/settings.md": _settings_page(),
         "docs/cli.md": _cli_page(),
         "docs/metrics.md": _metrics_page(),
-        document_docs.PAGE: document_docs.page(),
-        conversion_docs.PAGE: conversion_docs.page(),
+        document.PAGE: document.page(),
+        conversions.PAGE: conversions.page(),
         "docs/openapi.json": json.dumps(openapi.document(), ensure_ascii=False, indent=1) + "\n",
         "conf/gateway.toml": sample.text({}),
     }
@@ -94,9 +93,9 @@ def _settings_page() -> str:
 
 def _metrics_page() -> str:
     rows = []
-    for one in METRICS.values():
-        labels = ", ".join(one.labels) or "–"
-        rows.append(f"| `{one.name}` | {one.kind} | {labels} | {one.text} |\n")
+    for metric in METRICS.values():
+        labels = ", ".join(metric.labels) or "–"
+        rows.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.text} |\n")
     return _METRICS_HEAD + "".join(rows)
 
 
@@ -116,3 +115,7 @@ def _all_of(path: str, command: click.Command) -> Iterator[tuple[str, click.Comm
     if isinstance(command, click.Group):
         for name in sorted(command.commands):
             yield from _all_of(f"{path} {name}", command.commands[name])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """A store as after a month of use: eight keys, fourteen models, calls that failed in many ways.
 
-    python -m bench.hub_sample --config DIR/gateway.toml --vendor http://127.0.0.1:9999
+    python -m tools.bench.hub_sample --config DIR/gateway.toml --vendor http://127.0.0.1:9999
 
 For pictures of the Hub's pages, and for looking at them. The books are right: `usage verify` and
 `books verify` find no fault. `DIR` was made by `init`; a scripted vendor at --vendor answers tests
