@@ -6,8 +6,8 @@ commands and tests.
 """
 
 from adapters.bridge import Pairing, native
+from adapters.chat_completions import CODECS as CHAT_COMPLETIONS_CODECS
 from adapters.chat_completions import FAMILY as CHAT_COMPLETIONS
-from adapters.chat_completions.codec import CODECS as CHAT_COMPLETIONS_CODECS
 from adapters.family import Family, Vendor
 from adapters.family.codec import Codecs
 from adapters.generate_content import FAMILY as GENERATE_CONTENT

@@ -1,11 +1,82 @@
-"""The chat completions family: ``POST /v1/chat/completions``.
+"""The chat completions family: ``POST /v1/chat/completions``, and its translation.
 
-Source of its facts: the types and behaviour of the official OpenAI SDKs. Imported by ``registry``
+Source of its facts: the types and behaviour of the official OpenAI SDKs. Imported by the registry
 only.
 """
 
-from adapters.chat_completions.client import CLIENT
-from adapters.chat_completions.upstream import UPSTREAM
-from adapters.family import Family
+from adapters.chat_completions.client import (
+    GENERATE,
+    STORED_IDS,
+    conversation,
+    encode_fault,
+    peek,
+)
+from adapters.chat_completions.decode_answer import ChatDecoder, decode_answer
+from adapters.chat_completions.decode_request import FIELDS, decode_request
+from adapters.chat_completions.encode_answer import ChatEncoder, encode_answer, encode_count
+from adapters.chat_completions.encode_request import encode_request
+from adapters.chat_completions.reasoning_state import without_foreign
+from adapters.chat_completions.stream import ChatTap
+from adapters.chat_completions.upstream import edit_request, made_ids, read_answer
+from adapters.chat_completions.verdicts import VERDICTS, verdicts_of
+from adapters.family import ClientSide, Family, Operation, UpstreamSide
+from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
+from adapters.family.fields import model_name, path
+from adapters.family.headers import openai_lines
+from adapters.family.listed import by_id
+from adapters.family.rate_headers import openai_rate_lines
+from adapters.openai.lists import LIST_MODELS, keep_alive, model_entry, model_list
 
-FAMILY = Family("chat_completions", CLIENT, UPSTREAM)
+
+def _stream_tap(
+    public: str, upstream_model: str, drop_usage: bool, operation: Operation
+) -> ChatTap:
+    return ChatTap(public, upstream_model, drop_usage)
+
+
+FAMILY = Family(
+    "chat_completions",
+    ClientSide(
+        operations={"generate": GENERATE},
+        credentials=("authorization",),
+        answer_headers=frozenset({"openai-processing-ms", "openai-version"}),
+        conversation=conversation,
+        model_name=model_name,
+        peek=peek,
+        encode_fault=encode_fault,
+        keep_alive=keep_alive,
+        model_list=model_list,
+        model_entry=model_entry,
+        rate_lines=openai_rate_lines,
+        kept=STORED_IDS,
+    ),
+    UpstreamSide(
+        operations={"generate": GENERATE, "stream": GENERATE, "list_models": LIST_MODELS},
+        path=path,
+        request_headers=openai_lines,
+        edit_request=edit_request,
+        read_answer=read_answer,
+        stream_tap=_stream_tap,
+        read_models=by_id,
+        made_ids=made_ids,
+        reasoning_beyond_bound=True,
+    ),
+)
+
+CODECS = Codecs(
+    ClientCodec(
+        decode_request=decode_request,
+        encode_answer=encode_answer,
+        open_encoder=ChatEncoder,
+        encode_count=encode_count,
+        without_foreign=without_foreign,
+        fields=FIELDS,
+    ),
+    UpstreamCodec(
+        verdicts=VERDICTS,
+        verdicts_of=verdicts_of,
+        encode_request=encode_request,
+        decode_answer=decode_answer,
+        open_decoder=ChatDecoder,
+    ),
+)

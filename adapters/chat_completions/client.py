@@ -1,25 +1,80 @@
-"""The clients' side of the chat completions family. Imported by this folder's ``__init__``."""
+"""The clients' side of the chat completions family: its endpoint, the few fields that are read of a
+request, and errors.
 
-from adapters.chat_completions import request
-from adapters.chat_completions.fault import encode_fault
-from adapters.chat_completions.kept import KEPT
-from adapters.chat_completions.operations import GENERATE
-from adapters.family import ClientSide
-from adapters.family.fields import model_name
-from adapters.family.rate_headers import openai_rate_lines
-from adapters.openai import lists
+Fields that are not read here are the vendor's to judge. Source of the facts: the types and
+behaviour of the official OpenAI SDKs.
+"""
 
-CLIENT = ClientSide(
-    operations={"generate": GENERATE},
-    credentials=("authorization",),
-    answer_headers=frozenset({"openai-processing-ms", "openai-version"}),
-    conversation=request.conversation,
-    model_name=model_name,
-    peek=request.peek,
-    encode_fault=encode_fault,
-    keep_alive=lists.keep_alive,
-    model_list=lists.model_list,
-    model_entry=lists.model_entry,
-    rate_lines=openai_rate_lines,
-    kept=KEPT,
-)
+from typing import Any
+
+from adapters.family import Envelope, Operation, Peek
+from adapters.family.conversation import given_name, opening, text_field
+from adapters.family.fields import count, flag, model_name, optional_object, required_array
+from adapters.family.kept import KeptFields, Marks, RefList, field_value, marked_elements, objects
+from adapters.faults import Fault, wrong_type
+from adapters.json.jsonio import Spans, dumps
+from adapters.json.structure import Steps
+from adapters.openai import faults
+
+GENERATE = Operation("/v1/chat/completions")
+
+
+def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
+    """Read the few fields; raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the
+    field's name."""
+    model = model_name(spans)
+    required_array(spans, "messages")
+    newer, older = count(spans, "max_completion_tokens"), count(spans, "max_tokens")
+    if newer is not None and older is not None:
+        # Vendors differ in which of the two they obey when both are sent: hold for the larger; a 0
+        # is no bound.
+        newer = max(newer, older) if newer and older else 0
+    include_usage = optional_object(spans, "stream_options").get("include_usage")
+    if include_usage is not None and not isinstance(include_usage, bool):
+        raise wrong_type("stream_options.include_usage", "expected a boolean")
+    return Peek(
+        model=model,
+        stream=flag(spans, "stream"),
+        max_output_tokens=(older if newer is None else newer) or None,
+        choices=count(spans, "n") or 1,
+        include_usage=bool(include_usage),
+    )
+
+
+def conversation(spans: Spans) -> bytes:
+    """What names the conversation. ``user`` and ``safety_identifier`` name a person, who may have
+    many at a time, and all persons of a program may share one: they are not looked at."""
+    given = given_name(text_field(spans, "prompt_cache_key"))
+    return given or opening(spans, (), "messages")
+
+
+_MARKS = Marks("file_id", "audio")
+
+
+def _read_ids(spans: Spans, refs: RefList) -> Steps[None]:
+    for path, audio in objects(field_value(spans, "audio"), "audio"):
+        for inner, voice in objects(audio.get("voice"), f"{path}.voice"):
+            refs.add("given", f"{inner}.id", voice.get("id"))
+
+    def message(start: str, value: Any) -> None:
+        for path, turn in objects(value, start):
+            for inner, part in objects(turn.get("content"), f"{path}.content"):
+                for place, file in objects(part.get("file"), f"{inner}.file"):
+                    refs.add("given", f"{place}.file_id", file.get("file_id"))
+            for inner, audio in objects(turn.get("audio"), f"{path}.audio"):
+                refs.add("answer", f"{inner}.id", audio.get("id"))
+
+    yield from marked_elements(spans, "messages", _MARKS, message)
+
+
+STORED_IDS = KeptFields(frozenset({"audio"}), (("messages", _MARKS),), _read_ids)
+
+
+def encode_fault(fault: Fault, request_id: str) -> Envelope:
+    """The whole answer to a call that is refused or failed; its id travels in headers only."""
+    return faults.envelope(fault, faults.error_of(fault))
+
+
+def encode_stream_fault(fault: Fault) -> bytes:
+    """The last event of a stream that failed; neither a finish reason nor [DONE] follows."""
+    return b"data: " + dumps({"error": faults.error_of(fault)}) + b"\n\n"

@@ -8,8 +8,8 @@ that carries only usage. Imported by this folder's ``upstream``.
 
 from typing import Any
 
-from adapters.chat_completions.fault import encode_stream_fault
-from adapters.chat_completions.reply import read_usage, weight_of_message
+from adapters.chat_completions.client import encode_stream_fault
+from adapters.chat_completions.upstream import read_usage, weight_of_message
 from adapters.family.estimate import ASCII_WEIGHT, output_weight
 from adapters.family.tap import Tap
 from adapters.faults import Condition, Fault

@@ -1,30 +1,173 @@
-"""The upstreams' side of the chat completions family. Imported by this folder's ``__init__``."""
+"""The upstreams' side of the chat completions family: the edits of a request, and whole answers.
 
-from adapters.chat_completions import reply, request
-from adapters.chat_completions.kept import made_ids
-from adapters.chat_completions.operations import GENERATE
-from adapters.chat_completions.stream import ChatTap
-from adapters.family import Operation, UpstreamSide
-from adapters.family.fields import path
-from adapters.family.headers import openai_lines
-from adapters.family.listed import by_id
-from adapters.openai.lists import LIST_MODELS
+``prompt_tokens`` includes cache reads and writes, ``completion_tokens`` includes reasoning; the
+counts of ``adapters.ir`` are disjoint.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from adapters.family import Answer, Operation, Peek, Vendor
+from adapters.family.estimate import output_weight
+from adapters.family.fields import optional_object
+from adapters.family.reply import AnswerReader, Fields, embedded_fault
+from adapters.ir.usage import Usage, token_count
+from adapters.json.jsonio import DECODE_ERRORS, Raw, Span, Spans, Struct, decoder, dumps, replace
+
+_WITH_USAGE = b'"stream_options":{"include_usage":true}'
 
 
-def _stream_tap(
-    public: str, upstream_model: str, drop_usage: bool, operation: Operation
-) -> ChatTap:
-    return ChatTap(public, upstream_model, drop_usage)
+def edit_request(
+    spans: Spans, read: Peek, operation: Operation, upstream_model: str, vendor: Vendor
+) -> bytes:
+    """The body for the upstream; the same object when nothing has to change."""
+    edits: dict[Span, bytes] = {}
+    model = spans.get("model")
+    if model is not None and read.model != upstream_model:
+        edits[model] = dumps(upstream_model)
+    if read.stream and not read.include_usage and vendor.stream_options:
+        options = spans.get("stream_options")
+        if options is None:
+            edits[Span(spans.opening, spans.opening)] = _WITH_USAGE + b","
+        else:
+            wanted = {**optional_object(spans, "stream_options"), "include_usage": True}
+            edits[options] = dumps(wanted)
+    return replace(spans.body, edits) if edits else spans.body
 
 
-UPSTREAM = UpstreamSide(
-    operations={"generate": GENERATE, "stream": GENERATE, "list_models": LIST_MODELS},
-    path=path,
-    request_headers=openai_lines,
-    edit_request=request.edit,
-    read_answer=reply.read,
-    stream_tap=_stream_tap,
-    read_models=by_id,
-    made_ids=made_ids,
-    reasoning_beyond_bound=True,
-)
+class _Answer(Struct):
+    """The fields that are read of a whole answer; the choices stay undecoded."""
+
+    id: Any = None
+    error: Any = None
+    choices: list[Raw] | None = None
+    usage: Any = None
+
+
+_decode_answer = decoder(_Answer)
+
+
+def read_answer(body: bytes, public: str, upstream_model: str, operation: Operation) -> Answer:
+    """Read a whole answer (see ``family.UpstreamSide``)."""
+    return _READER.read(body, public, upstream_model)
+
+
+def _fields(body: bytes) -> Fields | None:
+    reply = _decode_answer(body)
+    return (reply.id, reply.usage, [*reply.choices]) if reply.choices else None
+
+
+def _odd_fields(answer: Any) -> Fields:
+    choices = answer.get("choices") if isinstance(answer, dict) else None
+    if not isinstance(choices, list) or not choices:
+        raise embedded_fault(answer)
+    return answer.get("id"), answer.get("usage"), choices
+
+
+def _weight_of_choice(choice: dict[str, Any]) -> int:
+    return weight_of_message(choice.get("message"))
+
+
+def weight_of_message(message: object) -> int:
+    """The output weight of a message or a delta, whatever of it is there and readable."""
+    if not isinstance(message, dict):
+        return 0
+    return sum(output_weight(text) for text in _texts(message))
+
+
+def _texts(message: dict[str, Any]) -> Iterator[str]:
+    yield from _strings(message.get("content"))
+    # Some vendors send the same thoughts under both names.
+    yield from _strings(message.get("reasoning_content") or message.get("reasoning"))
+    yield from _strings(message.get("refusal"))
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call, dict):
+            yield from _arguments(call.get("function"))
+            yield from _arguments(call.get("custom"))
+    yield from _arguments(message.get("function_call"))
+
+
+def _arguments(function: object) -> Iterator[str]:
+    if isinstance(function, dict):
+        yield from _strings(function.get("arguments"))
+        yield from _strings(function.get("input"))
+
+
+def _strings(value: object) -> Iterator[str]:
+    """The text of a string, of a list of parts, or of an object where a string should be."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        texts = (part.get("text") if isinstance(part, dict) else part for part in value)
+        yield from (text for text in texts if isinstance(text, str))
+    elif isinstance(value, dict):
+        try:
+            yield dumps(value).decode("ascii")
+        except OverflowError:  # an infinity or a depth that cannot be written
+            return
+
+
+def read_usage(usage: object) -> Usage | None:
+    """The counts of a usage object; None when prompt or completion cannot be read.
+
+    Details that are missing or cannot be meant count as 0, and a part is never larger than its
+    whole.
+    """
+    if not isinstance(usage, dict):
+        return None
+    prompt = token_count(usage.get("prompt_tokens"))
+    completion = token_count(usage.get("completion_tokens"))
+    if prompt is None or completion is None:
+        return None
+    cached = written = reasoning = 0
+    details = usage.get("prompt_tokens_details")
+    if isinstance(details, dict):
+        cached = min(token_count(details.get("cached_tokens")) or 0, prompt)
+        written = min(token_count(details.get("cache_write_tokens")) or 0, prompt - cached)
+    details = usage.get("completion_tokens_details")
+    if isinstance(details, dict):
+        reasoning = min(token_count(details.get("reasoning_tokens")) or 0, completion)
+    return Usage(
+        input_tokens=prompt - cached - written,
+        output_tokens=completion - reasoning,
+        cache_read_tokens=cached,
+        cache_write_tokens=written,
+        reasoning_tokens=reasoning,
+    )
+
+
+_READER = AnswerReader(_fields, _odd_fields, read_usage, _weight_of_choice)
+
+
+_SPOKEN = b'"audio":'
+
+
+class _Spoken(Struct, gc=False):
+    id: str | None = None
+
+
+class _SpokenMessage(Struct, gc=False):
+    audio: _Spoken | None = None
+
+
+class _SpokenChoice(Struct, gc=False):
+    message: _SpokenMessage
+
+
+class _SpokenAnswer(Struct, gc=False):
+    choices: list[_SpokenChoice]
+
+
+_decode_spoken = decoder(_SpokenAnswer)
+
+
+def made_ids(body: bytes, stored: bool) -> list[str]:
+    """The ids that a whole answer hands out: of what was spoken."""
+    if _SPOKEN not in body:
+        return []
+    try:
+        messages = [choice.message for choice in _decode_spoken(body).choices]
+    except DECODE_ERRORS:
+        return []
+    return [one.audio.id for one in messages if one.audio is not None and one.audio.id]

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from adapters.chat_completions.codec.reasoning_state import Thoughts
+from adapters.chat_completions.reasoning_state import Thoughts
 from adapters.family.codec import Encoded, Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from adapters.chat_completions import FAMILY
-from adapters.chat_completions.reply import read_usage
+from adapters.chat_completions.upstream import read_usage
 from adapters.faults import Condition, Fault
 from adapters.ir.usage import Usage
 

@@ -2,7 +2,7 @@
 
 from adapters.ir.parts import Text, ToolCall, Turn
 from adapters.ir.request import Tool, ToolChoice
-from tests.adapters.chat_completions.codec.calls import encoded, request
+from tests.adapters.chat_completions.calls import encoded, request
 
 USER = Turn("user", (Text("Go."),))
 SCHEMA = {"type": "object", "properties": {}}

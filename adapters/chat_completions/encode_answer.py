@@ -1,28 +1,225 @@
-"""Streams for clients of the chat completions family.
+"""Encoding of answers for clients of the chat completions family, whole ones and streams.
 
-Most frames differ from the last one in one string alone: what stands around it is made when a slot
-opens. Imported by this folder's ``__init__``.
+A message has one text, one reasoning text and a list of calls, so parts are brought together by
+kind. Most frames of a stream differ from the last one in one string alone: what stands around it is
+made when a slot opens.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from adapters.chat_completions.codec.encode_answer import (
-    ID_PREFIX,
-    annotation_of,
-    call_ids,
-    finish_reason,
-    logprobs_of,
-    model_failed,
-    usage_of,
+from adapters.chat_completions.client import encode_stream_fault
+from adapters.chat_completions.reasoning_state import (
+    BETWEEN,
+    FIELD,
+    extra_content,
+    joined_text,
+    piece,
 )
-from adapters.chat_completions.codec.reasoning_state import BETWEEN, FIELD, extra_content, piece
-from adapters.chat_completions.fault import encode_stream_fault
 from adapters.family.codec import Asked, StreamEncoder
-from adapters.faults import Fault
-from adapters.ir.answer import Closed, Delta, Event, Finished, Opened, Sealed, SlotKind
-from adapters.ir.parts import Citation
+from adapters.faults import Condition, Fault
+from adapters.ir.answer import (
+    Choice,
+    Closed,
+    Delta,
+    Event,
+    Finish,
+    Finished,
+    Logprob,
+    Opened,
+    Sealed,
+    SlotKind,
+)
+from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps, dumps_text
+from adapters.json.structure import VALUES_AT_ONCE, Steps
+
+ID_PREFIX = "chatcmpl-"
+
+_FINISH_REASONS: dict[Finish, str] = {
+    "stop": "stop",
+    "stop_sequence": "stop",
+    "length": "length",
+    "tools": "tool_calls",
+    "filter": "content_filter",
+    "refusal": "stop",
+    "pause": "stop",
+    "context_full": "length",
+    "error": "stop",  # of an answer that has something; of another it is a fault
+}
+
+
+def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> Steps[bytes]:
+    """The whole answer, in steps (see ``family.codec.ClientCodec``); raises Fault UPSTREAM_FAILED
+    when the model failed before it said anything."""
+    said: list[dict[str, Any]] = []
+    for index, choice in enumerate(choices):
+        said.append((yield from _encode_choice(choice, index, asked)))
+    return dumps(
+        {
+            "id": ID_PREFIX + asked.id,
+            "object": "chat.completion",
+            "created": asked.created_s,
+            "model": asked.model,
+            "choices": said,
+            "usage": usage_of(usage),
+        }
+    )
+
+
+def encode_count(tokens: int) -> bytes:
+    """Never called: this family has no endpoint that counts tokens."""
+    raise Fault(Condition.INTERNAL)
+
+
+def model_failed() -> Fault:
+    """What the client is told when the model ended with an error and said nothing before."""
+    return Fault(Condition.UPSTREAM_FAILED, "The upstream model failed before it answered.")
+
+
+def usage_of(usage: Usage) -> dict[str, Any]:
+    """The family's usage object: prompt and completion include what is cached and reasoned."""
+    written = usage.cache_write_tokens + usage.cache_write_1h_tokens
+    prompt = usage.input_tokens + usage.cache_read_tokens + written
+    completion = usage.output_tokens + usage.reasoning_tokens
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cache_read_tokens,
+            "cache_write_tokens": written,
+            "audio_tokens": 0,
+        },
+        "completion_tokens_details": {
+            "reasoning_tokens": usage.reasoning_tokens,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    }
+
+
+def logprobs_of(logprobs: Iterable[Logprob]) -> dict[str, Any]:
+    """The family's ``logprobs`` of a choice."""
+    return {
+        "content": [
+            {**_logprob(one), "top_logprobs": [_logprob(other) for other in one.top]}
+            for one in logprobs
+        ],
+        "refusal": None,
+    }
+
+
+def annotation_of(citation: Citation, start: int, end: int) -> dict[str, Any]:
+    """An annotation; ``start`` and ``end`` are where its text stands in the message, for a citation
+    that does not say for which characters it is."""
+    told = citation.start is not None and citation.end is not None
+    return {
+        "type": "url_citation",
+        "url_citation": {
+            "start_index": start + (citation.start or 0) if told else start,
+            "end_index": start + (citation.end or 0) if told else end,
+            "url": citation.url,
+            "title": citation.title,
+        },
+    }
+
+
+def finish_reason(finish: Finish, asked: Asked) -> str:
+    """Why a choice ended, in the words of a client that knows tools, or only functions."""
+    if finish == "tools" and asked.function_call:
+        return "function_call"
+    return _FINISH_REASONS[finish]
+
+
+def call_ids(given: str, taken: set[str], asked: Asked) -> str:
+    """The id of a call for the client: the upstream's where it has one of its own."""
+    call_id = given
+    if not call_id or call_id in taken:
+        call_id = f"call_{asked.id}_{len(taken)}"
+    taken.add(call_id)
+    return call_id
+
+
+def _encode_choice(choice: Choice, index: int, asked: Asked) -> Steps[dict[str, Any]]:
+    if choice.finish == "error" and not choice.parts:
+        raise model_failed()
+    thoughts = [part for part in choice.parts if isinstance(part, Reasoning)]
+    reasoning, places = joined_text(thoughts)
+    yield False
+    texts = [part for part in choice.parts if isinstance(part, Text)]
+    refusal = "".join(part.text for part in choice.parts if isinstance(part, Refusal))
+    where = {id(part): place for part, place in zip(thoughts, places, strict=True)}
+    calls, left = yield from _calls(choice, where, asked)
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": "".join(text.text for text in texts),
+        "refusal": refusal or None,
+    }
+    if not message["content"] and (calls or refusal):
+        message["content"] = None
+    if reasoning:
+        message["reasoning_content"] = reasoning
+    if left:
+        message[FIELD] = " ".join(left)
+    if annotations := _annotations(texts):
+        message["annotations"] = annotations
+    if calls and asked.function_call:
+        message["function_call"] = calls[0]["function"]
+    elif calls:
+        message["tool_calls"] = calls
+    return {
+        "index": index,
+        "message": message,
+        "logprobs": logprobs_of(choice.logprobs) if choice.logprobs else None,
+        "finish_reason": finish_reason(choice.finish, asked),
+    }
+
+
+def _calls(
+    choice: Choice, where: dict[int, tuple[int, int]], asked: Asked
+) -> Steps[tuple[list[dict[str, Any]], list[str]]]:
+    """The calls, each with the opaque pieces since the last one, and the pieces behind all."""
+    calls: list[dict[str, Any]] = []
+    waiting: list[str] = []
+    taken: set[str] = set()
+    spoken = False
+    for place, part in enumerate(choice.parts):
+        if not place % VALUES_AT_ONCE:
+            yield False
+        spoken = spoken or isinstance(part, Text)
+        if isinstance(part, Reasoning) and part.opaque:
+            waiting.append(piece(part.opaque, where[id(part)], summary=part.summary, late=spoken))
+        elif isinstance(part, ToolCall):
+            call: dict[str, Any] = {"id": call_ids(part.id, taken, asked)}
+            if part.custom:
+                call["type"] = "custom"
+                call["custom"] = {"name": part.name, "input": part.arguments}
+            else:
+                call["type"] = "function"
+                call["function"] = {"name": part.name, "arguments": part.arguments or "{}"}
+            if waiting:
+                call["extra_content"] = extra_content(waiting)
+                waiting = []
+            calls.append(call)
+    return calls, waiting
+
+
+def _annotations(texts: Sequence[Text]) -> list[dict[str, Any]]:
+    found, start = [], 0
+    for text in texts:
+        end = start + len(text.text)
+        found += [annotation_of(citation, start, end) for citation in text.citations]
+        start = end
+    return found
+
+
+def _logprob(one: Logprob) -> dict[str, Any]:
+    data = one.token.encode(errors="replace")
+    return {"token": one.token, "logprob": one.logprob, "bytes": list(data)}
+
 
 _FIELDS: dict[SlotKind, bytes] = {
     "text": b'"content":',
@@ -31,7 +228,7 @@ _FIELDS: dict[SlotKind, bytes] = {
 }
 
 
-class _Choice:
+class _StreamedChoice:
     """What was said in one choice."""
 
     __slots__ = ("annotations", "calls", "ids", "pieces", "spoken", "text_chars", "thought_chars")
@@ -61,7 +258,9 @@ class _Slot:
         "summary",
     )
 
-    def __init__(self, kind: SlotKind, choice: _Choice, before: bytes, behind: bytes) -> None:
+    def __init__(
+        self, kind: SlotKind, choice: _StreamedChoice, before: bytes, behind: bytes
+    ) -> None:
         self.kind = kind
         self.choice = choice
         self.before = before
@@ -87,7 +286,7 @@ class ChatEncoder(StreamEncoder):
         self._head = b"data: " + dumps(head)[:-1] + b',"choices":['
         self._tail = b'],"usage":null}\n\n' if asked.include_usage else b"]}\n\n"
         self._rest = b'},"logprobs":null,"finish_reason":null}' + self._tail
-        self._choices: list[_Choice] = []
+        self._choices: list[_StreamedChoice] = []
         self._slots: dict[int, _Slot] = {}
         self._last: _Slot | None = None  # whose text the last frame had
 
@@ -140,7 +339,7 @@ class ChatEncoder(StreamEncoder):
         while len(self._choices) <= index:
             role = b'"role":"assistant","content":"","refusal":null'
             frames.append(self._frame(len(self._choices), role))
-            self._choices.append(_Choice())
+            self._choices.append(_StreamedChoice())
         return b"".join(frames)
 
     def _frame(self, choice: int, delta: bytes) -> bytes:
@@ -164,7 +363,7 @@ class ChatEncoder(StreamEncoder):
             slot.start, slot.summary = choice.thought_chars, event.summary
         return frames
 
-    def _open_call(self, event: Opened, choice: _Choice, before: bytes) -> bytes:
+    def _open_call(self, event: Opened, choice: _StreamedChoice, before: bytes) -> bytes:
         index, choice.calls = choice.calls, choice.calls + 1
         if self.asked.function_call:
             return self._open_function(event, choice, before)
@@ -186,7 +385,7 @@ class ChatEncoder(StreamEncoder):
         self._slots[event.slot] = slot
         return before + dumps(call) + b"]" + self._rest
 
-    def _open_function(self, event: Opened, choice: _Choice, before: bytes) -> bytes:
+    def _open_function(self, event: Opened, choice: _StreamedChoice, before: bytes) -> bytes:
         """The one call of a client that knows no tools; it has no place for another."""
         if choice.calls > 1:
             return b""

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any
 
-from adapters.chat_completions.codec import CODECS
+from adapters.chat_completions import CODECS
 from adapters.family.codec import Asked, Encoded, Target
 from adapters.family.traits import Traits
 from adapters.ir.answer import Choice, Event
@@ -14,7 +14,7 @@ from adapters.ir.usage import Usage
 from adapters.json.jsonio import dumps, top_level
 from adapters.json.structure import at_once
 
-WIRE = Path(__file__).parents[3] / "wire" / "chat_completions"
+WIRE = Path(__file__).parents[2] / "wire" / "chat_completions"
 ASKED = Asked("public", "Ab1", 1795000000, 10, True)
 USAGE = Usage(10, 5, 3, 2, 1, 4)
 HI = [{"role": "user", "content": "Is tea ready?"}]

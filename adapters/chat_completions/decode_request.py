@@ -1,30 +1,66 @@
-"""A client's request of the chat completions family, read into the hub's words.
+"""Decoding of a client's request of the chat completions family: fields of the body, and tools.
 
 Every field is read, or named in ``asks``, so that nothing gets lost in silence on the way to
-another family. Source: the request types of the official OpenAI SDKs. Imported by this folder's
-``__init__``.
+another family. Source: the request types of the official OpenAI SDK 3.57, and what servers of the
+family take besides.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from adapters.chat_completions.codec.decode_tools import decode_choice, decode_tools
-from adapters.chat_completions.codec.decode_turns import decode_turns
-from adapters.chat_completions.codec.fields import FIELDS
-from adapters.chat_completions.codec.reading import (
+from adapters.chat_completions.decode_turns import decode_turns
+from adapters.family.codec import Asking, stop_sequences
+from adapters.family.fields import MAX_COUNT
+from adapters.family.reading import (
     integer,
+    named,
     needed,
     number,
+    objects,
+    place,
     string,
     typed,
     word,
 )
-from adapters.family.codec import stop_sequences
-from adapters.family.fields import MAX_COUNT
-from adapters.faults import wrong_type
-from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking
+from adapters.faults import wrong_type, wrong_value
+from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import Spans, loads
 from adapters.json.structure import Steps
+
+FIELDS: Mapping[str, Asking] = {
+    **dict.fromkeys(("model", "messages", "stream", "max_tokens", "max_completion_tokens"), ""),
+    **dict.fromkeys(("tools", "tool_choice", "functions", "function_call"), ""),
+    "audio": "output_modalities",
+    "frequency_penalty": "frequency_penalty",
+    "logit_bias": "logit_bias",
+    "logprobs": "logprobs",
+    "metadata": "metadata",
+    "modalities": "output_modalities",
+    "moderation": "moderation",
+    "n": "n",
+    "parallel_tool_calls": "parallel_tools",
+    "prediction": "prediction",
+    "presence_penalty": "presence_penalty",
+    "prompt_cache_key": "cache_key",
+    "prompt_cache_options": "cache_key",
+    "prompt_cache_retention": "cache_key",
+    "reasoning_effort": "reasoning",
+    "response_format": "schema_output",
+    "safety_identifier": "end_user",
+    "seed": "seed",
+    "service_tier": "tier",
+    "stop": "stop",
+    "store": "other",
+    "stream_options": "",
+    "temperature": "temperature",
+    "top_k": "top_k",
+    "top_logprobs": "logprobs",
+    "top_p": "top_p",
+    "user": "end_user",
+    "verbosity": "verbosity",
+    "web_search_options": "hosted_search",
+}
+
 
 _MAX_N = 128
 _MAX_TOP_LOGPROBS = 20
@@ -43,7 +79,7 @@ _EFFORT_WORDS = tuple(_EFFORTS)
 _TIERS = ("auto", "default", "flex", "priority")
 
 # Fields that are read into the hub's words, and whose asks are made where they are read.
-_READ = frozenset(
+_READ_FIELDS = frozenset(
     {
         *("model", "messages", "stream", "stream_options", "tools", "tool_choice", "functions"),
         *("function_call", "response_format", "reasoning_effort", "service_tier", "modalities"),
@@ -62,12 +98,12 @@ def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Requ
     fields = {
         name: loads(spans.raw(name) or b"null")
         for name in spans.places
-        if name in _READ and name != "messages"
+        if name in _READ_FIELDS and name != "messages"
     }
     asks = [
         Ask(FIELDS.get(name) or "other", name)
         for name in spans.places
-        if name not in _READ and spans.raw(name) not in (b"null", b"{}", b"[]", b"false")
+        if name not in _READ_FIELDS and spans.raw(name) not in (b"null", b"{}", b"[]", b"false")
     ]
     raw = spans.raw("messages") or b"null"
     yield len(raw) > _LARGE_BYTES
@@ -244,3 +280,99 @@ def _include_usage(fields: dict[str, Any], asks: list[Ask]) -> bool:
         if name != "include_usage" and value:
             asks.append(Ask("other", f"stream_options.{name}"))
     return bool(typed(options, "include_usage", "stream_options", bool))
+
+
+_CHOICE_WORDS = ("none", "auto", "required")
+
+
+def decode_tools(fields: dict[str, Any], asks: list[Ask]) -> tuple[Tool, ...]:
+    """The tools of a request, in their order; a search by the vendor comes last."""
+    tools = [_tool(entry, at, asks) for entry, at in objects(fields, "tools", "")]
+    tools += [_function(entry, at, at, asks) for entry, at in objects(fields, "functions", "")]
+    if typed(fields, "web_search_options", "", dict) is not None:
+        raw = {"type": "web_search", **fields["web_search_options"]}
+        asks.append(Ask("hosted_search", "web_search_options"))
+        tools.append(Tool("hosted", "web_search", search=True, raw=raw, path="web_search_options"))
+    return tuple(tools)
+
+
+def decode_choice(fields: dict[str, Any], asks: list[Ask]) -> ToolChoice | None:
+    """Which tools must be called; None when the client did not say."""
+    said = fields.get("tool_choice")
+    if said is None:
+        return _older_choice(fields.get("function_call"))
+    if isinstance(said, str):
+        return _by_word(said, "tool_choice")
+    if not isinstance(said, dict):
+        raise wrong_type("tool_choice", "expected a string or an object")
+    kind = word(said, "type", "tool_choice", ("function", "custom", "allowed_tools"))
+    kind = kind or "function"
+    inner, at = needed(said, kind, "tool_choice", dict), f"tool_choice.{kind}"
+    if kind != "allowed_tools":
+        return ToolChoice("one", (named(inner, "name", at),))
+    asks.append(Ask("allowed_tools", "tool_choice"))
+    mode = word(inner, "mode", at, ("auto", "required"))
+    names = tuple(_allowed_name(entry, path) for entry, path in objects(inner, "tools", at))
+    if not names:
+        raise wrong_value(place(at, "tools"), "expected at least one tool")
+    return ToolChoice("any" if mode == "required" else "auto", names)
+
+
+def _tool(entry: dict[str, Any], at: str, asks: list[Ask]) -> Tool:
+    kind = word(entry, "type", at, ("function", "custom")) or "function"
+    inner, path = needed(entry, kind, at, dict), place(at, kind)
+    if kind == "function":
+        return _function(inner, path, at, asks)
+    asks.append(Ask("custom_tool", at))
+    name, description = named(inner, "name", path), string(inner, "description", path)
+    form = typed(inner, "format", path, dict) or {}
+    grammar: dict[str, Any] = {}
+    if form.get("type") == "grammar":
+        grammar = needed(form, "grammar", place(path, "format"), dict)
+        path = place(path, "format.grammar")
+    return Tool(
+        "custom",
+        name,
+        description,
+        grammar=string(grammar, "definition", path),
+        grammar_syntax="regex" if grammar.get("syntax") == "regex" else "lark" if grammar else "",
+        path=at,
+    )
+
+
+def _function(said: dict[str, Any], path: str, at: str, asks: list[Ask]) -> Tool:
+    strict = typed(said, "strict", path, bool)
+    if strict:
+        asks.append(Ask("strict_tool", place(path, "strict")))
+    return Tool(
+        "function",
+        named(said, "name", path),
+        string(said, "description", path),
+        typed(said, "parameters", path, dict),
+        strict,
+        path=at,
+    )
+
+
+def _by_word(said: str, at: str) -> ToolChoice:
+    if said not in _CHOICE_WORDS:
+        raise wrong_value(at, "expected one of " + ", ".join(_CHOICE_WORDS))
+    if said == "required":
+        return ToolChoice("any")
+    return ToolChoice("none") if said == "none" else ToolChoice("auto")
+
+
+def _older_choice(said: object) -> ToolChoice | None:
+    if said is None:
+        return None
+    if isinstance(said, str):
+        return _by_word(said, "function_call")
+    if not isinstance(said, dict):
+        raise wrong_type("function_call", "expected a string or an object")
+    return ToolChoice("one", (named(said, "name", "function_call"),))
+
+
+def _allowed_name(entry: dict[str, Any], at: str) -> str:
+    kind = string(entry, "type", at)
+    inner = typed(entry, kind, at, dict) if kind in ("function", "custom") else None
+    return named(entry, "name", at) if inner is None else named(inner, "name", place(at, kind))

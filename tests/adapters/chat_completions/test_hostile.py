@@ -3,11 +3,11 @@
 import json
 import random
 
-from adapters.chat_completions.codec import CODECS
+from adapters.chat_completions import CODECS
 from adapters.faults import Condition, Fault
 from adapters.json.jsonio import top_level
-from tests.adapters.chat_completions.codec.bridged import GENERATE, STREAMS, begun, bridged
-from tests.adapters.chat_completions.codec.calls import WIRE, chunks, encoded, result
+from tests.adapters.chat_completions.bridged import GENERATE, STREAMS, begun, bridged
+from tests.adapters.chat_completions.calls import WIRE, chunks, encoded, result
 from tests.adapters.mutants import mutant, spoiled
 
 MUTANTS = 1500

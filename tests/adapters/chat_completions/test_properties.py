@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from adapters.chat_completions.codec import CODECS
+from adapters.chat_completions import CODECS
 from adapters.ir.answer import Choice, Closed, Delta, Event, Finished, Opened
 from adapters.ir.parts import Media, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.request import Request
 from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
-from tests.adapters.chat_completions.codec.calls import (
+from tests.adapters.chat_completions.calls import (
     ASKED,
     decoded,
     encoded,

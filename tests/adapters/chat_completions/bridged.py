@@ -1,13 +1,13 @@
 """Streams and answers of upstreams on their way to a client of the same family, by way of the hub:
 what joins two families is tested with this family on both sides."""
 
-from adapters.chat_completions.codec import CODECS
+from adapters.chat_completions import CODECS
 from adapters.family.codec import Target
 from adapters.family.traits import Traits
 from adapters.opaque import Origin
 from adapters.registry import FAMILIES
 from adapters.translate import TranslatedBridge, Translation, Translator
-from tests.adapters.chat_completions.codec.calls import ASKED, WIRE, decoded, result
+from tests.adapters.chat_completions.calls import ASKED, WIRE, decoded, result
 from tests.adapters.streams import fed
 
 FAMILY = FAMILIES["chat_completions"]

@@ -1,21 +1,90 @@
-"""Turns of the hub as messages for an upstream of the chat completions family.
+"""Encoding of turns as messages for an upstream of the chat completions family.
 
 The results of a turn's calls follow it at once, each a message of its own with text alone; media of
 results come in the user's message behind them. A call without a result gets one, and a result
-without a call becomes the user's text: upstreams refuse both. Imported by ``encode_request``.
+without a call becomes the user's text: upstreams refuse both.
 """
 
+import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from adapters.chat_completions.codec.encode_tools import ToolNames
 from adapters.family.base64_data import text_of
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Turn
-from adapters.ir.request import Request
+from adapters.ir.request import Request, Tool
 from adapters.json.jsonio import compact
 from adapters.json.structure import Steps
+
+MAX_NAME_CHARS = 64
+
+
+_NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_NAME_CHARS}}}")
+
+
+_OTHER = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+_HASH_CHARS = 8
+
+
+class ToolNames:
+    """The tools of a request as they are sent."""
+
+    def __init__(self, request: Request, traits: Traits) -> None:
+        self.renamed: dict[str, Tool] = {}  # see ``Encoded.names``
+        self._customs = traits.custom_tools
+        self._taken: dict[str, tuple[str, str]] = {}
+        self._sent: dict[tuple[str, str], str] = {}
+        self._named: dict[str, list[Tool]] = {}
+        self.tools = tuple(tool for tool in request.tools if tool.kind != "hosted")
+        for tool in self.tools:
+            self._add(tool)
+
+    def of(self, name: str, namespace: str = "") -> str:
+        """The name that is sent for a tool, also for one of the history that is no more offered."""
+        return self._sent.get((namespace, name)) or fit_name(_full(name, namespace))
+
+    def is_native(self, custom: bool) -> bool:
+        """Whether a tool is sent as what it is, and not as a function with one field."""
+        return not custom or self._customs
+
+    def named(self, name: str) -> list[Tool]:
+        """The tools that a choice means by a name."""
+        return self._named.get(name, [])
+
+    def free(self, name: str) -> str:
+        """A name that no tool has."""
+        return name if name not in self._taken else fit_name(f"{name} {len(self._taken)}")
+
+    def _add(self, tool: Tool) -> None:
+        for name in {tool.name, _full(tool.name, tool.namespace), tool.namespace}:
+            self._named.setdefault(name, []).append(tool)
+        key = (tool.namespace, tool.name)
+        sent = fit_name(_full(tool.name, tool.namespace))
+        if self._taken.setdefault(sent, key) != key:
+            sent = _hashed(f"{tool.namespace} {tool.name}")
+            self._taken[sent] = key
+        self._sent[key] = sent
+        if sent != tool.name or tool.namespace or not self.is_native(tool.kind == "custom"):
+            self.renamed[sent] = tool
+
+
+def fit_name(name: str) -> str:
+    """``name`` where the family takes it, else one made of it that is the same each time."""
+    return name if _NAME.fullmatch(name) else _hashed(name)
+
+
+def _full(name: str, namespace: str) -> str:
+    return f"{namespace}__{name}" if namespace else name
+
+
+def _hashed(name: str) -> str:
+    digest = hashlib.sha256(name.encode(errors="replace")).hexdigest()[:_HASH_CHARS]
+    return f"{_OTHER.sub('_', name)[: MAX_NAME_CHARS - _HASH_CHARS - 1]}_{digest}"
+
 
 NO_RESULT = "no result provided"
 ERROR = "Error: "

@@ -6,7 +6,7 @@ import pytest
 
 from adapters.ir.answer import Cited, Closed, Delta, Finished, Logprob, Opened, Sealed
 from adapters.ir.parts import Citation
-from tests.adapters.chat_completions.codec.calls import WIRE, chunk, read
+from tests.adapters.chat_completions.calls import WIRE, chunk, read
 
 
 def call(index=None, call_id=None, name=None, arguments=None, **more):

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from adapters.chat_completions.codec import CODECS
+from adapters.chat_completions import CODECS
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice, Logprob
 from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
 from adapters.json.structure import at_once
-from tests.adapters.chat_completions.codec.calls import WIRE
+from tests.adapters.chat_completions.calls import WIRE
 
 
 def decode(body):

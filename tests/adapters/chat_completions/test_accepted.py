@@ -5,7 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.chat_completions.codec import CODECS
+from adapters.chat_completions import CODECS
 from adapters.family.codec import Target
 from adapters.family.traits import Traits
 from adapters.ir.parts import (
@@ -20,7 +20,7 @@ from adapters.ir.parts import (
 )
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
 from demo.chat_completions.request import read_request
-from tests.adapters.chat_completions.codec.calls import result
+from tests.adapters.chat_completions.calls import result
 
 words = st.sampled_from(["", " ", "Tea", "a.b", "x" * 70, "é", "json", "ns__f"])
 names = words.filter(str.strip)

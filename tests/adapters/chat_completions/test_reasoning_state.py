@@ -5,11 +5,11 @@ import json
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from adapters.chat_completions.codec import CODECS
+from adapters.chat_completions import CODECS
 from adapters.ir.answer import Choice, Closed, Delta, Finished, Opened, Sealed
 from adapters.ir.parts import Reasoning, Text, ToolCall
 from adapters.json.jsonio import top_level
-from tests.adapters.chat_completions.codec.calls import (
+from tests.adapters.chat_completions.calls import (
     HI,
     answered,
     chunks,

@@ -4,7 +4,7 @@ import pytest
 
 from adapters.faults import Fault
 from adapters.ir.request import Tool, ToolChoice
-from tests.adapters.chat_completions.codec.calls import asked_for, decoded
+from tests.adapters.chat_completions.calls import asked_for, decoded
 
 SCHEMA = {"type": "object", "properties": {"port": {"type": "string"}}}
 FUNCTION = {"name": "get_tide", "description": "Tides", "parameters": SCHEMA, "strict": True}

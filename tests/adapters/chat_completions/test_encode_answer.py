@@ -5,13 +5,13 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from adapters.chat_completions.codec import CODECS
+from adapters.chat_completions import CODECS
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Choice, Logprob
 from adapters.ir.parts import Citation, Reasoning, Refusal, Text, ToolCall
 from adapters.ir.usage import Usage
 from adapters.json.structure import at_once
-from tests.adapters.chat_completions.codec.calls import ASKED, USAGE, answered, message
+from tests.adapters.chat_completions.calls import ASKED, USAGE, answered, message
 
 
 def test_a_text():

@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from adapters.chat_completions.codec.verdicts import VERDICTS, verdicts_of
+from adapters.chat_completions.verdicts import VERDICTS, verdicts_of
 from adapters.family.traits import Traits
 from adapters.ir.request import Feature
 

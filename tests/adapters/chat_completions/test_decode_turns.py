@@ -13,7 +13,7 @@ from adapters.ir.parts import (
     ToolResult,
     Turn,
 )
-from tests.adapters.chat_completions.codec.calls import HI, asked_for, decoded
+from tests.adapters.chat_completions.calls import HI, asked_for, decoded
 
 
 def call(call_id, name="f", arguments="{}"):

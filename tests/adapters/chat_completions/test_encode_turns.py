@@ -14,7 +14,7 @@ from adapters.ir.parts import (
     Turn,
 )
 from adapters.ir.request import Tool
-from tests.adapters.chat_completions.codec.calls import encoded, request
+from tests.adapters.chat_completions.calls import encoded, request
 
 USER = Turn("user", (Text("Go."),))
 CALL = ToolCall("c1", "get_tide", '{"port":"Brest"}')

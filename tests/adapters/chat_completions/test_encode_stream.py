@@ -5,11 +5,11 @@ from msgspec.structs import replace
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
-from adapters.chat_completions.codec import CODECS
+from adapters.chat_completions import CODECS
 from adapters.faults import Condition, Fault
 from adapters.ir.answer import Cited, Closed, Delta, Finished, Logprob, Opened, Sealed
 from adapters.ir.parts import Citation
-from tests.adapters.chat_completions.codec.calls import ASKED, chunks, deltas, written
+from tests.adapters.chat_completions.calls import ASKED, chunks, deltas, written
 
 QUIET = replace(ASKED, include_usage=False)
 TEXT = [Opened(0, "text"), Delta(0, "Tea is "), Delta(0, "ready."), Closed(0)]

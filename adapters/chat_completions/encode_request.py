@@ -1,24 +1,19 @@
-"""A request for an upstream of the chat completions family.
+"""Encoding of a request for an upstream of the chat completions family: fields of the body, tools
+and their names.
 
-Source: the request types of the official OpenAI SDKs; what the model cannot take is a trait of it.
-Imported by this folder's ``__init__``.
+The family's names of tools have at most 64 letters, digits, ``_`` and ``-``, and no groups; others
+are renamed, and mapped back in the answer. Source: the request types of the official OpenAI SDKs;
+what the model cannot take is a trait of it.
 """
 
 import hashlib
 from typing import Any
 
-from adapters.chat_completions.codec.encode_tools import (
-    OUTPUT_TOOL,
-    ToolNames,
-    encode_tools,
-    fit_name,
-    with_output_tool,
-)
-from adapters.chat_completions.codec.encode_turns import encode_turns
+from adapters.chat_completions.encode_turns import ToolNames, encode_turns, fit_name
 from adapters.family.codec import Encoded, Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
-from adapters.ir.request import Effort, Feature, Output, Request, Thinking
+from adapters.ir.request import Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
 from adapters.json.jsonio import compact, dumps
 from adapters.json.structure import Steps
 
@@ -201,3 +196,93 @@ def _end_user(end_user: str) -> str:
     if len(end_user) <= MAX_END_USER_CHARS:
         return end_user
     return hashlib.sha256(end_user.encode(errors="replace")).hexdigest()
+
+
+OUTPUT_TOOL = "respond"
+
+
+def encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
+    """A function tool or a free-text one, as it is sent."""
+    name = names.of(tool.name, tool.namespace)
+    said: dict[str, Any] = {"name": name}
+    if tool.description:
+        said["description"] = tool.description
+    if tool.kind == "custom":
+        if not names.is_native(True):
+            said["parameters"] = free_text_schema(tool)
+            return {"type": "function", "function": said}
+        if tool.grammar:
+            grammar = {"syntax": tool.grammar_syntax or "lark", "definition": tool.grammar}
+            said["format"] = {"type": "grammar", "grammar": grammar}
+        return {"type": "custom", "custom": said}
+    if tool.schema is not None:
+        said["parameters"] = tool.schema
+    if tool.strict is not None:
+        said["strict"] = tool.strict
+    return {"type": "function", "function": said}
+
+
+def free_text_schema(tool: Tool) -> dict[str, Any]:
+    """Arguments of the function that stands for a free-text tool."""
+    field: dict[str, Any] = {"type": "string"}
+    if tool.grammar:
+        syntax = tool.grammar_syntax or "lark"
+        field["description"] = f"Text that follows this grammar ({syntax}):\n{tool.grammar}"
+    return {"type": "object", "properties": {"input": field}, "required": ["input"]}
+
+
+def encode_tools(request: Request, traits: Traits, names: ToolNames) -> dict[str, Any]:
+    """The fields ``tools``, ``tool_choice``, ``parallel_tool_calls``; empty without tools."""
+    choice = request.choice
+    tools = list(names.tools)
+    allowed = _allowed(choice, names)
+    if allowed is not None and not (allowed and traits.custom_tools):
+        tools, allowed = allowed, None
+    if not tools:
+        return {}
+    fields: dict[str, Any] = {"tools": [encode_tool(tool, names) for tool in tools]}
+    if choice is not None:
+        fields["tool_choice"] = _tool_choice(choice, allowed, names)
+    if request.parallel_tools is not None:
+        fields["parallel_tool_calls"] = request.parallel_tools
+    return fields
+
+
+def with_output_tool(fields: dict[str, Any], output: Output, name: str) -> dict[str, Any]:
+    """The same fields with the tool that stands for structured output; it or another is called."""
+    said: dict[str, Any] = {
+        "name": name,
+        "description": output.description or "Give the final answer by calling this tool.",
+        "parameters": output.schema or {"type": "object"},
+    }
+    tool = {"type": "function", "function": said}
+    if "tools" not in fields or fields.get("tool_choice") == "none":
+        one = {"type": "function", "function": {"name": name}}
+        return {**fields, "tools": [tool], "tool_choice": one}
+    return {**fields, "tools": [*fields["tools"], tool], "tool_choice": "required"}
+
+
+def _allowed(choice: ToolChoice | None, names: ToolNames) -> list[Tool] | None:
+    """The tools that may be called, in their order; None for all."""
+    if choice is None or choice.mode in ("none", "one") or not choice.names:
+        return None
+    wanted = {id(tool) for name in {*choice.names} for tool in names.named(name)}
+    return [tool for tool in names.tools if id(tool) in wanted]
+
+
+def _tool_choice(choice: ToolChoice, allowed: list[Tool] | None, names: ToolNames) -> Any:
+    word = {"auto": "auto", "none": "none", "any": "required"}.get(choice.mode)
+    if allowed is not None:
+        chosen = [_reference(tool, names) for tool in allowed]
+        return {"type": "allowed_tools", "allowed_tools": {"mode": word, "tools": chosen}}
+    if word is not None:
+        return word
+    tools = [tool for name in choice.names for tool in names.named(name)]
+    # A tool that is not there can be no choice; that one must be called still holds.
+    return _reference(tools[0], names) if tools else "required"
+
+
+def _reference(tool: Tool, names: ToolNames) -> dict[str, Any]:
+    custom = tool.kind == "custom" and names.is_native(True)
+    kind = "custom" if custom else "function"
+    return {"type": kind, kind: {"name": names.of(tool.name, tool.namespace)}}

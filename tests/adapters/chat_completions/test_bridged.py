@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from tests.adapters.chat_completions.codec.bridged import STREAMS, begun, bridged
-from tests.adapters.chat_completions.codec.calls import chunks
+from tests.adapters.chat_completions.bridged import STREAMS, begun, bridged
+from tests.adapters.chat_completions.calls import chunks
 
 
 def text_of(sent):

@@ -2,14 +2,14 @@
 
 import pytest
 
-from adapters.chat_completions.codec import CODECS
-from adapters.chat_completions.codec.encode_request import effort_of
+from adapters.chat_completions import CODECS
+from adapters.chat_completions.encode_request import effort_of
 from adapters.family.codec import Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.ir.parts import Text, Turn
 from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
-from tests.adapters.chat_completions.codec.calls import encoded, request, result
+from tests.adapters.chat_completions.calls import encoded, request, result
 
 HELLO = Turn("user", (Text("Is tea ready?"),))
 MESSAGES = [{"role": "user", "content": "Is tea ready?"}]

@@ -4,7 +4,7 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from adapters.ir.request import Output, Thinking
-from tests.adapters.chat_completions.codec.calls import HI, asked_for, decoded
+from tests.adapters.chat_completions.calls import HI, asked_for, decoded
 
 
 def test_a_plain_request_asks_for_nothing():

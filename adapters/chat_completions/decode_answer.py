@@ -1,0 +1,445 @@
+"""Decoding of answers of upstreams of the chat completions family, whole ones and streams.
+
+Vendors differ in much: what cannot be read is passed over, it is no error. In a stream a delta
+opens the slot of its kind and closes that of another; calls are told apart by index and id, which
+vendors treat in many ways.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from adapters.family.codec import StreamDecoder, few
+from adapters.family.reply import loads_answer
+from adapters.faults import Condition, Fault
+from adapters.ir.answer import (
+    MAX_CITATIONS,
+    MAX_LOGPROBS,
+    Choice,
+    Cited,
+    Delta,
+    Event,
+    Finish,
+    Finished,
+    Logprob,
+    Sealed,
+    SlotKind,
+)
+from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
+from adapters.json.jsonio import compact
+from adapters.json.structure import VALUES_AT_ONCE, Steps
+
+MAX_CHOICES = 128  # which the family has; indexes above it are not believed
+_MAX_TOP_LOGPROBS = 20
+_UNLIKELY = -9999.0  # the family's word for what has next to no probability
+
+_FINISHES: dict[str, Finish] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tools",
+    "function_call": "tools",
+    "content_filter": "filter",
+    "error": "error",
+}
+
+
+def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
+    """The choices in their order, in steps (see ``family.codec.UpstreamCodec``)."""
+    said = loads_answer(body)
+    choices = said.get("choices") if isinstance(said, dict) else None
+    listed = choices[:MAX_CHOICES] if isinstance(choices, list) else []
+    found = [one for one in listed if isinstance(one, dict)]
+    if not found:
+        raise Fault(Condition.UPSTREAM_INVALID)
+    found.sort(key=index_of)
+    decoded: list[Choice] = []
+    for choice in found:
+        decoded.append((yield from _decode_choice(choice)))
+    return tuple(decoded)
+
+
+def index_of(choice: dict[str, Any]) -> int:
+    """The index of a choice; 0 for one that is none."""
+    index = choice.get("index")
+    return index if type(index) is int and 0 <= index < MAX_CHOICES else 0
+
+
+def finish_of(reason: object) -> Finish:
+    """Why a choice ended; an unknown reason is that it was done."""
+    return _FINISHES.get(reason, "stop") if isinstance(reason, str) else "stop"
+
+
+def text_of(value: object) -> str:
+    """The text of a string or of a list of parts; empty for anything else."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return ""
+    texts = (part.get("text") if isinstance(part, dict) else part for part in value)
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def thought_of(message: dict[str, Any]) -> str:
+    """The reasoning text of a message or delta; some vendors send it under both names."""
+    for name in ("reasoning_content", "reasoning"):
+        text = message.get(name)
+        if isinstance(text, str) and text:
+            return text
+    return ""
+
+
+def arguments_of(value: object) -> str:
+    """Arguments as JSON text, also where a vendor sends the object itself."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, dict | list):
+        return ""
+    try:
+        return compact(value)
+    except OverflowError:  # an infinity, or deeper than can be written
+        return ""
+
+
+def signature_of(call: dict[str, Any]) -> str:
+    """The signature that Google's endpoint of this family has on a call; empty without one."""
+    extra = call.get("extra_content")
+    google = extra.get("google") if isinstance(extra, dict) else None
+    signature = google.get("thought_signature") if isinstance(google, dict) else None
+    return signature if isinstance(signature, str) else ""
+
+
+def citations_of(message: dict[str, Any]) -> tuple[Citation, ...]:
+    """The web pages that a message or delta refers to."""
+    annotations = message.get("annotations")
+    found = []
+    for annotation in annotations[:MAX_CITATIONS] if isinstance(annotations, list) else ():
+        said = annotation.get("url_citation") if isinstance(annotation, dict) else None
+        if isinstance(said, dict) and isinstance(said.get("url"), str):
+            title = said.get("title")
+            found.append(
+                Citation(
+                    said["url"],
+                    title if isinstance(title, str) else "",
+                    _offset(said.get("start_index")),
+                    _offset(said.get("end_index")),
+                )
+            )
+    return tuple(found)
+
+
+def logprobs_of(choice: dict[str, Any]) -> tuple[Logprob, ...]:
+    """The log probabilities of the tokens of a choice, or of its delta."""
+    logprobs = choice.get("logprobs")
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    found = []
+    for one in content[:MAX_LOGPROBS] if isinstance(content, list) else ():
+        said = one.get("top_logprobs") if isinstance(one, dict) else None
+        tops = said[:_MAX_TOP_LOGPROBS] if isinstance(said, list) else []
+        top = tuple(filter(None, map(_logprob, tops)))
+        if (token := _logprob(one, top)) is not None:
+            found.append(token)
+    return tuple(found)
+
+
+def _decode_choice(choice: dict[str, Any]) -> Steps[Choice]:
+    message = choice.get("message")
+    parts: list[Part] = []
+    for part in _parts(message) if isinstance(message, dict) else ():
+        if not len(parts) % VALUES_AT_ONCE:
+            yield False
+        parts.append(part)
+    finish = finish_of(choice.get("finish_reason"))
+    return Choice(tuple(parts), finish, logprobs=logprobs_of(choice))
+
+
+def _parts(message: dict[str, Any]) -> Iterator[Part]:
+    if thought := thought_of(message):
+        yield Reasoning(thought)
+    if text := text_of(message.get("content")):
+        yield Text(text, citations=citations_of(message))
+    if refusal := text_of(message.get("refusal")):
+        yield Refusal(refusal)
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call, dict):
+            yield from _call(call)
+    function = message.get("function_call")
+    if isinstance(function, dict) and isinstance(function.get("name"), str):
+        yield ToolCall("", function["name"], arguments_of(function.get("arguments")))
+
+
+def _call(call: dict[str, Any]) -> Iterator[Part]:
+    custom, function = call.get("custom"), call.get("function")
+    said = custom if isinstance(custom, dict) else function
+    if not isinstance(said, dict) or not isinstance(said.get("name"), str) or not said["name"]:
+        return
+    if signature := signature_of(call):
+        yield Reasoning("", opaque=signature)
+    call_id = call.get("id")
+    call_id = call_id if isinstance(call_id, str) else ""
+    if isinstance(custom, dict):
+        yield ToolCall(call_id, said["name"], text_of(said.get("input")), custom=True)
+    else:
+        yield ToolCall(call_id, said["name"], arguments_of(said.get("arguments")))
+
+
+def _logprob(said: object, top: tuple[Logprob, ...] = ()) -> Logprob | None:
+    if not isinstance(said, dict):
+        return None
+    token, value = said.get("token"), said.get("logprob")
+    if not isinstance(token, str) or isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    # What is infinite, or not a number, cannot be written; the family has -9999 for it.
+    return Logprob(token, float(value) if abs(value) < -_UNLIKELY else _UNLIKELY, top)
+
+
+def _offset(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 2**31 else None
+
+
+_MARKS = re.compile(r'["\\{}\[\]]')
+_MAX_CALLS = 1024  # of one choice, which no request has
+
+
+class _StreamedCall:
+    """A call of a choice. It is opened when its name is known."""
+
+    __slots__ = (
+        "_depth",
+        "_escaped",
+        "_in_string",
+        "_seen",
+        "custom",
+        "done",
+        "held",
+        "id",
+        "slot",
+    )
+
+    def __init__(self, call_id: str, custom: bool) -> None:
+        self.id = call_id
+        self.custom = custom
+        self.slot: int | None = None
+        self.done = False  # it was opened, and is closed
+        self.held = ""  # arguments that came before the name
+        self._depth = 0
+        self._in_string = self._escaped = self._seen = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether its arguments are one complete object."""
+        return self._seen and self._depth == 0 and not self._in_string
+
+    def follow(self, text: str) -> None:
+        """More of the arguments, of which only brackets outside of strings are looked at."""
+        at = 0
+        if self._escaped and text:
+            self._escaped, at = False, 1
+        skip = -1
+        for found in _MARKS.finditer(text, at):
+            mark = found[0]
+            if found.start() == skip:
+                continue
+            if mark == "\\":
+                skip = found.end()
+                self._escaped = self._in_string and skip == len(text)
+            elif mark == '"':
+                self._in_string = not self._in_string
+            elif not self._in_string:
+                self._depth += 1 if mark in "{[" else -1
+                self._seen = True
+
+
+class _StreamedChoice:
+    __slots__ = ("calls", "finished", "index", "kind", "last", "slot")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.kind: SlotKind | None = None  # of the slot that takes text
+        self.slot = 0
+        self.calls: dict[
+            int, _StreamedCall
+        ] = {}  # by the upstream's index; closed ones have no slot
+        self.last = -1  # index of the last call
+        self.finished = False
+
+
+class ChatDecoder(StreamDecoder):
+    """Reads one stream (see ``family.codec.StreamDecoder``)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._choices: dict[int, _StreamedChoice] = {}
+
+    def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
+        """See ``StreamDecoder``."""
+        choices = said.get("choices")
+        plain = self._plain(choices)
+        if plain is not None:
+            return [plain]
+        events: list[Event] = []
+        for one in few(choices) if isinstance(choices, list) else ():
+            if isinstance(one, dict):
+                index = index_of(one)
+                choice = self._choices.get(index)
+                if choice is None:
+                    choice = self._choices[index] = _StreamedChoice(index)
+                if not choice.finished:
+                    self._read_choice(choice, one, events)
+        return events
+
+    def end(self) -> list[Event]:
+        """See ``StreamDecoder``; choices that were never said to be finished are, now."""
+        events: list[Event] = [*super().end()]
+        for choice in self._choices.values():
+            if not choice.finished:
+                choice.finished = True
+                events.append(Finished("stop", choice.index))
+        return events
+
+    def _plain(self, choices: object) -> Delta | None:
+        """The way of most chunks: nothing but more of the text that is being said."""
+        if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
+            return None
+        one = choices[0]
+        delta = one.get("delta")
+        if type(delta) is not dict or len(delta) != 1:
+            return None
+        text = delta.get("content")
+        index = one.get("index")
+        choice = self._choices.get(index) if type(index) is int else None
+        if choice is None or choice.kind != "text" or choice.finished or type(text) is not str:
+            return None
+        if not text or one.get("finish_reason") is not None or one.get("logprobs") is not None:
+            return None
+        return Delta(choice.slot, text)
+
+    def _read_choice(
+        self, choice: _StreamedChoice, one: dict[str, Any], events: list[Event]
+    ) -> None:
+        delta = one.get("delta")
+        if not isinstance(delta, dict):
+            delta = one.get("message")  # some send the whole at once
+        if isinstance(delta, dict):
+            self._read_delta(choice, delta, one, events)
+        reason = one.get("finish_reason")
+        if reason and isinstance(reason, str):
+            choice.finished = True
+            self._close_text(choice, events)
+            for call in choice.calls.values():
+                self._close_call(call, events)
+            events.append(Finished(finish_of(reason), choice.index))
+
+    def _read_delta(
+        self,
+        choice: _StreamedChoice,
+        delta: dict[str, Any],
+        one: dict[str, Any],
+        events: list[Event],
+    ) -> None:
+        if thought := thought_of(delta):
+            self._add(choice, "reasoning", thought, events)
+        if text := text_of(delta.get("content")):
+            self._add(choice, "text", text, events)
+            if one.get("logprobs") is not None:
+                events[-1] = Delta(choice.slot, text, logprobs_of(one))
+        if refusal := text_of(delta.get("refusal")):
+            self._add(choice, "refusal", refusal, events)
+        if delta.get("annotations"):
+            self._cite(choice, delta, events)
+        calls = delta.get("tool_calls")
+        for call in few(calls) if isinstance(calls, list) else ():
+            if isinstance(call, dict):
+                self._read_call(choice, call, events)
+        function = delta.get("function_call")
+        if isinstance(function, dict):
+            self._read_call(choice, {"index": 0, "function": function}, events)
+
+    def _add(self, choice: _StreamedChoice, kind: SlotKind, text: str, events: list[Event]) -> None:
+        if choice.kind != kind:
+            self._close_text(choice, events)
+            self._close_whole_calls(choice, events)
+            opened = self._open(kind, choice=choice.index)
+            choice.kind, choice.slot = kind, opened.slot
+            events.append(opened)
+        events.append(Delta(choice.slot, text))
+
+    def _cite(self, choice: _StreamedChoice, delta: dict[str, Any], events: list[Event]) -> None:
+        if choice.kind == "text":
+            events += [Cited(choice.slot, citation) for citation in citations_of(delta)]
+
+    def _close_text(self, choice: _StreamedChoice, events: list[Event]) -> None:
+        if choice.kind is not None:
+            choice.kind = None
+            events.append(self._close(choice.slot))
+
+    def _close_call(self, call: _StreamedCall, events: list[Event]) -> None:
+        if call.slot is not None:
+            events.append(self._close(call.slot))
+            call.slot = None
+            call.done = True
+
+    def _close_whole_calls(self, choice: _StreamedChoice, events: list[Event]) -> None:
+        for call in choice.calls.values():
+            if call.whole:
+                self._close_call(call, events)
+
+    def _read_call(
+        self, choice: _StreamedChoice, said: dict[str, Any], events: list[Event]
+    ) -> None:
+        custom = said.get("custom")
+        inner = custom if isinstance(custom, dict) else said.get("function")
+        inner = inner if isinstance(inner, dict) else {}
+        call = self._call_of(choice, said, inner, events)
+        if call is None or call.done:
+            return
+        text = arguments_of(inner.get("input" if call.custom else "arguments"))
+        call.follow(text)
+        if call.slot is not None:
+            if text:
+                events.append(Delta(call.slot, text))
+            return
+        call.held += text
+        name = inner.get("name")
+        if not isinstance(name, str) or not name:
+            return
+        self._close_text(choice, events)
+        if signature := signature_of(said):
+            thought = self._open("reasoning", choice=choice.index)
+            events += [thought, Sealed(thought.slot, signature), self._close(thought.slot)]
+        opened = self._open("call", choice=choice.index, id=call.id, name=name, custom=call.custom)
+        call.slot = opened.slot
+        events.append(opened)
+        if call.held:
+            events.append(Delta(opened.slot, call.held))
+            call.held = ""
+
+    def _call_of(
+        self,
+        choice: _StreamedChoice,
+        said: dict[str, Any],
+        inner: dict[str, Any],
+        events: list[Event],
+    ) -> _StreamedCall | None:
+        """The call that a delta belongs to; a new one where it begins one."""
+        index, call_id = said.get("index"), said.get("id")
+        call_id = call_id if isinstance(call_id, str) else ""
+        if type(index) is not int:
+            # Without an index: a new id, or a name, begins a call.
+            begins = call_id or inner.get("name") or choice.last < 0
+            index = choice.last + 1 if begins else choice.last
+        call = choice.calls.get(index)
+        # Some servers give all calls of an answer the same index, each with an id of its own.
+        if call is not None and call_id and call.id and call_id != call.id and inner.get("name"):
+            self._close_call(call, events)
+            call = None
+        if call is None:
+            if len(choice.calls) >= _MAX_CALLS:
+                return None
+            self._close_whole_calls(choice, events)
+            call = choice.calls[index] = _StreamedCall(
+                call_id, isinstance(said.get("custom"), dict)
+            )
+        call.id = call.id or call_id
+        choice.last = index
+        return call
