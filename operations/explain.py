@@ -140,7 +140,7 @@ def explain(
             return Explanation(shown)
         candidate = world.selector.next(Wanted(call.candidates, family.name, model), world.now_s)
         if not isinstance(candidate, Candidate):
-            raise faults.of_none_left(candidate, model)
+            raise faults.no_candidate_fault(candidate, model)
         _check_money(db, call)
     except Fault as fault:
         status = family.client.encode_fault(fault, "").status

@@ -47,7 +47,7 @@ from handlers.logs import LogThread
 from handlers.relay.limits.limits import Limits, shared_cells
 from handlers.relay.live import LiveCalls
 from handlers.relay.pipeline import Relay
-from handlers.relay.recent_responses import shared_fresh
+from handlers.relay.recent_responses import shared_recent_responses
 from handlers.relay.routing.key_check import KeyChecks
 from handlers.relay.routing.open_breakers import OpenBreakers
 from handlers.relay.routing.prober import Prober
@@ -55,7 +55,7 @@ from handlers.relay.routing.refused_keys import KeyNews
 from handlers.relay.stored_responses import StoredResponses
 from handlers.relay.translations import Translations
 from handlers.relay.upstream.client import UpstreamClient
-from handlers.relay.upstream.idle_connections import connections_most
+from handlers.relay.upstream.idle_connections import max_connections
 from handlers.telemetry.calls import Telemetry
 from handlers.telemetry.metrics import Metrics
 from operations.client_settings import base_url
@@ -185,7 +185,7 @@ class Worker:
             sync_ms=settings.journal.sync_ms,
             refused_per_minute=settings.journal.refused_per_minute,
         )
-        self._fresh = shared_fresh(orders.responses_fd, self._journal.id)
+        self._recent = shared_recent_responses(orders.responses_fd, self._journal.id)
         self._refresh = Refresh(
             Cipher(keys.cipher_keys),
             self._loop.add_callback,
@@ -212,7 +212,7 @@ class Worker:
         self._key_news = News(lambda: self._writer.state == DOWN)
         self._notices = Notices()
         self._site = self._make_site()
-        self._server = RelayServer(self._site, Router(self._site), connections_most())
+        self._server = RelayServer(self._site, Router(self._site), max_connections())
         self._writer = self._make_writer()
         self._upkeep = self._make_upkeep()
         self._clock = NodeClock()
@@ -244,7 +244,7 @@ class Worker:
                 functools.partial(find_stored, self._db, self._orders.node),
                 self._stored_threads,
                 now_ms,
-                self._fresh,
+                self._recent,
                 refuse=self._settings.routing.unknown_responses == "refuse",
             ),
             node=self._orders.node,
@@ -303,8 +303,8 @@ class Worker:
             open_breakers=lambda: self._open_breakers.rows,
             poll=self._poll,
             tell=self._tell,
-            reached=functools.partial(self._fresh.reached, self._journal.id),
-            finished=self._fresh.finished,
+            reached=functools.partial(self._recent.reached, self._journal.id),
+            finished=self._recent.finished,
             lost=functools.partial(on_loop, self._metrics.lost),
             describe=self._describe,
         )
@@ -430,7 +430,7 @@ class Worker:
                 "store": self._writer.state,
                 "journal_backlog_bytes": self._journal.backlog_bytes,
                 "open_breakers": len(self._open_breakers.rows),
-                "upstream_surplus": self._relay.client.parked.surplus,
+                "upstream_surplus": self._relay.client.idle_connections.surplus,
                 "upstream_repeats": self._relay.client.repeated,
                 "draining": self._server.draining,
                 "upkeep": self._upkeep.seen and lease.to_public(self._upkeep.seen),

@@ -22,7 +22,7 @@ from conf.settings import Settings
 from handlers.relay.call import Attempt, Call, ClientGone, Ending, Interrupt, interrupted
 from handlers.relay.downstream import Downstream
 from handlers.relay.failure_log import FailureLog
-from handlers.relay.faults import most_useful, of_none_left
+from handlers.relay.faults import most_useful, no_candidate_fault
 from handlers.relay.limits.limits import Limits
 from handlers.relay.live import LiveCalls, LiveStream
 from handlers.relay.outgoing import request_of, without_reasoning
@@ -133,7 +133,7 @@ class Attempts:
             assert call.wanted is not None
             found = self.selector.next(call.wanted, time.monotonic(), tried, again)
             if not isinstance(found, Candidate):
-                raise of_none_left(found, call.model_name)
+                raise no_candidate_fault(found, call.model_name)
             family = found.channel.family
             if family == call.family.name:
                 return Attempt(found, PAIRINGS[family, family])

@@ -10,7 +10,7 @@ Header = tuple[str, str]
 
 
 class Connection(Protocol):
-    """What a client connection offers; `send` and `start` say whether there is room for more."""
+    """A client's connection; `send` and `start` return whether there is room for more."""
 
     on_drained: Callable[[], None] | None
 
@@ -53,45 +53,45 @@ class Downstream:
         self.write: Callable[[bytes], bool] = connection.send
 
     def add_headers(self, headers: tuple[Header, ...]) -> None:
-        """`headers` go out with the answer, whichever it is."""
+        """Add headers to the answer, whichever it is."""
         self._base += headers
 
     @property
     def blocked(self) -> bool:
-        """The client has to read before more is written."""
+        """Return whether the client has to read before more is written."""
         return self._connection.full
 
     def when_drained(self, callback: Callable[[], None]) -> None:
-        """`callback` is called each time there is room again after a pause."""
+        """Have `callback` called each time there is room again after a pause."""
         self._connection.on_drained = callback
 
     @property
     def gone(self) -> bool:
-        """The client's connection is closed."""
+        """Return whether the client's connection is closed."""
         return self._connection.closed
 
     @property
     def head_sent(self) -> bool:
-        """The head of the answer is out."""
+        """Return whether the head of the answer was sent."""
         return self._connection.head_sent
 
     @property
     def unsent_bytes(self) -> int:
-        """What the client has not taken yet, as far as the gateway knows."""
+        """Return how much the client has not read yet, as far as the gateway knows."""
         return self._connection.unsent_bytes
 
     def send(self, status: int, headers: Sequence[Header], body: bytes) -> None:
-        """Sends a whole answer."""
+        """Send a whole answer."""
         self._connection.answer(status, (*self._base, *headers), body)
 
     def start(self, status: int, headers: Sequence[Header], first: bytes) -> bool:
-        """Sends the head of a stream and its first bytes in one write."""
+        """Send the head of a stream and its first bytes in one write."""
         return self._connection.start(status, (*self._base, *headers), first)
 
     def finish(self, data: bytes) -> None:
-        """Sends the last bytes and ends the body properly."""
+        """Send the last bytes and ends the body properly."""
         self._connection.finish(data)
 
     def drop(self) -> None:
-        """Closes the connection without ending the body: the client sees a truncated answer."""
+        """Close the connection without ending the body: the client sees a truncated answer."""
         self._connection.drop()

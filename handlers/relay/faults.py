@@ -1,4 +1,4 @@
-"""What a client is told: errors of the store, of its attempts, and of a plan without candidates."""
+"""Faults for clients: of the store, of a call's attempts, of a plan without candidates."""
 
 import datetime
 import math
@@ -12,8 +12,8 @@ from store.money.funds import NotCovered, QuotaUsed, WalletEmpty
 from store.values.errors import StoreError
 from store.values.pricing import format_money
 
-# Of several faults that a call met: what the client can act on, best first. The last two are told
-# when there is nothing else: a rate limit speaks of all channels, a misconfiguration stops retries.
+# Of several faults of a call: what the client can act on, best first. The last two only when there
+# is nothing else: a rate limit speaks of all channels, a misconfiguration stops retries.
 _USEFUL = (
     Condition.UPSTREAM_OVERLOADED,
     Condition.UPSTREAM_FAILED,
@@ -27,27 +27,27 @@ _ADD_BALANCE = "The wallet balance does not cover this call: {}. Add balance in 
 _TOO_LARGE = "The request is larger than any channel for model '{}' may take in a minute."
 
 
-def most_useful(met: Sequence[Fault]) -> Fault:
-    """The fault to tell a client of those its attempts met: its own mistake before all others."""
-    return min(met, key=_usefulness)
+def most_useful(faults: Sequence[Fault]) -> Fault:
+    """Return the fault for the client of those of its attempts: its own mistake before others."""
+    return min(faults, key=_usefulness)
 
 
-def of_none_left(left_out: Sequence[LeftOut], model: str | None) -> Fault:
-    """The fault when no candidate can be asked: what all of them have lately failed
-    with, else NO_CHANNEL."""
+def no_candidate_fault(left_out: Sequence[LeftOut], model: str | None) -> Fault:
+    """Return the fault when no candidate is left: what all of them lately failed with, else
+    NO_CHANNEL."""
     # A channel that is too small for the call will not take it later, either.
-    able = [one for one in left_out if one.reason != BEYOND_ITS_LIMIT]
-    if left_out and not able:
+    waiting = [channel for channel in left_out if channel.reason != BEYOND_ITS_LIMIT]
+    if left_out and not waiting:
         fault = Fault(Condition.NO_CHANNEL, _TOO_LARGE.format(model), model=model)
         fault.permanent = True
         return fault
-    reasons = {one.reason for one in able}
+    reasons = {channel.reason for channel in waiting}
     condition = Condition.NO_CHANNEL
     if reasons == {RATE_LIMITED}:
         condition = Condition.UPSTREAM_RATE_LIMITED
     elif reasons == {KEY_ASIDE}:
         condition = Condition.CHANNEL_MISCONFIGURED
-    wait_s = math.ceil(min((one.wait_s for one in able), default=0.0))
+    wait_s = math.ceil(min((channel.wait_s for channel in waiting), default=0.0))
     return Fault(condition, model=model, retry_after_s=wait_s)
 
 
@@ -57,7 +57,7 @@ def _usefulness(fault: Fault) -> tuple[int, int]:
 
 
 def from_store(error: StoreError, currency: str = "") -> Fault:
-    """The fault a client is told when the store, the journal or its money refuses a call.
+    """Return the fault for the client when the store, the journal or its money refuses a call.
 
     `currency`: behind amounts; empty: none.
     """
@@ -87,7 +87,7 @@ def _quota_message(error: QuotaUsed, currency: str) -> str:
 
 
 def _lacking(error: NotCovered, currency: str) -> str:
-    """Return what is left and what is needed; the Hub's handlers.hub.web.outcomes finds both."""
+    """Return what is left and what is needed; the Hub's handlers.hub.web.outcomes parses both."""
     left, needed = (
         f"{format_money(nanos)} {currency}".rstrip()
         for nanos in (error.left_nanos, error.needed_nanos)

@@ -1,4 +1,4 @@
-"""Fresh ids of stored responses: those that a node's workers have handed out lately, and to whom.
+"""Recent ids of stored responses: those that a node's workers handed out lately, with their users.
 
 Every worker maps one memory file of the supervisor. An id is put there before its client can read
 it, so that any worker of the node finds its owner and place at once, however far the store is
@@ -42,11 +42,11 @@ _ENTRY_BYTES = _CHECK_BYTES + _ENTRY.size
 _SEPARATOR = "\n"
 
 Owned = tuple[str, StoredAt]
-"""A user's id and where the response is."""
+"""A user's id and the place of the response."""
 
 
-class FreshResponses:
-    """The fresh ids of a node, in a memory file by its descriptor. Raises Unfit, OSError."""
+class RecentResponses:
+    """The recent ids of a node, in a memory file by its descriptor. Raises Unfit, OSError."""
 
     def __init__(self, descriptor: int, entries: int = ENTRIES) -> None:
         self._file = descriptor
@@ -56,24 +56,25 @@ class FreshResponses:
         size = self._entries_at + (entries + WINDOW_ENTRIES) * _ENTRY_BYTES
         fcntl.lockf(descriptor, fcntl.LOCK_EX, _HEADER_BYTES)
         try:
-            fresh = os.fstat(descriptor).st_size == 0
-            if fresh:
+            is_new = os.fstat(descriptor).st_size == 0
+            if is_new:
                 os.ftruncate(descriptor, size)
             elif os.fstat(descriptor).st_size != size:
-                raise Unfit("the memory of fresh responses has another size")
+                raise Unfit("the memory of recent responses has another size")
             self._memory = memoryview(mmap.mmap(descriptor, size))
             self._header = self._memory[:_HEADER_BYTES].cast("q")
-            if fresh:
+            if is_new:
                 self._header[_MAGIC_AT], self._header[_ENTRIES_AT] = _MAGIC, entries
             elif (self._header[_MAGIC_AT], self._header[_ENTRIES_AT]) != (_MAGIC, entries):
-                raise Unfit("the memory of fresh responses is of another version")
+                raise Unfit("the memory of recent responses is of another version")
         finally:
             fcntl.lockf(descriptor, fcntl.LOCK_UN, _HEADER_BYTES)
 
     # ---- ids -------------------------------------------------------------------------------------
 
     def put(self, user_id: str, stored: StoredAt) -> None:
-        """A user is about to get the id of a response; left to the store when it does not fit."""
+        """Add the id of a response that a user is about to get; one that does not fit is left to
+        the store."""
         place = _SEPARATOR.join((user_id, stored.channel_id, stored.fingerprint)).encode()
         if len(place) > _PLACE_BYTES:
             return
@@ -92,27 +93,28 @@ class FreshResponses:
         memory[target : target + _ENTRY_BYTES] = _check(fields) + fields
 
     def drop(self, user_id: str, mark: str) -> None:
-        """A user's response was deleted."""
+        """Remove a response that its user has deleted."""
         for at in self._places(mark):
             if (owned := self._read(at)) and owned[0] == user_id:
                 self._memory[at : at + _ENTRY_BYTES] = bytes(_ENTRY_BYTES)
 
     def find(self, mark: str) -> list[Owned]:
-        """Who has been given an id, and where its response is; nearly always one, or nobody."""
+        """Return the users who were given an id, with the place of the response; nearly always
+        one or none."""
         return [owned for at in self._places(mark) if (owned := self._read(at))]
 
     def _places(self, mark: str) -> list[int]:
-        """Where a mark seems to stand."""
-        wanted = bytes.fromhex(mark)
+        """Return the offsets of the entries that seem to have a mark."""
+        digest = bytes.fromhex(mark)
         whose, memory = _WHOSE.unpack_from, self._memory
-        return [at for at in self._window(wanted) if whose(memory, at)[2] == wanted]
+        return [at for at in self._window(digest) if whose(memory, at)[2] == digest]
 
     def _window(self, mark: bytes) -> range:
         first = self._entries_at + int.from_bytes(mark[:8]) % self._entries * _ENTRY_BYTES
         return range(first, first + WINDOW_ENTRIES * _ENTRY_BYTES, _ENTRY_BYTES)
 
     def _read(self, at: int) -> Owned | None:
-        """What stands there; None when it is not whole."""
+        """Return the entry at an offset; None when it is not whole."""
         data = bytes(self._memory[at : at + _ENTRY_BYTES])
         fields = data[_CHECK_BYTES:]
         if data[:_CHECK_BYTES] != _check(fields):
@@ -124,43 +126,45 @@ class FreshResponses:
     # ---- columns ---------------------------------------------------------------------------------
 
     def join(self, journal_id: str) -> None:
-        """This worker writes to that journal from now on. Raises Unfit when there is no room."""
-        wanted = journal_id.encode()
+        """Claim a column for the journal of this worker. Raises Unfit when none is free."""
+        name = journal_id.encode()
         fcntl.lockf(self._file, fcntl.LOCK_EX, _HEADER_BYTES)
         try:
             for column in range(COLUMNS):
                 if not self._journal_of(column):
                     self._set_reached(column, 0)
                     at = self._column_at(column)
-                    self._memory[at : at + ULID_CHARS] = wanted
+                    self._memory[at : at + ULID_CHARS] = name
                     self._header[_WIDTH_AT] = max(self._header[_WIDTH_AT], column + 1)
                     return
         finally:
             fcntl.lockf(self._file, fcntl.LOCK_UN, _HEADER_BYTES)
-        raise Unfit(f"more than {COLUMNS} journals share the memory of fresh responses")
+        raise Unfit(f"more than {COLUMNS} journals share the memory of recent responses")
 
     def reached(self, journal_id: str, at_ns: int) -> None:
-        """The store has all that was written to a journal before that (monotonic) moment."""
+        """Note that the store has all that was written to a journal before that (monotonic)
+        moment."""
         column = self._column_of(journal_id)
         if column is not None:
             self._set_reached(column, at_ns)
 
     def finished(self, journal_id: str) -> None:
-        """The store has all of a journal, and nobody writes to it any more. Idempotent."""
+        """Free the column of a journal that nobody writes to any more and the store has.
+        Idempotent."""
         column = self._column_of(journal_id)
         if column is not None:
             at = self._column_at(column)
             self._memory[at : at + ULID_CHARS] = bytes(ULID_CHARS)
 
     def settled_ns(self) -> int:
-        """Up to which (monotonic) moment the store has all that the node has handed out."""
-        columns = [one for one in range(self._header[_WIDTH_AT]) if self._journal_of(one)]
-        return min((self._reached(one) for one in columns), default=0)
+        """Return the (monotonic) moment up to which the store has all ids that the node handed
+        out."""
+        columns = [at for at in range(self._header[_WIDTH_AT]) if self._journal_of(at)]
+        return min((self._reached(column) for column in columns), default=0)
 
     def _column_of(self, journal_id: str) -> int | None:
-        wanted = journal_id.encode()
-        columns = range(self._header[_WIDTH_AT])
-        return next((one for one in columns if self._journal_of(one) == wanted), None)
+        name, columns = journal_id.encode(), range(self._header[_WIDTH_AT])
+        return next((column for column in columns if self._journal_of(column) == name), None)
 
     def _column_at(self, column: int) -> int:
         return _HEADER_BYTES + column * _COLUMN_BYTES
@@ -178,22 +182,23 @@ class FreshResponses:
         self._memory[at : at + 8].cast("q")[0] = at_ns
 
 
-def private_fresh() -> FreshResponses:
-    """The memory of this process alone."""
-    return FreshResponses(os.memfd_create("sluice-responses", os.MFD_CLOEXEC))
+def private_recent_responses() -> RecentResponses:
+    """Make a memory for this process alone."""
+    return RecentResponses(os.memfd_create("sluice-responses", os.MFD_CLOEXEC))
 
 
-def shared_fresh(descriptor: int, journal_id: str) -> FreshResponses:
-    """The node's memory, joined; that of this worker alone when it cannot be shared. That one has
-    no columns: nobody can say then what the other workers have handed out, so it is never settled.
+def shared_recent_responses(descriptor: int, journal_id: str) -> RecentResponses:
+    """Join the node's memory, or make one for this worker alone when it cannot be shared.
+
+    The latter has no columns and is never settled: the other workers' ids are unknown then.
     """
     try:
-        fresh = FreshResponses(descriptor)
-        fresh.join(journal_id)
+        recent = RecentResponses(descriptor)
+        recent.join(journal_id)
     except (Unfit, OSError, ValueError) as error:
-        log.error("%s; each worker knows its own fresh responses until the next restart", error)
-        fresh = private_fresh()
-    return fresh
+        log.error("%s; each worker knows its own recent responses until the next restart", error)
+        recent = private_recent_responses()
+    return recent
 
 
 def _check(fields: bytes) -> bytes:

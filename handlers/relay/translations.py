@@ -1,7 +1,7 @@
-"""Which channels of other families can carry a request, and the translation for one of them.
+"""Translations for channels of other families, and the channels that cannot carry a request.
 
-Knows no ``Call``: requests and wishes in, translations out. What takes long comes in steps.
-Imported by the relay's attempts.
+Knows no ``Call``: requests in, translations out. What takes long comes in steps. Imported by the
+relay's attempts.
 """
 
 from collections.abc import Collection, Sequence
@@ -25,8 +25,8 @@ _MAX_REMEMBERED = 256
 
 
 class Translations:
-    """Makes the translations of one worker's calls. ``secrets`` sign opaque state: the first one
-    signs, all are taken."""
+    """The translations of one worker's calls. Of the ``secrets`` for opaque state the first signs
+    and all are accepted."""
 
     def __init__(self, secrets: Sequence[bytes]) -> None:
         self._secret, self._older = secrets[0], tuple(secrets[1:])
@@ -37,9 +37,9 @@ class Translations:
         ] = {}
 
     def narrowed(self, request: Request, wanted: Wanted) -> Wanted:
-        """What is wanted without the channels that cannot carry the request. Raises Fault
+        """Return what is wanted without the channels that cannot carry the request. Raises Fault
         UNSUPPORTED when none is left."""
-        known: dict[tuple[str, Traits], Fault | None] = {}
+        refusals: dict[tuple[str, Traits], Fault | None] = {}
         unable: set[str] = set()
         first: Fault | None = None
         for channel in wanted.channels:
@@ -47,10 +47,10 @@ class Translations:
                 continue
             traits = _traits(channel, wanted.model)
             which = channel.family, traits
-            if which not in known:
+            if which not in refusals:
                 translator = TRANSLATORS[wanted.family, channel.family]
-                known[which] = translator.refusal(request, traits)
-            if (fault := known[which]) is not None:
+                refusals[which] = translator.refusal(request, traits)
+            if (fault := refusals[which]) is not None:
                 first = first or fault
                 unable.add(channel.id)
         if first is None:
@@ -58,18 +58,18 @@ class Translations:
         return self.without(wanted, unable, first)
 
     def without(self, wanted: Wanted, unable: Collection[str], why: Fault) -> Wanted:
-        """What is wanted without these channels; raises ``why`` when none is left."""
+        """Return what is wanted without these channels; raises ``why`` when none is left."""
         out = frozenset(unable)
         key = id(wanted.channels), out
-        found = self._remembered.get(key)
-        if found is None:
+        narrowed = self._remembered.get(key)
+        if narrowed is None:
             left = tuple(channel for channel in wanted.channels if channel.id not in out)
             if len(self._remembered) >= _MAX_REMEMBERED:
                 self._remembered.clear()
-            found = self._remembered[key] = wanted.channels, left
-        if not found[1]:
+            narrowed = self._remembered[key] = wanted.channels, left
+        if not narrowed[1]:
             raise why
-        return msgspec.structs.replace(wanted, channels=found[1])
+        return msgspec.structs.replace(wanted, channels=narrowed[1])
 
     def begin(
         self,
@@ -83,7 +83,7 @@ class Translations:
         count: bool = False,
         without: str = "",
     ) -> Steps[Translation]:
-        """The translation for a candidate and a user, in steps; without what its upstream has
+        """Make the translation for a candidate and a user, in steps; without what its upstream has
         refused: "reasoning", "stream_options". Raises Fault UNSUPPORTED, INVALID_FIELD,
         CHANNEL_MISCONFIGURED."""
         channel = candidate.channel
@@ -114,7 +114,7 @@ class Translations:
 
 
 def _traits(channel: Channel, model: str) -> Traits:
-    """What the channel's model can take. Raises Fault CHANNEL_MISCONFIGURED."""
+    """Return what the channel's model can take. Raises Fault CHANNEL_MISCONFIGURED."""
     try:
         return traits_of(channel.vendor, channel.family, channel.models[model], channel.options)
     except msgspec.ValidationError:

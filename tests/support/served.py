@@ -14,7 +14,7 @@ from handlers.entries.routes import ROUTES, Router
 from handlers.http.base import Deadlines, Site
 from handlers.http.intake import BodyHandler
 from handlers.http.server import RelayServer
-from handlers.relay.upstream.idle_connections import connections_most
+from handlers.relay.upstream.idle_connections import max_connections
 from handlers.telemetry.calls import Telemetry
 from tests.support.client import Answer, encode_head
 
@@ -93,7 +93,7 @@ async def serving(routes=None, trusted=(), relay=None, listener=None, **settings
     )
     errors = Errors()
     logging.getLogger().addHandler(errors)
-    server = RelayServer(site, Router(site), connections_most())
+    server = RelayServer(site, Router(site), max_connections())
     listener = listener or bound()
     served = Served(site, server, listener.getsockname()[1], errors)
     try:

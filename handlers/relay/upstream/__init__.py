@@ -1,1 +1,1 @@
-"""The upstream client: the home of pycurl."""
+"""The upstream client: the pool of pycurl."""

@@ -14,12 +14,12 @@ from store.catalog.catalog import Channel
 
 
 def url_of(channel: Channel, path: str) -> str:
-    """Where a path of a channel's family is at its vendor."""
+    """Return the URL of a path of a channel's family at its vendor."""
     return channel.base_url + VENDORS[channel.vendor].prefixes.get(channel.family, "") + path
 
 
 def headers_of(channel: Channel, vendor: Vendor, key: str, client: Mapping[str, str]) -> list[str]:
-    """Header lines for a channel: the key, what goes on of the client's, the channel's own.
+    """Return the header lines for a channel: its key, the client's that pass, the channel's own.
 
     Raises Fault CHANNEL_MISCONFIGURED for a key that cannot stand in a header.
     """
@@ -30,7 +30,7 @@ def headers_of(channel: Channel, vendor: Vendor, key: str, client: Mapping[str, 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is called: a model of a channel (its public name) with one of its keys ("": none)."""
+    """A model of a channel (its public name) and one of the channel's keys ("": none)."""
 
     channel: Channel
     model: str
@@ -39,15 +39,15 @@ class Target:
 
     @property
     def upstream_model(self) -> str:
-        """The model's name at the channel."""
+        """Return the model's name at the channel."""
         return self.channel.models[self.model]
 
     @property
     def family(self) -> Family:
-        """What the channel speaks."""
+        """Return the family that the channel speaks."""
         return FAMILIES[self.channel.family]
 
     @property
     def operation(self) -> Operation:
-        """What of the family is called."""
+        """Return the operation of the family that is called."""
         return self.family.upstream.operations["stream" if self.stream else "generate"]

@@ -34,8 +34,8 @@ from tornado.log import app_log
 from tornado.platform.asyncio import BaseAsyncIOLoop
 
 from handlers.relay.upstream.exchange import HEAD_MAX_BYTES, Exchange
-from handlers.relay.upstream.handle import Handle, Place, origin_of
-from handlers.relay.upstream.idle_connections import CONNECTIONS_MAX, RESTS, ParkedHandles
+from handlers.relay.upstream.handle import Destination, Handle, origin_of
+from handlers.relay.upstream.idle_connections import CONNECTIONS_MAX, RESTS, IdleConnections
 from handlers.relay.upstream.request import (
     AnswerHead,
     UpstreamError,
@@ -114,21 +114,21 @@ def _error_of(exchange: Exchange, code: int, message: str) -> UpstreamError:
 
 
 def _is_undecided(exchange: Exchange, code: int) -> bool:
-    """Whether what came may belong to the previous call on the same connection."""
+    """Return whether the bytes may belong to the previous call on the same connection."""
     if code not in _NO_HTTP_ERRORS or exchange.repeated:
         return False
     return bool(exchange.handle.reused) and not exchange.answered
 
 
 def _discard(_: bytes) -> None:
-    """Stands for the `write` of an exchange that is over."""
+    """Replace the `write` of an exchange that is over."""
 
 
 class UpstreamClient(CurlAsyncHTTPClient):
     """Starts exchanges; `fetch()` of Tornado's client works beside them on the same multi handle.
 
     To be made and used in one loop, with force_instance=True. `allow_private` False: no connection
-    to loopback, private, link-local and other addresses that are not the internet's.
+    to loopback, private, link-local and other addresses that are not public.
     """
 
     def initialize(self, allow_private: bool = True) -> None:  # type: ignore[override]
@@ -142,8 +142,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self._idle: set[int] = set()  # sockets that libcurl does not wait for now
         self._exchanges: dict[Any, Exchange] = {}
         self._resting: dict[Exchange, asyncio.TimerHandle] = {}  # not sent yet
-        self.parked = ParkedHandles()
-        self.repeated = 0  # requests sent once more since what came was another call's
+        self.idle_connections = IdleConnections()
+        self.repeated = 0  # requests sent once more because the bytes were another call's
         self._flushing = False
         self._timeouts: deque[int] = deque(maxlen=1)  # the last that libcurl asked for, in ms
         self._timer: asyncio.TimerHandle | None = None
@@ -173,7 +173,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
         if self._timer is not None:
             self._timer.cancel()
         self.loop.remove_reader(self._epoll.fileno())
-        self.parked.close()
+        self.idle_connections.close()
         super().close()
         self._epoll.close()
 
@@ -183,8 +183,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
             raise RuntimeError("the upstream client is closed")
         route = request.route
         origin = origin_of(request.url)
-        place = origin if route is None else (origin, route)
-        handle = self.parked.take(place) or self._new_handle(request, place)
+        destination = origin if route is None else (origin, route)
+        handle = self.idle_connections.take(destination) or self._new_handle(request, destination)
         exchange = Exchange(self, handle, request)
         try:
             handle.configure(request, exchange)
@@ -196,8 +196,9 @@ class UpstreamClient(CurlAsyncHTTPClient):
         return exchange
 
     def _must_rest(self, exchange: Exchange, handle: Handle) -> bool:
-        """Whether the request will be sent a little later, for its connection is a new one."""
-        rest_s = self.parked.rest_left_s(handle) if handle.fd >= 0 else 0.0
+        """Return whether the request is sent a little later, because its connection is a new
+        one."""
+        rest_s = self.idle_connections.remaining_rest_s(handle) if handle.fd >= 0 else 0.0
         if rest_s == 0.0:
             return False
         self._resting[exchange] = self.loop.call_later(rest_s, self._begin_rested, exchange)
@@ -206,19 +207,19 @@ class UpstreamClient(CurlAsyncHTTPClient):
     def _begin_rested(self, exchange: Exchange) -> None:
         del self._resting[exchange]
         handle: Handle = exchange.handle
-        self.parked.still_quiet(handle)
+        self.idle_connections.close_if_readable(handle)
         self._begin(exchange, handle)
 
     def _begin(self, exchange: Exchange, handle: Handle) -> None:
         self._exchanges[handle.curl] = exchange
-        self._add_handle(handle.curl)  # asks for a turn: it gets one right here
+        self._add_handle(handle.curl)  # asks for a turn: `_act` gives it
         if handle.tls and handle.fd >= 0:
             self._act_before_body(exchange, handle)
         self._act()
 
-    def _new_handle(self, request: UpstreamRequest, place: Place) -> Handle:
-        handle = self.parked.take_spare(place) or self._make_handle(request)
-        handle.lead_to(request, place, self.parked.home_of(place))
+    def _new_handle(self, request: UpstreamRequest, destination: Destination) -> Handle:
+        handle = self.idle_connections.take_spare(destination) or self._make_handle(request)
+        handle.assign(request, destination, self.idle_connections.pool_of(destination))
         return handle
 
     def _make_handle(self, request: UpstreamRequest) -> Handle:
@@ -226,15 +227,15 @@ class UpstreamClient(CurlAsyncHTTPClient):
         ca_file, ca_dir = self._ca_file, self._ca_dir
         handle.trust(ca_file, ca_dir)
         if not self._allow_private:
-            handle.stay_public()
+            handle.refuse_private_addresses()
         if request.route is not None:
-            handle.take_route(request.route, request.url, self._allow_private, ca_file, ca_dir)
+            handle.set_route(request.route, request.url, self._allow_private, ca_file, ca_dir)
         return handle
 
     # For exchanges.
 
     def flush_dirty(self) -> None:
-        """Let exchanges act on what they took, until none is left; safe to re-enter."""
+        """Let exchanges process what they took, until none is left; safe to re-enter."""
         if self._flushing:
             return
         self._flushing = True
@@ -248,7 +249,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
                 self.loop.call_soon(self.flush_dirty)
 
     def sent_bytes(self, exchange: Exchange) -> int:
-        """How much of the request's body was written into the connection; 0 when it is over."""
+        """Return how much of the request's body was written into the connection; 0 when it is
+        over."""
         handle = exchange.handle
         return 0 if handle is None else int(handle.curl.getinfo(pycurl.SIZE_UPLOAD_T))
 
@@ -263,7 +265,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
                 self._set_timeout(self._timeouts.pop())
 
     def release(self, exchange: Exchange) -> None:
-        """Take the exchange from libcurl, in whatever state. Idempotent."""
+        """Take the exchange from libcurl, in any state. Idempotent."""
         handle = exchange.handle
         if handle is None:
             return
@@ -281,13 +283,13 @@ class UpstreamClient(CurlAsyncHTTPClient):
             return
         # The callback would keep the exchange and its bytes alive.
         handle.setopt(_WRITE_FUNCTION, _discard)
-        self.parked.put(handle, handle.getinfo(_ACTIVE_SOCKET))
+        self.idle_connections.put(handle, handle.getinfo(_ACTIVE_SOCKET))
 
     # Called by libcurl: it must neither raise nor call it.
 
     def _handle_socket(self, event: int, fd: int, multi: Any, data: Any) -> None:
-        """A socket that libcurl does not wait for stays in the epoll set until its next event: most
-        are idle only for a moment between two requests."""
+        """Watch a socket. One that libcurl does not wait for stays in the epoll set until its next
+        event: most are idle only for a moment between two requests."""
         mask = _EPOLL_MASKS.get(event)
         if mask is None:
             self._idle.add(fd)
@@ -307,7 +309,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
             app_log.error("cannot watch an upstream socket: %s", error)
 
     def _on_idle_socket(self, fd: int, events: int) -> None:
-        """An event of an idle socket: its answer is over, so the connection is closed."""
+        """Close the connection of an idle socket that has an event: its answer is over."""
         try:
             if events == select.EPOLLOUT:  # it was watched for that until the answer was there
                 self._epoll.modify(fd, select.EPOLLIN)
@@ -316,10 +318,10 @@ class UpstreamClient(CurlAsyncHTTPClient):
         except FileNotFoundError:
             pass  # closed already
         self._idle.discard(fd)
-        self.parked.close_readable(fd)
+        self.idle_connections.close_readable(fd)
 
     def _set_timeout(self, msecs: int) -> None:
-        """One loop timer at most: when it fires, libcurl is asked for its next timeout."""
+        """Keep at most one loop timer; when it fires, libcurl is asked for its next timeout."""
         if msecs < 0 or self._closing:
             return
         due = self.loop.time() + msecs / 1000
@@ -343,7 +345,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
                 self._set_timeout(max(1, msecs))
 
     def _drain(self) -> None:
-        """Sockets are ready: libcurl's turn for each, then ours for all."""
+        """Give libcurl a turn for each ready socket, then process the results of all."""
         self.turn += 1
         running = -1
         try:
@@ -357,7 +359,7 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self._after_action(running)
 
     def _act(self) -> None:
-        """libcurl's turn for what is due without a socket."""
+        """Give libcurl a turn for what is due without a socket."""
         running = -1
         try:
             running = self._socket_action(pycurl.SOCKET_TIMEOUT, 0)[1]
@@ -366,8 +368,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self._after_action(running)
 
     def _act_before_body(self, exchange: Exchange, handle: Handle) -> None:
-        """libcurl's turn that sends the head of a request on a kept connection under TLS, and holds
-        the body back: what it reads in this turn was there before."""
+        """Send the head of a request on a kept connection under TLS and hold the body back: what
+        libcurl reads in this turn was there before."""
         handle.holding = True
         try:
             self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
@@ -380,8 +382,8 @@ class UpstreamClient(CurlAsyncHTTPClient):
             self.set_reading(exchange, True)  # sends the body as well
 
     def _resend(self, exchange: Exchange, why: str) -> None:
-        """Send the request once more, on a new connection: what came on this one does not answer
-        it. The caller does not notice."""
+        """Send the request once more, on a new connection, unnoticed by the caller: the bytes on
+        this one do not answer it."""
         handle: Handle = exchange.handle
         self._remove_handle(handle.curl)
         handle.drop()
@@ -389,7 +391,9 @@ class UpstreamClient(CurlAsyncHTTPClient):
             self.dirty.remove(exchange)
         exchange.restart()
         self.repeated += 1
-        self.parked.note(handle.place, f"{why}; the request was sent again", certain=False)
+        self.idle_connections.record_surplus(
+            handle.destination, f"{why}; the request was sent again", certain=False
+        )
         self._add_handle(handle.curl)
 
     def _after_action(self, running: int) -> None:
@@ -434,4 +438,4 @@ class UpstreamClient(CurlAsyncHTTPClient):
         self.tick += 1
         for exchange in list(self._exchanges.values()):
             exchange.sweep(self.tick)
-        self.parked.sweep()
+        self.idle_connections.sweep()

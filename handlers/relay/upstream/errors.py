@@ -1,4 +1,4 @@
-"""What an upstream did wrong, as a fault: how a transfer failed, and when to ask it again.
+"""Faults of upstreams: failed transfers, waits that answers name, secrets to mask.
 
 The one place where errors of curl become faults. Imported by the relay and by probes.
 """
@@ -34,7 +34,7 @@ _MESSAGES = {
 
 
 def fault_of(error: UpstreamError) -> Fault:
-    """The fault a client is told when the upstream failed this way."""
+    """Return the fault for the client when the upstream failed this way."""
     condition, _ = _UPSTREAM[error.kind]
     fault = Fault(condition, _MESSAGES.get(error.kind))
     fault.told = error.detail or None  # `mask` cleans it, with the channel's own secrets
@@ -42,28 +42,28 @@ def fault_of(error: UpstreamError) -> Fault:
 
 
 def may_fail_over(error: UpstreamError, retry_timeouts: bool) -> bool:
-    """Whether another channel may be tried: a late answer may have been paid for already."""
+    """Return whether another channel may be tried: a late answer may be billed already."""
     condition, retry = _UPSTREAM[error.kind]
     return retry or (retry_timeouts and condition is Condition.UPSTREAM_TIMEOUT)
 
 
 def wait_headers(exchange: Exchange) -> dict[str, str]:
-    """What an error answer says about when to come again."""
-    found = ((name, exchange.header(name)) for name in ("retry-after-ms", "retry-after"))
-    return {name: value for name, value in found if value is not None}
+    """Return the headers of an error answer that say when to retry."""
+    fields = ((name, exchange.header(name)) for name in ("retry-after-ms", "retry-after"))
+    return {name: value for name, value in fields if value is not None}
 
 
 def note_unreadable(exchange: Exchange, fault: Fault) -> None:
-    """Notes for operators what an answer was whose status is a success and whose body is none."""
+    """Describe for operators an answer whose status is a success and whose body is not."""
     if fault.told is None:
         content_type = exchange.content_type or "no content type"
         fault.told = clean_message(f"{content_type}, {len(exchange.body)} bytes")
 
 
 def secrets_of(channel: Channel) -> tuple[str, ...]:
-    """What no word about a channel may say: keys, values of its headers, where it is."""
+    """Return what no message about a channel may hold: keys, header values, addresses, logins."""
     proxy = channel.route.proxy if channel.route else None
     places = [urlsplit(url) for url in (channel.base_url, proxy) if url]
     parts = [(at.password, at.username, at.netloc, at.hostname) for at in places]
-    found = (*channel.keys, *channel.extra_headers.values(), *chain.from_iterable(parts))
-    return tuple(filter(None, found))
+    secrets = (*channel.keys, *channel.extra_headers.values(), *chain.from_iterable(parts))
+    return tuple(filter(None, secrets))

@@ -1,4 +1,4 @@
-"""A handle of libcurl with the one connection it keeps, and what it is told about a request.
+"""A handle of libcurl, the one connection it keeps and the options of its request.
 
 Belongs here: options of libcurl's easy handles, routes, which addresses may be connected to. Does
 not belong here: when a handle runs (client.py), which one is used next (idle_connections.py).
@@ -25,12 +25,12 @@ from handlers.relay.upstream.request import (
     UpstreamRequest,
     encode_header_lines,
     is_public,
-    names_public,
+    leads_to_public,
 )
 from store.catalog.catalog import Route
 
 CONNECTION_LIFETIME_S = 300  # so that changes of DNS are followed
-CA_FILE_KEPT_S = 60  # libcurl keeps what it has read for a day otherwise
+CA_FILE_CACHE_S = 60  # libcurl keeps what it has read for a day otherwise
 KEEP_ALIVE_IDLE_S = 60
 UPLOAD_BUFFER_BYTES = 16_384  # libcurl's minimum; it stays with the transfer to its end
 UPLOAD_BUFFER_LARGE_BYTES = 65_536
@@ -43,17 +43,17 @@ _ENGINE_HEADER_LINES = [b"Expect:", b"Accept-Encoding: identity"]
 _USER_AGENT = "sluice"
 _READABLE = select.POLLIN | select.POLLRDHUP
 
-Place = str | tuple[str, Route]  # where connections lead to, and which way
+Destination = str | tuple[str, Route]  # an origin, and the route to it
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port of a URL, which has a path."""
+    """Return scheme, host and port of a URL, which has a path."""
     return url[: url.find("/", 8)]  # the slash behind the two of https://
 
 
-def shown(place: Place) -> str:
-    """The part of a place that may be shown: routes hold logins."""
-    return place if isinstance(place, str) else place[0]
+def public_text(destination: Destination) -> str:
+    """Return the part of a destination that may be logged: routes hold logins."""
+    return destination if isinstance(destination, str) else destination[0]
 
 
 def _never_ready(timeout_ms: int) -> list[tuple[int, int]]:
@@ -61,16 +61,32 @@ def _never_ready(timeout_ms: int) -> list[tuple[int, int]]:
 
 
 class Handle:
-    """A handle of libcurl, its connection, what it sends from and puts head lines into, and what
-    `configure` has set last. All of it serves one exchange after the other, at one place.
+    """A handle of libcurl, its connection, the request's body, the answer's head lines and the
+    options set last. All of it serves one exchange after the other, at one destination.
 
     `fd` is the socket of its idle connection, -1 without one; `rests`: how often that was left idle
     for a while before it was used again.
     """
 
-    __slots__ = ("_configured", "_polled_fd", "_share", "body", "curl", "fd", "getinfo",
-                 "head_lines", "holding", "home", "parked_at", "parked_tick", "place", "ready",
-                 "rests", "setopt", "tls")  # fmt: skip
+    __slots__ = (
+        "_configured",
+        "_polled_fd",
+        "_share",
+        "body",
+        "curl",
+        "destination",
+        "fd",
+        "getinfo",
+        "head_lines",
+        "holding",
+        "idle_since_s",
+        "idle_since_tick",
+        "pool",
+        "ready",
+        "rests",
+        "setopt",
+        "tls",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.body = RequestBody()
@@ -86,40 +102,44 @@ class Handle:
         self._configured: tuple[object, ...] = ()
         self._share = _make_share()
         setopt(pycurl.SHARE, self._share)
-        self.place: Place = ""
+        self.destination: Destination = ""
         self.tls = False  # which may buffer bytes that the socket does not show
         self.fd = -1
         self._polled_fd = -1
         self.ready: Callable[[int], list[tuple[int, int]]] = _never_ready
-        self.home: deque[Handle] = deque()  # where it waits between two requests
-        self.parked_tick = 0
-        self.parked_at = 0.0  # of a new connection only
+        self.pool: deque[Handle] = deque()  # where it waits between two requests
+        self.idle_since_tick = 0
+        self.idle_since_s = 0.0  # of a new connection only
         self.rests = 0
 
-    def lead_to(self, request: UpstreamRequest, place: Place, home: deque[Handle]) -> None:
-        """A handle without a connection gets its place."""
+    def assign(
+        self, request: UpstreamRequest, destination: Destination, pool: deque[Handle]
+    ) -> None:
+        """Set the destination of a handle without a connection."""
         route = request.route
         proxy = None if route is None else route.proxy
-        self.place, self.home = place, home
+        self.destination, self.pool = destination, pool
         self.tls = request.url.startswith("https") or bool(proxy and proxy.startswith("https"))
         self.setopt(pycurl.READFUNCTION, self._read if self.tls else self.body.read)
 
     def _read(self, size: int) -> Any:
-        """READFUNCTION under TLS: no body while surplus of the last answer is looked for."""
+        """Serve as READFUNCTION under TLS: no body while surplus of the last answer is looked
+        for."""
         return pycurl.READFUNC_PAUSE if self.holding else self.body.read(size)
 
     def configure(self, request: UpstreamRequest, exchange: Exchange) -> None:
-        """Tell libcurl about a request. ValueError for lines or methods that cannot be sent."""
+        """Set libcurl's options for a request. ValueError for lines or methods that cannot be
+        sent."""
         setopt = self.setopt
         body = request.body
         # A larger one makes a large upload some 10 % cheaper, but stays as long as the stream.
         large = body is not None and len(body) > UPLOAD_BUFFER_BYTES and not request.stream
-        wanted = (request.method, request.url, request.connect_timeout_s, large, request.headers)
+        options = (request.method, request.url, request.connect_timeout_s, large, request.headers)
         # A kept handle mostly has the same already.
-        if self._configured != wanted:
+        if self._configured != options:
             self._configured = ()
             self._set(request, UPLOAD_BUFFER_LARGE_BYTES if large else UPLOAD_BUFFER_BYTES)
-            self._configured = wanted
+            self._configured = options
         setopt(pycurl.WRITEFUNCTION, exchange.write)
         if body is not None:
             setopt(pycurl.POSTFIELDSIZE, len(body))
@@ -144,26 +164,26 @@ class Handle:
             setopt(pycurl.POST, 1)
 
     def trust(self, ca_file: str | None, ca_dir: str | None) -> None:
-        """Certificates of the system."""
+        """Trust the certificates of the system."""
         if ca_file is not None:
             self.setopt(pycurl.CAINFO, ca_file)
         if ca_dir is not None:
             self.setopt(pycurl.CAPATH, ca_dir)
 
-    def stay_public(self) -> None:
-        """Connect to addresses of the internet alone."""
-        # Asked for each new connection, with the address that the name was resolved to.
+    def refuse_private_addresses(self) -> None:
+        """Connect to public addresses only."""
+        # Called for each new connection, with the resolved address.
         self.setopt(pycurl.OPENSOCKETFUNCTION, _open_public_socket)
 
-    def take_route(
+    def set_route(
         self, route: Route, url: str, allow_private: bool, ca_file: str | None, ca_dir: str | None
     ) -> None:
-        """The route of a new handle. `ca_file`, `ca_dir`: the system's."""
+        """Set the route of a new handle. `ca_file`, `ca_dir`: the system's."""
         setopt = self.setopt
         if route.ca_file is not None:
             setopt(pycurl.CAINFO, route.ca_file)
             self.curl.unsetopt(pycurl.CAPATH)
-            setopt(_CA_CACHE_TIMEOUT, CA_FILE_KEPT_S)
+            setopt(_CA_CACHE_TIMEOUT, CA_FILE_CACHE_S)
         if route.proxy is None:
             return
         scheme, _, rest = route.proxy.partition("://")
@@ -179,10 +199,10 @@ class Handle:
         if not allow_private:
             # A proxy of the operator may be private; what it resolves cannot be seen from here.
             to_proxy = _open_public_socket if route.guarded else _open_socket
-            setopt(pycurl.OPENSOCKETFUNCTION, to_proxy if names_public(url) else _open_none)
+            setopt(pycurl.OPENSOCKETFUNCTION, to_proxy if leads_to_public(url) else _open_none)
 
     def watch(self, fd: int) -> None:
-        """The handle has a new connection; `ready` polls it."""
+        """Poll the socket of a new connection from now on."""
         self.fd, self.rests = fd, 0
         if fd != self._polled_fd:
             poll = select.poll()
@@ -191,7 +211,7 @@ class Handle:
 
     @property
     def reused(self) -> bool:
-        """Whether the last transfer was sent on a kept connection."""
+        """Return whether the last transfer was sent on a kept connection."""
         return self.fd >= 0 and self.getinfo(pycurl.NUM_CONNECTS) == 0
 
     def drop(self) -> None:
@@ -203,6 +223,7 @@ class Handle:
         self.fd, self.rests = -1, 0
 
     def close(self) -> None:
+        """Close the handle and its connection."""
         self.curl.close()
         self._share.close()
 
@@ -214,7 +235,7 @@ def _make_share() -> Any:
 
 
 def _make_curl() -> Any:
-    """With the options that are the same for every request."""
+    """Make a handle with the options that are the same for every request."""
     curl = pycurl.Curl()
     setopt = curl.setopt
     setopt(pycurl.USERAGENT, _USER_AGENT)
@@ -230,14 +251,14 @@ def _make_curl() -> Any:
 
 
 class _Duplicated(socket.socket):
-    """pycurl takes a duplicate; this one is closed as soon as that was taken."""
+    """A socket that is closed as soon as pycurl has duplicated it."""
 
     def __del__(self) -> None:
         self.close()
 
 
 def _open_public_socket(purpose: int, address: Any) -> Any:
-    """OPENSOCKETFUNCTION: a socket for a public address, none for any other."""
+    """Serve as OPENSOCKETFUNCTION: a socket for a public address, none for any other."""
     return _open_socket(purpose, address) if is_public(address.addr[0]) else pycurl.SOCKET_BAD
 
 

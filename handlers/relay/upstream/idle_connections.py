@@ -1,10 +1,10 @@
-"""Idle connections between two requests: one that became readable meanwhile is not used again.
+"""Idle connections between two requests; one that became readable meanwhile is not used again.
 
 An upstream may send more than the answer: a wrong Content-Length, an answer twice. Surplus bytes
 would be read as the next answer, which is another user's. So an idle connection that becomes
 readable, or is readable when it is taken, is closed. Surplus that comes a little later could still
-meet the next request: a new connection therefore rests before its first reuses, and at a place that
-was seen to send surplus each connection serves one request only, for DISTRUST_S.
+meet the next request: a new connection therefore rests before its first reuses, and at a
+destination that was seen to send surplus each connection serves one request only, for DISTRUST_S.
 
 Belongs here: which idle connection is used next, which are closed. Does not belong here: libcurl
 (handle.py), running exchanges (client.py).
@@ -22,7 +22,7 @@ from collections import deque
 from dataclasses import dataclass
 from time import monotonic
 
-from handlers.relay.upstream.handle import Handle, Place, shown
+from handlers.relay.upstream.handle import Destination, Handle, public_text
 
 RESERVED_DESCRIPTORS = 64  # of a worker, for store, journal, log and name servers
 CONNECTIONS_MAX = 1_000  # idle ones, looked at once a second
@@ -31,19 +31,19 @@ IDLE_S = 118  # libcurl's own limit, which it applies at the next use only
 REST_S = 0.02
 RESTS = 3  # of a new connection: libcurl throws away what it reads together with a last chunk
 DISTRUST_S = 600
-# So many connections where surplus is likely, not certain.
-SUSPICIONS_MAX = 3
+# A destination is distrusted from this sum on: certain surplus counts it whole, likely surplus 1.
+SURPLUS_WEIGHT_MAX = 3
 # What comes later is no surplus: upstreams that close an idle connection may say why (408).
 SURPLUS_WITHIN_S = 2
-TELL_EVERY_S = 60
+LOG_EVERY_S = 60
 TLS_NOTICE_BYTES = 31  # of a TLS close_notify
 
 log = logging.getLogger("sluice.relay")
 
 
-def connections_most() -> int:
-    """Return a third of the process's descriptors that are not reserved: so many connections may
-    clients have, and so many each their running calls and what is kept to upstreams."""
+def max_connections() -> int:
+    """Return a third of the process's descriptors that are not reserved: the bound of the clients'
+    connections; running calls and idle upstream connections have a third each."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return sys.maxsize
@@ -51,135 +51,142 @@ def connections_most() -> int:
 
 
 @dataclass(slots=True)
-class _Suspicion:
-    """Surplus seen at a place."""
+class _Surplus:
+    """Surplus seen at a destination."""
 
     since_s: float
     times: int = 0
     weight: int = 0
-    told_s: float | None = None
+    logged_s: float | None = None
 
 
-class ParkedHandles:
-    """The handles of one upstream client that serve no exchange: those with an idle connection at
-    their home, oldest first, and those without one."""
+class IdleConnections:
+    """The handles of one upstream client that serve no exchange: in pools by destination, oldest
+    first, those with an idle connection, and the spare ones without."""
 
     def __init__(self) -> None:
-        self._homes: dict[Place, deque[Handle]] = {}  # as many as channels lead to
+        self._pools: dict[Destination, deque[Handle]] = {}  # bounded by the channels
         self._spare: list[Handle] = []
-        self._suspected: dict[Place, _Suspicion] = {}
-        self._caught: dict[Place, float] = {}  # until when
+        self._suspected: dict[Destination, _Surplus] = {}
+        self._distrusted: dict[Destination, float] = {}  # until when
         self._tick = 0  # seconds, counted by `sweep`
-        self._most = connections_most()
+        self._max_connections = max_connections()
         self.surplus = 0  # connections closed for bytes that belong to no call
 
     @property
     def connections(self) -> int:
-        return sum(map(len, self._homes.values()))
+        """Return the number of idle connections."""
+        return sum(map(len, self._pools.values()))
 
     @property
     def spare(self) -> int:
+        """Return the number of handles without a connection."""
         return len(self._spare)
 
     def put(self, handle: Handle, fd: int) -> None:
-        """An exchange is over: keeps its handle, with the connection whose socket this is, -1 for
-        none."""
+        """Keep the handle of an exchange that is over, with the connection of this socket (-1:
+        none)."""
         # False for nearly all: a connection that has rested serves the next request.
-        if handle.rests < RESTS or fd != handle.fd or self._caught:
-            if fd < 0 or handle.place in self._caught:
+        if handle.rests < RESTS or fd != handle.fd or self._distrusted:
+            if fd < 0 or handle.destination in self._distrusted:
                 if fd >= 0 or handle.fd >= 0:
                     handle.drop()
                 self._retire(handle)
                 return
             if fd != handle.fd:
                 handle.watch(fd)
-            handle.parked_at = monotonic()
-        handle.parked_tick = self._tick
-        handle.home.append(handle)
+            handle.idle_since_s = monotonic()
+        handle.idle_since_tick = self._tick
+        handle.pool.append(handle)
 
-    def take(self, place: Place) -> Handle | None:
-        """A handle with a connection for the next request there; None: there is none."""
-        home = self._homes.get(place)
-        while home:
+    def take(self, destination: Destination) -> Handle | None:
+        """Return a handle with a connection there; None when there is none."""
+        pool = self._pools.get(destination)
+        while pool:
             # The last one used, so that the others may end; a new one rests for as long as it can.
-            handle = home.pop() if home[-1].rests >= RESTS else home.popleft()
+            handle = pool.pop() if pool[-1].rests >= RESTS else pool.popleft()
             if not handle.ready(0):
                 return handle
             self._close(handle)
             self._retire(handle)
         return None
 
-    def take_spare(self, place: Place) -> Handle | None:
-        """A handle without a connection, for any place; None: there is none."""
+    def take_spare(self, destination: Destination) -> Handle | None:
+        """Return a handle without a connection; None when there is none."""
         # What a route sets, a login for one, stays with the handle.
-        return self._spare.pop() if self._spare and isinstance(place, str) else None
+        return self._spare.pop() if self._spare and isinstance(destination, str) else None
 
-    def home_of(self, place: Place) -> deque[Handle]:
-        return self._homes.setdefault(place, deque())
+    def pool_of(self, destination: Destination) -> deque[Handle]:
+        """Return the pool of a destination."""
+        return self._pools.setdefault(destination, deque())
 
-    def rest_left_s(self, handle: Handle) -> float:
-        """How long a new connection that was taken has to wait, then to be asked by `still_quiet`:
-        not at all when it has been idle for so long."""
+    def remaining_rest_s(self, handle: Handle) -> float:
+        """Return how long a new connection that was taken has to wait before `close_if_readable`; 0
+        when it has been idle for so long."""
         handle.rests += 1
-        return max(0.0, handle.parked_at + REST_S - monotonic())
+        return max(0.0, handle.idle_since_s + REST_S - monotonic())
 
-    def still_quiet(self, handle: Handle) -> None:
-        """A rest is over: closes the connection if it is readable."""
+    def close_if_readable(self, handle: Handle) -> None:
+        """Close the connection, whose rest is over, if it is readable."""
         if handle.ready(0):
             self._close(handle)
 
     def close_readable(self, fd: int) -> None:
-        """An idle socket is readable or has ended; nothing when it is not parked."""
-        for home in self._homes.values():
-            for handle in home:
+        """Close the idle connection of a socket that is readable or has ended; ignore other
+        sockets."""
+        for pool in self._pools.values():
+            for handle in pool:
                 if handle.fd == fd:
-                    home.remove(handle)
+                    pool.remove(handle)
                     self._close(handle)
                     self._retire(handle)
                     return
 
-    def note(self, place: Place, what: str, certain: bool) -> None:
-        """A connection there has carried bytes that belong to no call, or may have."""
+    def record_surplus(self, destination: Destination, what: str, certain: bool) -> None:
+        """Count a connection that has carried bytes of no call, or (not `certain`) may have."""
         now_s = monotonic()
-        seen = self._suspected.get(place)
+        seen = self._suspected.get(destination)
         if seen is None:
-            seen = self._suspected[place] = _Suspicion(now_s)
+            seen = self._suspected[destination] = _Surplus(now_s)
         seen.times += 1
-        seen.weight += SUSPICIONS_MAX if certain else 1
+        seen.weight += SURPLUS_WEIGHT_MAX if certain else 1
         self.surplus += 1
-        newly = seen.weight >= SUSPICIONS_MAX and place not in self._caught
-        if seen.weight >= SUSPICIONS_MAX:
-            self._caught[place] = now_s + DISTRUST_S
-            home = self._homes.get(place)
-            while home:
-                self._end(home.popleft())
-        if newly or seen.told_s is None or now_s - seen.told_s >= TELL_EVERY_S:
-            seen.told_s = now_s
-            told = "upstream %s: %s (%d such connections so far)"
-            if place in self._caught:
-                told += f"; each connection serves one call until {DISTRUST_S} s pass without this"
-            log.warning(told, shown(place), what, seen.times)
+        newly = seen.weight >= SURPLUS_WEIGHT_MAX and destination not in self._distrusted
+        if seen.weight >= SURPLUS_WEIGHT_MAX:
+            self._distrusted[destination] = now_s + DISTRUST_S
+            pool = self._pools.get(destination)
+            while pool:
+                self._end(pool.popleft())
+        if newly or seen.logged_s is None or now_s - seen.logged_s >= LOG_EVERY_S:
+            seen.logged_s = now_s
+            message = "upstream %s: %s (%d such connections so far)"
+            if destination in self._distrusted:
+                message += (
+                    f"; each connection serves one call until {DISTRUST_S} s pass without this"
+                )
+            log.warning(message, public_text(destination), what, seen.times)
 
     def sweep(self) -> None:
-        """Once a second: closes what has been idle for too long, or is too much."""
+        """Close connections that were idle for too long or are too many. Once a second."""
         self._tick += 1
-        excess = self.connections - min(CONNECTIONS_MAX, self._most)
-        for home in self._homes.values():
-            while home and (excess > 0 or self._tick - home[0].parked_tick > IDLE_S):
-                self._end(home.popleft())
+        excess = self.connections - min(CONNECTIONS_MAX, self._max_connections)
+        for pool in self._pools.values():
+            while pool and (excess > 0 or self._tick - pool[0].idle_since_tick > IDLE_S):
+                self._end(pool.popleft())
                 excess -= 1
         if self._suspected:
-            self._forgive(monotonic())
+            self._expire(monotonic())
 
-    def _forgive(self, now_s: float) -> None:
-        for place, seen in list(self._suspected.items()):
-            if place not in self._caught and now_s - seen.since_s > DISTRUST_S:
-                del self._suspected[place]
-            elif self._caught.get(place, now_s) < now_s:
-                del self._caught[place], self._suspected[place]
+    def _expire(self, now_s: float) -> None:
+        for destination, seen in list(self._suspected.items()):
+            if destination not in self._distrusted and now_s - seen.since_s > DISTRUST_S:
+                del self._suspected[destination]
+            elif self._distrusted.get(destination, now_s) < now_s:
+                del self._distrusted[destination], self._suspected[destination]
 
     def close(self) -> None:
-        for handles in (*self._homes.values(), self._spare):
+        """Close all handles."""
+        for handles in (*self._pools.values(), self._spare):
             for handle in handles:
                 handle.close()
             handles.clear()
@@ -189,21 +196,23 @@ class ParkedHandles:
         self._retire(handle)
 
     def _retire(self, handle: Handle) -> None:
-        if isinstance(handle.place, str) and len(self._spare) < HANDLES_MAX:
+        if isinstance(handle.destination, str) and len(self._spare) < HANDLES_MAX:
             self._spare.append(handle)
         else:
             handle.close()
 
     def _close(self, handle: Handle) -> None:
-        waiting = _waiting_bytes(handle.fd)
-        soon = self._tick - handle.parked_tick <= SURPLUS_WITHIN_S
+        waiting = _unread_bytes(handle.fd)
+        soon = self._tick - handle.idle_since_tick <= SURPLUS_WITHIN_S
         if soon and waiting > (TLS_NOTICE_BYTES if handle.tls else 0):
-            self.note(handle.place, f"{waiting} bytes came behind an answer", certain=True)
+            self.record_surplus(
+                handle.destination, f"{waiting} bytes came behind an answer", certain=True
+            )
         handle.drop()
 
 
-def _waiting_bytes(fd: int) -> int:
-    """What can be read from a socket; 0 for one that has ended or failed."""
+def _unread_bytes(fd: int) -> int:
+    """Return how much can be read from a socket; 0 for one that has ended or failed."""
     count = array.array("i", [0])
     try:
         fcntl.ioctl(fd, termios.FIONREAD, count)

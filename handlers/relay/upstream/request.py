@@ -1,4 +1,4 @@
-"""The pure part of the upstream client: what is asked for, how it fails, how its answer is read.
+"""The pure part of the upstream client: requests, errors, readers of answers.
 
 Belongs here: the request and error types of the seam, the body that libcurl reads, safe header
 lines, the reader of a raw answer head, the bounded unpacker of compressed answers. Does not belong
@@ -58,7 +58,7 @@ class UpstreamError(Exception):
 class UpstreamRequest(Struct, frozen=True, gc=False):
     """One request to an upstream; GET and DELETE have no body (None), a POST always has one.
 
-    `stream` says that a stream is wanted: only then, and with the content type `stream_type`, may
+    `stream`: the client wants a stream. Only then, and with the content type `stream_type`, may
     the answer be handed over piece by piece. `max_answer_bytes` bounds every answer that is read
     whole, before and after unpacking.
     """
@@ -85,12 +85,12 @@ class RequestBody(BytesIO):
     """
 
     def fill(self, body: bytes) -> None:
-        """The next body, without a copy; also after `close`."""
+        """Take the next body, without a copy; also after `close`."""
         BytesIO.__init__(self, body)
         self._rewound = False
 
     def rewind(self, offset: int, origin: int) -> int:
-        """SEEKFUNCTION."""
+        """Serve as SEEKFUNCTION: go back once."""
         if self._rewound:
             return _SEEK_FAILED
         self._rewound = True
@@ -98,25 +98,26 @@ class RequestBody(BytesIO):
         return _SEEK_DONE
 
     def send_again(self) -> None:
-        """From its beginning; not a third time."""
+        """Begin again; not a third time."""
         self._rewound = True
         self.seek(0)
 
     @property
     def taken(self) -> bool:
-        """Whether libcurl has read it to its end."""
+        """Return whether libcurl has read it to its end."""
         return self.tell() == self.getbuffer().nbytes
 
 
 def with_extra_headers(lines: Sequence[str], extra: Mapping[str, str]) -> list[str]:
-    """The lines with those of a channel (names in lower case), which take the place of others."""
-    kept = [line for line in lines if line.partition(":")[0].lower() not in extra]
-    return kept + [f"{name}: {value}" for name, value in extra.items()]
+    """Return the lines with a channel's own (lower-case names), which replace those of the same
+    name."""
+    lines = [line for line in lines if line.partition(":")[0].lower() not in extra]
+    return lines + [f"{name}: {value}" for name, value in extra.items()]
 
 
 def encode_header_lines(lines: Sequence[str]) -> list[bytes]:
-    """The lines as libcurl wants them; ValueError when one could begin another line or is not
-    Latin-1. One pass over the joined text: this runs for every request."""
+    """Encode the lines for libcurl; ValueError when one could begin another line or is not Latin-1.
+    One pass over the joined text: this runs for every request."""
     text = "\n".join(lines)
     if text.count("\n") != len(lines) - 1 or "\r" in text or "\0" in text:
         raise ValueError("a header line holds CR, LF or NUL, or there is none")
@@ -137,9 +138,9 @@ _GLOBAL_IPV6 = IPv6Network("2000::/3")  # all that has been given out so far
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address belongs to the public internet: not loopback, private, link-local,
-    multicast or reserved, nor one where clouds keep metadata and credentials of their machines. An
-    IPv4 address inside an IPv6 one is what counts."""
+    """Return whether an IP address belongs to the public internet: not loopback, private,
+    link-local, multicast or reserved, nor one where clouds keep metadata and credentials of their
+    machines. An IPv4 address inside an IPv6 one is what counts."""
     parsed = ip_address(address.partition("%")[0])
     if isinstance(parsed, IPv6Address):
         inner = _ipv4_inside(parsed)
@@ -156,8 +157,8 @@ def _ipv4_inside(address: IPv6Address) -> IPv4Address | None:
     return address.sixtofour
 
 
-def names_public(url: str) -> bool:
-    """False when the host of a URL is an address, in whatever spelling, that is not public.
+def leads_to_public(url: str) -> bool:
+    """Return False when the host of a URL is an address, in whatever spelling, that is not public.
 
     For upstreams behind a proxy, which alone knows where a name leads.
     """
@@ -204,11 +205,11 @@ class AnswerHead:
         return self.status > 0
 
     def get(self, name: str) -> str | None:
-        """The first field of that name (any case), stripped; None when there is none."""
-        before, found, _ = self._lower.partition(_beginning_of_field(name))
-        if not found:
+        """Return the first field of that name (any case), stripped; None when there is none."""
+        before, field, _ = self._lower.partition(_beginning_of_field(name))
+        if not field:
             return None
-        value, _, _ = self._block[len(before) + len(found) :].partition(b"\n")
+        value, _, _ = self._block[len(before) + len(field) :].partition(b"\n")
         return value.strip().decode("latin-1")
 
 
@@ -236,6 +237,7 @@ class Unpacker:
         self.more = False
 
     def feed(self, packed: bytes) -> None:
+        """Take more packed bytes."""
         if not packed:
             return
         if not self._begun:
@@ -247,6 +249,7 @@ class Unpacker:
         self.more = True
 
     def piece(self) -> bytes:
+        """Return the next unpacked bytes, at most UNPACKED_PIECE_BYTES."""
         try:
             piece = self._machine.decompress(self._packed, UNPACKED_PIECE_BYTES)
         except zlib.error as error:
@@ -259,7 +262,8 @@ class Unpacker:
         return piece
 
     def whole(self, packed: Iterable[bytes]) -> Iterator[bytes]:
-        """The pieces of a whole answer, by an unpacker of its own; also as `close` raises."""
+        """Yield the pieces of a whole answer, from an unpacker of its own. Raises as `close`
+        does."""
         fresh = Unpacker(self._encoding)
         for part in packed:
             fresh.feed(part)
@@ -268,13 +272,14 @@ class Unpacker:
         fresh.close()
 
     def close(self) -> None:
-        """The body has ended; UpstreamError("truncated") when that was too early."""
+        """Check the end of the body; UpstreamError("truncated") when it came too early."""
         if self._begun and not self._machine.eof:
             raise UpstreamError("truncated", "the packed answer ends too early")
 
 
 def unpacker_for(head: AnswerHead) -> Unpacker | None:
-    """The unpacker an answer needs, None for plain bytes; UpstreamError for unknown encodings."""
+    """Return the unpacker for an answer, None for plain bytes; UpstreamError for unknown
+    encodings."""
     encoding = head.get("content-encoding")
     if not encoding or encoding.lower() == "identity":
         return None

@@ -15,7 +15,7 @@ import pytest
 from commands.process import listeners
 from handlers.http.connection import LINGER_S, LONG_LINGER_S
 from handlers.http.server import CLOSED_PAUSE_S, DRAIN_IDLE_S
-from handlers.relay.upstream.idle_connections import RESERVED_DESCRIPTORS, connections_most
+from handlers.relay.upstream.idle_connections import RESERVED_DESCRIPTORS, max_connections
 from tests.support.client import encode_head
 from tests.support.ports import free_port
 from tests.support.served import HOST, Echo, Peer, acting, bound, held, serving, turns, until
@@ -137,7 +137,7 @@ async def test_real_want_of_descriptors():
 
 async def test_some_descriptors_are_kept_for_store_and_journal():
     with patch("resource.getrlimit", lambda _: (RESERVED_DESCRIPTORS + 9, 4096)):
-        most = connections_most()
+        most = max_connections()
         async with serving() as served:
             peers = [await served.peer() for _ in range(most + 2)]
             await until(lambda: served.errors.records)

@@ -10,9 +10,9 @@ from handlers.relay import recent_responses as module
 from handlers.relay.limits.cells import Unfit
 from handlers.relay.recent_responses import (
     WINDOW_ENTRIES,
-    FreshResponses,
-    private_fresh,
-    shared_fresh,
+    RecentResponses,
+    private_recent_responses,
+    shared_recent_responses,
 )
 from store.calls.stored_responses import mark_of
 from store.values.ids import new_ulid
@@ -34,7 +34,7 @@ def memory():
 
 
 def test_what_one_worker_puts_the_others_find(memory):
-    one, other = FreshResponses(memory), FreshResponses(memory)
+    one, other = RecentResponses(memory), RecentResponses(memory)
     one.put(ANN, place("resp_1"))
     assert other.find(mark_of("resp_1")) == [(ANN, place("resp_1"))]
     assert other.find(mark_of("resp_2")) == []
@@ -50,38 +50,38 @@ def test_what_one_worker_puts_the_others_find(memory):
 
 
 def test_the_oldest_gives_way():
-    fresh = FreshResponses(os.memfd_create("test"), entries=1)
+    recent = RecentResponses(os.memfd_create("test"), entries=1)
     for number in range(WINDOW_ENTRIES + 3):
-        fresh.put(ANN, place(f"resp_{number}"))
+        recent.put(ANN, place(f"resp_{number}"))
     numbers = range(WINDOW_ENTRIES + 3)
-    known = [bool(fresh.find(mark_of(f"resp_{number}"))) for number in numbers]
+    known = [bool(recent.find(mark_of(f"resp_{number}"))) for number in numbers]
     assert known == [False] * 3 + [True] * WINDOW_ENTRIES
 
 
 def test_half_an_entry_is_none(memory):
-    fresh = FreshResponses(memory)
-    fresh.put(ANN, place("resp_1"))
-    (at,) = fresh._places(mark_of("resp_1"))
-    fresh._memory[at + 60] ^= 1
-    assert fresh.find(mark_of("resp_1")) == []
-    fresh.put(ANN, place("resp_1"))
-    assert len(fresh.find(mark_of("resp_1"))) == 1
+    recent = RecentResponses(memory)
+    recent.put(ANN, place("resp_1"))
+    (at,) = recent._places(mark_of("resp_1"))
+    recent._memory[at + 60] ^= 1
+    assert recent.find(mark_of("resp_1")) == []
+    recent.put(ANN, place("resp_1"))
+    assert len(recent.find(mark_of("resp_1"))) == 1
 
 
 def test_a_place_that_is_too_long_is_left_to_the_store():
-    fresh = private_fresh()
-    fresh.put(ANN, StoredAt(mark_of("resp_1"), "x" * 500, ""))
-    assert fresh.find(mark_of("resp_1")) == []
+    recent = private_recent_responses()
+    recent.put(ANN, StoredAt(mark_of("resp_1"), "x" * 500, ""))
+    assert recent.find(mark_of("resp_1")) == []
 
 
 def put_many(memory, names):
-    fresh = FreshResponses(memory)
+    recent = RecentResponses(memory)
     for name in names:
-        fresh.put(name.split("-")[0], place(name))
+        recent.put(name.split("-")[0], place(name))
 
 
 def test_processes_at_once(memory):
-    FreshResponses(memory)
+    RecentResponses(memory)
     names = {user: [f"{user}-{number}" for number in range(300)] for user in ("a", "b", "c")}
     fork = multiprocessing.get_context("fork")
     workers = [fork.Process(target=put_many, args=(memory, some)) for some in names.values()]
@@ -89,13 +89,13 @@ def test_processes_at_once(memory):
         worker.start()
     for worker in workers:
         worker.join()
-    fresh = FreshResponses(memory)
+    recent = RecentResponses(memory)
     for user, some in names.items():
-        assert [fresh.find(mark_of(name)) for name in some] == [[(user, place(n))] for n in some]
+        assert [recent.find(mark_of(name)) for name in some] == [[(user, place(n))] for n in some]
 
 
 def test_what_the_store_has_of_all_journals(memory):
-    one, other = FreshResponses(memory), FreshResponses(memory)
+    one, other = RecentResponses(memory), RecentResponses(memory)
     assert one.settled_ns() == 0
     first, second = new_ulid(), new_ulid()
     one.join(first)
@@ -118,11 +118,11 @@ def test_what_the_store_has_of_all_journals(memory):
 
 def test_more_journals_than_columns(memory, monkeypatch):
     monkeypatch.setattr(module, "COLUMNS", 2)
-    fresh = FreshResponses(memory)
+    recent = RecentResponses(memory)
     for _ in range(2):
-        fresh.join(new_ulid())
+        recent.join(new_ulid())
     with pytest.raises(Unfit, match="more than 2 journals"):
-        fresh.join(new_ulid())
+        recent.join(new_ulid())
 
 
 @pytest.mark.parametrize("spoil", ["size", "version", "descriptor"])
@@ -130,12 +130,12 @@ def test_memory_that_does_not_fit_is_not_shared(memory, caplog, spoil):
     if spoil == "size":
         os.ftruncate(memory, 4096)
     elif spoil == "version":
-        FreshResponses(memory)._header[0] = 7
+        RecentResponses(memory)._header[0] = 7
     journal = new_ulid()
-    fresh = shared_fresh(-1 if spoil == "descriptor" else memory, journal)
+    recent = shared_recent_responses(-1 if spoil == "descriptor" else memory, journal)
     (line,) = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert "until the next restart" in line.message
-    fresh.put(ANN, place("resp_1"))
-    fresh.reached(journal, 5)
-    assert len(fresh.find(mark_of("resp_1"))) == 1
-    assert fresh.settled_ns() == 0  # what others have handed out is not known here
+    recent.put(ANN, place("resp_1"))
+    recent.reached(journal, 5)
+    assert len(recent.find(mark_of("resp_1"))) == 1
+    assert recent.settled_ns() == 0  # what others have handed out is not known here

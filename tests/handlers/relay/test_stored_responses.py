@@ -13,7 +13,7 @@ from adapters.registry import FAMILIES
 from handlers.relay import stored_responses as module
 from handlers.relay.admit_stored import admit_kept
 from handlers.relay.call import Arrival, Attempt, Call
-from handlers.relay.recent_responses import private_fresh
+from handlers.relay.recent_responses import private_recent_responses
 from handlers.relay.records import Records
 from handlers.relay.routing.plan import Candidate
 from handlers.relay.stored_responses import LOOK_UPS_PER_USER, PAUSES_S, StoredResponses
@@ -82,8 +82,8 @@ class Settled:
     """Shared memory whose writers have told the store all, or not since `at_ns`."""
 
     def __init__(self, at_ns=None):
-        self.fresh = private_fresh()
-        self.put, self.find, self.drop = self.fresh.put, self.fresh.find, self.fresh.drop
+        self.recent = private_recent_responses()
+        self.put, self.find, self.drop = self.recent.put, self.recent.find, self.recent.drop
         self.at_ns = at_ns
 
     def settled_ns(self):

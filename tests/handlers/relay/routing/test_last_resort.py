@@ -5,7 +5,7 @@ import random
 import pytest
 
 from adapters.faults import Condition, Fault
-from handlers.relay.faults import of_none_left
+from handlers.relay.faults import no_candidate_fault
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import Limits
 from handlers.relay.routing.breaker import (
@@ -51,7 +51,7 @@ class World:
     def choose(self, tried=None):
         asked = wanted(self.channels, demand=demand_of())
         found = self.selector.next(asked, self.now_s, tried or {})
-        return found if isinstance(found, Candidate) else of_none_left(found, MODEL)
+        return found if isinstance(found, Candidate) else no_candidate_fault(found, MODEL)
 
     def ask(self):
         """The trial of a call that comes now, or the fault that it gets."""

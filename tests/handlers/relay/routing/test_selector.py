@@ -5,7 +5,7 @@ import random
 import pytest
 
 from adapters.faults import Condition
-from handlers.relay.faults import of_none_left
+from handlers.relay.faults import no_candidate_fault
 from handlers.relay.limits.cells import private_cells
 from handlers.relay.limits.limits import NO_TOKENS, Limits
 from handlers.relay.routing.breaker import ROW
@@ -31,7 +31,7 @@ class World:
         asked = wanted(self.channels, demand=demand or demand_of(outputs=100))
         found = self.selector.next(asked, 0.0, **more)
         if not isinstance(found, Candidate):
-            return of_none_left(found, MODEL)
+            return no_candidate_fault(found, MODEL)
         self.health.begin(found.channel, MODEL, found.key, 0.0)
         return found
 

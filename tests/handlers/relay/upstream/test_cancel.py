@@ -187,8 +187,8 @@ async def test_handles_are_kept_for_reuse_up_to_a_bound(
     for _ in range(3):
         exchanges = [client.start(request_to(upstream.url)) for _ in range(20)]
         await asyncio.gather(*[exchange.head for exchange in exchanges])
-        await until(lambda: client.parked.connections == 12)
-        assert client.parked.spare == 5
+        await until(lambda: client.idle_connections.connections == 12)
+        assert client.idle_connections.spare == 5
     assert upstream.connections == 20 + 2 * 8
 
 

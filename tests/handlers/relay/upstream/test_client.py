@@ -227,7 +227,7 @@ async def test_a_name_is_judged_again_for_each_connection(
     resolve(monkeypatch, f"rebound.test:{port}", "127.0.0.1")
     await careful_client.start(request_to(url)).head
     resolve(monkeypatch, f"rebound.test:{port}", "127.0.0.2")
-    careful_client.parked.close()  # the next one shall take the new entry
+    careful_client.idle_connections.close()  # the next one shall take the new entry
     assert (await failure(careful_client.start(request_to(url)))).kind == "connect"
     assert upstream.connections == 1
 

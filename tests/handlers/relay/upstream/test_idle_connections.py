@@ -114,7 +114,7 @@ async def test_a_vendor_that_is_mostly_proper(ask, client, vendor, tls):
     forms = [form for other in surplus.FORMS for form in (surplus.proper, surplus.proper, other)]
     upstream = vendor(tls, *forms)
     await alternate(ask, upstream, 2 * FOR_S, callers=3, pause_s=0.03)
-    assert client.parked.surplus > 0
+    assert client.idle_connections.surplus > 0
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -125,7 +125,7 @@ async def test_a_proper_vendor_sees_one_connection_a_caller(ask, client, vendor,
     calls = await alternate(ask, upstream, FOR_S, callers, pause_s=0.001)
     assert upstream.requests == calls + client.repeated
     assert upstream.connections == callers + client.repeated
-    assert client.repeated == client.parked.surplus
+    assert client.repeated == client.idle_connections.surplus
     assert client.repeated == 0 or tls
 
 
@@ -144,7 +144,7 @@ async def test_an_idle_connection_that_becomes_readable_is_closed_at_once(
     upstream = await serve(script)
     await client.start(request_to(upstream.url)).head
     assert await asyncio.wait_for(seen, 2) == b""
-    assert (client.parked.surplus, client.parked.connections) == (1, 0)
+    assert (client.idle_connections.surplus, client.idle_connections.connections) == (1, 0)
 
 
 @pytest.mark.parametrize("size", [0, 3_000_000])
@@ -160,7 +160,7 @@ async def test_what_tls_hides_costs_the_connection_and_not_the_call(
         mark = b"<%d>" % number
         assert await ask(upstream, mark, size) == mark
     # Then it is known well enough for one connection a call.
-    assert client.repeated == client.parked.surplus == module.SUSPICIONS_MAX
+    assert client.repeated == client.idle_connections.surplus == module.SUSPICIONS_MAX
     assert upstream.connections == 6
     told = [r.getMessage() for r in caplog.records if r.name == "sluice.relay"]
     assert len(told) == 2 and all("; the request was sent again" in line for line in told)
@@ -184,10 +184,10 @@ async def test_a_caught_vendor_is_trusted_again_after_a_while(monkeypatch, ask, 
     upstream = vendor(False, surplus.same_write_as_the_body, *[surplus.proper] * 50)
     await ask(upstream, b"<0>")
     await asyncio.sleep(module.REST_S)
-    client.parked.sweep()
+    client.idle_connections.sweep()
     for number in range(8):
         await ask(upstream, b"<%d>" % number)
-    assert (client.parked.surplus, upstream.connections) == (1, 2)
+    assert (client.idle_connections.surplus, upstream.connections) == (1, 2)
 
 
 async def test_a_word_before_the_end_of_a_long_idle_connection_is_no_surplus(
@@ -203,8 +203,8 @@ async def test_a_word_before_the_end_of_a_long_idle_connection_is_no_surplus(
 
     upstream = await serve(script)
     await client.start(request_to(upstream.url)).head
-    await until(lambda: client.parked.connections == 0)
-    assert client.parked.surplus == 0
+    await until(lambda: client.idle_connections.connections == 0)
+    assert client.idle_connections.surplus == 0
     exchange = client.start(request_to(upstream.url))
     await exchange.head
     assert exchange.status == 200
@@ -230,7 +230,7 @@ async def test_cancel_while_a_connection_rests(client, serve, request_to):
     await client.start(request_to(upstream.url)).head
     exchange = client.start(request_to(upstream.url))
     exchange.cancel()
-    assert exchange.head.cancelled() and client.parked.connections == 1
+    assert exchange.head.cancelled() and client.idle_connections.connections == 1
     await asyncio.sleep(2 * module.REST_S)
     assert len(upstream.requests) == 1
     await client.start(request_to(upstream.url)).head
@@ -270,6 +270,6 @@ async def test_idle_connections_end(monkeypatch, fast_seconds, client, serve, re
 
     upstream = await serve(script)
     await client.start(request_to(upstream.url)).head
-    assert client.parked.connections == 1
-    await until(lambda: client.parked.connections == 0)
-    assert client.parked.spare == 1
+    assert client.idle_connections.connections == 1
+    await until(lambda: client.idle_connections.connections == 0)
+    assert client.idle_connections.spare == 1

@@ -12,7 +12,7 @@ from handlers.relay.upstream.request import (
     UpstreamError,
     encode_header_lines,
     is_public,
-    names_public,
+    leads_to_public,
     unpacker_for,
 )
 
@@ -186,5 +186,5 @@ def test_only_addresses_of_the_internet_are_public(address, public):
     ],
 )
 def test_an_address_in_a_url_is_one_in_every_spelling(host, public):
-    assert names_public(f"https://{host}/v1") is public
-    assert names_public(f"https://{host}:8443") is public
+    assert leads_to_public(f"https://{host}/v1") is public
+    assert leads_to_public(f"https://{host}:8443") is public

@@ -177,7 +177,7 @@ async def test_handles_of_routes_serve_no_other(client, serve, request_to, proxy
     # Nor is one kept when its connection is not.
     nowhere = Route("http://127.0.0.1:9")
     await failure(client.start(request_to(upstream.url, route=nowhere)))
-    assert (client.parked.spare, client.parked.connections) == (0, 2)
+    assert (client.idle_connections.spare, client.idle_connections.connections) == (0, 2)
 
 
 # Certificates
@@ -217,7 +217,7 @@ async def test_only_the_file_is_trusted_and_names_are_checked(
 async def test_a_file_that_is_gone_or_changed(
     monkeypatch, client, serve, request_to, authority, tmp_path
 ):
-    monkeypatch.setattr(handle_module, "CA_FILE_KEPT_S", 0)
+    monkeypatch.setattr(handle_module, "CA_FILE_CACHE_S", 0)
 
     async def script(peer, head, body):
         await peer.answer(body, headers=["Connection: close"])
