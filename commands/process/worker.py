@@ -141,7 +141,7 @@ def main(args: Sequence[str]) -> int:
             return REFUSED_EXIT
         code = 0
         if found is not None:
-            # An event costs about a fifth less than on asyncio's loop (docs/performance.md).
+            # An event costs about a fifth less than on asyncio's loop (docs/lab/figures.md).
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 code = runner.run(_serve(orders, settings, keys, logs, found.away))
     except (ConfigError, StoreError) as error:

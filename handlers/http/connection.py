@@ -2,7 +2,7 @@
 
 handlers.http.request parses; this module owns the order of events: one request at a time, answers
 framed in one write, back-pressure, and how a connection ends. In place of Tornado's IOStream and
-HTTP1Connection, which cost more than the rest of a call (docs/performance.md, ADR 0001). Only
+HTTP1Connection, which cost more than the rest of a call (docs/lab/figures.md, ADR 0001). Only
 `handlers.http.base` and `handlers.relay.downstream` write to it.
 """
 

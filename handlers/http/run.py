@@ -1,7 +1,7 @@
 """Runs one handler for one request: head, body, end; exceptions become internal errors.
 
 In place of Tornado's `RequestHandler._execute`, which takes two turns of the loop for every request
-(docs/performance.md, ADR 0001).
+(docs/lab/figures.md, ADR 0001).
 """
 
 import asyncio
