@@ -14,8 +14,8 @@ from adapters.generate_content import FAMILY as GENERATE_CONTENT
 from adapters.generate_content.codec import CODECS as GENERATE_CONTENT_CODECS
 from adapters.messages import FAMILY as MESSAGES
 from adapters.messages.codec import CODECS as MESSAGES_CODECS
+from adapters.responses import CODECS as RESPONSES_CODECS
 from adapters.responses import FAMILY as RESPONSES
-from adapters.responses.codec import CODECS as RESPONSES_CODECS
 from adapters.translate import Translator
 
 FAMILIES: dict[str, Family] = {

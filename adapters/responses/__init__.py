@@ -1,12 +1,87 @@
-"""The responses family: ``POST /v1/responses``, its token counts, compaction and stored
-responses.
+"""The responses family, and its translation: ``POST /v1/responses``, its token counts, compaction
+and stored responses.
 
-Source of its facts: the types and behaviour of the official OpenAI SDKs. Imported by ``registry``
-only.
+Source of its facts: the types and behaviour of the official OpenAI SDKs and of Codex. Imported by
+the registry only.
 """
 
-from adapters.family import Family
-from adapters.responses.client import CLIENT
-from adapters.responses.upstream import UPSTREAM
+from adapters.family import ClientSide, Family, Operation, UpstreamSide
+from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
+from adapters.family.fields import model_name, rename_model
+from adapters.family.headers import openai_lines
+from adapters.family.listed import by_id
+from adapters.family.rate_headers import openai_rate_lines
+from adapters.openai.lists import LIST_MODELS, keep_alive, model_entry, model_list
+from adapters.responses.client import (
+    OPERATIONS,
+    STORED_IDS,
+    conversation,
+    encode_fault,
+    peek,
+)
+from adapters.responses.decode_answer import ResponsesDecoder, decode_answer, decode_count
+from adapters.responses.decode_request import FIELDS, decode_request
+from adapters.responses.encode_answer import encode_answer, encode_count
+from adapters.responses.encode_request import encode_request
+from adapters.responses.encode_stream import ResponsesEncoder
+from adapters.responses.reasoning_state import without_foreign, without_reasoning
+from adapters.responses.stream import ResponsesTap
+from adapters.responses.upstream import made_ids, path, read_answer
+from adapters.responses.verdicts import VERDICTS, verdicts_of
 
-FAMILY = Family("responses", CLIENT, UPSTREAM)
+
+def _stream_tap(
+    public: str, upstream_model: str, drop_usage: bool, operation: Operation
+) -> ResponsesTap:
+    """Usage is part of every stream and never dropped. Which public name a stored response had is
+    unknown: its model stays."""
+    return ResponsesTap(upstream_model if operation.stored else public, upstream_model)
+
+
+FAMILY = Family(
+    "responses",
+    ClientSide(
+        operations=OPERATIONS,
+        credentials=("authorization",),
+        answer_headers=frozenset({"openai-processing-ms", "openai-version"}),
+        conversation=conversation,
+        model_name=model_name,
+        peek=peek,
+        kept=STORED_IDS,
+        encode_fault=encode_fault,
+        keep_alive=keep_alive,
+        model_list=model_list,
+        model_entry=model_entry,
+        rate_lines=openai_rate_lines,
+    ),
+    UpstreamSide(
+        operations={**OPERATIONS, "stream": OPERATIONS["generate"], "list_models": LIST_MODELS},
+        path=path,
+        request_headers=openai_lines,
+        edit_request=rename_model,
+        read_answer=read_answer,
+        stream_tap=_stream_tap,
+        read_models=by_id,
+        made_ids=made_ids,
+    ),
+)
+
+CODECS = Codecs(
+    ClientCodec(
+        decode_request=decode_request,
+        encode_answer=encode_answer,
+        open_encoder=ResponsesEncoder,
+        encode_count=encode_count,
+        without_foreign=without_foreign,
+        without_reasoning=without_reasoning,
+        fields=FIELDS,
+    ),
+    UpstreamCodec(
+        verdicts=VERDICTS,
+        verdicts_of=verdicts_of,
+        encode_request=encode_request,
+        decode_answer=decode_answer,
+        open_decoder=ResponsesDecoder,
+        decode_count=decode_count,
+    ),
+)

@@ -1,25 +1,233 @@
-"""The clients' side of the responses family. Imported by this folder's ``__init__``."""
+"""The clients' side of the responses family: its endpoints, the few fields that are read of a
+request, and errors.
 
-from adapters.family import ClientSide
-from adapters.family.fields import model_name
-from adapters.family.rate_headers import openai_rate_lines
-from adapters.openai import lists
-from adapters.responses import request
-from adapters.responses.fault import encode_fault
-from adapters.responses.kept import KEPT
-from adapters.responses.operations import OPERATIONS
+The body passes as the client sent it but for the model's name; items, tools and fields that are not
+read here are the vendor's to judge. Bodies of errors are those of chat completions but for one
+code; a stream that failed ends with two events, since some clients read the first and some the
+second.
+"""
 
-CLIENT = ClientSide(
-    operations=OPERATIONS,
-    credentials=("authorization",),
-    answer_headers=frozenset({"openai-processing-ms", "openai-version"}),
-    conversation=request.conversation,
-    model_name=model_name,
-    peek=request.peek,
-    kept=KEPT,
-    encode_fault=encode_fault,
-    keep_alive=lists.keep_alive,
-    model_list=lists.model_list,
-    model_entry=lists.model_entry,
-    rate_lines=openai_rate_lines,
+from typing import Any
+
+from adapters.family import Envelope, Operation, Peek
+from adapters.family.conversation import given_name, object_field, opening, text_field
+from adapters.family.fields import count, flag, model_name
+from adapters.family.kept import KeptFields, Marks, RefList, field_value, marked_elements, objects
+from adapters.faults import Condition, Fault, wrong_type
+from adapters.json.jsonio import Spans, dumps
+from adapters.json.structure import Steps
+from adapters.openai import faults
+from adapters.responses.reasoning_state import THOUGHT_ID
+
+_RESPONSE = "/v1/responses/{id}"
+
+OPERATIONS: dict[str, Operation] = {
+    one.job: one
+    for one in (
+        Operation("/v1/responses"),
+        Operation("/v1/responses/input_tokens", "count", free=True),
+        Operation("/v1/responses/compact", "compact"),
+        Operation(_RESPONSE, "stored", free=True, stored=True),
+        Operation(_RESPONSE + "/cancel", "cancel", free=True, stored=True),
+        Operation(_RESPONSE + "/input_items", "list_input", free=True, stored=True),
+    )
+}
+
+
+# What may stand in place of `input`: the vendor has the text already.
+_INSTEAD_OF_INPUT = ("prompt", "previous_response_id", "conversation")
+
+
+def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
+    """Read the few fields of a request; only the one for a response knows streams and bounds."""
+    return _peek_response(spans) if operation.job == "generate" else _peek_other(spans)
+
+
+def _peek_response(spans: Spans) -> Peek:
+    """Read the few fields of a request for a response; raises Fault MODEL_MISSING, INVALID_FIELD,
+    FIELD_MISSING with the field's name, UNSUPPORTED for ``background``: what is fetched later
+    without a charge cannot be billed.
+    """
+    other = _peek_other(spans)
+    stream = flag(spans, "stream")
+    bound = count(spans, "max_output_tokens") or None
+    if flag(spans, "background"):
+        raise Fault(Condition.UNSUPPORTED, param="background", model=other.model)
+    stored = spans.raw("store") != b"false"  # vendors keep what they are not told to forget
+    return Peek(other.model, stream, bound, other.choices, other.include_usage, stored)
+
+
+def _peek_other(spans: Spans) -> Peek:
+    """Read the model of a request to count or to compact, and see that there is input; raises
+    Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING. The answer is never a stream: the field means
+    nothing there."""
+    model = model_name(spans)
+    _check_input(spans)
+    return Peek(
+        model=model,
+        stream=False,
+        max_output_tokens=None,
+        choices=1,
+        include_usage=True,  # streams of the family always show it
+    )
+
+
+def conversation(spans: Spans) -> bytes:
+    """What names the conversation. Not ``previous_response_id``, which is another in each turn."""
+    given = given_name(
+        text_field(spans, "conversation")
+        or object_field(spans, "conversation", "id")
+        or text_field(spans, "prompt_cache_key")
+    )
+    return given or opening(spans, ("instructions",), "input")
+
+
+def _check_input(spans: Spans) -> None:
+    """FIELD_MISSING when there is nothing to answer, INVALID_FIELD when ``input`` is neither string
+    nor array. Its items are not looked at."""
+    if _is_given(spans, "input"):
+        place = spans.places["input"]
+        if not spans.body.startswith((b'"', b"["), place.start):
+            raise wrong_type("input", "expected a string or an array")
+    elif not any(_is_given(spans, name) for name in _INSTEAD_OF_INPUT):
+        raise Fault(Condition.FIELD_MISSING, param="input")
+
+
+def _is_given(spans: Spans, name: str) -> bool:
+    place = spans.get(name)
+    return place is not None and not spans.body.startswith(b"null", place.start)
+
+
+_IN_INPUT = Marks("id", "file_id", "tools")
+_IN_TOOLS = Marks("vector_store_ids", "container", "environment", "file_id")
+_OF_CLIENT = ("function", "custom", "namespace")  # a tuple: any JSON may be looked for
+_PLAIN_FIELDS = frozenset({"type", "id", "status", "role"})  # of an item that says nothing
+
+
+def _read_ids(spans: Spans, refs: RefList) -> Steps[None]:
+    previous = field_value(spans, "previous_response_id")
+    if previous is not None and not isinstance(previous, str):
+        raise wrong_type("previous_response_id", "expected a string")
+    refs.add("answer", "previous_response_id", previous, alone=True)
+    _read_conversation(field_value(spans, "conversation"), refs)
+    for path, options in objects(
+        field_value(spans, "prompt_cache_options"), "prompt_cache_options"
+    ):
+        name = "comparison_response_id"
+        refs.add("answer", f"{path}.{name}", options.get(name))
+    for path, prompt in objects(field_value(spans, "prompt"), "prompt"):
+        refs.add("given", f"{path}.id", prompt.get("id"))
+        variables = prompt.get("variables")
+        for name, value in variables.items() if isinstance(variables, dict) else ():
+            _read_parts(value, f"{path}.variables.{name}", refs)
+    yield from marked_elements(spans, "input", _IN_INPUT, lambda p, v: _read_item(v, p, refs))
+    yield from marked_elements(spans, "tools", _IN_TOOLS, lambda p, v: _read_tools(v, p, refs))
+
+
+def _read_conversation(value: object, refs: RefList) -> None:
+    if isinstance(value, dict):
+        if not isinstance(value.get("id"), str):
+            raise wrong_type("conversation.id", "expected a string")
+        refs.add("either", "conversation.id", value["id"], alone=True)
+    elif value is not None and not isinstance(value, str):
+        raise wrong_type("conversation", "expected a string or an object")
+    refs.add("either", "conversation", value, alone=True)
+
+
+def _read_item(value: object, start: str, refs: RefList) -> None:
+    for path, item in objects(value, start):
+        # The vendor fills in what an item of nothing but its id says.
+        bare = not any(item[name] for name in item.keys() - _PLAIN_FIELDS)
+        reference = bare or item.get("type") == "item_reference"
+        if reference and not str(item.get("id")).startswith(THOUGHT_ID):
+            refs.add("answer", f"{path}.id", item.get("id"))
+        for name in ("content", "output"):
+            _read_parts(item.get(name), f"{path}.{name}", refs)
+        _read_tools(item.get("tools"), f"{path}.tools", refs)
+
+
+def _read_parts(value: object, start: str, refs: RefList) -> None:
+    for path, part in objects(value, start):
+        refs.add("given", f"{path}.file_id", part.get("file_id"))
+
+
+def _read_tools(value: object, start: str, refs: RefList) -> None:
+    """Tools that the vendor runs; those of the client have nothing but schemas."""
+    for path, tool in objects(value, start):
+        if tool.get("type") in _OF_CLIENT:
+            continue
+        refs.add_all("given", f"{path}.vector_store_ids", tool.get("vector_store_ids"))
+        refs.add("either", f"{path}.container", tool.get("container"))
+        for name in ("container", "environment"):
+            _read_container(tool.get(name), f"{path}.{name}", refs)
+        _read_parts(tool.get("input_image_mask"), f"{path}.input_image_mask", refs)
+
+
+def _read_container(value: object, start: str, refs: RefList) -> None:
+    for path, container in objects(value, start):
+        refs.add("either", f"{path}.container_id", container.get("container_id"))
+        refs.add_all("given", f"{path}.file_ids", container.get("file_ids"))
+        for inner, skill in objects(container.get("skills"), f"{path}.skills"):
+            refs.add("given", f"{inner}.skill_id", skill.get("skill_id"))
+
+
+STORED_IDS = KeptFields(
+    frozenset({"previous_response_id", "conversation", "prompt", "prompt_cache_options"}),
+    (("input", _IN_INPUT), ("tools", _IN_TOOLS)),
+    _read_ids,
 )
+
+
+# Codex asks five times for this code, and twenty-five times for any other that comes with 503.
+_OVERLOADED = "server_is_overloaded"
+_OVERLOADED_CONDITIONS = frozenset({Condition.NO_CHANNEL, Condition.UPSTREAM_OVERLOADED})
+
+# response.error.code by the type of the error: what clients know, and repeat or do not repeat.
+_RESPONSE_CODES = {
+    faults.INVALID_REQUEST: "invalid_prompt",
+    faults.PERMISSION: "invalid_prompt",
+    faults.QUOTA: "insufficient_quota",
+    faults.RATE_LIMIT: "rate_limit_exceeded",
+    faults.SERVER: "server_error",
+}
+
+
+def encode_fault(fault: Fault, request_id: str) -> Envelope:
+    """The whole answer to a call that is refused or failed; its id travels in headers only."""
+    return faults.envelope(fault, _error_of(fault))
+
+
+def encode_stream_fault(fault: Fault, response: dict[str, Any], number: int) -> bytes:
+    """The last events of a stream that failed: ``error`` and ``response.failed``.
+
+    ``response`` is the response object as the client knows it, ``number`` the sequence number of
+    the first of the two. Raises OverflowError when ``response`` holds what JSON cannot say.
+    """
+    error = _error_of(fault)
+    kind = error.pop("type")
+    # Flat, as the types have it, and nested, which is what the SDKs raise an exception for.
+    said = {"type": "error", "sequence_number": number, **error, "error": {"type": kind, **error}}
+    failed = {
+        **response,
+        "status": "failed",
+        "error": {"code": _response_code(fault, kind), "message": fault.message},
+        "output": [],
+    }
+    last = {"type": "response.failed", "sequence_number": number + 1, "response": failed}
+    return b"event: error\ndata: %b\n\nevent: response.failed\ndata: %b\n\n" % (
+        dumps(said),
+        dumps(last),
+    )
+
+
+def _error_of(fault: Fault) -> dict[str, str | None]:
+    error = faults.error_of(fault)
+    if fault.condition in _OVERLOADED_CONDITIONS:
+        error["code"] = _OVERLOADED
+    return error
+
+
+def _response_code(fault: Fault, kind: str | None) -> str:
+    if fault.condition is Condition.CONTEXT_LENGTH:
+        return fault.code
+    return _RESPONSE_CODES[kind or faults.SERVER]

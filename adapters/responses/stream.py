@@ -20,9 +20,8 @@ from adapters.json.jsonio import (
     decoder,
     loads_loose,
 )
-from adapters.responses.fault import encode_stream_fault
-from adapters.responses.kept import made_by_event
-from adapters.responses.reply import read_failure, read_usage, weight_of_item
+from adapters.responses.client import encode_stream_fault
+from adapters.responses.upstream import made_by_event, read_failure, read_usage, weight_of_item
 
 # Of the first response object, kept for the event that says that it failed. It repeats the
 # client's instructions and tools, so a larger one is not worth its memory in every open stream.

@@ -1,31 +1,240 @@
-"""The upstreams' side of the responses family. Imported by this folder's ``__init__``."""
+"""The upstreams' side of the responses family: paths, whole answers, and the ids that these hand
+out.
 
-from adapters.family import Operation, UpstreamSide
-from adapters.family.fields import rename_model
-from adapters.family.headers import openai_lines
-from adapters.family.listed import by_id
-from adapters.openai.lists import LIST_MODELS
-from adapters.responses import reply, request
-from adapters.responses.kept import made_ids
-from adapters.responses.operations import OPERATIONS
-from adapters.responses.stream import ResponsesTap
+``input_tokens`` includes cache reads and writes, ``output_tokens`` includes reasoning; the counts
+of ``adapters.ir`` are disjoint.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from adapters.family import Answer, Operation
+from adapters.family.estimate import output_weight
+from adapters.family.kept import objects
+from adapters.family.reply import AnswerReader, Fields, loads_answer, read_count
+from adapters.faults import Condition, Fault
+from adapters.ir.usage import Usage, token_count
+from adapters.json.jsonio import DECODE_ERRORS, Raw, Struct, decoder
+from adapters.upstream_errors.read import read_embedded_error
 
 
-def _stream_tap(
-    public: str, upstream_model: str, drop_usage: bool, operation: Operation
-) -> ResponsesTap:
-    """Usage is part of every stream and never dropped. Whose public name a stored response had is
-    not known: its model stays."""
-    return ResponsesTap(upstream_model if operation.stored else public, upstream_model)
+def path(operation: Operation, upstream_model: str, target: str | None) -> str:
+    """Where the upstream takes the call; ``target``: the id of what is stored, checked."""
+    return operation.endpoint if target is None else operation.endpoint.replace("{id}", target)
 
 
-UPSTREAM = UpstreamSide(
-    operations={**OPERATIONS, "stream": OPERATIONS["generate"], "list_models": LIST_MODELS},
-    path=request.path,
-    request_headers=openai_lines,
-    edit_request=rename_model,
-    read_answer=reply.read,
-    stream_tap=_stream_tap,
-    read_models=by_id,
-    made_ids=made_ids,
-)
+class _Answer(Struct):
+    """The fields that are read of a whole answer; the output items stay undecoded."""
+
+    output: list[Raw]
+    id: Any = None
+    status: Any = None
+    error: Any = None
+    usage: Any = None
+
+
+_decode_answer = decoder(_Answer)
+
+_REQUEST = "invalid_request_error"
+_POLICY = "content_policy"
+# Error codes that only this family has, and the word for it that is understood in all.
+_KINDS = {
+    "invalid_prompt": _REQUEST,
+    "data_residency_mismatch": _REQUEST,
+    "bio_policy": _POLICY,
+    "misalignment_policy_violation": _POLICY,
+    "image_content_policy_violation": _POLICY,
+    "vector_store_timeout": "timeout",
+    "invalid_image": _REQUEST,
+    "invalid_image_format": _REQUEST,
+    "invalid_base64_image": _REQUEST,
+    "invalid_image_url": _REQUEST,
+    "image_too_large": _REQUEST,
+    "image_too_small": _REQUEST,
+    "image_parse_error": _REQUEST,
+    "invalid_image_mode": _REQUEST,
+    "image_file_too_large": _REQUEST,
+    "unsupported_image_media_type": _REQUEST,
+    "empty_image_file": _REQUEST,
+    "failed_to_download_image": _REQUEST,
+    "image_file_not_found": _REQUEST,
+}
+
+
+def read_answer(body: bytes, public: str, upstream_model: str, operation: Operation) -> Answer:
+    """Read a response, a compaction, a count or the answer about something stored (see
+    ``family.UpstreamSide``); a response whose status is "failed" is an error."""
+    if operation.job == "count":
+        return read_count(body, "input_tokens", read_failure)
+    if operation.stored:
+        return _read_stored(body)
+    return _READER.read(body, public, upstream_model)
+
+
+def _read_stored(body: bytes) -> Answer:
+    """Any object passes as it is, also a response that failed when it was made."""
+    if not isinstance(loads_answer(body), dict):
+        raise Fault(Condition.UPSTREAM_INVALID)
+    return Answer(body, None, None, None)
+
+
+def _fields(body: bytes) -> Fields | None:
+    reply = _decode_answer(body)
+    failed = reply.error or reply.status == "failed"
+    return None if failed else (reply.id, reply.usage, [*reply.output])
+
+
+def _odd_fields(answer: Any) -> Fields:
+    output = answer.get("output") if isinstance(answer, dict) else None
+    if not isinstance(output, list) or answer.get("error") or answer.get("status") == "failed":
+        raise read_failure(answer)
+    return answer.get("id"), answer.get("usage"), output
+
+
+def read_failure(said: object) -> Fault:
+    """What a decoded body or event means that says that the response failed; UPSTREAM_INVALID when
+    that cannot be told."""
+    error = _error_of(said)
+    code = error.get("code")
+    kind = _KINDS.get(code) if isinstance(code, str) else None
+    if kind is not None:
+        said = {"error": {**error, "type": kind}}
+    return read_embedded_error(said).fault
+
+
+def _error_of(said: object) -> dict[str, Any]:
+    """The innermost error object: of the response in an event, of a body, or the event itself."""
+    if not isinstance(said, dict):
+        return {}
+    response = said.get("response")
+    for place in (response.get("error") if isinstance(response, dict) else None, said.get("error")):
+        if isinstance(place, dict):
+            return place
+    return said
+
+
+def weight_of_item(item: dict[str, Any]) -> int:
+    """The output weight of an output item, whatever of it is there and readable."""
+    return sum(output_weight(text) for text in _texts(item))
+
+
+def _texts(item: dict[str, Any]) -> Iterator[str]:
+    """Text and refusals of a message, reasoning and its summary, what goes into a call."""
+    yield from _strings(item, ("arguments", "input", "code"))
+    for name in ("content", "summary"):
+        parts = item.get(name)
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict):
+                yield from _strings(part, ("text", "refusal"))
+
+
+def _strings(holder: dict[str, Any], names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        value = holder.get(name)
+        if isinstance(value, str):
+            yield value
+
+
+def read_usage(usage: object) -> Usage | None:
+    """The counts of a usage object; None when input or output cannot be read.
+
+    Details that are missing or cannot be meant count as 0, and a part is never larger than its
+    whole. What is written to the cache for twelve hours is the long kind of the hub.
+    """
+    if not isinstance(usage, dict):
+        return None
+    given = token_count(usage.get("input_tokens"))
+    output = token_count(usage.get("output_tokens"))
+    if given is None or output is None:
+        return None
+    details = _details(usage, "input_tokens_details")
+    cached = min(token_count(details.get("cached_tokens")) or 0, given)
+    short, long = _cache_writes(details, given - cached)
+    details = _details(usage, "output_tokens_details")
+    reasoning = min(token_count(details.get("reasoning_tokens")) or 0, output)
+    return Usage(
+        input_tokens=given - cached - short - long,
+        output_tokens=output - reasoning,
+        cache_read_tokens=cached,
+        cache_write_tokens=short,
+        cache_write_1h_tokens=long,
+        reasoning_tokens=reasoning,
+    )
+
+
+def _cache_writes(details: dict[str, Any], limit: int) -> tuple[int, int]:
+    """Tokens written to the cache for half an hour and for twelve; their sum is the total that
+    was said, else that of the split, at most ``limit``."""
+    split = _details(details, "cache_write_tokens_details")
+    long = token_count(split.get("ttl_12h_tokens")) or 0
+    total = token_count(details.get("cache_write_tokens"))
+    if total is None:
+        total = long + (token_count(split.get("ttl_30m_tokens")) or 0)
+    total = min(total, limit)
+    long = min(long, total)
+    return total - long, long
+
+
+def _details(holder: dict[str, Any], name: str) -> dict[str, Any]:
+    value = holder.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+_READER = AnswerReader(_fields, _odd_fields, read_usage, weight_of_item)
+
+
+_HANDED_OUT = (b'"container_id"', b'"conversation":')
+
+
+class _Environment(Struct, gc=False):
+    container_id: str | None = None
+
+
+class _ItemIds(Struct, gc=False):
+    id: str | None = None
+    container_id: str | None = None
+    environment: _Environment | None = None
+
+
+class _Conversation(Struct, gc=False):
+    id: str | None = None
+
+
+class _AnswerIds(Struct, gc=False):
+    output: list[_ItemIds]
+    conversation: _Conversation | None = None
+
+
+_decode_ids = decoder(_AnswerIds)
+
+
+def made_ids(body: bytes, stored: bool) -> list[str]:
+    """The ids that a whole answer hands out besides its own: of its conversation and containers,
+    and of its items when it is ``stored``."""
+    if not stored and not any(mark in body for mark in _HANDED_OUT):
+        return []
+    try:
+        answer = _decode_ids(body)
+    except DECODE_ERRORS:
+        return []
+    found = [answer.conversation.id if answer.conversation is not None else None]
+    for item in answer.output:
+        environment = item.environment
+        found += (
+            item.id if stored else None,
+            item.container_id,
+            environment.container_id if environment is not None else None,
+        )
+    return [one for one in found if one]
+
+
+def made_by_event(said: dict[str, Any], stored: bool) -> Iterator[object]:
+    """Return what an event of a stream has where it hands out ids besides the response's own."""
+    for path, response in objects(said.get("response"), ""):
+        for _, conversation in objects(response.get("conversation"), path):
+            yield conversation.get("id")
+    for path, item in objects(said.get("item"), ""):
+        yield item.get("id") if stored else None
+        yield item.get("container_id")
+        for _, environment in objects(item.get("environment"), path):
+            yield environment.get("container_id")

@@ -21,7 +21,7 @@ from adapters.ir.request import Request, Tool, ToolChoice
 from adapters.opaque import Origin
 from adapters.registry import CODECS
 from adapters.restore import Restorer
-from tests.adapters.responses.codec.calls import result
+from tests.adapters.responses.calls import result
 
 MANY = 20_000
 SECONDS = 5.0

@@ -7,7 +7,7 @@ import pytest
 from adapters.family import Envelope
 from adapters.faults import Condition, Fault, wrong_type
 from adapters.responses import FAMILY
-from adapters.responses.fault import encode_stream_fault
+from adapters.responses.client import encode_stream_fault
 
 ROWS = """
 E01 401 invalid_request_error missing_api_key

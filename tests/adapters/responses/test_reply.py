@@ -7,7 +7,7 @@ import pytest
 from adapters.faults import Condition, Fault
 from adapters.ir.usage import MAX_TOKENS, Usage
 from adapters.responses import FAMILY
-from adapters.responses.reply import read_failure, read_usage
+from adapters.responses.upstream import read_failure, read_usage
 
 
 def read(body: bytes, public: str = "m", operation: str = "generate"):

@@ -1,0 +1,462 @@
+"""Decoding of answers of upstreams of the responses family, whole ones and streams.
+
+Vendors differ in what they leave out of a stream: deltas, the events that end something, or all but
+the whole items, or even these until the last event. Each thing is taken where it is first said, and
+once. Of text nothing is kept but whether some of it came.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from adapters.family.codec import StreamDecoder, few
+from adapters.faults import Condition, Fault
+from adapters.ir.answer import (
+    MAX_CITATIONS,
+    MAX_LOGPROBS,
+    Choice,
+    Cited,
+    Delta,
+    Event,
+    Finish,
+    Finished,
+    Logprob,
+    Sealed,
+    SlotKind,
+)
+from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
+from adapters.ir.usage import token_count
+from adapters.json.jsonio import compact, loads_or_none
+from adapters.json.structure import VALUES_AT_ONCE, Steps
+from adapters.responses.reasoning_state import seal
+
+
+def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
+    """The one choice of a response, in steps (see ``family.codec.UpstreamCodec``)."""
+    response = loads_or_none(body)
+    if not isinstance(response, dict) or not isinstance(response.get("output"), list):
+        raise Fault(Condition.UPSTREAM_INVALID)
+    parts: list[Part] = []
+    logprobs: list[Logprob] = []
+    for item in dicts(response["output"]):
+        yield False
+        for part_of_item in parts_of(item):
+            if not len(parts) % VALUES_AT_ONCE:
+                yield False
+            parts.append(part_of_item)
+        if item.get("type") == "message":
+            for part in dicts(item.get("content")):
+                logprobs += read_logprobs(part.get("logprobs"))
+    finish, detail = finish_of(response)
+    if finish == "stop":
+        finish = _by_parts(parts)
+    return (Choice(tuple(parts), finish, detail=detail, logprobs=tuple(logprobs)),)
+
+
+def decode_count(body: bytes) -> int:
+    """The tokens that the upstream has counted."""
+    said = loads_or_none(body)
+    tokens = token_count(said.get("input_tokens")) if isinstance(said, dict) else None
+    if tokens is None:
+        raise Fault(Condition.UPSTREAM_INVALID)
+    return tokens
+
+
+def _by_parts(parts: list[Part]) -> Finish:
+    if any(isinstance(part, ToolCall) for part in parts):
+        return "tools"
+    return "refusal" if any(isinstance(part, Refusal) for part in parts) else "stop"
+
+
+CALLS = {
+    "function_call": "arguments",
+    "custom_tool_call": "input",
+}
+_REASONS: dict[str, Finish] = {"max_output_tokens": "length", "content_filter": "filter"}
+
+
+def parts_of(item: dict[str, Any]) -> Iterable[Part]:
+    """The parts that an item stands for; none of what no other family has a word for."""
+    kind = text_field(item, "type")
+    if kind == "message":
+        return message_parts(item)
+    if kind in CALLS:
+        return [read_call(item)]
+    if kind == "reasoning":
+        thought = read_reasoning(item)
+        return [thought] if thought.text or thought.opaque else []
+    return []
+
+
+def message_parts(item: dict[str, Any]) -> Iterator[Part]:
+    """Texts and refusals of a message that say something."""
+    for part in dicts(item.get("content")):
+        refusal, text = part.get("refusal"), part.get("text")
+        if part.get("type") == "refusal" and isinstance(refusal, str) and refusal:
+            yield Refusal(refusal)
+        elif isinstance(text, str) and text:
+            yield Text(text, citations=citations_of(part))
+
+
+def citations_of(part: dict[str, Any]) -> tuple[Citation, ...]:
+    """The sources of a text."""
+    found = map(read_citation, dicts(part.get("annotations"))[:MAX_CITATIONS])
+    return tuple(one for one in found if one is not None)
+
+
+def read_call(item: dict[str, Any]) -> ToolCall:
+    """A call; what stands for its id when it has none is the item's own."""
+    kind = str(item.get("type"))
+    said = item.get(CALLS[kind])
+    arguments = said if isinstance(said, str) else "" if said is None else _as_text(said)
+    return ToolCall(
+        text_field(item, "call_id") or text_field(item, "id"),
+        text_field(item, "name"),
+        arguments,
+        custom=kind == "custom_tool_call",
+        namespace=text_field(item, "namespace"),
+    )
+
+
+def read_reasoning(item: dict[str, Any]) -> Reasoning:
+    """A thought: its summary, else what is shown of it in full."""
+    summary = "\n\n".join(filter(None, texts_of(item.get("summary"))))
+    text = summary or "\n\n".join(filter(None, texts_of(item.get("content"))))
+    return Reasoning(text, summary=bool(summary), opaque=seal(item))
+
+
+def read_logprobs(said: object) -> tuple[Logprob, ...]:
+    """Tokens with their probabilities, those that can be read."""
+    found = []
+    for one in dicts(said)[:MAX_LOGPROBS]:
+        token = _logprob(one)
+        if token is not None:
+            top = [_logprob(other) for other in dicts(one.get("top_logprobs"))]
+            others = tuple(other for other in top if other is not None)
+            found.append(Logprob(token.token, token.logprob, others))
+    return tuple(found)
+
+
+def finish_of(response: dict[str, Any]) -> tuple[Finish, str]:
+    """Why a response ended, and the vendor's word for it."""
+    if response.get("status") != "incomplete":
+        return "stop", ""
+    details = response.get("incomplete_details")
+    reason = text_field(details, "reason") if isinstance(details, dict) else ""
+    return _REASONS.get(reason, "length"), reason
+
+
+def texts_of(parts: object) -> list[str]:
+    """The texts of the parts of a thought."""
+    texts = [part.get("text") for part in dicts(parts)]
+    return [text for text in texts if isinstance(text, str)]
+
+
+def dicts(value: object) -> list[dict[str, Any]]:
+    """The objects of an array; none of anything else."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def text_field(holder: dict[str, Any], name: str) -> str:
+    """A string; empty when it is missing or anything else."""
+    value = holder.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _logprob(one: dict[str, Any]) -> Logprob | None:
+    token, logprob = one.get("token"), one.get("logprob")
+    if not isinstance(token, str) or isinstance(logprob, bool):
+        return None
+    # Not what JSON has no word for, which some vendors send all the same.
+    if not isinstance(logprob, int | float) or not -1e9 < logprob <= 1e9:
+        return None
+    return Logprob(token, float(logprob))
+
+
+def _as_text(value: object) -> str:
+    try:
+        return compact(value)
+    except (OverflowError, ValueError, TypeError):
+        return ""
+
+
+def read_citation(annotation: object) -> Citation | None:
+    """The source on the web that an annotation names; None for any other annotation."""
+    if not isinstance(annotation, dict) or annotation.get("type") != "url_citation":
+        return None
+    url, title = annotation.get("url"), annotation.get("title")
+    if not isinstance(url, str) or not url:
+        return None
+    start, end = annotation.get("start_index"), annotation.get("end_index")
+    return Citation(
+        url,
+        title if isinstance(title, str) else "",
+        start if type(start) is int else None,
+        end if type(end) is int else None,
+    )
+
+
+# Events with a piece of text: what it belongs to, the field that says which part of the item.
+_DELTAS = {
+    "response.output_text.delta": ("text", "content_index"),
+    "response.refusal.delta": ("refusal", "content_index"),
+    "response.reasoning_text.delta": ("full", "content_index"),
+    "response.reasoning_summary_text.delta": ("summary", "summary_index"),
+    "response.function_call_arguments.delta": ("call", ""),
+    "response.custom_tool_call_input.delta": ("call", ""),
+}
+# Events that say such a text as a whole -> the same with a piece of it, and the field of the text.
+_WHOLE = {
+    "response.output_text.done": ("response.output_text.delta", "text"),
+    "response.refusal.done": ("response.refusal.delta", "refusal"),
+    "response.reasoning_text.done": ("response.reasoning_text.delta", "text"),
+    "response.reasoning_summary_text.done": ("response.reasoning_summary_text.delta", "text"),
+    "response.function_call_arguments.done": (
+        "response.function_call_arguments.delta",
+        "arguments",
+    ),
+    "response.custom_tool_call_input.done": ("response.custom_tool_call_input.delta", "input"),
+}
+_PARTS = {
+    "output_text": ("response.output_text.delta", "text"),
+    "refusal": ("response.refusal.delta", "refusal"),
+}
+_ENDS = frozenset({"response.completed", "response.incomplete"})
+_Place = tuple[str, int]
+
+
+class _Item:
+    """What came of one output item."""
+
+    __slots__ = ("done", "form", "last", "name", "said", "slots")
+
+    def __init__(self) -> None:
+        self.name = ""  # its id
+        self.slots: dict[_Place, int] = {}  # that are open
+        self.said: set[_Place] = set()  # of which text came, or a source
+        self.form = ""  # of a thought: which of its two forms is read
+        self.last = 0  # of a thought: the part that came last
+        self.done = False
+
+
+class ResponsesDecoder(StreamDecoder):
+    """Reads one stream (see ``family.codec.StreamDecoder``)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_index: dict[int, _Item] = {}
+        self._by_name: dict[str, _Item] = {}
+        self._nameless = _Item()  # of a vendor that says neither index nor id
+
+    def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
+        """See ``StreamDecoder``."""
+        kind = said.get("type")
+        if not isinstance(kind, str):
+            kind = name or ""
+        if kind in _DELTAS:
+            return self._delta(self._item(said), kind, said, said.get("delta"))
+        if kind in _WHOLE:
+            delta, field = _WHOLE[kind]
+            return self._whole_text(self._item(said), delta, said, said.get(field))
+        if kind == "response.output_item.added":
+            return self._added(said)
+        if kind == "response.output_text.annotation.added":
+            return self._annotation(said)
+        if kind == "response.content_part.done":
+            part = said.get("part")
+            if isinstance(part, dict):
+                return self._part_done(self._item(said), part, said)
+        elif kind == "response.output_item.done":
+            item = said.get("item")
+            if isinstance(item, dict):
+                return self._item_done(self._item(said), item)
+        elif kind in _ENDS:
+            return self._ended(kind, said.get("response"))
+        return []
+
+    def _delta(self, item: _Item, kind: str, said: dict[str, Any], text: object) -> list[Event]:
+        if not isinstance(text, str) or not text or item.done:
+            return []
+        what, field = _DELTAS[kind]
+        number = _index(said, field)
+        if what == "call":
+            return self._arguments(item, text)
+        if what in ("full", "summary"):
+            return self._thought(item, what, number, text)
+        slot_kind: SlotKind = "refusal" if what == "refusal" else "text"
+        events, slot = self._slot(item, (what, number), slot_kind)
+        item.said.add((what, number))
+        logprobs = said.get("logprobs")
+        return [*events, Delta(slot, text, read_logprobs(logprobs) if logprobs else ())]
+
+    def _arguments(self, item: _Item, text: str) -> list[Event]:
+        """Arguments of a call that is known: without its name they wait for the whole item."""
+        slot = item.slots.get(("call", 0))
+        if slot is None:
+            return []
+        item.said.add(("call", 0))
+        return [Delta(slot, text)]
+
+    def _thought(self, item: _Item, form: str, number: int, text: str) -> list[Event]:
+        """A thought has two forms, a summary and the full text; the one that comes first is read.
+        Its parts become paragraphs."""
+        if item.form not in ("", form):
+            return []
+        item.form = form
+        events, slot = self._slot(item, ("reasoning", 0), "reasoning", summary=form == "summary")
+        if item.said and number != item.last:
+            events.append(Delta(slot, "\n\n"))
+        item.last = number
+        item.said.add((form, number))
+        return [*events, Delta(slot, text)]
+
+    def _whole_text(
+        self, item: _Item, kind: str, said: dict[str, Any], text: object
+    ) -> list[Event]:
+        """A text as a whole, of which nothing may have come yet."""
+        what, field = _DELTAS[kind]
+        if not isinstance(text, str) or (what, _index(said, field)) in item.said:
+            return []
+        return self._delta(item, kind, said, text)
+
+    def _added(self, said: dict[str, Any]) -> list[Event]:
+        """A call can begin as soon as it has a name."""
+        shell, item = said.get("item"), self._item(said)
+        if not isinstance(shell, dict) or text_field(shell, "type") not in CALLS or item.done:
+            return []
+        if not (text_field(shell, "call_id") and text_field(shell, "name")):
+            return []
+        return self._open_call(item, shell)[0]
+
+    def _open_call(self, item: _Item, shell: dict[str, Any]) -> tuple[list[Event], int]:
+        call = read_call(shell)
+        return self._slot(
+            item,
+            ("call", 0),
+            "call",
+            id=call.id or f"call_{self._next_slot}",
+            name=call.name,
+            custom=call.custom,
+            namespace=call.namespace,
+        )
+
+    def _annotation(self, said: dict[str, Any]) -> list[Event]:
+        item, number = self._item(said), _index(said, "content_index")
+        slot, citation = item.slots.get(("text", number)), read_citation(said.get("annotation"))
+        if slot is None or citation is None:
+            return []
+        item.said.add(("cited", number))
+        return [Cited(slot, citation)]
+
+    def _part_done(self, item: _Item, part: dict[str, Any], said: dict[str, Any]) -> list[Event]:
+        kind = text_field(part, "type")
+        if item.done or kind not in _PARTS:
+            return []
+        delta, field = _PARTS[kind]
+        place = (_DELTAS[delta][0], _index(said, "content_index"))
+        said = {**said, "logprobs": part.get("logprobs")}
+        events = self._whole_text(item, delta, said, part.get(field))
+        slot = item.slots.get(place)
+        if slot is not None:
+            if ("cited", place[1]) not in item.said:
+                events += [Cited(slot, citation) for citation in citations_of(part)]
+            events.append(self._close(item.slots.pop(place)))
+        return events
+
+    def _item_done(self, item: _Item, whole: dict[str, Any]) -> list[Event]:
+        """The item as a whole: what was not said before, and its end."""
+        if item.done:
+            return []
+        events: list[Event] = []
+        kind = text_field(whole, "type")
+        if kind == "message":
+            for number, part in enumerate(few(dicts(whole.get("content")))):
+                events += self._part_done(item, part, {"content_index": number})
+        elif kind in CALLS:
+            opened, slot = self._open_call(item, whole)
+            events += opened
+            if not item.said and (arguments := read_call(whole).arguments):
+                events.append(Delta(slot, arguments))
+        elif kind == "reasoning":
+            events += self._reasoning_done(item, whole)
+        events += [self._close(slot) for slot in item.slots.values()]
+        item.slots, item.said, item.done = {}, set(), True
+        return events
+
+    def _reasoning_done(self, item: _Item, whole: dict[str, Any]) -> list[Event]:
+        thought = read_reasoning(whole)
+        events: list[Event] = []
+        text = "" if item.said else thought.text
+        if text or thought.opaque:
+            events, slot = self._slot(
+                item, ("reasoning", 0), "reasoning", summary=thought.summary or not text
+            )
+            if text:
+                events.append(Delta(slot, text))
+            if thought.opaque:
+                events.append(Sealed(slot, thought.opaque))
+        return events
+
+    def _ended(self, kind: str, response: object) -> list[Event]:
+        if not isinstance(response, dict):
+            response = {"status": kind.removeprefix("response.")}
+        events: list[Event] = []
+        for index, whole in enumerate(few(dicts(response.get("output")))):
+            item = self._missing(index, text_field(whole, "id"))
+            if item is not None:
+                events += self._item_done(item, whole)
+        events += [self._close(slot) for slot in list(self._slots)]
+        if "status" not in response:
+            response = {**response, "status": kind.removeprefix("response.")}
+        finish, detail = finish_of(response)
+        return [*events, Finished(finish, detail=detail)]
+
+    def _missing(self, index: int, name: str) -> _Item | None:
+        """The item of the last event, if it was not said before as a whole."""
+        found = self._by_name.get(name) if name else None
+        if found is None:
+            found = self._by_index.get(index)
+            if found is not None and found.name and name:
+                return None  # another item stands at this place
+        if found is None:
+            # A vendor without indexes and ids: whatever came of it may be this item.
+            if self._nameless.said or self._nameless.slots or self._nameless.done:
+                return None
+            if self._by_name and not self._by_index:
+                return None
+            return self._item({"output_index": index, "item_id": name})
+        return None if found.done else found
+
+    def _item(self, said: dict[str, Any]) -> _Item:
+        """What an event is about: the item at its place, or with its id."""
+        index, whole = said.get("output_index"), said.get("item")
+        name = text_field(said, "item_id") or (
+            text_field(whole, "id") if isinstance(whole, dict) else ""
+        )
+        if type(index) is int:
+            item = self._by_index.get(index)
+            if item is None:
+                item = self._by_index[index] = _Item()
+        elif name:
+            item = self._by_name.get(name) or _Item()
+        else:
+            return self._nameless
+        if name:
+            item.name = item.name or name
+            self._by_name.setdefault(name, item)
+        return item
+
+    def _slot(
+        self, item: _Item, place: _Place, kind: SlotKind, **fields: Any
+    ) -> tuple[list[Event], int]:
+        """The slot of a place, and the event that opens it if it is not open."""
+        slot = item.slots.get(place)
+        if slot is not None:
+            return [], slot
+        opened = self._open(kind, **fields)
+        item.slots[place] = opened.slot
+        return [opened], opened.slot
+
+
+def _index(said: dict[str, Any], field: str) -> int:
+    value = said.get(field)
+    return value if type(value) is int else 0

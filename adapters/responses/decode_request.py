@@ -1,0 +1,398 @@
+"""Decoding of a client's request of the responses family: fields of the body, and tools.
+
+Source: the request types of the official OpenAI SDK 3.57, of responses, of counts of their input
+tokens and of compacting.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from adapters.family.codec import Asking
+from adapters.family.fields import count
+from adapters.faults import wrong_type, wrong_value
+from adapters.ir.parts import Text, Turn
+from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
+from adapters.json.jsonio import Spans, elements, loads
+from adapters.json.structure import Steps
+from adapters.responses.decode_turns import Conversation, optional_string, string
+
+FIELDS: Mapping[str, Asking] = {
+    **dict.fromkeys(("model", "input", "instructions", "stream", "max_output_tokens"), ""),
+    **dict.fromkeys(("tools", "tool_choice", "stream_options"), ""),
+    "access_programs": "vendor_terms",
+    "background": "background",
+    "background_options": "background",
+    "context_management": "context_management",
+    "conversation": "stored_state",
+    "image": "image_detail",
+    "include": "include",
+    "max_tool_calls": "other",
+    "metadata": "metadata",
+    "moderation": "moderation",
+    "parallel_tool_calls": "parallel_tools",
+    "personality": "verbosity",
+    "previous_response_id": "stored_state",
+    "prompt": "stored_state",
+    "prompt_cache_key": "cache_key",
+    "prompt_cache_options": "cache_key",
+    "prompt_cache_retention": "cache_key",
+    "reasoning": "reasoning",
+    "safety_identifier": "end_user",
+    "service_tier": "tier",
+    "store": "other",
+    "temperature": "temperature",
+    "text": "schema_output",
+    "top_logprobs": "logprobs",
+    "top_p": "top_p",
+    "truncation": "truncation",
+    "user": "end_user",
+}
+
+
+_EFFORTS: dict[str, Effort] = {
+    "none": "off",
+    **{effort: effort for effort in ("minimal", "low", "medium", "high", "xhigh", "max")},
+}
+_SEALED = "reasoning.encrypted_content"
+_LOGPROBS = "message.output_text.logprobs"
+Tier = Literal["", "auto", "default", "flex", "priority"]
+_TIERS: dict[str, Tier] = {
+    "auto": "auto",
+    "default": "default",
+    "flex": "flex",
+    "priority": "priority",
+}
+_UNREAD = frozenset({"context", "mode"})  # of ``reasoning``
+_NOTHING = (b"null", b"{}", b"[]", b'""', b"false")
+# Fields that have been read when the rest is looked at, or that say nothing about the answer.
+_READ_FIELDS = frozenset(
+    {
+        *("model", "input", "instructions", "stream", "stream_options", "max_output_tokens"),
+        *("temperature", "top_p", "top_logprobs", "tools", "tool_choice", "parallel_tool_calls"),
+        *("reasoning", "text", "include", "store", "metadata", "user", "safety_identifier"),
+        *("prompt_cache_key", "service_tier", "truncation", "background"),
+    }
+)
+
+
+def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
+    """The request (see ``family.codec.ClientCodec``), a yield after each item."""
+    conversation = Conversation()
+    if instructions := _instructions(spans):
+        conversation.system.append(Text(instructions))
+    sent = spans.raw("input") or b"null"
+    if sent.startswith(b"["):
+        yield True
+        for i, item in enumerate(elements(sent) or ()):
+            conversation.add(loads(bytes(item)), f"input[{i}]")
+            yield False
+    elif (text := loads(sent)) is not None:
+        conversation.add({"role": "user", "content": text}, "input")
+    turns = conversation.turns()
+    asks = conversation.asks
+    tools = decode_tools(_large(spans, "tools"), asks)
+    return _request(spans, stream, conversation, turns, tools)
+
+
+def _request(
+    spans: Spans,
+    stream: bool,
+    conversation: Conversation,
+    turns: tuple[Turn, ...],
+    tools: tuple[Tool, ...],
+) -> Request:
+    asks = conversation.asks
+    output, verbosity = _text(spans, asks)
+    return Request(
+        "responses",
+        stream,
+        turns,
+        tuple(conversation.system),
+        tools,
+        decode_choice(spans.value("tool_choice"), tools, asks),
+        parallel_tools=_parallel(spans, asks),
+        output=output,
+        verbosity=verbosity,
+        thinking=_thinking(spans, asks),
+        temperature=_number(spans, "temperature", asks),
+        top_p=_number(spans, "top_p", asks),
+        max_output_tokens=count(spans, "max_output_tokens") or None,
+        logprobs=_logprobs(spans, asks),
+        end_user=_end_user(spans, asks),
+        metadata=_metadata(spans, asks),
+        tier=_tier(spans, asks),
+        cache_key=_name(spans, "prompt_cache_key", "cache_key", asks),
+        # The last, for what was read so far has added to them.
+        asks=_all_asks(spans, asks),
+    )
+
+
+def _large(spans: Spans, name: str) -> Any:
+    """A field of any size; None when it is null or absent."""
+    sent = spans.raw(name)
+    return None if sent is None else loads(sent)
+
+
+def _instructions(spans: Spans) -> str:
+    said = _large(spans, "instructions")
+    if said is not None and not isinstance(said, str):
+        raise wrong_type("instructions", "expected a string")
+    return said or ""
+
+
+def _object(spans: Spans, name: str) -> dict[str, Any]:
+    value = _large(spans, name)
+    if value is not None and not isinstance(value, dict):
+        raise wrong_type(name, "expected an object")
+    return value or {}
+
+
+def _number(spans: Spans, name: Literal["temperature", "top_p"], asks: list[Ask]) -> float | None:
+    value = spans.value(name)
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise wrong_type(name, "expected a number")
+    asks.append(Ask(name, name))
+    return value
+
+
+def _name(spans: Spans, field: str, feature: Feature, asks: list[Ask]) -> str:
+    value = spans.value(field)
+    if value is not None and not isinstance(value, str):
+        raise wrong_type(field, "expected a string")
+    if value:
+        asks.append(Ask(feature, field))
+    return value or ""
+
+
+def _end_user(spans: Spans, asks: list[Ask]) -> str:
+    """The caller's word for its user: ``user`` is the older field."""
+    name = _name(spans, "safety_identifier", "end_user", asks)
+    older = _name(spans, "user", "end_user", asks)
+    return name or older
+
+
+def _tier(spans: Spans, asks: list[Ask]) -> Tier:
+    tier = spans.value("service_tier")
+    if tier is not None and not isinstance(tier, str):
+        raise wrong_type("service_tier", "expected a string")
+    if tier and tier != "auto":
+        asks.append(Ask("tier" if tier in _TIERS else "speed", "service_tier"))
+    return _TIERS.get(tier or "", "")
+
+
+def _parallel(spans: Spans, asks: list[Ask]) -> bool | None:
+    value = spans.value("parallel_tool_calls")
+    if value is not None and not isinstance(value, bool):
+        raise wrong_type("parallel_tool_calls", "expected a boolean")
+    if value is False:
+        asks.append(Ask("parallel_tools", "parallel_tool_calls"))
+    return value
+
+
+def _metadata(spans: Spans, asks: list[Ask]) -> dict[str, Any] | None:
+    metadata = _object(spans, "metadata")
+    if metadata:
+        asks.append(Ask("metadata", "metadata"))
+    return metadata or None
+
+
+def _thinking(spans: Spans, asks: list[Ask]) -> Thinking | None:
+    said = _object(spans, "reasoning")
+    level = optional_string(said, "effort", "reasoning")
+    if level and level not in _EFFORTS:
+        raise wrong_value("reasoning.effort", f"expected one of {', '.join(_EFFORTS)}")
+    summary = said.get("summary") or said.get("generate_summary")
+    if not level and not summary:
+        return None
+    asks.append(Ask("reasoning", "reasoning"))
+    # Who wants to see thoughts wants the model to think, as models of this family do by themselves.
+    return Thinking(_EFFORTS.get(level, "auto"), show="summary" if summary else None)
+
+
+def _logprobs(spans: Spans, asks: list[Ask]) -> int | None:
+    most = count(spans, "top_logprobs")
+    include = spans.value("include")
+    if include is not None and not isinstance(include, list):
+        raise wrong_type("include", "expected an array")
+    wanted = False
+    for i, one in enumerate(include or ()):
+        if one == _LOGPROBS:
+            wanted = True
+            asks.append(Ask("logprobs", f"include[{i}]"))
+        elif one != _SEALED:
+            asks.append(Ask("include", f"include[{i}]"))
+    return (most or 0) if wanted else None  # ``top_logprobs`` alone gives none
+
+
+def _text(spans: Spans, asks: list[Ask]) -> tuple[Output, str]:
+    """The form of the text, and how verbose it shall be."""
+    text = _object(spans, "text")
+    verbosity = optional_string(text, "verbosity", "text")
+    if verbosity:
+        asks.append(Ask("verbosity", "text.verbosity"))
+    form = text.get("format")
+    if form is None:
+        return Output(), verbosity
+    if not isinstance(form, dict):
+        raise wrong_type("text.format", "expected an object")
+    kind = string(form, "type", "text.format")
+    if kind == "text":
+        return Output(), verbosity
+    if kind == "json_object":
+        asks.append(Ask("json_output", "text.format"))
+        return Output("json"), verbosity
+    if kind != "json_schema":
+        raise wrong_value("text.format.type", "expected text, json_object or json_schema")
+    asks.append(Ask("schema_output", "text.format"))
+    return _schema(form), verbosity
+
+
+def _schema(form: dict[str, Any]) -> Output:
+    schema, strict = form.get("schema"), form.get("strict")
+    if not isinstance(schema, dict):
+        raise wrong_type("text.format.schema", "expected an object")
+    if strict is not None and not isinstance(strict, bool):
+        raise wrong_type("text.format.strict", "expected a boolean")
+    name = optional_string(form, "name", "text.format")
+    description = optional_string(form, "description", "text.format")
+    return Output("schema", schema, name, description, strict)
+
+
+def _all_asks(spans: Spans, asks: list[Ask]) -> tuple[Ask, ...]:
+    """With those of fields that carry nothing else."""
+    if spans.value("truncation") not in (None, "disabled"):
+        asks.append(Ask("truncation", "truncation"))
+    if spans.raw("background") == b"true":
+        asks.append(Ask("background", "background"))
+    if spans.raw("store") == b"true":  # also when it is absent, but then nobody may want it
+        asks.append(Ask("other", "store"))
+    asks += [Ask("other", f"reasoning.{name}") for name in _unread(spans, "reasoning")]
+    for name in spans.places:
+        if name not in _READ_FIELDS and spans.raw(name) not in _NOTHING:
+            asks.append(Ask(FIELDS.get(name) or "other", name))
+    return tuple(dict.fromkeys(asks))
+
+
+def _unread(spans: Spans, name: str) -> list[str]:
+    return [one for one, value in _object(spans, name).items() if one in _UNREAD and value]
+
+
+_SEARCH = ("web_search", "web_search_preview")  # and dated ones
+_MODES = {"auto": "auto", "required": "any", "none": "none"}
+_BY_NAME = frozenset({"function", "custom"})
+
+
+def decode_tools(tools: object, asks: list[Ask]) -> tuple[Tool, ...]:
+    """The tools, those of a namespace one by one; what they ask for is added to ``asks``. Raises
+    Fault INVALID_FIELD, FIELD_MISSING with the tool's path."""
+    if tools is None:
+        return ()
+    if not isinstance(tools, list):
+        raise wrong_type("tools", "expected an array")
+    found: list[Tool] = []
+    for i, tool in enumerate(tools):
+        path = f"tools[{i}]"
+        if isinstance(tool, dict) and tool.get("type") == "namespace":
+            name = string(tool, "name", path)
+            inner = tool.get("tools")
+            if not isinstance(inner, list):
+                raise wrong_type(f"{path}.tools", "expected an array")
+            asks.append(Ask("tool_namespace", path))
+            places = [f"{path}.tools[{j}]" for j in range(len(inner))]
+            found += [_tool(one, at, name, asks) for one, at in zip(inner, places, strict=True)]
+        else:
+            found.append(_tool(tool, path, "", asks))
+    return tuple(found)
+
+
+def _tool(tool: object, path: str, namespace: str, asks: list[Ask]) -> Tool:
+    if not isinstance(tool, dict):
+        raise wrong_type(path, "expected an object")
+    kind = string(tool, "type", path)
+    if kind == "function":
+        return _function(tool, path, namespace, asks)
+    if kind == "custom":
+        return _custom(tool, path, namespace, asks)
+    search = kind.startswith(_SEARCH)
+    asks.append(Ask("hosted_search" if search else "hosted_tool", path))
+    return Tool("hosted", kind, search=search, raw=tool, path=path)
+
+
+def _function(tool: dict[str, Any], path: str, namespace: str, asks: list[Ask]) -> Tool:
+    schema, strict = tool.get("parameters"), tool.get("strict")
+    if schema is not None and not isinstance(schema, dict):
+        raise wrong_type(f"{path}.parameters", "expected an object")
+    if strict is not None and not isinstance(strict, bool):
+        raise wrong_type(f"{path}.strict", "expected a boolean")
+    if strict:
+        asks.append(Ask("strict_tool", f"{path}.strict"))
+    return Tool(
+        "function",
+        string(tool, "name", path),
+        optional_string(tool, "description", path),
+        schema,
+        strict,
+        namespace,
+        path=path,
+    )
+
+
+def _custom(tool: dict[str, Any], path: str, namespace: str, asks: list[Ask]) -> Tool:
+    asks.append(Ask("custom_tool", path))
+    form = tool.get("format")
+    grammar, syntax = "", ""
+    if isinstance(form, dict) and form.get("type") == "grammar":
+        grammar = string(form, "definition", f"{path}.format")
+        syntax = string(form, "syntax", f"{path}.format")
+    return Tool(
+        "custom",
+        string(tool, "name", path),
+        optional_string(tool, "description", path),
+        namespace=namespace,
+        grammar=grammar,
+        grammar_syntax="regex" if syntax == "regex" else "lark" if grammar else "",
+        raw=tool,
+        path=path,
+    )
+
+
+def decode_choice(choice: object, tools: tuple[Tool, ...], asks: list[Ask]) -> ToolChoice | None:
+    """Which tools must be called; None when the client did not say, or named a tool of the vendor,
+    which is among ``asks`` then."""
+    if choice is None:
+        return None
+    if isinstance(choice, str):
+        return _mode(choice, tools, asks)
+    if not isinstance(choice, dict):
+        raise wrong_type("tool_choice", "expected a string or an object")
+    kind = string(choice, "type", "tool_choice")
+    if kind in _BY_NAME:
+        return ToolChoice("one", (string(choice, "name", "tool_choice"),))
+    if kind == "allowed_tools":
+        return _allowed(choice, asks)
+    asks.append(Ask("forced_hosted_tool", "tool_choice"))
+    return None
+
+
+def _mode(mode: str, tools: tuple[Tool, ...], asks: list[Ask]) -> ToolChoice:
+    if mode not in _MODES:
+        raise wrong_value("tool_choice", "expected none, auto, required or an object")
+    if mode == "required" and tools and all(tool.kind == "hosted" for tool in tools):
+        asks.append(Ask("forced_hosted_tool", "tool_choice"))
+    return ToolChoice(_MODES[mode])  # type: ignore[arg-type]
+
+
+def _allowed(choice: dict[str, Any], asks: list[Ask]) -> ToolChoice:
+    asks.append(Ask("allowed_tools", "tool_choice"))
+    listed, path = choice.get("tools"), "tool_choice.tools"
+    if not isinstance(listed, list):
+        raise wrong_type(path, "expected an array")
+    names = []
+    for i, one in enumerate(listed):
+        if not isinstance(one, dict):
+            raise wrong_type(f"{path}[{i}]", "expected an object")
+        if optional_string(one, "type", f"{path}[{i}]") in _BY_NAME:
+            names.append(string(one, "name", f"{path}[{i}]"))
+    return ToolChoice("any" if choice.get("mode") == "required" else "auto", tuple(names))

@@ -1,0 +1,339 @@
+"""Decoding of the items of a client's ``input``, and of what stands in them, as turns of
+``adapters.ir``.
+
+Items are smaller than turns: a message, a call, a result, a thought each have their own.
+"""
+
+from typing import Any
+
+from adapters.family.base64_data import split_data_url, standard_base64, text_of
+from adapters.faults import Condition, Fault, wrong_type, wrong_value
+from adapters.ir.parts import (
+    CacheMark,
+    Citation,
+    Hosted,
+    Media,
+    Part,
+    Reasoning,
+    Refusal,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
+from adapters.ir.request import Ask
+from adapters.responses.decode_answer import read_citation
+
+_ROLES: dict[str, Role] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+}
+_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+_RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
+# Items of tools that the vendor runs or knows, which are over. What else there is stands for what
+# the vendor alone has (a compaction, new tools), and without it the rest means something else.
+_HOSTED = frozenset(
+    {
+        *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
+        *("computer_call", "computer_call_output", "local_shell_call", "local_shell_call_output"),
+        *("shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output"),
+        *("mcp_list_tools", "mcp_call", "mcp_approval_request", "mcp_approval_response"),
+        *("tool_search_call", "tool_search_output"),
+    }
+)
+_REASONING_IDS = "rs_"
+
+
+class _Draft:
+    """A turn in the making."""
+
+    __slots__ = ("answers", "calls", "late", "parts", "results", "role")
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+        self.parts: list[Part] = []
+        self.results: list[ToolResult] = []
+        self.calls: dict[str, int] = {}  # ids of the calls of an assistant's turn -> their order
+        self.answers: _Draft | None = None  # the user's turn behind an assistant's
+        self.late = False  # that turn came behind other turns, and is not in the list of them
+
+    def turn(self, order: dict[str, int]) -> Turn:
+        """The turn, its results first and in the order of the calls that they answer."""
+        last = len(order)
+        results = sorted(self.results, key=lambda one: order.get(one.call_id, last))
+        return Turn(self.role, (*results, *self.parts))
+
+
+class Conversation:
+    """Gathers items into turns: neighbours of one role are one turn, and a result stands in the
+    user's turn behind the call that it answers, wherever it came."""
+
+    def __init__(self) -> None:
+        self.asks: list[Ask] = []
+        self.system: list[Part] = []  # texts before the first turn
+        self._drafts: list[_Draft] = []
+        self._caller: dict[str, _Draft] = {}  # by the id of a call
+
+    def add(self, item: object, path: str) -> None:
+        """Take the next item; raises Fault INVALID_FIELD, FIELD_MISSING with its path."""
+        if not isinstance(item, dict):
+            raise wrong_type(path, "expected an object")
+        kind = optional_string(item, "type", path) or "message"
+        if kind == "message":
+            self._add_message(item, path)
+        elif kind in _CALLS:
+            self._add_call(item, kind, path)
+        elif kind in _RESULTS:
+            self._add_result(item, kind, path)
+        elif kind == "reasoning":
+            self._last("assistant").parts.append(_reasoning(item, path))
+        elif kind == "item_reference" and string(item, "id", path).startswith(_REASONING_IDS):
+            # What the model thought helps it on, but the turns mean the same without it; the AI
+            # SDK always points at thoughts so, unless it is told not to store.
+            self.asks.append(Ask("other", path))
+        elif kind in _HOSTED:
+            self._add_hosted(item, kind, path)
+        else:
+            self.asks.append(Ask("stored_state", path))
+
+    def turns(self) -> tuple[Turn, ...]:
+        """All turns, in their order."""
+        turns: list[Turn] = []
+        order: dict[str, int] = {}
+        for draft in self._drafts:
+            turns.append(draft.turn(order))
+            order = draft.calls
+            if draft.late and draft.answers is not None:
+                turns.append(draft.answers.turn(order))
+        turns = [turn for turn in turns if turn.parts]
+        if turns and turns[-1].role == "assistant":
+            self.asks.append(Ask("prefill", "input"))
+        return tuple(turns)
+
+    def _add_message(self, item: dict[str, Any], path: str) -> None:
+        said = string(item, "role", path)
+        role = _ROLES.get(said)
+        if role is None:
+            raise wrong_value(f"{path}.role", f"'{said[:40]}' is not known here")
+        parts = decode_content(item.get("content"), f"{path}.content", self.asks)
+        if role != "system":
+            self._last(role).parts.extend(parts)
+        elif self._drafts:
+            self.asks.append(Ask("system_turn", path))
+            draft = _Draft("system")
+            draft.parts.extend(parts)
+            self._drafts.append(draft)
+        else:
+            self.system.extend(parts)
+
+    def _add_call(self, item: dict[str, Any], kind: str, path: str) -> None:
+        call_id = string(item, "call_id", path)
+        draft = self._last("assistant")
+        draft.calls.setdefault(call_id, len(draft.calls))
+        self._caller[call_id] = draft
+        call = ToolCall(
+            call_id,
+            string(item, "name", path),
+            string(item, _CALLS[kind], path),
+            custom=kind == "custom_tool_call",
+            namespace=optional_string(item, "namespace", path),
+        )
+        draft.parts.append(call)
+
+    def _add_result(self, item: dict[str, Any], kind: str, path: str) -> None:
+        call_id = string(item, "call_id", path)
+        output = decode_content(item.get("output"), f"{path}.output", self.asks)
+        result = ToolResult(call_id, shown(output), custom=kind == "custom_tool_call_output")
+        self._behind(self._caller.get(call_id)).results.append(result)
+
+    def _add_hosted(self, item: dict[str, Any], kind: str, path: str) -> None:
+        """What a tool of the vendor has said, or asked: of no use to another vendor."""
+        self.asks.append(Ask("hosted_history", path))
+        of_user = kind.endswith(("_output", "_response"))
+        self._last("user" if of_user else "assistant").parts.append(Hosted(kind, item, path))
+
+    def _last(self, role: Role) -> _Draft:
+        before = self._drafts[-1] if self._drafts else None
+        if before is not None and before.role == role:
+            return before
+        draft = _Draft(role)
+        self._drafts.append(draft)
+        if role == "user" and before is not None and before.role == "assistant":
+            before.answers = draft
+        return draft
+
+    def _behind(self, caller: _Draft | None) -> _Draft:
+        """The user's turn in which results of a turn's calls stand."""
+        if caller is None or caller is self._drafts[-1]:
+            return self._last("user")
+        if caller.answers is None:
+            caller.answers, caller.late = _Draft("user"), True
+        return caller.answers
+
+
+def _reasoning(item: dict[str, Any], path: str) -> Reasoning:
+    opaque = optional_string(item, "encrypted_content", path)
+    summary = _texts(item.get("summary"), f"{path}.summary")
+    text = summary or _texts(item.get("content"), f"{path}.content")
+    return Reasoning(text, summary=bool(summary), opaque=opaque)
+
+
+def _texts(parts: object, path: str) -> str:
+    texts = [part.text for part in decode_content(parts, path, []) if isinstance(part, Text)]
+    return "\n\n".join(texts)
+
+
+_TEXT_TYPES = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
+_TTL_S = {"30m": 1800, "12h": 43200}
+_TEXT_MIMES = frozenset({"application/json", "application/xml", "application/x-yaml"})
+_PDF = "application/pdf"
+_BYTES = "application/octet-stream"  # what some clients say of everything
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+_MIME_OF_ENDING = {
+    "pdf": _PDF,
+    "json": "application/json",
+    "md": "text/markdown",
+    "csv": "text/csv",
+    "html": "text/html",
+    "docx": f"{_OFFICE}.wordprocessingml.document",
+    "xlsx": f"{_OFFICE}.spreadsheetml.sheet",
+    "pptx": f"{_OFFICE}.presentationml.presentation",
+    **dict.fromkeys(("txt", "log", "py", "js", "ts", "yaml", "yml", "xml"), "text/plain"),
+}
+_MIME_OF_SOUND = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+
+ContentPart = Text | Refusal | Media
+
+
+def decode_content(content: object, path: str, asks: list[Ask]) -> tuple[ContentPart, ...]:
+    """The parts of a ``content`` or ``output`` field, a string or an array; what they ask for is
+    added to ``asks``. Raises Fault INVALID_FIELD, FIELD_MISSING with the part's path."""
+    if isinstance(content, str):
+        return (Text(content),)
+    if content is None:
+        return ()
+    if not isinstance(content, list):
+        raise wrong_type(path, "expected a string or an array")
+    return tuple(_part(part, f"{path}[{i}]", asks) for i, part in enumerate(content))
+
+
+def shown(parts: tuple[ContentPart, ...]) -> tuple[Text | Media, ...]:
+    """Parts of a tool's result, which does not refuse: what is written so is text."""
+    return tuple(Text(part.text) if isinstance(part, Refusal) else part for part in parts)
+
+
+def string(holder: dict[str, Any], name: str, path: str) -> str:
+    """A string that must be there: FIELD_MISSING, INVALID_FIELD for ``path.name`` when not."""
+    value = holder.get(name)
+    if value is None:
+        raise Fault(Condition.FIELD_MISSING, param=f"{path}.{name}")
+    if not isinstance(value, str):
+        raise wrong_type(f"{path}.{name}", "expected a string")
+    return value
+
+
+def optional_string(holder: dict[str, Any], name: str, path: str) -> str:
+    """A string that may be null or absent (empty)."""
+    return "" if holder.get(name) is None else string(holder, name, path)
+
+
+def _part(part: object, path: str, asks: list[Ask]) -> ContentPart:
+    if not isinstance(part, dict):
+        raise wrong_type(path, "expected an object")
+    kind = string(part, "type", path)
+    if kind in _TEXT_TYPES:
+        text = string(part, "text", path)
+        return Text(text, _cache_mark(part, path, asks), _citations(part.get("annotations")))
+    if kind == "refusal":
+        return Refusal(string(part, "refusal", path))
+    if kind == "input_image":
+        return _image(part, path, asks)
+    if kind == "input_file":
+        return _file(part, path, asks)
+    if kind == "input_audio":
+        return _audio(part, path, asks)
+    raise wrong_value(f"{path}.type", f"'{kind[:40]}' is not known here")
+
+
+def _image(part: dict[str, Any], path: str, asks: list[Ask]) -> Media:
+    detail = optional_string(part, "detail", path)
+    if detail == "auto":  # what vendors do without it
+        detail = ""
+    if detail:
+        asks.append(Ask("image_detail", f"{path}.detail"))
+    cache = _cache_mark(part, path, asks)
+    if ref := optional_string(part, "file_id", path):
+        asks.append(Ask("file_ref", f"{path}.file_id"))
+        return Media("image", ref=ref, detail=detail, cache=cache, path=path)
+    url = string(part, "image_url", path)
+    inline = split_data_url(url, f"{path}.image_url")
+    asks.append(Ask("image_data" if inline else "image_url", path))
+    if inline is None:
+        return Media("image", url=url, detail=detail, cache=cache, path=path)
+    mime, data = inline
+    return Media("image", mime or "image/png", data, detail=detail, cache=cache, path=path)
+
+
+def _file(part: dict[str, Any], path: str, asks: list[Ask]) -> Media:
+    name = optional_string(part, "filename", path)
+    cache = _cache_mark(part, path, asks)
+    if ref := optional_string(part, "file_id", path):
+        asks.append(Ask("file_ref", f"{path}.file_id"))
+        return Media("file", ref=ref, name=name, cache=cache, path=path)
+    if url := optional_string(part, "file_url", path):
+        asks.append(Ask("document_url", path))
+        mime = _mime_of(url.partition("?")[0])
+        return Media(
+            "file",
+            _mime_of(name) if mime == _BYTES else mime,
+            url=url,
+            name=name,
+            cache=cache,
+            path=path,
+        )
+    sent = string(part, "file_data", path)
+    place = f"{path}.file_data"
+    mime, data = split_data_url(sent, place) or ("", standard_base64(sent, place))
+    mime = _mime_of(name) if mime in ("", _BYTES) else mime
+    if mime.startswith("text/") or mime in _TEXT_MIMES:
+        asks.append(Ask("text_document", path))
+        text = text_of(data, place)
+        return Media("file", "text/plain", text, name=name, plain=True, cache=cache, path=path)
+    asks.append(Ask("document_data", path))
+    return Media("file", mime, data, name=name, cache=cache, path=path)
+
+
+def _mime_of(name: str) -> str:
+    """The kind of a file by its name; without an ending it is most probably a PDF."""
+    _, dot, ending = name.rpartition("/")[2].rpartition(".")
+    return _MIME_OF_ENDING.get(ending.lower(), _BYTES) if dot else _PDF
+
+
+def _audio(part: dict[str, Any], path: str, asks: list[Ask]) -> Media:
+    asks.append(Ask("audio", path))
+    holder, place = part.get("input_audio"), f"{path}.input_audio"
+    if not isinstance(holder, dict):
+        raise wrong_type(place, "expected an object")
+    data = standard_base64(string(holder, "data", place), f"{place}.data")
+    form = string(holder, "format", place)
+    return Media("audio", _MIME_OF_SOUND.get(form, f"audio/{form}"), data, path=path)
+
+
+def _cache_mark(part: dict[str, Any], path: str, asks: list[Ask]) -> CacheMark | None:
+    mark = part.get("prompt_cache_breakpoint")
+    if mark is None:
+        return None
+    place = f"{path}.prompt_cache_breakpoint"
+    if not isinstance(mark, dict):
+        raise wrong_type(place, "expected an object")
+    asks.append(Ask("cache_mark", place))
+    return CacheMark(_TTL_S.get(optional_string(mark, "ttl", place)))
+
+
+def _citations(annotations: object) -> tuple[Citation, ...]:
+    if not isinstance(annotations, list):
+        return ()
+    return tuple(one for one in map(read_citation, annotations) if one is not None)

@@ -1,0 +1,219 @@
+"""Encoding of whole answers for clients of the responses family, and of the response object that
+streams share with them.
+
+Everything that the official SDK's types require is there, and the counts that Codex dies without.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from adapters.family.codec import Asked
+from adapters.ir.answer import Choice, Finish, Logprob
+from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
+from adapters.ir.usage import Usage
+from adapters.json.jsonio import dumps
+from adapters.json.structure import VALUES_AT_ONCE, Steps
+from adapters.responses.reasoning_state import THOUGHT_ID
+
+
+def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> Steps[bytes]:
+    """A whole answer, in steps (see ``family.codec.ClientCodec``); the family has one choice."""
+    choice = choices[0] if choices else Choice(())
+    output = yield from _output(choice, asked)
+    closing = ending(choice.finish, bool(output))
+    if output and output[-1]["type"] == "message" and closing["status"] == "incomplete":
+        output[-1]["status"] = "incomplete"  # the answer was cut in it
+    response = {
+        **blank_response(asked),
+        **closing,
+        "output": output,
+        "usage": usage_object(usage),
+    }
+    return dumps(response)
+
+
+def encode_count(tokens: int) -> bytes:
+    """The answer to a request to count tokens."""
+    return dumps({"object": "response.input_tokens", "input_tokens": tokens})
+
+
+def _output(choice: Choice, asked: Asked) -> Steps[list[dict[str, Any]]]:
+    output: list[dict[str, Any]] = []
+    message: list[dict[str, Any]] | None = None  # the content of the message that is last
+    logprobs: Choice | None = choice  # they are those of the first text
+    refused = any(isinstance(part, Refusal) for part in choice.parts)
+    last = refusal_text(choice.finish, choice.detail, refused)
+    for place, part in enumerate((*choice.parts, *([Refusal(last)] if last else []))):
+        if not place % VALUES_AT_ONCE:
+            yield False
+        if not isinstance(part, Text | Refusal):
+            message = None
+            item = _item(part, f"{asked.id}_{len(output)}")
+            if item is not None:
+                output.append(item)
+        elif part.text:
+            if message is None:
+                message = []
+                output.append(_message(f"{asked.id}_{len(output)}", message))
+            if isinstance(part, Refusal):
+                message.append({"type": "refusal", "refusal": part.text})
+            else:
+                message.append(text_part(part.text, part.citations, logprobs))
+                logprobs = None
+    return output
+
+
+def _message(name: str, content: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "id": f"msg_{name}",
+        "type": "message",
+        "status": "completed",
+        "role": "assistant",
+        "content": content,
+    }
+
+
+def _item(part: Part, name: str) -> dict[str, Any] | None:
+    """The item of a thought or a call; None for what answers do not have."""
+    if isinstance(part, Reasoning):
+        return _reasoning(part, name)
+    if not isinstance(part, ToolCall):
+        return None
+    kind, prefix, field = (
+        ("custom_tool_call", "ctc", "input")
+        if part.custom
+        else ("function_call", "fc", "arguments")
+    )
+    item = {
+        "id": f"{prefix}_{name}",
+        "type": kind,
+        "status": "completed",
+        "call_id": part.id,
+        "name": part.name,
+        field: part.arguments if part.custom else part.arguments or "{}",
+    }
+    return {**item, "namespace": part.namespace} if part.namespace else item
+
+
+def _reasoning(part: Reasoning, name: str) -> dict[str, Any] | None:
+    if not part.text and not part.opaque:
+        return None
+    summary = [{"type": "summary_text", "text": part.text}] if part.text else []
+    item = {"id": f"{THOUGHT_ID}{name}", "type": "reasoning", "summary": summary}
+    return {**item, "encrypted_content": part.opaque} if part.opaque else item
+
+
+# What a refusal says when the vendor has no words for it.
+REFUSED = "The model declined to answer."
+_INCOMPLETE = {
+    "length": "max_output_tokens",
+    "context_full": "max_output_tokens",
+    "filter": "content_filter",
+}
+_FAILED = {"code": "server_error", "message": "The model failed before it had answered."}
+
+
+def blank_response(asked: Asked) -> dict[str, Any]:
+    """The object as an answer begins."""
+    return {
+        "id": f"resp_{asked.id}",
+        "object": "response",
+        "created_at": asked.created_s,
+        "status": "in_progress",
+        "background": False,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "max_output_tokens": None,
+        "max_tool_calls": None,
+        "model": asked.model,
+        "output": [],
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "prompt_cache_key": None,
+        "reasoning": {"effort": None, "summary": None},
+        "safety_identifier": None,
+        "service_tier": "default",
+        "store": False,
+        "temperature": None,
+        "text": {"format": {"type": "text"}},
+        "tool_choice": "auto",
+        "tools": [],
+        "top_logprobs": 0,
+        "top_p": None,
+        "truncation": "disabled",
+        "usage": None,
+        "user": None,
+        "metadata": {},
+    }
+
+
+def ending(finish: Finish, said_something: bool) -> dict[str, Any]:
+    """The fields that say how an answer ended."""
+    reason = _INCOMPLETE.get(finish)
+    if reason is not None:
+        return {"status": "incomplete", "incomplete_details": {"reason": reason}}
+    if finish == "error" and not said_something:
+        return {"status": "failed", "error": _FAILED}
+    return {"status": "completed"}
+
+
+def refusal_text(finish: Finish, detail: str, refused: bool) -> str:
+    """What must still be said as a refusal at the end of an answer; empty when nothing."""
+    return (detail or REFUSED) if finish == "refusal" and not refused else ""
+
+
+def usage_object(usage: Usage) -> dict[str, Any]:
+    """Input with what the cache has, output with reasoning; every count is there, also zeros."""
+    written = usage.cache_write_tokens + usage.cache_write_1h_tokens
+    given = usage.input_tokens + usage.cache_read_tokens + written
+    output = usage.output_tokens + usage.reasoning_tokens
+    details: dict[str, Any] = {
+        "cached_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": written,
+    }
+    if usage.cache_write_1h_tokens:
+        details["cache_write_tokens_details"] = {
+            "ttl_30m_tokens": usage.cache_write_tokens,
+            "ttl_12h_tokens": usage.cache_write_1h_tokens,
+        }
+    return {
+        "input_tokens": given,
+        "input_tokens_details": details,
+        "output_tokens": output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": given + output,
+    }
+
+
+def logprobs_of(logprobs: Iterable[Logprob]) -> list[dict[str, Any]]:
+    """Tokens with their probabilities, each with its bytes."""
+    return [
+        {**_token(one), "top_logprobs": [_token(other) for other in one.top]} for one in logprobs
+    ]
+
+
+def _token(one: Logprob) -> dict[str, Any]:
+    encoded = one.token.encode(errors="replace")
+    return {"token": one.token, "bytes": list(encoded), "logprob": one.logprob}
+
+
+def text_part(text: str, citations: Iterable[Citation], choice: Choice | None) -> dict[str, Any]:
+    """A part of a message; ``choice`` when its log probabilities are those of this text."""
+    return {
+        "type": "output_text",
+        "annotations": [annotation(one) for one in citations],
+        "logprobs": logprobs_of(choice.logprobs) if choice is not None else [],
+        "text": text,
+    }
+
+
+def annotation(citation: Citation) -> dict[str, Any]:
+    """A source of a text."""
+    return {
+        "type": "url_citation",
+        "url": citation.url,
+        "title": citation.title,
+        "start_index": citation.start or 0,
+        "end_index": citation.end or 0,
+    }

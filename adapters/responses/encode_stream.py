@@ -1,0 +1,436 @@
+"""Encoding of streams for clients of the responses family: the events of a response, complete and
+in the order that clients need.
+
+Items begin one after the other: a message or a thought is done before the next item begins, and
+only calls may be open at the same time. Consecutive texts are parts of one message. What was sent
+in pieces is repeated as a whole, part by part, item by item and in the last event, so text is
+stored as the inside of a JSON string; an item without content is left out.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+from adapters.family.codec import Asked, StreamEncoder
+from adapters.faults import Fault
+from adapters.ir.answer import (
+    Cited,
+    Closed,
+    Delta,
+    Event,
+    Finished,
+    Logprob,
+    Opened,
+    Sealed,
+    SlotKind,
+)
+from adapters.ir.parts import Citation
+from adapters.ir.usage import Usage
+from adapters.json.jsonio import dumps, dumps_text
+from adapters.responses.client import encode_stream_fault
+from adapters.responses.encode_answer import (
+    annotation,
+    blank_response,
+    ending,
+    logprobs_of,
+    refusal_text,
+    usage_object,
+)
+from adapters.responses.reasoning_state import THOUGHT_ID
+
+
+class Frames:
+    """Writes events and numbers them."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def write(self, kind: bytes, fields: bytes) -> bytes:
+        """One event of the kind ``response.KIND`` with these fields, JSON without its braces."""
+        number, self.number = self.number, self.number + 1
+        frame = b'event: response.%b\ndata: {"type":"response.%b","sequence_number":%d,%b}\n\n'
+        return frame % (kind, kind, number, fields)
+
+    def delta(self, before: bytes, text: bytes) -> bytes:
+        """An event with a piece of text; ``before`` is that of ``Item.before_delta``."""
+        number, self.number = self.number, self.number + 1
+        return b'%b%d,"delta":"%b"}\n\n' % (before, number, text)
+
+
+class Item(ABC):
+    """An output item. ``before_delta``: what the events of its text begin with."""
+
+    __slots__ = ("_frames", "_head", "_id", "_place", "before_delta", "done", "text")
+
+    prefix: bytes
+
+    def __init__(self, frames: Frames, index: int, name: str) -> None:
+        self._frames = frames
+        self._id = b"%b%b_%d" % (self.prefix, name.encode(), index)
+        self._place = b'"output_index":%d' % index
+        self._head = b'"item_id":"%b",%b' % (self._id, self._place)
+        self.text = bytearray()  # of the part that is open
+        self.before_delta = b""
+        self.done = b""  # the whole item, when it is complete
+
+    def add(self, text: bytes) -> bytes:
+        """The event of a piece of text, the inside of a JSON string."""
+        self.text += text
+        return self._frames.delta(self.before_delta, text)
+
+    @abstractmethod
+    def open(self) -> bytes:
+        """The events with which it begins."""
+
+    @abstractmethod
+    def close(self) -> bytes:
+        """The events with which it ends; sets ``done``."""
+
+    def _added(self, fields: bytes) -> bytes:
+        item = b'"item":{"id":"%b",%b}' % (self._id, fields)
+        return self._frames.write(b"output_item.added", b"%b,%b" % (self._place, item))
+
+    def _finished(self, fields: bytes) -> bytes:
+        self.done = b'{"id":"%b",%b}' % (self._id, fields)
+        item = b'%b,"item":%b' % (self._place, self.done)
+        return self._frames.write(b"output_item.done", item)
+
+    def _write(self, kind: bytes, fields: bytes) -> bytes:
+        return self._frames.write(kind, b"%b,%b" % (self._head, fields))
+
+    def _deltas_of(self, kind: bytes, fields: bytes) -> None:
+        head = b"%b,%b" % (self._head, fields) if fields else self._head
+        before = b'event: response.%b\ndata: {"type":"response.%b",%b,"sequence_number":'
+        self.before_delta = before % (kind, kind, head)
+
+
+class Message(Item):
+    """A message of the assistant; its parts are texts and refusals, one for each slot. ``status``:
+    "incomplete" when the answer was cut in it."""
+
+    __slots__ = ("_annotations", "_logprobs", "_parts", "_refusal", "_where", "slot", "status")
+
+    prefix = b"msg_"
+    _FIELDS = b'"type":"message","status":"%b","role":"assistant","content":[%b]'
+
+    def __init__(self, frames: Frames, index: int, name: str) -> None:
+        super().__init__(frames, index, name)
+        self.slot: int | None = None  # of the part that is open
+        self.status = b"completed"
+        self._refusal = False
+        self._where = b""
+        self._parts: list[bytes] = []
+        self._annotations: list[bytes] = []
+        self._logprobs: list[bytes] = []
+
+    def open(self) -> bytes:
+        """See ``Item``."""
+        return self._added(self._FIELDS % (b"in_progress", b""))
+
+    def open_part(self, slot: int, *, refusal: bool) -> bytes:
+        """The event with which a part begins."""
+        self.slot, self._refusal = slot, refusal
+        self._where = b'"content_index":%d' % len(self._parts)
+        if refusal:
+            self._deltas_of(b"refusal.delta", self._where)
+        else:
+            self._deltas_of(b"output_text.delta", self._where + b',"logprobs":[]')
+        return self._write(b"content_part.added", b'%b,"part":%b' % (self._where, self._part()))
+
+    def add_logprobs(self, text: bytes, logprobs: Iterable[Logprob]) -> bytes:
+        """The event of a piece of text with its log probabilities."""
+        said = dumps(logprobs_of(logprobs))
+        self.text += text
+        self._logprobs.append(said[1:-1])
+        return self._write(
+            b"output_text.delta", b'%b,"logprobs":%b,"delta":"%b"' % (self._where, said, text)
+        )
+
+    def cite(self, citation: Citation) -> bytes:
+        """The event of a source of the text that is open."""
+        said = dumps(annotation(citation))
+        at = len(self._annotations)
+        self._annotations.append(said)
+        return self._write(
+            b"output_text.annotation.added",
+            b'%b,"annotation_index":%d,"annotation":%b' % (self._where, at, said),
+        )
+
+    def close_part(self) -> bytes:
+        """The events with which the open part ends."""
+        part, text = self._part(), bytes(self.text)
+        if self._refusal:
+            said = self._write(b"refusal.done", b'%b,"refusal":"%b"' % (self._where, text))
+        else:
+            fields = b'%b,"logprobs":[%b],"text":"%b"'
+            logprobs = b",".join(self._logprobs)
+            said = self._write(b"output_text.done", fields % (self._where, logprobs, text))
+        said += self._write(b"content_part.done", b'%b,"part":%b' % (self._where, part))
+        self._parts.append(part)
+        self.text = bytearray()
+        self.slot = None
+        self._annotations, self._logprobs = [], []
+        return said
+
+    def close(self) -> bytes:
+        """See ``Item``."""
+        said = self.close_part() if self.slot is not None else b""
+        content = b",".join(self._parts)
+        self._parts = []
+        return said + self._finished(self._FIELDS % (self.status, content))
+
+    def _part(self) -> bytes:
+        text = bytes(self.text)
+        if self._refusal:
+            return b'{"type":"refusal","refusal":"%b"}' % text
+        return b'{"type":"output_text","annotations":[%b],"logprobs":[%b],"text":"%b"}' % (
+            b",".join(self._annotations),
+            b",".join(self._logprobs),
+            text,
+        )
+
+
+class Thought(Item):
+    """Reasoning: its text is shown as a summary, the one form that clients of all kinds show."""
+
+    __slots__ = ("_shown", "opaque", "slot")
+
+    prefix = THOUGHT_ID.encode()
+    _PART = b'{"type":"summary_text","text":"%b"}'
+
+    def __init__(self, frames: Frames, index: int, name: str) -> None:
+        super().__init__(frames, index, name)
+        self.slot: int | None = None
+        self.opaque = ""
+        self._shown = False
+        self._deltas_of(b"reasoning_summary_text.delta", b'"summary_index":0')
+
+    def open(self) -> bytes:
+        """See ``Item``."""
+        return self._added(b'"type":"reasoning","summary":[]')
+
+    def add(self, text: bytes) -> bytes:
+        """See ``Item``: the first piece begins the summary."""
+        if self._shown:
+            return super().add(text)
+        self._shown = True
+        part = b'"summary_index":0,"part":%b' % (self._PART % b"")
+        return self._write(b"reasoning_summary_part.added", part) + super().add(text)
+
+    def close(self) -> bytes:
+        """See ``Item``."""
+        said, summary = b"", b""
+        if self._shown:
+            text = bytes(self.text)
+            summary = self._PART % text
+            done = b'"summary_index":0,"text":"%b"' % text
+            said = self._write(b"reasoning_summary_text.done", done)
+            part = b'"summary_index":0,"part":%b' % summary
+            said += self._write(b"reasoning_summary_part.done", part)
+        fields = b'"type":"reasoning","summary":[%b]' % summary
+        if self.opaque:
+            fields += b',"encrypted_content":%b' % dumps(self.opaque)
+        self.text = bytearray()
+        return said + self._finished(fields)
+
+
+class Call(Item):
+    """A call of a function, or of a tool that takes free text."""
+
+    __slots__ = ("_custom", "_fields")
+
+    prefix = b"fc_"
+
+    def __init__(self, frames: Frames, index: int, name: str, opened: Opened) -> None:
+        self._custom = opened.custom
+        super().__init__(frames, index, name)
+        fields = dumps({"call_id": opened.id, "name": opened.name})[1:-1]
+        if opened.namespace:
+            fields += b',"namespace":%b' % dumps(opened.namespace)
+        kind = b"custom_tool_call" if opened.custom else b"function_call"
+        field = b"input" if opened.custom else b"arguments"
+        self._fields = b'"type":"%b",%b,"status":"%%b","%b":"%%b"' % (
+            kind,
+            fields.replace(b"%", b"%%"),
+            field,
+        )
+        what = b"custom_tool_call_input" if opened.custom else b"function_call_arguments"
+        self._deltas_of(what + b".delta", b"")
+
+    def open(self) -> bytes:
+        """See ``Item``."""
+        return self._added(self._fields % (b"in_progress", b""))
+
+    def close(self) -> bytes:
+        """See ``Item``: arguments are an object, also when there are none."""
+        said = b"" if self.text or self._custom else self.add(b"{}")
+        text = bytes(self.text)
+        if self._custom:
+            said += self._write(b"custom_tool_call_input.done", b'"input":"%b"' % text)
+        else:
+            said += self._write(b"function_call_arguments.done", b'"arguments":"%b"' % text)
+        fields = self._fields % (b"completed", text)
+        self.text = bytearray()
+        return said + self._finished(fields)
+
+
+class CustomCall(Call):
+    """A call of a tool that takes free text."""
+
+    __slots__ = ()
+
+    prefix = b"ctc_"
+
+
+_END_OF_STREAM = -1  # the slot of what is said at the end
+
+
+class ResponsesEncoder(StreamEncoder):
+    """Writes one stream (see ``family.codec.StreamEncoder``)."""
+
+    def __init__(self, asked: Asked) -> None:
+        super().__init__(asked)
+        self._frames = Frames()
+        self._items: list[Item] = []
+        self._current: Message | Thought | None = None  # the item that text goes into
+        self._calls: dict[int, Call] = {}  # that are open, by slot
+        self._kinds: dict[int, SlotKind] = {}  # of open slots
+        self._spoken: Item | None = None  # the item of the last event, a piece of its text
+        self._refused = False
+        self._finish = Finished("stop")
+
+    def begin(self) -> bytes:
+        """See ``StreamEncoder``."""
+        self.started = True
+        response = b'"response":%b' % dumps(blank_response(self.asked))
+        return self._frames.write(b"created", response) + self._frames.write(
+            b"in_progress", response
+        )
+
+    def write(self, event: Event) -> bytes:
+        """See ``StreamEncoder``."""
+        self._spoken = None
+        if isinstance(event, Delta):
+            return self._delta(event)
+        if isinstance(event, Opened):
+            return self._opened(event)
+        if isinstance(event, Closed):
+            return self._closed(event.slot)
+        if isinstance(event, Sealed):
+            thought, said = self._thought(event.slot)
+            thought.opaque = event.opaque
+            return said
+        if isinstance(event, Cited):
+            current = self._current
+            if isinstance(current, Message) and current.slot == event.slot:
+                return current.cite(event.citation)
+            return b""
+        if not event.choice:
+            self._finish = event
+        return b""
+
+    def repeat(self, text: bytes) -> bytes:
+        """See ``StreamEncoder``."""
+        assert self._spoken is not None
+        return self._spoken.add(text)
+
+    def end(self, usage: Usage | None) -> bytes:
+        """See ``StreamEncoder``."""
+        finish = self._finish
+        said = []
+        if last := refusal_text(finish.finish, finish.detail, self._refused):
+            self._kinds[_END_OF_STREAM] = "refusal"
+            said.append(self._delta(Delta(_END_OF_STREAM, last)))
+        closing = ending(finish.finish, bool(self._items))
+        if isinstance(self._current, Message) and closing["status"] == "incomplete":
+            self._current.status = b"incomplete"
+        said.append(self._close_current())
+        said += [self._closed(slot) for slot in list(self._calls)]
+        response = {
+            **blank_response(self.asked),
+            **closing,
+            "usage": usage_object(usage or Usage()),
+        }
+        del response["output"]
+        whole = b'"response":%b,"output":[%b]}' % (
+            dumps(response)[:-1],
+            b",".join([item.done for item in self._items]),
+        )
+        said.append(self._frames.write(response["status"].encode(), whole))
+        return b"".join(said)
+
+    def encode_fault(self, fault: Fault, request_id: str) -> bytes:
+        """See ``StreamEncoder``."""
+        return encode_stream_fault(fault, blank_response(self.asked), self._frames.number)
+
+    def _opened(self, event: Opened) -> bytes:
+        self._kinds[event.slot] = event.kind
+        if event.kind != "call":
+            return b""  # it begins with its first text, if it gets any
+        said = self._close_current()
+        kind = CustomCall if event.custom else Call
+        call = kind(self._frames, len(self._items), self.asked.id, event)
+        self._calls[event.slot] = call
+        self._items.append(call)
+        return said + call.open()
+
+    def _delta(self, event: Delta) -> bytes:
+        slot, kind = event.slot, self._kinds.get(event.slot)
+        text = dumps_text(event.text)[1:-1]
+        if kind is None or not (text or event.logprobs):
+            return b""
+        said = b""
+        item: Item
+        if kind == "call":
+            item = self._calls[slot]
+        elif kind == "reasoning":
+            item, said = self._thought(slot)
+        else:
+            item, said = self._message(slot, refusal=kind == "refusal")
+            if event.logprobs and kind == "text":
+                return said + item.add_logprobs(text, event.logprobs)
+        self._spoken = item
+        return said + item.add(text)
+
+    def _closed(self, slot: int) -> bytes:
+        self._kinds.pop(slot, None)
+        call, current = self._calls.pop(slot, None), self._current
+        if call is not None:
+            return call.close()
+        if current is None or current.slot != slot:
+            return b""
+        return current.close_part() if isinstance(current, Message) else self._close_current()
+
+    def _message(self, slot: int, *, refusal: bool) -> tuple[Message, bytes]:
+        """The message with the part of a slot, and the events with which these begin."""
+        current, said = self._current, b""
+        if isinstance(current, Message) and current.slot == slot:
+            return current, said
+        if isinstance(current, Message):
+            said = current.close_part() if current.slot is not None else b""
+        else:
+            said = self._close_current()
+            current = Message(self._frames, len(self._items), self.asked.id)
+            said += self._begin(current)
+        self._refused = self._refused or refusal
+        return current, said + current.open_part(slot, refusal=refusal)
+
+    def _thought(self, slot: int) -> tuple[Thought, bytes]:
+        """The thought of a slot, and the events with which it begins."""
+        current = self._current
+        if isinstance(current, Thought) and current.slot == slot:
+            return current, b""
+        said = self._close_current()
+        thought = Thought(self._frames, len(self._items), self.asked.id)
+        thought.slot = slot
+        return thought, said + self._begin(thought)
+
+    def _begin(self, item: Message | Thought) -> bytes:
+        self._current = item
+        self._items.append(item)
+        return item.open()
+
+    def _close_current(self) -> bytes:
+        current, self._current = self._current, None
+        return b"" if current is None else current.close()

@@ -1,0 +1,219 @@
+"""Encoding of turns as the items of an upstream's ``input``, and the names of tools that stand
+in them.
+"""
+
+import hashlib
+import re
+from typing import Any
+
+from adapters.family.base64_data import base64_of
+from adapters.family.traits import Traits
+from adapters.faults import Condition, Fault
+from adapters.ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Turn
+from adapters.ir.request import Tool
+from adapters.json.jsonio import compact
+from adapters.responses.reasoning_state import unseal
+
+MAX_NAME_CHARS = 64
+
+
+MAX_ID_CHARS = 64
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class ToolNames:
+    """The tools of a request as the upstream gets them: their names, and whether it has such as
+    take free text (``customs``). ``renamed``: names of those that differ -> the client's tools."""
+
+    def __init__(self, tools: tuple[Tool, ...], *, customs: bool = True) -> None:
+        self.customs = customs
+        self.renamed: dict[str, Tool] = {}
+        for tool in tools:
+            if tool.kind == "hosted":
+                continue
+            sent = self.sent(tool.name)
+            if sent != tool.name or (tool.kind == "custom" and not customs):
+                self.renamed[sent] = tool
+
+    def sent(self, name: str) -> str:
+        """The name for the upstream: the client's, or one made from it that is always the same."""
+        if _NAME.fullmatch(name):
+            return name
+        return f"{_ODD.sub('_', name)[: MAX_NAME_CHARS - 9]}_{_hash(name)[:8]}"
+
+
+def call_id(said: str) -> str:
+    """The id of a call, not longer than upstreams take; the same for the call and its result."""
+    return said if 0 < len(said) <= MAX_ID_CHARS else f"call_{_hash(said)[:32]}"
+
+
+def short_name(said: str) -> str:
+    """The name of a user or a cache, not longer than upstreams take."""
+    return said if len(said) <= MAX_ID_CHARS else _hash(said)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
+NO_RESULT = "The tool gave no result."
+_SOUND_FORMATS = {
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/wave": "wav",
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+}
+
+Json = dict[str, Any]
+
+
+class Items:
+    """Gathers the items of a conversation, turn by turn."""
+
+    def __init__(self, names: ToolNames, traits: Traits) -> None:
+        self.items: list[Json] = []
+        self._names = names
+        self._traits = traits
+        self._content: list[Json] | None = None  # of the message that is the last item
+        self._open_calls: dict[str, ToolCall] = {}  # without a result so far
+
+    def add(self, turn: Turn) -> None:
+        """Take the next turn; raises Fault UNSUPPORTED for what items cannot carry."""
+        self._content = None
+        for part in turn.parts:
+            if isinstance(part, ToolResult):
+                self._add_result(part)
+        if turn.role != "system":  # it may stand between calls and results
+            self._answer_open_calls()
+        role = self._traits.system_role if turn.role == "system" else turn.role
+        for part in turn.parts:
+            if not isinstance(part, ToolResult):
+                self._add_part(part, role)
+
+    def end(self) -> None:
+        """All turns were taken: a call at their end has no result yet, which upstreams refuse."""
+        self._answer_open_calls()
+
+    def _add_part(self, part: Part, role: str) -> None:
+        if isinstance(part, ToolCall):
+            self._open_calls[part.id] = part
+            self._push(self._call(part))
+        elif isinstance(part, Reasoning):
+            item = unseal(part.opaque, part.text)
+            if item is not None:  # a thought that its model cannot take back is no text of it
+                self._push(item)
+        elif isinstance(part, Text | Refusal | Media):
+            encoded = self._content_part(part, role)
+            if encoded is not None:
+                self._say(role, encoded)
+
+    def _push(self, item: Json) -> None:
+        self._content = None
+        self.items.append(item)
+
+    def _say(self, role: str, part: Json) -> None:
+        if self._content is None:
+            content: list[Json] = []
+            self._push({"type": "message", "role": role, "content": content})
+            self._content = content
+        self._content.append(part)
+
+    def _call(self, part: ToolCall) -> Json:
+        custom = self._is_custom(part)
+        item: Json = {
+            "type": "custom_tool_call" if custom else "function_call",
+            "call_id": call_id(part.id),
+            "name": self._names.sent(part.name),
+        }
+        if custom:
+            item["input"] = part.arguments
+        elif part.custom:  # a function stands for the tool, see ``encode_tools``
+            item["arguments"] = compact({"input": part.arguments})
+        else:
+            item["arguments"] = part.arguments or "{}"
+        return {**item, "namespace": part.namespace} if part.namespace else item
+
+    def _is_custom(self, call: ToolCall) -> bool:
+        return call.custom and self._names.customs
+
+    def _add_result(self, result: ToolResult) -> None:
+        call = self._open_calls.pop(result.call_id, None)
+        output = _output(result, self._traits)
+        if call is not None:
+            self._push(self._result_item(call, output))
+            return
+        # A result of nothing that was called here, which upstreams refuse: it is said as text.
+        parts = [{"type": "input_text", "text": output}] if isinstance(output, str) else output
+        for part in parts:
+            self._say("user", part)
+
+    def _result_item(self, call: ToolCall, output: str | list[Json]) -> Json:
+        custom = self._is_custom(call)
+        return {
+            "type": "custom_tool_call_output" if custom else "function_call_output",
+            "call_id": call_id(call.id),
+            "output": output,
+        }
+
+    def _answer_open_calls(self) -> None:
+        calls, self._open_calls = self._open_calls, {}
+        for call in calls.values():
+            self._push(self._result_item(call, NO_RESULT))
+
+    def _content_part(self, part: Text | Refusal | Media, role: str) -> Json | None:
+        if isinstance(part, Media):
+            if role != "user":
+                raise Fault(Condition.UNSUPPORTED, param=part.path or "input")
+            return _media(part, self._traits)
+        if not part.text:
+            return None
+        if isinstance(part, Refusal) and role == "assistant":
+            return {"type": "refusal", "refusal": part.text}
+        return {"type": "output_text" if role == "assistant" else "input_text", "text": part.text}
+
+
+def _output(result: ToolResult, traits: Traits) -> str | list[Json]:
+    """What a tool has answered: one text, or parts where there is more than text."""
+    failed = "Error: " if result.error else ""
+    if all(isinstance(part, Text) for part in result.parts):
+        texts = [part.text for part in result.parts if isinstance(part, Text)]
+        return failed + "\n".join(texts)
+    parts: list[Json] = [{"type": "input_text", "text": failed.strip()}] if failed else []
+    for part in result.parts:
+        if isinstance(part, Media):
+            parts.append(_media(part, traits))
+        elif part.text:
+            parts.append({"type": "input_text", "text": part.text})
+    return parts
+
+
+def _media(part: Media, traits: Traits) -> Json:
+    if part.ref or part.kind == "video":
+        raise Fault(Condition.UNSUPPORTED, param=part.path or "input")
+    if part.kind == "image":
+        url = part.url or f"data:{part.mime};base64,{part.data}"
+        image = {"type": "input_image", "image_url": url}
+        return {**image, "detail": part.detail} if part.detail else image
+    if part.kind == "audio":
+        form = _SOUND_FORMATS.get(part.mime)
+        if form is None or not part.data:
+            raise Fault(Condition.UNSUPPORTED, param=part.path or "input")
+        return {"type": "input_audio", "input_audio": {"data": part.data, "format": form}}
+    return _file(part, traits)
+
+
+def _file(part: Media, traits: Traits) -> Json:
+    if part.url:
+        return {"type": "input_file", "file_url": part.url}
+    if part.plain and not traits.documents:
+        return {"type": "input_text", "text": part.data}
+    data = base64_of(part.data) if part.plain else part.data
+    name = part.name or ("document.txt" if part.plain else "document.pdf")
+    url = f"data:{part.mime or 'application/pdf'};base64,{data}"
+    return {"type": "input_file", "filename": name, "file_data": url}

@@ -1,0 +1,89 @@
+"""Encrypted reasoning of the responses family: as one text that can be read again, and what is
+taken out of a client's body before a vendor of this family sees it.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from adapters.json.jsonio import (
+    Span,
+    Spans,
+    dumps,
+    elements,
+    loads_or_none,
+    replace,
+)
+
+# Ids of the thoughts of translated answers begin so: no vendor of this family knows them, and those
+# that have nothing encrypted must be found in a client's history, too.
+THOUGHT_ID = "rs_gw1."
+
+
+def seal(item: dict[str, Any]) -> str:
+    """What brings a reasoning item back to its maker; empty when it has nothing encrypted."""
+    content = item.get("encrypted_content")
+    if not isinstance(content, str) or not content:
+        return ""
+    name = item.get("id")
+    return dumps([name if isinstance(name, str) else "", content]).decode()
+
+
+def unseal(opaque: str, text: str) -> dict[str, Any] | None:
+    """The reasoning item that ``seal`` was given, with the text that the client knows of it; None
+    for text of another making."""
+    said = loads_or_none(opaque.encode(errors="replace")) if opaque else None
+    if not isinstance(said, list) or [type(one) for one in said] != [str, str]:
+        return None
+    name, content = said
+    summary = [{"type": "summary_text", "text": text}] if text else []
+    item = {"type": "reasoning", "summary": summary, "encrypted_content": content}
+    return {**item, "id": name} if name else item
+
+
+# A wrapper as ``adapters.opaque`` writes it, in whatever item it stands.
+_WRAPPED = re.compile(r"gw1\.[a-z_]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]{16}")
+
+
+def without_foreign(spans: Spans, upstream_model: str) -> bytes:
+    """The body without reasoning items of other families, with the upstream's name of the model
+    (see ``family.codec.ClientCodec``); every other byte stays."""
+    edits = _without(spans, _is_foreign)
+    model = spans.get("model")
+    if model is not None and loads_or_none(spans.raw("model") or b"") != upstream_model:
+        edits[model] = dumps(upstream_model)
+    return replace(spans.body, edits) if edits else spans.body
+
+
+def without_reasoning(spans: Spans, upstream_model: str) -> bytes:
+    """The body without any reasoning items, of whoever; the same when there are none."""
+    edits = _without(spans, _is_thought)
+    return replace(spans.body, edits) if edits else spans.body
+
+
+def _without(spans: Spans, is_out: Callable[[bytes], bool]) -> dict[Span, bytes]:
+    """The edits that take items out of the input."""
+    place = spans.get("input")
+    if place is None or not spans.body.startswith(b"[", place.start):
+        return {}
+    items = [bytes(item) for item in elements(spans.raw("input") or b"") or ()]
+    kept = [item for item in items if not is_out(item)]
+    return {place: b"[%b]" % b",".join(kept)} if len(kept) < len(items) else {}
+
+
+def _is_thought(item: bytes) -> bool:
+    said = loads_or_none(item) if b'"reasoning"' in item else None
+    return isinstance(said, dict) and said.get("type") == "reasoning"
+
+
+def _is_foreign(item: bytes) -> bool:
+    """Whether an item is a thought of a translated answer, or refers to one."""
+    if b"gw1" not in item:
+        return False
+    said = loads_or_none(item)
+    if not isinstance(said, dict) or said.get("type") not in ("reasoning", "item_reference"):
+        return False
+    name, sealed = said.get("id"), said.get("encrypted_content")
+    if isinstance(name, str) and name.startswith(THOUGHT_ID):
+        return True
+    return isinstance(sealed, str) and _WRAPPED.fullmatch(sealed) is not None

@@ -1,0 +1,73 @@
+"""What the tests of this folder do again and again: requests and streams through the codec."""
+
+import json
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from adapters.family.codec import Asked, Encoded, Target
+from adapters.family.traits import Traits
+from adapters.ir.answer import Event
+from adapters.ir.request import Request
+from adapters.ir.usage import Usage
+from adapters.json.jsonio import dumps, top_level
+from adapters.responses import CODECS
+
+ASKED = Asked("public", "Ab1", 1795000000, 10, True)
+OPENAI = {"openai_extras": True, "custom_tools": True, "verbosity": True}
+USAGE = Usage(10, 5, 3, 2, 1, 4)
+
+
+def result(steps: Generator[bool, None, Any]) -> Any:
+    """What steps return at their end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def decoded(input_: object = "Is tea ready?", stream: bool = False, **fields: object) -> Request:
+    """A client's request in the hub's words."""
+    body = dumps({"model": "m", "input": input_, **fields})
+    return result(CODECS.client.decode_request(top_level(body), stream, None))
+
+
+def encoded(request: Request, count: bool = False, **traits: object) -> tuple[dict, Encoded]:
+    """The body for an upstream, and what its answer is read with; OpenAI unless told otherwise."""
+    target = Target("openai", "up", Traits(**{**OPENAI, **traits}))
+    made = result(CODECS.upstream.encode_request(request, target, count))
+    return json.loads(made.body), made
+
+
+def asked_for(request: Request) -> dict[str, str]:
+    """Features -> paths."""
+    return {ask.feature: ask.path for ask in request.asks}
+
+
+def written(events: Iterable[Event], usage: Usage = USAGE) -> bytes:
+    """The whole stream of events for a client."""
+    encoder = CODECS.client.open_encoder(ASKED)
+    return b"".join([encoder.begin(), *map(encoder.write, events), encoder.end(usage)])
+
+
+def frames(stream: bytes) -> list[dict]:
+    """The data of the events of a stream, each with the name that it says itself."""
+    found = []
+    for frame in stream.decode().split("\n\n")[:-1]:
+        name, data = frame.split("\n")
+        said = json.loads(data.removeprefix("data: "))
+        assert name == f"event: {said['type']}"
+        found.append(said)
+    return found
+
+
+def read(stream: bytes) -> list[Event]:
+    """The events of an upstream's stream."""
+    decoder = CODECS.upstream.open_decoder()
+    found: list[Event] = []
+    for frame in stream.decode().split("\n\n"):
+        for line in frame.split("\n"):
+            if line.startswith("data: "):
+                said = json.loads(line.removeprefix("data: "))
+                found += decoder.read(said.get("type"), said)
+    return found + decoder.end()
