@@ -95,14 +95,14 @@ def test_of_several_limits_the_shortest_wait_is_told():
 )
 def test_when_none_is_left_what_all_have_told_is_told(reasons, told):
     left_out = [LeftOut(None, reason, 3.2 + place) for place, reason in enumerate(reasons)]
-    fault = faults.of_none_left(left_out, "m")
+    fault = faults.no_candidate_fault(left_out, "m")
     assert fault.condition == told and fault.model == "m"
     if told != "E24":
         assert fault.wait_s == (4 if reasons else 2)
 
 
 def test_a_request_beyond_the_limits_of_all_channels_is_not_to_be_repeated():
-    fault = faults.of_none_left([LeftOut(None, "beyond_its_limit")] * 2, "m")
+    fault = faults.no_candidate_fault([LeftOut(None, "beyond_its_limit")] * 2, "m")
     assert fault.condition == "E09" and (fault.wait_s, fault.should_retry_header) == (None, "false")
     assert fault.message == (
         "The request is larger than any channel for model 'm' may take in a minute."
@@ -111,5 +111,5 @@ def test_a_request_beyond_the_limits_of_all_channels_is_not_to_be_repeated():
 
 def test_a_channel_that_is_too_small_says_nothing_of_the_others():
     small, late = LeftOut(None, "beyond_its_limit"), LeftOut(None, "rate_limited", 7)
-    fault = faults.of_none_left([small, late], "m")
+    fault = faults.no_candidate_fault([small, late], "m")
     assert (fault.condition, fault.wait_s, fault.should_retry_header) == ("E25", 7, None)

@@ -295,7 +295,7 @@ def test_look_ups_of_one_user_hold_nobody_else_up(monkeypatch):
     assert store.most == LOOK_UPS_PER_USER
     assert flood.count(Condition.UNAVAILABLE) == 20 - LOOK_UPS_PER_USER - 5
     assert flood.count(Condition.ID_NOT_FOUND) == LOOK_UPS_PER_USER + 5
-    assert places._lines == {}
+    assert places._queues == {}
 
 
 def test_a_store_that_does_not_answer_keeps_a_users_turns(monkeypatch):
@@ -310,7 +310,7 @@ def test_a_store_that_does_not_answer_keeps_a_users_turns(monkeypatch):
                 for _ in range(3)
             ]
             store.free.set()
-            await until(lambda: not places._lines)
+            await until(lambda: not places._queues)
             return [one for some in answers for one in some], await told(places, call_of())
 
         answers, last = asyncio.run(rounds())

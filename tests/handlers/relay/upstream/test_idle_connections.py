@@ -160,7 +160,7 @@ async def test_what_tls_hides_costs_the_connection_and_not_the_call(
         mark = b"<%d>" % number
         assert await ask(upstream, mark, size) == mark
     # Then it is known well enough for one connection a call.
-    assert client.repeated == client.idle_connections.surplus == module.SUSPICIONS_MAX
+    assert client.repeated == client.idle_connections.surplus == module.SURPLUS_WEIGHT_MAX
     assert upstream.connections == 6
     told = [r.getMessage() for r in caplog.records if r.name == "sluice.relay"]
     assert len(told) == 2 and all("; the request was sent again" in line for line in told)
