@@ -10,10 +10,10 @@ from adapters.chat_completions import CODECS as CHAT_COMPLETIONS_CODECS
 from adapters.chat_completions import FAMILY as CHAT_COMPLETIONS
 from adapters.family import Family, Vendor
 from adapters.family.codec import Codecs
+from adapters.generate_content import CODECS as GENERATE_CONTENT_CODECS
 from adapters.generate_content import FAMILY as GENERATE_CONTENT
-from adapters.generate_content.codec import CODECS as GENERATE_CONTENT_CODECS
+from adapters.messages import CODECS as MESSAGES_CODECS
 from adapters.messages import FAMILY as MESSAGES
-from adapters.messages.codec import CODECS as MESSAGES_CODECS
 from adapters.responses import CODECS as RESPONSES_CODECS
 from adapters.responses import FAMILY as RESPONSES
 from adapters.translate import Translator

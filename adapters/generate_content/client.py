@@ -1,33 +1,416 @@
-"""The clients' side of the generate-content family. Imported by this folder's ``__init__``."""
+"""The client side of the generate-content family: operations, what is read of requests, errors,
+lists of models.
 
-from adapters.family import ClientSide
-from adapters.family.rate_headers import no_rate_lines
-from adapters.generate_content import lists, request
-from adapters.generate_content.fault import encode_fault
-from adapters.generate_content.kept import KEPT
-from adapters.generate_content.operations import COUNT, GENERATE, STREAM, STREAM_ARRAY
+Names of fields are taken in both spellings of proto JSON, maxOutputTokens and max_output_tokens,
+for clients mix them. What is not read here is the vendor's to judge and passes as it came. The
+SDK's exception class comes from an error's status; ``code`` and ``status`` are copied from the
+body. In streams clients find an error only when ``error`` is the first key and ``code`` an integer.
+Imported by this folder.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from adapters.family import Envelope, ModelEntry, Operation, Peek
+from adapters.family.conversation import given_name, opening, text_field
+from adapters.family.fields import count, required_array
+from adapters.family.headers import refusal_headers
+from adapters.family.kept import KeptFields, Marks, RefList, field_value, marked_elements, objects
+from adapters.faults import Condition, Fault, wrong_type, wrong_value
+from adapters.json.jsonio import Span, Spans, dumps, inner_level
+from adapters.json.structure import Steps
+
+_MODEL = "/v1beta/models/{model}:"
+_STREAM = _MODEL + "streamGenerateContent"
+
+GENERATE = Operation(_MODEL + "generateContent")
+STREAM = Operation(_STREAM, "stream")
+STREAM_ARRAY = Operation(_STREAM, "stream", framing="json_array")
+COUNT = Operation(_MODEL + "countTokens", "count", free=True)
+LIST_MODELS = Operation("/v1beta/models", "list_models", free=True)
 
 
-def _keep_alive(started: bool) -> bytes:
+MODELS = "models/"
+COUNTED = "generateContentRequest"
+_CACHED = "cachedContent"
+_HUMP = re.compile(r"[A-Z]")
+_UNDERSCORE = re.compile(r"_([a-z0-9])")
+
+
+def model_name(spans: Spans, target: str | None) -> str:
+    """The model's name, which the path has; MODEL_MISSING when it has none."""
+    if not target:
+        raise Fault(Condition.MODEL_MISSING)
+    return target
+
+
+def peek(spans: Spans, operation: Operation, target: str | None) -> Peek:
+    """Read the few fields; raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the
+    field's name.
+
+    A request to count tokens may have ``generateContentRequest`` in place of ``contents``.
+    """
+    model = model_name(spans, target)
+    _refuse_twins(spans.places, "")
+    counted = top_level_object(spans, COUNTED)
+    if counted is None or operation.job != "count":
+        required_array(spans, "contents")
+    for fields, name in model_mentions(spans, counted):
+        value = fields.value(name)
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise wrong_type(name, "expected a string")
+        if value not in (model, MODELS + model):
+            raise wrong_value(name, "expected the model of the path")
+    config = top_level_object(spans, "generationConfig")
+    return Peek(
+        model=model,
+        stream=operation.job == "stream",
+        max_output_tokens=_bound(config, "maxOutputTokens") or None,
+        choices=_bound(config, "candidateCount") or 1,
+        include_usage=True,  # streams of the family always show it
+    )
+
+
+def conversation(spans: Spans) -> bytes:
+    """What names the conversation: the cached content it builds on has all of its beginning."""
+    given = given_name(text_field(spans, _CACHED) or text_field(spans, _snake(_CACHED)))
+    return given or opening(spans, ("systemInstruction", "system_instruction"), "contents")
+
+
+def model_mentions(spans: Spans, counted: Spans | None) -> Iterator[tuple[Spans, str]]:
+    """Where the body names a model: the fields and the name among them."""
+    if "model" in spans:
+        yield spans, "model"
+    if counted is not None:
+        paths = (path for path in counted.places if path.partition(".")[2] == "model")
+        yield from ((counted, path) for path in paths)
+
+
+def top_level_object(spans: Spans, name: str) -> Spans | None:
+    """The fields of an object at the top, named by their whole paths; None when absent or null.
+
+    Raises Fault INVALID_FIELD when it is no object or has a field twice.
+    """
+    if name not in spans:
+        name = _snake(name)
+    span, text = spans.get(name), spans.raw(name)
+    if span is None or text is None or text == b"null":
+        return None
+    if not text.startswith(b"{"):
+        raise wrong_type(name, "expected an object")
+    try:
+        inner = inner_level(text)
+    except Fault as fault:
+        if fault.param is None:
+            raise
+        raise _twice(f"{name}.{fault.param}") from None
+    _refuse_twins(inner.places, name + ".")
+    places = {
+        f"{name}.{field}": Span(span.start + place.start, span.start + place.end)
+        for field, place in inner.places.items()
+    }
+    return Spans(spans.body, span.start + inner.opening, places)
+
+
+def _bound(config: Spans | None, name: str) -> int | None:
+    """A whole number of the configuration, in either spelling; None when null or absent."""
+    if config is None:
+        return None
+    found = (path for path in config.places if path.partition(".")[2] in spellings(name))
+    return next((count(config, path) for path in found), None)
+
+
+def _refuse_twins(names: Iterable[str], prefix: str) -> None:
+    """INVALID_FIELD when a field stands there in both spellings: vendors differ in which they
+    obey."""
+    taken = set(names)
+    for name in names:
+        if "_" not in name:
+            continue
+        camel = _UNDERSCORE.sub(lambda found: found[1].upper(), name)
+        if camel != name and camel in taken:
+            raise _twice(prefix + camel)
+
+
+def _twice(param: str) -> Fault:
+    return Fault(
+        Condition.INVALID_FIELD,
+        f"The field '{param}' comes twice.",
+        param=param,
+        detail="the field comes twice",
+    )
+
+
+def spellings(name: str) -> tuple[str, str]:
+    """A field's name as proto JSON may have it: maxOutputTokens and max_output_tokens."""
+    return name, _snake(name)
+
+
+@lru_cache(maxsize=64)  # asked for the same few fields of the family
+def _snake(name: str) -> str:
+    return _HUMP.sub(lambda found: "_" + found[0].lower(), name)
+
+
+FILES_HOST = "generativelanguage.googleapis.com"
+_FILES = "files/"
+_COUNTED_NAMES = spellings("generateContentRequest")
+_CACHED_NAMES = spellings("cachedContent")
+_SYSTEM_NAMES = spellings("systemInstruction")
+_IN_TURNS = Marks(*spellings("fileUri"))
+_IN_TOOLS = Marks(*spellings("fileSearchStoreNames"), "retrieval")
+
+
+def _read_refs(spans: Spans, refs: RefList) -> Steps[None]:
+    for name in _CACHED_NAMES:
+        _read_cached(field_value(spans, name), name, refs)
+    for name in _SYSTEM_NAMES:
+        _read_turn(field_value(spans, name), name, refs)
+    yield from marked_elements(spans, "contents", _IN_TURNS, lambda p, v: _read_turn(v, p, refs))
+    yield from marked_elements(spans, "tools", _IN_TOOLS, lambda p, v: _read_tool(v, p, refs))
+    for name in _COUNTED_NAMES:
+        for path, counted in objects(field_value(spans, name), name):
+            for inner, value in _values(counted, "cachedContent", path):
+                _read_cached(value, inner, refs)
+            for part in ("contents", "systemInstruction"):
+                for inner, value in _values(counted, part, path):
+                    _read_turn(value, inner, refs)
+            _read_tool(counted.get("tools"), f"{path}.tools", refs)
+            yield False
+
+
+def _read_cached(value: object, path: str, refs: RefList) -> None:
+    if value is not None and not isinstance(value, str):
+        raise wrong_type(path, "expected a string")
+    refs.add("given", path, value, alone=True)
+
+
+def _read_turn(value: object, start: str, refs: RefList) -> None:
+    for path, turn in objects(value, start):
+        _read_parts(turn.get("parts"), f"{path}.parts", refs)
+
+
+def _read_parts(value: object, start: str, refs: RefList) -> None:
+    for path, part in objects(value, start):
+        for inner, file in _objects(part, "fileData", path):
+            for place, uri in _values(file, "fileUri", inner):
+                refs.add("given", place, file_id(uri))
+        for inner, answer in _objects(part, "functionResponse", path):
+            _read_parts(answer.get("parts"), f"{inner}.parts", refs)
+
+
+def file_id(uri: object) -> str | None:
+    """The id of a file that the vendor keeps, as "files/abc"; None for an address elsewhere."""
+    if not isinstance(uri, str):
+        return None
+    try:
+        parts = urlsplit(uri.strip())
+        host = (parts.hostname or "").rstrip(".")
+    except ValueError:
+        return uri  # no address that anybody can fetch
+    if parts.scheme and host != FILES_HOST:
+        return None
+    _, found, name = parts.path.rpartition(_FILES)
+    return _FILES + name.partition(":")[0] if found else uri
+
+
+def _read_tool(value: object, start: str, refs: RefList) -> None:
+    for path, tool in objects(value, start):
+        for inner, search in _objects(tool, "fileSearch", path):
+            for place, names in _values(search, "fileSearchStoreNames", inner):
+                refs.add_all("given", place, names)
+        for inner, retrieval in objects(tool.get("retrieval"), f"{path}.retrieval"):
+            _read_retrieval(retrieval, inner, refs)
+
+
+def _read_retrieval(retrieval: dict[str, Any], path: str, refs: RefList) -> None:
+    for inner, search in _objects(retrieval, "vertexAiSearch", path):
+        for name in ("datastore", "engine"):
+            refs.add("given", f"{inner}.{name}", search.get(name))
+        for place, store in _objects(search, "dataStoreSpecs", inner):
+            for last, value in _values(store, "dataStore", place):
+                refs.add("given", last, value)
+    for inner, rag in _objects(retrieval, "vertexRagStore", path):
+        for place, corpora in _values(rag, "ragCorpora", inner):
+            refs.add_all("given", place, corpora)
+        for place, resource in _objects(rag, "ragResources", inner):
+            for last, value in _values(resource, "ragCorpus", place):
+                refs.add("given", last, value)
+
+
+def _values(holder: dict[str, Any], name: str, path: str) -> Iterator[tuple[str, Any]]:
+    """A field in either spelling, with its path."""
+    for spelling in spellings(name):
+        if spelling in holder:
+            yield f"{path}.{spelling}", holder[spelling]
+
+
+def _objects(holder: dict[str, Any], name: str, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for inner, value in _values(holder, name, path):
+        yield from objects(value, inner)
+
+
+STORED_IDS = KeptFields(
+    frozenset({*_CACHED_NAMES, *_COUNTED_NAMES}),
+    (*((name, _IN_TURNS) for name in ("contents", *_SYSTEM_NAMES)), ("tools", _IN_TOOLS)),
+    _read_refs,
+)
+
+
+_INVALID = "INVALID_ARGUMENT"
+_UNAUTHENTICATED = "UNAUTHENTICATED"
+_DENIED = "PERMISSION_DENIED"
+_EXHAUSTED = "RESOURCE_EXHAUSTED"
+_DEADLINE = "DEADLINE_EXCEEDED"
+_RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
+
+# HTTP status and its name.
+_TABLE: dict[Condition, tuple[int, str]] = {
+    Condition.MISSING_KEY: (401, _UNAUTHENTICATED),
+    Condition.MALFORMED_AUTHORIZATION: (401, _UNAUTHENTICATED),
+    Condition.INVALID_KEY: (401, _UNAUTHENTICATED),
+    Condition.KEY_DISABLED: (401, _UNAUTHENTICATED),
+    Condition.KEY_EXPIRED: (401, _UNAUTHENTICATED),
+    Condition.IP_NOT_ALLOWED: (403, _DENIED),
+    Condition.ENTRY_NOT_ALLOWED: (403, _DENIED),
+    Condition.MODEL_NOT_FOUND: (404, "NOT_FOUND"),
+    Condition.NO_CHANNEL: (503, "UNAVAILABLE"),
+    Condition.MODEL_MISSING: (400, _INVALID),
+    Condition.INVALID_JSON: (400, _INVALID),
+    Condition.INVALID_FIELD: (400, _INVALID),
+    Condition.FIELD_MISSING: (400, _INVALID),
+    Condition.UNSUPPORTED: (400, _INVALID),
+    Condition.TOO_LARGE: (413, _INVALID),
+    Condition.CONTENT_TYPE: (415, _INVALID),
+    Condition.CONTENT_ENCODING: (415, _INVALID),
+    # Not 429: command line clients repeat every 429, whatever its headers say.
+    Condition.WALLET_EMPTY: (402, "FAILED_PRECONDITION"),
+    Condition.QUOTA_USED: (402, "FAILED_PRECONDITION"),
+    Condition.RATE_LIMITED: (429, _EXHAUSTED),
+    Condition.CONTEXT_LENGTH: (400, _INVALID),
+    Condition.UPSTREAM_REFUSED: (400, _INVALID),
+    Condition.CONTENT_POLICY: (400, _INVALID),
+    Condition.CHANNEL_MISCONFIGURED: (502, "INTERNAL"),
+    Condition.UPSTREAM_RATE_LIMITED: (429, _EXHAUSTED),
+    Condition.UPSTREAM_FAILED: (502, "INTERNAL"),
+    Condition.UPSTREAM_OVERLOADED: (503, "UNAVAILABLE"),
+    Condition.UPSTREAM_TIMEOUT: (504, _DEADLINE),
+    Condition.UPSTREAM_UNREACHABLE: (502, "UNAVAILABLE"),
+    Condition.UPSTREAM_INVALID: (502, "INTERNAL"),
+    Condition.UNKNOWN_PATH: (404, "NOT_FOUND"),
+    Condition.DUPLICATED_PATH: (404, "NOT_FOUND"),
+    Condition.METHOD_NOT_ALLOWED: (405, "UNIMPLEMENTED"),
+    Condition.ID_NOT_FOUND: (404, "NOT_FOUND"),
+    Condition.BODY_TIMEOUT: (408, _DEADLINE),
+    Condition.INTERNAL: (500, "INTERNAL"),
+    Condition.UNAVAILABLE: (503, "UNAVAILABLE"),
+    Condition.UPGRADE_NOT_SUPPORTED: (426, "UNIMPLEMENTED"),
+}
+
+# In a stream there is no HTTP status to keep to: the number that belongs to the name is told.
+_IN_STREAM: dict[Condition, tuple[int, str]] = {
+    Condition.CHANNEL_MISCONFIGURED: (500, "INTERNAL"),
+    Condition.UPSTREAM_FAILED: (503, "UNAVAILABLE"),
+    Condition.UPSTREAM_UNREACHABLE: (503, "UNAVAILABLE"),
+    Condition.UPSTREAM_INVALID: (500, "INTERNAL"),
+}
+
+
+def encode_fault(fault: Fault, request_id: str) -> Envelope:
+    """The whole answer to a call that is refused or failed; its id travels in headers only."""
+    code, status = _TABLE[fault.condition]
+    error: dict[str, object] = {"code": code, "message": _message(fault), "status": status}
+    if fault.wait_s is not None:
+        error["details"] = [{"@type": _RETRY_INFO, "retryDelay": f"{fault.wait_s}s"}]
+    return Envelope(code, refusal_headers(fault), dumps({"error": error}))
+
+
+def encode_stream_fault(fault: Fault) -> bytes:
+    """The error object that ends a stream, not framed."""
+    code, status = _IN_STREAM.get(fault.condition, _TABLE[fault.condition])
+    return dumps({"error": {"code": code, "message": _message(fault), "status": status}})
+
+
+def _message(fault: Fault) -> str:
+    """The family's own wording where it has one; a message that was given stands otherwise."""
+    if fault.given_message is not None:
+        return fault.given_message
+    if fault.condition is Condition.ID_NOT_FOUND and fault.param:
+        return f"{fault.param}: {fault.message}"
+    if fault.condition is Condition.MISSING_KEY:
+        return (
+            "No API key was sent. Use the header 'x-goog-api-key: <API_KEY>' "
+            "or 'Authorization: Bearer <API_KEY>'."
+        )
+    if fault.condition is Condition.INVALID_KEY:
+        return "API key not valid. Please pass a valid API key."
+    if fault.condition is Condition.MODEL_MISSING:
+        return "The path must name a model: models/{model}:generateContent."
+    if fault.condition is Condition.MODEL_NOT_FOUND and fault.given_message is None:
+        model = f"models/{fault.model}" if fault.model else "This model"
+        return f"{model} is not available to this API key. Check the name and the channel status."
+    return fault.message
+
+
+DEFAULT_PAGE = 50
+MAX_PAGE = 1000
+
+METHODS = ["generateContent", "countTokens"]
+
+
+def model_list(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
+    """The page that ``pageSize`` and ``pageToken`` ask for; INVALID_FIELD when they cannot be
+    meant.
+
+    A larger page than the largest is cut to it, and 0 asks for the default, as the vendor does.
+    The token is the last name of the page before: INVALID_FIELD too when the list has it no more.
+    """
+    size = _size(query.get("pageSize"))
+    first = _after(models, query.get("pageToken"))
+    last = min(first + size, len(models))
+    body: dict[str, object] = {"models": [_model_fields(model) for model in models[first:last]]}
+    if last < len(models):
+        # Absent on the last page: to the JavaScript SDK an empty token is one more page.
+        body["nextPageToken"] = models[last - 1].name
+    return dumps(body)
+
+
+def model_entry(model: ModelEntry) -> bytes:
+    """The body that shows one model."""
+    return dumps(_model_fields(model))
+
+
+def _size(text: str | None) -> int:
+    if not text:
+        return DEFAULT_PAGE
+    # Nine digits are more than any page has; int() would take "+5", "5_0" and any length.
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9):
+        raise wrong_value("pageSize", f"expected an integer from 0 to {MAX_PAGE}")
+    return min(int(text), MAX_PAGE) or DEFAULT_PAGE
+
+
+def _after(models: Sequence[ModelEntry], token: str | None) -> int:
+    if not token:
+        return 0
+    for position, model in enumerate(models):
+        if model.name == token:
+            return position + 1
+    raise wrong_value("pageToken", "expected the nextPageToken of the page before")
+
+
+def _model_fields(model: ModelEntry) -> dict[str, object]:
+    fields: dict[str, object] = {"name": f"models/{model.name}", "displayName": model.name}
+    if model.context_tokens is not None:
+        fields["inputTokenLimit"] = model.context_tokens
+    if model.max_output_tokens is not None:
+        fields["outputTokenLimit"] = model.max_output_tokens
+    return {**fields, "supportedGenerationMethods": METHODS}
+
+
+def keep_alive(started: bool) -> bytes:
     """An empty line, between events as between elements: comments break this family's clients."""
     return b"\r\n"
-
-
-CLIENT = ClientSide(
-    operations={
-        "generate": GENERATE,
-        "stream": STREAM,
-        "stream_array": STREAM_ARRAY,
-        "count": COUNT,
-    },
-    credentials=("x-goog-api-key", "?key", "authorization"),
-    conversation=request.conversation,
-    model_name=request.model_name,
-    peek=request.peek,
-    kept=KEPT,
-    encode_fault=encode_fault,
-    keep_alive=_keep_alive,
-    model_list=lists.page,
-    model_entry=lists.entry,
-    rate_lines=no_rate_lines,
-)

@@ -1,8 +1,8 @@
 """Streams of the generate-content family, as events and as elements of one JSON array.
 
 Every chunk is an answer of its own with the new parts. Usage may stand in each and is cumulative:
-of every number the last one counts. No marker ends a stream of events, so its end is judged by
-the finish reasons; an array ends with its bracket. Imported by this folder's ``upstream``.
+of every number the last one counts. No marker ends a stream of events, so its end is judged by the
+finish reasons; an array ends with its bracket.
 """
 
 from typing import Any
@@ -10,8 +10,13 @@ from typing import Any
 from adapters.family.estimate import output_weight
 from adapters.family.tap import Tap
 from adapters.faults import Fault
-from adapters.generate_content.fault import encode_stream_fault
-from adapters.generate_content.reply import MODEL_FIELD, read_usage, renamed, weight_of_candidate
+from adapters.generate_content.client import encode_stream_fault
+from adapters.generate_content.upstream import (
+    MODEL_FIELD,
+    read_usage,
+    renamed,
+    weight_of_candidate,
+)
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import (
     DECODE_ERRORS,
@@ -49,7 +54,7 @@ class _Chunk(Struct, gc=False):
     error: Any = None
 
 
-_decode = decoder(_Chunk)
+_decode_chunk = decoder(_Chunk)
 _PREFIX = b"data: {"
 _KEY = b'"modelVersion"'
 _BACKSLASH = 92
@@ -146,7 +151,7 @@ class _ChunkTap(Tap):
         """Count the text of a chunk that goes on with one candidate; False when it is anything
         else."""
         try:
-            chunk = _decode(data)
+            chunk = _decode_chunk(data)
         except DECODE_ERRORS:
             return False
         if len(chunk.candidates) != 1 or not (chunk.error is chunk.promptFeedback is None):

@@ -1,11 +1,94 @@
-"""The messages family: ``POST /v1/messages`` and ``POST /v1/messages/count_tokens``.
+"""The messages family: ``POST /v1/messages`` and ``POST /v1/messages/count_tokens``, and their
+translation.
 
-Source of its facts: the types and behaviour of the official Anthropic SDKs. Imported by
-``registry`` only.
+Source of its facts: the types and behaviour of the official Anthropic SDKs. Imported by the
+registry only.
 """
 
-from adapters.family import Family
-from adapters.messages.client import CLIENT
-from adapters.messages.upstream import UPSTREAM
+from adapters.family import ClientSide, Family, Operation, UpstreamSide
+from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
+from adapters.family.fields import model_name, path, rename_model
+from adapters.family.listed import by_id
+from adapters.family.rate_headers import anthropic_rate_lines
+from adapters.messages.client import (
+    COUNT,
+    GENERATE,
+    LIST_MODELS,
+    MAX_PAGE,
+    STORED_IDS,
+    conversation,
+    encode_fault,
+    keep_alive,
+    model_entry,
+    model_list,
+    peek,
+)
+from adapters.messages.decode_answer import MessagesDecoder, decode_answer, decode_count
+from adapters.messages.decode_request import FIELDS, decode_request
+from adapters.messages.encode_answer import MessagesEncoder, encode_answer, encode_count
+from adapters.messages.encode_request import encode_request
+from adapters.messages.parts import without_foreign, without_reasoning
+from adapters.messages.stream import MessagesTap
+from adapters.messages.upstream import made_ids, read_answer, request_headers
+from adapters.messages.verdicts import VERDICTS, verdicts_of
 
-FAMILY = Family("messages", CLIENT, UPSTREAM)
+
+def _stream_tap(
+    public: str, upstream_model: str, drop_usage: bool, operation: Operation
+) -> MessagesTap:
+    """Usage is part of every stream and never dropped."""
+    return MessagesTap(public, upstream_model)
+
+
+FAMILY = Family(
+    "messages",
+    ClientSide(
+        operations={"generate": GENERATE, "count": COUNT},
+        credentials=("authorization", "x-api-key"),
+        conversation=conversation,
+        model_name=model_name,
+        peek=peek,
+        encode_fault=encode_fault,
+        keep_alive=keep_alive,
+        model_list=model_list,
+        model_entry=model_entry,
+        rate_lines=anthropic_rate_lines,
+        kept=STORED_IDS,
+    ),
+    UpstreamSide(
+        operations={
+            "generate": GENERATE,
+            "stream": GENERATE,
+            "count": COUNT,
+            "list_models": LIST_MODELS,
+        },
+        path=path,
+        request_headers=request_headers,
+        edit_request=rename_model,
+        read_answer=read_answer,
+        stream_tap=_stream_tap,
+        read_models=by_id,
+        made_ids=made_ids,
+        models_query=f"?limit={MAX_PAGE}",
+    ),
+)
+
+CODECS = Codecs(
+    ClientCodec(
+        decode_request=decode_request,
+        encode_answer=encode_answer,
+        open_encoder=MessagesEncoder,
+        encode_count=encode_count,
+        without_foreign=without_foreign,
+        without_reasoning=without_reasoning,
+        fields=FIELDS,
+    ),
+    UpstreamCodec(
+        verdicts=VERDICTS,
+        verdicts_of=verdicts_of,
+        encode_request=encode_request,
+        decode_answer=decode_answer,
+        open_decoder=MessagesDecoder,
+        decode_count=decode_count,
+    ),
+)

@@ -1,29 +1,284 @@
-"""The clients' side of the messages family. Imported by this folder's ``__init__``."""
+"""The client side of the messages family: operations, what is read of requests, errors, lists of
+models.
 
-from adapters.family import ClientSide
-from adapters.family.fields import model_name
-from adapters.family.rate_headers import anthropic_rate_lines
-from adapters.messages import lists, request
-from adapters.messages.fault import encode_fault
-from adapters.messages.kept import KEPT
-from adapters.messages.operations import COUNT, GENERATE
+The SDK's exception class comes from an error's status; the path of a field stands in its message,
+written with points. Imported by this folder.
+"""
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adapters.family import Envelope, ModelEntry, Operation, Peek
+from adapters.family.conversation import given_name, object_field, opening
+from adapters.family.fields import count, flag, model_name, required_array
+from adapters.family.headers import refusal_headers
+from adapters.family.kept import KeptFields, Marks, RefList, field_value, marked_elements, objects
+from adapters.faults import Condition, Fault, wrong_value
+from adapters.json.jsonio import Spans, dumps
+from adapters.json.structure import Steps
+
+GENERATE = Operation("/v1/messages")
+COUNT = Operation("/v1/messages/count_tokens", "count", free=True)
+LIST_MODELS = Operation("/v1/models", "list_models", free=True)
 
 
-def _keep_alive(started: bool) -> bytes:
+# Fields with which a later request may name the message that answers this one.
+_KEEPING = frozenset({"thread", "diagnostics"})
+
+
+def peek(spans: Spans, operation: Operation, target: str | None = None) -> Peek:
+    """Read the few fields; raises Fault MODEL_MISSING, INVALID_FIELD, FIELD_MISSING with the
+    field's name.
+
+    A request to count tokens needs no ``max_tokens``.
+    """
+    model = model_name(spans)
+    required_array(spans, "messages")
+    if "max_tokens" in spans:
+        bound = count(spans, "max_tokens")
+    elif operation.job == "count":
+        bound = None
+    else:
+        raise Fault(Condition.FIELD_MISSING, param="max_tokens")
+    return Peek(
+        model=model,
+        stream=flag(spans, "stream"),
+        max_output_tokens=bound or None,
+        choices=1,
+        include_usage=True,  # streams of the family always show it
+        stored=not _KEEPING.isdisjoint(spans.places),
+    )
+
+
+def conversation(spans: Spans) -> bytes:
+    """What names the conversation. Claude Code puts its session into ``metadata.user_id``, and
+    something else into ``system`` in each call."""
+    given = given_name(object_field(spans, "metadata", "user_id"))
+    return given or opening(spans, ("system",), "messages")
+
+
+_MARKS = Marks("file_id")
+_PREVIOUS = "previous_message_id"
+# The SDKs go on with the whole conversation by themselves when they are told these.
+_THREAD_UNSUPPORTED = {"error_code": "thread_unsupported_request", "unsupported": ["model"]}
+_THREAD_NOT_FOUND = {"error_code": "thread_not_found"}
+
+
+def _read_refs(spans: Spans, refs: RefList) -> Steps[None]:
+    for path, thread in objects(field_value(spans, "thread"), "thread"):
+        refs.need_thread(path, _THREAD_UNSUPPORTED)
+        refs.add("answer", f"{path}.{_PREVIOUS}", thread.get(_PREVIOUS), details=_THREAD_NOT_FOUND)
+    for path, diagnostics in objects(field_value(spans, "diagnostics"), "diagnostics"):
+        refs.add("answer", f"{path}.{_PREVIOUS}", diagnostics.get(_PREVIOUS))
+    _read_container(field_value(spans, "container"), refs)
+
+    def message(start: str, value: Any) -> None:
+        for path, turn in objects(value, start):
+            _read_content(turn.get("content"), f"{path}.content", refs)
+
+    yield from marked_elements(spans, "messages", _MARKS, message)
+
+
+def _read_container(value: object, refs: RefList) -> None:
+    refs.add("either", "container", value)
+    for path, container in objects(value, "container"):
+        refs.add("either", f"{path}.id", container.get("id"))
+        for inner, skill in objects(container.get("skills"), f"{path}.skills"):
+            if skill.get("type") != "anthropic":  # those are everybody's
+                refs.add("given", f"{inner}.skill_id", skill.get("skill_id"))
+
+
+def _read_content(value: object, start: str, refs: RefList) -> None:
+    """Blocks that show a file to the model; results of the vendor's own tools only repeat what an
+    answer said."""
+    for path, block in objects(value, start):
+        kind = block.get("type")
+        if kind == "container_upload":
+            refs.add("given", f"{path}.file_id", block.get("file_id"))
+        elif kind == "tool_result":
+            _read_content(block.get("content"), f"{path}.content", refs)
+        for inner, source in objects(block.get("source"), f"{path}.source"):
+            refs.add("given", f"{inner}.file_id", source.get("file_id"))
+            _read_content(source.get("content"), f"{inner}.content", refs)
+
+
+STORED_IDS = KeptFields(
+    frozenset({"thread", "diagnostics", "container"}), (("messages", _MARKS),), _read_refs
+)
+
+
+_INVALID = "invalid_request_error"
+_API = "api_error"
+_OVERLOADED = "overloaded_error"
+
+# HTTP status and error type.
+_TABLE: dict[Condition, tuple[int, str]] = {
+    Condition.MISSING_KEY: (401, "authentication_error"),
+    Condition.MALFORMED_AUTHORIZATION: (401, "authentication_error"),
+    Condition.INVALID_KEY: (401, "authentication_error"),
+    Condition.KEY_DISABLED: (401, "authentication_error"),
+    Condition.KEY_EXPIRED: (401, "authentication_error"),
+    Condition.IP_NOT_ALLOWED: (403, "permission_error"),
+    Condition.ENTRY_NOT_ALLOWED: (403, "permission_error"),
+    Condition.MODEL_NOT_FOUND: (404, "not_found_error"),
+    Condition.NO_CHANNEL: (529, _OVERLOADED),
+    Condition.MODEL_MISSING: (400, _INVALID),
+    Condition.INVALID_JSON: (400, _INVALID),
+    Condition.INVALID_FIELD: (400, _INVALID),
+    Condition.FIELD_MISSING: (400, _INVALID),
+    Condition.UNSUPPORTED: (400, _INVALID),
+    Condition.TOO_LARGE: (413, "request_too_large"),
+    Condition.CONTENT_TYPE: (415, _INVALID),
+    Condition.CONTENT_ENCODING: (400, _INVALID),
+    Condition.WALLET_EMPTY: (402, "billing_error"),
+    Condition.QUOTA_USED: (402, "billing_error"),
+    Condition.RATE_LIMITED: (429, "rate_limit_error"),
+    Condition.CONTEXT_LENGTH: (400, _INVALID),
+    Condition.UPSTREAM_REFUSED: (400, _INVALID),
+    Condition.CONTENT_POLICY: (400, _INVALID),
+    Condition.CHANNEL_MISCONFIGURED: (502, _API),
+    Condition.UPSTREAM_RATE_LIMITED: (429, "rate_limit_error"),
+    Condition.UPSTREAM_FAILED: (502, _API),
+    Condition.UPSTREAM_OVERLOADED: (529, _OVERLOADED),
+    Condition.UPSTREAM_TIMEOUT: (504, "timeout_error"),
+    Condition.UPSTREAM_UNREACHABLE: (502, _API),
+    Condition.UPSTREAM_INVALID: (502, _API),
+    Condition.UNKNOWN_PATH: (404, "not_found_error"),
+    Condition.DUPLICATED_PATH: (404, "not_found_error"),
+    Condition.METHOD_NOT_ALLOWED: (405, _INVALID),
+    Condition.ID_NOT_FOUND: (404, "not_found_error"),
+    Condition.BODY_TIMEOUT: (408, "timeout_error"),
+    Condition.INTERNAL: (500, _API),
+    Condition.UNAVAILABLE: (503, _API),
+    Condition.UPGRADE_NOT_SUPPORTED: (426, _INVALID),
+}
+
+# In a stream there is no status, and a failed channel reads best as a passing overload.
+_IN_STREAM = {
+    Condition.UPSTREAM_FAILED: _OVERLOADED,
+    Condition.UPSTREAM_UNREACHABLE: _OVERLOADED,
+}
+
+_INDEX = re.compile(r"\[(\d+)\]")
+
+
+def encode_fault(fault: Fault, request_id: str) -> Envelope:
+    """The whole answer to a call that is refused or failed."""
+    status, kind = _TABLE[fault.condition]
+    return Envelope(status, refusal_headers(fault), _body(fault, kind, request_id))
+
+
+def encode_stream_fault(fault: Fault, request_id: str) -> bytes:
+    """The last event of a stream that failed; no message_stop follows."""
+    kind = _IN_STREAM.get(fault.condition, _TABLE[fault.condition][1])
+    return b"event: error\ndata: " + _body(fault, kind, request_id) + b"\n\n"
+
+
+def _body(fault: Fault, kind: str, request_id: str) -> bytes:
+    error: dict[str, object] = {"type": kind, "message": _message(fault)}
+    if fault.condition is Condition.CONTENT_ENCODING:
+        error["details"] = {"error_code": "request_body_encoding_unsupported"}
+    elif fault.details is not None:
+        error["details"] = fault.details
+    return dumps({"type": "error", "error": error, "request_id": request_id})
+
+
+def _message(fault: Fault) -> str:
+    """The family's own wording where it has one; a message that was given stands otherwise."""
+    condition = fault.condition
+    path = _INDEX.sub(r".\1", fault.param or "")
+    if condition in {Condition.MODEL_MISSING, Condition.FIELD_MISSING}:
+        return f"{path}: field required"
+    if condition is Condition.INVALID_FIELD and fault.detail:
+        return f"{path}: {fault.detail}"
+    if condition is Condition.ID_NOT_FOUND and path and fault.detail:
+        return f"{path}: {fault.message}"
+    if fault.given_message is not None:
+        return fault.given_message
+    if condition is Condition.MISSING_KEY:
+        return (
+            "No API key was sent. Use the header 'Authorization: Bearer <API_KEY>' "
+            "or 'x-api-key: <API_KEY>'."
+        )
+    if condition is Condition.INVALID_KEY:
+        return "invalid x-api-key"  # in whichever header it came: clients know these words
+    if condition is Condition.CONTEXT_LENGTH:
+        # Coding clients look for the first words to shorten the conversation by themselves.
+        return f"prompt is too long: {fault.message}"
+    if condition is Condition.ENTRY_NOT_ALLOWED:
+        group = f"The group '{fault.detail}'" if fault.detail else "The group"
+        return f"{group} of this API key does not support the messages entry point."
+    if condition is Condition.MODEL_NOT_FOUND and fault.given_message is None:
+        return (
+            f"model: {fault.model or 'this model'} is not available to this API key. "
+            "Check the name and the channel status."
+        )
+    return fault.message
+
+
+DEFAULT_PAGE = 20
+MAX_PAGE = 1000
+
+
+def model_list(models: Sequence[ModelEntry], query: Mapping[str, str]) -> bytes:
+    """The page that ``limit``, ``after_id`` and ``before_id`` ask for; INVALID_FIELD for a limit
+    out of range.
+
+    An id that is gone (the list changed between two pages) gives an empty page.
+    """
+    limit = _limit(query.get("limit"))
+    names = [model.name for model in models]
+    first, last = 0, len(names)
+    before, after = query.get("before_id"), query.get("after_id")
+    if before is not None:
+        last = names.index(before) if before in names else 0
+        first = max(0, last - limit)
+        more = first > 0
+    else:
+        if after is not None:
+            first = names.index(after) + 1 if after in names else len(names)
+        last = min(last, first + limit)
+        more = last < len(names)
+    shown = models[first:last]
+    return dumps(
+        {
+            "data": [_model_fields(model) for model in shown],
+            "has_more": more,
+            "first_id": shown[0].name if shown else None,
+            "last_id": shown[-1].name if shown else None,
+        }
+    )
+
+
+def model_entry(model: ModelEntry) -> bytes:
+    """The body that shows one model."""
+    return dumps(_model_fields(model))
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return DEFAULT_PAGE
+    # Four digits hold the largest page; int() would take "+5", "5_0" and any length.
+    if not (text.isascii() and text.isdecimal() and len(text) <= 4 and 1 <= int(text) <= MAX_PAGE):
+        raise wrong_value("limit", f"expected an integer from 1 to {MAX_PAGE}")
+    return int(text)
+
+
+def _model_fields(model: ModelEntry) -> dict[str, object]:
+    created = datetime.datetime.fromtimestamp(model.created_s, datetime.UTC)
+    return {
+        "type": "model",
+        "id": model.name,
+        "display_name": model.name,
+        "created_at": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lifecycle": "active",
+        "max_input_tokens": model.context_tokens,
+        "max_tokens": model.max_output_tokens,
+    }
+
+
+def keep_alive(started: bool) -> bytes:
     """A ping inside a message; before it a comment, since ping comes after message_start."""
     return b'event: ping\ndata: {"type": "ping"}\n\n' if started else b": keep-alive\n\n"
-
-
-CLIENT = ClientSide(
-    operations={"generate": GENERATE, "count": COUNT},
-    credentials=("authorization", "x-api-key"),
-    conversation=request.conversation,
-    model_name=model_name,
-    peek=request.peek,
-    encode_fault=encode_fault,
-    keep_alive=_keep_alive,
-    model_list=lists.page,
-    model_entry=lists.entry,
-    rate_lines=anthropic_rate_lines,
-    kept=KEPT,
-)

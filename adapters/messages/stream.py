@@ -1,7 +1,7 @@
 """Streams of the messages family: reading events as they pass, renaming the model in the first.
 
-Numbers of ``message_delta`` are totals that overwrite those of ``message_start``; absent ones
-keep theirs. Imported by this folder's ``upstream``.
+Numbers of ``message_delta`` are totals that overwrite those of ``message_start``; absent ones keep
+theirs.
 """
 
 from typing import Any
@@ -11,13 +11,9 @@ from adapters.family.tap import Tap
 from adapters.faults import Condition, Fault
 from adapters.framing.event_template import EventTemplate
 from adapters.ir.usage import Usage
-from adapters.json.jsonio import (
-    DECODE_ERRORS,
-    Struct,
-    decoder,
-)
-from adapters.messages.fault import encode_stream_fault
-from adapters.messages.reply import read_usage
+from adapters.json.jsonio import DECODE_ERRORS, Struct, decoder
+from adapters.messages.client import encode_stream_fault
+from adapters.messages.upstream import read_usage
 from adapters.upstream_errors.read import read_embedded_error
 
 
@@ -34,7 +30,7 @@ class _Block(Struct, gc=False):
     delta: _Delta
 
 
-_decode = decoder(_Block)
+_decode_delta = decoder(_Block)
 _DELTA = "content_block_delta"
 _PREFIX = b"event: content_block_delta\ndata: {"
 _DATA = len(_PREFIX) - 1
@@ -101,7 +97,7 @@ class MessagesTap(Tap):
     def _read_delta(self, event: bytes) -> bool:
         """Count the text of a delta; False when the event is anything else."""
         try:
-            block = _decode(event[_DATA:])
+            block = _decode_delta(event[_DATA:])
         except DECODE_ERRORS:
             return False
         if block.type != _DELTA:

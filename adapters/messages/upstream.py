@@ -1,35 +1,175 @@
-"""The upstreams' side of the messages family. Imported by this folder's ``__init__``."""
+"""The upstream side of the messages family: headers of requests, whole answers and their usage.
 
-from adapters.family import Operation, UpstreamSide
-from adapters.family.fields import path, rename_model
-from adapters.family.listed import by_id
-from adapters.messages import reply, request
-from adapters.messages.kept import made_ids
-from adapters.messages.lists import MAX_PAGE
-from adapters.messages.operations import COUNT, GENERATE, LIST_MODELS
-from adapters.messages.stream import MessagesTap
+Two versions of the interface are alive; the client's version and betas travel with the body they
+belong to. ``input_tokens`` excludes cache reads and writes; ``output_tokens`` includes thinking;
+the counts of ``adapters.ir`` are disjoint.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from adapters.family import Answer, Operation, Vendor
+from adapters.family.estimate import output_weight
+from adapters.family.headers import base_lines, is_safe
+from adapters.family.reply import AnswerReader, Fields, embedded_fault, read_count
+from adapters.ir.usage import MAX_TOKENS, Usage, token_count
+from adapters.json.jsonio import DECODE_ERRORS, Raw, Struct, decoder, dumps
+
+KNOWN_VERSIONS = ("2023-06-01", "2026-10-21")  # oldest first
+_VERSION_OF_NO_HEADER = KNOWN_VERSIONS[0]
 
 
-def _stream_tap(
-    public: str, upstream_model: str, drop_usage: bool, operation: Operation
-) -> MessagesTap:
-    """Usage is part of every stream and never dropped."""
-    return MessagesTap(public, upstream_model)
+def request_headers(client: Mapping[str, str], vendor: Vendor, key: str) -> list[str]:
+    """Header lines for the upstream: our credential, the client's version and betas."""
+    lines = base_lines(client, vendor, key)
+    lines.append(f"anthropic-version: {_version(client)}")
+    betas = [beta.strip() for beta in client.get("anthropic-beta", "").split(",")]
+    joined = ",".join(beta for beta in betas if beta)
+    if is_safe(joined):
+        lines.append(f"anthropic-beta: {joined}")
+    return lines
 
 
-UPSTREAM = UpstreamSide(
-    operations={
-        "generate": GENERATE,
-        "stream": GENERATE,
-        "count": COUNT,
-        "list_models": LIST_MODELS,
-    },
-    path=path,
-    request_headers=request.headers,
-    edit_request=rename_model,
-    read_answer=reply.read,
-    stream_tap=_stream_tap,
-    read_models=by_id,
-    made_ids=made_ids,
-    models_query=f"?limit={MAX_PAGE}",
-)
+def _version(client: Mapping[str, str]) -> str:
+    """The version to ask the upstream for: the client's if it is known, else the newest known."""
+    asked = client.get("anthropic-version") or client.get("compat-version")
+    if not asked:
+        return _VERSION_OF_NO_HEADER
+    asked = asked.strip()
+    return asked if asked in KNOWN_VERSIONS else KNOWN_VERSIONS[-1]
+
+
+class _Reply(Struct):
+    """The fields that are read of a whole answer; the blocks stay undecoded."""
+
+    type: str
+    content: list[Raw]
+    id: Any = None
+    usage: Any = None
+
+
+_decode_reply = decoder(_Reply)
+
+
+def read_answer(body: bytes, public: str, upstream_model: str, operation: Operation) -> Answer:
+    """Read a whole answer (see ``family.UpstreamSide``)."""
+    if operation.job == "count":
+        return read_count(body, "input_tokens")
+    return _READER.read(body, public, upstream_model)
+
+
+def _fields(body: bytes) -> Fields | None:
+    reply = _decode_reply(body)
+    return None if reply.type == "error" else (reply.id, reply.usage, [*reply.content])
+
+
+def _odd_fields(answer: Any) -> Fields:
+    content = answer.get("content") if isinstance(answer, dict) else None
+    if not isinstance(content, list) or answer.get("type") == "error":
+        raise embedded_fault(answer)
+    return answer.get("id"), answer.get("usage"), content
+
+
+def _weight_of_block(block: dict[str, Any]) -> int:
+    return sum(output_weight(text) for text in _texts(block))
+
+
+def _texts(block: dict[str, Any]) -> Iterator[str]:
+    for name in ("text", "thinking"):
+        if isinstance(block.get(name), str):
+            yield block[name]
+    if isinstance(block.get("input"), dict):
+        try:
+            yield dumps(block["input"]).decode("ascii")
+        except OverflowError:  # an infinity or a depth that cannot be written
+            return
+
+
+def read_usage(usage: object) -> Usage | None:
+    """The counts of a usage object; None when input or output cannot be read.
+
+    What is missing or cannot be meant otherwise counts as 0. Compaction is billed beside the
+    top-level numbers, so its iterations are added.
+    """
+    if not isinstance(usage, dict):
+        return None
+    own = _counts(usage)
+    if own is None:
+        return None
+    iterations = usage.get("iterations")
+    for iteration in iterations if isinstance(iterations, list) else ():
+        if isinstance(iteration, dict) and iteration.get("type") == "compaction":
+            own = _sum(own, _counts(iteration) or Usage())
+    return own
+
+
+def _counts(usage: dict[str, Any]) -> Usage | None:
+    given = token_count(usage.get("input_tokens"))
+    output = token_count(usage.get("output_tokens"))
+    if given is None or output is None:
+        return None
+    written, written_1h = _cache_writes(usage)
+    details = usage.get("output_tokens_details")
+    thinking = token_count(details.get("thinking_tokens")) if isinstance(details, dict) else 0
+    thinking = min(thinking or 0, output)
+    return Usage(
+        input_tokens=given,
+        output_tokens=output - thinking,
+        cache_read_tokens=token_count(usage.get("cache_read_input_tokens")) or 0,
+        cache_write_tokens=written,
+        cache_write_1h_tokens=written_1h,
+        reasoning_tokens=thinking,
+    )
+
+
+def _cache_writes(usage: dict[str, Any]) -> tuple[int, int]:
+    """Tokens written to the cache for five minutes and for an hour; they add up to the total."""
+    split = usage.get("cache_creation")
+    short = long = 0
+    if isinstance(split, dict):
+        short = token_count(split.get("ephemeral_5m_input_tokens")) or 0
+        long = token_count(split.get("ephemeral_1h_input_tokens")) or 0
+    total = token_count(usage.get("cache_creation_input_tokens"))
+    if total is None:
+        return short, long
+    long = min(long, total)
+    return total - long, long
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    return Usage(
+        min(one.input_tokens + other.input_tokens, MAX_TOKENS),
+        min(one.output_tokens + other.output_tokens, MAX_TOKENS),
+        min(one.cache_read_tokens + other.cache_read_tokens, MAX_TOKENS),
+        min(one.cache_write_tokens + other.cache_write_tokens, MAX_TOKENS),
+        min(one.cache_write_1h_tokens + other.cache_write_1h_tokens, MAX_TOKENS),
+        min(one.reasoning_tokens + other.reasoning_tokens, MAX_TOKENS),
+    )
+
+
+_READER = AnswerReader(_fields, _odd_fields, read_usage, _weight_of_block)
+
+
+_CONTAINER = b'"container":'
+
+
+class _Container(Struct, gc=False):
+    id: str | None = None
+
+
+class _Answer(Struct, gc=False):
+    container: _Container | None = None
+
+
+_decode_container = decoder(_Answer)
+
+
+def made_ids(body: bytes, stored: bool) -> list[str]:
+    """The ids that a whole answer hands out besides its own: its container's."""
+    if _CONTAINER not in body:
+        return []
+    try:
+        container = _decode_container(body).container
+    except DECODE_ERRORS:
+        return []
+    return [container.id] if container is not None and container.id else []

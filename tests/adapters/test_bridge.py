@@ -6,7 +6,7 @@ from adapters.bridge import EVENTS_AT_ONCE, PREAMBLE_LIMIT_BYTES
 from adapters.family import Operation
 from adapters.faults import Condition
 from adapters.framing.sse import EventSplitter
-from adapters.generate_content.operations import STREAM_ARRAY
+from adapters.generate_content.client import STREAM_ARRAY
 from adapters.registry import FAMILIES, PAIRINGS
 
 CHUNK = b'data: {"id":"c1","model":"up","choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'

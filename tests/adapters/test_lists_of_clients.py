@@ -12,9 +12,8 @@ from adapters.chat_completions.reasoning_state import Thoughts
 from adapters.family.codec import Encoded, Target
 from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
-from adapters.generate_content.codec.encode_turns import ContentWriter
-from adapters.generate_content.codec.wire.names import Names
-from adapters.generate_content.codec.wire.schema import MAX_REFERENCES, Nodes, to_subset
+from adapters.generate_content.encode_request import MAX_REFERENCES, Nodes, to_subset
+from adapters.generate_content.encode_turns import ContentWriter, Names
 from adapters.ir.answer import Delta, Opened
 from adapters.ir.parts import Reasoning, Text, ToolCall, ToolResult, Turn
 from adapters.ir.request import Request, Tool, ToolChoice

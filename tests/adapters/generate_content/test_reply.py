@@ -6,7 +6,7 @@ import pytest
 
 from adapters.faults import Condition, Fault
 from adapters.generate_content import FAMILY
-from adapters.generate_content.reply import read_usage
+from adapters.generate_content.upstream import read_usage
 from adapters.ir.usage import MAX_TOKENS, Usage
 
 PLAIN = FAMILY.client.operations["generate"]

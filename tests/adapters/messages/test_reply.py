@@ -7,7 +7,7 @@ import pytest
 from adapters.faults import Condition, Fault
 from adapters.ir.usage import MAX_TOKENS, Usage
 from adapters.messages import FAMILY
-from adapters.messages.reply import read_usage
+from adapters.messages.upstream import read_usage
 
 
 def read(body: bytes, public: str = "m"):

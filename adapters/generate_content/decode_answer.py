@@ -1,0 +1,408 @@
+"""Answers of upstreams of the generate-content family, whole and streamed, in the hub's words; a
+whole answer is one chunk.
+
+Texts that follow each other are one slot, thoughts another; calls come whole. What the vendor ran
+itself (code, searches) has no events: the text says what came of it. Source: the types of the
+official SDK. Imported by this folder's ``__init__``.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from adapters.family.codec import MAX_EVENTS_AT_ONCE, StreamDecoder
+from adapters.faults import Condition, Fault
+from adapters.generate_content.parts import Place, sealed
+from adapters.ir.answer import (
+    MAX_CITATIONS,
+    MAX_LOGPROBS,
+    Choice,
+    Cited,
+    Delta,
+    Event,
+    Finish,
+    Finished,
+    Logprob,
+    Opened,
+    Sealed,
+    SlotKind,
+)
+from adapters.ir.parts import Citation, Part, Reasoning, Text, ToolCall
+from adapters.ir.usage import token_count
+from adapters.json.jsonio import compact, loads_or_none
+from adapters.json.structure import VALUES_AT_ONCE, Steps
+
+MAX_CHOICES = 128  # more than any vendor gives; their state is kept
+
+_FINISHES: dict[str, Finish] = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    "CONTINUATION": "pause",
+    "OTHER": "error",
+    "MALFORMED_FUNCTION_CALL": "error",
+    "UNEXPECTED_TOOL_CALL": "error",
+    "TOO_MANY_TOOL_CALLS": "error",
+    "MISSING_THOUGHT_SIGNATURE": "error",
+    "MALFORMED_RESPONSE": "error",
+    "FINISH_REASON_UNSPECIFIED": "stop",
+}
+# Withheld; besides everything that begins with IMAGE_.
+_WITHHELD = frozenset({
+    "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "MODEL_ARMOR",
+    "ESCALATION",
+})  # fmt: skip
+
+
+class _Candidate:
+    """What is open of one candidate."""
+
+    __slots__ = ("ascii", "called", "cited", "finished", "kind", "slot", "texts")
+
+    def __init__(self) -> None:
+        self.slot = -1  # that is open, of texts or thoughts
+        self.kind: SlotKind | None = None
+        self.called = False
+        self.finished = False
+        self.ascii = True  # the text of the slot so far: bytes are characters
+        self.texts: list[str] | None = None  # of the slot, in whole answers
+        self.cited: set[Citation] = set()  # of the slot: some vendors repeat them
+
+
+class ChunkDecoder(StreamDecoder):
+    """Reads one stream (see ``StreamDecoder``). ``whole``: it is a whole answer, whose texts may be
+    kept to find the places of sources."""
+
+    def __init__(self, *, whole: bool = False) -> None:
+        super().__init__()
+        self._whole = whole
+        self._candidates: dict[int, _Candidate] = {}
+        self._id_prefix = ""
+        self._calls = 0
+        self._blocked = ""
+
+    def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
+        """See ``StreamDecoder``."""
+        return list(islice(self.events(said), MAX_EVENTS_AT_ONCE + 1))
+
+    def events(self, said: dict[str, Any]) -> Iterator[Event]:
+        """The events that a chunk stands for."""
+        if not self._id_prefix:
+            self._id_prefix = _prefix(said.get("responseId"))
+        for raw in _dicts(said.get("candidates")):
+            index = raw.get("index")
+            index = index if type(index) is int and 0 <= index < MAX_CHOICES else 0
+            candidate = self._candidates.setdefault(index, _Candidate())
+            if not candidate.finished:
+                yield from self._read_candidate(candidate, index, raw)
+        feedback = said.get("promptFeedback")
+        if isinstance(feedback, dict) and feedback.get("blockReason"):
+            self._blocked = str(feedback["blockReason"])
+
+    def end(self) -> list[Event]:
+        """See ``StreamDecoder``. A prompt that was blocked has no candidates."""
+        events: list[Event] = super().end()
+        if self._blocked and not self._candidates:
+            events.append(Finished("filter", detail=self._blocked))
+        return events
+
+    def _read_candidate(
+        self, candidate: _Candidate, index: int, raw: dict[str, Any]
+    ) -> Iterator[Event]:
+        content = raw.get("content")
+        logprobs = _logprobs(raw.get("logprobsResult"))
+        for part in _dicts(content.get("parts") if isinstance(content, dict) else None):
+            signature = part.get("thoughtSignature")
+            signature = signature if isinstance(signature, str) else ""
+            text, call = part.get("text"), part.get("functionCall")
+            if isinstance(call, dict):
+                yield from self._call(candidate, index, call, signature)
+            elif part.get("thought"):
+                yield from self._say(candidate, index, ("reasoning", text), ())
+                if signature:
+                    yield from self._seal(candidate, index, "thought", signature)
+            elif isinstance(text, str) or signature:
+                if text:
+                    yield from self._say(candidate, index, ("text", text), logprobs)
+                    logprobs = ()
+                if signature:
+                    yield from self._sources(candidate, raw)
+                    yield from self._seal(candidate, index, "text", signature)
+        yield from self._sources(candidate, raw)
+        reason = raw.get("finishReason")
+        if isinstance(reason, str) and reason:
+            yield from self._close_open(candidate)
+            candidate.finished = True
+            yield _finished(reason, raw.get("finishMessage"), index, called=candidate.called)
+
+    def _say(
+        self,
+        candidate: _Candidate,
+        index: int,
+        said: tuple[SlotKind, Any],
+        logprobs: tuple[Logprob, ...],
+    ) -> Iterator[Event]:
+        """More of a text or thought, in its slot."""
+        kind, text = said
+        if not isinstance(text, str) or not text:
+            return
+        if candidate.kind != kind:
+            yield from self._close_open(candidate)
+            yield from self._open_slot(candidate, index, kind)
+        candidate.ascii = candidate.ascii and text.isascii()
+        if candidate.texts is not None:
+            candidate.texts.append(text)
+        yield Delta(candidate.slot, text, logprobs)
+
+    def _call(
+        self, candidate: _Candidate, index: int, call: dict[str, Any], signature: str
+    ) -> Iterator[Event]:
+        name = call.get("name")
+        if not isinstance(name, str) or not name:
+            return
+        if signature:
+            yield from self._seal(candidate, index, "call", signature)
+        yield from self._close_open(candidate)
+        given = call.get("id")
+        if not isinstance(given, str) or not given:
+            given = f"call_{self._id_prefix}_{self._calls}"
+        self._calls += 1
+        candidate.called = True
+        opened = self._open("call", choice=index, id=given, name=name)
+        yield opened
+        yield Delta(opened.slot, _arguments(call.get("args")))
+        yield self._close(opened.slot)
+
+    def _seal(
+        self, candidate: _Candidate, index: int, place: Place, signature: str
+    ) -> Iterator[Event]:
+        """A signature: it ends the thought that is open, else stands alone."""
+        if candidate.kind != "reasoning":
+            yield from self._close_open(candidate)
+            yield from self._open_slot(candidate, index, "reasoning")
+        yield Sealed(candidate.slot, sealed(place, signature))
+        yield from self._close_open(candidate)
+
+    def _open_slot(self, candidate: _Candidate, index: int, kind: SlotKind) -> Iterator[Event]:
+        opened = self._open(kind, choice=index, summary=kind == "reasoning")
+        candidate.slot, candidate.kind, candidate.ascii = opened.slot, kind, True
+        candidate.texts = [] if self._whole and kind == "text" else None
+        candidate.cited = set()
+        yield opened
+
+    def _close_open(self, candidate: _Candidate) -> Iterator[Event]:
+        if candidate.kind is not None:
+            candidate.kind = None
+            yield self._close(candidate.slot)
+
+    def _sources(self, candidate: _Candidate, raw: dict[str, Any]) -> Iterator[Event]:
+        """The sources of the text that is open; those that come later have no place."""
+        if candidate.kind != "text":
+            return
+        said = b""
+        if not candidate.ascii and candidate.texts is not None:
+            said = "".join(candidate.texts).encode(errors="replace")
+        for url, title, start, end in (
+            *_grounding(raw.pop("groundingMetadata", None)),
+            *_citations(raw.pop("citationMetadata", None)),
+        ):
+            if len(candidate.cited) == MAX_CITATIONS:
+                return
+            known = start is not None and end is not None and (candidate.ascii or said)
+            places = (_character(said, start), _character(said, end)) if known else (None, None)
+            citation = Citation(url, title, *places)
+            if citation not in candidate.cited:
+                candidate.cited.add(citation)
+                yield Cited(candidate.slot, citation)
+
+
+def _character(said: bytes, at_byte: int | None) -> int | None:
+    """The character at an offset in bytes; of a text in ASCII, which is not given, it is the
+    same."""
+    return len(said[:at_byte].decode(errors="ignore")) if said else at_byte
+
+
+def _prefix(response_id: object) -> str:
+    """What tells the calls of one answer from those of others, which may have no ids of their
+    own."""
+    if not isinstance(response_id, str) or not response_id:
+        return secrets.token_hex(8)
+    return hashlib.sha256(response_id.encode(errors="replace")).hexdigest()[:16]
+
+
+def _finished(reason: str, message: object, index: int, *, called: bool) -> Finished:
+    word = reason.upper()
+    withheld = word in _WITHHELD or word.startswith("IMAGE_")
+    finish: Finish = "filter" if withheld else _FINISHES.get(word, "error")
+    if called and finish in ("error", "pause"):
+        finish = "tools"  # what was called before can be answered
+    if finish in ("stop", "length", "tools"):
+        return Finished(finish, index)
+    return Finished(finish, index, detail=message if isinstance(message, str) else reason)
+
+
+def _arguments(args: object) -> str:
+    try:
+        return compact(args if isinstance(args, dict) else {})
+    except OverflowError:  # an infinity or a depth that cannot be written
+        return "{}"
+
+
+def _logprobs(result: object) -> tuple[Logprob, ...]:
+    if not isinstance(result, dict):
+        return ()
+    chosen = _dicts(result.get("chosenCandidates"))[:MAX_LOGPROBS]
+    listed = _dicts(result.get("topCandidates"))[:MAX_LOGPROBS]
+    tops = [_dicts(each.get("candidates")) for each in listed]
+    tops += [[]] * (len(chosen) - len(tops))
+    return tuple(
+        Logprob(one.token, one.logprob, tuple(map(_logprob, top)))
+        for one, top in zip(map(_logprob, chosen), tops, strict=False)
+    )
+
+
+def _logprob(said: dict[str, Any]) -> Logprob:
+    token, value = said.get("token"), said.get("logProbability")
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e9
+    return Logprob(
+        token if isinstance(token, str) else "",
+        float(value) if known and value is not None else 0.0,
+    )
+
+
+_Source = tuple[str, str, int | None, int | None]
+
+
+def _grounding(metadata: object) -> Iterator[_Source]:
+    """Pages that a search has found, with the bytes of the text that each is for."""
+    if not isinstance(metadata, dict):
+        return
+    pages = [_page(chunk) for chunk in _dicts(metadata.get("groundingChunks"))]
+    named: set[int] = set()
+    for support in _dicts(metadata.get("groundingSupports")):
+        segment = support.get("segment")
+        start, end = _segment(segment if isinstance(segment, dict) else {})
+        places = support.get("groundingChunkIndices")
+        for place in places if isinstance(places, list) else ():
+            if type(place) is int and 0 <= place < len(pages) and pages[place][0]:
+                named.add(place)
+                yield (*pages[place], start, end)
+    for place, (url, title) in enumerate(pages):
+        if url and place not in named:
+            yield url, title, None, None
+
+
+def _citations(metadata: object) -> Iterator[_Source]:
+    if not isinstance(metadata, dict):
+        return
+    for name in ("citations", "citationSources"):
+        for source in _dicts(metadata.get(name)):
+            url, title = source.get("uri"), source.get("title")
+            if isinstance(url, str) and url:
+                yield url, title if isinstance(title, str) else "", *_segment(source)
+
+
+def _page(chunk: dict[str, Any]) -> tuple[str, str]:
+    web = chunk.get("web")
+    if not isinstance(web, dict):
+        return "", ""
+    url, title = web.get("uri"), web.get("title")
+    return url if isinstance(url, str) else "", title if isinstance(title, str) else ""
+
+
+def _segment(said: dict[str, Any]) -> tuple[int | None, int | None]:
+    """From where to where in bytes; the start is left out when it is 0."""
+    start, end = said.get("startIndex", 0), said.get("endIndex")
+    if type(start) is not int or type(end) is not int or not 0 <= start <= end:
+        return None, None
+    return start, end
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
+    """The candidates, in steps (see ``UpstreamCodec``); of a prompt that was blocked one without
+    parts."""
+    said = loads_or_none(body)
+    if not isinstance(said, dict):
+        raise Fault(Condition.UPSTREAM_INVALID)
+    decoder = ChunkDecoder(whole=True)
+    choices = _Choices()
+    for place, event in enumerate(decoder.events(said)):
+        if not place % VALUES_AT_ONCE:
+            yield False
+        choices.take(event)
+    for event in decoder.end():
+        choices.take(event)
+    return choices.all()
+
+
+def decode_count(body: bytes) -> int:
+    """The tokens that the upstream has counted."""
+    said = loads_or_none(body)
+    tokens = token_count(said.get("totalTokens")) if isinstance(said, dict) else None
+    if tokens is None:
+        raise Fault(Condition.UPSTREAM_INVALID)
+    return tokens
+
+
+class _Slot:
+    def __init__(self, opened: Opened) -> None:
+        self.opened = opened
+        self.pieces: list[str] = []
+        self.opaque = ""
+        self.citations: list[Citation] = []
+
+    def part(self) -> Part:
+        text = "".join(self.pieces)
+        opened = self.opened
+        if opened.kind == "call":
+            return ToolCall(opened.id, opened.name, text)
+        if opened.kind == "reasoning":
+            return Reasoning(text, summary=True, opaque=self.opaque)
+        return Text(text, citations=tuple(self.citations))
+
+
+class _Choices:
+    """Gathers the events of an answer."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int, _Slot] = {}
+        self._parts: dict[int, list[Part]] = {}
+        self._finished: dict[int, Finished] = {}
+        self._logprobs: dict[int, list[Logprob]] = {}
+
+    def take(self, event: Event) -> None:
+        if isinstance(event, Opened):
+            self._slots[event.slot] = _Slot(event)
+            self._parts.setdefault(event.choice, [])
+        elif isinstance(event, Finished):
+            self._finished[event.choice] = event
+        else:
+            slot = self._slots[event.slot]
+            if isinstance(event, Delta):
+                slot.pieces.append(event.text)
+                self._logprobs.setdefault(slot.opened.choice, []).extend(event.logprobs)
+            elif isinstance(event, Sealed):
+                slot.opaque = event.opaque
+            elif isinstance(event, Cited):
+                slot.citations.append(event.citation)
+            else:
+                self._parts[slot.opened.choice].append(slot.part())
+
+    def all(self) -> tuple[Choice, ...]:
+        """The choices in their order; at least one."""
+        indexes: list[int] = sorted({*self._parts, *self._finished}) or [0]
+        return tuple(map(self._choice, indexes))
+
+    def _choice(self, index: int) -> Choice:
+        finished: Any = self._finished.get(index) or Finished("stop")
+        return Choice(
+            tuple(self._parts.get(index, ())),
+            finished.finish,
+            detail=finished.detail,
+            logprobs=tuple(self._logprobs.get(index, ())),
+        )

@@ -1,0 +1,405 @@
+"""Requests of clients of the generate-content family, read into the hub's words: fields, tools, the
+choice among them, schemas. Contents are in ``decode_turns``.
+
+Source: the request types of the official Google SDK 3.6, those of Vertex included, and what it was
+seen to send. Imported by this folder's ``__init__``.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from adapters.family.codec import Asking, stop_sequences
+from adapters.faults import wrong_type, wrong_value
+from adapters.generate_content.decode_turns import TurnReader, decode_texts
+from adapters.generate_content.parts import Fields, camel, snake
+from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
+from adapters.json.jsonio import Spans, elements, inner_level, loads
+from adapters.json.structure import Steps
+
+BODY_FIELDS: Mapping[str, Asking] = {
+    **dict.fromkeys(("model", "contents", "systemInstruction", "generationConfig"), ""),
+    **dict.fromkeys(("tools", "toolConfig"), ""),
+    "cachedContent": "cached_content",
+    "continuationToken": "stored_state",
+    "generationOutputConfig": "stored_state",
+    "labels": "metadata",
+    "modelArmorConfig": "moderation",
+    "safetySettings": "moderation",
+    "serviceTier": "tier",
+    "store": "other",
+}
+CONFIG_FIELDS: Mapping[str, Asking] = {
+    "maxOutputTokens": "",
+    "audioTimestamp": "output_modalities",
+    "audioTranscriptionConfig": "output_modalities",
+    "candidateCount": "n",
+    "enableAffectiveDialog": "other",
+    "enableEnhancedCivicAnswers": "other",
+    "frequencyPenalty": "frequency_penalty",
+    "imageConfig": "output_modalities",
+    "logprobs": "logprobs",
+    "mediaResolution": "image_detail",
+    "modelSelectionConfig": "other",
+    "presencePenalty": "presence_penalty",
+    "responseFormat": "output_modalities",
+    "responseJsonSchema": "schema_output",
+    "responseLogprobs": "logprobs",
+    "responseMimeType": "json_output",
+    "responseModalities": "output_modalities",
+    "responseSchema": "schema_output",
+    "routingConfig": "other",
+    "seed": "seed",
+    "speechConfig": "output_modalities",
+    "stopSequences": "stop",
+    "temperature": "temperature",
+    "thinkingConfig": "reasoning",
+    "topK": "top_k",
+    "topP": "top_p",
+    "translationConfig": "output_modalities",
+}
+FIELDS: Mapping[str, Asking] = {
+    **BODY_FIELDS,
+    **{f"generationConfig.{name}": asking for name, asking in CONFIG_FIELDS.items()},
+}
+
+
+MAX_DEPTH = 60
+COUNT_KEYWORDS = (
+    "minItems",
+    "maxItems",
+    "minLength",
+    "maxLength",
+    "minProperties",
+    "maxProperties",
+)
+_COUNT_KEYWORDS = frozenset(COUNT_KEYWORDS)
+
+
+def to_json_schema(dialect: object, path: str) -> dict[str, Any]:
+    """The JSON Schema that says what a schema of the subset says, in either spelling of its names.
+    Raises Fault INVALID_FIELD for ``path`` when it is no object or nested too deeply."""
+    return _json_schema(dialect, path, 0)
+
+
+def _json_schema(dialect: object, path: str, depth: int) -> dict[str, Any]:
+    if not isinstance(dialect, dict):
+        raise wrong_value(path, "expected a schema")
+    if depth > MAX_DEPTH:
+        raise wrong_value(path, "the schema is nested too deeply")
+    found: dict[str, Any] = {}
+    nullable = False
+    for spelling, value in dialect.items():
+        name = camel(spelling)
+        if value is None and name not in ("default", "example"):
+            continue
+        if name == "nullable":
+            nullable = value is True
+        elif name == "type":
+            found |= {"type": value.lower()} if isinstance(value, str) else {"type": value}
+        elif name == "example":
+            found["examples"] = [value]
+        elif name in _COUNT_KEYWORDS and isinstance(value, str) and value.isdecimal():
+            found[name] = int(value)
+        elif name in ("properties", "$defs", "defs") and isinstance(value, dict):
+            found[name] = {
+                key: _json_schema(inner, f"{path}.{name}.{key}", depth + 1)
+                for key, inner in value.items()
+            }
+        elif name == "items" and isinstance(value, dict):
+            found[name] = _json_schema(value, f"{path}.items", depth + 1)
+        elif name == "anyOf" and isinstance(value, list):
+            found[name] = [
+                _json_schema(inner, f"{path}.anyOf[{index}]", depth + 1)
+                for index, inner in enumerate(value)
+            ]
+        elif name != "propertyOrdering" and not (name == "format" and value == "enum"):
+            found[name] = value
+    if found.get("type") == "type_unspecified":
+        del found["type"]
+    return _with_null(found) if nullable else found
+
+
+def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema that takes null, too."""
+    if isinstance(schema.get("type"), str):
+        schema["type"] = [schema["type"], "null"]
+    elif isinstance(schema.get("anyOf"), list):
+        schema["anyOf"] = [*schema["anyOf"], {"type": "null"}]
+    if isinstance(schema.get("enum"), list) and None not in schema["enum"]:
+        schema["enum"] = [*schema["enum"], None]
+    return schema
+
+
+_SEARCHES = ("googleSearch", "googleSearchRetrieval")
+_FUNCTIONS = "functionDeclarations"
+
+
+def decode_tools(body: Fields) -> Steps[tuple[list[Tool], list[Ask]]]:
+    """All tools, and what some upstreams lack of them, in steps. Raises Fault INVALID_FIELD."""
+    tools: list[Tool] = []
+    asks: list[Ask] = []
+    for entry in body.objects("tools"):
+        for kind in entry:
+            if kind == _FUNCTIONS:
+                for said, path in entry.items(kind):
+                    tools.append(_function(Fields(said, path)))
+                    yield False
+                continue
+            search = kind in _SEARCHES
+            path = entry.at(kind)
+            raw = {"kind": kind, "value": entry.value(kind)}
+            tools.append(Tool("hosted", kind, search=search, raw=raw, path=path))
+            asks.append(Ask("hosted_search" if search else "hosted_tool", path))
+    return tools, asks
+
+
+def decode_choice(body: Fields, tools: list[Tool]) -> tuple[ToolChoice | None, list[Ask]]:
+    """Which tools must be called; None when nothing is said. Raises Fault INVALID_FIELD for a
+    function that is not declared."""
+    config = body.object("toolConfig")
+    if config is None:
+        return None, []
+    asks = [Ask("other", config.at(name)) for name in config if name != "functionCallingConfig"]
+    calling = config.object("functionCallingConfig")
+    if calling is None:
+        return None, asks
+    mode = calling.text("mode").upper()
+    names = calling.texts("allowedFunctionNames")
+    declared = {tool.name for tool in tools if tool.kind == "function"}
+    for index, name in enumerate(names):
+        if name not in declared:
+            path = f"{calling.at('allowedFunctionNames')}[{index}]"
+            raise wrong_value(path, "expected the name of a function in tools")
+    if mode == "NONE":
+        return ToolChoice("none"), asks
+    if mode == "ANY":
+        if not declared:
+            raise wrong_value(calling.at("mode"), "ANY needs functions in tools")
+        if len(names) == 1:
+            return ToolChoice("one", names), asks
+    elif mode not in ("", "MODE_UNSPECIFIED", "AUTO", "VALIDATED"):
+        raise wrong_value(calling.at("mode"), "expected AUTO, ANY, NONE or VALIDATED")
+    if names:
+        asks.append(Ask("allowed_tools", calling.at("allowedFunctionNames")))
+    return ToolChoice("any" if mode == "ANY" else "auto", names), asks
+
+
+def _function(said: Fields) -> Tool:
+    name = said.text("name")
+    if not name:
+        raise wrong_value(said.at("name"), "expected the name of a function")
+    return Tool("function", name, said.text("description"), _schema(said), path=said.path)
+
+
+def _schema(said: Fields) -> dict[str, Any] | None:
+    """The schema of the arguments; both ways to write it are not taken together."""
+    written = said.value("parametersJsonSchema")
+    dialect = said.value("parameters")
+    if written is not None and dialect is not None:
+        raise wrong_value(said.at("parameters"), "parametersJsonSchema stands beside it")
+    if written is not None:
+        if not isinstance(written, dict):
+            raise wrong_type(said.at("parametersJsonSchema"), "expected a JSON schema")
+        return written
+    return None if dialect is None else to_json_schema(dialect, said.at("parameters"))
+
+
+NAME = "generate_content"
+
+_COUNTED = "generateContentRequest"
+_CONTENTS = "contents"
+# What is read by hand; the model stands in the path.
+_READ = frozenset({"model", "systemInstruction", "tools", "toolConfig", "generationConfig"})
+# Thresholds that block nothing more than a vendor does by itself.
+_UNBLOCKED = (None, "BLOCK_NONE", "OFF", "HARM_BLOCK_THRESHOLD_UNSPECIFIED")
+_TIERS: dict[str, Literal["default", "flex", "priority"]] = {
+    "STANDARD": "default",
+    "FLEX": "flex",
+    "PRIORITY": "priority",
+}
+_READ_OF_CONFIG = frozenset({
+    "maxOutputTokens", "candidateCount", "responseLogprobs", "logprobs", "responseMimeType",
+    "responseSchema", "responseJsonSchema", "responseModalities",
+})  # fmt: skip
+_EFFORTS: dict[str, Effort] = {
+    "MINIMAL": "minimal",
+    "LOW": "low",
+    "MEDIUM": "medium",
+    "HIGH": "high",
+    "XHIGH": "xhigh",
+}
+
+
+def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
+    """The whole request, in steps (see ``ClientCodec``)."""
+    spans, prefix = _inner(spans)
+    body = Fields(_without_contents(spans), prefix)
+    config = body.object("generationConfig") or Fields({}, body.at("generationConfig"))
+    reader = TurnReader(detail=_detail(config))
+    contents = spans.raw(_CONTENTS) or b"[]"
+    yield True
+    listed = _elements(contents, body.at(_CONTENTS))
+    for index, element in enumerate(listed):
+        yield from reader.read(element, index, f"{body.at(_CONTENTS)}[{index}]")
+        yield False
+    tools, tool_asks = yield from decode_tools(body)
+    choice, choice_asks = decode_choice(body, tools)
+    # Some clients send an empty string for no text at all.
+    system = body.object("systemInstruction") if body.value("systemInstruction") != "" else None
+    output, output_asks = _output(config)
+    n = _at_least_one(config, "candidateCount") or 1
+    logprobs = (config.integer("logprobs") or 0) if config.flag("responseLogprobs") else None
+    asks = [
+        *reader.asks, *tool_asks, *choice_asks, *output_asks, *_asks_of_body(body),
+        *_asks_of_config(config, n, logprobs),
+    ]  # fmt: skip
+    return Request(
+        family=NAME,
+        stream=stream,
+        turns=reader.turns,
+        system=() if system is None else decode_texts(system),
+        tools=tuple(tools),
+        choice=choice,
+        output=output,
+        thinking=_thinking(config),
+        temperature=config.number("temperature"),
+        top_p=config.number("topP"),
+        top_k=_whole(config.number("topK")),
+        seed=config.integer("seed"),
+        frequency_penalty=config.number("frequencyPenalty"),
+        presence_penalty=config.number("presencePenalty"),
+        max_output_tokens=_at_least_one(config, "maxOutputTokens"),
+        stop=stop_sequences(config.texts("stopSequences"), config.at("stopSequences")),
+        n=n,
+        logprobs=logprobs,
+        metadata=body.free_object("labels"),
+        tier=_TIERS.get(body.text("serviceTier").upper().removeprefix("SERVICE_TIER_"), ""),
+        asks=tuple(asks),
+    )
+
+
+def _inner(spans: Spans) -> tuple[Spans, str]:
+    """The fields of the request itself: one to count tokens may wrap it."""
+    for name in (_COUNTED, snake(_COUNTED)):
+        raw = spans.raw(name)
+        if raw is not None and raw.startswith(b"{"):
+            return inner_level(raw), name
+    return spans, ""
+
+
+def _without_contents(spans: Spans) -> dict[str, Any]:
+    """All other fields, decoded; a schema may be longer than what ``Spans.value`` takes."""
+    return {
+        name: loads(spans.body[place.start : place.end])
+        for name, place in spans.places.items()
+        if name not in (_CONTENTS, _COUNTED, snake(_COUNTED))
+    }
+
+
+def _elements(text: bytes, path: str) -> Iterator[Any]:
+    """The elements of an array, decoded one by one."""
+    listed = elements(text)
+    if listed is None:
+        raise wrong_type(path, "expected an array")
+    return (loads(bytes(element)) for element in listed)
+
+
+def _asks_of_body(body: Fields) -> list[Ask]:
+    asks = [
+        Ask(_asked_for(body, name), body.at(name))
+        for name in body
+        if name not in _READ and not (name in BODY_FIELDS and body.value(name) in ("", [], {}))
+    ]
+    tier = body.text("serviceTier").upper().removeprefix("SERVICE_TIER_")
+    return [ask for ask in asks if ask.feature != "tier" or tier not in ("", "UNSPECIFIED")]
+
+
+def _asked_for(body: Fields, name: str) -> Feature:
+    """Return what a field asks for; safety settings that block nothing may be left out."""
+    if name == "safetySettings":
+        settings = body.value(name)
+        if isinstance(settings, list) and all(
+            isinstance(one, dict) and one.get("threshold") in _UNBLOCKED for one in settings
+        ):
+            return "safety_settings"
+    return BODY_FIELDS.get(name) or "other"
+
+
+def _asks_of_config(config: Fields, n: int, logprobs: int | None) -> list[Ask]:
+    asks = [
+        Ask(CONFIG_FIELDS.get(name) or "other", config.at(name))
+        for name in config
+        if name not in _READ_OF_CONFIG
+        and config.value(name) not in ([], {})
+        and config.value(name) is not False
+    ]
+    if n > 1:
+        asks.append(Ask("n", config.at("candidateCount")))
+    if logprobs is not None:
+        asks.append(Ask("logprobs", config.at("responseLogprobs")))
+    modalities = {word.upper() for word in config.texts("responseModalities")}
+    if modalities - {"TEXT", "MODALITY_UNSPECIFIED"}:
+        asks.append(Ask("output_modalities", config.at("responseModalities")))
+    return asks
+
+
+def _output(config: Fields) -> tuple[Output, list[Ask]]:
+    """The form of the text. One word out of a list (text/x.enum) is no JSON: no other family has
+    such an answer."""
+    mime = config.text("responseMimeType").lower()
+    name = "responseJsonSchema" if "responseJsonSchema" in config else "responseSchema"
+    said = config.value(name)
+    if name == "responseJsonSchema" and "responseSchema" in config:
+        raise wrong_value(config.at("responseSchema"), "responseJsonSchema stands beside it")
+    if mime in ("", "text/plain"):
+        if said is not None:
+            path = config.at("responseMimeType")
+            raise wrong_value(path, "expected application/json, for there is a schema")
+        return Output(), []
+    if mime != "application/json":
+        return Output(), [Ask("output_modalities", config.at("responseMimeType"))]
+    if said is None:
+        return Output("json"), [Ask("json_output", config.at("responseMimeType"))]
+    if not isinstance(said, dict):
+        raise wrong_type(config.at(name), "expected a schema")
+    schema = said if name == "responseJsonSchema" else to_json_schema(said, config.at(name))
+    return Output("schema", schema), [Ask("schema_output", config.at(name))]
+
+
+def _thinking(config: Fields) -> Thinking | None:
+    said = config.object("thinkingConfig")
+    if said is None:
+        return None
+    budget, level = said.integer("thinkingBudget"), said.text("thinkingLevel").upper()
+    if budget is not None and level:
+        raise wrong_value(said.at("thinkingBudget"), "thinkingLevel stands beside it")
+    if budget is not None and budget < -1:
+        raise wrong_value(said.at("thinkingBudget"), "expected -1, 0 or a number of tokens")
+    shown = said.flag("includeThoughts")
+    show: Literal["none", "summary"] | None = None
+    if shown is not None:
+        show = "summary" if shown else "none"
+    if budget in (0, -1):
+        return Thinking("off" if budget == 0 else "auto", show=show)
+    if budget is not None:
+        return Thinking(budget_tokens=budget, show=show)
+    if level and level not in _EFFORTS and level != "THINKING_LEVEL_UNSPECIFIED":
+        raise wrong_value(said.at("thinkingLevel"), "expected MINIMAL, LOW, MEDIUM or HIGH")
+    return Thinking(_EFFORTS.get(level), show=show)
+
+
+def _detail(config: Fields) -> str:
+    word = config.text("mediaResolution").upper()
+    return {"MEDIA_RESOLUTION_LOW": "low", "MEDIA_RESOLUTION_HIGH": "high"}.get(word, "")
+
+
+def _at_least_one(config: Fields, name: str) -> int | None:
+    value = config.integer(name)
+    if value is not None and value < 0:
+        raise wrong_value(config.at(name), "expected a positive number")
+    return value or None
+
+
+def _whole(value: float | None) -> int | None:
+    """The vendor takes a number where others take a whole one alone."""
+    return None if value is None else round(value)

@@ -1,0 +1,398 @@
+"""Answers for clients of the generate-content family: whole ones, counts, and streams as events or
+as elements of one JSON array. Calls are whole in a stream, too, and wait for the end of their
+slot.
+
+Imported by this folder's ``__init__``.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from adapters.family.codec import Asked, StreamEncoder
+from adapters.faults import Fault
+from adapters.generate_content.client import encode_stream_fault
+from adapters.generate_content.parts import call_part, is_whole, signature
+from adapters.ir.answer import (
+    Choice,
+    Cited,
+    Closed,
+    Delta,
+    Event,
+    Finish,
+    Finished,
+    Logprob,
+    Opened,
+    Sealed,
+)
+from adapters.ir.parts import Citation, Part, Reasoning, Refusal, Text, ToolCall
+from adapters.ir.usage import Usage
+from adapters.json.jsonio import dumps, dumps_text
+from adapters.json.structure import VALUES_AT_ONCE, Steps
+
+_REASONS: dict[Finish, str] = {
+    "stop": "STOP",
+    "stop_sequence": "STOP",
+    "length": "MAX_TOKENS",
+    "tools": "STOP",
+    "filter": "SAFETY",
+    "refusal": "SAFETY",
+    "pause": "STOP",
+    "context_full": "MAX_TOKENS",
+    "error": "OTHER",
+}
+_CUT: tuple[Finish, ...] = ("length", "context_full")
+
+
+def encode_answer(choices: tuple[Choice, ...], usage: Usage, asked: Asked) -> Steps[bytes]:
+    """The body of an answer, in steps (see ``ClientCodec``)."""
+    candidates: list[dict[str, Any]] = []
+    for index, choice in enumerate(choices):
+        candidates.append((yield from _whole_candidate(choice, index)))
+    return dumps({
+        "candidates": candidates,
+        "usageMetadata": usage_fields(usage),
+        **base_fields(asked),
+    })  # fmt: skip
+
+
+def encode_count(tokens: int) -> bytes:
+    """The body of an answer to a request to count tokens."""
+    return dumps({"totalTokens": tokens})
+
+
+def base_fields(asked: Asked) -> dict[str, Any]:
+    """What each answer and each chunk has."""
+    return {"modelVersion": asked.model, "responseId": asked.id}
+
+
+def usage_fields(usage: Usage) -> dict[str, int]:
+    """``usageMetadata``: what was read from a cache is part of the prompt, thoughts are not part of
+    the output."""
+    prompt = usage.input_tokens + usage.cache_read_tokens
+    prompt += usage.cache_write_tokens + usage.cache_write_1h_tokens
+    fields = {"promptTokenCount": prompt, "candidatesTokenCount": usage.output_tokens}
+    fields["totalTokenCount"] = prompt + usage.output_tokens + usage.reasoning_tokens
+    if usage.cache_read_tokens:
+        fields["cachedContentTokenCount"] = usage.cache_read_tokens
+    if usage.reasoning_tokens:
+        fields["thoughtsTokenCount"] = usage.reasoning_tokens
+    return fields
+
+
+def finish_fields(finish: Finish, detail: str) -> dict[str, str]:
+    """``finishReason``, and the vendor's own words of why it withheld something or failed."""
+    told = detail if finish in ("filter", "refusal", "error") else ""
+    return {"finishReason": _REASONS[finish]} | ({"finishMessage": told} if told else {})
+
+
+def keeps_broken_calls(finish: Finish) -> bool:
+    """Whether a call whose arguments break off is shown: not that of an answer that was cut."""
+    return finish not in _CUT
+
+
+def content(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """The content of a candidate; one without parts offends readers."""
+    return {"parts": parts or [{"text": ""}], "role": "model"}
+
+
+def logprobs_fields(logprobs: Iterable[Logprob]) -> dict[str, Any]:
+    """``logprobsResult``; empty when there are none."""
+    listed = list(logprobs)
+    if not listed:
+        return {}
+    top = [{"candidates": [_logprob(each) for each in one.top or (one,)]} for one in listed]
+    chosen = [_logprob(one) for one in listed]
+    return {"logprobsResult": {"topCandidates": top, "chosenCandidates": chosen}}
+
+
+def grounding_fields(sources: list[tuple[Citation, int | None, int | None]]) -> dict[str, Any]:
+    """``groundingMetadata``: sources, each with the bytes of the text it is for, if known."""
+    if not sources:
+        return {}
+    places: dict[str, int] = {}
+    chunks: list[dict[str, Any]] = []
+    supports: list[dict[str, Any]] = []
+    for citation, start, end in sources:
+        if citation.url not in places:
+            places[citation.url] = len(chunks)
+            chunks.append({"web": {"uri": citation.url, "title": citation.title or citation.url}})
+        if start is not None and end is not None:
+            place = places[citation.url]
+            segment = {"startIndex": start, "endIndex": end}
+            supports.append({"segment": segment, "groundingChunkIndices": [place]})
+    fields: dict[str, Any] = {"groundingChunks": chunks}
+    return {"groundingMetadata": fields | ({"groundingSupports": supports} if supports else {})}
+
+
+def _logprob(logprob: Logprob) -> dict[str, Any]:
+    return {"token": logprob.token, "logProbability": logprob.logprob}
+
+
+def _whole_candidate(choice: Choice, index: int) -> Steps[dict[str, Any]]:
+    parts = yield from _parts(choice)
+    return {
+        "content": content(parts),
+        **finish_fields(choice.finish, choice.detail),
+        "index": index,
+        **grounding_fields(_sources_of(choice.parts)),
+        **logprobs_fields(choice.logprobs),
+    }
+
+
+def _parts(choice: Choice) -> Steps[list[dict[str, Any]]]:
+    """The parts of an answer. Opaque state goes with the next call, else with the text before the
+    next thought."""
+    parts: list[dict[str, Any]] = []
+    pending = ""
+    for place, part in enumerate(choice.parts):
+        if not place % VALUES_AT_ONCE:
+            yield False
+        if isinstance(part, Reasoning):
+            if pending:
+                _seal_text(parts, pending)
+            if part.text:
+                parts.append({"text": part.text, "thought": True})
+            pending = part.opaque
+        elif isinstance(part, (Text, Refusal)):
+            if part.text:
+                parts.append({"text": part.text})
+        elif isinstance(part, ToolCall):
+            if not keeps_broken_calls(choice.finish) and not is_whole(part.arguments):
+                continue
+            sealed = {"thoughtSignature": signature(pending)} if pending else {}
+            parts.append(call_part(part, part.name) | sealed)
+            pending = ""
+    if pending:
+        _seal_text(parts, pending)
+    return parts
+
+
+def _seal_text(parts: list[dict[str, Any]], opaque: str) -> None:
+    last = parts[-1] if parts else {}
+    if "text" not in last or last.get("thought") or "thoughtSignature" in last:
+        last = {"text": ""}
+        parts.append(last)
+    last["thoughtSignature"] = signature(opaque)
+
+
+def _sources_of(parts: tuple[Part, ...]) -> list[tuple[Citation, int | None, int | None]]:
+    """The sources with their places in all of the text, in bytes."""
+    found: list[tuple[Citation, int | None, int | None]] = []
+    before = 0
+    for part in parts:
+        if not isinstance(part, Text):
+            continue
+        for citation in part.citations:
+            start, end = citation.start, citation.end
+            if start is None or end is None:
+                found.append((citation, None, None))
+            else:
+                found.append((
+                    citation,
+                    before + _size(part.text[:start]),
+                    before + _size(part.text[:end]),
+                ))  # fmt: skip
+        before += _size(part.text)
+    return found
+
+
+def _size(text: str) -> int:
+    return len(text.encode(errors="replace"))
+
+
+class _Slot:
+    """A slot that is open; of a call the arguments so far, of a text where it begins."""
+
+    __slots__ = ("ascii", "base_bytes", "opened", "pieces")
+
+    def __init__(self, opened: Opened, base_bytes: int) -> None:
+        self.opened = opened
+        self.pieces: list[str] = []
+        self.base_bytes = base_bytes  # of the candidate's text before
+        self.ascii = True  # so far: characters are bytes
+
+
+class _Candidate:
+    """What is held of a choice until its last chunk, or the next part that takes it."""
+
+    __slots__ = ("broken", "finish", "pending", "sources", "text_bytes")
+
+    def __init__(self) -> None:
+        self.pending = ""  # opaque state that waits for its part
+        self.broken: list[dict[str, Any]] = []  # calls whose arguments are no JSON
+        self.sources: list[tuple[Citation, int | None, int | None]] = []
+        self.text_bytes = 0
+        self.finish: Finished | None = None
+
+
+class ChunkEncoder(StreamEncoder):
+    """Writes one stream (see ``StreamEncoder``)."""
+
+    def __init__(self, asked: Asked) -> None:
+        super().__init__(asked)
+        self._array = asked.framing == "json_array"
+        self._sent = False
+        self._ended = False
+        self._slots: dict[int, _Slot] = {}
+        self._candidates: dict[int, _Candidate] = {}
+        self._behind = b',"index":%%d}],%b' % dumps(base_fields(asked))[1:].replace(b"%", b"%%")
+        self._around = b"", b""  # what stands before and behind the text of the last Delta
+        self._last = _Candidate()  # of the last Delta
+
+    def begin(self) -> bytes:
+        """Nothing: a stream of this family begins with its first part."""
+        self.started = True
+        return b""
+
+    def write(self, event: Event) -> bytes:
+        """See ``StreamEncoder``."""
+        if isinstance(event, Delta):
+            return self._delta(event)
+        if isinstance(event, Opened):
+            return self._open(event)
+        if isinstance(event, Closed):
+            return self._close(self._slots.pop(event.slot))
+        if isinstance(event, Sealed):
+            return self._seal(self._slots[event.slot], event.opaque)
+        if isinstance(event, Cited):
+            self._cite(self._slots[event.slot], event.citation)
+        else:
+            self._candidate(event.choice).finish = event
+        return b""
+
+    def repeat(self, text: bytes) -> bytes:
+        """See ``StreamEncoder``."""
+        before, behind = self._around
+        self._last.text_bytes += len(text)
+        return before + text + behind
+
+    def end(self, usage: Usage | None) -> bytes:
+        """The last chunk has the finish of each candidate, and the usage."""
+        chunk: dict[str, Any] = {
+            "candidates": [
+                self._last_of(index, candidate)
+                for index, candidate in sorted(self._candidates.items())
+                if candidate.finish is not None
+            ]
+        }
+        if usage is not None:
+            chunk["usageMetadata"] = usage_fields(usage)
+        self._ended = True
+        last = self._frame(dumps(chunk | base_fields(self.asked)))
+        return last + b"]" if self._array else last
+
+    def encode_fault(self, fault: Fault, request_id: str) -> bytes:
+        """The chunk of an error; of events the same object bare behind it, as this family's own
+        streams have it: some clients see a failure in the one alone, some in the other."""
+        if self._ended:
+            return b""
+        error = encode_stream_fault(fault)
+        if self._array:
+            return self._frame(error) + b"]"
+        return self._frame(error) + error + b"\n"
+
+    def _candidate(self, choice: int) -> _Candidate:
+        found = self._candidates.get(choice)
+        if found is None:
+            found = self._candidates[choice] = _Candidate()
+        return found
+
+    def _open(self, event: Opened) -> bytes:
+        candidate = self._candidate(event.choice)
+        self._slots[event.slot] = _Slot(event, candidate.text_bytes)
+        # What is pending belongs to what came before this thought.
+        return self._flush(event.choice) if event.kind == "reasoning" else b""
+
+    def _delta(self, event: Delta) -> bytes:
+        slot = self._slots[event.slot]
+        kind, choice = slot.opened.kind, slot.opened.choice
+        if kind == "call":
+            slot.pieces.append(event.text)
+            return b""
+        if not event.text and not event.logprobs:
+            return b""
+        text = dumps_text(event.text)
+        thought = kind == "reasoning"
+        self._last = candidate = self._candidate(choice)
+        if not thought:
+            slot.ascii = slot.ascii and event.text.isascii()
+            candidate.text_bytes += len(event.text.encode(errors="replace"))
+        else:
+            self._last = _Candidate()  # a thought is no text: what repeats it counts nowhere
+        if event.logprobs:
+            part = {"text": event.text}
+            return self._chunk(choice, [part], logprobs_fields(event.logprobs))
+        before = self._lead() + b'{"candidates":[{"content":{"parts":[{"text":"'
+        behind = b'","thought":true}' if thought else b'"}'
+        behind += b'],"role":"model"}' + self._behind % choice
+        behind += b"" if self._array else b"\r\n\r\n"
+        first, self._sent = not self._sent, True
+        self._around = (b",\r\n" + before[1:] if self._array and first else before), behind
+        return before + text[1:-1] + behind
+
+    def _close(self, slot: _Slot) -> bytes:
+        opened = slot.opened
+        if opened.kind != "call":
+            return b""
+        candidate = self._candidate(opened.choice)
+        arguments = "".join(slot.pieces)
+        call = ToolCall(opened.id, opened.name, arguments, opened.custom)
+        part = call_part(call, opened.name)
+        if not call.custom and not is_whole(arguments):
+            candidate.broken.append(part)  # whether it was cut is known at the end
+            return b""
+        if candidate.pending:
+            part["thoughtSignature"] = signature(candidate.pending)
+            candidate.pending = ""
+        return self._chunk(opened.choice, [part], {})
+
+    def _seal(self, slot: _Slot, opaque: str) -> bytes:
+        choice = slot.opened.choice
+        flushed = self._flush(choice)
+        self._candidate(choice).pending = opaque
+        return flushed
+
+    def _flush(self, choice: int) -> bytes:
+        """Pending state, on a text of its own."""
+        candidate = self._candidate(choice)
+        if not candidate.pending:
+            return b""
+        part = {"text": "", "thoughtSignature": signature(candidate.pending)}
+        candidate.pending = ""
+        return self._chunk(choice, [part], {})
+
+    def _cite(self, slot: _Slot, citation: Citation) -> None:
+        start, end = citation.start, citation.end
+        known = slot.ascii and start is not None and end is not None
+        self._candidate(slot.opened.choice).sources.append((
+            citation,
+            slot.base_bytes + start if known and start is not None else None,
+            slot.base_bytes + end if known and end is not None else None,
+        ))  # fmt: skip
+
+    def _last_of(self, index: int, candidate: _Candidate) -> dict[str, Any]:
+        finish = candidate.finish
+        assert finish is not None
+        parts = candidate.broken if keeps_broken_calls(finish.finish) else []
+        if candidate.pending:
+            parts = [*parts, {"text": "", "thoughtSignature": signature(candidate.pending)}]
+        return {
+            "content": content(parts),
+            **finish_fields(finish.finish, finish.detail),
+            "index": index,
+            **grounding_fields(candidate.sources),
+        }
+
+    def _chunk(self, choice: int, parts: list[dict[str, Any]], more: dict[str, Any]) -> bytes:
+        candidate = {"content": content(parts), "index": choice, **more}
+        return self._frame(dumps({"candidates": [candidate], **base_fields(self.asked)}))
+
+    def _frame(self, data: bytes) -> bytes:
+        lead = self._lead()
+        self._sent = True
+        return lead + data if self._array else lead + data + b"\r\n\r\n"
+
+    def _lead(self) -> bytes:
+        if not self._array:
+            return b"data: "
+        return b",\r\n" if self._sent else b"["

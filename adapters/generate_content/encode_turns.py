@@ -1,0 +1,263 @@
+"""Turns as contents for an upstream.
+
+Contents alternate and begin with the user; the content behind calls answers each of them, in their
+order. Signatures go back to the part that had them. A name of a tool begins with a letter or an
+underscore; then come letters, digits, ``_ . : -``, 128 at most. Imported by ``encode_request``.
+"""
+
+import hashlib
+import re
+from collections import deque
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+from adapters.family.base64_data import base64_of
+from adapters.faults import Condition, Fault
+from adapters.generate_content.parts import BYPASS, call_part, mime_of, unsealed
+from adapters.ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Turn
+from adapters.ir.request import Tool
+
+MAX_CHARS = 128
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
+_UNFIT = re.compile(r"[^A-Za-z0-9_.:-]")
+_HASH_CHARS = 8
+_ToolKey = tuple[str, str]  # namespace and name, as the client has them
+
+
+class Names:
+    """The names of one request's tools. The same name becomes the same in each request, so that a
+    prefix of the conversation stays the same, too."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self.renamed: dict[str, Tool] = {}  # as sent -> those that are not sent as they are
+        self._sent: dict[_ToolKey, str] = {}
+        self._named: dict[str, list[str]] = {}
+        taken: set[str] = set()
+        for tool in tools:
+            if tool.kind == "hosted":
+                continue
+            name = fitting(tool.namespace, tool.name)
+            if name in taken:
+                name = _marked(name, f"{tool.namespace}\n{tool.name}")
+            taken.add(name)
+            self._sent[tool.namespace, tool.name] = name
+            self._named.setdefault(tool.name, []).append(name)
+            if tool.kind == "custom" or tool.namespace or name != tool.name:
+                self.renamed[name] = tool
+
+    def sent(self, name: str, namespace: str = "") -> str:
+        """A tool's name for the upstream, also of one that is declared no more."""
+        found = self._sent.get((namespace, name))
+        return found if found is not None else fitting(namespace, name)
+
+    def named(self, name: str) -> list[str]:
+        """The tools that a client means by a name alone, in whatever namespace."""
+        return self._named.get(name, [])
+
+
+def fitting(namespace: str, name: str) -> str:
+    """A name that the family takes; other names become others."""
+    whole = f"{namespace}__{name}" if namespace else name
+    if _NAME.fullmatch(whole):
+        return whole
+    plain = _UNFIT.sub("_", whole)
+    if not plain or not (plain[0].isalpha() or plain[0] == "_"):
+        plain = "_" + plain
+    return _marked(plain, whole)
+
+
+def _marked(plain: str, whole: str) -> str:
+    digest = hashlib.sha256(whole.encode(errors="replace")).hexdigest()[:_HASH_CHARS]
+    return f"{plain[: MAX_CHARS - _HASH_CHARS - 1]}_{digest}"
+
+
+# Of images; the vendor refuses any other.
+_IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
+
+
+def encode_media(media: Media) -> dict[str, Any]:
+    """The part of a request. Raises Fault UNSUPPORTED for an address that the vendor cannot read,
+    another vendor's files, and images in a format that it does not know."""
+    if media.plain:
+        data = {"mimeType": media.mime or "text/plain", "data": base64_of(media.data)}
+        return {"inlineData": data}
+    mime = media.mime or mime_of(media.url) or ("" if media.url else _DEFAULT_MIME[media.kind])
+    mime = "image/jpeg" if mime == "image/jpg" else mime
+    if mime.startswith("image/") and mime not in _IMAGES:
+        raise Fault(Condition.UNSUPPORTED, param=media.path or None)
+    if media.data:
+        return {"inlineData": {"mimeType": mime, "data": media.data}}
+    if media.ref or not media.url.startswith(("https://", "gs://")):
+        raise Fault(Condition.UNSUPPORTED, param=media.path or None)
+    return {"fileData": ({"mimeType": mime} if mime else {}) | {"fileUri": media.url}}
+
+
+_DEFAULT_MIME = {
+    "image": "image/png", "audio": "audio/wav", "file": "application/pdf", "video": "video/mp4",
+}  # fmt: skip
+
+
+_OPENING = "Go on with the conversation."  # before a turn of the model that has nothing before it
+_NO_RESULT = "no result provided"
+_SEE_BELOW = "See what is attached."
+
+_Wire = dict[str, Any]
+
+
+class ContentWriter:
+    """Writes turns in their order into ``contents``."""
+
+    def __init__(self, names: Names, *, signs: bool) -> None:
+        self._names = names
+        self._signs = signs  # whether the model wants its calls signed
+        self._contents: list[_Wire] = []
+        self._open: list[ToolCall] = []  # calls of the last content that have no result yet
+        self._held: list[_Wire] = []  # system texts that wait for the results of these calls
+
+    def add(self, turn: Turn) -> None:
+        """The next turn. Raises Fault UNSUPPORTED for media that the vendor cannot read."""
+        if turn.role == "assistant":
+            written = self._model_parts(turn.parts)
+            if not written:
+                return
+            self._answer_open()
+            if not self._contents:
+                self._extend("user", [{"text": _OPENING}])
+            self._extend("model", written)
+            self._open = [part for part in turn.parts if isinstance(part, ToolCall)]
+        elif turn.role == "system":
+            texts = [part.text for part in turn.parts if isinstance(part, Text) and part.text]
+            if texts:
+                wrapped = "\n".join(texts)
+                self._held.append({"text": f"<system-reminder>{wrapped}</system-reminder>"})
+        else:
+            self._extend("user", self._user_parts(turn.parts))
+            self._open = []
+
+    def finish(self, system: list[_Wire]) -> list[_Wire]:
+        """All contents. ``system``: parts that become a turn of the user when there is no other;
+        the list is emptied then."""
+        self._answer_open()
+        if not self._contents:
+            self._extend("user", system[:] or [{"text": ""}])
+            system.clear()
+        if self._signs:
+            self._sign_calls()
+        return self._contents
+
+    def _extend(self, role: str, parts: list[_Wire]) -> None:
+        if self._contents and self._contents[-1]["role"] == role:
+            self._contents[-1]["parts"] += parts
+        elif parts:
+            self._contents.append({"role": role, "parts": parts})
+
+    def _answer_open(self) -> None:
+        """Results for calls that have none, for the vendor refuses a history without; and what was
+        held back for them."""
+        if self._open or self._held:
+            self._extend("user", self._user_parts(()))
+            self._open = []
+
+    def _model_parts(self, parts: tuple[Part, ...]) -> list[_Wire]:
+        written: list[_Wire] = []
+        pending: deque[str] = deque()  # signatures of calls that come
+        of_text: deque[str] = deque()  # of texts that come: not all clients keep the order of parts
+        for part in parts:
+            if isinstance(part, (Text, Refusal)):
+                if part.text:
+                    signed = {"thoughtSignature": of_text.popleft()} if of_text else {}
+                    written.append({"text": part.text, **signed})
+            elif isinstance(part, ToolCall):
+                wire = call_part(part, self._names.sent(part.name, part.namespace))
+                if pending:
+                    wire["thoughtSignature"] = pending.popleft()
+                written.append(wire)
+            elif isinstance(part, Reasoning) and (known := unsealed(part.opaque)) is not None:
+                place, signature = known
+                if place == "call":
+                    pending.append(signature)
+                elif place == "thought":
+                    written.append({
+                        "text": part.text, "thought": True, "thoughtSignature": signature,
+                    })  # fmt: skip
+                elif not _sign_text(written, signature):
+                    of_text.append(signature)
+        return [*written, *({"text": "", "thoughtSignature": each} for each in of_text)]
+
+    def _user_parts(self, parts: tuple[Part, ...]) -> list[_Wire]:
+        of_call: dict[str, deque[ToolResult]] = {}
+        for part in parts:
+            if isinstance(part, ToolResult):
+                of_call.setdefault(part.call_id, deque()).append(part)
+        responses: list[_Wire] = []
+        others: list[_Wire] = []
+        for call in self._open:
+            listed = of_call.get(call.id)
+            if not listed:
+                responses.append(self._response(call, {"error": _NO_RESULT}))
+                continue
+            result = listed.popleft()
+            attached = [encode_media(part) for part in result.parts if isinstance(part, Media)]
+            responses.append(self._response(call, _response_of(result, bool(attached))))
+            others += attached
+        for result in chain.from_iterable(of_call.values()):
+            name = f" of {result.name}" if result.name else ""  # of no call: words of the user
+            others.append({"text": f"Result{name}: {_text_of(result)}"})
+            others += [encode_media(part) for part in result.parts if isinstance(part, Media)]
+        for part in parts:
+            if isinstance(part, (Text, Refusal)):
+                if part.text:
+                    others.append({"text": part.text})
+            elif isinstance(part, Media):
+                others.append(encode_media(part))
+        held, self._held = self._held, []
+        return [*responses, *held, *others]
+
+    def _response(self, call: ToolCall, response: _Wire) -> _Wire:
+        named = {"id": call.id} if call.id else {}
+        name = self._names.sent(call.name, call.namespace)
+        return {"functionResponse": {**named, "name": name, "response": response}}
+
+    def _sign_calls(self) -> None:
+        """The first call of each content since the user's last words has a signature: one that
+        another model made has the value that is documented for it."""
+        spoken = [place for place, content in enumerate(self._contents) if _has_words(content)]
+        for content in self._contents[spoken[-1] :]:
+            for part in content["parts"]:
+                if "functionCall" in part:
+                    part.setdefault("thoughtSignature", BYPASS)
+                    break
+
+
+def _has_words(content: _Wire) -> bool:
+    """Whether the user says something here, beside results; the first content always does."""
+    return content["role"] == "user" and any(
+        "functionResponse" not in part for part in content["parts"]
+    )
+
+
+def text_parts(parts: Iterable[Part]) -> list[_Wire]:
+    """The texts among parts, as parts of a system instruction."""
+    return [{"text": part.text} for part in parts if isinstance(part, Text) and part.text]
+
+
+def _sign_text(written: list[_Wire], signature: str) -> bool:
+    """Put a signature on the text right before it; False when there is none without."""
+    last = written[-1] if written else {}
+    if "text" not in last or "thoughtSignature" in last:
+        return False
+    last["thoughtSignature"] = signature
+    return True
+
+
+def _response_of(result: ToolResult, attached: bool) -> _Wire:
+    text = _text_of(result)
+    if result.error:
+        return {"error": text}
+    return {"output": text or (_SEE_BELOW if attached else "")}
+
+
+def _text_of(result: ToolResult) -> str:
+    return "\n".join(part.text for part in result.parts if isinstance(part, Text))

@@ -1,0 +1,349 @@
+"""Parts of contents that both directions of the codec read or write: fields in either spelling,
+calls, signatures; and taking out of a client's body what translated answers have left in it.
+
+Clients mix the spellings of proto JSON, maxOutputTokens and max_output_tokens, in one body. What a
+client may choose itself (arguments, schemas, labels) is not read by ``Fields``. Imported by this
+folder.
+"""
+
+import base64
+import math
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, Literal
+
+from adapters.faults import Condition, Fault, wrong_type, wrong_value
+from adapters.ir.parts import ToolCall
+from adapters.json.jsonio import (
+    Raw,
+    Span,
+    Spans,
+    dumps,
+    elements,
+    inner_level,
+    loads,
+    loads_loose,
+    replace,
+)
+
+MAX_NAME_CHARS = 64
+
+_HUMP = re.compile(r"[A-Z]")
+_UNDERSCORE = re.compile(r"_([a-z0-9])")
+
+
+class Fields:
+    """An object of the API by the camelCase names of its fields, and where it stands.
+
+    Fields that are null count as absent. Raises Fault INVALID_FIELD with the path for what is of
+    the wrong type, and for a field that stands there in both spellings.
+    """
+
+    __slots__ = ("_values", "path")
+
+    def __init__(self, value: object, path: str) -> None:
+        self.path = path
+        self._values: dict[str, Any] = {}
+        if not isinstance(value, dict):
+            raise wrong_type(path, "expected an object")
+        for spelling, inner in value.items():
+            name = camel(spelling) if "_" in spelling else spelling
+            if name in self._values:
+                raise Fault(
+                    Condition.INVALID_FIELD,
+                    f"The field '{self.at(name)}' comes twice.",
+                    param=self.at(name),
+                    detail="the field comes twice",
+                )
+            self._values[name] = inner
+
+    def __contains__(self, name: str) -> bool:
+        return self._values.get(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, value in self._values.items() if value is not None)
+
+    def among(self, names: frozenset[str]) -> list[str]:
+        """Which of these fields stand there."""
+        return [name for name, value in self._values.items() if name in names and value is not None]
+
+    def at(self, name: str) -> str:
+        """The path of a field."""
+        return f"{self.path}.{name}" if self.path else name
+
+    def value(self, name: str) -> Any:
+        """Whatever stands there; None when absent."""
+        return self._values.get(name)
+
+    def text(self, name: str) -> str:
+        """A string; empty when absent."""
+        value = self._values.get(name)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise wrong_type(self.at(name), "expected a string")
+        return value
+
+    def flag(self, name: str) -> bool | None:
+        """A bool; None when absent."""
+        value = self._values.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise wrong_type(self.at(name), "expected a boolean")
+        return value
+
+    def number(self, name: str) -> float | None:
+        """A number, which may be written as a string; None when absent."""
+        value = self._values.get(name)
+        if isinstance(value, str):
+            value = _number_of(value)
+            if value is None:
+                raise wrong_type(self.at(name), "expected a number")
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise wrong_type(self.at(name), "expected a number")
+        if not math.isfinite(value):
+            raise wrong_value(self.at(name), "the number is out of range")
+        return value
+
+    def integer(self, name: str) -> int | None:
+        """A whole number, which may be written as a string or as 3.0; None when absent."""
+        value = self.number(name)
+        if value is None:
+            return None
+        if value != int(value):
+            raise wrong_type(self.at(name), "expected an integer")
+        return int(value)
+
+    def object(self, name: str) -> "Fields | None":
+        """An object of the API; None when absent."""
+        value = self._values.get(name)
+        return None if value is None else Fields(value, self.at(name))
+
+    def free_object(self, name: str) -> dict[str, Any] | None:
+        """An object whose fields the client chooses; None when absent."""
+        value = self._values.get(name)
+        if value is not None and not isinstance(value, dict):
+            raise wrong_type(self.at(name), "expected an object")
+        return value
+
+    def items(self, name: str) -> list[tuple[Any, str]]:
+        """The elements of an array, each with its path; the vendor takes one for a list of one."""
+        value = self._values.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            return [(value, self.at(name))]
+        return [(inner, f"{self.at(name)}[{index}]") for index, inner in enumerate(value)]
+
+    def objects(self, name: str) -> "list[Fields]":
+        """The objects of an array."""
+        return [Fields(inner, path) for inner, path in self.items(name)]
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """The strings of an array."""
+        for inner, path in self.items(name):
+            if not isinstance(inner, str):
+                raise wrong_type(path, "expected a string")
+        return tuple(inner for inner, _ in self.items(name))
+
+
+def camel(name: str) -> str:
+    """The name of a field as answers have it."""
+    # Longer names are none of the API's, and the cache shall not keep them.
+    return _camel(name) if "_" in name and len(name) <= MAX_NAME_CHARS else name
+
+
+@lru_cache(maxsize=512)
+def snake(name: str) -> str:
+    """The name of a field of the API in the other spelling."""
+    return _HUMP.sub(lambda found: "_" + found[0].lower(), name)
+
+
+@lru_cache(maxsize=512)
+def _camel(name: str) -> str:
+    return _UNDERSCORE.sub(lambda found: found[1].upper(), name)
+
+
+def _number_of(text: str) -> float | None:
+    try:
+        return int(text) if text.lstrip("-").isdecimal() else float(text)
+    except ValueError:
+        return None
+
+
+def call_part(call: ToolCall, name: str) -> dict[str, Any]:
+    """The part of a call, whose arguments are an object here; those of a tool for free text are one
+    of its own."""
+    said = {"input": call.arguments} if call.custom else arguments_of(call.arguments)
+    named = {"id": call.id} if call.id else {}
+    return {"functionCall": {**named, "name": name, "args": said}}
+
+
+def arguments_of(text: str) -> dict[str, Any]:
+    """The arguments in a JSON text as an object. What is no JSON, or no object, stands in one."""
+    whole, said = _read_arguments(text)
+    if not whole:
+        return {"_raw": text}
+    return said if isinstance(said, dict) else {"value": said}
+
+
+def is_whole(text: str) -> bool:
+    """Whether the arguments of a call are complete JSON, or nothing."""
+    return _read_arguments(text)[0]
+
+
+def _read_arguments(text: str) -> tuple[bool, Any]:
+    if not text.strip():
+        return True, {}
+    try:
+        said = loads_loose(text.encode(errors="replace"))
+        dumps(said)  # the lenient reader takes NaN and the like, which cannot be written
+    except (ValueError, OverflowError):
+        return False, None
+    return True, said
+
+
+def signature(opaque: str) -> str:
+    """Opaque state in the field for signatures, which is base64: SDKs decode it."""
+    return base64.b64encode(opaque.encode(errors="replace")).decode()
+
+
+def signed(signature: str) -> bytes:
+    """What a signature says, in either alphabet of base64; nothing when it is none."""
+    plain = signature.replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+    except ValueError:
+        return b""
+
+
+# The part that has the signature: the next call, the text before, or the thought itself.
+Place = Literal["call", "text", "thought"]
+
+# Documented for calls that another model has made: models that sign their calls want one there.
+BYPASS = "skip_thought_signature_validator"
+
+
+def sealed(place: Place, signature: str) -> str:
+    """A signature with its place, as the hub has it."""
+    return f"{place}:{signature}"
+
+
+def unsealed(opaque: str) -> tuple[Place, str] | None:
+    """The place and the signature; None for what this family has not made."""
+    place, colon, signature = opaque.partition(":")
+    if not colon or not signature:
+        return None
+    if place == "call":
+        return "call", signature
+    if place == "text":
+        return "text", signature
+    return ("thought", signature) if place == "thought" else None
+
+
+# How base64 of what ``adapters.opaque`` has wrapped begins.
+MARK = b"Z3cxL"
+
+_WRAPPED = b"gw1."
+_SIGNATURE = "thoughtSignature"
+_COUNTED = "generateContentRequest"
+
+
+def without_foreign(spans: Spans, model: str) -> bytes:
+    """See ``ClientCodec``: signatures of other families go. A call that loses its own has the value
+    that is documented for it when the model wants one. Contents without any stay byte for byte."""
+    return _without(spans, model, MARK, _is_ours)
+
+
+def without_reasoning(spans: Spans, model: str) -> bytes:
+    """The same for all signatures, of whoever."""
+    return _without(spans, model, b"ignature", _is_signed)
+
+
+def _without(
+    spans: Spans, model: str, mark: bytes, is_out: Callable[[dict[str, Any]], bool]
+) -> bytes:
+    """The body without the signatures of parts that ``is_out`` tells, in contents with ``mark``."""
+    edits: dict[Span, bytes] = {}
+    for fields, offset in _requests(spans):
+        place = fields.get("contents")
+        if place is None:
+            continue
+        at = place.start
+        for element in elements(fields.body[place.start : place.end]) or ():
+            text = bytes(element)
+            at = fields.body.index(text, at)
+            if mark in text:
+                span = Span(offset + at, offset + at + len(text))
+                edits[span] = _cleaned(element, is_out, signs=wants_signatures(model))
+            at += len(text)
+    return replace(spans.body, edits) if edits else spans.body
+
+
+def _requests(spans: Spans) -> list[tuple[Spans, int]]:
+    """The request, and the one that is to be counted, each with where its text begins."""
+    found = [(spans, 0)]
+    for name in (_COUNTED, snake(_COUNTED)):
+        place, raw = spans.get(name), spans.raw(name)
+        if place is not None and raw is not None and raw.startswith(b"{"):
+            found.append((inner_level(raw), place.start))
+    return found
+
+
+def _cleaned(element: Raw, is_out: Callable[[dict[str, Any]], bool], *, signs: bool) -> bytes:
+    content = loads(bytes(element))
+    parts = content.get("parts") if isinstance(content, dict) else None
+    kept: list[Any] = []
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, dict) and is_out(part):
+            part = _without_signature(part, signs=signs)
+            if part == {"text": ""} and len(parts or ()) > 1:
+                continue
+        kept.append(part)
+    if isinstance(parts, list) and parts:
+        content["parts"] = kept or [{"text": ""}]
+    return dumps(content)
+
+
+def _is_signed(part: dict[str, Any]) -> bool:
+    return _SIGNATURE in part or snake(_SIGNATURE) in part
+
+
+def _is_ours(part: dict[str, Any]) -> bool:
+    said = part.get(_SIGNATURE, part.get(snake(_SIGNATURE)))
+    return isinstance(said, str) and signed(said).startswith(_WRAPPED)
+
+
+def _without_signature(part: dict[str, Any], *, signs: bool) -> dict[str, Any]:
+    left = {
+        name: value for name, value in part.items() if name not in (_SIGNATURE, snake(_SIGNATURE))
+    }
+    if signs and ("functionCall" in left or "function_call" in left):
+        left[_SIGNATURE] = BYPASS
+    return left
+
+
+_MIME_OF = {
+    "png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "webp": "image/webp",
+    "gif": "image/gif", "heic": "image/heic", "heif": "image/heif", "pdf": "application/pdf",
+    "txt": "text/plain", "md": "text/markdown", "csv": "text/csv", "html": "text/html",
+    "json": "application/json", "xml": "text/xml",
+}  # fmt: skip
+_ENDING = re.compile(r"\.([A-Za-z0-9]{1,5})(?:[?#]|$)")
+
+
+def mime_of(address: str) -> str:
+    """The MIME type that the ending of an address stands for; empty when it is not known."""
+    found = _ENDING.search(address)
+    return _MIME_OF.get(found[1].lower(), "") if found else ""
+
+
+_UNSIGNING = re.compile(r"(?:.*/)?gemini-(?:1|2)\b")
+
+
+def wants_signatures(model: str) -> bool:
+    """Whether a model refuses calls without a signature; those before the third generation do
+    not."""
+    return _UNSIGNING.match(model.removeprefix("models/")) is None

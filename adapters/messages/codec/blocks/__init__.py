@@ -1,1 +1,0 @@
-"""Parts of content blocks that both codecs of the family write or read."""

@@ -1,1 +1,0 @@
-"""The codec of the family's clients: requests in, answers out."""

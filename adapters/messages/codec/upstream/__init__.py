@@ -1,1 +1,0 @@
-"""The codec of the family's upstreams: requests out, answers in."""

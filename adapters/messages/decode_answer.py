@@ -1,0 +1,253 @@
+"""Answers of upstreams of the messages family, whole and streamed, read leniently into the hub's
+words.
+
+Blocks of the vendor's own tools are not shown: the text says what they have found. Numbers of
+blocks are the vendor's; slots are counted here. Imported by this folder's ``__init__``.
+"""
+
+from typing import Any
+
+from adapters.family.codec import StreamDecoder
+from adapters.family.reply import loads_answer
+from adapters.faults import Condition, Fault
+from adapters.ir.answer import (
+    Choice,
+    Cited,
+    Closed,
+    Delta,
+    Event,
+    Finish,
+    Finished,
+    Sealed,
+    SlotKind,
+)
+from adapters.ir.parts import Part, Reasoning, Refusal, Text, ToolCall
+from adapters.json.jsonio import Struct, compact
+from adapters.json.structure import VALUES_AT_ONCE, Steps
+from adapters.messages.parts import decode_citation, decode_citations, sealed_data, sealed_thought
+
+FINISHES: dict[str, Finish] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop_sequence",
+    "max_tokens": "length",
+    "tool_use": "tools",
+    "refusal": "refusal",
+    "pause_turn": "pause",
+    "compaction": "pause",
+    "model_context_window_exceeded": "context_full",
+}
+_REFUSED = "The model declined to answer."
+
+
+def decode_answer(body: bytes) -> Steps[tuple[Choice, ...]]:
+    """The one choice of a message, in steps."""
+    message = loads_answer(body)
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(content, list):
+        raise Fault(Condition.UPSTREAM_INVALID)
+    parts: list[Part] = []
+    for place, block in enumerate(content):
+        if not place % VALUES_AT_ONCE:
+            yield False
+        if (part := _part(block)) is not None:
+            parts.append(part)
+    finish, detail = finish_of(message.get("stop_reason"), message.get("stop_details"))
+    if finish == "refusal":
+        parts.append(Refusal(detail))
+    stop = message.get("stop_sequence")
+    return (Choice(tuple(parts), finish, stop if isinstance(stop, str) else None, detail),)
+
+
+def decode_count(body: bytes) -> int:
+    """The tokens that a vendor has counted."""
+    tokens = loads_answer(body)["input_tokens"]
+    assert isinstance(tokens, int)
+    return tokens
+
+
+def finish_of(reason: object, details: object) -> tuple[Finish, str]:
+    """Why an answer has ended, and what a vendor says of a refusal."""
+    finish = FINISHES.get(reason, "stop") if isinstance(reason, str) else "stop"
+    if finish != "refusal":
+        return finish, ""
+    said = details if isinstance(details, dict) else {}
+    texts = [said.get(name) for name in ("explanation", "category")]
+    return finish, next((text for text in texts if isinstance(text, str) and text), _REFUSED)
+
+
+def text_of(value: object) -> str:
+    """A string; of anything else none."""
+    return value if isinstance(value, str) else ""
+
+
+def arguments_text(value: object) -> str:
+    """The arguments of a call as text; an object that cannot be written is none."""
+    try:
+        return compact(value) if isinstance(value, dict) else "{}"
+    except OverflowError:
+        raise Fault(Condition.UPSTREAM_INVALID) from None
+
+
+def _part(block: object) -> Part | None:
+    if not isinstance(block, dict):
+        return None
+    kind = block.get("type")
+    if kind == "text":
+        text = text_of(block.get("text"))
+        citations = decode_citations(block.get("citations"))
+        return Text(text, citations=citations) if text else None
+    if kind == "thinking":
+        thinking, signature = text_of(block.get("thinking")), text_of(block.get("signature"))
+        opaque = sealed_thought(thinking, signature) if signature else ""
+        return Reasoning(thinking, opaque=opaque) if thinking or opaque else None
+    if kind == "redacted_thinking":
+        data = text_of(block.get("data"))
+        return Reasoning("", opaque=sealed_data(data)) if data else None
+    if kind == "tool_use":
+        arguments = arguments_text(block.get("input"))
+        return ToolCall(text_of(block.get("id")), text_of(block.get("name")), arguments)
+    return None
+
+
+_KINDS: dict[str, SlotKind] = {
+    "text": "text",
+    "thinking": "reasoning",
+    "redacted_thinking": "reasoning",
+    "tool_use": "call",
+}
+# the kind of block and the field of a delta with text
+_DELTAS: dict[str, tuple[str, str]] = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "input_json_delta": ("tool_use", "partial_json"),
+}
+
+
+class _Block(Struct):
+    """A block that is open. ``input``: arguments that came with its start, for the case that no
+    more come."""
+
+    slot: int
+    kind: SlotKind
+    pieces: list[str]  # of a thought
+    signature: str = ""
+    data: str = ""
+    input: dict[str, Any] | None = None
+    has_arguments: bool = False
+
+
+class MessagesDecoder(StreamDecoder):
+    """Reads one stream (see ``family.codec.StreamDecoder``)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._blocks: dict[object, _Block] = {}  # that are open, by the vendor's number
+
+    def read(self, name: str | None, said: dict[str, Any]) -> list[Event]:
+        """See ``StreamDecoder``."""
+        kind = said.get("type")
+        index = _index(said.get("index"))
+        if kind == "content_block_delta":
+            delta = said.get("delta")
+            return self._delta(index, delta) if isinstance(delta, dict) else []
+        if kind == "content_block_start":
+            block = said.get("content_block")
+            return self._start(index, block) if isinstance(block, dict) else []
+        if kind == "content_block_stop":
+            return self._stop(index)
+        if kind == "message_delta":
+            delta = said.get("delta")
+            return self._finish(delta) if isinstance(delta, dict) else []
+        return []
+
+    def may_skip(self, event: Delta) -> bool:
+        """Thoughts are gathered: they go back to the vendor with their signature."""
+        return self._slots.get(event.slot) != "reasoning"
+
+    def end(self) -> list[Event]:
+        """See ``StreamDecoder``."""
+        return self._close_all()
+
+    def _start(self, index: object, block: dict[str, Any]) -> list[Event]:
+        kind = _KINDS.get(text_of(block.get("type")))
+        events = self._stop(index)  # of a vendor that has closed nothing
+        if kind is None:
+            return events
+        fields = {}
+        if kind == "call":
+            fields = {"id": text_of(block.get("id")), "name": text_of(block.get("name"))}
+        opened = self._open(kind, **fields)
+        given = block.get("input")
+        found = self._blocks[index] = _Block(opened.slot, kind, [])
+        if kind == "reasoning":
+            found.signature = text_of(block.get("signature"))
+            found.data = text_of(block.get("data"))
+        elif kind == "call":
+            found.input = given if isinstance(given, dict) else None
+        fields_of = {"text": "text", "reasoning": "thinking"}
+        first = text_of(block.get(fields_of.get(kind, "")))
+        return [*events, opened, *([self._text(found, first)] if first else ())]
+
+    def _delta(self, index: object, delta: dict[str, Any]) -> list[Event]:
+        kind = text_of(delta.get("type"))
+        if kind in _DELTAS:
+            of, field = _DELTAS[kind]
+            events: list[Event] = []
+            if index not in self._blocks and of != "tool_use":
+                events = self._start(index, {"type": of})  # of a vendor that starts nothing
+            block = self._blocks.get(index)
+            if block is None or block.kind != _KINDS[of]:
+                return events
+            text = text_of(delta.get(field))
+            return [*events, self._text(block, text)] if text else events
+        block = self._blocks.get(index)
+        if block is None:
+            return []
+        if kind == "signature_delta" and block.kind == "reasoning":
+            block.signature = text_of(delta.get("signature"))
+        elif kind == "citations_delta" and block.kind == "text":
+            citation = decode_citation(delta.get("citation"))
+            return [Cited(block.slot, citation)] if citation is not None else []
+        return []
+
+    def _text(self, block: _Block, text: str) -> Delta:
+        if block.kind == "reasoning":
+            block.pieces.append(text)
+        block.has_arguments = True
+        return Delta(block.slot, text)
+
+    def _stop(self, index: object) -> list[Event]:
+        block = self._blocks.pop(index, None)
+        if block is None:
+            return []
+        events: list[Event] = []
+        if block.kind == "call" and not block.has_arguments:
+            events.append(Delta(block.slot, arguments_text(block.input)))
+        if block.signature:
+            thought = sealed_thought("".join(block.pieces), block.signature)
+            events.append(Sealed(block.slot, thought))
+        elif block.data:
+            events.append(Sealed(block.slot, sealed_data(block.data)))
+        closed: Closed = self._close(block.slot)
+        return [*events, closed]
+
+    def _close_all(self) -> list[Event]:
+        return [event for index in list(self._blocks) for event in self._stop(index)]
+
+    def _finish(self, delta: dict[str, Any]) -> list[Event]:
+        reason = delta.get("stop_reason")
+        if not isinstance(reason, str):
+            return []
+        events = self._close_all()
+        finish, detail = finish_of(reason, delta.get("stop_details"))
+        if finish == "refusal":
+            opened = self._open("refusal")
+            events += [opened, Delta(opened.slot, detail), self._close(opened.slot)]
+        stop = delta.get("stop_sequence")
+        events.append(Finished(finish, 0, stop if isinstance(stop, str) else None, detail))
+        return events
+
+
+def _index(value: object) -> object:
+    """A block's number, or what stands for one that cannot be read."""
+    return value if isinstance(value, int | str) else None

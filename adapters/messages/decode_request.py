@@ -1,0 +1,272 @@
+"""Requests of clients of the messages family, read into the hub's words: fields, tools, and the
+choice among them. Turns are in ``decode_turns``.
+
+Source: the request types of the official Anthropic SDK 2.14, beta ones included; three of the
+fields the SDK sends as headers. Imported by this folder's ``__init__``.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from adapters.family import client_values as reading
+from adapters.family.codec import Asking, stop_sequences
+from adapters.faults import wrong_value
+from adapters.ir.request import Ask, Effort, Feature, Output, Request, Thinking, Tool, ToolChoice
+from adapters.json.jsonio import Spans, loads
+from adapters.json.structure import Steps
+from adapters.messages.decode_turns import decode_mark, decode_system, turn_steps
+
+FIELDS: Mapping[str, Asking] = {
+    **dict.fromkeys(("model", "messages", "max_tokens", "system", "stream"), ""),
+    **dict.fromkeys(("tools", "tool_choice", "betas"), ""),
+    "billing_policy": "vendor_terms",
+    "cache_control": "cache_mark",
+    "compaction": "output_modalities",
+    "container": "container",
+    "context_management": "context_management",
+    "diagnostics": "include",
+    "fallback_credit_token": "other",
+    "fallbacks": "other",
+    "inference_geo": "vendor_terms",
+    "mcp_servers": "hosted_tool",
+    "metadata": "end_user",
+    "output_config": "schema_output",
+    "output_format": "schema_output",
+    "service_tier": "tier",
+    "speed": "speed",
+    "stop_sequences": "stop",
+    "temperature": "temperature",
+    "thinking": "reasoning",
+    "thread": "stored_state",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "user_profile_id": "vendor_terms",
+    "workspace_id": "vendor_terms",
+}
+
+
+# What changes how a tool is called; that its arguments may come piece by piece does not.
+_TOOL_OPTIONS = ("allowed_callers", "defer_loading", "input_examples")
+
+
+def decode_tools(value: object, asks: list[Ask]) -> tuple[Tool, ...]:
+    """The tools of the field ``tools``."""
+    return tuple(
+        _tool(each, f"tools[{at}]", asks) for at, each in enumerate(reading.entries(value, "tools"))
+    )
+
+
+def _tool(given: dict[str, Any], path: str, asks: list[Ask]) -> Tool:
+    kind = reading.optional_text(given.get("type"), f"{path}.type")
+    name = reading.text(given.get("name", "" if kind else None), f"{path}.name")
+    mark = decode_mark(given, path, asks)
+    if kind not in ("", "custom"):
+        search = kind.startswith("web_search")
+        asks.append(Ask("hosted_search" if search else "hosted_tool", path))
+        raw = {"kind": kind} | given
+        return Tool("hosted", name, search=search, cache=mark, raw=raw, path=path)
+    asks.extend(Ask("other", f"{path}.{name}") for name in _TOOL_OPTIONS if given.get(name))
+    strict = reading.optional_flag(given.get("strict"), f"{path}.strict")
+    if strict:
+        asks.append(Ask("strict_tool", f"{path}.strict"))
+    return Tool(
+        "function",
+        name,
+        description=reading.optional_text(given.get("description"), f"{path}.description"),
+        schema=reading.entry(given.get("input_schema"), f"{path}.input_schema"),
+        strict=strict,
+        cache=mark,
+        path=path,
+    )
+
+
+def decode_choice(
+    value: object, tools: tuple[Tool, ...], asks: list[Ask]
+) -> tuple[ToolChoice | None, bool | None]:
+    """Which tools must be called, and whether several may be at once (None: not said)."""
+    given = reading.optional_entry(value, "tool_choice")
+    if not given:
+        return None, None
+    path = "tool_choice.disable_parallel_tool_use"
+    alone = reading.optional_flag(given.get("disable_parallel_tool_use"), path)
+    if alone:
+        asks.append(Ask("parallel_tools", path))
+    parallel = None if alone is None else not alone
+    kind = reading.text(given.get("type"), "tool_choice.type")
+    if kind == "auto":
+        return ToolChoice("auto"), parallel
+    if kind == "any":
+        return ToolChoice("any"), parallel
+    if kind == "none":
+        return ToolChoice("none"), parallel
+    if kind != "tool":
+        raise wrong_value("tool_choice.type", "expected auto, any, tool or none")
+    name = reading.text(given.get("name"), "tool_choice.name")
+    chosen = [tool for tool in tools if tool.name == name]
+    if not chosen:
+        raise wrong_value("tool_choice.name", "expected the name of one of the tools")
+    if chosen[0].kind == "hosted":
+        asks.append(Ask("forced_hosted_tool", "tool_choice"))
+    return ToolChoice("one", (name,)), parallel
+
+
+_EFFORTS: dict[str, Effort] = {
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "xhigh",
+    "max": "max",
+}
+_READ = frozenset(
+    {
+        *("model", "max_tokens", "messages", "system", "stream", "stop_sequences", "temperature"),
+        *("top_p", "top_k", "tools", "tool_choice", "thinking", "output_config", "output_format"),
+        *("metadata", "service_tier", "speed"),
+    }
+)
+# What every request has; many have nothing else.
+_FRAME = frozenset({"model", "max_tokens", "system", "stream"})
+
+
+def decode_request(spans: Spans, stream: bool, target: str | None) -> Steps[Request]:
+    """A client's request (see ``family.codec.ClientCodec``)."""
+    asks: list[Ask] = []
+    fields = {
+        name: loads(spans.raw(name) or b"null")
+        for name in spans.places
+        if name in _READ and name != "messages"
+    }
+    system = decode_system(fields.get("system"), asks)
+    leading, turns = yield from turn_steps(spans, asks)
+    settings = {} if fields.keys() <= _FRAME else _settings(fields, asks)
+    bound = reading.optional_count(fields.get("max_tokens"), "max_tokens")
+    return Request(
+        family="messages",
+        stream=stream,
+        turns=turns,
+        system=system + leading,
+        # a bound of 0, which warms a cache, is nothing that other families know
+        max_output_tokens=None if bound is None else max(bound, 1),
+        asks=(*asks, *_other_asks(spans)),
+        **settings,
+    )
+
+
+def _settings(fields: dict[str, Any], asks: list[Ask]) -> dict[str, Any]:
+    """Tools, sampling and all else that many requests have nothing of."""
+    tools = decode_tools(fields.get("tools"), asks)
+    choice, parallel = decode_choice(fields.get("tool_choice"), tools, asks)
+    output, effort = _output(fields, asks)
+    return {
+        "tools": tools,
+        "choice": choice,
+        "parallel_tools": parallel,
+        "output": output,
+        **_sampling(fields, asks),
+        "thinking": _thinking(fields, effort, asks),
+        "top_k": _top_k(fields, asks),
+        "stop": _stop(fields, asks),
+        "end_user": _end_user(fields, asks),
+        "tier": _tier(fields, asks),
+    }
+
+
+def _sampling(fields: dict[str, Any], asks: list[Ask]) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    features: tuple[Feature, ...] = ("temperature", "top_p")
+    for name in features:
+        found[name] = reading.optional_number(fields.get(name), name)
+        if found[name] is not None:
+            asks.append(Ask(name, name))
+    return found
+
+
+def _top_k(fields: dict[str, Any], asks: list[Ask]) -> int | None:
+    top_k = reading.optional_count(fields.get("top_k"), "top_k")
+    if top_k is not None:
+        asks.append(Ask("top_k", "top_k"))
+    return top_k
+
+
+def _stop(fields: dict[str, Any], asks: list[Ask]) -> tuple[str, ...]:
+    name = "stop_sequences"
+    stop = stop_sequences(reading.texts(fields.get(name), name), name)
+    if stop:
+        asks.append(Ask("stop", name))
+    return stop
+
+
+def _end_user(fields: dict[str, Any], asks: list[Ask]) -> str:
+    path = "metadata.user_id"
+    metadata = reading.optional_entry(fields.get("metadata"), "metadata")
+    user = reading.optional_text(metadata.get("user_id"), path)
+    if user:
+        asks.append(Ask("end_user", path))
+    return user
+
+
+def _tier(fields: dict[str, Any], asks: list[Ask]) -> Any:
+    """``speed`` is a tier of its own, which no other family has."""
+    if reading.optional_text(fields.get("speed"), "speed") not in ("", "standard"):
+        asks.append(Ask("speed", "speed"))
+    tier = reading.optional_text(fields.get("service_tier"), "service_tier")
+    if tier == "standard_only":
+        asks.append(Ask("tier", "service_tier"))
+        return "default"
+    return "auto" if tier == "auto" else ""
+
+
+def _output(fields: dict[str, Any], asks: list[Ask]) -> tuple[Output, Effort | None]:
+    """The form of the answer, and the effort, which stand in one field."""
+    config = reading.optional_entry(fields.get("output_config"), "output_config")
+    effort = reading.optional_text(config.get("effort"), "output_config.effort")
+    if effort and effort not in _EFFORTS:
+        raise wrong_value("output_config.effort", f"expected one of {', '.join(_EFFORTS)}")
+    asks.extend(
+        Ask("other", f"output_config.{name}")
+        for name, value in config.items()
+        if name not in ("effort", "format") and value is not None
+    )
+    path, form = "output_config.format", config.get("format")
+    if form is None:
+        path, form = "output_format", fields.get("output_format")  # the older spelling
+    if form is None:
+        return Output(), _EFFORTS.get(effort)
+    form = reading.entry(form, path)
+    if form.get("type") != "json_schema":
+        raise wrong_value(f"{path}.type", "expected json_schema")
+    schema = reading.entry(form.get("schema"), f"{path}.schema")
+    asks.append(Ask("schema_output", path))
+    name = reading.optional_text(form.get("name"), f"{path}.name")
+    return Output("schema", schema, name), _EFFORTS.get(effort)
+
+
+def _thinking(fields: dict[str, Any], effort: Effort | None, asks: list[Ask]) -> Thinking | None:
+    wanted = reading.optional_entry(fields.get("thinking"), "thinking")
+    if wanted or effort:
+        asks.append(Ask("reasoning", "thinking" if wanted else "output_config.effort"))
+    if not wanted:
+        return Thinking(effort) if effort else None
+    kind = reading.text(wanted.get("type"), "thinking.type")
+    display = reading.optional_text(wanted.get("display"), "thinking.display")
+    if kind == "disabled":
+        return Thinking("off")
+    show: Any = {"omitted": "none", "summarized": "summary"}.get(display, "full")
+    if kind == "enabled":
+        path = "thinking.budget_tokens"
+        budget = reading.optional_count(wanted.get("budget_tokens"), path)
+        if budget is None:
+            raise reading.missing_or(None, path, "")
+        return Thinking(budget_tokens=budget, show=show)
+    if kind not in ("adaptive", "between_tools"):
+        raise wrong_value("thinking.type", "expected enabled, adaptive or disabled")
+    return Thinking(effort or "auto", show=show)
+
+
+def _other_asks(spans: Spans) -> list[Ask]:
+    """Fields that are not read, in their order."""
+    return [
+        Ask(FIELDS.get(name) or "other", name)
+        for name in spans.places
+        if name not in _READ and spans.raw(name) not in (b"null", b"[]", b"{}")
+    ]

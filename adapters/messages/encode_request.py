@@ -1,0 +1,546 @@
+"""Requests for upstreams of the messages family, out of the hub's words.
+
+Here: fields, tools, thinking and schemas, in version 2023-06-01 of the interface; turns are in
+``encode_turns``.
+
+The family has letters, digits, ``_`` and ``-`` in names, no free-text tools and no groups of tools:
+such tools get another name or shape, and ``Encoded.names`` says which. The arguments of a tool are
+an object at the root, without alternatives there. A schema of the answer closes every object and
+has no bounds of numbers and texts; those go into the description, so that the model still reads
+them. Newer models think by effort and refuse budgets, older ones the reverse: the table of models
+says which. Source: the request types of the official SDKs, and the vendor's documentation of tools,
+structured outputs and thinking. Imported by this folder's ``__init__``.
+"""
+
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from adapters.family.codec import Encoded, Target
+from adapters.faults import Condition, Fault
+from adapters.ir.parts import Text, ToolCall
+from adapters.ir.request import Effort, Feature, Request, Thinking, Tool
+from adapters.json.jsonio import compact, dumps
+from adapters.json.structure import Steps
+from adapters.messages.encode_turns import CACHE_FIELD, sent_name, text_block, turn_steps, with_mark
+
+NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
+
+_ALTERNATIVES = ("anyOf", "oneOf", "allOf")
+# What the vendor refuses in the schema of an answer.
+_BOUNDS = (
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    *("minLength", "maxLength", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
+)
+# Where schemas stand in a schema: one, a list of them, or by name.
+_ONE = ("items", "not", "additionalProperties")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_NAMED = ("properties", "$defs", "definitions")
+_DEPTH_MAX = 64  # deeper ones are left as they are
+
+
+def for_tool(schema: dict[str, Any] | None) -> dict[str, Any]:
+    """The schema of a tool's arguments."""
+    if not schema:
+        return NO_ARGUMENTS
+    kind = schema.get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    if any(name in schema for name in _ALTERNATIVES):
+        return _merged(schema)
+    if kind == "object":
+        return schema
+    if "object" in kinds or kind is None:
+        return {"type": "object"} | {
+            name: value for name, value in schema.items() if name != "type"
+        }
+    return _wrapped(schema)
+
+
+def fits_answer(schema: dict[str, Any]) -> bool:
+    """Whether the vendor can hold an answer to this schema: with objects whose names are not known
+    before, or that are inside of themselves, it cannot."""
+    return not any(_is_open(each) for each in _schemas(schema)) and not _is_endless(schema)
+
+
+def for_answer(schema: dict[str, Any], depth: int = 0) -> dict[str, Any]:
+    """The schema of structured output."""
+    if depth >= _DEPTH_MAX:
+        return schema
+    fit: dict[str, Any] = {}
+    said = []
+    for name, value in schema.items():
+        if name in _BOUNDS or (name == "minItems" and value not in (0, 1)):
+            said.append(f"{name}: {compact(value)}")
+        else:
+            fit[name] = _inner_schema(name, value, depth)
+    if "oneOf" in fit:
+        fit["anyOf"] = fit.pop("oneOf")
+    if schema.get("type") == "object" or "properties" in schema:
+        fit["additionalProperties"] = False
+    if said:
+        words = [fit.get("description"), "; ".join(said)]
+        fit["description"] = " ".join(f"{word}" for word in words if word)
+    return fit
+
+
+def _inner_schema(name: str, value: Any, depth: int) -> Any:
+    if name in _ONE and isinstance(value, dict):
+        return for_answer(value, depth + 1)
+    if name in _LISTS and isinstance(value, list):
+        return [for_answer(each, depth + 1) if isinstance(each, dict) else each for each in value]
+    if name in _NAMED and isinstance(value, dict):
+        return {
+            key: for_answer(each, depth + 1) if isinstance(each, dict) else each
+            for key, each in value.items()
+        }
+    return value
+
+
+def _schemas(schema: dict[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
+    """A schema and all inside of it."""
+    yield schema
+    if depth >= _DEPTH_MAX:
+        return
+    for name, value in schema.items():
+        inner: list[Any] = []
+        if name in _ONE:
+            inner = [value]
+        elif name in _LISTS and isinstance(value, list):
+            inner = value
+        elif name in _NAMED and isinstance(value, dict):
+            inner = list(value.values())
+        for each in inner:
+            if isinstance(each, dict):
+                yield from _schemas(each, depth + 1)
+
+
+def _is_open(schema: dict[str, Any]) -> bool:
+    if isinstance(schema.get("additionalProperties"), dict) or "patternProperties" in schema:
+        return True
+    return schema.get("type") == "object" and not schema.get("properties")
+
+
+def _is_endless(schema: dict[str, Any]) -> bool:
+    """Whether a definition leads to itself, or something to the whole."""
+    leads: dict[str, set[str]] = {}
+    for group in ("$defs", "definitions"):
+        for name, each in _schemas_by_name(schema, group).items():
+            leads[f"#/{group}/{name}"] = _refs(each) if isinstance(each, dict) else set()
+    if "#" in _refs(schema):
+        return True
+    try:
+        TopologicalSorter(leads).prepare()
+    except CycleError:
+        return True
+    return False
+
+
+def _refs(schema: dict[str, Any]) -> set[str]:
+    refs = (each.get("$ref") for each in _schemas(schema))
+    return {ref for ref in refs if isinstance(ref, str)}
+
+
+def _merged(schema: dict[str, Any]) -> dict[str, Any]:
+    """One object in place of alternatives at the root: all properties of all of them, and those
+    required that each of them requires."""
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for name in _ALTERNATIVES:
+        given = schema.get(name)
+        branches = (
+            [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+        )
+        for branch in branches:
+            properties |= _schemas_by_name(branch)
+        wanted = [_required(branch) for branch in branches]
+        if name == "allOf":
+            required += [each for names in wanted for each in names]
+        elif wanted:
+            common = set(wanted[0]).intersection(*wanted)
+            required += [each for each in wanted[0] if each in common]
+    kept = {name: value for name, value in schema.items() if name not in _ALTERNATIVES}
+    merged = kept | {"type": "object", "properties": properties | _schemas_by_name(schema)}
+    required = list(dict.fromkeys(_required(schema) + required))
+    return merged | ({"required": required} if required else {})
+
+
+def _schemas_by_name(schema: dict[str, Any], name: str = "properties") -> dict[str, Any]:
+    found = schema.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _required(schema: dict[str, Any]) -> list[str]:
+    found = schema.get("required")
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+
+
+def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
+    """An object with one property for what is none."""
+    return {"type": "object", "properties": {"value": schema}, "required": ["value"]}
+
+
+_OUTPUT_TOOL = "respond"
+# Of all models that have a search; newer ones run code, which not every account may.
+_SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+
+
+def encode_tools(request: Request, target: Target) -> tuple[list[dict[str, Any]], dict[str, Tool]]:
+    """The tools, in the client's order, and the client's tools by names that differ from theirs."""
+    allowed = _allowed(request)
+    tools: list[dict[str, Any]] = []
+    names: dict[str, Tool] = {}
+    known: set[str] = set()
+    for tool in request.tools:
+        name = sent_name(tool.name, tool.namespace)
+        if tool.kind == "hosted":
+            if tool.search and target.traits.search and "web_search" not in known:
+                known.add("web_search")
+                tools.append(with_mark(_SEARCH.copy(), tool.cache))
+            continue
+        if name in known or (allowed and tool.name not in allowed):
+            continue
+        known.add(name)
+        if name != tool.name or tool.kind == "custom":
+            names[name] = tool
+        tools.append(with_mark(_tool(tool, name, target), tool.cache))
+    return tools or _called_before(request), names
+
+
+def encode_choice(
+    request: Request, tools: list[dict[str, Any]], output_tool: str
+) -> dict[str, Any] | None:
+    """The choice among ``tools``; None: the vendor's own, which is auto."""
+    if not tools:
+        return None
+    choice = request.choice
+    mode = choice.mode if choice is not None else "auto"
+    written: dict[str, Any] = {"type": mode}
+    if output_tool:
+        others = [tool for tool in tools if tool["name"] != output_tool]
+        written = {"type": "any"}
+        if mode == "none" or not others:
+            written = {"type": "tool", "name": output_tool}
+    elif not any(tool.kind != "hosted" or tool.search for tool in request.tools):
+        written = {"type": "none"}  # the client has offered none of these
+    elif mode == "one" and choice is not None:
+        written = {"type": "tool", "name": _chosen_name(request, choice.names[0])}
+    if request.parallel_tools is False and written["type"] != "none":
+        written["disable_parallel_tool_use"] = True
+    return written if written != {"type": "auto"} else None
+
+
+def output_tool(schema: dict[str, Any], request: Request) -> dict[str, Any]:
+    """The tool that stands for structured output at models that have no field for it."""
+    taken = {sent_name(tool.name, tool.namespace) for tool in request.tools}
+    name = _OUTPUT_TOOL
+    while name in taken:
+        name += "_"
+    description = request.output.description or "Gives the final answer to the user."
+    return {"name": name, "description": description, "input_schema": schema}
+
+
+def _tool(tool: Tool, name: str, target: Target) -> dict[str, Any]:
+    written: dict[str, Any] = {"name": name}
+    description = tool.description
+    if tool.grammar:
+        follows = f"The input must follow this {tool.grammar_syntax} grammar:\n{tool.grammar}"
+        description = f"{description}\n\n{follows}".lstrip()
+    if description:
+        written["description"] = description
+    if tool.kind == "custom":
+        text = {"type": "string", "description": "The input of the tool, as plain text."}
+        properties = {"input": text}
+        required = {"type": "object", "properties": properties, "required": ["input"]}
+        return written | {"input_schema": required}
+    schema = for_tool(tool.schema)
+    if tool.strict and target.traits.strict_tools and fits_answer(schema):
+        return written | {"input_schema": for_answer(schema), "strict": True}
+    return written | {"input_schema": schema}
+
+
+def _allowed(request: Request) -> frozenset[str]:
+    """The names of the subset that may be called; empty: all may."""
+    choice = request.choice
+    subset = choice is not None and choice.mode in ("auto", "any")
+    return frozenset(choice.names if choice is not None and subset else ())
+
+
+def _chosen_name(request: Request, name: str) -> str:
+    chosen = [tool for tool in request.tools if name in (tool.name, _flat(tool))]
+    return sent_name(chosen[0].name, chosen[0].namespace) if chosen else sent_name(name)
+
+
+def _flat(tool: Tool) -> str:
+    return f"{tool.namespace}__{tool.name}"
+
+
+def _called_before(request: Request) -> list[dict[str, Any]]:
+    """The tools of the history, for a request that offers none: the vendor wants them declared."""
+    calls = [part for turn in request.turns for part in turn.parts if isinstance(part, ToolCall)]
+    names = dict.fromkeys(sent_name(call.name, call.namespace) for call in calls)
+    return [{"name": name, "input_schema": NO_ARGUMENTS} for name in names]
+
+
+MIN_BUDGET_TOKENS = 1024
+ANSWER_TOKENS = 1024  # are left for the answer where the bound allows
+_BUDGETS: dict[Effort, int] = {  # of max, all that the bound leaves
+    "minimal": 1024,
+    "low": 2048,
+    "medium": 8192,
+    "high": 16384,
+    "xhigh": 32768,
+}
+_LEVELS: tuple[tuple[int, Effort], ...] = (
+    (1024, "minimal"),
+    (4096, "low"),
+    (12288, "medium"),
+    (24576, "high"),
+)
+_EFFORTS: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")  # of the family
+
+
+def encode_thinking(
+    request: Request,
+    target: Target,
+    messages: list[dict[str, Any]],
+    bound: int,
+    *,
+    bare: bool,
+) -> tuple[dict[str, Any], int]:
+    """The fields ``thinking`` and ``effort`` as far as there are any, and the bound of the answer
+    to ``messages``.
+
+    ``bound``: what the client or the model's row allows. ``bare``: the answer must begin at once,
+    with a tool or in the middle of a text, which excludes thinking by a budget.
+    """
+    wanted = request.thinking
+    traits = target.traits
+    if wanted is None or traits.thinking == "none":
+        return {}, bound
+    if is_off(wanted):  # what most models do when they are not asked
+        off = traits.thinking == "adaptive" and "off" in traits.efforts
+        return ({"thinking": {"type": "disabled"}} if off else {}), bound
+    if traits.thinking == "budget":
+        if bare or _has_lost_thoughts(messages):
+            return {}, bound
+        return _by_budget(request, target, bound)
+    fields: dict[str, Any] = {}
+    level = wanted.effort if wanted.budget_tokens is None else _level(wanted.budget_tokens)
+    if level not in (None, "auto"):
+        fields["effort"] = _nearest(level, traits.efforts)
+    if traits.thinking == "adaptive" and level is not None:
+        thinking = {"type": "adaptive"}
+        if wanted.show is not None:
+            thinking["display"] = "omitted" if wanted.show == "none" else "summarized"
+        fields["thinking"] = thinking
+    return fields, bound
+
+
+def is_off(wanted: Thinking) -> bool:
+    """Whether the client wants no thinking."""
+    return wanted.effort == "off" or wanted.budget_tokens == 0
+
+
+def _has_lost_thoughts(messages: list[dict[str, Any]]) -> bool:
+    """Whether the calls that are now answered have come back without what was thought before them:
+    the vendor would refuse to think by a budget. Models that think when they like do without."""
+    if len(messages) < 2 or messages[-1]["content"][0]["type"] != "tool_result":
+        return False
+    return messages[-2]["content"][0]["type"] not in ("thinking", "redacted_thinking")
+
+
+def _by_budget(request: Request, target: Target, bound: int) -> tuple[dict[str, Any], int]:
+    """A budget must be less than the bound: that is raised as far as the model is known to allow,
+    then the budget gives way, and where nothing is left of it there is no thinking."""
+    wanted, limit = request.thinking, target.max_output_tokens
+    assert wanted is not None
+    budget = wanted.budget_tokens
+    if budget is None:
+        if wanted.effort is None or wanted.effort == "auto":
+            return {}, bound
+        budget = _BUDGETS.get(wanted.effort, bound - ANSWER_TOKENS)
+    budget = max(min(budget, target.traits.max_budget_tokens), MIN_BUDGET_TOKENS)
+    if bound <= budget:
+        if limit is None:  # what the client has said is not raised by a guess
+            limit = bound if request.max_output_tokens is not None else budget + bound
+        bound = max(bound, min(budget + bound, limit))
+        budget = min(budget, max(bound - ANSWER_TOKENS, MIN_BUDGET_TOKENS))
+    if bound <= budget:
+        return {}, bound
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}}, bound
+
+
+def _level(budget_tokens: int) -> Effort:
+    return next((level for most, level in _LEVELS if budget_tokens <= most), "xhigh")
+
+
+def _nearest(level: Effort, known: tuple[Effort, ...]) -> str:
+    """The level, or the next lower one that the model has, or else its lowest."""
+    fit = [each for each in _EFFORTS if each in known] or ["low"]
+    order = ("minimal", *_EFFORTS)
+    lower = [each for each in fit if order.index(each) <= order.index(level)]
+    return lower[-1] if lower else fit[0]
+
+
+MAX_MARKS = 4
+
+
+def limit_marks(body: dict[str, Any]) -> None:
+    """Take away marks beyond MAX_MARKS: the last ones stay, and the last of the system text."""
+    marked = _marked(body)
+    if len(marked) <= MAX_MARKS:
+        return
+    system = [block for block in body.get("system", ()) if CACHE_FIELD in block][-1:]
+    others = [block for block in marked if not any(block is one for one in system)]
+    for block in others[: len(others) - (MAX_MARKS - len(system))]:
+        del block[CACHE_FIELD]
+
+
+def mark_by_rule(body: dict[str, Any]) -> None:
+    """Mark what the next call will begin with, unless something is marked, or the request is a
+    single question, which would pay for the writing alone."""
+    messages = body["messages"]
+    talk = any(message["role"] == "assistant" for message in messages)
+    if not (talk or body.get("tools")) or _marked(body):
+        return
+    users = [message for message in messages if message["role"] == "user"]
+    for blocks in (body.get("tools"), body.get("system"), users[-1]["content"] if users else ()):
+        if blocks:
+            blocks[-1][CACHE_FIELD] = {"type": "ephemeral"}
+
+
+def _marked(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """All marked blocks, in the order in which the vendor reads them."""
+    blocks = [*body.get("tools", ()), *body.get("system", ())]
+    for message in body["messages"]:
+        blocks += message["content"]
+    return [block for block in blocks if CACHE_FIELD in block]
+
+
+DEFAULT_MAX_TOKENS = 8192
+MAX_USER_CHARS = 256
+_JSON_ONLY = "Answer with one JSON object and nothing else, without a code fence around it."
+
+
+def encode_request(request: Request, target: Target, counting: bool) -> Steps[Encoded]:
+    """The body (see ``family.codec.UpstreamCodec``)."""
+    traits = target.traits
+    messages = yield from turn_steps(
+        request.turns,
+        documents=traits.documents,
+        system_turns=traits.system_turns,
+        # what was begun cannot become JSON after a schema
+        prefill=traits.prefill and request.output.kind != "schema",
+    )
+    system = _system(request)
+    if not messages:  # the vendor wants a turn of the user
+        messages, system = [{"role": "user", "content": system}] if system else [], []
+    tools, names = encode_tools(request, target)
+    respond = _output_tool(request, target)
+    if respond is not None:
+        tools.append(respond)
+    output_name = respond["name"] if respond is not None else ""
+    choice = encode_choice(request, tools, output_name)
+    bound = request.max_output_tokens or target.max_output_tokens or DEFAULT_MAX_TOKENS
+    forced = choice is not None and choice["type"] in ("any", "tool")
+    begun = bool(messages) and messages[-1]["role"] == "assistant"
+    thinking, bound = encode_thinking(request, target, messages, bound, bare=forced or begun)
+    body: dict[str, Any] = {"model": target.model}
+    if not counting:
+        body["max_tokens"] = bound
+    if system:
+        body["system"] = system
+    body["messages"] = messages
+    if tools:
+        body["tools"] = tools
+    if choice is not None:
+        body["tool_choice"] = choice
+    body |= _output(request, thinking, as_tool=respond is not None)
+    cut: tuple[str, ...] = ()
+    dropped: list[Feature] = []
+    if request.thinking is not None and not (is_off(request.thinking) or thinking):
+        dropped.append("reasoning")
+    if not counting:
+        cut = _add_options(body, request, target, dropped)
+    _mark(body, target)
+    yield True
+    return Encoded(dumps(body), names, output_name, cut, tuple(dropped))
+
+
+def _system(request: Request) -> list[dict[str, Any]]:
+    blocks = [text_block(part) for part in request.system if isinstance(part, Text)]
+    if request.output.kind == "json":
+        blocks.append({"type": "text", "text": _JSON_ONLY})
+    return [block for block in blocks if block is not None]
+
+
+def _output_tool(request: Request, target: Target) -> dict[str, Any] | None:
+    """The tool whose arguments are the answer, for models without a field for its schema, and for
+    schemas that do not fit into it."""
+    if request.output.kind != "schema" or target.traits.structured == "none":
+        return None
+    schema = request.output.schema or {}
+    is_object = schema.get("type", "object") == "object"  # as arguments are
+    if target.traits.structured == "schema" and (fits_answer(schema) or not is_object):
+        return None
+    if not is_object:
+        path = next((ask.path for ask in request.asks if ask.feature == "schema_output"), None)
+        raise Fault(Condition.UNSUPPORTED, param=path)
+    return output_tool(for_tool(schema), request)
+
+
+def _output(request: Request, thinking: dict[str, Any], *, as_tool: bool) -> dict[str, Any]:
+    """How much is thought, and the schema of the answer."""
+    config: dict[str, Any] = {}
+    if "effort" in thinking:
+        config["effort"] = thinking["effort"]
+    schema = request.output.schema
+    if request.output.kind == "schema" and schema and not as_tool:
+        config["format"] = {"type": "json_schema", "schema": for_answer(schema)}
+    fields = {"thinking": thinking["thinking"]} if "thinking" in thinking else {}
+    return fields | ({"output_config": config} if config else {})
+
+
+def _add_options(
+    body: dict[str, Any], request: Request, target: Target, dropped: list[Feature]
+) -> tuple[str, ...]:
+    """Sampling and what stands around the call; returns the stop sequences that the vendor does not
+    take, which are those of nothing but blanks."""
+    if request.stream:
+        body["stream"] = True
+    stop = [each for each in request.stop if each.strip()]
+    if stop:
+        body["stop_sequences"] = stop
+    _add_sampling(body, request, target, dropped)
+    if request.end_user:
+        body["metadata"] = {"user_id": request.end_user[:MAX_USER_CHARS]}
+    if request.tier:
+        body["service_tier"] = "standard_only" if request.tier == "default" else "auto"
+    return tuple(each for each in request.stop if each and not each.strip())
+
+
+def _add_sampling(
+    body: dict[str, Any], request: Request, target: Target, dropped: list[Feature]
+) -> None:
+    """One of temperature and top_p, for models take no two of them, and none beside thinking."""
+    given: dict[Feature, float] = {}
+    if request.temperature is not None:
+        given["temperature"] = min(request.temperature, 1)
+    if request.top_p is not None:
+        given["top_p"] = request.top_p
+    if request.top_k is not None:
+        given["top_k"] = request.top_k
+    if not (given and target.traits.sampling):
+        return
+    if body.get("thinking", {}).get("type") in ("enabled", "adaptive"):
+        dropped += given
+    else:
+        if "temperature" in given and given.pop("top_p", None) is not None:
+            dropped.append("top_p")
+        body.update({str(name): value for name, value in given.items()})
+
+
+def _mark(body: dict[str, Any], target: Target) -> None:
+    limit_marks(body)
+    if target.traits.auto_cache:
+        mark_by_rule(body)

@@ -1,0 +1,218 @@
+"""Parts of content blocks that both directions of the codec read or write.
+
+Here: ids and arguments of calls, citations, opaque thoughts, and the removal from a client's
+history of what no vendor of this family made.
+
+A thought of another family's upstream is shown as a thinking block whose signature is the wrapped
+state of its maker, or UNSIGNED when it has none; a source that was cited has UNSIGNED in place of
+the vendor's index. Both begin alike, so that they are found, and are taken out before a vendor of
+this family sees them. Imported by this folder.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from typing import Any
+
+from adapters.faults import Fault
+from adapters.ir.answer import MAX_CITATIONS
+from adapters.ir.parts import Citation
+from adapters.json.jsonio import Spans, dumps, elements, loads, loads_or_none, replace
+
+_FIT_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_ID_PREFIX = "gw_"
+
+
+def fit_id(given: str) -> str:
+    """The id as the family takes it."""
+    if _FIT_ID.fullmatch(given) and not given.startswith(_ID_PREFIX):
+        return given
+    encoded = base64.urlsafe_b64encode(given.encode(errors="replace"))
+    return _ID_PREFIX + encoded.rstrip(b"=").decode()
+
+
+def given_id(fit: str) -> str:
+    """The id that ``fit_id`` was given; any other as it is."""
+    if not fit.startswith(_ID_PREFIX):
+        return fit
+    text = fit[len(_ID_PREFIX) :]
+    try:
+        found = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+    except (binascii.Error, ValueError):
+        return fit
+    return found if found and fit_id(found) == fit else fit
+
+
+def arguments_of(text: str) -> dict[str, Any]:
+    """The arguments of a call as an object; what is none is put into one, so that a call that went
+    wrong does not fail a whole conversation."""
+    if not text.strip():
+        return {}
+    try:
+        value = loads(text.encode())
+    except (Fault, UnicodeEncodeError):  # no JSON, or none that every reader takes
+        return {"_raw": text.encode(errors="replace").decode()}
+    return value if isinstance(value, dict) else {"value": value}
+
+
+# Stands where a vendor's signature or index would: no vendor of this family has made what it is on.
+# It is how all wrapped state begins (``client.foreign`` finds them by it), and nothing behind that.
+UNSIGNED = "gw1."
+
+_CITATION_KINDS = ("web_search_result_location", "search_result_location")
+
+
+def decode_citations(value: object) -> tuple[Citation, ...]:
+    """Those of a text block that are on the web."""
+    if not isinstance(value, list):
+        return ()
+    read = map(decode_citation, value[:MAX_CITATIONS])
+    return tuple(citation for citation in read if citation is not None)
+
+
+def decode_citation(value: object) -> Citation | None:
+    """One citation; None when it names no place on the web."""
+    if not isinstance(value, dict) or value.get("type") not in _CITATION_KINDS:
+        return None
+    url = value.get("url") or value.get("source")
+    if not isinstance(url, str):
+        return None
+    title, quoted = value.get("title"), value.get("cited_text")
+    return Citation(
+        url,
+        title if isinstance(title, str) else "",
+        quoted=quoted if isinstance(quoted, str) else "",
+    )
+
+
+def encode_citation(citation: Citation) -> dict[str, Any]:
+    """A citation for a client; in place of the vendor's index it says that there is none."""
+    return {
+        "type": "web_search_result_location",
+        "url": citation.url,
+        "title": citation.title or None,
+        "cited_text": citation.quoted,
+        "encrypted_index": UNSIGNED,
+    }
+
+
+def sealed_thought(thinking: str, signature: str) -> str:
+    """A thought with what its maker knows it by, as ``thought_of`` reads it again."""
+    block = {"type": "thinking", "thinking": thinking, "signature": signature}
+    return dumps(block).decode("ascii")
+
+
+def sealed_data(data: str) -> str:
+    """A thought that is not shown at all."""
+    return dumps({"type": "redacted_thinking", "data": data}).decode("ascii")
+
+
+def thought_of(opaque: str) -> dict[str, Any] | None:
+    """The block that was sealed; None for anything else."""
+    block = loads_or_none(opaque.encode(errors="replace")) if opaque else None
+    if not isinstance(block, dict):
+        return None
+    names = {"thinking": ("thinking", "signature"), "redacted_thinking": ("data",)}
+    fields = names.get(str(block.get("type")))
+    if fields is None or not all(isinstance(block.get(name), str) for name in fields):
+        return None
+    return {name: block[name] for name in ("type", *fields)}
+
+
+_MARK = UNSIGNED.encode()
+_THOUGHTS = ("thinking", "redacted_thinking")
+
+
+def without_foreign(spans: Spans, upstream_model: str) -> bytes:
+    """A body of this family without them, for an upstream of this family.
+
+    Thinking by a budget is turned off when the turn that is going on has lost its thoughts: the
+    vendor would refuse to go on.
+    """
+    return _without(spans, _MARK, is_foreign)
+
+
+def without_reasoning(spans: Spans, upstream_model: str) -> bytes:
+    """A body of this family without any thoughts, of whoever; the same when there are none."""
+    return _without(spans, b'thinking"', _is_thought)
+
+
+def _is_thought(block: object) -> bool:
+    return isinstance(block, dict) and block.get("type") in _THOUGHTS
+
+
+def _without(spans: Spans, mark: bytes, is_out: Callable[[object], bool]) -> bytes:
+    """The body without the blocks that ``is_out`` tells; only turns with ``mark`` are read."""
+    place = spans.get("messages")
+    found = elements(spans.body[place.start : place.end]) if place is not None else None
+    if place is None or not found:
+        return spans.body
+    turns: list[bytes] = []
+    lost = False  # the turn that is going on has lost a thought
+    for raw in found:
+        text = bytes(raw)
+        if mark not in text:
+            lost = lost and _goes_on(text)
+            turns.append(text)
+        else:
+            kept, without_thoughts = _cleaned(text, is_out)
+            lost = without_thoughts or (lost and _goes_on(text))
+            if kept:  # else it had nothing else; the vendor joins neighbours of one role
+                turns.append(kept)
+    if turns == [bytes(raw) for raw in found]:
+        return spans.body
+    edits = {place: b"[" + b",".join(turns) + b"]"}
+    thinking = spans.get("thinking")
+    if lost and thinking is not None and _by_budget(spans.value("thinking")):
+        edits[thinking] = b'{"type":"disabled"}'
+    return replace(spans.body, edits)
+
+
+def is_foreign(block: object) -> bool:
+    """Whether a content block is a thought that another family's upstream has made."""
+    if not isinstance(block, dict):
+        return False
+    name = {"thinking": "signature", "redacted_thinking": "data"}.get(str(block.get("type")))
+    value = block.get(name) if name else None
+    return isinstance(value, str) and value.startswith(UNSIGNED)
+
+
+def _goes_on(turn: bytes) -> bool:
+    """Whether a round of tools is not over with this turn: it is the assistant's or has results."""
+    return b'"assistant"' in turn or b'"tool_result"' in turn
+
+
+def _cleaned(text: bytes, is_out: Callable[[object], bool]) -> tuple[bytes, bool]:
+    """A turn without what is out (empty: nothing is left), and whether it calls tools without
+    the thoughts that it had."""
+    turn = loads(text)
+    content = turn.get("content") if isinstance(turn, dict) else None
+    if not isinstance(content, list):
+        return text, False
+    kept = [_without_sources(block) for block in content if not is_out(block)]
+    if kept == content:
+        return text, False
+    lost = len(kept) < len(content) and _calls(kept)
+    return (dumps(turn | {"content": kept}) if kept else b""), lost
+
+
+def _without_sources(block: object) -> object:
+    if not isinstance(block, dict) or not isinstance(block.get("citations"), list):
+        return block
+    own = [
+        source
+        for source in block["citations"]
+        if not (isinstance(source, dict) and source.get("encrypted_index") == UNSIGNED)
+    ]
+    return {name: value for name, value in block.items() if name != "citations"} | (
+        {"citations": own} if own else {}
+    )
+
+
+def _calls(blocks: list[Any]) -> bool:
+    return any(isinstance(block, dict) and block.get("type") == "tool_use" for block in blocks)
+
+
+def _by_budget(thinking: object) -> bool:
+    return isinstance(thinking, dict) and thinking.get("type") == "enabled"

@@ -1,0 +1,45 @@
+"""How these tests ask the codecs of the family."""
+
+import json
+
+from adapters.family.codec import Asked, Target
+from adapters.generate_content import CODECS
+from adapters.ir.request import Request
+from adapters.json.jsonio import top_level
+from adapters.json.structure import Steps
+from adapters.models import traits_of
+
+FAMILY = "generate_content"
+ASKED = Asked("public-model", "CALL1", 1_700_000_000, 11, include_usage=True)
+USER = {"role": "user", "parts": [{"text": "Is tea ready?"}]}
+
+
+def done(steps: Steps):
+    """The result of a work in steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return ended.value
+
+
+def decoded(body: dict | None = None, stream: bool = False, **fields) -> Request:
+    """A client's body in the hub's words; ``fields`` beside one word of the user."""
+    whole = body if body is not None else {"contents": [USER], **fields}
+    return done(CODECS.client.decode_request(top_level(json.dumps(whole).encode()), stream, "m"))
+
+
+def target(model: str = "gemini-3-flash", **traits) -> Target:
+    """A model of the vendor's, with the traits that its table has and these."""
+    return Target("gemini", model, traits_of("gemini", FAMILY, model, traits or None))
+
+
+def encoded(request: Request, model: str = "gemini-3-flash", count: bool = False, **traits):
+    """What is sent for a request: the body, decoded, and the rest."""
+    made = done(CODECS.upstream.encode_request(request, target(model, **traits), count))
+    return json.loads(made.body), made
+
+
+def config_of(request: Request, model: str = "gemini-3-flash", **traits) -> dict:
+    """The generationConfig that is sent for a request."""
+    return encoded(request, model, **traits)[0].get("generationConfig", {})

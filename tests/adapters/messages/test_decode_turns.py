@@ -1,0 +1,219 @@
+"""The conversation in requests of messages clients."""
+
+import pytest
+
+from adapters.faults import Condition
+from adapters.ir.parts import (
+    CacheMark,
+    Citation,
+    Hosted,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
+from adapters.messages.parts import fit_id
+from tests.adapters.messages.calls import decoded, features, refused
+
+CALL = {"type": "tool_use", "id": "t", "name": "n", "input": {}}
+
+
+def user(*blocks):
+    return {"role": "user", "content": list(blocks)}
+
+
+def assistant(*blocks):
+    return {"role": "assistant", "content": list(blocks)}
+
+
+def text(words, **fields):
+    return {"type": "text", "text": words, **fields}
+
+
+def test_system_text_in_all_its_places():
+    blocks = [text("Be brief.", cache_control={"type": "ephemeral", "ttl": "1h"}), text("Kindly.")]
+    request = decoded(
+        [
+            {"role": "system", "content": "Leading."},
+            user(text("Hi")),
+            {"role": "system", "content": [text("The clock says noon.")]},
+            assistant(text("Hello")),
+            user(text("And now?")),
+        ],
+        system=blocks,
+    )
+    assert request.system == (Text("Be brief.", CacheMark(3600)), Text("Kindly."), Text("Leading."))
+    assert [turn.role for turn in request.turns] == ["user", "system", "assistant", "user"]
+    assert features(request) == {
+        "cache_mark": "system[0].cache_control",
+        "system_turn": "messages[2]",
+    }
+    assert decoded(system="One text.").system == (Text("One text."),)
+    assert decoded(system="").system == ()
+
+
+def test_a_text_for_the_books_of_the_vendor_is_left_out():
+    tag = text("x-anthropic-billing-header: cc_version=2.1.197; cch=00000;")
+    request = decoded(system=[tag, text("Be brief.")])
+    assert request.system == (Text("Be brief."),)
+    assert features(request) == {"other": "system[0]"}
+
+
+def test_neighbours_of_one_role_are_one_turn():
+    request = decoded([user(text("a")), user(text("b")), assistant(text("c")), user(text(""))])
+    assert request.turns == (
+        Turn("user", (Text("a"), Text("b"))),
+        Turn("assistant", (Text("c"),)),
+        Turn("user", ()),
+    )
+
+
+def test_a_last_turn_of_the_assistant_is_to_be_continued():
+    assert features(decoded([user(text("a")), assistant(text("{"))])) == {"prefill": "messages[1]"}
+
+
+def test_calls_and_results():
+    odd = "functions.x:0"
+    request = decoded(
+        [
+            user(text("Tide?")),
+            assistant(
+                {
+                    "type": "tool_use",
+                    "id": fit_id(odd),
+                    "name": "tide",
+                    "input": {"port": "Orléans"},
+                },
+                CALL | {"id": "t2", "name": "wind"},
+            ),
+            user(
+                text("Here."),
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "t2",
+                    "is_error": True,
+                    "content": [
+                        text("broken"),
+                        {"type": "tool_reference", "tool_name": "gauge"},
+                        {
+                            "type": "search_result",
+                            "title": "Log",
+                            "source": "https://example.com",
+                            "content": [text("calm")],
+                        },
+                    ],
+                },
+                {"type": "tool_result", "tool_use_id": fit_id(odd), "content": "high"},
+            ),
+        ]
+    )
+    assert request.turns[1].parts == (
+        ToolCall(odd, "tide", '{"port":"Orléans"}'),
+        ToolCall("t2", "wind", "{}"),
+    )
+    found = (Text("broken"), Text("gauge"), Text("Log\nhttps://example.com\ncalm"))
+    assert request.turns[2].parts == (
+        ToolResult("t2", found, error=True),
+        ToolResult(odd, (Text("high"),)),
+        Text("Here."),
+    )
+
+
+def test_thoughts_keep_what_the_client_has_of_their_maker():
+    request = decoded(
+        [
+            user(text("a")),
+            assistant(
+                {"type": "thinking", "thinking": "hm", "signature": "gw1.x"},
+                {"type": "redacted_thinking", "data": "zz"},
+                text("b"),
+            ),
+            user(text("c")),
+        ]
+    )
+    assert request.turns[1].parts[:2] == (
+        Reasoning("hm", opaque="gw1.x"),
+        Reasoning("", opaque="zz"),
+    )
+
+
+def test_what_the_vendor_has_run_itself_is_named():
+    searched = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+    cited = {
+        "type": "web_search_result_location",
+        "url": "https://example.com",
+        "title": "T",
+        "cited_text": "q",
+        "encrypted_index": "e",
+    }
+    request = decoded(
+        [
+            user(text("a")),
+            assistant(
+                searched,
+                found,
+                text("b", citations=[cited, {"type": "page_location"}, 7]),
+                {"type": "compaction", "content": "So far."},
+            ),
+            user({"type": "container_upload", "file_id": "f"}),
+        ]
+    )
+    parts = request.turns[1].parts
+    assert parts[:2] == (
+        Hosted("server_tool_use", searched, "messages[1].content[0]"),
+        Hosted("web_search_tool_result", found, "messages[1].content[1]"),
+    )
+    assert parts[2:] == (
+        Text("b", citations=(Citation("https://example.com", "T", quoted="q"),)),
+        Text("So far."),
+    )
+    assert features(request) == {
+        "hosted_history": "messages[1].content[1]",
+        "file_ref": "messages[2].content[0]",
+    }
+
+
+@pytest.mark.parametrize(
+    ("messages", "path"),
+    [
+        ("hello", "messages"),
+        (["hello"], "messages[0]"),
+        ([{"role": "bot", "content": "a"}], "messages[0].role"),
+        ([{"role": "user", "content": 7}], "messages[0].content"),
+        ([user("a")], "messages[0].content[0]"),
+        ([user({"type": "video"})], "messages[0].content[0].type"),
+        ([user(CALL)], "messages[0].content[0].type"),
+        ([assistant({"type": "image", "source": {}})], "messages[0].content[0].type"),
+        ([user(text(7))], "messages[0].content[0].text"),
+        ([assistant(CALL | {"input": "x"})], "messages[0].content[0].input"),
+        ([assistant(CALL | {"id": 1})], "messages[0].content[0].id"),
+        (
+            [user({"type": "tool_result", "tool_use_id": "t", "content": [{"type": "audio"}]})],
+            "messages[0].content[0].content[0].type",
+        ),
+        (
+            [user({"type": "tool_result", "tool_use_id": "t", "is_error": "yes"})],
+            "messages[0].content[0].is_error",
+        ),
+        ([user(text("a", cache_control="x"))], "messages[0].content[0].cache_control"),
+    ],
+)
+def test_wrong_blocks_are_refused_by_their_path(messages, path):
+    assert refused(messages) == (Condition.INVALID_FIELD, path)
+
+
+def test_system_text_is_text():
+    assert refused(system=7) == (Condition.INVALID_FIELD, "system")
+    assert refused(system=[{"type": "image"}]) == (Condition.INVALID_FIELD, "system[0].type")
+
+
+def test_missing_fields_are_named():
+    assert refused([{"role": "user"}]) == (Condition.FIELD_MISSING, "messages[0].content")
+    assert refused([{"content": "a"}]) == (Condition.FIELD_MISSING, "messages[0].role")
+    assert refused([user({})]) == (Condition.FIELD_MISSING, "messages[0].content[0].type")
+    assert refused([user(text(None))]) == (
+        Condition.FIELD_MISSING,
+        "messages[0].content[0].text",
+    )

@@ -1,0 +1,93 @@
+"""What translated answers leave in the history of a messages client is taken out for vendors."""
+
+import json
+
+import pytest
+
+from adapters.ir.parts import Citation
+from adapters.json.jsonio import dumps, top_level
+from adapters.messages import CODECS
+from adapters.messages.parts import UNSIGNED, encode_citation, without_reasoning
+
+OURS = {"type": "thinking", "thinking": "hm", "signature": "gw1.chat_completions.m.eA.AAAA"}
+THEIRS = {"type": "thinking", "thinking": "so", "signature": "c2ln"}
+HIDDEN = {"type": "redacted_thinking", "data": UNSIGNED}
+CALL = {"type": "tool_use", "id": "t", "name": "n", "input": {}}
+RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t"}]}
+HELLO = {"role": "user", "content": "Is gw1. a prefix?"}
+BUDGET = {"type": "enabled", "budget_tokens": 2000}
+
+
+def cleaned(*messages, **fields):
+    body = dumps({"model": "m", "messages": list(messages), **fields})
+    return json.loads(CODECS.client.without_foreign(top_level(body), "up"))
+
+
+def assistant(*blocks):
+    return {"role": "assistant", "content": list(blocks)}
+
+
+def test_a_body_without_any_is_the_same_object():
+    for fields in ({}, {"messages": "x"}, {"messages": []}):
+        body = dumps({"model": "m", **fields})
+        assert CODECS.client.without_foreign(top_level(body), "up") is body
+
+
+def test_words_are_left_alone():
+    said = {"type": "text", "text": "gw1."}
+    body = dumps(
+        {"messages": [HELLO, assistant(said, THEIRS), {"role": "user", "content": "gw1."}]}
+    )
+    assert CODECS.client.without_foreign(top_level(body), "up") == body
+
+
+def test_thoughts_of_others_are_taken_out():
+    text = {"type": "text", "text": "a"}
+    found = cleaned(HELLO, assistant(OURS, HIDDEN, THEIRS, text), assistant(OURS), HELLO)
+    assert found["messages"] == [HELLO, assistant(THEIRS, text), HELLO]
+
+
+def test_sources_of_others_are_taken_out():
+    ours, theirs = (
+        encode_citation(Citation("u")),
+        {"type": "web_search_result_location", "url": "v"},
+    )
+    text = {"type": "text", "text": "a"}
+    found = cleaned(
+        HELLO, assistant(text | {"citations": [ours, theirs]}, text | {"citations": [ours]}), HELLO
+    )
+    assert found["messages"][1] == assistant(text | {"citations": [theirs]}, text)
+
+
+@pytest.mark.parametrize(
+    ("messages", "off"),
+    [
+        ([HELLO, assistant(OURS, CALL), RESULT], True),
+        ([HELLO, assistant(OURS, CALL), RESULT, assistant(CALL), RESULT], True),
+        ([HELLO, assistant(OURS, CALL), RESULT, {"role": "user", "content": "b"}], False),
+        ([HELLO, assistant(OURS, {"type": "text", "text": "a"}), HELLO], False),
+        ([HELLO, assistant(THEIRS, CALL), RESULT], False),
+    ],
+)
+def test_thinking_by_a_budget_is_off_while_a_round_of_tools_has_lost_its_thoughts(messages, off):
+    found = cleaned(*messages, thinking=BUDGET)
+    assert found["thinking"] == ({"type": "disabled"} if off else BUDGET)
+    adaptive = {"type": "adaptive"}
+    assert cleaned(*messages, thinking=adaptive)["thinking"] == adaptive
+
+
+def test_odd_bodies_are_left_to_the_vendor():
+    odd = [7, "gw1.", {"content": "gw1."}, {"role": "assistant", "content": ["gw1.", 7]}]
+    assert cleaned(*odd)["messages"] == odd
+
+
+def test_a_body_without_any_thoughts():
+    text = {"type": "text", "text": "a"}
+    hidden = {"type": "redacted_thinking", "data": "zz"}
+    messages = [HELLO, assistant(THEIRS, hidden, text), HELLO, assistant(THEIRS, CALL), RESULT]
+    body = dumps({"messages": messages, "thinking": BUDGET})
+    found = json.loads(without_reasoning(top_level(body), "up"))
+    assert found["messages"] == [HELLO, assistant(text), HELLO, assistant(CALL), RESULT]
+    assert found["thinking"] == {"type": "disabled"}
+    plain = dumps({"messages": [HELLO, assistant(text)]})
+    assert without_reasoning(top_level(plain), "up") == plain

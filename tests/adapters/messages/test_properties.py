@@ -1,0 +1,380 @@
+"""The codecs of messages against random requests and streams: what the hub carries comes back, a
+strict vendor takes every request, and hostile streams end in a fault or an end."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from adapters.family.codec import Target
+from adapters.family.traits import Traits
+from adapters.faults import Fault
+from adapters.framing.sse import EventSplitter
+from adapters.ir.answer import Closed, Delta, Finished, Opened, Sealed
+from adapters.ir.parts import Media, Reasoning, Text, ToolCall, ToolResult, Turn
+from adapters.ir.request import Output, Request, Thinking, Tool, ToolChoice
+from adapters.json.jsonio import dumps, top_level
+from adapters.json.structure import at_once
+from adapters.messages import CODECS
+from adapters.messages.parts import sealed_thought, thought_of
+from adapters.opaque import Origin
+from adapters.registry import FAMILIES
+from adapters.translate import Translator
+from demo.messages.blocks import sign_thought
+from demo.messages.request import read_request
+from tests.adapters.messages.calls import ASKED, WIRE, events_of, result, sent, written
+
+# A translation of the family to itself, which the registry does not have: streams must be equal.
+SELF = Translator(FAMILIES["messages"], CODECS.client, CODECS.upstream)
+ORIGIN = Origin("messages", "mark", b"k" * 32, "user")
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(str.strip)
+NAMES = st.from_regex(r"[a-zA-Z0-9_-]{1,12}", fullmatch=True)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=6,
+)
+ARGUMENTS = st.dictionaries(st.text(max_size=6), VALUES, max_size=3)
+TOOLS = st.lists(
+    st.builds(Tool, st.just("function"), NAMES, WORDS, st.just({"type": "object"})),
+    max_size=3,
+    unique_by=lambda tool: tool.name,
+).map(tuple)
+IMAGE = Media("image", "image/png", data="iVBORw0KGgo=")
+SAID = st.lists(WORDS.map(Text), min_size=1, max_size=3)
+
+
+@st.composite
+def conversations(draw, ids=NAMES):
+    """Turns as they should be: the user first, each call with its result."""
+    turns = [Turn("user", tuple(draw(SAID)))]
+    used: set[str] = set()
+    for _ in range(draw(st.integers(0, 3))):
+        wanted = draw(st.lists(ids, max_size=3, unique=True))
+        calls = [each for each in wanted if each not in used]
+        used.update(calls)
+        made = [ToolCall(each, draw(NAMES), dumps(draw(ARGUMENTS)).decode()) for each in calls]
+        turns.append(Turn("assistant", (*draw(SAID), *made)))
+        results = tuple(
+            ToolResult(each, tuple(draw(SAID)), error=draw(st.booleans())) for each in calls
+        )
+        rest = draw(SAID) + ([IMAGE] if draw(st.booleans()) else [])
+        turns.append(Turn("user", (*results, *rest)))
+    return tuple(turns)
+
+
+@st.composite
+def requests(draw):
+    tools = draw(TOOLS)
+    choices = [None]
+    if tools:
+        choices += [ToolChoice("any"), ToolChoice("none"), ToolChoice("one", (tools[0].name,))]
+    thinking = [None, Thinking("auto", show="summary"), Thinking("high", show="none")]
+    return Request(
+        "messages",
+        draw(st.booleans()),
+        draw(conversations()),
+        system=tuple(draw(st.lists(WORDS.map(Text), max_size=2))),
+        tools=tools,
+        choice=draw(st.sampled_from(choices)),
+        output=draw(st.sampled_from([Output(), Output("schema", {"type": "string"})])),
+        thinking=draw(st.sampled_from(thinking)),
+        temperature=None,
+        max_output_tokens=draw(st.integers(1, 9999)),
+        stop=tuple(draw(st.lists(WORDS, max_size=2))),
+        end_user=draw(st.sampled_from(["", "u-7"])),
+        tier=draw(st.sampled_from(["", "auto", "default"])),
+    )
+
+
+def plain(request):
+    """A request without what says where things stood in a body, calls compared by value."""
+
+    def part(each):
+        if isinstance(each, Media):
+            return replace(each, path="")
+        if isinstance(each, ToolCall):
+            return each.id, each.name, json.loads(each.arguments)
+        return each
+
+    turns = [(turn.role, [part(each) for each in turn.parts]) for turn in request.turns]
+    return turns, replace(
+        request,
+        turns=(),
+        asks=(),
+        tools=tuple(replace(tool, path="") for tool in request.tools),
+    )
+
+
+def declared(request):
+    """Tools that the encoder declares for calls of the history are no part of the comparison."""
+    if request.tools:
+        return request
+    return replace(request, choice=None)
+
+
+@given(requests())
+@settings(max_examples=120, deadline=None)
+def test_a_request_comes_back(request):
+    traits = {"thinking": "adaptive"}
+    if request.thinking is not None:  # a round of tools without thoughts would turn it off
+        request = replace(request, turns=request.turns[:1])
+    body, _ = sent(request, **traits)
+    again = result(CODECS.client.decode_request(top_level(dumps(body)), request.stream, None))
+    if not request.tools:
+        again = replace(again, tools=(), choice=None)
+    found, wanted = plain(again), plain(declared(request))
+    assert found[0] == wanted[0]
+    assert found[1] == wanted[1]
+
+
+@st.composite
+def wild_conversations(draw):
+    """Turns as clients of other families may send them: in any order, with anything missing."""
+    ids = st.sampled_from(["a", "b", "functions.x:0", ""])
+    parts = {
+        "user": st.one_of(
+            st.text(max_size=3).map(Text),
+            st.just(IMAGE),
+            st.builds(ToolResult, ids, st.just((Text("r"),)), error=st.booleans()),
+            st.builds(ToolResult, ids, st.just(())),
+        ),
+        "assistant": st.one_of(
+            st.text(max_size=3).map(Text),
+            st.builds(ToolCall, ids, st.sampled_from(["tide", "a.b", ""]), st.text(max_size=4)),
+            st.just(Reasoning("hm", opaque=sealed_thought("hm", sign_thought("hm")))),
+            st.just(Reasoning("lost")),
+        ),
+        "system": st.text(max_size=3).map(Text),
+    }
+    turns = []
+    for role in draw(st.lists(st.sampled_from(list(parts)), min_size=1, max_size=7)):
+        turns.append(Turn(role, tuple(draw(st.lists(parts[role], max_size=4)))))
+    return (*turns, Turn("user", (Text("And now?"),)))
+
+
+@given(wild_conversations(), st.sampled_from(["budget", "adaptive"]), st.booleans(), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_a_strict_vendor_takes_every_request(turns, thinking, forced, auto_cache):
+    request = Request(
+        "chat_completions",
+        True,
+        turns,
+        tools=(Tool("function", "tide"), Tool("custom", "a.b")),
+        choice=ToolChoice("any") if forced else None,
+        parallel_tools=False,
+        temperature=1.7,
+        top_p=0.5,
+        thinking=Thinking("high"),
+        output=Output("schema", {"type": "object", "properties": {}}),
+        stop=("END", "\n"),
+    )
+    body, _ = sent(request, thinking=thinking, auto_cache=auto_cache)
+    read_request(body, "2023-06-01", counting=False)
+    counted, _ = sent(request, count=True, thinking=thinking)
+    read_request(counted, "2023-06-01", counting=True)
+
+
+@st.composite
+def streams(draw):
+    """Events of slots one after the other, as a messages vendor sends them."""
+    events = []
+    for slot, kind in enumerate(draw(st.lists(st.sampled_from(["text", "reasoning", "call"])))):
+        pieces = draw(st.lists(st.text(min_size=1, max_size=5), max_size=4))
+        if kind == "call":
+            pieces = ['{"a":', "1}"]
+            events.append(Opened(slot, kind, id=f"c{slot}", name="n"))
+        else:
+            events.append(Opened(slot, kind))
+        events += [Delta(slot, piece) for piece in pieces]
+        if kind == "reasoning":  # one without words is not shown where it is the last
+            events += [] if pieces else [Delta(slot, "hm")]
+            events.append(Sealed(slot, "c2ln"))
+        events.append(Closed(slot))
+    finish = draw(st.sampled_from(["stop", "length", "tools", "pause", "context_full"]))
+    return [*events, Finished(finish)]
+
+
+def unsealed(events):
+    """The decoder gives a thought with its signature, the encoder is given what stands for both."""
+    return [
+        Sealed(event.slot, thought_of(event.opaque)["signature"])
+        if isinstance(event, Sealed)
+        else event
+        for event in events
+    ]
+
+
+@given(streams())
+@settings(max_examples=120, deadline=None)
+def test_a_stream_comes_back(events):
+    assert unsealed(events_of(written(events))) == events
+
+
+def bridge():
+    request = Request("messages", True, (Turn("user", (Text("a"),)),))
+    target = Target("anthropic", "claude", Traits())
+    made = result(SELF.begin(request, target, ASKED, ORIGIN, count=False))
+    operation = FAMILIES["messages"].client.operations["generate"]
+    return made.open_bridge("public", "claude", False, operation, 1 << 20)
+
+
+def fed(pieces):
+    """What a stream in pieces becomes, as it is fed by the relay."""
+    made, out = bridge(), b""
+    for piece in pieces:
+        repeated = made.feed_repeat(piece) if made.aligned else None
+        out += made.feed(piece) if repeated is None else repeated
+    return out + made.close(), made
+
+
+SAMPLES = ["text", "thinking", "tools_parallel", "refusal", "cached_usage"]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_streams_are_the_same_however_they_are_cut(name):
+    stream = (WIRE / f"{name}.sse").read_bytes()
+    whole, made = fed([stream])
+    assert made.whole and made.fault is None and whole.endswith(b'{"type":"message_stop"}\n\n')
+    rng = random.Random(name)
+    cuts = [[stream[at : at + 1] for at in range(len(stream))], EventSplitter(1 << 20).feed(stream)]
+    for _ in range(20):
+        at = sorted(rng.choices(range(len(stream) + 1), k=rng.randint(0, 12)))
+        cuts.append([stream[i:j] for i, j in zip([0, *at], [*at, len(stream)], strict=True)])
+    for pieces in cuts:
+        assert fed(map(bytes, pieces))[0] == whole
+
+
+def test_repeated_thoughts_are_sealed_whole():
+    stream = (WIRE / "thinking.sse").read_bytes()
+    events = [bytes(event) for event in EventSplitter(1 << 20).feed(stream)]
+    at = next(i for i, event in enumerate(events) if b"thinking_delta" in event)
+    out, _ = fed([*events[:at], *[events[at]] * 5, *events[at + 1 :]])
+    found = [event for event in events_of(out) if isinstance(event, Sealed)]
+    said = "The harbour has two gauges. "
+    # what the client gets is wrapped, and holds all five pieces and the last
+    (sealed,) = unsealed(found)
+    opened = result(
+        SELF.begin(
+            Request(
+                "messages",
+                False,
+                (Turn("assistant", (Reasoning("", opaque=sealed.opaque),)),),
+            ),
+            Target("anthropic", "claude", Traits()),
+            ASKED,
+            ORIGIN,
+            count=False,
+        )
+    )
+    (message,) = [m for m in json.loads(opened.body)["messages"] if m["role"] == "assistant"]
+    assert message["content"][0]["thinking"] == said * 5 + "I should ask both."
+
+
+MUTANTS = [b"null", b"[]", b"{}", b"7", b'"x"', b"-1", b"true", b'{"type":"error"}', b"1e999"]
+
+
+def mutant(stream, rng):
+    """A stream with a value replaced, or with bytes or events lost, doubled or swapped."""
+    events = [bytes(event) for event in EventSplitter(1 << 20).feed(stream)]
+    kind = rng.randrange(5)
+    at = rng.randrange(len(events))
+    if kind == 0:
+        del events[at]
+    elif kind == 1:
+        events.insert(rng.randrange(len(events)), events[at])
+    elif kind == 2:
+        events[at : at + 2] = reversed(events[at : at + 2])
+    elif kind == 3:
+        event = events[at]
+        cut = rng.randrange(len(event))
+        events[at] = event[:cut] + event[cut + rng.randint(1, 4) :]
+    else:
+        event = events[at]
+        colons = [i for i in range(len(event)) if event[i : i + 1] == b":" and i > 30]
+        if colons:
+            start = rng.choice(colons) + 1
+            ends = [i for i in range(start, len(event)) if event[i : i + 1] in b",}"]
+            end = rng.choice(ends) if ends else len(event)
+            events[at] = event[:start] + rng.choice(MUTANTS) + event[end:]
+    return b"".join(events)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_hostile_streams_end_in_a_fault_or_an_end(name):
+    stream = (WIRE / f"{name}.sse").read_bytes()
+    rng = random.Random(name)
+    for _ in range(400):
+        hostile = mutant(stream, rng)
+        if rng.random() < 0.3:
+            hostile = mutant(hostile, rng)
+        out, made = fed([hostile])
+        assert made.ended == (
+            out.endswith(b'{"type":"message_stop"}\n\n') or made.fault is not None
+        )
+        assert out.count(b"event: message_stop") <= 1
+
+
+@given(VALUES)
+@settings(max_examples=100, deadline=None)
+def test_any_answer_is_read_or_a_fault(value):
+    for body in ({"content": value}, {"content": [value]}, value):
+        try:
+            at_once(CODECS.upstream.decode_answer(dumps(body)))
+        except Fault:
+            pass
+    CODECS.upstream.open_decoder().read(None, {"type": "content_block_start", "index": value})
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_any_request_is_read_or_a_fault(data):
+    """A value anywhere in a request replaced by any other."""
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "system": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "a"}]},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "t", "signature": "s"},
+                    {"type": "tool_use", "id": "i", "name": "n", "input": {"a": 1}},
+                ],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "i"}]},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "document", "source": {"type": "text", "data": "d"}, "title": "t"},
+                    {"type": "image", "source": {"type": "url", "url": "u"}},
+                ],
+            },
+        ],
+        "tools": [{"name": "n", "input_schema": {"type": "object"}}],
+        "tool_choice": {"type": "tool", "name": "n"},
+        "thinking": {"type": "enabled", "budget_tokens": 2000},
+        "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {}}},
+        "metadata": {"user_id": "u"},
+    }
+    places = []
+
+    def walk(value):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            places.append((value, key))
+            if isinstance(value[key], dict | list):
+                walk(value[key])
+
+    walk(body)
+    holder, key = data.draw(st.sampled_from(places))
+    holder[key] = data.draw(VALUES)
+    try:
+        request = result(CODECS.client.decode_request(top_level(dumps(body)), False, None))
+        sent(request)
+    except Fault as fault:
+        assert fault.blame == "client" and fault.param
