@@ -68,7 +68,7 @@ format: $(TEST_STAMP) ## format the code
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-docs: $(RUN_STAMP) ## generate the made pages of docs/, and conf/gateway.toml
+docs: $(TEST_STAMP) ## generate the made pages of docs/, and conf/gateway.toml
 	.venv/bin/python -m tools.docs
 
 matrix: $(TEST_STAMP) ## try any client before any upstream, and write what passes into docs/conversions.md

@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 MADE = (
     *("docs/settings.md", "docs/cli.md", "docs/document.md", "docs/conversions.md"),
+    "docs/errors.md",
     "conf/gateway.toml",
 )
 

@@ -13,7 +13,7 @@ from conf.metrics import METRICS
 from conf.settings import SECTIONS, SETTINGS, Settings
 from conf.values import toml
 from handlers.hub.openapi import document as openapi
-from tools.docs import conversions, document
+from tools.docs import conversions, document, errors
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -71,6 +71,7 @@ def pages() -> Mapping[str, str]:
         "docs/metrics.md": _metrics_page(),
         document.PAGE: document.page(),
         conversions.PAGE: conversions.page(),
+        errors.PAGE: errors.page(),
         "docs/openapi.json": json.dumps(openapi.document(), ensure_ascii=False, indent=1) + "\n",
         "conf/gateway.toml": sample.text({}),
     }
