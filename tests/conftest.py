@@ -10,6 +10,7 @@ import uvloop
 from tornado.ioloop import IOLoop
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
+from tests.support.commands import hash_passwords_cheaply
 from tests.support.mariadb import mariadb  # noqa: F401  a fixture for all folders
 
 # Before anything imports them: these assert for the tests of other modules.
@@ -17,6 +18,8 @@ pytest.register_assert_rewrite("tests.translation.cases", "tests.translation.cli
 
 # Tables are fitted to it; tests that want that set it.
 os.environ.pop("COLUMNS", None)
+
+hash_passwords_cheaply()
 
 CLIENTS_AT_ONCE = 200
 LARGEST_ANSWER_BYTES = 1 << 30

@@ -1,7 +1,10 @@
 """Password hashes."""
 
+import importlib.util
+
 import pytest
 
+from store.values import passwords
 from store.values.passwords import (
     MAX_PASSWORD_BYTES,
     MIN_PASSWORD_CHARS,
@@ -18,6 +21,13 @@ def test_only_the_right_password_fits():
     assert verify_password(first, "pässword")
     assert not verify_password(first, "Pässword")
     assert not verify_password(first, "x" * (MAX_PASSWORD_BYTES + 1))
+
+
+def test_a_hash_costs_64_mib_and_three_passes():
+    spec = importlib.util.spec_from_file_location("as_operators_have_it", passwords.__file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert "$m=65536,t=3,p=4$" in module.hash_password("a password")
 
 
 @pytest.mark.parametrize("broken", [None, "", "plain", "$argon2id$v=19$broken"])
