@@ -6,7 +6,7 @@ registry; the relay sees a pairing and a bridge.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -23,7 +23,6 @@ from adapters.family.codec import (
     StreamEncoder,
     Target,
     UpstreamCodec,
-    Verdict,
     few,
 )
 from adapters.family.tap import Tap
@@ -31,7 +30,7 @@ from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.framing.sse import EventSplitter, IdlePiece, RawPiece, event_fields
 from adapters.ir.answer import Choice, Delta, Event, Finished
-from adapters.ir.request import Feature, Request
+from adapters.ir.request import Request
 from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans, loads_or_none
 from adapters.json.structure import Steps, at_once, has_more_values
@@ -65,9 +64,9 @@ class Translator:
         request can be carried to a model with these traits."""
         if not request.asks:
             return None
-        special = self.to_upstream.verdicts_of(traits)
+        verdicts = self.to_upstream.verdicts(traits)
         for ask in request.asks:
-            if self._verdict(ask.feature, special) == "refuse":
+            if verdicts[ask.feature] == "refuse":
                 return Fault(Condition.UNSUPPORTED, param=ask.path)
         return None
 
@@ -97,16 +96,13 @@ class Translator:
 
     def _left_out(self, request: Request, encoded: Encoded, traits: Traits) -> tuple[str, ...]:
         """Paths of the client's body that were not carried."""
-        special = self.to_upstream.verdicts_of(traits)
+        verdicts = self.to_upstream.verdicts(traits)
         left_out = [
             ask.path
             for ask in request.asks
-            if ask.feature in encoded.dropped or self._verdict(ask.feature, special) == "note"
+            if ask.feature in encoded.dropped or verdicts[ask.feature] == "note"
         ]
         return tuple(dict.fromkeys(map(_shown, left_out)))[:MAX_DROPPED]
-
-    def _verdict(self, feature: Feature, special: Mapping[Feature, Verdict]) -> Verdict:
-        return special.get(feature) or self.to_upstream.verdicts[feature]
 
 
 def _shown(path: str) -> str:

@@ -18,13 +18,13 @@ from adapters.chat_completions.encode_request import encode_request
 from adapters.chat_completions.reasoning_state import without_foreign
 from adapters.chat_completions.stream import ChatTap
 from adapters.chat_completions.upstream import edit_request, made_ids, read_answer
-from adapters.chat_completions.verdicts import VERDICTS, verdicts_of
 from adapters.family import ClientSide, Family, Operation, UpstreamSide
 from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
 from adapters.family.fields import model_name, path
 from adapters.family.headers import openai_lines
 from adapters.family.listed import by_id
 from adapters.family.rate_headers import openai_rate_lines
+from adapters.family.verdicts import verdicts_of
 from adapters.openai.lists import LIST_MODELS, keep_alive, model_entry, model_list
 
 
@@ -73,8 +73,7 @@ CODECS = Codecs(
         fields=FIELDS,
     ),
     UpstreamCodec(
-        verdicts=VERDICTS,
-        verdicts_of=verdicts_of,
+        verdicts=verdicts_of("chat_completions"),
         encode_request=encode_request,
         decode_answer=decode_answer,
         open_decoder=ChatDecoder,

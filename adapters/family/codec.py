@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from adapters.family.traits import Traits
+from adapters.family.verdicts import Verdict
 from adapters.faults import Condition, Fault, wrong_value
 from adapters.ir.answer import Choice, Closed, Delta, Event, Opened, SlotKind
 from adapters.ir.request import Feature, Request, Tool
@@ -18,9 +19,6 @@ from adapters.ir.usage import Usage
 from adapters.json.jsonio import Spans, Struct
 from adapters.json.structure import Steps, T
 
-# What becomes of something that a request asks for: "map": it is carried; "note": left out and
-# named in ``x-sluice-dropped``; "refuse": without it the answer would be wrong (UNSUPPORTED).
-Verdict = Literal["map", "note", "refuse"]
 # What a field of a request asks for; "": what all families have.
 Asking = Feature | Literal[""]
 
@@ -198,10 +196,8 @@ class ClientCodec:
 class UpstreamCodec:
     """A family as its upstreams speak it."""
 
-    # what becomes of what requests ask for; each Feature has a row
-    verdicts: Mapping[Feature, Verdict]
-    # the same for a model that cannot take everything: the verdicts that differ
-    verdicts_of: Callable[[Traits], Mapping[Feature, Verdict]]
+    # the verdicts on all features, for a model with these traits
+    verdicts: Callable[[Traits], Mapping[Feature, Verdict]]
     # the body, in steps, a yield after each turn (request, target, whether it is a count);
     # raises Fault UNSUPPORTED, INVALID_FIELD with the client's path in ``param``
     encode_request: Callable[[Request, Target, bool], Steps[Encoded]]

@@ -9,6 +9,7 @@ from adapters.family import ClientSide, Family, Operation, UpstreamSide
 from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
 from adapters.family.headers import base_lines
 from adapters.family.rate_headers import no_rate_lines
+from adapters.family.verdicts import verdicts_of
 from adapters.generate_content.client import (
     COUNT,
     GENERATE,
@@ -32,7 +33,6 @@ from adapters.generate_content.encode_request import encode_request
 from adapters.generate_content.parts import MARK, without_foreign, without_reasoning
 from adapters.generate_content.stream import ElementTap, EventTap
 from adapters.generate_content.upstream import edit_request, path, read_answer, read_models
-from adapters.generate_content.verdicts import VERDICTS, verdicts_of
 
 
 def _stream_tap(
@@ -92,8 +92,7 @@ CODECS = Codecs(
         fields=FIELDS,
     ),
     UpstreamCodec(
-        verdicts=VERDICTS,
-        verdicts_of=verdicts_of,
+        verdicts=verdicts_of("generate_content"),
         encode_request=encode_request,
         decode_answer=decode_answer,
         open_decoder=ChunkDecoder,

@@ -1,7 +1,7 @@
 """A request in the hub's words, and the names of what requests may ask for.
 
 ``Feature`` is the vocabulary of losses: a client's decoder says what a request asks for and where,
-an upstream's encoder says what becomes of each (``adapters.family.codec.Verdict``).
+an upstream's encoder says what becomes of each (``adapters.family.verdicts``).
 """
 
 from collections.abc import Mapping

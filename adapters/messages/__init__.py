@@ -10,6 +10,7 @@ from adapters.family.codec import ClientCodec, Codecs, UpstreamCodec
 from adapters.family.fields import model_name, path, rename_model
 from adapters.family.listed import by_id
 from adapters.family.rate_headers import anthropic_rate_lines
+from adapters.family.verdicts import verdicts_of
 from adapters.messages.client import (
     COUNT,
     GENERATE,
@@ -30,7 +31,6 @@ from adapters.messages.encode_request import encode_request
 from adapters.messages.parts import without_foreign, without_reasoning
 from adapters.messages.stream import MessagesTap
 from adapters.messages.upstream import made_ids, read_answer, request_headers
-from adapters.messages.verdicts import VERDICTS, verdicts_of
 
 
 def _stream_tap(
@@ -84,8 +84,7 @@ CODECS = Codecs(
         fields=FIELDS,
     ),
     UpstreamCodec(
-        verdicts=VERDICTS,
-        verdicts_of=verdicts_of,
+        verdicts=verdicts_of("messages"),
         encode_request=encode_request,
         decode_answer=decode_answer,
         open_decoder=MessagesDecoder,

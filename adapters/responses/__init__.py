@@ -11,6 +11,7 @@ from adapters.family.fields import model_name, rename_model
 from adapters.family.headers import openai_lines
 from adapters.family.listed import by_id
 from adapters.family.rate_headers import openai_rate_lines
+from adapters.family.verdicts import verdicts_of
 from adapters.openai.lists import LIST_MODELS, keep_alive, model_entry, model_list
 from adapters.responses.client import (
     OPERATIONS,
@@ -27,7 +28,6 @@ from adapters.responses.encode_stream import ResponsesEncoder
 from adapters.responses.reasoning_state import without_foreign, without_reasoning
 from adapters.responses.stream import ResponsesTap
 from adapters.responses.upstream import made_ids, path, read_answer
-from adapters.responses.verdicts import VERDICTS, verdicts_of
 
 
 def _stream_tap(
@@ -77,8 +77,7 @@ CODECS = Codecs(
         fields=FIELDS,
     ),
     UpstreamCodec(
-        verdicts=VERDICTS,
-        verdicts_of=verdicts_of,
+        verdicts=verdicts_of("responses"),
         encode_request=encode_request,
         decode_answer=decode_answer,
         open_decoder=ResponsesDecoder,

@@ -53,3 +53,35 @@ def test_what_is_not_in_the_table_can_take_everything_that_is_usual():
 def test_options_go_before_the_table():
     assert traits_of("openai", CHAT, "gpt-5", {"sampling": True}).sampling
     assert not traits_of("openai", CHAT, "gpt-5", {"images": False}).images
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking", "schemas", "least"),
+    [
+        ("gemini-3-pro-preview", "effort", "json_schema", "low"),
+        ("models/gemini-3-flash", "effort", "json_schema", "minimal"),
+        ("gemini-2.5-pro", "budget", "json_schema", "minimal"),
+        ("gemini-2.5-flash-lite", "budget", "json_schema", "off"),
+        ("gemini-2.0-flash", "none", "subset", "off"),
+        ("something-new", "effort", "json_schema", "off"),
+    ],
+)
+def test_generations_of_gemini(model, thinking, schemas, least):
+    for vendor in ("gemini", "demo"):
+        traits = traits_of(vendor, "generate_content", model)
+        assert (traits.thinking, traits.schemas, traits.audio) == (thinking, schemas, True)
+        assert traits.efforts[0] == least
+
+
+def test_generations_of_claude():
+    for vendor in ("anthropic", "openrouter"):
+        newest = traits_of(vendor, "messages", "anthropic/claude-next-9")
+        assert (newest.thinking, newest.sampling, newest.prefill) == ("adaptive", False, False)
+        for name in ("claude-sonnet-4-5-20250929", "anthropic/claude-sonnet-4.5"):
+            traits = traits_of(vendor, "messages", name)
+            assert (traits.thinking, traits.structured) == ("budget", "schema")
+        old = traits_of(vendor, "messages", "claude-3-haiku-20240307")
+        assert (old.thinking, old.structured, old.documents) == ("none", "tool", False)
+    assert traits_of("anthropic", "messages", "claude-opus-4-6").search
+    assert not traits_of("openrouter", "messages", "claude-opus-4.6").search
+    assert traits_of("deepseek", "messages", "deepseek-chat").structured == "tool"

@@ -1,5 +1,6 @@
 """What joins two families, with toy codecs: requests, whole answers, and streams however cut."""
 
+import dataclasses
 import json
 import random
 import time
@@ -93,10 +94,13 @@ def test_a_request_is_refused_for_the_first_thing_that_matters():
     assert TRANSLATOR.refusal(replace(REQUEST, asks=asks[:2]), Traits()) is None
 
 
-def test_a_models_own_verdicts_come_before_the_familys():
+def test_verdicts_are_those_for_the_model():
     special = {"n": "map", "image_data": "refuse", "stop": "note"}
-    codec = toy.upstream_codec(n="refuse")
-    object.__setattr__(codec, "verdicts_of", lambda traits: special if not traits.images else {})
+    plain = toy.upstream_codec(n="refuse")
+    codec = dataclasses.replace(
+        plain,
+        verdicts=lambda traits: plain.verdicts(traits) | (special if not traits.images else {}),
+    )
     translator = Translator(FAMILIES["chat_completions"], CLIENT, codec)
     asks = (Ask("n", "n"), Ask("stop", "stop"), Ask("image_data", "turns[0]"))
     request = replace(REQUEST, asks=asks)

@@ -162,7 +162,7 @@ def _pair(client: str, upstream: str, codec: UpstreamCodec) -> Iterator[str]:
 
 
 def _losses(client: str, codec: UpstreamCodec) -> Iterator[str]:
-    usual = {**codec.verdicts, **codec.verdicts_of(Traits())}
+    usual = codec.verdicts(Traits())
     others = _exceptions(codec, usual)
     for feature, named in FEATURES.items():
         field = getattr(named, client)
@@ -179,7 +179,7 @@ def _exceptions(
     found: dict[Feature, list[str]] = {}
     for name, value in _other_values():
         traits = msgspec.structs.replace(Traits(), **{name: value})
-        changed = {**codec.verdicts, **codec.verdicts_of(traits)}
+        changed = codec.verdicts(traits)
         for feature, verdict in changed.items():
             if verdict != usual[feature]:
                 said = f"`{name}={_written(value)}`: {_VERDICTS[verdict]}"
@@ -216,7 +216,7 @@ def _fields() -> Iterator[str]:
 
 
 def _verdict(codec: UpstreamCodec, feature: Asking) -> str:
-    usual = {**codec.verdicts, **codec.verdicts_of(Traits())}
+    usual = codec.verdicts(Traits())
     return _VERDICTS[usual[feature]] if feature else _VERDICTS["map"]
 
 

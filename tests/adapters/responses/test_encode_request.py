@@ -1,14 +1,10 @@
 """Requests for upstreams: the fields of the body."""
 
-from typing import get_args
-
 import pytest
 
-from adapters.family.traits import Traits
 from adapters.faults import Condition, Fault
 from adapters.ir.parts import Text, Turn
-from adapters.ir.request import Ask, Feature, Output, Request, Thinking, Tool, ToolChoice
-from adapters.responses import CODECS
+from adapters.ir.request import Ask, Output, Request, Thinking, Tool, ToolChoice
 from tests.adapters.responses.calls import encoded
 
 TURNS = (Turn("user", (Text("Tide?"),)),)
@@ -113,8 +109,6 @@ def test_depth_of_thought(thinking, traits, reasoning):
 def test_a_model_without_sampling():
     body = body_of(temperature=1, top_p=1, traits={"sampling": False})
     assert not body.keys() & {"temperature", "top_p"}
-    verdicts = CODECS.upstream.verdicts_of(Traits(sampling=False))
-    assert verdicts["temperature"] == "note" and verdicts["logprobs"] == "refuse"
 
 
 @pytest.mark.parametrize(
@@ -165,20 +159,6 @@ def test_a_choice_beside_structured_output_as_a_tool(choice, sent):
     )
     body, made = encoded(asked, structured="tool")
     assert (body["tool_choice"], made.output_tool) == (sent, "respond_")
-
-
-def test_every_feature_has_a_verdict():
-    assert set(CODECS.upstream.verdicts) == set(get_args(Feature))
-    limited = Traits(images=False, documents=False, structured="none", thinking="none")
-    verdicts = CODECS.upstream.verdicts_of(limited)
-    assert verdicts["image_url"] == verdicts["document_data"] == verdicts["json_output"] == "refuse"
-    assert verdicts["reasoning"] == "note"
-    openai = Traits(audio=True, openai_extras=True, verbosity=True)
-    assert CODECS.upstream.verdicts_of(openai) == {"audio": "map"}
-    assert CODECS.upstream.verdicts_of(Traits()) == dict.fromkeys(
-        ("verbosity", "tier", "cache_key", "hosted_search"), "note"
-    )
-    assert CODECS.upstream.verdicts_of(Traits(logprobs=False))["logprobs"] == "refuse"
 
 
 def test_vendors_that_lack_what_openai_has():

@@ -160,8 +160,7 @@ def decode_answer(body):
 def upstream_codec(decode_count=None, **verdicts):
     """One that carries everything but what `verdicts` say."""
     return UpstreamCodec(
-        verdicts=dict.fromkeys(get_args(Feature), "map") | verdicts,
-        verdicts_of=lambda traits: {},
+        verdicts=lambda traits: dict.fromkeys(get_args(Feature), "map") | verdicts,
         encode_request=encode_request,
         decode_answer=decode_answer,
         open_decoder=Decoder,
